@@ -1,0 +1,17 @@
+//! The pure parts of Encke: the session state machine and the dialects.
+//!
+//! Nothing here reads a clock, opens a socket, takes a lock or starts a thread: time is an argument, and what is
+//! to be done comes back as values. The crate border keeps it so.
+//!
+//! - [`session`]: what a client has with the server, and every timeout of it.
+//! - [`dialect`]: what the bytes on a connection say.
+//! - [`close`]: why connections and sessions end, and the code that tells the client.
+
+#![deny(missing_docs)]
+
+pub mod close;
+pub mod dialect;
+pub mod session;
+mod timestamp;
+
+pub use timestamp::Timestamp;

@@ -1,0 +1,52 @@
+use std::fmt;
+use std::num::NonZeroU64;
+use std::ops::Add;
+use std::time::Duration;
+
+/// An instant on the server's own clock, in nanoseconds since some start before the first reading.
+///
+/// It is never zero, so `Option<Timestamp>` takes eight bytes: a session keeps a table of them.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(NonZeroU64);
+
+impl Timestamp {
+    /// The latest instant there is: some 584 years after the start.
+    pub const MAX: Self = Self(NonZeroU64::MAX);
+
+    /// The instant `nanos` nanoseconds after the start. Zero counts as one.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        match NonZeroU64::new(nanos) {
+            Some(nanos) => Self(nanos),
+            None => Self(NonZeroU64::MIN),
+        }
+    }
+
+    /// Nanoseconds since the start.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0.get()
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
+    }
+}
+
+/// Saturates at [`Timestamp::MAX`].
+impl Add<Duration> for Timestamp {
+    type Output = Self;
+
+    fn add(self, duration: Duration) -> Self {
+        let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_add(nanos))
+    }
+}
+
+impl fmt::Debug for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Duration::from_nanos(self.as_nanos()).fmt(f)
+    }
+}
