@@ -131,7 +131,9 @@ impl<'de> Visitor<'de> for EnvelopeVisitor {
                 }
             } else if let Some((first, _)) = command.replace((name, map.next_value()?)) {
                 let first = shortened(&first);
-                return Err(de::Error::custom(format_args!("exactly one command expected, {first:?} is not alone")));
+                return Err(de::Error::custom(format_args!(
+                    "exactly one command expected, {first:?} is not alone"
+                )));
             }
         }
         let command = command.ok_or_else(|| de::Error::custom("exactly one command expected, found none"))?;

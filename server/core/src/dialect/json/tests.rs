@@ -18,7 +18,10 @@ fn server_messages_are_the_bytes_of_the_contract() {
             hello,
             r#"{"hello":{"version":1,"session":"s_4fJ","resume":"s_4fJ.secret","recovered":false,"seq":0,"ping_interval_ms":25000,"pong_timeout_ms":10000,"reconnect_window_ms":120000}}"#,
         ),
-        (ServerMessage::Reply(Reply { id: Some(7), outcome: Outcome::Ok {} }), r#"{"reply":{"id":7,"ok":{}}}"#),
+        (
+            ServerMessage::Reply(Reply { id: Some(7), outcome: Outcome::Ok {} }),
+            r#"{"reply":{"id":7,"ok":{}}}"#,
+        ),
         (
             ServerMessage::Reply(Reply { id: None, outcome: Outcome::Error(error) }),
             r#"{"reply":{"error":{"code":"unknown_command","message":"no"}}}"#,
@@ -31,7 +34,8 @@ fn server_messages_are_the_bytes_of_the_contract() {
     ];
     for (message, text) in table {
         assert_eq!(message.to_json(), text);
-        let read: ServerMessage<'_> = serde_json::from_str(text).expect("a client reads what the server writes");
+        let read: ServerMessage<'_> =
+            serde_json::from_str(text).expect("a client reads what the server writes");
         assert_eq!(read, message);
     }
 }

@@ -1,0 +1,58 @@
+//! Which slot of which level a deadline belongs to.
+//!
+//! Written in base 256, a tick has eight digits, and each level of the wheel looks at one of them: a slot of level `l` is the set
+//! of ticks that agree in all digits from `l` upwards. A timer belongs to the lowest level on which its slot is less than one
+//! turn ahead. Every `u64` fits into eight levels, so nothing ever lies beyond the wheel.
+
+use crate::Tick;
+
+/// How many levels a wheel has: one for each byte of a tick.
+pub const LEVELS: usize = 8;
+
+/// How many slots a level has, so that a slot's number is a `u8`.
+pub(crate) const SLOTS: usize = 256;
+
+/// One slot of one level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) level: u8,
+    pub(crate) slot: u8,
+}
+
+impl Place {
+    /// Where a timer for `deadline` belongs while the wheel stands at `now`.
+    ///
+    /// A deadline that is not ahead belongs to the next tick. At the end of time there is none: the slot is then the one that
+    /// would come next, and the wheel never gets there.
+    pub(crate) fn of(now: Tick, deadline: Tick) -> Place {
+        let delta = deadline.saturating_since(now).max(1);
+        let due = now.0.wrapping_add(delta);
+        let level = delta.ilog2() / u8::BITS;
+        // Fewer than 256^(level+1) ticks can still reach over 256 slot boundaries, when they start in the middle of a slot. That
+        // would be the slot in which `now` lies, one turn too early.
+        let shift = level * u8::BITS;
+        let wraps = (due >> shift).wrapping_sub(now.0 >> shift) >= SLOTS as u64;
+        let level = u8::try_from(level).expect("a tick has eight digits") + u8::from(wraps);
+        Place { level, slot: digit(due, level) }
+    }
+
+    /// The slot of `level` in which `now` lies.
+    pub(crate) fn current(now: Tick, level: u8) -> Place {
+        Place { level, slot: digit(now.0, level) }
+    }
+
+    /// The first tick of this slot, the next time the wheel comes to it from `now`; `None` if that is after the end of time.
+    ///
+    /// For the slot in which `now` lies, that is the tick at which the wheel came to it, not one turn later.
+    pub(crate) fn start(self, now: Tick) -> Option<Tick> {
+        let shift = u32::from(self.level) * u8::BITS;
+        let ahead = self.slot.wrapping_sub(digit(now.0, self.level));
+        let slots = (now.0 >> shift).checked_add(u64::from(ahead))?;
+        Some(Tick(slots << shift))
+    }
+}
+
+/// Digit number `level` of `tick` in base 256.
+fn digit(tick: u64, level: u8) -> u8 {
+    tick.to_le_bytes()[usize::from(level)]
+}

@@ -1,0 +1,160 @@
+//! The ends of levels, of turns and of time.
+
+use alloc::vec::Vec;
+
+use super::{drain, size};
+use crate::{Expire, LEVELS, Tick, TimingWheel, Work};
+
+/// Ticks on and around the boundaries of every level, and the ends of time.
+fn boundaries() -> Vec<u64> {
+    let mut ticks = Vec::from([0, 1, 2, 1000, u64::MAX - 1, u64::MAX]);
+    for level in 1..LEVELS as u32 {
+        let turn = 1_u64 << (8 * level);
+        for base in [turn, 3 * turn, u64::MAX - turn + 1, 0xabcd_ef01_2345_6789 / turn * turn] {
+            ticks.extend([base - 1, base, base + 1]);
+        }
+    }
+    ticks
+}
+
+#[test]
+fn one_timer_comes_on_its_tick_for_every_pair_of_boundaries() {
+    for start in boundaries() {
+        for delta in boundaries() {
+            let Some(deadline) = start.checked_add(delta.max(1)) else { continue };
+            if cfg!(miri) && !(start ^ delta).is_multiple_of(29) {
+                continue;
+            }
+            let mut wheel = TimingWheel::new(Tick(start));
+            wheel.schedule(Tick(deadline), deadline);
+            wheel.check_invariants();
+            assert_eq!(drain(&mut wheel, deadline - 1), [], "{start} + {delta}");
+            assert_eq!(drain(&mut wheel, deadline), [(deadline, deadline)], "{start} + {delta}");
+        }
+    }
+}
+
+#[test]
+fn all_boundaries_at_once_come_in_order() {
+    let starts = boundaries().into_iter().step_by(size(1, 17));
+    for start in starts {
+        let mut wheel = TimingWheel::new(Tick(start));
+        let mut deadlines: Vec<_> = boundaries().into_iter().filter(|&deadline| deadline > start).collect();
+        for &deadline in &deadlines {
+            wheel.schedule(Tick(deadline), deadline);
+        }
+        deadlines.sort_unstable();
+        let expected: Vec<_> = deadlines.iter().map(|&deadline| (deadline, deadline)).collect();
+        assert_eq!(drain(&mut wheel, u64::MAX), expected, "from {start}");
+    }
+}
+
+#[test]
+fn stepping_over_every_wrap_tick_by_tick() {
+    for level in 1..LEVELS as u32 {
+        let wrap = 1_u64 << (8 * level);
+        let start = wrap - 40;
+        let mut wheel = TimingWheel::new(Tick(start));
+        for deadline in start + 1..start + 80 {
+            wheel.schedule(Tick(deadline), deadline);
+        }
+        for now in start + 1..start + 80 {
+            assert_eq!(drain(&mut wheel, now), [(now, now)]);
+            // A full turn ahead of where the wheel is: the same slot, were it not for the level.
+            let key = wheel.schedule(Tick(now + wrap), 0);
+            assert_eq!(wheel.cancel(key), Some(0));
+        }
+    }
+}
+
+#[test]
+fn each_level_holds_what_lies_less_than_its_turn_ahead() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    for level in 0..LEVELS as u32 {
+        wheel.schedule(Tick(1 << (8 * level)), ());
+        let last = 1_u64.checked_shl(8 * (level + 1)).map_or(u64::MAX, |turn| turn - 1);
+        wheel.schedule(Tick(last), ());
+    }
+    assert_eq!(wheel.occupancy(), [2; LEVELS]);
+
+    // From the last tick of a slot, 65_535 ticks reach over 256 boundaries: one too many for the second level.
+    let mut wheel = TimingWheel::new(Tick(255));
+    wheel.schedule(Tick(255 + 65_535), ());
+    assert_eq!(wheel.occupancy(), [0, 0, 1, 0, 0, 0, 0, 0]);
+    wheel.schedule(Tick(255 + 65_280), ());
+    assert_eq!(wheel.occupancy(), [0, 1, 1, 0, 0, 0, 0, 0]);
+    wheel.check_invariants();
+}
+
+#[test]
+fn the_last_tick_comes_like_any_other() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    wheel.schedule(Tick::MAX, "last");
+    wheel.schedule(Tick(u64::MAX - 1), "last but one");
+    assert_eq!(drain(&mut wheel, u64::MAX - 2), []);
+    assert_eq!(drain(&mut wheel, u64::MAX - 1), [(u64::MAX - 1, "last but one")]);
+    assert_eq!(drain(&mut wheel, u64::MAX), [(u64::MAX, "last")]);
+}
+
+#[test]
+fn after_the_last_tick_nothing_expires_but_all_can_be_cancelled() {
+    let mut wheel = TimingWheel::new(Tick::MAX);
+    let keys = [Tick(0), Tick(5), Tick(u64::MAX - 1), Tick::MAX]
+        .map(|deadline| wheel.schedule(deadline, deadline.0));
+    let ranged = wheel.schedule_within(Tick(3)..=Tick::MAX, 3);
+    assert_eq!(drain(&mut wheel, u64::MAX), []);
+    assert_eq!(wheel.next_wakeup(Tick::MAX), None);
+    assert!(wheel.reschedule(keys[0], Tick::MAX));
+    assert_eq!(drain(&mut wheel, u64::MAX), []);
+    assert_eq!(wheel.len(), 5);
+    assert_eq!(keys.map(|key| wheel.cancel(key)), [0, 5, u64::MAX - 1, u64::MAX].map(Some));
+    assert_eq!(wheel.cancel(ranged), Some(3));
+    wheel.check_invariants();
+}
+
+#[test]
+fn a_drain_of_the_last_tick_ends() {
+    let mut wheel = TimingWheel::new(Tick(u64::MAX - 1));
+    wheel.schedule(Tick::MAX, 0);
+    let mut expiries = 0;
+    while let Expire::Due(_) = wheel.expire_next(Tick::MAX, &mut Work::unlimited()) {
+        expiries += 1;
+        wheel.schedule(Tick::MAX, expiries);
+        wheel.check_invariants();
+    }
+    assert_eq!((expiries, wheel.len()), (1, 1));
+}
+
+#[test]
+fn a_hundred_thousand_timers_on_one_tick() {
+    let count = size(100_000, 500);
+    for distance in [1, 255, 256, 300, 65_536, 70_000, 1 << 40] {
+        let mut wheel = TimingWheel::new(Tick(0));
+        let keys: Vec<_> = (0..count).map(|value| wheel.schedule(Tick(distance), value)).collect();
+        for key in keys.iter().step_by(3) {
+            assert!(wheel.cancel(*key).is_some());
+        }
+        assert_eq!(drain(&mut wheel, distance - 1), []);
+        let expected: Vec<_> =
+            (0..count).filter(|value| value % 3 != 0).map(|value| (distance, value)).collect();
+        assert_eq!(drain(&mut wheel, distance), expected);
+    }
+}
+
+#[test]
+fn a_long_gap_costs_no_more_than_a_short_one() {
+    let mut wheel = TimingWheel::new(Tick(1));
+    let far = [1 << 40, (1 << 40) + 1, u64::MAX];
+    for deadline in far {
+        wheel.schedule(Tick(deadline), deadline);
+    }
+    // Each timer expires once and moves down seven times at most. Were ticks or turns stepped through, this would not end.
+    let mut work = Work::new((far.len() * LEVELS) as u64);
+    for deadline in far {
+        let Expire::Due(expired) = wheel.expire_next(Tick::MAX, &mut work) else {
+            panic!("{deadline} is due")
+        };
+        assert_eq!(expired.value, deadline);
+    }
+    assert_eq!(wheel.expire_next(Tick::MAX, &mut work), Expire::UpToDate);
+}

@@ -1,0 +1,75 @@
+//! A key names one timer and never another.
+
+use core::mem::size_of;
+use core::num::NonZeroU32;
+
+use super::drain;
+use crate::{Tick, TimerKey, TimingWheel};
+
+#[test]
+fn a_key_is_eight_bytes() {
+    assert_eq!(size_of::<TimerKey>(), 8);
+    assert_eq!(size_of::<Option<TimerKey>>(), 8);
+}
+
+#[test]
+fn a_stale_key_finds_nothing_though_its_memory_is_in_use_again() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    let cancelled = wheel.schedule(Tick(10), "cancelled");
+    assert_eq!(wheel.cancel(cancelled), Some("cancelled"));
+    let expired = wheel.schedule(Tick(20), "expired");
+    assert_eq!(drain(&mut wheel, 20), [(20, "expired")]);
+    let alive = wheel.schedule(Tick(30), "alive");
+    assert_eq!(cancelled.index, alive.index);
+    for stale in [cancelled, expired] {
+        assert_eq!(wheel.deadline(stale), None);
+        assert_eq!(wheel.get(stale), None);
+        assert!(!wheel.reschedule(stale, Tick(40)));
+        assert!(!wheel.reschedule_within(stale, Tick(40)..=Tick(50)));
+        assert!(!wheel.reschedule_within(stale, Tick(0)..=Tick(50)));
+        assert_eq!(wheel.cancel(stale), None);
+        wheel.check_invariants();
+    }
+    assert_eq!(wheel.get(alive), Some(&"alive"));
+    assert_eq!(drain(&mut wheel, 30), [(30, "alive")]);
+}
+
+#[test]
+fn a_key_of_a_larger_wheel_finds_nothing() {
+    let mut large = TimingWheel::new(Tick(0));
+    large.schedule(Tick(1), ());
+    let key = large.schedule(Tick(1), ());
+    let mut small = TimingWheel::new(Tick(0));
+    small.schedule(Tick(1), ());
+    assert_eq!(small.cancel(key), None);
+    assert_eq!(small.deadline(key), None);
+}
+
+#[test]
+fn memory_is_reused() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    for now in 0..1000 {
+        let [kept, cancelled] = [1, 2].map(|ahead| wheel.schedule(Tick(now + ahead), now));
+        assert_eq!(wheel.cancel(cancelled), Some(now));
+        assert_eq!(drain(&mut wheel, now + 1), [(now + 1, now)]);
+        assert_eq!(wheel.cancel(kept), None);
+    }
+    assert_eq!(wheel.arena.nodes.len(), 2);
+}
+
+#[test]
+fn memory_whose_generations_have_run_out_is_retired() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    let first = wheel.schedule(Tick(1), 1);
+    assert_eq!(wheel.cancel(first), Some(1));
+    wheel.arena.nodes[0].generation = NonZeroU32::MAX;
+    let last = wheel.schedule(Tick(1), 2);
+    assert_eq!((last.index, last.generation), (0, NonZeroU32::MAX));
+    assert_eq!(wheel.cancel(last), Some(2));
+    wheel.check_invariants();
+    let next = wheel.schedule(Tick(1), 3);
+    assert_eq!(next.index, 1);
+    assert_eq!(wheel.cancel(last), None);
+    assert_eq!(wheel.get(first), None);
+    wheel.check_invariants();
+}

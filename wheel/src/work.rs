@@ -1,0 +1,42 @@
+//! How much one advance of the wheel may do.
+
+/// A budget for [`TimingWheel::expire_next`](crate::TimingWheel::expire_next), so that a clump of timers cannot keep its thread
+/// from everything else.
+///
+/// One unit pays for one timer touched: one that expires, or one that moves down a level. Empty slots cost nothing, since the
+/// wheel does not visit them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Work {
+    left: u64,
+}
+
+impl Work {
+    /// A budget of `units` timers.
+    #[must_use]
+    pub const fn new(units: u64) -> Work {
+        Work { left: units }
+    }
+
+    /// A budget that does not run out: `u64::MAX` timers.
+    #[must_use]
+    pub const fn unlimited() -> Work {
+        Work::new(u64::MAX)
+    }
+
+    /// The units not spent yet.
+    #[must_use]
+    pub const fn left(&self) -> u64 {
+        self.left
+    }
+
+    /// Spends one unit, if there is one.
+    pub(crate) fn spend(&mut self) -> bool {
+        match self.left.checked_sub(1) {
+            Some(left) => {
+                self.left = left;
+                true
+            }
+            None => false,
+        }
+    }
+}
