@@ -1,1 +1,165 @@
-fn main() {}
+//! `loadgen` loads a session server over WebSocket and breaks its sessions on purpose.
+//!
+//! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks,
+//! [`report`] what is told in the end, and [`assertion`] whether that was good enough.
+
+mod args;
+mod assertion;
+mod client;
+mod counts;
+mod failure;
+mod histogram;
+mod own;
+mod progress;
+mod report;
+mod scenario;
+mod source;
+mod swallow;
+mod target;
+mod upgrade;
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::rc::Rc;
+
+use clap::Parser;
+use tokio::runtime::{Builder, LocalOptions};
+use tokio::signal::ctrl_c;
+use tokio::time::{Instant, timeout};
+
+use crate::args::{Args, Load};
+use crate::assertion::{Assertion, Verdict};
+use crate::client::Dialer;
+use crate::failure::Failures;
+use crate::own::Lag;
+use crate::progress::Log;
+use crate::report::{Group, seconds};
+use crate::scenario::hold::Hold;
+use crate::scenario::mute::Mute;
+use crate::scenario::storm::Storm;
+use crate::scenario::{Scenario, Setup};
+use crate::source::Sources;
+
+/// The scenario could not run at all.
+const COULD_NOT_RUN: u8 = 1;
+/// Bad usage. clap exits with the same.
+const BAD_USAGE: u8 = 2;
+const ASSERTION_FAILED: u8 = 99;
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let log = Log::default();
+    match run(&args.scenario, &log) {
+        Ok(code) => code,
+        Err(message) => {
+            log.line(&message);
+            ExitCode::from(COULD_NOT_RUN)
+        }
+    }
+}
+
+fn run(scenario: &args::Scenario, log: &Log) -> Result<ExitCode, String> {
+    let load = scenario.load();
+    own::reserve_descriptors(load.connections)?;
+    let output = Output::open(load.json.as_deref())?;
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    let header = Group::default()
+        .with("scenario", scenario.name())
+        .with("target", load.url.as_str())
+        .with("connections", u64::from(load.connections))
+        .with("rate", load.rate)
+        .with("duration_seconds", seconds(load.duration))
+        .with("connect_timeout_seconds", seconds(load.connect_timeout));
+    let report = match scenario {
+        args::Scenario::Hold(_) => runtime.block_on(drive(Hold::default(), header, load, log)),
+        args::Scenario::Storm(_) => runtime.block_on(drive(Storm::default(), header, load, log)),
+        args::Scenario::Mute(mute) => {
+            runtime.block_on(drive(Mute::new(mute.share), header.with("share", mute.share), load, log))
+        }
+    }?;
+    output.write(&report).map_err(|error| format!("cannot write the report: {error}"))?;
+    Ok(ExitCode::from(exit_code(&report, &load.assertions, log)))
+}
+
+/// Runs a scenario until it is over or Ctrl-C, and reports in either case.
+async fn drive<S: Scenario>(scenario: S, header: Group, load: &Load, log: &Log) -> Result<Group, String> {
+    let cannot_resolve = |why: String| format!("cannot resolve {}: {why}", load.url.as_str());
+    let address = timeout(load.connect_timeout, load.url.resolve())
+        .await
+        .map_err(|_| cannot_resolve("it takes too long".to_owned()))?
+        .map_err(|error| cannot_resolve(error.to_string()))?;
+    let dialer =
+        Dialer { target: load.url.clone(), sources: Sources::new(address), timeout: load.connect_timeout };
+    let setup = Rc::new(Setup { load: load.clone(), dialer, failures: Failures::new(log.clone()) });
+    let scenario = Rc::new(scenario);
+    let lag = Lag::default();
+    let start = Instant::now();
+    let interrupted = tokio::select! {
+        () = scenario.clone().run(setup.clone()) => false,
+        _ = ctrl_c() => true,
+        never = progress::draw(log.clone(), || scenario.bars(&setup)) => match never {},
+        never = lag.watch() => match never {},
+    };
+    Ok(header
+        .with("interrupted", interrupted)
+        .with("elapsed_seconds", seconds(start.elapsed()))
+        .and(scenario.outcome(&setup))
+        .with("error_kinds", setup.failures.by_kind())
+        .with("loadgen", lag.and_usage()))
+}
+
+/// What the exit code says about a report. What is wrong is told on the way.
+fn exit_code(report: &Group, assertions: &[Assertion], log: &Log) -> u8 {
+    if report.number("connected") == Ok(0.0) && report.number("errors") != Ok(0.0) {
+        log.line("not one connection could be opened");
+        return COULD_NOT_RUN;
+    }
+    let mut code = 0;
+    for assertion in assertions {
+        match assertion.judge(report) {
+            Verdict::Holds => {}
+            Verdict::Fails(number) => {
+                log.line(&format!("does not hold: {assertion} (it is {number})"));
+                code = if code == BAD_USAGE { code } else { ASSERTION_FAILED };
+            }
+            Verdict::Meaningless(why) => {
+                log.line(&format!("means nothing: {assertion} ({why})"));
+                code = BAD_USAGE;
+            }
+        }
+    }
+    code
+}
+
+/// Where the report goes. A file is opened before the run, so that a bad path costs no run.
+enum Output {
+    Table,
+    JsonToStdout,
+    JsonToFile(File),
+}
+
+impl Output {
+    fn open(json: Option<&Path>) -> Result<Self, String> {
+        match json {
+            None => Ok(Self::Table),
+            Some(path) if path == Path::new("-") => Ok(Self::JsonToStdout),
+            Some(path) => File::create(path)
+                .map(Self::JsonToFile)
+                .map_err(|error| format!("cannot write {}: {error}", path.display())),
+        }
+    }
+
+    fn write(self, report: &Group) -> io::Result<()> {
+        match self {
+            Self::Table => writeln!(io::stdout(), "{}", report.to_table()),
+            Self::JsonToStdout => writeln!(io::stdout(), "{}", report.to_json()),
+            Self::JsonToFile(mut file) => {
+                writeln!(file, "{}", report.to_json())?;
+                writeln!(io::stdout(), "{}", report.to_table())
+            }
+        }
+    }
+}

@@ -1,1 +1,172 @@
-fn main() {}
+//! The binary `encke`: flags, configuration, logs, signals, exit code.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use clap::{Parser, Subcommand};
+use encke_server::Server;
+use encke_server::banner::banner;
+use encke_server::config::{self, Config, ConfigError, Settings};
+use encke_server::logging::Logging;
+use encke_server::session::NoHooks;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// A session server for WebSocket clients, every timeout on one timing wheel.
+#[derive(Parser)]
+#[command(version, about, args_conflicts_with_subcommands = true)]
+struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+    /// The configuration file (TOML). See `encke config default`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where clients connect: the same as --set listen.public=ADDR.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<String>,
+    /// The admin listener: the same as --set listen.admin=ADDR.
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+    /// Any key of the configuration.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+    /// Allow listening beyond loopback without authentication.
+    #[arg(long)]
+    insecure: bool,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Show or check configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+}
+
+#[derive(Subcommand)]
+enum ConfigCommand {
+    /// Print every key with its default and a comment.
+    Default,
+    /// Check a configuration file.
+    Check {
+        /// The file.
+        file: PathBuf,
+        /// As for the server.
+        #[arg(long)]
+        insecure: bool,
+    },
+}
+
+/// Wrong flags and wrong configuration, as clap has it.
+const EXIT_USAGE: u8 = 2;
+
+fn main() -> ExitCode {
+    match Args::parse() {
+        Args { command: Some(Command::Config(ConfigCommand::Default)), .. } => {
+            print(config::default_file());
+            ExitCode::SUCCESS
+        }
+        Args { command: Some(Command::Config(ConfigCommand::Check { file, insecure })), .. } => {
+            check(&Settings { insecure, ..Settings::of_file(&file) })
+        }
+        args => match args.settings().resolve() {
+            Ok(config) => run(config),
+            Err(error) => wrong_config(&error),
+        },
+    }
+}
+
+impl Args {
+    fn settings(self) -> Settings {
+        let addresses = [("listen.public", self.listen), ("listen.admin", self.admin)];
+        let addresses =
+            addresses.into_iter().filter_map(|(key, address)| Some(format!("{key}={}", address?)));
+        Settings {
+            file: self.config,
+            environment: std::env::vars().collect(),
+            flags: self.set.into_iter().chain(addresses).collect(),
+            insecure: self.insecure,
+        }
+    }
+}
+
+fn check(settings: &Settings) -> ExitCode {
+    match settings.resolve() {
+        Ok(config) => {
+            for warning in config.warnings(descriptors()) {
+                complain(&format!("warning: {warning}"));
+            }
+            print("the configuration is valid\n");
+            ExitCode::SUCCESS
+        }
+        Err(error) => wrong_config(&error),
+    }
+}
+
+fn wrong_config(error: &ConfigError) -> ExitCode {
+    complain(&format!("encke: {error}"));
+    ExitCode::from(EXIT_USAGE)
+}
+
+fn run(config: Config) -> ExitCode {
+    let descriptors = descriptors();
+    let logging = Logging::start(&config.log);
+    for warning in config.warnings(descriptors) {
+        tracing::warn!("{warning}");
+    }
+    // Before the banner, so that whoever waits for it can already signal.
+    let signals = match watch_signals() {
+        Ok(signals) => signals,
+        Err(error) => return failed(&format!("cannot watch signals: {error}")),
+    };
+    match Server::start(config, Box::new(NoHooks), logging.dropped()) {
+        Ok(server) => {
+            print(&banner(&server, descriptors));
+            serve_until_signal(server, signals);
+            ExitCode::SUCCESS
+        }
+        Err(error) => failed(&error.to_string()),
+    }
+}
+
+fn failed(message: &str) -> ExitCode {
+    complain(&format!("encke: {message}"));
+    ExitCode::FAILURE
+}
+
+/// The second signal ends the process at once, with the exit code that shells give for it.
+fn watch_signals() -> std::io::Result<Signals> {
+    let second = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&second))?;
+        signal_hook::flag::register(signal, Arc::clone(&second))?;
+    }
+    Signals::new([SIGTERM, SIGINT])
+}
+
+fn serve_until_signal(server: Server, mut signals: Signals) {
+    let (public, admin) = (server.public_address(), server.admin_address());
+    tracing::info!(%public, %admin, "serving");
+    let signal = signals.forever().next();
+    tracing::info!(signal, "draining");
+    let left = server.drain();
+    tracing::info!(connections_cut = left, "stopped");
+    server.stop();
+}
+
+/// How many descriptors the process may open, after asking for as many as it may ask for.
+fn descriptors() -> u64 {
+    rlimit::increase_nofile_limit(u64::MAX).unwrap_or(0)
+}
+
+/// A closed pipe is no reason to fail.
+fn print(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

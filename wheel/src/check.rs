@@ -4,6 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::arena::NIL;
+use crate::level::Level;
 use crate::place::{LEVELS, Place, SLOTS};
 use crate::{Tick, TimingWheel};
 
@@ -11,14 +12,21 @@ impl<T> TimingWheel<T> {
     /// Panics unless everything that must hold between two calls does.
     pub(crate) fn check_invariants(&self) {
         let mut linked = vec![false; self.arena.nodes.len()];
-        for (number, level) in (0..).zip(&self.levels) {
+        for (number, level) in (0..).zip(self.levels.iter()) {
+            if level.len == 0 {
+                assert_eq!(*level, Level::EMPTY, "level {number}");
+                continue;
+            }
             let before = count(&linked);
             for slot in 0..=u8::MAX {
                 let place = Place { level: number, slot };
-                let list = self.check_list(place);
                 let bit = level.occupied[usize::from(slot) / 64] >> (slot % 64) & 1;
-                assert_eq!(bit == 1, !list.is_empty(), "the bit of {place:?} tells whether it is empty");
-                for index in list {
+                let first = level.first[usize::from(slot)];
+                assert_eq!(bit == 1, first != NIL, "the bit of {place:?} tells whether it has timers");
+                if first == NIL {
+                    continue;
+                }
+                for index in self.check_list(place, first) {
                     assert!(!linked[index as usize], "node {index} is in one list only");
                     linked[index as usize] = true;
                     self.check_place(index, place);
@@ -32,10 +40,9 @@ impl<T> TimingWheel<T> {
     }
 
     /// Follows the list of a slot and checks the links both ways.
-    fn check_list(&self, place: Place) -> Vec<u32> {
+    fn check_list(&self, place: Place, first: u32) -> Vec<u32> {
         let mut list = Vec::new();
-        let mut previous = NIL;
-        let mut index = self.levels[usize::from(place.level)].first[usize::from(place.slot)];
+        let (mut previous, mut index) = (NIL, first);
         while index != NIL {
             assert!(list.len() < self.arena.nodes.len(), "the list of {place:?} is a circle");
             let node = &self.arena.nodes[index as usize];

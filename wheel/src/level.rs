@@ -6,7 +6,7 @@ use crate::place::{Place, SLOTS};
 const WORDS: usize = SLOTS / u64::BITS as usize;
 
 /// The lists are doubly linked through the nodes, newest first. The level holds where each begins.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Level {
     pub(crate) first: [u32; SLOTS],
     /// One bit a slot, set if the slot's list is not empty.

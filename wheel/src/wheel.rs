@@ -1,5 +1,6 @@
 //! The wheel itself.
 
+use alloc::boxed::Box;
 use core::fmt;
 use core::ops::RangeInclusive;
 
@@ -15,15 +16,15 @@ use crate::{Expire, Expired, Tick, TimerKey, Work, range};
 pub struct TimingWheel<T> {
     /// The tick the wheel stands at. Everything due earlier has come out; what is due now is coming out.
     pub(crate) now: Tick,
-    pub(crate) levels: [Level; LEVELS],
+    pub(crate) levels: Box<[Level; LEVELS]>,
     pub(crate) arena: Arena<T>,
 }
 
 impl<T> TimingWheel<T> {
     /// An empty wheel that stands at `now`.
     #[must_use]
-    pub const fn new(now: Tick) -> Self {
-        TimingWheel { now, levels: [Level::EMPTY; LEVELS], arena: Arena::new() }
+    pub fn new(now: Tick) -> Self {
+        TimingWheel { now, levels: Box::new([Level::EMPTY; LEVELS]), arena: Arena::new() }
     }
 
     /// The tick the wheel stands at: the latest it was driven to or, when [`Work`] ran out on the way there, the one at which it
@@ -160,7 +161,7 @@ impl<T> TimingWheel<T> {
     /// The first slot with timers that the wheel comes to, and when. It is the slot where the wheel stands until that is empty.
     fn next_event(&self) -> Option<(Tick, Place)> {
         let mut earliest: Option<(Tick, Place)> = None;
-        for (number, level) in (0..).zip(&self.levels) {
+        for (number, level) in (0..).zip(self.levels.iter()) {
             if level.len == 0 {
                 continue;
             }

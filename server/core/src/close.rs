@@ -48,6 +48,29 @@ pub enum CloseCode {
 }
 
 impl CloseCode {
+    /// Every code.
+    pub const ALL: [Self; 19] = [
+        Self::Normal,
+        Self::BadFrame,
+        Self::UnsupportedData,
+        Self::InvalidPayload,
+        Self::TooBig,
+        Self::Internal,
+        Self::PongTimeout,
+        Self::SlowConsumer,
+        Self::Draining,
+        Self::TokenExpired,
+        Self::Idle,
+        Self::Overloaded,
+        Self::Lifetime,
+        Self::Disconnected,
+        Self::Replaced,
+        Self::Kicked,
+        Self::Unauthorized,
+        Self::ProtocolError,
+        Self::Limit,
+    ];
+
     /// The number in the Close frame.
     #[must_use]
     pub const fn code(self) -> u16 {

@@ -8,8 +8,8 @@ use crate::{Expire, LEVELS, Tick, TimingWheel, Work};
 /// Ticks on and around the boundaries of every level, and the ends of time.
 fn boundaries() -> Vec<u64> {
     let mut ticks = Vec::from([0, 1, 2, 1000, u64::MAX - 1, u64::MAX]);
-    for level in 1..LEVELS as u32 {
-        let turn = 1_u64 << (8 * level);
+    for bits in (8..u64::BITS).step_by(8) {
+        let turn = 1_u64 << bits;
         for base in [turn, 3 * turn, u64::MAX - turn + 1, 0xabcd_ef01_2345_6789 / turn * turn] {
             ticks.extend([base - 1, base, base + 1]);
         }
@@ -51,8 +51,8 @@ fn all_boundaries_at_once_come_in_order() {
 
 #[test]
 fn stepping_over_every_wrap_tick_by_tick() {
-    for level in 1..LEVELS as u32 {
-        let wrap = 1_u64 << (8 * level);
+    for bits in (8..u64::BITS).step_by(8) {
+        let wrap = 1_u64 << bits;
         let start = wrap - 40;
         let mut wheel = TimingWheel::new(Tick(start));
         for deadline in start + 1..start + 80 {
@@ -70,9 +70,9 @@ fn stepping_over_every_wrap_tick_by_tick() {
 #[test]
 fn each_level_holds_what_lies_less_than_its_turn_ahead() {
     let mut wheel = TimingWheel::new(Tick(0));
-    for level in 0..LEVELS as u32 {
-        wheel.schedule(Tick(1 << (8 * level)), ());
-        let last = 1_u64.checked_shl(8 * (level + 1)).map_or(u64::MAX, |turn| turn - 1);
+    for bits in (0..u64::BITS).step_by(8) {
+        wheel.schedule(Tick(1 << bits), ());
+        let last = 1_u64.checked_shl(bits + 8).map_or(u64::MAX, |turn| turn - 1);
         wheel.schedule(Tick(last), ());
     }
     assert_eq!(wheel.occupancy(), [2; LEVELS]);

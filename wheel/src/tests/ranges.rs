@@ -66,8 +66,8 @@ fn rescheduling_within_a_range_leaves_alone_what_fits() {
     }
     assert!(wheel.reschedule_within(idle, Tick(6145)..=Tick(6445)));
     assert_eq!(wheel.deadline(idle), Some(Tick(6400)));
-    assert!(wheel.reschedule_within(idle, Tick(7)..=Tick(9)));
-    assert_eq!(wheel.deadline(idle), Some(Tick(8)));
+    assert!(wheel.reschedule_within(idle, Tick(1001)..=Tick(1010)));
+    assert_eq!(wheel.deadline(idle), Some(Tick(1008)));
 }
 
 #[test]

@@ -1,0 +1,31 @@
+//! Counters of a scenario. Tasks share them; all run on one thread, so plain cells do.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+#[derive(Debug, Default)]
+pub(crate) struct Counter(Cell<u64>);
+
+impl Counter {
+    pub(crate) fn increment(&self) {
+        self.0.set(self.0.get() + 1);
+    }
+
+    pub(crate) fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// How connections ended, by close code.
+#[derive(Debug, Default)]
+pub(crate) struct CloseCodes(RefCell<BTreeMap<u16, u64>>);
+
+impl CloseCodes {
+    pub(crate) fn record(&self, code: u16) {
+        *self.0.borrow_mut().entry(code).or_default() += 1;
+    }
+
+    pub(crate) fn by_code(&self) -> BTreeMap<u16, u64> {
+        self.0.borrow().clone()
+    }
+}

@@ -1,0 +1,115 @@
+//! Why connections could not be opened: counted by kind, and the first of each kind told.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+
+use nix::errno::Errno;
+use tokio_tungstenite::tungstenite;
+
+use crate::progress::Log;
+
+/// More kinds than these are counted, but no longer told.
+const MAX_LINES: usize = 20;
+
+/// Why a connection could not be opened, or a session not resumed.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// No connection, or it broke before the upgrade was done.
+    Connect(io::Error),
+    /// The upgrade was answered by this HTTP status.
+    Refused(u16),
+    /// What the server answered is no upgrade.
+    Upgrade(tungstenite::Error),
+    /// The connection ended by this code before it said hello.
+    ClosedBeforeHello(u16),
+    /// The first message was something else.
+    NoHello,
+    Timeout,
+    /// The hello was that of a new session.
+    NotRecovered,
+}
+
+impl Failure {
+    /// The name under which it is counted.
+    fn kind(&self) -> String {
+        match self {
+            Self::Connect(error) => connect_kind(error).to_owned(),
+            Self::Refused(status) => format!("http_{status}"),
+            Self::Upgrade(_) => "upgrade".to_owned(),
+            Self::ClosedBeforeHello(code) => format!("closed_{code}"),
+            Self::NoHello => "no_hello".to_owned(),
+            Self::Timeout => "timeout".to_owned(),
+            Self::NotRecovered => "not_recovered".to_owned(),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Connect(error)
+    }
+}
+
+impl From<tungstenite::Error> for Failure {
+    fn from(error: tungstenite::Error) -> Self {
+        Self::Upgrade(error)
+    }
+}
+
+fn connect_kind(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "refused",
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => "reset",
+        io::ErrorKind::UnexpectedEof => "eof",
+        io::ErrorKind::TimedOut => "timed_out",
+        io::ErrorKind::AddrNotAvailable => "no_source_port",
+        _ if error.raw_os_error() == Some(Errno::EMFILE as i32) => "too_many_files",
+        _ => "io",
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Connect(error) => write!(f, "{error}"),
+            Self::Refused(status) => write!(f, "the upgrade was refused with status {status}"),
+            Self::Upgrade(error) => write!(f, "the upgrade failed: {error}"),
+            Self::ClosedBeforeHello(code) => write!(f, "closed with {code} before the hello"),
+            Self::NoHello => write!(f, "the first message is no hello"),
+            Self::Timeout => write!(f, "no hello within the connect timeout"),
+            Self::NotRecovered => write!(f, "a new session in place of the resumed one"),
+        }
+    }
+}
+
+/// All failures of a run.
+#[derive(Debug)]
+pub(crate) struct Failures {
+    by_kind: RefCell<BTreeMap<String, u64>>,
+    log: Log,
+}
+
+impl Failures {
+    pub(crate) fn new(log: Log) -> Self {
+        Self { by_kind: RefCell::default(), log }
+    }
+
+    pub(crate) fn record(&self, failure: &Failure) {
+        let mut by_kind = self.by_kind.borrow_mut();
+        let kind = failure.kind();
+        if !by_kind.contains_key(&kind) && by_kind.len() < MAX_LINES {
+            self.log.line(&format!("first error of its kind ({kind}): {failure}"));
+        }
+        *by_kind.entry(kind).or_default() += 1;
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.by_kind.borrow().values().sum()
+    }
+
+    pub(crate) fn by_kind(&self) -> BTreeMap<String, u64> {
+        self.by_kind.borrow().clone()
+    }
+}

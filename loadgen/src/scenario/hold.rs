@@ -1,0 +1,56 @@
+//! Connect at a rate, answer pings, stay.
+
+use std::rc::Rc;
+
+use tokio::task::JoinSet;
+use tokio::time::timeout_at;
+
+use super::answering::Answering;
+use super::{Pace, Scenario, Setup, open_all};
+use crate::client::Connection;
+use crate::counts::Counter;
+use crate::histogram::Times;
+use crate::progress::Bar;
+use crate::report::Group;
+
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    connected: Counter,
+    connect: Times,
+    answering: Answering,
+}
+
+impl Scenario for Hold {
+    async fn run(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        let mut held = JoinSet::new();
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connected.increment();
+            self.connect.record(opened.took());
+            held.spawn_local(self.clone().stay(opened.connection));
+        })
+        .await;
+        // Over when the time is, or when nothing is left to hold.
+        let _ = timeout_at(pace.end(&setup.load), held.join_all()).await;
+    }
+
+    fn bars(&self, setup: &Setup) -> Vec<Bar> {
+        vec![Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() }]
+    }
+
+    fn outcome(&self, setup: &Setup) -> Group {
+        Group::default()
+            .with("connected", self.connected.get())
+            .with("errors", setup.failures.total())
+            .with("unexpected_closes", self.answering.unexpected_closes.get())
+            .with("pings", self.answering.pings.get())
+            .with("connect_ms", self.connect.summary())
+            .with("close_codes", self.answering.close_codes.by_code())
+    }
+}
+
+impl Hold {
+    async fn stay(self: Rc<Self>, connection: Connection) {
+        self.answering.answer(connection, |_| {}).await;
+    }
+}

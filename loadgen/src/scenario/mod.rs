@@ -1,0 +1,126 @@
+//! Scenarios: what is done to the server, and what is counted meanwhile.
+//!
+//! Each is a struct of its counters. It implements [`Scenario`]; [`crate::run`] drives it and may stop it at any
+//! point, after which the counters still make a report.
+
+mod answering;
+pub(crate) mod hold;
+pub(crate) mod mute;
+pub(crate) mod storm;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::task::{JoinError, JoinSet};
+use tokio::time::{Instant, sleep_until};
+
+use crate::args::Load;
+use crate::client::{Connection, Dialer, Greeting, Ticket};
+use crate::failure::{Failure, Failures};
+use crate::progress::Bar;
+use crate::report::Group;
+
+/// What a scenario works with.
+#[derive(Debug)]
+pub(crate) struct Setup {
+    pub(crate) load: Load,
+    pub(crate) dialer: Dialer,
+    pub(crate) failures: Failures,
+}
+
+pub(crate) trait Scenario {
+    /// Runs to the end. Dropping the future drops every connection.
+    async fn run(self: Rc<Self>, setup: Rc<Setup>);
+    /// How far it has come, always the same bars in the same order.
+    fn bars(&self, setup: &Setup) -> Vec<Bar>;
+    /// What it has counted so far.
+    fn outcome(&self, setup: &Setup) -> Group;
+}
+
+/// The instants at which connections are due: an open model, so a slow server does not slow them down.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    start: Instant,
+    rate: f64,
+}
+
+impl Pace {
+    fn from_now(load: &Load) -> Self {
+        Self { start: Instant::now(), rate: load.rate }
+    }
+
+    fn due(self, index: u32) -> Instant {
+        self.start + Duration::from_secs_f64(f64::from(index) / self.rate)
+    }
+
+    /// One new session an instant.
+    fn attempts(self, load: &Load) -> impl Iterator<Item = Attempt> + use<> {
+        (0..load.connections).map(move |index| Attempt { due: self.due(index), resume: None })
+    }
+
+    /// When the connections have been held for long enough.
+    fn end(self, load: &Load) -> Instant {
+        self.due(load.connections - 1) + load.duration
+    }
+}
+
+/// A connection to open.
+#[derive(Debug)]
+struct Attempt {
+    due: Instant,
+    resume: Option<Ticket>,
+}
+
+/// A connection that has said hello.
+#[derive(Debug)]
+struct Opened {
+    connection: Connection,
+    greeting: Greeting,
+    due: Instant,
+    /// When the hello was read.
+    at: Instant,
+}
+
+impl Opened {
+    fn took(&self) -> Duration {
+        self.at.saturating_duration_since(self.due)
+    }
+}
+
+/// Opens connections, each when it is due. Returns when the last attempt has succeeded or failed.
+async fn open_all(
+    setup: &Rc<Setup>,
+    attempts: impl Iterator<Item = Attempt>,
+    mut on_open: impl FnMut(Opened),
+) {
+    let mut opening = JoinSet::new();
+    let mut settle = |result: Result<Result<Opened, Failure>, JoinError>| match finished(result) {
+        Ok(opened) => on_open(opened),
+        Err(failure) => setup.failures.record(&failure),
+    };
+    for attempt in attempts {
+        let due = sleep_until(attempt.due);
+        tokio::pin!(due);
+        loop {
+            tokio::select! {
+                biased;
+                Some(result) = opening.join_next() => settle(result),
+                () = &mut due => break,
+            }
+        }
+        opening.spawn_local(open(setup.clone(), attempt));
+    }
+    while let Some(result) = opening.join_next().await {
+        settle(result);
+    }
+}
+
+async fn open(setup: Rc<Setup>, attempt: Attempt) -> Result<Opened, Failure> {
+    let (connection, greeting) = setup.dialer.open(attempt.resume.as_ref()).await?;
+    Ok(Opened { connection, greeting, due: attempt.due, at: Instant::now() })
+}
+
+/// What a task came to.
+fn finished<T>(result: Result<T, JoinError>) -> T {
+    result.expect("no task of ours panics, and none is aborted while it is awaited")
+}

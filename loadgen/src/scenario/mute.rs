@@ -1,0 +1,191 @@
+//! Stop answering pings on a share of the connections, and look when the server gives them up.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use encke_core::close::CloseCode;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+
+use super::answering::Answering;
+use super::{Pace, Scenario, Setup, open_all};
+use crate::client::{Connection, Event, NO_CLOSE_FRAME};
+use crate::counts::Counter;
+use crate::histogram::Times;
+use crate::progress::Bar;
+use crate::report::Group;
+
+/// The server counts from when the ping left, we from when it arrived: this much may lie between.
+const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(crate) struct Mute {
+    share: f64,
+    connected: Counter,
+    muted: Counter,
+    /// Muted connections that the server gave up, in time or not.
+    closed: Counter,
+    /// Of these, the ones given up before the client's time was over.
+    early: Counter,
+    /// Muted connections that ended with a code that has nothing to do with silence.
+    other_closes: Counter,
+    connect: Times,
+    lateness: Times,
+    /// The other connections; the pings and the close codes are those of all.
+    answering: Answering,
+}
+
+impl Scenario for Mute {
+    async fn run(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        let (mut muted, mut answering) = (JoinSet::new(), JoinSet::new());
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connect.record(opened.took());
+            if self.is_next_muted() {
+                self.muted.increment();
+                muted.spawn_local(self.clone().stay_mute(opened.connection, opened.greeting.pong_timeout));
+            } else {
+                answering.spawn_local(self.clone().answer(opened.connection));
+            }
+            self.connected.increment();
+        })
+        .await;
+        // Over when the time is, or when the last of the muted ones is gone.
+        let _ = timeout_at(pace.end(&setup.load), muted.join_all()).await;
+    }
+
+    fn bars(&self, setup: &Setup) -> Vec<Bar> {
+        vec![
+            Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
+            Bar { label: "closed", done: self.closed.get(), of: self.muted.get() },
+        ]
+    }
+
+    fn outcome(&self, setup: &Setup) -> Group {
+        let gone = self.closed.get() + self.other_closes.get();
+        Group::default()
+            .with("connected", self.connected.get())
+            .with("errors", setup.failures.total())
+            .with("muted", self.muted.get())
+            .with("closed", self.closed.get())
+            .with("early", self.early.get())
+            .with("still_open", self.muted.get() - gone)
+            .with("other_closes", self.other_closes.get())
+            .with("unexpected_closes", self.answering.unexpected_closes.get())
+            .with("pings", self.answering.pings.get())
+            .with("lateness_ms", self.lateness.summary())
+            .with("connect_ms", self.connect.summary())
+            .with("close_codes", self.answering.close_codes.by_code())
+    }
+}
+
+impl Mute {
+    pub(crate) fn new(share: f64) -> Self {
+        Self {
+            share,
+            connected: Counter::default(),
+            muted: Counter::default(),
+            closed: Counter::default(),
+            early: Counter::default(),
+            other_closes: Counter::default(),
+            connect: Times::default(),
+            lateness: Times::default(),
+            answering: Answering::default(),
+        }
+    }
+
+    /// Spreads the muted ones evenly: after n connections, n * share of them, rounded down.
+    #[expect(clippy::cast_precision_loss, reason = "connections are counted in u32")]
+    fn is_next_muted(&self) -> bool {
+        let with_next = (self.connected.get() + 1) as f64 * self.share;
+        with_next.floor() > self.muted.get() as f64
+    }
+
+    async fn answer(self: Rc<Self>, connection: Connection) {
+        self.answering.answer(connection, |_| {}).await;
+    }
+
+    async fn stay_mute(self: Rc<Self>, mut connection: Connection, pong_timeout: Duration) {
+        connection.mute();
+        let mut last_ping = None;
+        loop {
+            match connection.next().await {
+                Event::Ping => {
+                    self.answering.pings.increment();
+                    last_ping = Some(Instant::now());
+                }
+                Event::Text(_) => {}
+                Event::Closed(code) => {
+                    let silence = last_ping.map(|ping: Instant| ping.elapsed());
+                    return self.record_close(code, silence, pong_timeout);
+                }
+            }
+        }
+    }
+
+    /// `silence` is how long ago the last ping arrived, if there was one.
+    fn record_close(&self, code: u16, silence: Option<Duration>, pong_timeout: Duration) {
+        self.answering.close_codes.record(code);
+        if code != CloseCode::PongTimeout.code() && code != NO_CLOSE_FRAME {
+            return self.other_closes.increment();
+        }
+        self.closed.increment();
+        match silence {
+            Some(silence) if silence + EARLY_TOLERANCE >= pong_timeout => {
+                self.lateness.record(silence.saturating_sub(pong_timeout));
+            }
+            // Too soon, or without having been asked at all.
+            Some(_) | None => self.early.increment(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PONG_TIMEOUT: Duration = Duration::from_millis(1000);
+
+    fn closed(code: u16, silence_ms: Option<u64>) -> Mute {
+        let mute = Mute::new(1.0);
+        mute.record_close(code, silence_ms.map(Duration::from_millis), PONG_TIMEOUT);
+        mute
+    }
+
+    #[test]
+    fn early_begins_20_ms_before_the_deadline() {
+        for (silence, early) in [(None, 1), (Some(0), 1), (Some(979), 1), (Some(980), 0), (Some(5000), 0)] {
+            let mute = closed(4000, silence);
+            assert_eq!((mute.closed.get(), mute.early.get()), (1, early), "{silence:?}");
+        }
+    }
+
+    #[test]
+    fn lateness_counts_from_the_deadline() {
+        let lateness = |silence| closed(4000, Some(silence)).lateness.summary().number("max");
+        assert_eq!(lateness(990), Ok(0.0));
+        assert_eq!(lateness(1001), Ok(1.0));
+        assert!(lateness(900).is_err(), "what was early was not late by nothing");
+    }
+
+    #[test]
+    fn only_silence_counts_as_closed() {
+        assert_eq!(closed(NO_CLOSE_FRAME, Some(1000)).closed.get(), 1);
+        let draining = closed(4002, Some(1000));
+        assert_eq!((draining.closed.get(), draining.other_closes.get()), (0, 1));
+    }
+
+    #[test]
+    fn the_share_is_spread_evenly() {
+        for (share, muted_of_10) in [(1.0, 10), (0.5, 5), (0.25, 2), (0.05, 0)] {
+            let mute = Mute::new(share);
+            for _ in 0..10 {
+                if mute.is_next_muted() {
+                    mute.muted.increment();
+                }
+                mute.connected.increment();
+            }
+            assert_eq!(mute.muted.get(), muted_of_10, "{share}");
+        }
+    }
+}

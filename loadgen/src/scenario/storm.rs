@@ -1,0 +1,108 @@
+//! Drop all connections at once, and resume every session at once.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::answering::Answering;
+use super::{Attempt, Opened, Pace, Scenario, Setup, open_all};
+use crate::client::{Connection, Greeting, Ticket, seq_of};
+use crate::counts::Counter;
+use crate::failure::Failure;
+use crate::histogram::Times;
+use crate::progress::Bar;
+use crate::report::{Group, seconds};
+
+#[derive(Debug, Default)]
+pub(crate) struct Storm {
+    connected: Counter,
+    dropped: Counter,
+    resumed: Counter,
+    /// Of the resumes alone.
+    connect: Times,
+    /// From the drop to the last hello that said `recovered`.
+    took: Cell<Option<Duration>>,
+    /// Before the drop and after the resume.
+    answering: Answering,
+}
+
+impl Scenario for Storm {
+    async fn run(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        let (drop_now, dropping) = watch::channel(());
+        let mut held = JoinSet::new();
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connected.increment();
+            held.spawn_local(self.clone().stay_until(dropping.clone(), opened));
+        })
+        .await;
+        sleep_until(pace.end(&setup.load)).await;
+
+        let dropped_at = Instant::now();
+        drop(drop_now);
+        let tickets: Vec<Ticket> = held.join_all().await.into_iter().flatten().collect();
+        let attempts = tickets.into_iter().map(|ticket| Attempt { due: dropped_at, resume: Some(ticket) });
+        let mut resumed = JoinSet::new();
+        open_all(&setup, attempts, |opened| {
+            self.record_return(&opened, &setup);
+            resumed.spawn_local(self.clone().stay(opened.connection));
+        })
+        .await;
+    }
+
+    fn bars(&self, setup: &Setup) -> Vec<Bar> {
+        vec![
+            Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
+            Bar { label: "resumed", done: self.resumed.get(), of: self.dropped.get() },
+        ]
+    }
+
+    fn outcome(&self, setup: &Setup) -> Group {
+        Group::default()
+            .with("connected", self.connected.get())
+            .with("errors", setup.failures.total())
+            .with("dropped", self.dropped.get())
+            .with("resumed", self.resumed.get())
+            .with("seconds", self.took.get().map(seconds))
+            .with("unexpected_closes", self.answering.unexpected_closes.get())
+            .with("pings", self.answering.pings.get())
+            .with("connect_ms", self.connect.summary())
+            .with("close_codes", self.answering.close_codes.by_code())
+    }
+}
+
+impl Storm {
+    /// Holds a connection until all are to be dropped (the other end of the channel is). Gives what is needed to
+    /// come back, unless the server was faster to end it.
+    async fn stay_until(self: Rc<Self>, mut dropping: watch::Receiver<()>, opened: Opened) -> Option<Ticket> {
+        let Opened { connection, greeting: Greeting { mut ticket, .. }, .. } = opened;
+        let note_seq = |text: &str| ticket.seq = seq_of(text).unwrap_or(ticket.seq);
+        tokio::select! {
+            biased;
+            _ = dropping.changed() => {
+                self.dropped.increment();
+                Some(ticket)
+            }
+            () = self.answering.answer(connection, note_seq) => None,
+        }
+    }
+
+    /// Holds a connection that has come back, while others still do.
+    async fn stay(self: Rc<Self>, connection: Connection) {
+        self.answering.answer(connection, |_| {}).await;
+    }
+
+    fn record_return(&self, opened: &Opened, setup: &Setup) {
+        self.connect.record(opened.took());
+        if opened.greeting.recovered {
+            self.resumed.increment();
+            self.took.set(self.took.get().max(Some(opened.took())));
+        } else {
+            setup.failures.record(&Failure::NotRecovered);
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! The server under load: its URL, and the address that URL resolves to.
+
+use std::io;
+use std::net::SocketAddr;
+use std::str::FromStr;
+
+use tokio::net::lookup_host;
+use tokio_tungstenite::tungstenite::http::Uri;
+
+use crate::client::Ticket;
+
+/// A `ws://` URL.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    url: String,
+    host: String,
+    port: u16,
+}
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let uri: Uri = text.parse().map_err(|error| format!("not a URL: {error}"))?;
+        if uri.scheme_str() != Some("ws") {
+            return Err("must begin with ws://".to_owned());
+        }
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        if host.is_empty() {
+            return Err("names no host".to_owned());
+        }
+        Ok(Self { url: uri.to_string(), host, port: uri.port_u16().unwrap_or(80) })
+    }
+}
+
+impl Target {
+    pub(crate) fn as_str(&self) -> &str {
+        &self.url
+    }
+
+    /// The first address of the host: every connection goes there.
+    pub(crate) async fn resolve(&self) -> io::Result<SocketAddr> {
+        let mut addresses = lookup_host((self.host.as_str(), self.port)).await?;
+        addresses.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
+    }
+
+    /// The URL to request. A resume token goes into the query as the server gave it: tokens are safe in URLs.
+    pub(crate) fn request(&self, resume: Option<&Ticket>) -> String {
+        let Some(Ticket { token, seq }) = resume else { return self.url.clone() };
+        let separator = if self.url.contains('?') { '&' } else { '?' };
+        format!("{}{separator}resume={token}&seq={seq}", self.url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(url: &str) -> Target {
+        url.parse().expect("the URL is good")
+    }
+
+    #[test]
+    fn parses_host_and_port() {
+        let plain = target("ws://example.test/ws");
+        assert_eq!((plain.host.as_str(), plain.port), ("example.test", 80));
+        let six = target("ws://[::1]:8000/ws");
+        assert_eq!((six.host.as_str(), six.port), ("::1", 8000));
+    }
+
+    #[test]
+    fn refuses_what_it_cannot_speak() {
+        for bad in ["http://example.test/ws", "wss://example.test/ws", "/ws", "ws://", "not a url"] {
+            assert!(bad.parse::<Target>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn resuming_extends_the_query() {
+        let ticket = Ticket { token: "s_1.secret".into(), seq: 57 };
+        let ask = |url| target(url).request(Some(&ticket));
+        assert_eq!(ask("ws://h:1/ws"), "ws://h:1/ws?resume=s_1.secret&seq=57");
+        assert_eq!(ask("ws://h:1/ws?token=a"), "ws://h:1/ws?token=a&resume=s_1.secret&seq=57");
+    }
+}

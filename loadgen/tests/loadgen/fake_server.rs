@@ -1,0 +1,205 @@
+//! A server that speaks just enough to be loaded, and misbehaves on demand.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use encke_core::dialect::json::{Hello, ServerMessage, ping_payload};
+use futures_util::{SinkExt, StreamExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
+
+/// What the hello announces. A connection that answers is pinged again after half of it.
+pub(crate) const PONG_TIMEOUT: Duration = Duration::from_millis(400);
+/// The `seq` of the last message that every session is sent.
+pub(crate) const LAST_SEQ: u64 = 57;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Behaviour {
+    /// Says hello, pings, and closes with 4000 when no pong comes for this long.
+    GiveUpAfter(Duration),
+    /// The same, but ends the connection without a Close frame.
+    CutAfter(Duration),
+    /// Says hello, and closes at once.
+    CloseWith(u16),
+    CloseBeforeHello(u16),
+    /// Greets everyone as new.
+    Forget,
+    RefuseUpgrade,
+    /// Closes the socket without a word.
+    Hang,
+    /// Upgrades, and never says hello.
+    NeverGreet,
+}
+
+/// What the server has seen so far.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) greeted: u64,
+    pub(crate) pongs: u64,
+    /// Token and seq of each resume, in order of arrival.
+    pub(crate) resumes: Vec<(String, u64)>,
+}
+
+pub(crate) struct FakeServer {
+    address: SocketAddr,
+    seen: Arc<Mutex<Seen>>,
+    greeted: watch::Receiver<u64>,
+}
+
+struct Shared {
+    seen: Arc<Mutex<Seen>>,
+    greeted: watch::Sender<u64>,
+}
+
+impl FakeServer {
+    /// `behave` tells what to do with the n-th connection, counted from 0.
+    pub(crate) async fn start(behave: impl Fn(usize) -> Behaviour + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let seen = Arc::<Mutex<Seen>>::default();
+        let (sender, greeted) = watch::channel(0);
+        let shared = Arc::new(Shared { seen: seen.clone(), greeted: sender });
+        tokio::spawn(async move {
+            for index in 0.. {
+                let (stream, _) = listener.accept().await.expect("the listener works");
+                // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+                let shared = shared.clone();
+                let behaviour = behave(index);
+                tokio::spawn(async move { drop(serve(stream, index, behaviour, &shared).await) });
+            }
+        });
+        Self { address, seen, greeted }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("ws://{}/ws", self.address)
+    }
+
+    pub(crate) fn seen<T>(&self, read: impl FnOnce(&Seen) -> T) -> T {
+        read(&self.seen.lock().expect("no test panics while it looks"))
+    }
+
+    /// Waits until this many clients have been said hello to.
+    pub(crate) async fn has_greeted(&self, connections: u64) {
+        let mut greeted = self.greeted.clone();
+        greeted.wait_for(|greeted| *greeted >= connections).await.expect("the server runs");
+    }
+}
+
+async fn serve(
+    mut stream: TcpStream,
+    index: usize,
+    behaviour: Behaviour,
+    shared: &Shared,
+) -> Result<(), Error> {
+    match behaviour {
+        Behaviour::Hang => return Ok(()),
+        Behaviour::RefuseUpgrade => {
+            let mut request = [0; 2048];
+            let _ = stream.read(&mut request).await?;
+            return Ok(stream
+                .write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n")
+                .await?);
+        }
+        _ => {}
+    }
+    let mut query = String::new();
+    #[expect(clippy::result_large_err, reason = "the signature is that of the library's callback")]
+    let read_query = |request: &Request, response: Response| {
+        query = request.uri().query().unwrap_or_default().to_owned();
+        Ok(response)
+    };
+    let mut socket = accept_hdr_async(stream, read_query).await?;
+    match behaviour {
+        Behaviour::CloseBeforeHello(code) => close(&mut socket, code).await,
+        Behaviour::NeverGreet => drain(&mut socket).await,
+        Behaviour::CloseWith(code) => {
+            greet(&mut socket, index, &query, true, shared).await?;
+            close(&mut socket, code).await
+        }
+        Behaviour::Forget => {
+            greet(&mut socket, index, &query, false, shared).await?;
+            drain(&mut socket).await
+        }
+        Behaviour::GiveUpAfter(patience) => {
+            greet(&mut socket, index, &query, true, shared).await?;
+            ping_until_silence(&mut socket, patience, shared).await?;
+            close(&mut socket, 4000).await
+        }
+        Behaviour::CutAfter(patience) => {
+            greet(&mut socket, index, &query, true, shared).await?;
+            ping_until_silence(&mut socket, patience, shared).await
+        }
+        Behaviour::Hang | Behaviour::RefuseUpgrade => unreachable!("handled before the upgrade"),
+    }
+}
+
+type Socket = WebSocketStream<TcpStream>;
+
+/// Hello, a message of a kind no client can know yet, and one with a seq.
+async fn greet(
+    socket: &mut Socket,
+    index: usize,
+    query: &str,
+    remember: bool,
+    shared: &Shared,
+) -> Result<(), Error> {
+    let resume = parse_resume(query);
+    let hello = ServerMessage::Hello(Hello {
+        version: 1,
+        session: format!("s_{index}").into(),
+        resume: format!("s_{index}.secret").into(),
+        recovered: remember && resume.is_some(),
+        seq: 1,
+        ping_interval_ms: 1000,
+        pong_timeout_ms: u64::try_from(PONG_TIMEOUT.as_millis()).expect("it is short"),
+        reconnect_window_ms: 60_000,
+    });
+    let message =
+        format!(r#"{{"message":{{"seq":{LAST_SEQ},"channel":"news","offset":42,"data":{{"a":1}}}}}}"#);
+    for text in [hello.to_json(), r#"{"surprise":{"seq":99}}"#.to_owned(), message] {
+        socket.send(Message::text(text)).await?;
+    }
+    {
+        let mut seen = shared.seen.lock().expect("no test panics while it looks");
+        seen.greeted += 1;
+        seen.resumes.extend(resume);
+    }
+    shared.greeted.send_modify(|greeted| *greeted += 1);
+    Ok(())
+}
+
+fn parse_resume(query: &str) -> Option<(String, u64)> {
+    let (token, seq) = query.strip_prefix("resume=")?.split_once("&seq=")?;
+    Some((token.to_owned(), seq.parse().expect("a seq is a number")))
+}
+
+async fn ping_until_silence(socket: &mut Socket, patience: Duration, shared: &Shared) -> Result<(), Error> {
+    loop {
+        let payload = ping_payload(LAST_SEQ);
+        socket.send(Message::Ping(payload.to_vec().into())).await?;
+        let Ok(answer) = timeout(patience, socket.next()).await else { return Ok(()) };
+        let Some(answer) = answer.transpose()? else { return Ok(()) };
+        assert_eq!(answer, Message::Pong(payload.to_vec().into()));
+        shared.seen.lock().expect("no test panics while it looks").pongs += 1;
+        sleep(PONG_TIMEOUT / 2).await;
+    }
+}
+
+/// Sends a Close frame and waits until the client is gone, so that nothing overtakes the frame.
+async fn close(socket: &mut Socket, code: u16) -> Result<(), Error> {
+    socket.send(Message::Close(Some(CloseFrame { code: code.into(), reason: "".into() }))).await?;
+    drain(socket).await
+}
+
+async fn drain(socket: &mut Socket) -> Result<(), Error> {
+    while socket.next().await.transpose()?.is_some() {}
+    Ok(())
+}

@@ -1,0 +1,9 @@
+//! The binary against a small server in this process that behaves as each test needs it.
+
+mod fake_server;
+mod run;
+
+mod exit_codes;
+mod hold;
+mod mute;
+mod storm;

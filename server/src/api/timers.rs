@@ -1,0 +1,63 @@
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::millis;
+use crate::http::Reply;
+use crate::http::reply::json;
+use crate::metrics::Lateness;
+use crate::server::Shared;
+use crate::timeouts::DISPATCH_BATCHES;
+
+#[derive(Serialize)]
+struct Timers {
+    scheme: &'static str,
+    tick_ms: f64,
+    entries: usize,
+    /// Entries per level, the finest first.
+    levels: Vec<usize>,
+    lateness: Lateness,
+    dispatch: Dispatch,
+    stalls: Stalls,
+    since_last_turn_ms: f64,
+}
+
+#[derive(Serialize)]
+struct Dispatch {
+    /// Messages of up to 64 expiries on their way to the workers.
+    depth: usize,
+    capacity: usize,
+    workers: usize,
+    /// How long the message that was taken up last had been on its way.
+    age_ms: f64,
+}
+
+#[derive(Serialize)]
+struct Stalls {
+    count: u64,
+    stolen_ms: f64,
+}
+
+/// `GET /api/timers`
+pub(crate) fn show(shared: &Shared) -> Reply {
+    let stats = &shared.timeouts.stats;
+    json(&Timers {
+        scheme: "hierarchical",
+        tick_ms: millis(shared.config.timers.tick),
+        entries: shared.timeouts.entries(),
+        levels: stats.occupancy.iter().map(|level| level.load(Ordering::Relaxed)).collect(),
+        lateness: shared.metrics.lateness(),
+        dispatch: Dispatch {
+            depth: shared.dispatch_depth(),
+            capacity: DISPATCH_BATCHES,
+            workers: shared.config.timers.workers,
+            age_ms: millis(shared.metrics.last_dispatch_age()),
+        },
+        stalls: Stalls {
+            count: stats.stalls.load(Ordering::Relaxed),
+            stolen_ms: millis(Duration::from_nanos(stats.stolen_nanos.load(Ordering::Relaxed))),
+        },
+        since_last_turn_ms: millis(shared.timeouts.since_last_turn()),
+    })
+}

@@ -1,0 +1,20 @@
+//! What the server prints when it is up.
+
+use std::fmt::Write;
+
+use crate::Server;
+
+/// The addresses, a line to try the server with, and what the process may open.
+#[must_use]
+pub fn banner(server: &Server, descriptors: u64) -> String {
+    let (public, admin) = (server.public_address(), server.admin_address());
+    let mut text = String::new();
+    let version = env!("CARGO_PKG_VERSION");
+    // Writing to a String does not fail.
+    let _ = writeln!(text, "encke {version}");
+    let _ = writeln!(text, "  clients      ws://{public}/ws");
+    let _ = writeln!(text, "  admin        http://{admin}/api/sessions");
+    let _ = writeln!(text, "  descriptors  {descriptors}");
+    let _ = writeln!(text, "  try it       npx wscat -c ws://{public}/ws");
+    text
+}

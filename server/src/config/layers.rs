@@ -1,0 +1,138 @@
+//! Defaults, file, environment and flags, laid over each other; and where each value came from.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::ConfigError;
+
+const DEFAULTS: &str = include_str!("default.toml");
+const ENV_PREFIX: &str = "ENCKE_";
+/// Between the levels of a key in the environment.
+const ENV_SEPARATOR: &str = "__";
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Built in.
+    Default,
+    /// The configuration file.
+    File(PathBuf),
+    /// A variable of the environment.
+    Environment(String),
+    /// The command line.
+    Flag(String),
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("the default"),
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Environment(name) => f.write_str(name),
+            Self::Flag(flag) => f.write_str(flag),
+        }
+    }
+}
+
+/// The default file, every key with its comment.
+#[must_use]
+pub fn default_file() -> &'static str {
+    DEFAULTS
+}
+
+/// All values, each from the strongest layer that has it.
+pub(super) struct Layers {
+    table: Table,
+    sources: BTreeMap<String, Source>,
+}
+
+impl Layers {
+    pub(super) fn defaults() -> Self {
+        let table = DEFAULTS.parse().expect("the built-in defaults are TOML: a test reads them");
+        Self { table, sources: BTreeMap::new() }
+    }
+
+    pub(super) fn add_file(&mut self, path: &Path) -> Result<(), ConfigError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
+        let table: Table = text.parse().map_err(|error: toml::de::Error| ConfigError::Syntax {
+            path: path.to_owned(),
+            message: error.to_string(),
+        })?;
+        self.add_table("", table, &Source::File(path.to_owned()))
+    }
+
+    fn add_table(&mut self, prefix: &str, table: Table, source: &Source) -> Result<(), ConfigError> {
+        for (name, value) in table {
+            let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
+            match value {
+                Value::Table(inner) if !key.contains('.') => {
+                    if !self.table.contains_key(&key) {
+                        return Err(ConfigError::UnknownKey { key, origin: source.clone() });
+                    }
+                    self.add_table(&key, inner, source)?;
+                }
+                value => self.set(key, value, source.clone())?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Variables without the separator are not ours: `ENCKE_HOME` may mean something to someone else.
+    pub(super) fn add_environment(
+        &mut self,
+        variables: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<(), ConfigError> {
+        for (name, text) in variables {
+            let Some((section, key)) =
+                name.strip_prefix(ENV_PREFIX).and_then(|rest| rest.split_once(ENV_SEPARATOR))
+            else {
+                continue;
+            };
+            let key = format!("{}.{}", section.to_lowercase(), key.to_lowercase());
+            self.set_text(key, &text, Source::Environment(name))?;
+        }
+        Ok(())
+    }
+
+    /// Sets a key from text, which is taken for the type that its default has.
+    pub(super) fn set_text(&mut self, key: String, text: &str, source: Source) -> Result<(), ConfigError> {
+        let value = match self.get(&key) {
+            Some(Value::Integer(_)) => {
+                text.parse().map_or_else(|_| Value::String(text.into()), Value::Integer)
+            }
+            _ => Value::String(text.into()),
+        };
+        self.set(key, value, source)
+    }
+
+    fn set(&mut self, key: String, value: Value, source: Source) -> Result<(), ConfigError> {
+        let Some(slot) = self.get(&key) else {
+            return Err(ConfigError::UnknownKey { key, origin: source });
+        };
+        *slot = value;
+        self.sources.insert(key, source);
+        Ok(())
+    }
+
+    fn get(&mut self, key: &str) -> Option<&mut Value> {
+        let (section, name) = key.split_once('.')?;
+        self.table.get_mut(section)?.as_table_mut()?.get_mut(name)
+    }
+
+    pub(super) fn source(&self, key: &str) -> Source {
+        self.sources.get(key).cloned().unwrap_or(Source::Default)
+    }
+
+    /// Reads all values as `T`.
+    pub(super) fn read<T: serde::de::DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        serde_path_to_error::deserialize(self.table.clone()).map_err(|error| {
+            let key = error.path().to_string();
+            let origin = self.source(&key);
+            ConfigError::Invalid { key, origin, message: error.into_inner().message().to_owned() }
+        })
+    }
+}

@@ -1,0 +1,199 @@
+//! Configuration: raw settings in layers, resolved into a validated [`Config`].
+
+mod layers;
+mod raw;
+#[cfg(test)]
+mod tests;
+mod units;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use encke_core::session::Timeouts as SessionTimeouts;
+
+use layers::Layers;
+pub use layers::{Source, default_file};
+
+/// Everything that can be set, checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where clients connect.
+    pub public: SocketAddr,
+    /// The admin listener.
+    pub admin: SocketAddr,
+    /// Connections that may wait to be accepted.
+    pub backlog: i32,
+    /// The wheel and the workers.
+    pub timers: TimersConfig,
+    /// The timeouts of every session.
+    pub session: SessionTimeouts,
+    /// How long a client may leave what is sent to it unread.
+    pub write_timeout: Duration,
+    /// How long to wait for a client to end a connection that we closed.
+    pub close_timeout: Duration,
+    /// What a client may use.
+    pub limits: Limits,
+    /// How long clients have to leave.
+    pub drain: Duration,
+    /// Logs.
+    pub log: LogConfig,
+}
+
+/// The wheel and the workers.
+#[derive(Clone, Debug)]
+pub struct TimersConfig {
+    /// The wheel's unit of time.
+    pub tick: Duration,
+    /// Threads that act on what expires.
+    pub workers: usize,
+    /// How much later than due a ping may leave.
+    pub ping_slack: Duration,
+    /// Waking later than planned by more than this is a stall.
+    pub stall_threshold: Duration,
+    /// When the wheel has not turned for this long, something is wrong.
+    pub watchdog: Duration,
+}
+
+/// What a client may use.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// How long a connection may take to become a WebSocket.
+    pub handshake_timeout: Duration,
+    /// The longest message from a client, in bytes.
+    pub max_message: usize,
+    /// What may wait to be read by a client, in bytes.
+    pub send_buffer: usize,
+    /// Open connections of the public listener.
+    pub max_connections: usize,
+    /// Sessions, suspended ones included.
+    pub max_sessions: usize,
+}
+
+/// Logs.
+#[derive(Clone, Debug)]
+pub struct LogConfig {
+    /// A filter of `tracing-subscriber`.
+    pub level: String,
+    /// How lines look.
+    pub format: LogFormat,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// Pretty on a terminal, JSON elsewhere.
+    Auto,
+    /// For people.
+    Pretty,
+    /// For programs.
+    Json,
+}
+
+/// What is wrong with a configuration.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {error}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's word.
+        error: std::io::Error,
+    },
+    /// The file is not TOML.
+    #[error("{}: {message}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        message: String,
+    },
+    /// There is no such key.
+    #[error("unknown key `{key}` (set by {origin})")]
+    UnknownKey {
+        /// The key.
+        key: String,
+        /// Who set it.
+        origin: Source,
+    },
+    /// A value does not fit its key.
+    #[error("`{key}` (set by {origin}): {message}")]
+    Invalid {
+        /// The key.
+        key: String,
+        /// Who set it.
+        origin: Source,
+        /// What is wrong.
+        message: String,
+    },
+    /// `--set` without a `=`.
+    #[error("--set {0}: expected KEY=VALUE")]
+    NotAnAssignment(String),
+}
+
+/// Where settings come from, besides the defaults.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// The configuration file.
+    pub file: Option<PathBuf>,
+    /// The environment; [`std::env::vars`] as a rule.
+    pub environment: Vec<(String, String)>,
+    /// `key=value` from the command line.
+    pub flags: Vec<String>,
+    /// Whether listening beyond loopback without authentication is meant.
+    pub insecure: bool,
+}
+
+impl Settings {
+    /// Only the file, for checking it.
+    #[must_use]
+    pub fn of_file(file: &Path) -> Self {
+        Self { file: Some(file.to_owned()), ..Self::default() }
+    }
+
+    /// Resolves the settings.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, naming the key and where it was set.
+    pub fn resolve(&self) -> Result<Config, ConfigError> {
+        let mut layers = Layers::defaults();
+        if let Some(file) = &self.file {
+            layers.add_file(file)?;
+        }
+        layers.add_environment(self.environment.iter().cloned())?;
+        for flag in &self.flags {
+            let (key, value) =
+                flag.split_once('=').ok_or_else(|| ConfigError::NotAnAssignment(flag.clone()))?;
+            layers.set_text(key.trim().to_owned(), value.trim(), Source::Flag(format!("--set {flag}")))?;
+        }
+        raw::resolve(&layers, self.insecure)
+    }
+}
+
+impl Config {
+    /// What is not wrong, but likely trouble: a sentence each. `descriptors` is how many the process may open.
+    #[must_use]
+    pub fn warnings(&self, descriptors: u64) -> Vec<String> {
+        const PROXIES_CUT_AT: Duration = Duration::from_secs(60);
+        /// Listeners, epoll, log, and a few to spare.
+        const DESCRIPTORS_BESIDE_CONNECTIONS: u64 = 64;
+        let mut warnings = Vec::new();
+        if self.session.ping_interval > PROXIES_CUT_AT {
+            let interval = humantime::format_duration(self.session.ping_interval);
+            warnings.push(format!(
+                "session.ping_interval is {interval}, but many proxies cut connections that are silent for 60s"
+            ));
+        }
+        let limit = self.limits.max_connections;
+        if limit != usize::MAX && descriptors < (limit as u64).saturating_add(DESCRIPTORS_BESIDE_CONNECTIONS)
+        {
+            warnings.push(format!(
+                "the process may open {descriptors} descriptors, too few for limits.max_connections = {limit}: \
+                 raise LimitNOFILE or `ulimit -n`"
+            ));
+        }
+        warnings
+    }
+}

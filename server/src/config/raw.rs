@@ -1,0 +1,216 @@
+//! Settings as they are written, and the checks that make them a [`Config`].
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use encke_core::session::Timeouts as SessionTimeouts;
+use serde::Deserialize;
+
+use super::layers::Layers;
+use super::units::{Size, Span, SpanOrOff};
+use super::{Config, ConfigError, Limits, LogConfig, LogFormat, TimersConfig};
+
+#[derive(Deserialize)]
+struct Raw {
+    listen: Listen,
+    timers: Timers,
+    session: Session,
+    limits: RawLimits,
+    shutdown: Shutdown,
+    log: Log,
+}
+
+#[derive(Deserialize)]
+struct Listen {
+    public: SocketAddr,
+    admin: SocketAddr,
+    backlog: u16,
+}
+
+#[derive(Deserialize)]
+struct Timers {
+    tick: Span,
+    #[expect(dead_code, reason = "read for its check: there is one scheme")]
+    scheme: Scheme,
+    workers: usize,
+    ping_slack: Span,
+    stall_threshold: Span,
+    watchdog: Span,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Scheme {
+    Hierarchical,
+}
+
+#[derive(Deserialize)]
+struct Session {
+    ping_interval: Span,
+    pong_timeout: Span,
+    reconnect_window: Span,
+    lifetime: SpanOrOff,
+    idle: SpanOrOff,
+    write_timeout: Span,
+    close_timeout: Span,
+}
+
+#[derive(Deserialize)]
+struct RawLimits {
+    handshake_timeout: Span,
+    max_message: Size,
+    send_buffer: Size,
+    max_connections: usize,
+    max_sessions: usize,
+}
+
+#[derive(Deserialize)]
+struct Shutdown {
+    drain: Span,
+}
+
+#[derive(Deserialize)]
+struct Log {
+    level: String,
+    format: LogFormat,
+}
+
+const SHORTEST_TICK: Duration = Duration::from_millis(1);
+const LONGEST_TICK: Duration = Duration::from_secs(1);
+const MOST_WORKERS: usize = 256;
+/// Control frames must fit, and so must our own hello.
+const SMALLEST_BUFFER: usize = 1024;
+
+pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigError> {
+    let raw: Raw = layers.read()?;
+    let checks = Checks(layers);
+    checks.listen(&raw.listen, insecure)?;
+    checks.timers(&raw.timers)?;
+    checks.at_least_two_ticks(&raw)?;
+    checks.session(&raw.session)?;
+    checks.limits(&raw.limits)?;
+    checks.log(&raw.log)?;
+    Ok(raw.into_config())
+}
+
+impl Raw {
+    fn into_config(self) -> Config {
+        Config {
+            public: self.listen.public,
+            admin: self.listen.admin,
+            backlog: i32::from(self.listen.backlog),
+            timers: TimersConfig {
+                tick: self.timers.tick.0,
+                workers: self.timers.workers,
+                ping_slack: self.timers.ping_slack.0,
+                stall_threshold: self.timers.stall_threshold.0,
+                watchdog: self.timers.watchdog.0,
+            },
+            session: SessionTimeouts {
+                ping_interval: self.session.ping_interval.0,
+                pong_timeout: self.session.pong_timeout.0,
+                reconnect_window: self.session.reconnect_window.0,
+                idle: self.session.idle.0,
+                lifetime: self.session.lifetime.0,
+                ..SessionTimeouts::default()
+            },
+            write_timeout: self.session.write_timeout.0,
+            close_timeout: self.session.close_timeout.0,
+            limits: Limits {
+                handshake_timeout: self.limits.handshake_timeout.0,
+                max_message: self.limits.max_message.0,
+                send_buffer: self.limits.send_buffer.0,
+                max_connections: unless_zero(self.limits.max_connections),
+                max_sessions: unless_zero(self.limits.max_sessions),
+            },
+            drain: self.shutdown.drain.0,
+            log: LogConfig { level: self.log.level, format: self.log.format },
+        }
+    }
+}
+
+/// 0 means no limit.
+fn unless_zero(limit: usize) -> usize {
+    if limit == 0 { usize::MAX } else { limit }
+}
+
+/// The rules between settings.
+struct Checks<'a>(&'a Layers);
+
+impl Checks<'_> {
+    fn require(&self, holds: bool, key: &str, message: impl Into<String>) -> Result<(), ConfigError> {
+        if holds {
+            return Ok(());
+        }
+        Err(ConfigError::Invalid { key: key.into(), origin: self.0.source(key), message: message.into() })
+    }
+
+    fn listen(&self, listen: &Listen, insecure: bool) -> Result<(), ConfigError> {
+        let message = "refusing to listen beyond loopback without authentication; --insecure allows it";
+        for (key, address) in [("listen.public", listen.public), ("listen.admin", listen.admin)] {
+            self.require(insecure || address.ip().is_loopback(), key, message)?;
+        }
+        let same = listen.public == listen.admin && listen.public.port() != 0;
+        self.require(!same, "listen.admin", "the same address as listen.public")?;
+        self.require(listen.backlog > 0, "listen.backlog", "must be at least 1")
+    }
+
+    fn timers(&self, timers: &Timers) -> Result<(), ConfigError> {
+        let tick = timers.tick.0;
+        let fits = (SHORTEST_TICK..=LONGEST_TICK).contains(&tick);
+        self.require(fits, "timers.tick", "must be from 1ms to 1s")?;
+        let fits = (1..=MOST_WORKERS).contains(&timers.workers);
+        self.require(fits, "timers.workers", format!("must be from 1 to {MOST_WORKERS}"))?;
+        let threshold = timers.stall_threshold.0;
+        self.require(threshold >= 4 * tick, "timers.stall_threshold", "must be at least four ticks")?;
+        self.require(
+            timers.watchdog.0 > threshold,
+            "timers.watchdog",
+            "must be longer than timers.stall_threshold",
+        )
+    }
+
+    fn at_least_two_ticks(&self, raw: &Raw) -> Result<(), ConfigError> {
+        let session = &raw.session;
+        let timeouts = [
+            ("session.ping_interval", Some(session.ping_interval.0)),
+            ("session.pong_timeout", Some(session.pong_timeout.0)),
+            ("session.reconnect_window", Some(session.reconnect_window.0)),
+            ("session.lifetime", session.lifetime.0),
+            ("session.idle", session.idle.0),
+            ("session.write_timeout", Some(session.write_timeout.0)),
+            ("session.close_timeout", Some(session.close_timeout.0)),
+            ("limits.handshake_timeout", Some(raw.limits.handshake_timeout.0)),
+            ("shutdown.drain", Some(raw.shutdown.drain.0)),
+        ];
+        for (key, timeout) in timeouts {
+            let long_enough = timeout.is_none_or(|timeout| timeout >= 2 * raw.timers.tick.0);
+            self.require(long_enough, key, "must be at least two ticks (timers.tick)")?;
+        }
+        let slack_fits = raw.timers.ping_slack.0 < raw.session.ping_interval.0;
+        self.require(slack_fits, "timers.ping_slack", "must be shorter than session.ping_interval")
+    }
+
+    fn session(&self, session: &Session) -> Result<(), ConfigError> {
+        let fits = session.pong_timeout.0 <= session.ping_interval.0;
+        self.require(fits, "session.pong_timeout", "must not be longer than session.ping_interval")
+    }
+
+    fn limits(&self, limits: &RawLimits) -> Result<(), ConfigError> {
+        for (key, size) in
+            [("limits.max_message", limits.max_message.0), ("limits.send_buffer", limits.send_buffer.0)]
+        {
+            self.require(size >= SMALLEST_BUFFER, key, "must be at least 1KiB")?;
+            self.require(size <= 1 << 30, key, "must be at most 1GiB")?;
+        }
+        Ok(())
+    }
+
+    fn log(&self, log: &Log) -> Result<(), ConfigError> {
+        let filter = log.level.parse::<tracing_subscriber::filter::EnvFilter>();
+        match filter {
+            Ok(_) => Ok(()),
+            Err(error) => self.require(false, "log.level", error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The admin listener: health, metrics, and the API.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::{HOST, ORIGIN};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use super::{ApiError, Reply, reply};
+use crate::api;
+use crate::server::Shared;
+use crate::timeouts::WheelTimer;
+
+/// Serves the admin API on one connection.
+pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
+    tokio::spawn(async move {
+        let service = service_fn(|request: Request<Incoming>| {
+            let reply = match check_browser(request.headers()) {
+                Ok(()) => route(&request, &shared),
+                Err(error) => Err(error),
+            };
+            async { Ok::<_, Infallible>(reply.unwrap_or_else(Reply::from)) }
+        });
+        let connection = http1::Builder::new()
+            .timer(WheelTimer(Arc::clone(&shared.timeouts)))
+            .header_read_timeout(shared.config.limits.handshake_timeout)
+            .serve_connection(TokioIo::new(socket), service);
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "admin connection failed");
+        }
+    });
+}
+
+fn route(request: &Request<Incoming>, shared: &Arc<Shared>) -> Result<Reply, ApiError> {
+    let path = request.uri().path().trim_start_matches('/');
+    let segments: Vec<&str> = path.split('/').collect();
+    let method = request.method();
+    let get = |answer: fn(&Shared) -> Reply| match *method {
+        Method::GET => Ok(answer(shared)),
+        _ => Err(ApiError::method_not_allowed("GET")),
+    };
+    match segments.as_slice() {
+        ["healthz"] => get(api::health::alive),
+        ["readyz"] => get(api::health::ready),
+        ["metrics"] => get(metrics),
+        ["api", "timers"] => get(api::timers::show),
+        ["api", "sessions"] => match *method {
+            Method::GET => api::sessions::list(shared, request.uri().query().unwrap_or_default()),
+            _ => Err(ApiError::method_not_allowed("GET")),
+        },
+        ["api", "sessions", id] => match *method {
+            Method::GET => api::sessions::show(shared, id),
+            Method::DELETE => api::sessions::end(shared, id),
+            _ => Err(ApiError::method_not_allowed("GET, DELETE")),
+        },
+        ["api", "sessions", id, "disconnect"] => match *method {
+            Method::POST => api::sessions::disconnect(shared, id),
+            _ => Err(ApiError::method_not_allowed("POST")),
+        },
+        _ => Err(ApiError::not_found(format!("no such path: /{path}"))),
+    }
+}
+
+fn metrics(shared: &Shared) -> Reply {
+    let text = shared.metrics.encode(&shared.readings());
+    reply::with(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+}
+
+/// No web page may drive this API through its visitor's browser: neither from its own origin, nor under a name of its
+/// own that it lets point here. Without browsers there is no Origin, and the Host is an address or `localhost`.
+fn check_browser(headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = text(HOST).unwrap_or_default();
+    if !is_address_or_localhost(host) {
+        return Err(ApiError::forbidden("Host must be an IP address or localhost"));
+    }
+    match text(ORIGIN) {
+        None => Ok(()),
+        Some(origin) if origin.strip_prefix("http://").is_some_and(|from| from == host) => Ok(()),
+        Some(_) => Err(ApiError::forbidden("requests from other origins are refused")),
+    }
+}
+
+fn is_address_or_localhost(host: &str) -> bool {
+    let Some(name) = host.parse::<Uri>().ok().and_then(|uri| uri.host().map(ToOwned::to_owned)) else {
+        return false;
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    address.eq_ignore_ascii_case("localhost") || address.parse::<std::net::IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(host: &str, origin: Option<&str>) -> bool {
+        let mut headers = HeaderMap::new();
+        headers.insert(HOST, host.parse().expect("a header"));
+        if let Some(origin) = origin {
+            headers.insert(ORIGIN, origin.parse().expect("a header"));
+        }
+        check_browser(&headers).is_ok()
+    }
+
+    #[test]
+    fn programs_and_our_own_pages_pass() {
+        for host in ["127.0.0.1:8001", "localhost:8001", "LOCALHOST", "[::1]:8001", "10.0.0.7:80"] {
+            assert!(check(host, None), "{host}");
+        }
+        assert!(check("127.0.0.1:8001", Some("http://127.0.0.1:8001")));
+    }
+
+    #[test]
+    fn other_pages_do_not() {
+        assert!(!check("evil.example:8001", None), "a name that points here");
+        assert!(!check("127.0.0.1.evil.example", None));
+        assert!(!check("", None));
+        for origin in ["http://evil.example", "null", "http://127.0.0.1:80010", "https://127.0.0.1:8001"] {
+            assert!(!check("127.0.0.1:8001", Some(origin)), "{origin}");
+        }
+    }
+}

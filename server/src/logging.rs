@@ -1,0 +1,55 @@
+//! Logs: pretty on a terminal, JSON elsewhere, written by a thread of their own.
+
+use std::io::IsTerminal;
+
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+use crate::config::{LogConfig, LogFormat};
+
+/// Lines that wait for the writer. Beyond that they are dropped, and counted.
+const BUFFERED_LINES: usize = 16 * 1024;
+
+/// Running logs. Dropping it writes what waits.
+#[must_use]
+#[derive(Debug)]
+pub struct Logging {
+    dropped: ErrorCounter,
+    _writer: WorkerGuard,
+}
+
+impl Logging {
+    /// Starts logging to standard error. `RUST_LOG` wins over the configured level.
+    pub fn start(config: &LogConfig) -> Self {
+        let (writer, guard) = NonBlockingBuilder::default()
+            .buffered_lines_limit(BUFFERED_LINES)
+            .lossy(true)
+            .thread_name("encke-log")
+            .finish(std::io::stderr());
+        let dropped = writer.error_counter();
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(&config.level));
+        let terminal = std::io::stderr().is_terminal();
+        let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(terminal);
+        let registry = tracing_subscriber::registry().with(filter);
+        let json = match config.format {
+            LogFormat::Auto => !terminal,
+            LogFormat::Pretty => false,
+            LogFormat::Json => true,
+        };
+        if json {
+            registry.with(layer.json().flatten_event(true)).init();
+        } else {
+            registry.with(layer).init();
+        }
+        Self { dropped, _writer: guard }
+    }
+
+    /// Reads how many lines were dropped.
+    #[must_use]
+    pub fn dropped(&self) -> crate::LogLinesDropped {
+        let dropped = self.dropped.clone();
+        Box::new(move || dropped.dropped_lines() as u64)
+    }
+}

@@ -1,0 +1,200 @@
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crossbeam_channel::Receiver;
+use encke_core::Timestamp;
+use futures_util::future::{Either, select};
+use tokio::runtime::Runtime;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::http::{self, Listener};
+use crate::metrics::{Metrics, Readings};
+use crate::session::{Hooks, Sessions};
+use crate::shutdown::{Connections, Flag};
+use crate::timeouts::{
+    ActOnExpiry, Batch, DISPATCH_BATCHES, Timeouts, TimerName, WheelSettings, WheelThread, WorkerPool,
+};
+
+/// How long tasks that are still there after the drain get to notice that they are dropped.
+const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(200);
+
+/// What every connection and every handler sees.
+pub(crate) struct Shared {
+    pub(crate) config: Config,
+    pub(crate) timeouts: Arc<Timeouts>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) connections: Connections,
+    pub(crate) stop_accepting: Flag,
+    batches: Receiver<Batch>,
+    log_lines_dropped: LogLinesDropped,
+}
+
+/// Reads how many log lines were dropped.
+pub type LogLinesDropped = Box<dyn Fn() -> u64 + Send + Sync>;
+
+impl Shared {
+    /// Messages of expiries on their way to the workers.
+    pub(crate) fn dispatch_depth(&self) -> usize {
+        self.batches.len()
+    }
+
+    pub(crate) fn readings(&self) -> Readings<'_> {
+        Readings {
+            timeouts: &self.timeouts,
+            dispatch_depth: self.dispatch_depth(),
+            log_lines_dropped: (self.log_lines_dropped)(),
+        }
+    }
+}
+
+/// Why the server did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {error}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The system's word.
+        error: io::Error,
+    },
+    /// There is no thread to be had.
+    #[error("cannot start a thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// A running server.
+pub struct Server {
+    shared: Arc<Shared>,
+    runtime: Runtime,
+    wheel: WheelThread,
+    workers: WorkerPool,
+    public: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Server {
+    /// Starts all threads and listens.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running.
+    pub fn start(
+        config: Config,
+        hooks: Box<dyn Hooks>,
+        log_lines_dropped: LogLinesDropped,
+    ) -> Result<Self, StartError> {
+        let bind =
+            |address| Listener::bind(address, &config).map_err(|error| StartError::Listen { address, error });
+        let (public, admin) = (bind(config.public)?, bind(config.admin)?);
+        let (public_address, admin_address) = (public.address, admin.address);
+
+        let clock = Arc::new(Clock::new(config.timers.stall_threshold));
+        let (timeouts, names) = Timeouts::new(clock, config.timers.ping_slack);
+        let metrics = Arc::new(Metrics::new());
+        let sessions = Arc::new(Sessions::new(
+            config.limits.max_sessions,
+            Arc::clone(&timeouts),
+            config.session.clone(),
+            Arc::clone(&metrics),
+            hooks,
+        ));
+        // Without `enable_time`: no task can wait on another timer than the wheel.
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().thread_name("encke-io").enable_io().build()?;
+        let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
+        let actor = Actor {
+            sessions: Arc::clone(&sessions),
+            timeouts: Arc::clone(&timeouts),
+            metrics: Arc::clone(&metrics),
+        };
+        let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(actor))?;
+        let settings =
+            WheelSettings { tick: config.timers.tick, stall_threshold: config.timers.stall_threshold };
+        let wheel = WheelThread::start(settings, Arc::clone(&timeouts), names, sender)?;
+
+        let shared = Arc::new(Shared {
+            config,
+            timeouts,
+            sessions,
+            metrics,
+            connections: Connections::default(),
+            stop_accepting: Flag::new(),
+            batches,
+            log_lines_dropped,
+        });
+        runtime.spawn(http::accept(public, Arc::clone(&shared), http::public::serve));
+        runtime.spawn(http::accept_to_the_end(admin, Arc::clone(&shared), http::admin::serve));
+        Ok(Self { shared, runtime, wheel, workers, public: public_address, admin: admin_address })
+    }
+
+    /// Where clients connect.
+    #[must_use]
+    pub fn public_address(&self) -> SocketAddr {
+        self.public
+    }
+
+    /// Where the admin API is.
+    #[must_use]
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
+    /// Stops accepting, ends every session, and waits for the connections to close: at most
+    /// [`Config::drain`]. Returns how many were left then.
+    pub fn drain(&self) -> usize {
+        let shared = &self.shared;
+        shared.stop_accepting.set();
+        shared.sessions.drain();
+        self.runtime.block_on(async {
+            let patience = pin!(shared.timeouts.sleep(shared.config.drain));
+            match select(patience, pin!(shared.connections.all_closed())).await {
+                Either::Left(_) => shared.connections.open(),
+                Either::Right(_) => 0,
+            }
+        })
+    }
+
+    /// Stops all threads. Connections that are still there are cut.
+    pub fn stop(self) {
+        self.runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
+        self.wheel.stop();
+        self.workers.join();
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server")
+            .field("public", &self.public)
+            .field("admin", &self.admin)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What the workers do.
+struct Actor {
+    sessions: Arc<Sessions>,
+    timeouts: Arc<Timeouts>,
+    metrics: Arc<Metrics>,
+}
+
+impl ActOnExpiry for Actor {
+    fn act(&self, name: TimerName) {
+        match name {
+            TimerName::Session(id) => self.sessions.handle_timeout(id),
+            TimerName::Sleep(id) => {
+                self.timeouts.wake_sleeper(id);
+                self.metrics.sleep_fired();
+            }
+        }
+    }
+
+    fn taken_up(&self, expired_at: Timestamp) {
+        self.metrics.batch_taken_up(self.timeouts.clock().now().since(expired_at));
+    }
+}

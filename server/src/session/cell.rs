@@ -1,0 +1,106 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use encke_core::Timestamp;
+use encke_core::session::{Deadline, Phase, Session};
+use parking_lot::Mutex;
+
+use super::id::{ResumeToken, Secret, SessionId};
+use super::link::Link;
+use crate::timeouts::{TimerCell, TimerName};
+
+/// How a connection's bytes travel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Transport {
+    /// RFC 6455.
+    WebSocket,
+}
+
+/// One session. The registry owns it, and the task of its connection.
+#[derive(Debug)]
+pub(crate) struct SessionCell {
+    pub(super) id: SessionId,
+    pub(super) secret: Secret,
+    pub(super) timer: Arc<TimerCell>,
+    pub(super) state: Mutex<SessionState>,
+}
+
+/// What the lock guards. Never held across an await, a send or a hook.
+#[derive(Debug)]
+pub(super) struct SessionState {
+    pub(super) machine: Session,
+    /// Set while attached.
+    pub(super) link: Option<Arc<Link>>,
+    pub(super) transport: Transport,
+}
+
+impl SessionState {
+    /// Tells the machine what its connection has heard: before every step, for it decides by it.
+    pub(super) fn note_heard(&mut self) {
+        if let Some(link) = &self.link {
+            self.machine.heard(link.heard_at());
+        }
+    }
+}
+
+/// What can be seen of a session.
+#[derive(Debug)]
+pub(crate) struct SessionView {
+    /// Its name.
+    pub(crate) id: SessionId,
+    /// Where it is in its life.
+    pub(crate) phase: Phase,
+    /// How it is, or was last, connected.
+    pub(crate) transport: Transport,
+    /// How long ago it began.
+    pub(crate) age: Duration,
+    /// How long ago its client was last heard of.
+    pub(crate) last_heard: Duration,
+    /// The number of the last message sent.
+    pub(crate) seq: u64,
+    /// Every armed deadline, and what remains until it.
+    pub(crate) deadlines: Vec<(Deadline, Duration)>,
+}
+
+impl SessionCell {
+    pub(super) fn new(id: SessionId, secret: Secret, state: SessionState) -> Self {
+        let timer = Arc::new(TimerCell::new(TimerName::Session(id)));
+        Self { id, secret, timer, state: Mutex::new(state) }
+    }
+
+    /// Its name.
+    #[must_use]
+    pub(crate) fn id(&self) -> SessionId {
+        self.id
+    }
+
+    /// What its client needs to come back.
+    #[must_use]
+    pub(crate) fn resume_token(&self) -> ResumeToken {
+        ResumeToken { id: self.id, secret: self.secret }
+    }
+
+    /// The number of the last message sent.
+    #[must_use]
+    pub(crate) fn seq(&self) -> u64 {
+        self.state.lock().machine.seq()
+    }
+
+    /// What can be seen of it at `now`.
+    #[must_use]
+    pub(crate) fn view(&self, now: Timestamp) -> SessionView {
+        let mut state = self.state.lock();
+        state.note_heard();
+        let machine = &state.machine;
+        SessionView {
+            id: self.id,
+            phase: machine.phase(),
+            transport: state.transport,
+            age: now.since(machine.opened_at()),
+            last_heard: now.since(machine.heard_at()),
+            seq: machine.seq(),
+            deadlines: machine.deadlines().map(|(at, deadline)| (deadline, at.since(now))).collect(),
+        }
+    }
+}

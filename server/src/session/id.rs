@@ -1,0 +1,136 @@
+use std::fmt;
+use std::str::FromStr;
+
+use data_encoding::BASE64URL_NOPAD;
+use subtle::ConstantTimeEq;
+
+const ID_BYTES: usize = 16;
+const SECRET_BYTES: usize = 16;
+/// 16 bytes as base64 without padding.
+const ENCODED_CHARS: usize = 22;
+const PREFIX: &str = "s_";
+
+/// A session's public name: 128 random bits, written `s_` and 22 characters of base64url.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId([u8; ID_BYTES]);
+
+impl SessionId {
+    pub(crate) fn random() -> Self {
+        Self(rand::random())
+    }
+
+    /// Evenly spread over the sessions.
+    pub(crate) const fn first_byte(self) -> u8 {
+        self.0[0]
+    }
+}
+
+impl fmt::Display for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{PREFIX}{}", BASE64URL_NOPAD.encode_display(&self.0))
+    }
+}
+
+impl fmt::Debug for SessionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The text is not a session's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a session id: expected {PREFIX:?} and {ENCODED_CHARS} characters of base64url")]
+pub struct BadSessionId;
+
+impl FromStr for SessionId {
+    type Err = BadSessionId;
+
+    fn from_str(text: &str) -> Result<Self, BadSessionId> {
+        text.strip_prefix(PREFIX).and_then(decode).map(Self).ok_or(BadSessionId)
+    }
+}
+
+fn decode(text: &str) -> Option<[u8; 16]> {
+    let mut bytes = [0; 18];
+    let decoded = (text.len() == ENCODED_CHARS)
+        .then(|| BASE64URL_NOPAD.decode_mut(text.as_bytes(), &mut bytes[..16]))?
+        .ok()?;
+    bytes[..decoded].try_into().ok()
+}
+
+/// What makes a session its client's own. Compared in constant time, and kept out of every log.
+#[derive(Clone, Copy)]
+pub(crate) struct Secret([u8; SECRET_BYTES]);
+
+impl Secret {
+    pub(crate) fn random() -> Self {
+        Self(rand::random())
+    }
+
+    pub(crate) fn matches(&self, other: &Self) -> bool {
+        self.0.ct_eq(&other.0).into()
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// What a client offers to come back: the session's name and its secret, with a dot between.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ResumeToken {
+    pub(crate) id: SessionId,
+    pub(crate) secret: Secret,
+}
+
+impl ResumeToken {
+    /// The token as the client gets it. Not `Display`, so that it does not end up in a log by accident.
+    #[must_use]
+    pub(crate) fn expose(&self) -> String {
+        format!("{}.{}", self.id, BASE64URL_NOPAD.encode_display(&self.secret.0))
+    }
+
+    /// Reads what a client offers; `None` if that was never a token of ours.
+    #[must_use]
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (id, secret) = text.split_once('.')?;
+        Some(Self { id: id.parse().ok()?, secret: Secret(decode(secret)?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_and_tokens_are_read_as_they_were_written() {
+        let token = ResumeToken { id: SessionId::random(), secret: Secret::random() };
+        assert_eq!(token.id.to_string().parse(), Ok(token.id));
+        let read = ResumeToken::parse(&token.expose()).expect("a token");
+        assert_eq!(read.id, token.id);
+        assert!(read.secret.matches(&token.secret));
+        assert!(!Secret::random().matches(&token.secret));
+    }
+
+    #[test]
+    fn what_is_no_id_is_refused() {
+        let good = SessionId::random().to_string();
+        let long = format!("{good}A");
+        for text in
+            ["", "s_", "x_AAAAAAAAAAAAAAAAAAAAAA", "s_AAAAAAAAAAAAAAAAAAAAA!", &good[1..], &good[..23], &long]
+        {
+            assert_eq!(text.parse::<SessionId>(), Err(BadSessionId), "{text}");
+            assert!(ResumeToken::parse(text).is_none());
+        }
+    }
+
+    #[test]
+    fn a_secret_does_not_show_when_it_is_logged() {
+        let token = ResumeToken { id: SessionId::random(), secret: Secret::random() };
+        let secret = token.expose();
+        let secret = secret.split_once('.').expect("a dot").1;
+        assert!(!format!("{token:?}").contains(secret));
+    }
+}

@@ -1,0 +1,96 @@
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::task::Context;
+
+use atomic_waker::AtomicWaker;
+use encke_core::Timestamp;
+use encke_core::close::CloseCode;
+use encke_core::session::ConnectionId;
+
+/// What ties a session to the task of one of its connections. Owned by both; holds no socket.
+///
+/// Whoever acts on the session leaves notes here and wakes the task, which does the writing.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) id: ConnectionId,
+    notes: AtomicU32,
+    waker: AtomicWaker,
+    /// When bytes last arrived, in the server's time. Stored below the frame decoder.
+    heard_at: AtomicU64,
+}
+
+/// Notes for a connection's task. They do not add up: asking twice is asking once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Notes(u32);
+
+impl Notes {
+    /// Write a ping.
+    pub(crate) const PING: Self = Self(1);
+    /// Look at what the kernel holds.
+    pub(crate) const PROBE: Self = Self(1 << 1);
+    const CLOSE: u32 = 1 << 2;
+    const CODE_SHIFT: u32 = 16;
+
+    /// Close with this code.
+    pub(crate) const fn close(code: CloseCode) -> Self {
+        Self(Self::CLOSE | (code.code() as u32) << Self::CODE_SHIFT)
+    }
+
+    pub(crate) const fn contains(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// The code to close with, if so asked.
+    pub(crate) fn close_code(self) -> Option<CloseCode> {
+        if self.0 & Self::CLOSE == 0 {
+            return None;
+        }
+        CloseCode::ALL.into_iter().find(|code| u32::from(code.code()) == self.0 >> Self::CODE_SHIFT)
+    }
+}
+
+impl Link {
+    pub(crate) fn new(id: ConnectionId, now: Timestamp) -> Self {
+        Self {
+            id,
+            notes: AtomicU32::new(0),
+            waker: AtomicWaker::new(),
+            heard_at: AtomicU64::new(now.as_nanos()),
+        }
+    }
+
+    /// Leaves a note and wakes the task. A session lets go of a connection once, so there is one code at most.
+    pub(crate) fn post(&self, notes: Notes) {
+        self.notes.fetch_or(notes.0, Ordering::AcqRel);
+        self.waker.wake();
+    }
+
+    /// For the connection's task: takes the notes, and is woken by the next.
+    pub(crate) fn take_notes(&self, context: &Context<'_>) -> Notes {
+        self.waker.register(context.waker());
+        Notes(self.notes.swap(0, Ordering::AcqRel))
+    }
+
+    pub(crate) fn heard(&self, now: Timestamp) {
+        self.heard_at.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn heard_at(&self) -> Timestamp {
+        Timestamp::from_nanos(self.heard_at.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_close_code_survives_a_note() {
+        for code in CloseCode::ALL {
+            let notes = Notes(Notes::close(code).0 | Notes::PING.0);
+            assert_eq!(notes.close_code(), Some(code));
+            assert!(notes.contains(Notes::PING));
+            assert!(!notes.contains(Notes::PROBE));
+        }
+        assert_eq!(Notes::PROBE.close_code(), None);
+    }
+}

@@ -1,0 +1,15 @@
+//! Sessions as the server keeps them: the pure machine of `encke-core` behind a lock, its name on the wheel, and
+//! the link to its connection.
+
+mod cell;
+mod hooks;
+mod id;
+mod link;
+mod store;
+
+pub(crate) use cell::{SessionCell, SessionView, Transport};
+pub use hooks::{Hooks, NoHooks};
+pub(crate) use id::ResumeToken;
+pub use id::{BadSessionId, SessionId};
+pub(crate) use link::{Link, Notes};
+pub(crate) use store::{AttachRequest, Attached, Refusal, Sessions};

@@ -1,0 +1,285 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use encke_core::Timestamp;
+use encke_core::close::CloseReason;
+use encke_core::dialect::json::Heartbeat;
+use encke_core::session::{
+    Attach, Carrier, ConnectionId, ConnectionInput, Deadline, Event, Input, Output, Phase, Session,
+    Timeouts as SessionTimeouts,
+};
+
+use super::Hooks;
+use super::cell::{SessionCell, SessionState, Transport};
+use super::id::{ResumeToken, Secret, SessionId};
+use super::link::{Link, Notes};
+use crate::metrics::Metrics;
+use crate::registry::Registry;
+use crate::timeouts::{Timeouts, Wish};
+
+/// A connection that wants a session.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AttachRequest {
+    /// What its client was given last time.
+    pub(crate) resume: Option<ResumeToken>,
+    /// The last message its client has.
+    pub(crate) seq: Option<u64>,
+    /// How it wants to be asked for signs of life.
+    pub(crate) heartbeat: Heartbeat,
+    /// How its bytes travel.
+    pub(crate) transport: Transport,
+}
+
+/// A connection that has a session.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// Its session.
+    pub(crate) session: Arc<SessionCell>,
+    /// Whether it is the one it asked for.
+    pub(crate) recovered: bool,
+    pub(crate) link: Arc<Link>,
+}
+
+/// Why a connection gets no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// There are as many sessions as there may be.
+    Overloaded,
+    /// The server is going away.
+    Draining,
+}
+
+/// All sessions, and the one way in which anything happens to them.
+pub(crate) struct Sessions {
+    registry: Registry,
+    timeouts: Arc<Timeouts>,
+    settings: Arc<SessionTimeouts>,
+    metrics: Arc<Metrics>,
+    hooks: Box<dyn Hooks>,
+    connections: AtomicU64,
+    draining: AtomicBool,
+}
+
+/// What one step of a session brought about, to be carried out when its lock is released.
+type Outputs = ArrayVec<Output, { Session::MAX_OUTPUTS }>;
+
+impl Sessions {
+    /// No sessions yet, and at most `limit`.
+    pub(crate) fn new(
+        limit: usize,
+        timeouts: Arc<Timeouts>,
+        settings: SessionTimeouts,
+        metrics: Arc<Metrics>,
+        hooks: Box<dyn Hooks>,
+    ) -> Self {
+        Self {
+            registry: Registry::new(limit),
+            timeouts,
+            settings: Arc::new(settings),
+            metrics,
+            hooks,
+            connections: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// The table of sessions.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The timeouts of every session.
+    pub(crate) fn settings(&self) -> &SessionTimeouts {
+        &self.settings
+    }
+
+    /// Gives a connection the session it asks for, or a new one.
+    ///
+    /// # Errors
+    /// [`Refusal`], when there can be no new one.
+    pub(crate) fn attach(&self, request: &AttachRequest) -> Result<Attached, Refusal> {
+        if self.draining.load(Ordering::Acquire) {
+            return Err(Refusal::Draining);
+        }
+        let now = self.timeouts.clock().now();
+        let id = ConnectionId(self.connections.fetch_add(1, Ordering::Relaxed) + 1);
+        let link = Arc::new(Link::new(id, now));
+        let attach = Attach {
+            connection: id,
+            carrier: Carrier::Stream(request.heartbeat),
+            seq: request.seq,
+            token_expires: None,
+            entropy: rand::random(),
+        };
+        if let Some(token) = &request.resume {
+            let resumed = self.resume(token, attach, request.transport, &link);
+            self.metrics.resumed(resumed.is_some());
+            if let Some(session) = resumed {
+                return Ok(Attached { session, recovered: true, link });
+            }
+        }
+        let session = self.open(attach, request.transport, &link)?;
+        Ok(Attached { session, recovered: false, link })
+    }
+
+    fn resume(
+        &self,
+        token: &ResumeToken,
+        attach: Attach,
+        transport: Transport,
+        link: &Arc<Link>,
+    ) -> Option<Arc<SessionCell>> {
+        let session = self.registry.get(token.id).filter(|session| session.secret.matches(&token.secret))?;
+        self.step(&session, |state, now| {
+            state.machine.handle(now, Input::Attach(attach));
+            let accepted = state.machine.phase() == Phase::Attached(attach.connection);
+            if accepted {
+                state.link = Some(Arc::clone(link));
+                state.transport = transport;
+            }
+            accepted
+        })
+        .then_some(session)
+    }
+
+    fn open(
+        &self,
+        attach: Attach,
+        transport: Transport,
+        link: &Arc<Link>,
+    ) -> Result<Arc<SessionCell>, Refusal> {
+        let now = self.timeouts.clock().now();
+        // A session that asked to be resumed claims messages that a new one has never sent.
+        let machine = Session::open(now, Arc::clone(&self.settings), Attach { seq: None, ..attach });
+        let state = SessionState { machine, link: Some(Arc::clone(link)), transport };
+        let session = Arc::new(SessionCell::new(SessionId::random(), Secret::random(), state));
+        // Before its deadlines are armed: an expiry must find it.
+        self.registry.insert(Arc::clone(&session)).map_err(|_| Refusal::Overloaded)?;
+        self.metrics.session_phase(None, Phase::Attached(attach.connection));
+        self.step(&session, |_, _| {});
+        if self.draining.load(Ordering::Acquire) {
+            // Opened while the others were being closed.
+            self.handle(&session, Input::Close(CloseReason::Draining));
+        }
+        Ok(session)
+    }
+
+    /// Something happened to a session.
+    pub(crate) fn handle(&self, session: &Arc<SessionCell>, input: Input) {
+        self.step(session, |state, now| state.machine.handle(now, input));
+    }
+
+    /// Something happened to a connection of a session.
+    pub(crate) fn handle_connection(&self, session: &Arc<SessionCell>, link: &Link, input: ConnectionInput) {
+        self.handle(session, Input::Connection(link.id, input));
+    }
+
+    /// A deadline of a session may have passed.
+    pub(crate) fn handle_timeout(&self, id: SessionId) {
+        if let Some(session) = self.registry.get(id) {
+            self.step(&session, |state, now| state.machine.handle_timeout(now));
+        }
+    }
+
+    /// Ends every session, and lets none begin.
+    pub(crate) fn drain(&self) {
+        const PAGE: usize = 1024;
+        self.draining.store(true, Ordering::Release);
+        loop {
+            // Closing removes them, so the next page is the first again.
+            let page = self.registry.after(None, PAGE);
+            if page.is_empty() {
+                return;
+            }
+            for session in page {
+                self.handle(&session, Input::Close(CloseReason::Draining));
+            }
+        }
+    }
+
+    /// One step of one session: under its lock what happens, after it what follows from that.
+    fn step<R>(&self, session: &Arc<SessionCell>, act: impl FnOnce(&mut SessionState, Timestamp) -> R) -> R {
+        let now = self.timeouts.clock().now();
+        let mut outputs = Outputs::new();
+        let (result, link, wish, tell_wheel) = {
+            let mut state = session.state.lock();
+            state.note_heard();
+            let link = state.link.clone();
+            let before = state.machine.phase();
+            let result = act(&mut state, now);
+            let after = state.machine.phase();
+            if !matches!(after, Phase::Attached(_)) {
+                state.link = None;
+            }
+            self.metrics.session_phase(Some(before), after);
+            while let Some(output) = state.machine.poll_output() {
+                outputs.push(output);
+            }
+            let wish = wish(&state.machine, self.timeouts.slack());
+            (result, link, wish, self.timeouts.want(&session.timer, wish))
+        };
+        if tell_wheel {
+            self.timeouts.send(&session.timer, wish);
+        }
+        for output in outputs {
+            self.carry_out(session, link.as_deref(), output);
+        }
+        result
+    }
+
+    fn carry_out(&self, session: &SessionCell, link: Option<&Link>, output: Output) {
+        let post = |connection: ConnectionId, notes: Notes| {
+            if let Some(link) = link.filter(|link| link.id == connection) {
+                link.post(notes);
+            }
+        };
+        match output {
+            Output::Ping(connection) => post(connection, Notes::PING),
+            Output::Probe(connection) => post(connection, Notes::PROBE),
+            Output::Close(connection, code) => post(connection, Notes::close(code)),
+            // No transport attaches polls.
+            Output::AnswerPoll(_) => {}
+            Output::RoundTrip(time) => self.metrics.ping_round_trip(time),
+            Output::Fired(deadline, due) => {
+                let slack = if deadline == Deadline::Ping { self.timeouts.slack() } else { Duration::ZERO };
+                self.metrics.deadline_fired(deadline, self.timeouts.clock().now().since(due + slack));
+            }
+            Output::Event(event) => self.tell(session.id, event),
+        }
+    }
+
+    fn tell(&self, session: SessionId, event: Event) {
+        let (name, reason) = (event.transition.name(), event.transition.reason());
+        if event.transition.is_end() {
+            self.registry.remove(session);
+        }
+        self.metrics.session_event(name, reason);
+        tracing::info!(%session, number = event.number, reason, "{name}");
+        if catch_unwind(AssertUnwindSafe(|| self.hooks.session_event(session, event))).is_err() {
+            tracing::error!(%session, name, "a hook panicked");
+        }
+    }
+}
+
+/// Pings have slack, so that they leave in batches. Everything else is exact to the tick, also what comes due
+/// within a ping's slack.
+fn wish(machine: &Session, slack: Duration) -> Wish {
+    match machine.next_deadline() {
+        None => Wish::NONE,
+        Some((at, Deadline::Ping))
+            if machine.deadlines().all(|(other, _)| other == at || other > at + slack) =>
+        {
+            Wish::soft(at.as_nanos())
+        }
+        Some((at, _)) => Wish::exact(at.as_nanos()),
+    }
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("len", &self.registry.len()).finish_non_exhaustive()
+    }
+}

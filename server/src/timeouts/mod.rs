@@ -1,0 +1,170 @@
+//! Every timeout of the server: one wheel, owned by one thread, and the workers that act on what expires.
+//!
+//! ```text
+//!   owners of names            names (crossbeam, unbounded, each at most once)
+//!   sessions, sleeps  ───────────────────────▶  wheel thread  ──▶ batches (crossbeam, bounded)  ──▶  workers
+//! ```
+//!
+//! A wish for a later instant crosses no thread at all: the wheel finds it when the entry fires. Only a wish for an
+//! earlier one sends the name, and only one earlier than the wheel's planned wake-up wakes it.
+
+mod arming;
+mod hyper_timer;
+mod name;
+mod parking;
+mod sleep;
+mod sleepers;
+mod wheel;
+mod workers;
+
+/// What `arming.rs` and `parking.rs` are built on; the loom test builds them on loom's instead.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+}
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::Thread;
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender};
+use encke_core::Timestamp;
+use encke_wheel::LEVELS;
+
+use crate::clock::Clock;
+use sleepers::Sleepers;
+
+pub(crate) use arming::Wish;
+pub(crate) use hyper_timer::WheelTimer;
+pub(crate) use name::{TimerCell, TimerName};
+pub(crate) use sleep::Sleep;
+pub(crate) use sleepers::SleeperId;
+pub(crate) use wheel::{WheelSettings, WheelThread};
+pub(crate) use workers::Batch;
+pub(crate) use workers::{ActOnExpiry, DISPATCH_BATCHES, WorkerPool};
+
+/// The side of the timeouts that everyone but the wheel thread sees.
+#[derive(Debug)]
+pub(crate) struct Timeouts {
+    clock: Arc<Clock>,
+    slack: u64,
+    names: Sender<Arc<TimerCell>>,
+    parking: parking::Parking,
+    wheel_thread: OnceLock<Thread>,
+    sleepers: Sleepers,
+    /// What the wheel thread tells of itself.
+    pub(crate) stats: WheelStats,
+}
+
+/// Written by the wheel thread after every turn, read by metrics and the admin API.
+#[derive(Debug, Default)]
+pub(crate) struct WheelStats {
+    /// Timers in the wheel, per level.
+    pub(crate) occupancy: [AtomicUsize; LEVELS],
+    /// Turns that came later than planned by more than the threshold.
+    pub(crate) stalls: AtomicU64,
+    /// Nanoseconds taken out of the server's time by stalls.
+    pub(crate) stolen_nanos: AtomicU64,
+    /// [`Clock::uptime`] of the last turn, in nanoseconds.
+    pub(crate) last_turn_nanos: AtomicU64,
+}
+
+impl Timeouts {
+    /// Makes both ends: this side, and the names that the wheel thread receives.
+    #[must_use]
+    pub(crate) fn new(clock: Arc<Clock>, ping_slack: Duration) -> (Arc<Self>, Receiver<Arc<TimerCell>>) {
+        let (names, received) = crossbeam_channel::unbounded();
+        let timeouts = Self {
+            clock,
+            slack: u64::try_from(ping_slack.as_nanos()).unwrap_or(u64::MAX),
+            names,
+            parking: parking::Parking::new(),
+            wheel_thread: OnceLock::new(),
+            sleepers: Sleepers::default(),
+            stats: WheelStats::default(),
+        };
+        (Arc::new(timeouts), received)
+    }
+
+    /// The clock that the deadlines are read on.
+    #[must_use]
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// How long after its deadline a soft expiry may come.
+    #[must_use]
+    pub(crate) fn slack(&self) -> Duration {
+        Duration::from_nanos(self.slack)
+    }
+
+    /// Notes what `cell` wants. Returns true if the wheel must be told: by [`Timeouts::send`], after every lock
+    /// is released.
+    #[must_use]
+    pub(crate) fn want(&self, cell: &TimerCell, wish: Wish) -> bool {
+        cell.arming.want(wish, self.slack)
+    }
+
+    /// Sends a name to the wheel, and wakes it if it would sleep too long.
+    pub(crate) fn send(&self, cell: &Arc<TimerCell>, wish: Wish) {
+        // It fails only when the wheel thread is gone, at the very end of the server's life.
+        let _ = self.names.send(Arc::clone(cell));
+        if let Some(latest) = wish.latest(self.slack)
+            && self.parking.sleeps_beyond(latest)
+        {
+            self.unpark_wheel();
+        }
+    }
+
+    /// Notes what `cell` wants and tells the wheel if need be. For owners that hold no lock.
+    pub(crate) fn arm(&self, cell: &Arc<TimerCell>, wish: Wish) {
+        if self.want(cell, wish) {
+            self.send(cell, wish);
+        }
+    }
+
+    /// Wakes the task that sleeps under this number.
+    pub(crate) fn wake_sleeper(&self, id: SleeperId) {
+        self.sleepers.wake(id);
+    }
+
+    /// How long ago the wheel last turned, by the machine's clock.
+    #[must_use]
+    pub(crate) fn since_last_turn(&self) -> Duration {
+        let last = Duration::from_nanos(self.stats.last_turn_nanos.load(Ordering::Relaxed));
+        self.clock.uptime().saturating_sub(last)
+    }
+
+    /// Timers in the wheel.
+    #[must_use]
+    pub(crate) fn entries(&self) -> usize {
+        self.stats.occupancy.iter().map(|level| level.load(Ordering::Relaxed)).sum()
+    }
+
+    fn unpark_wheel(&self) {
+        if let Some(thread) = self.wheel_thread.get() {
+            thread.unpark();
+        }
+    }
+}
+
+/// Nanoseconds and ticks. Deadlines round up: never early.
+#[derive(Clone, Copy, Debug)]
+struct TickLength(u64);
+
+impl TickLength {
+    fn first_at_or_after(self, nanos: u64) -> encke_wheel::Tick {
+        encke_wheel::Tick(nanos.div_ceil(self.0))
+    }
+
+    fn last_at_or_before(self, now: Timestamp) -> encke_wheel::Tick {
+        encke_wheel::Tick(now.as_nanos() / self.0)
+    }
+
+    fn nanos(self, tick: encke_wheel::Tick) -> u64 {
+        tick.0.saturating_mul(self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,44 @@
+//! The tasks that wait for a [`super::Sleep`]. Timers know them by number, so none keeps a task or its socket alive.
+
+use std::task::Waker;
+
+use parking_lot::Mutex;
+use slab::Slab;
+
+/// One sleeping task. A number is used again when its sleep is over: a firing that comes later than that wakes
+/// another for nothing, which is harmless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SleeperId(u32);
+
+#[derive(Debug, Default)]
+pub(crate) struct Sleepers {
+    /// `None` after it was woken.
+    wakers: Mutex<Slab<Option<Waker>>>,
+}
+
+impl Sleepers {
+    pub(crate) fn add(&self, waker: &Waker) -> SleeperId {
+        let index = self.wakers.lock().insert(Some(waker.clone()));
+        SleeperId(u32::try_from(index).expect("fewer sleeping tasks than 2^32"))
+    }
+
+    /// The task may have moved to another waker since.
+    pub(crate) fn refresh(&self, id: SleeperId, waker: &Waker) {
+        let mut wakers = self.wakers.lock();
+        match &mut wakers[id.0 as usize] {
+            Some(known) => known.clone_from(waker),
+            woken => *woken = Some(waker.clone()),
+        }
+    }
+
+    pub(crate) fn remove(&self, id: SleeperId) {
+        self.wakers.lock().remove(id.0 as usize);
+    }
+
+    pub(crate) fn wake(&self, id: SleeperId) {
+        let waker = self.wakers.lock().get_mut(id.0 as usize).and_then(Option::take);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}

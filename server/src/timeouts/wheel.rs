@@ -1,0 +1,246 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use crossbeam_channel::{Receiver, Sender, TrySendError};
+use encke_core::Timestamp;
+use encke_wheel::{Expire, Tick, TimingWheel, Work};
+
+use super::{Batch, TickLength, Timeouts, TimerCell, TimerName, Wish};
+
+/// Expiries and cascades between two looks into the names: a crowd on one tick does not keep a cancelled timer in.
+const WORK_PER_LOOK: u64 = 4096;
+
+/// How the wheel thread turns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WheelSettings {
+    /// The wheel's unit of time.
+    pub(crate) tick: Duration,
+    /// Waking later than planned by more than this is a stall.
+    pub(crate) stall_threshold: Duration,
+}
+
+/// The running wheel thread.
+#[derive(Debug)]
+pub(crate) struct WheelThread {
+    thread: JoinHandle<()>,
+    timeouts: Arc<Timeouts>,
+    stop: Arc<AtomicBool>,
+}
+
+impl WheelThread {
+    /// Starts the thread, which sends what expires into `batches`.
+    ///
+    /// # Errors
+    /// The system's, when it cannot start a thread.
+    pub(crate) fn start(
+        settings: WheelSettings,
+        timeouts: Arc<Timeouts>,
+        names: Receiver<Arc<TimerCell>>,
+        batches: Sender<Batch>,
+    ) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let tick = TickLength(u64::try_from(settings.tick.as_nanos()).unwrap_or(u64::MAX).max(1));
+        let wheel = TimingWheel::new(tick.last_at_or_before(timeouts.clock().now()));
+        let turner = Turner {
+            wheel,
+            tick,
+            longest_sleep: settings.stall_threshold / 2,
+            timeouts: Arc::clone(&timeouts),
+            names,
+            batches,
+            pending: Batch::default(),
+            stop: Arc::clone(&stop),
+        };
+        let thread = thread::Builder::new().name("encke-wheel".into()).spawn(move || turner.run())?;
+        timeouts.wheel_thread.get_or_init(|| thread.thread().clone());
+        Ok(Self { thread, timeouts, stop })
+    }
+
+    /// Ends the thread. The workers, finding no more batches, end after it.
+    pub(crate) fn stop(self) {
+        self.stop.store(true, Ordering::Release);
+        self.timeouts.unpark_wheel();
+        if self.thread.join().is_err() {
+            tracing::error!("the wheel thread had panicked");
+        }
+    }
+}
+
+/// What the wheel thread owns. It only routes: it runs no session code and takes no session's lock.
+struct Turner {
+    wheel: TimingWheel<Arc<TimerCell>>,
+    tick: TickLength,
+    longest_sleep: Duration,
+    timeouts: Arc<Timeouts>,
+    names: Receiver<Arc<TimerCell>>,
+    batches: Sender<Batch>,
+    /// Expired, not yet sent: at most one batch, for the wheel is not advanced while it is full.
+    pending: Batch,
+    stop: Arc<AtomicBool>,
+}
+
+/// Whether everything that had expired went out to the workers.
+#[derive(PartialEq)]
+enum Dispatch {
+    Done,
+    ChannelFull,
+}
+
+impl Turner {
+    fn run(mut self) {
+        while !self.stop.load(Ordering::Acquire) {
+            let now = self.begin_turn();
+            self.receive_names();
+            let dispatch = self.advance(now);
+            self.publish_occupancy();
+            self.sleep(now, &dispatch);
+        }
+    }
+
+    fn begin_turn(&self) -> Timestamp {
+        let clock = self.timeouts.clock();
+        let turn = clock.turn();
+        let stats = &self.timeouts.stats;
+        let uptime = u64::try_from(clock.uptime().as_nanos()).unwrap_or(u64::MAX);
+        stats.last_turn_nanos.store(uptime, Ordering::Relaxed);
+        if !turn.stalled.is_zero() {
+            let stalled = u64::try_from(turn.stalled.as_nanos()).unwrap_or(u64::MAX);
+            stats.stalls.fetch_add(1, Ordering::Relaxed);
+            stats.stolen_nanos.fetch_add(stalled, Ordering::Relaxed);
+            tracing::warn!(stalled = ?turn.stalled, "the server was not served; its clock stood still meanwhile");
+        }
+        turn.now
+    }
+
+    /// Takes every waiting name. Returns whether there was any.
+    fn receive_names(&mut self) -> bool {
+        let mut any = false;
+        // Bounded, so that a flood of names does not keep the wheel from turning.
+        for _ in 0..self.names.len() {
+            let Ok(cell) = self.names.try_recv() else { break };
+            self.take_up(cell);
+            any = true;
+        }
+        any
+    }
+
+    fn take_up(&mut self, cell: Arc<TimerCell>) {
+        let wish = cell.arming.received();
+        match (cell.arming.armed(), wish.latest(self.timeouts.slack)) {
+            (None, None) => {}
+            (None, Some(_)) => self.schedule(cell, wish),
+            (Some(armed), Some(latest)) if armed <= latest => {}
+            // Earlier than armed, or not at all: forget the entry, then look again.
+            (Some(_), _) => {
+                let key = cell.key.lock().take();
+                if let Some(key) = key {
+                    self.wheel.cancel(key);
+                }
+                let wish = cell.arming.forget();
+                self.schedule(cell, wish);
+            }
+        }
+    }
+
+    fn schedule(&mut self, cell: Arc<TimerCell>, wish: Wish) {
+        let (Some(earliest), Some(latest)) = (wish.earliest(), wish.latest(self.timeouts.slack)) else {
+            return;
+        };
+        let first = self.tick.first_at_or_after(earliest);
+        let last = self.tick.last_at_or_before(Timestamp::from_nanos(latest)).max(first);
+        let key = self.wheel.schedule_within(first..=last, Arc::clone(&cell));
+        let at = self.wheel.deadline(key).unwrap_or(first);
+        *cell.key.lock() = Some(key);
+        cell.arming.set_armed(self.tick.nanos(at));
+    }
+
+    /// Drives the wheel to `now` and sends what expires, 64 a message.
+    fn advance(&mut self, now: Timestamp) -> Dispatch {
+        let to = self.tick.last_at_or_before(now);
+        let mut work = Work::new(WORK_PER_LOOK);
+        loop {
+            if self.pending.is_full() && self.send_pending() == Dispatch::ChannelFull {
+                return Dispatch::ChannelFull;
+            }
+            match self.wheel.expire_next(to, &mut work) {
+                Expire::Due(expired) => self.expired(expired.value, now),
+                Expire::OutOfWork => {
+                    self.receive_names();
+                    work = Work::new(WORK_PER_LOOK);
+                }
+                Expire::UpToDate => break,
+            }
+        }
+        if self.pending.is_empty() { Dispatch::Done } else { self.send_pending() }
+    }
+
+    fn expired(&mut self, cell: Arc<TimerCell>, now: Timestamp) {
+        *cell.key.lock() = None;
+        let wish = cell.arming.forget();
+        match wish.earliest() {
+            None => {}
+            Some(due) if due <= now.as_nanos() => self.pending.push(cell.name, now),
+            Some(_) => self.schedule(cell, wish),
+        }
+    }
+
+    /// When the channel is full, everything stays and goes out at a later tick: late, but not lost.
+    fn send_pending(&mut self) -> Dispatch {
+        match self.batches.try_send(std::mem::take(&mut self.pending)) {
+            Ok(()) => Dispatch::Done,
+            Err(TrySendError::Full(batch)) => {
+                self.pending = batch;
+                Dispatch::ChannelFull
+            }
+            // The workers end after this thread, unless all of them have died.
+            Err(TrySendError::Disconnected(_)) => Dispatch::Done,
+        }
+    }
+
+    fn publish_occupancy(&self) {
+        for (shown, entries) in self.timeouts.stats.occupancy.iter().zip(self.wheel.occupancy()) {
+            shown.store(entries, Ordering::Relaxed);
+        }
+    }
+
+    fn sleep(&mut self, now: Timestamp, dispatch: &Dispatch) {
+        let wake_up = self.wake_up(now, dispatch);
+        let clock = self.timeouts.clock();
+        clock.plan(wake_up);
+        self.timeouts.parking.announce(wake_up.as_nanos());
+        if !self.receive_names() && !self.stop.load(Ordering::Acquire) {
+            thread::park_timeout(wake_up.since(self.timeouts.clock().now()));
+        }
+        self.timeouts.parking.awake();
+    }
+
+    /// When there is something to do next, as far as the wheel knows.
+    fn wake_up(&self, now: Timestamp, dispatch: &Dispatch) -> Timestamp {
+        let at_most = now + self.longest_sleep;
+        let next_tick = Tick(self.tick.last_at_or_before(now).0.saturating_add(1));
+        let tick = match dispatch {
+            Dispatch::ChannelFull => Some(next_tick),
+            Dispatch::Done => self.wheel.next_wakeup(self.tick.first_at_or_after(at_most.as_nanos())),
+        };
+        tick.map_or(at_most, |tick| Timestamp::from_nanos(self.tick.nanos(tick.max(next_tick))).min(at_most))
+    }
+}
+
+impl Batch {
+    fn push(&mut self, name: TimerName, now: Timestamp) {
+        if self.names.is_empty() {
+            self.expired_at = Some(now);
+        }
+        self.names.push(name);
+    }
+
+    fn is_full(&self) -> bool {
+        self.names.is_full()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}

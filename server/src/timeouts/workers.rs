@@ -1,0 +1,81 @@
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use arrayvec::ArrayVec;
+use crossbeam_channel::Receiver;
+use encke_core::Timestamp;
+
+use super::TimerName;
+
+/// The most expiries in one message to the workers.
+const BATCH: usize = 64;
+
+/// The most messages on their way to the workers: 16,384 expiries, about 350 KiB.
+pub(crate) const DISPATCH_BATCHES: usize = 256;
+
+/// What expired, on its way to the workers.
+#[derive(Debug, Default)]
+pub(crate) struct Batch {
+    pub(super) names: ArrayVec<TimerName, BATCH>,
+    /// When the first of them left the wheel.
+    pub(super) expired_at: Option<Timestamp>,
+}
+
+/// What the workers do with an expiry, and with the age of each batch they take up.
+pub(crate) trait ActOnExpiry: Send + Sync + 'static {
+    /// Its deadline has passed, or had: look again.
+    fn act(&self, name: TimerName);
+
+    /// A batch was taken up that left the wheel then.
+    fn taken_up(&self, expired_at: Timestamp);
+}
+
+/// The threads that act on expiries.
+#[derive(Debug)]
+pub(crate) struct WorkerPool {
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl WorkerPool {
+    /// Starts `count` workers, which end when the wheel thread has.
+    ///
+    /// # Errors
+    /// The system's, when it cannot start a thread.
+    pub(crate) fn start(
+        count: usize,
+        batches: &Receiver<Batch>,
+        actor: &Arc<impl ActOnExpiry>,
+    ) -> std::io::Result<Self> {
+        let start = |number| {
+            let (batches, actor) = (batches.clone(), Arc::clone(actor));
+            thread::Builder::new()
+                .name(format!("encke-worker-{number}"))
+                .spawn(move || work(&batches, &*actor))
+        };
+        Ok(Self { threads: (0..count).map(start).collect::<Result<_, _>>()? })
+    }
+
+    /// Waits for the workers to end.
+    pub(crate) fn join(self) {
+        for thread in self.threads {
+            if thread.join().is_err() {
+                tracing::error!("a worker had panicked");
+            }
+        }
+    }
+}
+
+fn work(batches: &Receiver<Batch>, actor: &impl ActOnExpiry) {
+    for batch in batches {
+        if let Some(expired_at) = batch.expired_at {
+            actor.taken_up(expired_at);
+        }
+        for name in batch.names {
+            // A fault in one session, or in a hook, must not stop the timeouts of all others.
+            if catch_unwind(AssertUnwindSafe(|| actor.act(name))).is_err() {
+                tracing::error!(?name, "a worker panicked while acting on an expiry");
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use encke_core::Timestamp;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::session::Link;
+use crate::timeouts::Timeouts;
+
+/// A socket that notes signs of life: it sits below the frame decoder, because a large message that comes in
+/// slowly is life, too.
+#[derive(Debug)]
+pub(crate) struct Metered {
+    socket: TcpStream,
+    link: Arc<Link>,
+    timeouts: Arc<Timeouts>,
+    /// Set while a write is held: when the kernel last took bytes.
+    progress_at: Option<Timestamp>,
+}
+
+impl Metered {
+    pub(crate) fn new(socket: TcpStream, link: Arc<Link>, timeouts: Arc<Timeouts>) -> Self {
+        Self { socket, link, timeouts, progress_at: None }
+    }
+
+    /// From here on, until [`Metered::release`], it is noted when the kernel takes bytes.
+    pub(crate) fn hold(&mut self) {
+        self.progress_at = Some(self.timeouts.clock().now());
+    }
+
+    pub(crate) fn release(&mut self) {
+        self.progress_at = None;
+    }
+
+    /// When the kernel last took bytes, or the write began to be held.
+    pub(crate) fn progress_at(&self) -> Option<Timestamp> {
+        self.progress_at
+    }
+
+    /// Asks the kernel itself whether it holds bytes: what it holds is life, even if the runtime has not been told
+    /// of it yet.
+    pub(crate) fn probe(&self) {
+        let mut byte = [std::mem::MaybeUninit::uninit()];
+        if matches!(socket2::SockRef::from(&self.socket).peek(&mut byte), Ok(1..)) {
+            self.link.heard(self.timeouts.clock().now());
+        }
+    }
+}
+
+impl AsyncRead for Metered {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.socket).poll_read(context, buf))?;
+        if buf.filled().len() > before {
+            self.link.heard(self.timeouts.clock().now());
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncWrite for Metered {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = ready!(Pin::new(&mut self.socket).poll_write(context, buf))?;
+        if self.progress_at.is_some() {
+            self.progress_at = Some(self.timeouts.clock().now());
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.socket).poll_shutdown(context)
+    }
+}

@@ -1,0 +1,222 @@
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use encke_core::close::{CloseCode, CloseReason, SuspendReason};
+use encke_core::dialect::json::{
+    Command, Heartbeat, Outcome, Ping, Reply, ReplyError, ServerMessage, parse_command, ping_payload,
+    pong_seq,
+};
+use encke_core::session::ConnectionInput;
+use futures_util::{SinkExt, StreamExt};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::fault;
+use super::goodbye::Ending;
+use crate::server::Shared;
+use crate::session::{Link, Notes, SessionCell};
+use crate::timeouts::Sleep;
+use crate::transport::metered::Metered;
+
+/// One WebSocket of a session, owned by its task.
+pub(super) struct Connection {
+    socket: WebSocketStream<Metered>,
+    session: Arc<SessionCell>,
+    link: Arc<Link>,
+    shared: Arc<Shared>,
+    heartbeat: Heartbeat,
+    /// Something was handed to tungstenite that the kernel may not have yet.
+    unflushed: bool,
+    /// A ping is among it.
+    ping_unflushed: bool,
+    /// The peer does not read: until when it has. Nothing is read from it meanwhile, so that replies do not pile up.
+    held: Option<Pin<Box<Sleep>>>,
+}
+
+/// The task's loop goes on, or the connection ends.
+type Step<T = ()> = Result<T, Ending>;
+
+impl Connection {
+    pub(super) fn new(
+        socket: WebSocketStream<Metered>,
+        session: Arc<SessionCell>,
+        link: Arc<Link>,
+        heartbeat: Heartbeat,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self { socket, session, link, shared, heartbeat, unflushed: false, ping_unflushed: false, held: None }
+    }
+
+    /// Says hello, then does what the session's notes and the peer's messages ask, until one of them ends it.
+    pub(super) async fn run(&mut self, hello: String) -> Ending {
+        if let Err(ending) = self.write(Message::text(hello)) {
+            return ending;
+        }
+        poll_fn(|context| {
+            loop {
+                match self.poll_step(context) {
+                    Ok(Poll::Ready(())) => {}
+                    Ok(Poll::Pending) => return Poll::Pending,
+                    Err(ending) => return Poll::Ready(ending),
+                }
+            }
+        })
+        .await
+    }
+
+    pub(super) fn into_socket(self) -> WebSocketStream<Metered> {
+        self.socket
+    }
+
+    /// Notes, then writes, then one read.
+    fn poll_step(&mut self, context: &mut Context<'_>) -> Step<Poll<()>> {
+        let notes = self.link.take_notes(context);
+        if let Some(code) = notes.close_code() {
+            return Err(Ending::Close(code));
+        }
+        if notes.contains(Notes::PING) {
+            self.write_ping()?;
+        }
+        if self.unflushed && self.poll_flush(context)?.is_pending() {
+            return Ok(Poll::Pending);
+        }
+        if notes.contains(Notes::PROBE) {
+            self.socket.get_ref().probe();
+            self.tell(ConnectionInput::Probed);
+            // It may have left a note to close.
+            return Ok(Poll::Ready(()));
+        }
+        match self.socket.poll_next_unpin(context) {
+            Poll::Pending => Ok(Poll::Pending),
+            Poll::Ready(Some(Ok(message))) => self.received(message).map(Poll::Ready),
+            Poll::Ready(Some(Err(error))) => Err(self.failed(&error)),
+            Poll::Ready(None) => Err(self.end(fault::LOST)),
+        }
+    }
+
+    fn received(&mut self, message: Message) -> Step {
+        match message {
+            Message::Text(text) => self.received_text(&text),
+            Message::Pong(payload) => {
+                if let Some(seq) = pong_seq(&payload) {
+                    self.tell(ConnectionInput::Pong { seq });
+                }
+                Ok(())
+            }
+            Message::Close(_) => Err(self.end((SuspendReason::PeerClosed, Ending::ClosedByPeer))),
+            Message::Binary(_) => {
+                Err(self.end((SuspendReason::BadFrame, Ending::Close(CloseCode::UnsupportedData))))
+            }
+            // tungstenite answers pings itself, and gives whole messages only.
+            Message::Ping(_) | Message::Frame(_) => Ok(()),
+        }
+    }
+
+    fn received_text(&mut self, text: &str) -> Step {
+        let request = match parse_command(text) {
+            Ok(request) => request,
+            Err(error) => {
+                self.tell(ConnectionInput::Command);
+                let message = error.to_string().into();
+                let outcome = Outcome::Error(ReplyError { code: error.code, message });
+                return self.write_message(&ServerMessage::Reply(Reply { id: error.id, outcome }));
+            }
+        };
+        if request.id.is_some() {
+            self.write_message(&ServerMessage::Reply(Reply { id: request.id, outcome: Outcome::Ok {} }))?;
+        }
+        self.tell(match request.command {
+            Command::Ack { seq } => ConnectionInput::Ack { seq },
+            Command::Pong { seq } => ConnectionInput::Pong { seq },
+            Command::Close => ConnectionInput::Close(CloseReason::Client),
+        });
+        Ok(())
+    }
+
+    fn write_ping(&mut self) -> Step {
+        let seq = self.session.seq();
+        let ping = match self.heartbeat {
+            Heartbeat::Frame => Message::Ping(ping_payload(seq).to_vec().into()),
+            Heartbeat::Message => Message::text(ServerMessage::Ping(Ping { seq }).to_json()),
+        };
+        self.ping_unflushed = true;
+        self.write(ping)
+    }
+
+    fn write_message(&mut self, message: &ServerMessage<'_>) -> Step {
+        self.write(Message::text(message.to_json()))
+    }
+
+    fn write(&mut self, message: Message) -> Step {
+        self.unflushed = true;
+        self.socket.start_send_unpin(message).map_err(|error| self.failed(&error))
+    }
+
+    /// Pending while the peer does not read; its end when that has lasted for `write_timeout`.
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Step<Poll<()>> {
+        match self.socket.poll_flush_unpin(context) {
+            Poll::Ready(Ok(())) => {
+                self.flushed();
+                Ok(Poll::Ready(()))
+            }
+            Poll::Ready(Err(error)) => Err(self.failed(&error)),
+            Poll::Pending => {
+                self.poll_held(context)?;
+                Ok(Poll::Pending)
+            }
+        }
+    }
+
+    fn flushed(&mut self) {
+        self.unflushed = false;
+        if self.held.take().is_some() {
+            self.socket.get_mut().release();
+            self.tell(ConnectionInput::WriteResumed);
+        }
+        if std::mem::take(&mut self.ping_unflushed) {
+            self.tell(ConnectionInput::PingSent);
+        }
+    }
+
+    fn poll_held(&mut self, context: &mut Context<'_>) -> Step {
+        let write_timeout = self.shared.config.write_timeout;
+        if self.held.is_none() {
+            self.socket.get_mut().hold();
+            self.held = Some(Box::pin(self.shared.timeouts.sleep(write_timeout)));
+            self.tell(ConnectionInput::WriteHeld);
+        }
+        while let Some(patience) = &mut self.held
+            && patience.as_mut().poll(context).is_ready()
+        {
+            let now = self.shared.timeouts.clock().now();
+            match self.socket.get_ref().progress_at().map(|at| at + write_timeout) {
+                Some(until) if until > now => {
+                    self.held = Some(Box::pin(self.shared.timeouts.sleep_until(until)))
+                }
+                _ => {
+                    return Err(
+                        self.end((SuspendReason::SlowConsumer, Ending::Close(CloseCode::SlowConsumer)))
+                    );
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&self, error: &Error) -> Ending {
+        tracing::debug!(session = %self.session.id(), %error, "connection failed");
+        self.end(fault::judge(error))
+    }
+
+    /// The session must know before the closing handshake begins: its client may be back before that ends.
+    fn end(&self, (reason, ending): (SuspendReason, Ending)) -> Ending {
+        self.tell(ConnectionInput::Ended(reason));
+        ending
+    }
+
+    fn tell(&self, input: ConnectionInput) {
+        self.shared.sessions.handle_connection(&self.session, &self.link, input);
+    }
+}

@@ -1,0 +1,50 @@
+use encke_core::dialect::json::Heartbeat;
+
+/// What a client asks for in the query of its upgrade request.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Query {
+    /// A resume token, not yet looked at.
+    pub(super) resume: Option<String>,
+    /// The last message that the client has.
+    pub(super) seq: Option<u64>,
+    pub(super) heartbeat: Heartbeat,
+}
+
+/// A value that is not what its name wants.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct BadQuery;
+
+impl Query {
+    /// Names that it does not know are left to others.
+    pub(super) fn parse(query: &str) -> Result<Self, BadQuery> {
+        let mut parsed = Self::default();
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "resume" => parsed.resume = Some(value.into_owned()),
+                "seq" => parsed.seq = Some(value.parse().map_err(|_| BadQuery)?),
+                "heartbeat" => parsed.heartbeat = Heartbeat::parse(&value).ok_or(BadQuery)?,
+                _ => {}
+            }
+        }
+        Ok(parsed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_read() {
+        let read = Query::parse("resume=s_a%2Eb&seq=7&heartbeat=message&x=y").expect("a good query");
+        assert_eq!(read, Query { resume: Some("s_a.b".into()), seq: Some(7), heartbeat: Heartbeat::Message });
+        assert_eq!(Query::parse(""), Ok(Query::default()));
+    }
+
+    #[test]
+    fn bad_values_are_refused() {
+        for query in ["seq=", "seq=-1", "seq=18446744073709551616", "heartbeat=", "heartbeat=none"] {
+            assert_eq!(Query::parse(query), Err(BadQuery), "{query}");
+        }
+    }
+}
