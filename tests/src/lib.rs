@@ -1,1 +1,22 @@
-//! End-to-end tests of Encke.
+//! What the end-to-end tests drive the two binaries with: processes that end with the test, an admin client, a stock
+//! WebSocket client, one of hand-made frames, a network to cut.
+//!
+//! Everything blocks and nothing waits for ever: all waiting goes through [`patience`].
+
+pub mod admin;
+pub mod binaries;
+pub mod client;
+pub mod logs;
+pub mod metrics;
+pub mod network;
+pub mod patience;
+pub mod process;
+pub mod raw;
+pub mod server;
+
+pub use admin::{Admin, Answer};
+pub use client::{Client, Hello, Said};
+pub use logs::Logs;
+pub use metrics::Metrics;
+pub use raw::{Frame, RawClient};
+pub use server::{Launch, RunningServer};

@@ -18,18 +18,11 @@ impl<T> TimingWheel<T> {
                 continue;
             }
             let before = count(&linked);
-            for slot in 0..=u8::MAX {
-                let place = Place { level: number, slot };
-                let bit = level.occupied[usize::from(slot) / 64] >> (slot % 64) & 1;
-                let first = level.first[usize::from(slot)];
-                assert_eq!(bit == 1, first != NIL, "the bit of {place:?} tells whether it has timers");
-                if first == NIL {
-                    continue;
-                }
-                for index in self.check_list(place, first) {
+            for slot in self.check_bitmap(number) {
+                for index in self.check_list(Place { level: number, slot }) {
                     assert!(!linked[index as usize], "node {index} is in one list only");
                     linked[index as usize] = true;
-                    self.check_place(index, place);
+                    self.check_place(index);
                 }
             }
             assert_eq!(level.len, count(&linked) - before, "length of level {number}");
@@ -39,10 +32,32 @@ impl<T> TimingWheel<T> {
         self.check_free(&linked);
     }
 
+    /// A slot's bit is set if its list is not empty. Returns those slots.
+    fn check_bitmap(&self, number: u8) -> Vec<u8> {
+        let level = &self.levels[usize::from(number)];
+        let mut slots = Vec::new();
+        for (word, first) in (0_u8..).zip(level.first.chunks(64)) {
+            let bits = level.occupied[usize::from(word)];
+            if bits == 0 {
+                assert_eq!(first, [NIL; 64], "level {number}, from slot {word} * 64");
+                continue;
+            }
+            for (bit, &first) in (0..64).zip(first) {
+                let slot = word * 64 + bit;
+                assert_eq!(bits >> bit & 1 == 1, first != NIL, "level {number}, slot {slot}");
+                if first != NIL {
+                    slots.push(slot);
+                }
+            }
+        }
+        slots
+    }
+
     /// Follows the list of a slot and checks the links both ways.
-    fn check_list(&self, place: Place, first: u32) -> Vec<u32> {
+    fn check_list(&self, place: Place) -> Vec<u32> {
         let mut list = Vec::new();
-        let (mut previous, mut index) = (NIL, first);
+        let mut previous = NIL;
+        let mut index = self.levels[usize::from(place.level)].first[usize::from(place.slot)];
         while index != NIL {
             assert!(list.len() < self.arena.nodes.len(), "the list of {place:?} is a circle");
             let node = &self.arena.nodes[index as usize];
@@ -56,8 +71,9 @@ impl<T> TimingWheel<T> {
     }
 
     /// A timer's slot is one that its deadline demands, now or when it was put there.
-    fn check_place(&self, index: u32, place: Place) {
-        let deadline = self.arena.nodes[index as usize].deadline;
+    fn check_place(&self, index: u32) {
+        let node = &self.arena.nodes[index as usize];
+        let (deadline, place) = (node.deadline, node.place.expect("it is in a list"));
         let ahead = place.slot.wrapping_sub(Place::current(self.now, place.level).slot);
         let Some(start) = place.start(self.now) else {
             assert_eq!((self.now, place), (Tick::MAX, Place { level: 0, slot: 0 }), "only after the end");

@@ -76,6 +76,10 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+#[doc = include_str!("../README.md")]
+#[cfg(doctest)]
+struct Readme;
+
 mod arena;
 #[cfg(test)]
 mod check;

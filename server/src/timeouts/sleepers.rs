@@ -41,4 +41,9 @@ impl Sleepers {
             waker.wake();
         }
     }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.wakers.lock().is_empty()
+    }
 }

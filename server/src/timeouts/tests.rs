@@ -1,1 +1,243 @@
+//! The wheel thread and the workers, in real time. How late they are is for benchmarks; here it is that nothing is
+//! early, lost or left behind.
 
+use std::collections::HashSet;
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+
+use crossbeam_channel::unbounded;
+
+use super::*;
+use crate::session::SessionId;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const SETTINGS: WheelSettings =
+    WheelSettings { tick: Duration::from_millis(1), stall_threshold: Duration::from_millis(500) };
+
+struct Rig {
+    timeouts: Arc<Timeouts>,
+    batches: Receiver<Batch>,
+    wheel: WheelThread,
+}
+
+impl Rig {
+    fn start(dispatch_batches: usize) -> Self {
+        let clock = Arc::new(Clock::new(SETTINGS.stall_threshold));
+        let (timeouts, names) = Timeouts::new(clock, Duration::from_millis(20));
+        let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
+        let wheel = WheelThread::start(SETTINGS, Arc::clone(&timeouts), names, sender).expect("a thread");
+        Self { timeouts, batches, wheel }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.timeouts.clock().now()
+    }
+
+    fn arm_new(&self, wish: Wish) -> (SessionId, Arc<TimerCell>) {
+        let id = SessionId::random();
+        let cell = Arc::new(TimerCell::new(TimerName::Session(id)));
+        self.timeouts.arm(&cell, wish);
+        (id, cell)
+    }
+
+    /// The next `count` names to expire, in order, each with the time it was received.
+    fn expire(&self, count: usize) -> Vec<(TimerName, Timestamp)> {
+        let mut expired = Vec::new();
+        while expired.len() < count {
+            let batch = self.batches.recv_timeout(PATIENCE).expect("an expiry");
+            expired.extend(batch.names.into_iter().map(|name| (name, self.now())));
+        }
+        expired
+    }
+
+    /// The next names to expire are these, in this order, and none before its time.
+    fn expect(&self, names: &[(SessionId, u64)]) {
+        let expired = self.expire(names.len());
+        assert_eq!(expired.len(), names.len(), "none twice");
+        for ((id, due), (name, at)) in names.iter().zip(expired) {
+            assert_eq!(name, TimerName::Session(*id));
+            assert!(at.as_nanos() >= *due, "early");
+        }
+    }
+
+    /// The wheel thread tells of itself after each turn; this waits until it has told so.
+    fn eventually(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+        let clock = self.timeouts.clock();
+        let until = clock.uptime() + PATIENCE;
+        while !holds(self) {
+            assert!(clock.uptime() < until, "in vain: {what}");
+            thread::yield_now();
+        }
+    }
+}
+
+fn after(now: Timestamp, ms: u64) -> u64 {
+    (now + Duration::from_millis(ms)).as_nanos()
+}
+
+#[test]
+fn names_expire_in_the_order_of_their_deadlines_and_never_early() {
+    let rig = Rig::start(16);
+    let now = rig.now();
+    let expected = [5, 30, 60].map(|ms| after(now, ms)).map(|due| (rig.arm_new(Wish::exact(due)).0, due));
+    rig.expect(&expected);
+    rig.wheel.stop();
+}
+
+#[test]
+fn an_earlier_wish_wakes_the_wheel_and_a_later_one_holds_it_back() {
+    let rig = Rig::start(16);
+    let now = rig.now();
+    let (early, early_cell) = rig.arm_new(Wish::exact(after(now, 60_000)));
+    let (late, late_cell) = rig.arm_new(Wish::exact(after(now, 40)));
+    rig.timeouts.arm(&late_cell, Wish::exact(after(now, 400)));
+    rig.timeouts.arm(&early_cell, Wish::exact(after(now, 80)));
+    rig.expect(&[(early, after(now, 80)), (late, after(now, 400))]);
+    rig.wheel.stop();
+}
+
+#[test]
+fn what_wants_nothing_any_more_leaves_the_wheel() {
+    let rig = Rig::start(16);
+    let wish = Wish::exact(after(rig.now(), 60_000));
+    let cells: Vec<_> = (0..100).map(|_| rig.arm_new(wish).1).collect();
+    rig.eventually("all are armed", |rig| rig.timeouts.entries() == 100);
+    for cell in &cells {
+        rig.timeouts.arm(cell, Wish::NONE);
+    }
+    rig.eventually("none is", |rig| rig.timeouts.entries() == 0);
+    assert!(cells.iter().all(|cell| Arc::strong_count(cell) == 1), "the wheel holds on to none");
+    rig.wheel.stop();
+}
+
+#[test]
+fn soft_wishes_that_lie_close_are_armed_for_one_tick() {
+    let rig = Rig::start(16);
+    let base = after(rig.now(), 60_000) / 32_000_000 * 32_000_000;
+    let cells: Vec<_> = (1..=10).map(|ms| rig.arm_new(Wish::soft(base + ms * 1_000_000)).1).collect();
+    rig.eventually("all are armed", |rig| rig.timeouts.entries() == 10);
+    let armed: HashSet<_> = cells.iter().map(|cell| cell.arming.armed()).collect();
+    assert_eq!(armed, HashSet::from([Some(base + 16_000_000)]), "where a slot of the wheel begins");
+    rig.wheel.stop();
+}
+
+#[test]
+fn a_full_dispatch_channel_loses_nothing_and_the_wheel_turns_on() {
+    const NAMES: usize = 1_000;
+    let rig = Rig::start(1);
+    let due = after(rig.now(), 5);
+    let cells: Vec<_> = (0..NAMES).map(|_| rig.arm_new(Wish::exact(due)).1).collect();
+    let names: HashSet<_> = cells.iter().map(|cell| format!("{:?}", cell.name)).collect();
+    // No one receives: one batch in the channel, one with the wheel thread, the rest in the wheel.
+    rig.eventually("the channel is full", |rig| rig.batches.is_full());
+    let last_turn = rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed);
+    rig.eventually("it turns on", |rig| {
+        rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed) > last_turn
+    });
+    let expired = rig.expire(NAMES);
+    assert_eq!(expired.len(), NAMES, "none twice");
+    let expired: HashSet<_> = expired.into_iter().map(|(name, _)| format!("{name:?}")).collect();
+    assert_eq!(expired, names, "none lost");
+    rig.wheel.stop();
+}
+
+/// Acts as the server's workers do, and panics when told to.
+struct Actor {
+    timeouts: Arc<Timeouts>,
+    acted: Sender<TimerName>,
+    cursed: Option<SessionId>,
+}
+
+impl ActOnExpiry for Actor {
+    fn act(&self, name: TimerName) {
+        match name {
+            TimerName::Session(id) if Some(id) == self.cursed => panic!("as the test wants"),
+            TimerName::Sleep(id) => self.timeouts.wake_sleeper(id),
+            TimerName::Session(_) => {}
+        }
+        self.acted.send(name).expect("the test listens");
+    }
+
+    fn taken_up(&self, _: Timestamp) {}
+}
+
+fn start_worker(rig: &Rig, cursed: Option<SessionId>) -> (WorkerPool, Receiver<TimerName>) {
+    let (acted, listen) = unbounded();
+    let actor = Arc::new(Actor { timeouts: Arc::clone(&rig.timeouts), acted, cursed });
+    (WorkerPool::start(1, &rig.batches, &actor).expect("a thread"), listen)
+}
+
+#[test]
+fn a_worker_survives_a_panic() {
+    let rig = Rig::start(16);
+    let now = rig.now();
+    let (cursed, _cell) = rig.arm_new(Wish::exact(after(now, 50)));
+    let (fine, _cell) = rig.arm_new(Wish::exact(after(now, 80)));
+    let (workers, acted) = start_worker(&rig, Some(cursed));
+    assert_eq!(acted.recv_timeout(PATIENCE), Ok(TimerName::Session(fine)));
+    rig.wheel.stop();
+    workers.join();
+}
+
+/// Wakes by unparking a thread.
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn block_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+#[test]
+fn a_sleep_ends_when_its_time_has_come() {
+    let rig = Rig::start(16);
+    let (workers, _acted) = start_worker(&rig, None);
+    let before = rig.now();
+    block_on(rig.timeouts.sleep(Duration::from_millis(30)));
+    assert!(rig.now().since(before) >= Duration::from_millis(30), "early");
+    block_on(rig.timeouts.sleep_until(before));
+    rig.wheel.stop();
+    workers.join();
+}
+
+#[test]
+fn a_sleep_that_is_dropped_leaves_nothing_behind() {
+    let rig = Rig::start(16);
+    let waker = Waker::noop();
+    let mut sleeps: Vec<_> = (0..50).map(|_| Box::pin(rig.timeouts.sleep(Duration::from_secs(60)))).collect();
+    for sleep in &mut sleeps {
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+    }
+    rig.eventually("all are armed", |rig| rig.timeouts.entries() == 50);
+    drop(sleeps);
+    rig.eventually("none is", |rig| rig.timeouts.entries() == 0);
+    assert!(rig.timeouts.sleepers.is_empty());
+    rig.wheel.stop();
+}
+
+#[test]
+fn a_number_that_is_used_again_wakes_its_new_owner_for_nothing_and_no_harm() {
+    let sleepers = Sleepers::default();
+    let id = sleepers.add(Waker::noop());
+    sleepers.remove(id);
+    sleepers.wake(id);
+    let again = sleepers.add(Waker::noop());
+    assert_eq!(again, id);
+    sleepers.wake(id);
+    sleepers.refresh(again, Waker::noop());
+    sleepers.remove(again);
+    assert!(sleepers.is_empty());
+}

@@ -22,7 +22,7 @@ fn one_timer_comes_on_its_tick_for_every_pair_of_boundaries() {
     for start in boundaries() {
         for delta in boundaries() {
             let Some(deadline) = start.checked_add(delta.max(1)) else { continue };
-            if cfg!(miri) && !(start ^ delta).is_multiple_of(29) {
+            if cfg!(miri) && !(start ^ delta).is_multiple_of(397) {
                 continue;
             }
             let mut wheel = TimingWheel::new(Tick(start));
@@ -36,7 +36,7 @@ fn one_timer_comes_on_its_tick_for_every_pair_of_boundaries() {
 
 #[test]
 fn all_boundaries_at_once_come_in_order() {
-    let starts = boundaries().into_iter().step_by(size(1, 17));
+    let starts = boundaries().into_iter().step_by(size(1, 31));
     for start in starts {
         let mut wheel = TimingWheel::new(Tick(start));
         let mut deadlines: Vec<_> = boundaries().into_iter().filter(|&deadline| deadline > start).collect();
@@ -51,14 +51,14 @@ fn all_boundaries_at_once_come_in_order() {
 
 #[test]
 fn stepping_over_every_wrap_tick_by_tick() {
-    for bits in (8..u64::BITS).step_by(8) {
+    for bits in (8..u64::BITS).step_by(size(8, 48)) {
         let wrap = 1_u64 << bits;
-        let start = wrap - 40;
+        let (start, steps) = (wrap - 40, size(80, 45) as u64);
         let mut wheel = TimingWheel::new(Tick(start));
-        for deadline in start + 1..start + 80 {
+        for deadline in start + 1..start + steps {
             wheel.schedule(Tick(deadline), deadline);
         }
-        for now in start + 1..start + 80 {
+        for now in start + 1..start + steps {
             assert_eq!(drain(&mut wheel, now), [(now, now)]);
             // A full turn ahead of where the wheel is: the same slot, were it not for the level.
             let key = wheel.schedule(Tick(now + wrap), 0);
@@ -127,7 +127,7 @@ fn a_drain_of_the_last_tick_ends() {
 
 #[test]
 fn a_hundred_thousand_timers_on_one_tick() {
-    let count = size(100_000, 500);
+    let count = size(100_000, 100);
     for distance in [1, 255, 256, 300, 65_536, 70_000, 1 << 40] {
         let mut wheel = TimingWheel::new(Tick(0));
         let keys: Vec<_> = (0..count).map(|value| wheel.schedule(Tick(distance), value)).collect();

@@ -219,7 +219,7 @@ impl Model {
 
 fn run(start: Tick, magnitude: u32, random: &mut Random) {
     let mut model = Model::new(start, magnitude);
-    for _ in 0..size(600, 60) {
+    for _ in 0..size(600, 40) {
         model.step(random);
         model.check(random);
     }
@@ -241,10 +241,7 @@ fn with_deadlines_of_every_magnitude() {
 #[test]
 fn just_before_each_level_wraps() {
     with_seeds(|random| {
-        for bits in (8..u64::BITS).step_by(8) {
-            if cfg!(miri) && !random.one_in(7) {
-                continue;
-            }
+        for bits in (8..u64::BITS).step_by(size(8, 48)) {
             let wrap = (1_u64 << bits).wrapping_mul(1 + random.below(1 << 8));
             run(Tick(wrap.wrapping_sub(1 + random.below(300))), 9, random);
         }

@@ -48,7 +48,7 @@ fn wakeups_alone_find_every_timer_on_its_tick() {
         let magnitude = 8 + u32::try_from(random.below(56)).expect("below 56");
         let start = random.ticks(64);
         let mut wheel = TimingWheel::new(Tick(start));
-        for _ in 0..size(500, 30) {
+        for _ in 0..size(500, 10) {
             let deadline = Tick(start).saturating_add(random.ticks(magnitude).max(1));
             wheel.schedule(deadline, ());
         }

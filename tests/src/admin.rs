@@ -1,0 +1,154 @@
+//! A client of the admin listener.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::Value;
+
+use crate::Metrics;
+use crate::patience::PATIENCE;
+
+/// Asks the admin listener, on a connection of its own each time.
+#[derive(Clone, Copy, Debug)]
+pub struct Admin {
+    address: SocketAddr,
+}
+
+/// A whole answer.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status code.
+    pub status: u16,
+    head: String,
+    /// What follows the headers.
+    pub body: String,
+}
+
+impl Admin {
+    /// For the listener at `address`.
+    #[must_use]
+    pub fn new(address: SocketAddr) -> Self {
+        Self { address }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// `GET path`
+    #[must_use]
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Answer {
+        self.ask("GET", path)
+    }
+
+    /// `method path`
+    #[track_caller]
+    pub fn ask(&self, method: &str, path: &str) -> Answer {
+        self.ask_with(method, path, &format!("Host: {}\r\n", self.address))
+    }
+
+    /// `method path` with other headers than `Host`: lines that end in CR LF.
+    #[track_caller]
+    pub fn ask_with(&self, method: &str, path: &str, headers: &str) -> Answer {
+        ask(self.address, &format!("{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"))
+    }
+
+    /// All metrics.
+    #[must_use]
+    #[track_caller]
+    pub fn metrics(&self) -> Metrics {
+        Metrics::parse(&self.get("/metrics").body)
+    }
+
+    /// The details of a session that exists.
+    #[must_use]
+    #[track_caller]
+    pub fn session(&self, id: &str) -> Value {
+        let answer = self.get(&format!("/api/sessions/{id}"));
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
+    }
+
+    /// The phase of a session; `None` when it is gone.
+    #[must_use]
+    #[track_caller]
+    pub fn phase(&self, id: &str) -> Option<String> {
+        let answer = self.get(&format!("/api/sessions/{id}"));
+        (answer.status == 200).then(|| answer.json()["phase"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// `POST /api/sessions/{id}/disconnect`
+    #[track_caller]
+    pub fn disconnect(&self, id: &str) -> Answer {
+        self.ask("POST", &format!("/api/sessions/{id}/disconnect"))
+    }
+
+    /// `DELETE /api/sessions/{id}`
+    #[track_caller]
+    pub fn kick(&self, id: &str) -> Answer {
+        self.ask("DELETE", &format!("/api/sessions/{id}"))
+    }
+}
+
+/// Sends a whole request that asks for `Connection: close`, and reads the whole answer.
+///
+/// # Panics
+/// When there is none.
+#[must_use]
+#[track_caller]
+pub fn ask(address: SocketAddr, request: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).expect("the listener accepts");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+    stream.write_all(request.as_bytes()).expect("the listener reads");
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).expect("the listener answers in time");
+    Answer::parse(&String::from_utf8(answer).expect("answers are text"))
+}
+
+impl Answer {
+    /// Takes an answer apart.
+    ///
+    /// # Panics
+    /// When it is not HTTP.
+    #[must_use]
+    pub fn parse(text: &str) -> Self {
+        let (head, body) = text.split_once("\r\n\r\n").expect("an HTTP answer has a head");
+        let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+        Self { status: status.expect("a status"), head: head.to_owned(), body: body.to_owned() }
+    }
+
+    /// A header's value.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// When it is none, or not said to be.
+    #[must_use]
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        assert_eq!(self.header("content-type"), Some("application/json"), "{self:?}");
+        serde_json::from_str(&self.body).expect("the body is JSON")
+    }
+
+    /// The code of an error answer.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    #[track_caller]
+    pub fn error_code(&self) -> String {
+        let error = &self.json()["error"];
+        assert!(error["message"].as_str().is_some_and(|message| !message.is_empty()), "{self:?}");
+        error["code"].as_str().expect("an error has a code").to_owned()
+    }
+}

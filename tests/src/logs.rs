@@ -1,0 +1,89 @@
+//! What a process writes to standard error.
+
+use std::io::{BufRead, BufReader, Read};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use crate::patience::eventually;
+
+/// The lines of a process so far; a thread takes them in as they come.
+#[derive(Clone, Debug, Default)]
+pub struct Logs {
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Logs {
+    /// Collects from `source` until it ends.
+    pub(crate) fn collect(source: impl Read + Send + 'static) -> Self {
+        let logs = Self::default();
+        let lines = Arc::clone(&logs.lines);
+        std::thread::spawn(move || {
+            for line in BufReader::new(source).split(b'\n').map_while(Result::ok) {
+                lines.lock().push(String::from_utf8_lossy(&line).into_owned());
+            }
+        });
+        logs
+    }
+
+    /// All lines so far.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        self.lines.lock().clone()
+    }
+
+    /// All of it, as it was written.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.lines().join("\n")
+    }
+
+    /// The lines that are JSON objects.
+    #[must_use]
+    pub fn records(&self) -> Vec<Value> {
+        self.lines().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    /// The lifecycle events of one session, as `(event, reason)`, in the order they were written.
+    #[must_use]
+    pub fn lifecycle(&self, session: &str) -> Vec<(String, String)> {
+        let text = |record: &Value, field: &str| record[field].as_str().unwrap_or_default().to_owned();
+        let of_session = |record: &&Value| record["session"] == session && record["number"].is_u64();
+        let records = self.records();
+        records
+            .iter()
+            .filter(of_session)
+            .map(|record| (text(record, "message"), text(record, "reason")))
+            .collect()
+    }
+
+    /// Waits for exactly these lifecycle events of a session.
+    ///
+    /// # Panics
+    /// When others come, or not all of them.
+    #[track_caller]
+    pub fn await_lifecycle(&self, session: &str, expected: &[(&str, &str)]) {
+        let mut seen = Vec::new();
+        eventually(format!("the lifecycle {expected:?}"), || {
+            seen = self.lifecycle(session);
+            (seen.len() >= expected.len()).then_some(())
+        });
+        let seen: Vec<_> = seen.iter().map(|(event, reason)| (&**event, &**reason)).collect();
+        assert_eq!(seen, expected);
+    }
+
+    /// Waits for a line that contains `text`.
+    #[track_caller]
+    pub fn await_line(&self, text: &str) -> String {
+        eventually(format!("a log line with {text:?}"), || {
+            self.lines.lock().iter().find(|line| line.contains(text)).cloned()
+        })
+    }
+
+    /// How many lines contain `text`.
+    #[must_use]
+    pub fn count(&self, text: &str) -> usize {
+        self.lines.lock().iter().filter(|line| line.contains(text)).count()
+    }
+}

@@ -1,0 +1,227 @@
+//! The server under test, as a process of its own.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+
+use crate::patience::PATIENCE;
+use crate::process::Process;
+use crate::{Admin, Client, Logs, binaries};
+
+/// How to start the server. Without further ado it listens on free ports of loopback, with default settings.
+#[derive(Debug)]
+pub struct Launch {
+    /// A command that runs the server as its last arguments, such as a shell that lowers limits first.
+    wrapper: Vec<String>,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+}
+
+/// A server that has said where it listens. It ends when this is dropped.
+#[derive(Debug)]
+pub struct RunningServer {
+    process: Process,
+    /// Where clients connect.
+    pub public: SocketAddr,
+    /// The admin listener.
+    pub admin: Admin,
+    /// What it has logged.
+    pub logs: Logs,
+    /// What it printed when it was up.
+    pub banner: String,
+}
+
+impl Default for Launch {
+    fn default() -> Self {
+        Self::listening_on("127.0.0.1:0")
+    }
+}
+
+impl Launch {
+    /// A server with these settings (`key=value`).
+    #[must_use]
+    pub fn with(settings: &[&str]) -> Self {
+        settings.iter().fold(Self::default(), |launch, setting| launch.set(setting))
+    }
+
+    /// A server whose clients come to `public`.
+    #[must_use]
+    pub fn listening_on(public: &str) -> Self {
+        let arguments = ["--listen", public, "--admin", "127.0.0.1:0"];
+        Self {
+            wrapper: Vec::new(),
+            arguments: arguments.map(ToOwned::to_owned).into(),
+            environment: Vec::new(),
+        }
+    }
+
+    /// One more setting.
+    #[must_use]
+    pub fn set(self, setting: &str) -> Self {
+        self.argument("--set").argument(setting)
+    }
+
+    /// One more argument.
+    #[must_use]
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// A variable of its environment.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: impl AsRef<Path>) -> Self {
+        self.environment.push((name.to_owned(), value.as_ref().display().to_string()));
+        self
+    }
+
+    /// A shell line to be run first, in the process that then becomes the server.
+    #[must_use]
+    pub fn after(mut self, shell: &str) -> Self {
+        let line = format!("{shell} && exec \"$@\"");
+        self.wrapper = ["sh", "-c", &line, "sh"].map(ToOwned::to_owned).into();
+        self
+    }
+
+    /// Starts it and waits for its banner.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    #[track_caller]
+    pub fn start(self) -> RunningServer {
+        let mut command = match self.wrapper.split_first() {
+            Some((shell, arguments)) => {
+                let mut command = Command::new(shell);
+                command.args(arguments).arg(binaries::encke());
+                command
+            }
+            None => Command::new(binaries::encke()),
+        };
+        forget_environment(&mut command);
+        command.args(&self.arguments).envs(self.environment);
+        let mut child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server can be started");
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let logs = Logs::collect(child.stderr.take().expect("stderr is piped"));
+        let process = Process::new(child);
+        let banner = read_banner(stdout).unwrap_or_else(|| panic!("no banner; the log: {}", logs.text()));
+        let (public, admin) = (address(&banner, "ws://"), address(&banner, "http://"));
+        RunningServer { process, public, admin: Admin::new(admin), logs, banner }
+    }
+}
+
+/// What is set around the test must not reach the server.
+fn forget_environment(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("ENCKE_") || name == "RUST_LOG" {
+            command.env_remove(name);
+        }
+    }
+}
+
+fn read_banner(stdout: std::process::ChildStdout) -> Option<String> {
+    let (sender, banner) = mpsc::channel();
+    std::thread::spawn(move || {
+        let mut text = String::new();
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            text.push_str(&line);
+            text.push('\n');
+            if line.trim_start().starts_with("try it") {
+                let _ = sender.send(std::mem::take(&mut text));
+            }
+        }
+    });
+    banner.recv_timeout(PATIENCE).ok()
+}
+
+fn address(banner: &str, scheme: &str) -> SocketAddr {
+    let rest = banner.split_once(scheme).expect("the banner has the address").1;
+    let end = rest.find('/').expect("the address is followed by a path");
+    rest[..end].parse().expect("the banner's address is one")
+}
+
+impl RunningServer {
+    /// Starts a server with these settings (`key=value`).
+    #[must_use]
+    #[track_caller]
+    pub fn with(settings: &[&str]) -> Self {
+        Launch::with(settings).start()
+    }
+
+    /// A new stock client, greeted.
+    #[must_use]
+    #[track_caller]
+    pub fn client(&self) -> Client {
+        Client::connect(self.public, "")
+    }
+
+    /// A stock client that comes back for its session.
+    #[must_use]
+    #[track_caller]
+    pub fn resume(&self, token: &str) -> Client {
+        Client::connect(self.public, &format!("resume={token}"))
+    }
+
+    /// Asserts that it is alive and takes new clients.
+    ///
+    /// # Panics
+    /// When it is not, or does not.
+    #[track_caller]
+    pub fn assert_unharmed(&self) {
+        let health = self.admin.get("/healthz");
+        assert_eq!(health.status, 200, "{health:?}");
+        let mut client = self.client();
+        assert!(!client.hello.recovered);
+        client.send(r#"{"close":{}}"#);
+        assert_eq!(client.close_code(), Some(1000));
+    }
+}
+
+impl Deref for RunningServer {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl DerefMut for RunningServer {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
+    }
+}
+
+/// Runs the server's binary to its end, which is to come without it serving anyone.
+///
+/// # Panics
+/// When it cannot be started.
+#[must_use]
+pub fn run_to_end(arguments: &[&str], environment: &[(&str, &str)]) -> std::process::Output {
+    let mut command = Command::new(binaries::encke());
+    forget_environment(&mut command);
+    // Should it serve after all, it ends within bounds.
+    command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null());
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = child.expect("the server can be started");
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let read = |pipe: Option<Box<dyn std::io::Read + Send>>| {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = pipe.expect("it is piped").read_to_end(&mut bytes);
+            bytes
+        })
+    };
+    let stdout = read(stdout.map(|pipe| Box::new(pipe) as _));
+    let stderr = read(stderr.map(|pipe| Box::new(pipe) as _));
+    let status = Process::new(child).await_exit(PATIENCE);
+    let bytes = |thread: std::thread::JoinHandle<Vec<u8>>| thread.join().expect("reading does not panic");
+    std::process::Output { status, stdout: bytes(stdout), stderr: bytes(stderr) }
+}
