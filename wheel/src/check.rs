@@ -92,7 +92,8 @@ impl<T> TimingWheel<T> {
         assert!(ahead == 0 || place.level >= lowest, "{deadline} is on level {} below {lowest}", place.level);
     }
 
-    /// The free list holds exactly the nodes that are in no slot, except those that have run out of generations.
+    /// The free list holds exactly the nodes that are in no slot, except those that have run out of
+    /// generations.
     fn check_free(&self, linked: &[bool]) {
         let mut free = vec![false; linked.len()];
         let mut index = self.arena.first_free;

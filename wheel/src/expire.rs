@@ -19,7 +19,8 @@ pub enum Expire<T> {
 pub struct Expired<T> {
     /// The key it had. It is stale by now, and good for comparing with a key that was kept.
     pub key: TimerKey,
-    /// When it was due, as it was scheduled. The wheel stands at this tick, or later if it was scheduled late.
+    /// When it was due, as it was scheduled. The wheel stands at this tick, or later if it was scheduled
+    /// late.
     pub deadline: Tick,
     /// What it carried.
     pub value: T,

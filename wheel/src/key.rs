@@ -3,11 +3,12 @@
 use core::fmt;
 use core::num::NonZeroU32;
 
-/// Names one timer of one [`TimingWheel`](crate::TimingWheel), from the moment it is scheduled until it expires or is cancelled.
+/// Names one timer of one [`TimingWheel`](crate::TimingWheel), from the moment it is scheduled until it
+/// expires or is cancelled.
 ///
-/// After that the key is stale: every call with it finds nothing. It never comes to name another timer, because the memory it
-/// points at carries a generation that grows with each reuse, and is given up for good when the generations run out. Keys of
-/// different wheels must not be mixed.
+/// After that the key is stale: every call with it finds nothing. It never comes to name another timer,
+/// because the memory it points at carries a generation that grows with each reuse, and is given up for good
+/// when the generations run out. Keys of different wheels must not be mixed.
 ///
 /// A key is 8 bytes, and so is an `Option<TimerKey>`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]

@@ -2,27 +2,31 @@
 //!
 //! # Why another one
 //!
-//! A server with a hundred thousand sessions has as many timeouts, of which nearly all are put off or cancelled before they pass.
-//! A sorted structure pays for an order that is never used. A timing wheel sorts a timer only as it draws near. This one keeps to
-//! what a server needs and many wheels leave out:
+//! A server with a hundred thousand sessions has as many timeouts, of which nearly all are put off or
+//! cancelled before they pass. A sorted structure pays for an order that is never used. A timing wheel sorts
+//! a timer only as it draws near. This one keeps to what a server needs and many wheels leave out:
 //!
-//! - **Time comes from outside.** No clock, no thread, no callback: the caller says which tick it is and takes what is due, one
-//!   timer at a time. A test can live through a year in a microsecond.
-//! - **Never early, in order, complete.** Driven to a tick, the wheel gives out everything due up to it, all of one tick before
-//!   any of the next.
-//! - **A budget.** [`Work`] bounds what one advance does, whether timers expire or only move within the wheel. It may stop
-//!   anywhere, and the wheel may be changed at any point between.
-//! - **The whole of `u64`.** There is no horizon, no largest delay, and no cost for time in which nothing happens.
-//! - **Ranges.** A timer that need not be exact ([`schedule_within`](TimingWheel::schedule_within)) is put where it costs least.
+//! - **Time comes from outside.** No clock, no thread, no callback: the caller says which tick it is and
+//!   takes what is due, one timer at a time. A test can live through a year in a microsecond.
+//! - **Never early, in order, complete.** Driven to a tick, the wheel gives out everything due up to it, all
+//!   of one tick before any of the next.
+//! - **A budget.** [`Work`] bounds what one advance does, whether timers expire or only move within the
+//!   wheel. It may stop anywhere, and the wheel may be changed at any point between.
+//! - **The whole of `u64`.** There is no horizon, no largest delay, and no cost for time in which nothing
+//!   happens.
+//! - **Ranges.** A timer that need not be exact ([`schedule_within`](TimingWheel::schedule_within)) is put
+//!   where it costs least.
 //!
 //! # How it works
 //!
-//! It is Scheme 7 of G. Varghese and A. Lauck, *Hashed and Hierarchical Timing Wheels* (SOSP 1987; IEEE/ACM Transactions on
-//! Networking 5(6), 1997), with the range scheduling and the bounded advance of J. Snellman's Ratas (2016).
+//! It is Scheme 7 of G. Varghese and A. Lauck, *Hashed and Hierarchical Timing Wheels* (SOSP 1987; IEEE/ACM
+//! Transactions on Networking 5(6), 1997), with the range scheduling and the bounded advance of J. Snellman's
+//! Ratas (2016).
 //!
-//! There are eight levels of 256 slots. A slot of the first level is one tick, a slot of each further level one turn of the level
-//! below. A timer goes to the lowest level on which its slot is less than a turn ahead. When the wheel comes to the first tick of
-//! a slot, the timers in it either are due or *cascade*: each moves to a lower level, which it can do seven times at most.
+//! There are eight levels of 256 slots. A slot of the first level is one tick, a slot of each further level
+//! one turn of the level below. A timer goes to the lowest level on which its slot is less than a turn ahead.
+//! When the wheel comes to the first tick of a slot, the timers in it either are due or *cascade*: each moves
+//! to a lower level, which it can do seven times at most.
 //!
 //! ```text
 //!  now = 1000      level 0: 256 slots of 1 tick           1001 ..= 1255
@@ -31,13 +35,14 @@
 //!                  ...
 //! ```
 //!
-//! A bitmap a level tells which slots are not empty, so the wheel goes from one such slot to the next and never visits the
-//! others. Eight levels rather than the usual four cost 4 KiB that stay untouched as long as nobody schedules that far ahead, and
-//! spare the list of what lies beyond the horizon.
+//! A bitmap a level tells which slots are not empty, so the wheel goes from one such slot to the next and
+//! never visits the others. Eight levels rather than the usual four cost 4 KiB that stay untouched as long as
+//! nobody schedules that far ahead, and spare the list of what lies beyond the horizon.
 //!
-//! That the wheel stopped halfway needs no extra state: a slot whose first tick is the present one, and which is not empty, is
-//! what remains to be done. Nothing can be added to it, because what is scheduled now is due at the next tick at the earliest. For
-//! the same reason taking what is due at one tick comes to an end even if every expiry schedules another timer at once.
+//! That the wheel stopped halfway needs no extra state: a slot whose first tick is the present one, and which
+//! is not empty, is what remains to be done. Nothing can be added to it, because what is scheduled now is due
+//! at the next tick at the earliest. For the same reason taking what is due at one tick comes to an end even
+//! if every expiry schedules another timer at once.
 //!
 //! # How to use it
 //!

@@ -1,8 +1,9 @@
 //! Which slot of which level a deadline belongs to.
 //!
-//! Written in base 256, a tick has eight digits, and each level of the wheel looks at one of them: a slot of level `l` is the set
-//! of ticks that agree in all digits from `l` upwards. A timer belongs to the lowest level on which its slot is less than one
-//! turn ahead. Every `u64` fits into eight levels, so nothing ever lies beyond the wheel.
+//! Written in base 256, a tick has eight digits, and each level of the wheel looks at one of them: a slot of
+//! level `l` is the set of ticks that agree in all digits from `l` upwards. A timer belongs to the lowest
+//! level on which its slot is less than one turn ahead. Every `u64` fits into eight levels, so nothing ever
+//! lies beyond the wheel.
 
 use crate::Tick;
 
@@ -22,14 +23,14 @@ pub(crate) struct Place {
 impl Place {
     /// Where a timer for `deadline` belongs while the wheel stands at `now`.
     ///
-    /// A deadline that is not ahead belongs to the next tick. At the end of time there is none: the slot is then the one that
-    /// would come next, and the wheel never gets there.
+    /// A deadline that is not ahead belongs to the next tick. At the end of time there is none: the slot is
+    /// then the one that would come next, and the wheel never gets there.
     pub(crate) fn of(now: Tick, deadline: Tick) -> Place {
         let delta = deadline.saturating_since(now).max(1);
         let due = now.0.wrapping_add(delta);
         let level = delta.ilog2() / u8::BITS;
-        // Fewer than 256^(level+1) ticks can still reach over 256 slot boundaries, when they start in the middle of a slot. That
-        // would be the slot in which `now` lies, one turn too early.
+        // Fewer than 256^(level+1) ticks can still reach over 256 slot boundaries, when they start in the
+        // middle of a slot. That would be the slot in which `now` lies, one turn too early.
         let shift = level * u8::BITS;
         let wraps = (due >> shift).wrapping_sub(now.0 >> shift) >= SLOTS as u64;
         let level = u8::try_from(level).expect("a tick has eight digits") + u8::from(wraps);
@@ -41,7 +42,8 @@ impl Place {
         Place { level, slot: digit(now.0, level) }
     }
 
-    /// The first tick of this slot, the next time the wheel comes to it from `now`; `None` if that is after the end of time.
+    /// The first tick of this slot, the next time the wheel comes to it from `now`; `None` if that is after
+    /// the end of time.
     ///
     /// For the slot in which `now` lies, that is the tick at which the wheel came to it, not one turn later.
     pub(crate) fn start(self, now: Tick) -> Option<Tick> {

@@ -6,15 +6,17 @@ use crate::Tick;
 
 /// The tick in `range` that costs the least, for a wheel that stands at `now`.
 ///
-/// A timer due on the first tick of a slot expires straight from that slot, without moving down through the levels below. So the
-/// best tick is the first of a slot, of as high a level as the range allows; of several such the latest, since a timer that
-/// keeps being put off then stays where it is for longest (Ratas, "range-based scheduling"). Slots are absolute: everyone who
-/// asks for overlapping ranges gets the same tick, whenever they ask.
+/// A timer due on the first tick of a slot expires straight from that slot, without moving down through the
+/// levels below. So the best tick is the first of a slot, of as high a level as the range allows; of several
+/// such the latest, since a timer that keeps being put off then stays where it is for longest (Ratas,
+/// "range-based scheduling"). Slots are absolute: everyone who asks for overlapping ranges gets the same
+/// tick, whenever they ask.
 ///
-/// A range without such a boundary lies within one slot of level 1. There the tick divisible by the highest power of two is taken,
-/// so that timers with a little slack come out together as well.
+/// A range without such a boundary lies within one slot of level 1. There the tick divisible by the highest
+/// power of two is taken, so that timers with a little slack come out together as well.
 ///
-/// Of a range that is over, the end is taken; of an empty one the start, since early is the one thing a timer must not be.
+/// Of a range that is over, the end is taken; of an empty one the start, since early is the one thing a timer
+/// must not be.
 pub(crate) fn choose(now: Tick, range: &RangeInclusive<Tick>) -> Tick {
     let (start, end) = (*range.start(), *range.end());
     // The last tick that is too early: before the range, or not ahead of the wheel.

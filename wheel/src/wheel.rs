@@ -11,8 +11,8 @@ use crate::{Expire, Expired, Tick, TimerKey, Work, range};
 
 /// Timers that each carry a `T`, ordered by deadline. The [crate documentation](crate) tells how to use it.
 ///
-/// The wheel holds at most `u32::MAX` timers at a time and panics when asked for one more. It keeps the memory of the largest
-/// number of timers it ever held: 24 bytes a timer, and an `Option<T>`.
+/// The wheel holds at most `u32::MAX` timers at a time and panics when asked for one more. It keeps the
+/// memory of the largest number of timers it ever held: 24 bytes a timer, and an `Option<T>`.
 pub struct TimingWheel<T> {
     /// The tick the wheel stands at. Everything due earlier has come out; what is due now is coming out.
     pub(crate) now: Tick,
@@ -27,8 +27,8 @@ impl<T> TimingWheel<T> {
         TimingWheel { now, levels: Box::new([Level::EMPTY; LEVELS]), arena: Arena::new() }
     }
 
-    /// The tick the wheel stands at: the latest it was driven to or, when [`Work`] ran out on the way there, the one at which it
-    /// stopped.
+    /// The tick the wheel stands at: the latest it was driven to or, when [`Work`] ran out on the way there,
+    /// the one at which it stopped.
     #[must_use]
     pub fn now(&self) -> Tick {
         self.now
@@ -54,8 +54,8 @@ impl<T> TimingWheel<T> {
 
     /// Schedules a timer that is due at `deadline`, in constant time.
     ///
-    /// A deadline that is not ahead of [`now`](Self::now) is due at the next tick. At [`Tick::MAX`] there is no next tick: what
-    /// is scheduled then never expires, and stays until it is cancelled.
+    /// A deadline that is not ahead of [`now`](Self::now) is due at the next tick. At [`Tick::MAX`] there is
+    /// no next tick: what is scheduled then never expires, and stays until it is cancelled.
     ///
     /// # Panics
     ///
@@ -68,9 +68,9 @@ impl<T> TimingWheel<T> {
 
     /// Schedules a timer that may come out at any tick in `range`, so that the wheel can choose the cheapest.
     ///
-    /// That is the first tick of a slot, of the highest level that has one in the range; of several the latest. If the range lies
-    /// between two multiples of 256, it is the tick divisible by the highest power of two. Either way timers with overlapping
-    /// ranges tend to come out together.
+    /// That is the first tick of a slot, of the highest level that has one in the range; of several the
+    /// latest. If the range lies between two multiples of 256, it is the tick divisible by the highest power
+    /// of two. Either way timers with overlapping ranges tend to come out together.
     ///
     /// Of a range that is over, the end is the deadline. Of an empty range it is the start.
     ///
@@ -92,8 +92,9 @@ impl<T> TimingWheel<T> {
         true
     }
 
-    /// Like [`reschedule`](Self::reschedule) with a deadline chosen as in [`schedule_within`](Self::schedule_within), but does
-    /// nothing if the present deadline lies in `range`. Returns `false` if the key is stale.
+    /// Like [`reschedule`](Self::reschedule) with a deadline chosen as in
+    /// [`schedule_within`](Self::schedule_within), but does nothing if the present deadline lies in `range`.
+    /// Returns `false` if the key is stale.
     pub fn reschedule_within(&mut self, key: TimerKey, range: RangeInclusive<Tick>) -> bool {
         match self.deadline(key) {
             Some(deadline) if range.contains(&deadline) => true,
@@ -120,11 +121,13 @@ impl<T> TimingWheel<T> {
         self.arena.values[self.arena.find(key)? as usize].as_ref()
     }
 
-    /// Drives the wheel towards `now` and returns the first timer that comes out on the way, or why none does.
+    /// Drives the wheel towards `now` and returns the first timer that comes out on the way, or why none
+    /// does.
     ///
-    /// Called until it says [`Expire::UpToDate`], it returns every timer with a deadline up to `now`, all of one tick before any
-    /// of the next; within a tick the order is arbitrary. Between the calls the wheel may be changed at will. A `now` before that
-    /// of an earlier call counts as [`now()`](Self::now): time does not go backwards.
+    /// Called until it says [`Expire::UpToDate`], it returns every timer with a deadline up to `now`, all of
+    /// one tick before any of the next; within a tick the order is arbitrary. Between the calls the wheel may
+    /// be changed at will. A `now` before that of an earlier call counts as [`now()`](Self::now): time does
+    /// not go backwards.
     ///
     /// Stretches without timers are skipped, not stepped through, however long.
     pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
@@ -147,18 +150,21 @@ impl<T> TimingWheel<T> {
         Expire::UpToDate
     }
 
-    /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later than `at_most`.
+    /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later
+    /// than `at_most`.
     ///
-    /// What it has to do may be moving timers down a level, so this may be earlier than the earliest deadline, but never later.
-    /// While due timers are still waiting (because [`Work`] ran out), it is the tick the wheel stands at. `None` means that
-    /// nothing happens up to and including `at_most`, so one can sleep until then.
+    /// What it has to do may be moving timers down a level, so this may be earlier than the earliest
+    /// deadline, but never later. While due timers are still waiting (because [`Work`] ran out), it is the
+    /// tick the wheel stands at. `None` means that nothing happens up to and including `at_most`, so one can
+    /// sleep until then.
     #[must_use]
     pub fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
         let at_most = at_most.max(self.now);
         self.next_event().map(|(tick, _)| tick).filter(|&tick| tick <= at_most)
     }
 
-    /// The first slot with timers that the wheel comes to, and when. It is the slot where the wheel stands until that is empty.
+    /// The first slot with timers that the wheel comes to, and when. It is the slot where the wheel stands
+    /// until that is empty.
     fn next_event(&self) -> Option<(Tick, Place)> {
         let mut earliest: Option<(Tick, Place)> = None;
         for (number, level) in (0..).zip(self.levels.iter()) {

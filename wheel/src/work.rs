@@ -1,10 +1,10 @@
 //! How much one advance of the wheel may do.
 
-/// A budget for [`TimingWheel::expire_next`](crate::TimingWheel::expire_next), so that a clump of timers cannot keep its thread
-/// from everything else.
+/// A budget for [`TimingWheel::expire_next`](crate::TimingWheel::expire_next), so that a clump of timers
+/// cannot keep its thread from everything else.
 ///
-/// One unit pays for one timer touched: one that expires, or one that moves down a level. Empty slots cost nothing, since the
-/// wheel does not visit them.
+/// One unit pays for one timer touched: one that expires, or one that moves down a level. Empty slots cost
+/// nothing, since the wheel does not visit them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     left: u64,

@@ -77,7 +77,8 @@ fn each_level_holds_what_lies_less_than_its_turn_ahead() {
     }
     assert_eq!(wheel.occupancy(), [2; LEVELS]);
 
-    // From the last tick of a slot, 65_535 ticks reach over 256 boundaries: one too many for the second level.
+    // From the last tick of a slot, 65_535 ticks reach over 256 boundaries: one too many for the second
+    // level.
     let mut wheel = TimingWheel::new(Tick(255));
     wheel.schedule(Tick(255 + 65_535), ());
     assert_eq!(wheel.occupancy(), [0, 0, 1, 0, 0, 0, 0, 0]);
@@ -148,7 +149,8 @@ fn a_long_gap_costs_no_more_than_a_short_one() {
     for deadline in far {
         wheel.schedule(Tick(deadline), deadline);
     }
-    // Each timer expires once and moves down seven times at most. Were ticks or turns stepped through, this would not end.
+    // Each timer expires once and moves down seven times at most. Were ticks or turns stepped through, this
+    // would not end.
     let mut work = Work::new((far.len() * LEVELS) as u64);
     for deadline in far {
         let Expire::Due(expired) = wheel.expire_next(Tick::MAX, &mut work) else {

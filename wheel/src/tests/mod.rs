@@ -1,4 +1,5 @@
-//! Tests of the wheel, from the outside, with [`check_invariants`](crate::TimingWheel::check_invariants) looking inside.
+//! Tests of the wheel, from the outside, with [`check_invariants`](crate::TimingWheel::check_invariants)
+//! looking inside.
 
 use alloc::vec::Vec;
 
@@ -18,7 +19,8 @@ const fn size(usual: usize, miri: usize) -> usize {
     if cfg!(miri) { miri } else { usual }
 }
 
-/// Drives the wheel to `now` and returns what comes out, sorted within each tick, with the tick at which it came.
+/// Drives the wheel to `now` and returns what comes out, sorted within each tick, with the tick at which it
+/// came.
 fn drain<T: Ord>(wheel: &mut TimingWheel<T>, now: u64) -> Vec<(u64, T)> {
     let mut due = Vec::new();
     loop {

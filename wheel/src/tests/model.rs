@@ -50,7 +50,8 @@ impl Model {
         self.alive.get(&number).map(|&due| self.timers[&(due, number)].1)
     }
 
-    /// A deadline: mostly ahead, around the boundaries of levels, sometimes late, sometimes at the end of time.
+    /// A deadline: mostly ahead, around the boundaries of levels, sometimes late, sometimes at the end of
+    /// time.
     fn any_deadline(&self, random: &mut Random) -> Tick {
         let now = self.wheel.now();
         match random.below(16) {
@@ -120,7 +121,8 @@ impl Model {
         assert_eq!(self.wheel.cancel(key), expected);
     }
 
-    /// The clock: mostly a little later, sometimes much, sometimes exactly when something happens, sometimes earlier.
+    /// The clock: mostly a little later, sometimes much, sometimes exactly when something happens, sometimes
+    /// earlier.
     fn any_now(&self, random: &mut Random) -> Tick {
         let now = self.wheel.now();
         match random.below(8) {

@@ -4,7 +4,8 @@ use core::hash::{BuildHasher, Hasher};
 use std::hash::RandomState;
 use std::{env, eprintln};
 
-/// Runs `test` with a few seeds that stay the same and one that is new, or with `ENCKE_SEED` alone if that is set.
+/// Runs `test` with a few seeds that stay the same and one that is new, or with `ENCKE_SEED` alone if that is
+/// set.
 ///
 /// Each is printed before its run, so the last one printed is the one that failed.
 pub(super) fn with_seeds(test: impl Fn(&mut Random)) {

@@ -1,0 +1,107 @@
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use futures_util::{SinkExt, StreamExt};
+use http_body_util::Empty;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
+use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use crate::pinger::{Bell, Pinger};
+use crate::socket::SEND_BUFFER;
+
+/// As small as the server has it.
+const READ_BUFFER: usize = 256;
+
+/// As long as the server's hello, so that connecting moves the same bytes.
+const HELLO: &str = concat!(
+    r#"{"hello":{"version":1,"session":"s_AAAAAAAAAAAAAAAAAAAAAA","#,
+    r#""resume":"s_AAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAA","recovered":false,"seq":0,"#,
+    r#""ping_interval_ms":10000,"pong_timeout_ms":5000,"reconnect_window_ms":120000}}"#,
+);
+
+/// As long as the server's: there, a number.
+const PING_PAYLOAD: Bytes = Bytes::from_static(&[0; 8]);
+
+/// Serves HTTP/1.1 on one connection until it is upgraded.
+pub(crate) fn serve(socket: TcpStream, pinger: Arc<Pinger>) {
+    tokio::spawn(async move {
+        let service = service_fn(|request| {
+            let reply = upgrade(request, &pinger);
+            async { Ok::<_, Infallible>(reply) }
+        });
+        // What goes wrong here is the client's loss, and the bench counts it there.
+        let _ = http1::Builder::new().serve_connection(TokioIo::new(socket), service).with_upgrades().await;
+    });
+}
+
+fn upgrade(mut request: Request<Incoming>, pinger: &Arc<Pinger>) -> Response<Empty<Bytes>> {
+    let Ok(reply) = create_response_with_body(&request, Empty::new) else {
+        let mut reply = Response::new(Empty::new());
+        *reply.status_mut() = StatusCode::UPGRADE_REQUIRED;
+        return reply;
+    };
+    let upgrade = hyper::upgrade::on(&mut request);
+    let pinger = Arc::clone(pinger);
+    // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
+    tokio::spawn(async move {
+        let Ok(upgraded) = upgrade.await else { return };
+        let parts =
+            upgraded.downcast::<TokioIo<TcpStream>>().expect("hyper was given a TcpStream in a TokioIo");
+        let config = WebSocketConfig::default()
+            .read_buffer_size(READ_BUFFER)
+            .write_buffer_size(0)
+            .max_write_buffer_size(SEND_BUFFER);
+        let (socket, read) = (parts.io.into_inner(), parts.read_buf.into());
+        let socket = WebSocketStream::from_partially_read(socket, read, Role::Server, Some(config)).await;
+        let mut connection = Connection { socket, bell: pinger.add(), unflushed: false };
+        drop(pinger);
+        // A connection that fails is over; there is no one to tell.
+        if connection.write(Message::text(HELLO)).is_ok() {
+            let _ = poll_fn(|context| connection.poll(context)).await;
+        }
+    });
+    reply
+}
+
+struct Connection {
+    socket: WebSocketStream<TcpStream>,
+    bell: Arc<Bell>,
+    /// Something was handed to tungstenite that the kernel may not have yet.
+    unflushed: bool,
+}
+
+impl Connection {
+    fn write(&mut self, message: Message) -> Result<(), Error> {
+        self.unflushed = true;
+        self.socket.start_send_unpin(message)
+    }
+
+    /// Pings when the bell rings, and reads until the end.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
+        if self.bell.was_rung(context) {
+            self.write(Message::Ping(PING_PAYLOAD))?;
+        }
+        if self.unflushed {
+            ready!(self.socket.poll_flush_unpin(context))?;
+            self.unflushed = false;
+        }
+        loop {
+            match ready!(self.socket.poll_next_unpin(context)) {
+                Some(Ok(_)) => {}
+                Some(Err(error)) => return Poll::Ready(Err(error)),
+                None => return Poll::Ready(Ok(())),
+            }
+        }
+    }
+}
