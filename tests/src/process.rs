@@ -70,7 +70,8 @@ impl Process {
     pub fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.expect("the process is there");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel tells VmRSS");
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the kernel tells VmRSS");
         let kib: u64 = line.trim().trim_end_matches(" kB").parse().expect("VmRSS is in kB");
         kib * 1024
     }

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
-use crate::patience::PATIENCE;
+use crate::patience::{PATIENCE, until};
 use crate::process::Process;
-use crate::{Admin, Client, Logs, binaries};
+use crate::{Admin, Client, Hello, Logs, binaries};
 
 /// How to start the server. Without further ado it listens on free ports of loopback, with default settings.
 #[derive(Debug)]
@@ -170,6 +170,27 @@ impl RunningServer {
         Client::connect(self.public, &format!("resume={token}"))
     }
 
+    /// Waits until a session is in this phase.
+    #[track_caller]
+    pub fn await_phase(&self, session: &str, phase: &str) {
+        until(format!("{session} is {phase}"), || self.admin.phase(session).as_deref() == Some(phase));
+    }
+
+    /// Waits until there is no such session any more.
+    #[track_caller]
+    pub fn await_gone(&self, session: &str) {
+        until(format!("{session} is gone"), || self.admin.phase(session).is_none());
+    }
+
+    /// A session whose client has just left without a word, and which waits for it.
+    #[must_use]
+    #[track_caller]
+    pub fn suspended_session(&self) -> Hello {
+        let hello = self.client().drop_connection();
+        self.await_phase(&hello.session, "suspended");
+        hello
+    }
+
     /// Asserts that it is alive and takes new clients.
     ///
     /// # Panics
@@ -207,7 +228,6 @@ impl DerefMut for RunningServer {
 pub fn run_to_end(arguments: &[&str], environment: &[(&str, &str)]) -> std::process::Output {
     let mut command = Command::new(binaries::encke());
     forget_environment(&mut command);
-    // Should it serve after all, it ends within bounds.
     command.args(arguments).envs(environment.iter().copied()).stdin(Stdio::null());
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let mut child = child.expect("the server can be started");

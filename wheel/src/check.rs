@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use crate::arena::NIL;
 use crate::level::Level;
-use crate::place::{LEVELS, Place, SLOTS};
+use crate::place::Place;
 use crate::{Tick, TimingWheel};
 
 impl<T> TimingWheel<T> {
@@ -105,11 +105,8 @@ impl<T> TimingWheel<T> {
         assert_eq!(self.arena.values.len(), linked.len(), "one value a node");
         for (index, node) in self.arena.nodes.iter().enumerate() {
             assert_eq!(node.place.is_some(), linked[index], "node {index} knows whether it is linked");
-            assert_eq!(
-                self.arena.values[index].is_some(),
-                linked[index],
-                "node {index} has a value if linked"
-            );
+            let has_value = self.arena.values[index].is_some();
+            assert_eq!(has_value, linked[index], "node {index} has a value if linked");
             let retired = !linked[index] && node.generation.get() == u32::MAX && !free[index];
             assert_eq!(free[index], !linked[index] && !retired, "node {index} is linked, free or retired");
         }
@@ -119,5 +116,3 @@ impl<T> TimingWheel<T> {
 fn count(linked: &[bool]) -> usize {
     linked.iter().filter(|&&linked| linked).count()
 }
-
-const _: () = assert!(SLOTS == 256 && LEVELS * 8 == u64::BITS as usize, "a level for each byte of a tick");

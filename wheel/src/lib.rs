@@ -7,7 +7,7 @@
 //! a timer only as it draws near. This one keeps to what a server needs and many wheels leave out:
 //!
 //! - **Time comes from outside.** No clock, no thread, no callback: the caller says which tick it is and
-//!   takes what is due, one timer at a time. A test can live through a year in a microsecond.
+//!   takes what is due, one timer at a time. A test can live through a year in no time.
 //! - **Never early, in order, complete.** Driven to a tick, the wheel gives out everything due up to it, all
 //!   of one tick before any of the next.
 //! - **A budget.** [`Work`] bounds what one advance does, whether timers expire or only move within the
@@ -35,9 +35,9 @@
 //!                  ...
 //! ```
 //!
-//! A bitmap a level tells which slots are not empty, so the wheel goes from one such slot to the next and
-//! never visits the others. Eight levels rather than the usual four cost 4 KiB that stay untouched as long as
-//! nobody schedules that far ahead, and spare the list of what lies beyond the horizon.
+//! Each level has a bitmap of the slots that are not empty, so the wheel goes from one such slot to the next
+//! and never visits the others. Eight levels rather than the usual four cost 4 KiB that stay untouched as
+//! long as nobody schedules that far ahead, and spare the list of what lies beyond the horizon.
 //!
 //! That the wheel stopped halfway needs no extra state: a slot whose first tick is the present one, and which
 //! is not empty, is what remains to be done. Nothing can be added to it, because what is scheduled now is due

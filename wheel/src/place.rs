@@ -13,6 +13,8 @@ pub const LEVELS: usize = 8;
 /// How many slots a level has, so that a slot's number is a `u8`.
 pub(crate) const SLOTS: usize = 256;
 
+const _: () = assert!(LEVELS == size_of::<Tick>() && SLOTS == 1 << u8::BITS);
+
 /// One slot of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {

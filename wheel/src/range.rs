@@ -9,8 +9,8 @@ use crate::Tick;
 /// A timer due on the first tick of a slot expires straight from that slot, without moving down through the
 /// levels below. So the best tick is the first of a slot, of as high a level as the range allows; of several
 /// such the latest, since a timer that keeps being put off then stays where it is for longest (Ratas,
-/// "range-based scheduling"). Slots are absolute: everyone who asks for overlapping ranges gets the same
-/// tick, whenever they ask.
+/// "range-based scheduling"). Slots do not depend on `now`, so timers with overlapping ranges tend to meet,
+/// whenever each was scheduled.
 ///
 /// A range without such a boundary lies within one slot of level 1. There the tick divisible by the highest
 /// power of two is taken, so that timers with a little slack come out together as well.
@@ -24,7 +24,7 @@ pub(crate) fn choose(now: Tick, range: &RangeInclusive<Tick>) -> Tick {
     if end <= too_early {
         return start.max(end);
     }
-    // The range holds a multiple of 2^n just if its ends differ in bit n or above.
+    // A multiple of 2^n lies after `too_early` and up to `end` exactly if the two differ in bit n or above.
     let bits = (too_early.0 ^ end.0).ilog2();
     let whole_levels = bits - bits % u8::BITS;
     let bits = if whole_levels > 0 { whole_levels } else { bits };

@@ -14,8 +14,9 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 
 use super::{ApiError, Reply};
 use crate::server::Shared;
+use crate::shutdown::OpenConnection;
 use crate::timeouts::WheelTimer;
-use crate::transport::websocket::{self, Upgraded};
+use crate::transport::websocket::{self, Upgrade};
 
 /// Serves HTTP/1.1 on one connection. A client that sends nothing, half a request, or nothing after an answer is cut
 /// after `handshake_timeout`.
@@ -23,9 +24,9 @@ use crate::transport::websocket::{self, Upgraded};
 /// HTTP/1.1 alone, because hyper-util's `auto` builder has no timeout while it guesses the version.
 pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
     tokio::spawn(async move {
-        let guard = shared.connections.enter();
+        let open_connection = shared.connections.enter();
         let service = service_fn(|request| {
-            let reply = answer(request, &shared, &guard);
+            let reply = answer(request, &shared, &open_connection);
             async { Ok::<_, Infallible>(reply) }
         });
         let connection = http1::Builder::new()
@@ -39,13 +40,9 @@ pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
     });
 }
 
-fn answer(
-    request: Request<Incoming>,
-    shared: &Arc<Shared>,
-    guard: &crate::shutdown::OpenConnection,
-) -> Reply {
+fn answer(request: Request<Incoming>, shared: &Arc<Shared>, open_connection: &OpenConnection) -> Reply {
     match (request.uri().path(), request.method()) {
-        ("/ws", &Method::GET) => upgrade(request, shared, guard),
+        ("/ws", &Method::GET) => upgrade(request, shared, open_connection),
         ("/ws", _) => ApiError::method_not_allowed("GET").into(),
         (path, _) => {
             ApiError::not_found(format!("no such path: {path}; WebSocket clients connect to /ws")).into()
@@ -53,11 +50,7 @@ fn answer(
     }
 }
 
-fn upgrade(
-    mut request: Request<Incoming>,
-    shared: &Arc<Shared>,
-    guard: &crate::shutdown::OpenConnection,
-) -> Reply {
+fn upgrade(mut request: Request<Incoming>, shared: &Arc<Shared>, open_connection: &OpenConnection) -> Reply {
     let reply = match create_response_with_body(&request, Default::default) {
         Ok(reply) => reply,
         Err(error) => {
@@ -71,19 +64,12 @@ fn upgrade(
         }
     };
     let query = request.uri().query().unwrap_or_default().to_owned();
-    let upgrade = hyper::upgrade::on(&mut request);
-    let (shared, guard) = (Arc::clone(shared), guard.clone());
+    let upgrade = Upgrade {
+        on_upgrade: hyper::upgrade::on(&mut request),
+        query,
+        open_connection: open_connection.clone(),
+    };
     // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
-    tokio::spawn(async move {
-        let upgraded = match upgrade.await {
-            Ok(upgraded) => upgraded,
-            Err(error) => return tracing::debug!(%error, "the upgrade failed"),
-        };
-        let parts =
-            upgraded.downcast::<TokioIo<TcpStream>>().expect("hyper was given a TcpStream in a TokioIo");
-        let upgraded = Upgraded { socket: parts.io.into_inner(), read_already: parts.read_buf.into(), query };
-        websocket::serve(upgraded, shared).await;
-        drop(guard);
-    });
+    tokio::spawn(websocket::serve(upgrade, Arc::clone(shared)));
     reply
 }

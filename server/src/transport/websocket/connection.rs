@@ -2,11 +2,12 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason, SuspendReason};
 use encke_core::dialect::json::{
-    Command, Heartbeat, Outcome, Ping, Reply, ReplyError, ServerMessage, parse_command, ping_payload,
-    pong_seq,
+    Command, Heartbeat, Hello, Outcome, Ping, Reply, ReplyError, ServerMessage, VERSION, parse_command,
+    ping_payload, pong_seq,
 };
 use encke_core::session::ConnectionInput;
 use futures_util::{SinkExt, StreamExt};
@@ -16,7 +17,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use super::fault;
 use super::goodbye::Ending;
 use crate::server::Shared;
-use crate::session::{Link, Notes, SessionCell};
+use crate::session::{Attached, Link, Notes, SessionCell, Transport};
 use crate::timeouts::Sleep;
 use crate::transport::metered::Metered;
 
@@ -27,6 +28,8 @@ pub(super) struct Connection {
     link: Arc<Link>,
     shared: Arc<Shared>,
     heartbeat: Heartbeat,
+    /// What hello says of the session.
+    recovered: bool,
     /// Something was handed to tungstenite that the kernel may not have yet.
     unflushed: bool,
     /// A ping is among it.
@@ -41,32 +44,62 @@ type Step<T = ()> = Result<T, Ending>;
 impl Connection {
     pub(super) fn new(
         socket: WebSocketStream<Metered>,
-        session: Arc<SessionCell>,
-        link: Arc<Link>,
+        attached: Attached,
         heartbeat: Heartbeat,
         shared: Arc<Shared>,
     ) -> Self {
-        Self { socket, session, link, shared, heartbeat, unflushed: false, ping_unflushed: false, held: None }
+        let Attached { session, link, recovered } = attached;
+        shared.metrics.connections(Transport::WebSocket).inc();
+        Self {
+            socket,
+            session,
+            link,
+            shared,
+            heartbeat,
+            recovered,
+            unflushed: false,
+            ping_unflushed: false,
+            held: None,
+        }
     }
 
     /// Says hello, then does what the session's notes and the peer's messages ask, until one of them ends it.
-    pub(super) async fn run(&mut self, hello: String) -> Ending {
-        if let Err(ending) = self.write(Message::text(hello)) {
+    pub(super) async fn run(&mut self) -> Ending {
+        if let Err(ending) = self.write(Message::text(self.hello())) {
             return ending;
         }
-        poll_fn(|context| {
-            loop {
-                match self.poll_step(context) {
-                    Ok(Poll::Ready(())) => {}
-                    Ok(Poll::Pending) => return Poll::Pending,
-                    Err(ending) => return Poll::Ready(ending),
-                }
-            }
-        })
-        .await
+        poll_fn(|context| self.poll(context)).await
     }
 
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
+        loop {
+            match self.poll_step(context) {
+                Ok(Poll::Ready(())) => {}
+                Ok(Poll::Pending) => return Poll::Pending,
+                Err(ending) => return Poll::Ready(ending),
+            }
+        }
+    }
+
+    fn hello(&self) -> String {
+        let timeouts = self.shared.sessions.settings();
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        ServerMessage::Hello(Hello {
+            version: VERSION,
+            session: self.session.id().to_string().into(),
+            resume: self.session.resume_token().expose().into(),
+            recovered: self.recovered,
+            seq: self.session.seq(),
+            ping_interval_ms: millis(timeouts.ping_interval),
+            pong_timeout_ms: millis(timeouts.pong_timeout),
+            reconnect_window_ms: millis(timeouts.reconnect_window),
+        })
+        .to_json()
+    }
+
+    /// Lets go of the session; what is left is to end the connection.
     pub(super) fn into_socket(self) -> WebSocketStream<Metered> {
+        self.shared.metrics.connections(Transport::WebSocket).dec();
         self.socket
     }
 

@@ -8,7 +8,8 @@ mod query;
 use std::sync::Arc;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::{Hello, ServerMessage, VERSION};
+use hyper::upgrade::OnUpgrade;
+use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
@@ -16,50 +17,80 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use crate::config::Limits;
 use crate::server::Shared;
 use crate::session::{AttachRequest, Attached, Refusal, ResumeToken, Transport};
+use crate::shutdown::OpenConnection;
 use crate::transport::metered::Metered;
 
 use connection::Connection;
-use query::Query;
+use query::{BadQuery, Query};
 
 /// tungstenite fills its read buffer with zeros up to this size before every read, and keeps it: small is fast and
 /// lean. A longer message gets the room it announces.
 const READ_BUFFER: usize = 256;
 
-/// A socket that has just been upgraded, with what was read beyond the request.
-pub(crate) struct Upgraded {
-    pub(crate) socket: TcpStream,
-    pub(crate) read_already: Vec<u8>,
+/// A request that was answered with 101, whose socket is about to be ours.
+pub(crate) struct Upgrade {
+    pub(crate) on_upgrade: OnUpgrade,
     pub(crate) query: String,
+    /// Held until the socket is closed.
+    pub(crate) open_connection: OpenConnection,
 }
 
 /// Serves a WebSocket to its end.
-pub(crate) async fn serve(upgraded: Upgraded, shared: Arc<Shared>) {
-    let Upgraded { socket, read_already, query } = upgraded;
-    let request = match Query::parse(&query) {
-        Ok(query) => AttachRequest {
-            resume: query.resume.as_deref().and_then(ResumeToken::parse),
-            seq: query.seq,
-            heartbeat: query.heartbeat,
-            transport: Transport::WebSocket,
-        },
+///
+/// A task is as large as what it may hold at once, for all its life. So the beginning and the end are boxed, and the
+/// connection stays where it is.
+pub(crate) async fn serve(upgrade: Upgrade, shared: Arc<Shared>) {
+    let Upgrade { on_upgrade, query, open_connection } = upgrade;
+    let mut opened = Box::pin(open(on_upgrade, query, &shared)).await;
+    if let Some(connection) = &mut opened {
+        let ending = connection.run().await;
+        let goodbye =
+            |connection: Connection| Box::pin(goodbye::say(connection.into_socket(), ending, &shared));
+        if let Some(goodbye) = opened.take().map(goodbye) {
+            goodbye.await;
+        }
+    }
+    drop(open_connection);
+}
+
+/// Takes the socket over from hyper and gives it a session. A connection that gets none is told why.
+async fn open(on_upgrade: OnUpgrade, query: String, shared: &Arc<Shared>) -> Option<Connection> {
+    let upgraded = match on_upgrade.await {
+        Ok(upgraded) => upgraded,
+        Err(error) => {
+            tracing::debug!(%error, "the upgrade failed");
+            return None;
+        }
+    };
+    let parts = upgraded.downcast::<TokioIo<TcpStream>>().expect("hyper was given a TcpStream in a TokioIo");
+    let (socket, read_already) = (parts.io.into_inner(), Vec::from(parts.read_buf));
+    let limits = &shared.config.limits;
+    let request = request(&query).and_then(|request| Ok((request, attach(&request, shared)?)));
+    match request {
+        Ok((request, attached)) => {
+            let link = Arc::clone(&attached.link);
+            let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
+            let socket = websocket(socket, read_already, limits).await;
+            Some(Connection::new(socket, attached, request.heartbeat, Arc::clone(shared)))
+        }
         // After the upgrade, since a browser cannot see the status of a refused one.
-        Err(_) => return refuse(socket, read_already, CloseCode::ProtocolError, &shared).await,
-    };
-    let attached = match attach(&request, &shared) {
-        Ok(attached) => attached,
-        Err(code) => return refuse(socket, read_already, code, &shared).await,
-    };
-    let hello = hello(&attached, &shared);
-    let link = Arc::clone(&attached.link);
-    let socket = Metered::new(socket, Arc::clone(&link), Arc::clone(&shared.timeouts));
-    let socket = websocket(socket, read_already, &shared.config.limits).await;
-    let mut connection =
-        Connection::new(socket, attached.session, link, request.heartbeat, Arc::clone(&shared));
-    let gauge = shared.metrics.connections(Transport::WebSocket);
-    gauge.inc();
-    let ending = connection.run(hello).await;
-    gauge.dec();
-    goodbye::say(connection.into_socket(), ending, &shared).await;
+        Err(code) => {
+            tracing::debug!(reason = code.reason(), "connection refused");
+            let socket = websocket(socket, read_already, limits).await;
+            goodbye::say(socket, goodbye::Ending::Close(code), shared).await;
+            None
+        }
+    }
+}
+
+fn request(query: &str) -> Result<AttachRequest, CloseCode> {
+    let query = Query::parse(query).map_err(|BadQuery| CloseCode::ProtocolError)?;
+    Ok(AttachRequest {
+        resume: query.resume.as_deref().and_then(ResumeToken::parse),
+        seq: query.seq,
+        heartbeat: query.heartbeat,
+        transport: Transport::WebSocket,
+    })
 }
 
 fn attach(request: &AttachRequest, shared: &Shared) -> Result<Attached, CloseCode> {
@@ -70,12 +101,6 @@ fn attach(request: &AttachRequest, shared: &Shared) -> Result<Attached, CloseCod
         Refusal::Overloaded => CloseCode::Overloaded,
         Refusal::Draining => CloseCode::Draining,
     })
-}
-
-async fn refuse(socket: TcpStream, read_already: Vec<u8>, code: CloseCode, shared: &Shared) {
-    tracing::debug!(reason = code.reason(), "connection refused");
-    let socket = websocket(socket, read_already, &shared.config.limits).await;
-    goodbye::say(socket, goodbye::Ending::Close(code), shared).await;
 }
 
 async fn websocket<S>(socket: S, read_already: Vec<u8>, limits: &Limits) -> WebSocketStream<S>
@@ -89,20 +114,4 @@ where
         .max_message_size(Some(limits.max_message))
         .max_frame_size(Some(limits.max_message));
     WebSocketStream::from_partially_read(socket, read_already, Role::Server, Some(config)).await
-}
-
-fn hello(attached: &Attached, shared: &Shared) -> String {
-    let timeouts = shared.sessions.settings();
-    let millis = |duration: std::time::Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    ServerMessage::Hello(Hello {
-        version: VERSION,
-        session: attached.session.id().to_string().into(),
-        resume: attached.session.resume_token().expose().into(),
-        recovered: attached.recovered,
-        seq: attached.session.seq(),
-        ping_interval_ms: millis(timeouts.ping_interval),
-        pong_timeout_ms: millis(timeouts.pong_timeout),
-        reconnect_window_ms: millis(timeouts.reconnect_window),
-    })
-    .to_json()
 }

@@ -1,0 +1,301 @@
+//! A stock WebSocket client: it follows RFC 6455 and answers pings by itself.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use serde_json::Value;
+use tungstenite::protocol::WebSocketConfig;
+use tungstenite::{Error, Message, WebSocket};
+
+use crate::patience::{PATIENCE, eventually};
+
+/// How long one read blocks before the client looks at its own deadline.
+const READ: Duration = Duration::from_millis(5);
+
+/// What the server said first.
+#[derive(Clone, Debug)]
+pub struct Hello {
+    /// The session's id.
+    pub session: String,
+    /// What to come back with.
+    pub resume: String,
+    /// Whether the session is the one asked for.
+    pub recovered: bool,
+    /// The whole object.
+    pub object: Value,
+}
+
+/// What can come from a server.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Said {
+    /// A text message, which is a JSON object.
+    Object(Value),
+    /// A ping's payload. It has been answered.
+    Ping(Vec<u8>),
+    /// A pong's payload.
+    Pong(Vec<u8>),
+    /// A Close frame: code and reason.
+    Close(u16, String),
+    /// The end of the connection.
+    End,
+}
+
+/// A greeted client.
+#[derive(Debug)]
+pub struct Client {
+    socket: WebSocket<TcpStream>,
+    /// Its greeting.
+    pub hello: Hello,
+}
+
+impl Hello {
+    /// Reads a `hello` object.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    #[track_caller]
+    pub fn parse(object: Value) -> Self {
+        let hello = &object["hello"];
+        let text =
+            |name: &str| hello[name].as_str().unwrap_or_else(|| panic!("no {name}: {object}")).to_owned();
+        Self {
+            session: text("session"),
+            resume: text("resume"),
+            recovered: hello["recovered"].as_bool().expect("recovered is a bool"),
+            object,
+        }
+    }
+}
+
+impl Client {
+    /// Connects with a query and waits for the hello.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    #[track_caller]
+    pub fn connect(address: SocketAddr, query: &str) -> Self {
+        Self::over(TcpStream::connect(address).expect("the server accepts"), query)
+    }
+
+    /// The same over a socket that is connected already.
+    #[must_use]
+    #[track_caller]
+    pub fn over(stream: TcpStream, query: &str) -> Self {
+        let mut socket = upgrade(stream, query);
+        match read(&mut socket, PATIENCE) {
+            Some(Said::Object(object)) => Self { socket, hello: Hello::parse(object) },
+            other => panic!("expected a hello, got {other:?}"),
+        }
+    }
+
+    /// Connects and returns the code that it is refused with after the upgrade.
+    #[must_use]
+    #[track_caller]
+    pub fn refusal(address: SocketAddr, query: &str) -> u16 {
+        let stream = TcpStream::connect(address).expect("the server accepts");
+        let mut socket = upgrade(stream, query);
+        match read(&mut socket, PATIENCE) {
+            Some(Said::Close(code, _)) => code,
+            other => panic!("expected a Close frame, got {other:?}"),
+        }
+    }
+
+    /// Sends a text message.
+    ///
+    /// # Panics
+    /// When the connection is gone.
+    #[track_caller]
+    pub fn send(&mut self, text: &str) {
+        self.send_message(Message::text(text));
+    }
+
+    /// Sends any message.
+    ///
+    /// # Panics
+    /// When the connection is gone.
+    #[track_caller]
+    pub fn send_message(&mut self, message: Message) {
+        self.socket.send(message).expect("the server reads");
+    }
+
+    /// What comes next, within `limit`.
+    pub fn next_within(&mut self, limit: Duration) -> Option<Said> {
+        read(&mut self.socket, limit)
+    }
+
+    /// The next object. Pings before it are answered.
+    ///
+    /// # Panics
+    /// When something else comes, or nothing.
+    #[track_caller]
+    pub fn object(&mut self) -> Value {
+        loop {
+            match self.next_within(PATIENCE) {
+                Some(Said::Object(object)) => return object,
+                Some(Said::Ping(_) | Said::Pong(_)) => {}
+                other => panic!("expected an object, got {other:?}"),
+            }
+        }
+    }
+
+    /// The reply to a command.
+    #[track_caller]
+    pub fn ask(&mut self, command: &str) -> Value {
+        self.send(command);
+        self.object()["reply"].clone()
+    }
+
+    /// Reads to the end of the connection: the code of the Close frame, if there was one.
+    ///
+    /// # Panics
+    /// When the connection does not end.
+    #[track_caller]
+    pub fn close_code(&mut self) -> Option<u16> {
+        let mut code = None;
+        loop {
+            match self.next_within(PATIENCE) {
+                Some(Said::Close(with, _)) => code = Some(with),
+                Some(Said::End) => return code,
+                Some(_) => {}
+                None => panic!("the connection does not end"),
+            }
+        }
+    }
+
+    /// Leaves without a word.
+    pub fn drop_connection(self) -> Hello {
+        self.hello
+    }
+
+    /// Lives on in a thread of its own, which answers pings and notes everything.
+    #[must_use]
+    pub fn live(self) -> Living {
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let leave = Arc::new(AtomicBool::new(false));
+        let hello = self.hello.clone();
+        let thread = std::thread::spawn({
+            let (heard, leave) = (Arc::clone(&heard), Arc::clone(&leave));
+            move || self.listen(&heard, &leave)
+        });
+        Living { hello, heard, leave, thread: Some(thread) }
+    }
+
+    fn listen(mut self, heard: &Mutex<Vec<Said>>, leave: &AtomicBool) {
+        while !leave.load(Ordering::Acquire) {
+            let Some(said) = self.next_within(READ) else { continue };
+            let end = said == Said::End;
+            heard.lock().push(said);
+            if end {
+                return;
+            }
+        }
+    }
+}
+
+#[track_caller]
+fn upgrade(stream: TcpStream, query: &str) -> WebSocket<TcpStream> {
+    stream.set_nodelay(true).expect("a socket takes an option");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+    stream.set_write_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+    let peer = stream.peer_addr().expect("the socket is connected");
+    let config = WebSocketConfig::default().read_buffer_size(4096).max_message_size(Some(1 << 20));
+    let request = format!("ws://{peer}/ws?{query}");
+    let (socket, _) =
+        tungstenite::client::client_with_config(request, stream, Some(config)).expect("the server upgrades");
+    socket.get_ref().set_read_timeout(Some(READ)).expect("a socket takes a timeout");
+    socket
+}
+
+fn read(socket: &mut WebSocket<TcpStream>, limit: Duration) -> Option<Said> {
+    let until = Instant::now() + limit;
+    loop {
+        let last = Instant::now() >= until;
+        match socket.read() {
+            Ok(Message::Text(text)) => {
+                return Some(Said::Object(serde_json::from_str(&text).expect("the server sends JSON")));
+            }
+            Ok(Message::Ping(payload)) => {
+                // Its answer must not wait for the next read. If the connection is gone, that read tells.
+                let _ = socket.flush();
+                return Some(Said::Ping(payload.to_vec()));
+            }
+            Ok(Message::Pong(payload)) => return Some(Said::Pong(payload.to_vec())),
+            Ok(Message::Close(frame)) => {
+                let (code, reason) = frame
+                    .map_or((1005, String::new()), |frame| (frame.code.into(), frame.reason.to_string()));
+                return Some(Said::Close(code, reason));
+            }
+            Ok(other) => panic!("the server sends no such message: {other:?}"),
+            Err(Error::Io(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => return Some(Said::End),
+        }
+        if last {
+            return None;
+        }
+    }
+}
+
+/// A client that lives in the background until this is dropped; then it leaves without a word.
+#[derive(Debug)]
+pub struct Living {
+    /// Its greeting.
+    pub hello: Hello,
+    heard: Arc<Mutex<Vec<Said>>>,
+    leave: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Living {
+    /// Everything it has heard.
+    #[must_use]
+    pub fn heard(&self) -> Vec<Said> {
+        self.heard.lock().clone()
+    }
+
+    /// How many pings it has answered.
+    #[must_use]
+    pub fn pings(&self) -> usize {
+        self.heard.lock().iter().filter(|said| matches!(said, Said::Ping(_))).count()
+    }
+
+    /// Waits for so many more pings.
+    #[track_caller]
+    pub fn await_more_pings(&self, more: usize) {
+        let wanted = self.pings() + more;
+        eventually(format!("{more} more pings"), || (self.pings() >= wanted).then_some(()));
+    }
+
+    /// Whether it was closed, or cut off.
+    #[must_use]
+    pub fn ended(&self) -> bool {
+        self.heard.lock().iter().any(|said| matches!(said, Said::Close(..) | Said::End))
+    }
+
+    /// Waits for the Close frame.
+    #[track_caller]
+    pub fn await_close(&self) -> u16 {
+        eventually("a Close frame", || {
+            self.heard.lock().iter().find_map(|said| match said {
+                Said::Close(code, _) => Some(*code),
+                _ => None,
+            })
+        })
+    }
+}
+
+impl Drop for Living {
+    fn drop(&mut self) {
+        self.leave.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // A panic of its own has been printed.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,378 @@
+//! A client of hand-made bytes, which does nothing by itself.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use socket2::{Domain, SockRef, Socket, Type};
+
+use crate::Hello;
+use crate::patience::PATIENCE;
+
+/// The key of the example in RFC 6455, section 1.3, and the answer to it.
+const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
+const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
+
+/// The masking key of the examples in RFC 6455, section 5.7.
+pub const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
+
+/// First bytes of frames that end their message.
+pub const TEXT: u8 = 0x81;
+/// A binary message.
+pub const BINARY: u8 = 0x82;
+/// A Close frame.
+pub const CLOSE: u8 = 0x88;
+/// A ping.
+pub const PING: u8 = 0x89;
+/// A pong.
+pub const PONG: u8 = 0x8a;
+
+/// How long one read blocks.
+const READ: Duration = Duration::from_millis(5);
+
+/// A frame from the server.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// The first byte: FIN, reserved bits, opcode.
+    pub first: u8,
+    /// The payload.
+    pub payload: Vec<u8>,
+    /// It was not there yet at this instant. However late a busy machine wakes the test, this is not after the frame's
+    /// arrival.
+    pub not_before: Instant,
+    /// It was there at this instant.
+    pub by: Instant,
+}
+
+/// A connection with nothing between the test and the bytes.
+#[derive(Debug)]
+pub struct RawClient {
+    stream: TcpStream,
+    received: Vec<u8>,
+    /// The last instant at which nothing was there to read.
+    nothing_at: Instant,
+    /// Just before the upgrade was asked for.
+    pub began: Instant,
+}
+
+/// How a socket is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dial {
+    /// The address to come from.
+    pub source: Option<IpAddr>,
+    /// The kernel's receive buffer.
+    pub receive_buffer: Option<usize>,
+}
+
+impl Dial {
+    /// Connects.
+    ///
+    /// # Panics
+    /// When the server does not accept.
+    #[must_use]
+    #[track_caller]
+    pub fn connect(self, address: SocketAddr) -> TcpStream {
+        let connect = || -> io::Result<TcpStream> {
+            let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+            if let Some(size) = self.receive_buffer {
+                socket.set_recv_buffer_size(size)?;
+            }
+            if let Some(source) = self.source {
+                socket.bind(&SocketAddr::new(source, 0).into())?;
+            }
+            socket.connect(&address.into())?;
+            Ok(socket.into())
+        };
+        connect().expect("the server accepts")
+    }
+}
+
+/// A frame as clients send them: masked.
+#[must_use]
+pub fn masked(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![first];
+    match payload.len() {
+        length @ 0..=125 => frame.push(0x80 | u8::try_from(length).expect("at most 125")),
+        length @ 126..=0xffff => {
+            frame.push(0x80 | 126);
+            frame.extend(u16::try_from(length).expect("at most 0xffff").to_be_bytes());
+        }
+        length => {
+            frame.push(0x80 | 127);
+            frame.extend((length as u64).to_be_bytes());
+        }
+    }
+    frame.extend(MASK);
+    frame.extend(payload.iter().zip(MASK.iter().cycle()).map(|(byte, key)| byte ^ key));
+    frame
+}
+
+impl RawClient {
+    /// Opens a connection and sends nothing.
+    #[must_use]
+    #[track_caller]
+    pub fn connect(address: SocketAddr) -> Self {
+        Self::over(Dial::default().connect(address))
+    }
+
+    /// Takes a connected socket.
+    ///
+    /// # Panics
+    /// When it takes no options.
+    #[must_use]
+    pub fn over(stream: TcpStream) -> Self {
+        stream.set_nodelay(true).expect("a socket takes an option");
+        stream.set_read_timeout(Some(READ)).expect("a socket takes a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+        let now = Instant::now();
+        Self { stream, received: Vec::new(), nothing_at: now, began: now }
+    }
+
+    /// Connects and upgrades with a query.
+    #[must_use]
+    #[track_caller]
+    pub fn upgraded(address: SocketAddr, query: &str) -> Self {
+        let mut client = Self::connect(address);
+        client.ask_upgrade(query);
+        client.await_upgrade();
+        client
+    }
+
+    /// Connects, upgrades and reads the hello.
+    #[must_use]
+    #[track_caller]
+    pub fn greeted(address: SocketAddr, query: &str) -> (Self, Hello) {
+        let mut client = Self::upgraded(address, query);
+        let hello = client.hello();
+        (client, hello)
+    }
+
+    /// Sends the upgrade request.
+    #[track_caller]
+    pub fn ask_upgrade(&mut self, query: &str) {
+        self.began = Instant::now();
+        self.send(
+            format!(
+                "GET /ws?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n\r\n"
+            )
+            .as_bytes(),
+        );
+    }
+
+    /// Reads the answer to the upgrade request.
+    ///
+    /// # Panics
+    /// When it is not the one of RFC 6455.
+    #[track_caller]
+    pub fn await_upgrade(&mut self) {
+        let head = self.http_head();
+        assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
+        assert!(head.contains(ACCEPT), "{head}");
+    }
+
+    /// Reads the head of an HTTP answer.
+    ///
+    /// # Panics
+    /// When none comes.
+    #[track_caller]
+    pub fn http_head(&mut self) -> String {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            if let Some(end) = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+                let head: Vec<u8> = self.received.drain(..end + 4).collect();
+                return String::from_utf8(head).expect("heads are text");
+            }
+            let read = self.read_some(until);
+            assert!(matches!(read, Ok(Some(1..))), "no answer: {read:?}");
+        }
+    }
+
+    /// Reads the hello.
+    #[track_caller]
+    pub fn hello(&mut self) -> Hello {
+        Hello::parse(self.object())
+    }
+
+    /// Sends bytes as they are.
+    ///
+    /// # Panics
+    /// When the connection is gone.
+    #[track_caller]
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the server reads");
+    }
+
+    /// Sends bytes and tells whether they could be sent.
+    ///
+    /// # Errors
+    /// The socket's.
+    pub fn try_send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.stream.write_all(bytes)
+    }
+
+    /// Sends a masked text frame.
+    #[track_caller]
+    pub fn text(&mut self, text: &str) {
+        self.send(&masked(TEXT, text.as_bytes()));
+    }
+
+    /// The socket, to be set up or written by another thread.
+    #[must_use]
+    pub fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Ends the connection with a reset.
+    ///
+    /// # Panics
+    /// When the socket takes no options.
+    pub fn reset(self) {
+        let linger = SockRef::from(&self.stream).set_linger(Some(Duration::ZERO));
+        linger.expect("a socket takes an option");
+    }
+
+    /// The next frame, within `limit`; `None` when none comes until then.
+    ///
+    /// # Errors
+    /// The end of the connection, as an [`ErrorKind::UnexpectedEof`] or what the kernel says.
+    pub fn frame_within(&mut self, limit: Duration) -> io::Result<Option<Frame>> {
+        let until = Instant::now() + limit;
+        loop {
+            if let Some((first, payload)) = take_frame(&mut self.received) {
+                // Nothing is read while a whole frame waits, so this was before its bytes came.
+                let not_before = self.nothing_at;
+                return Ok(Some(Frame { first, payload, not_before, by: Instant::now() }));
+            }
+            match self.read_some(until)? {
+                None => return Ok(None),
+                Some(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Some(_) => {}
+            }
+        }
+    }
+
+    /// The next frame.
+    ///
+    /// # Panics
+    /// When none comes.
+    #[track_caller]
+    pub fn frame(&mut self) -> Frame {
+        match self.frame_within(PATIENCE) {
+            Ok(Some(frame)) => frame,
+            other => panic!("expected a frame, got {other:?}"),
+        }
+    }
+
+    /// The next frame, which is of this kind.
+    #[track_caller]
+    pub fn frame_of(&mut self, first: u8) -> Frame {
+        let frame = self.frame();
+        assert_eq!(frame.first, first, "{}", String::from_utf8_lossy(&frame.payload));
+        frame
+    }
+
+    /// The next frame, which is an object.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[track_caller]
+    pub fn object(&mut self) -> Value {
+        let payload = self.frame_of(TEXT).payload;
+        serde_json::from_slice(&payload).expect("the server sends JSON")
+    }
+
+    /// Skips to the Close frame: its code.
+    #[track_caller]
+    pub fn close_code(&mut self) -> u16 {
+        self.close_frame().0
+    }
+
+    /// Skips to the Close frame: code and reason, and the frame itself.
+    ///
+    /// # Panics
+    /// When the connection ends without one.
+    #[track_caller]
+    pub fn close_frame(&mut self) -> (u16, String, Frame) {
+        loop {
+            let frame = self.frame();
+            if frame.first == CLOSE {
+                let (code, reason) = frame.payload.split_first_chunk().expect("the server gives a code");
+                let reason = String::from_utf8(reason.to_vec()).expect("reasons are text");
+                return (u16::from_be_bytes(*code), reason, frame);
+            }
+        }
+    }
+
+    /// Reads on, whatever comes, until the connection ends: when that was.
+    ///
+    /// # Panics
+    /// When it does not end.
+    #[track_caller]
+    pub fn await_end(&mut self) -> Instant {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.read_some(until) {
+                Ok(None) => panic!("the connection does not end"),
+                Ok(Some(0)) | Err(_) => return Instant::now(),
+                Ok(Some(_)) => self.received.clear(),
+            }
+        }
+    }
+
+    /// Reads what there is: `None` when nothing comes until then, 0 bytes at the end of the stream.
+    fn read_some(&mut self, until: Instant) -> io::Result<Option<usize>> {
+        let mut buffer = [0; 4096];
+        loop {
+            let now = Instant::now();
+            match self.stream.read(&mut buffer) {
+                Ok(read) => {
+                    self.received.extend(&buffer[..read]);
+                    return Ok(Some(read));
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
+                    self.nothing_at = now;
+                }
+                Err(error) => return Err(error),
+            }
+            if now >= until {
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Takes a whole frame out of `received`. Servers do not mask.
+fn take_frame(received: &mut Vec<u8>) -> Option<(u8, Vec<u8>)> {
+    let (&[first, length], rest) = received.split_first_chunk()?;
+    assert_eq!(length & 0x80, 0, "a server's frame is not masked");
+    let (header, length) = match length {
+        126 => (4, usize::from(u16::from_be_bytes(*rest.first_chunk()?))),
+        127 => (10, usize::try_from(u64::from_be_bytes(*rest.first_chunk()?)).expect("it fits memory")),
+        length => (2, usize::from(length)),
+    };
+    let payload = received.get(header..header + length)?.to_vec();
+    received.drain(..header + length);
+    Some((first, payload))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_those_of_the_rfc() {
+        assert_eq!(
+            masked(TEXT, b"Hello"),
+            [0x81, 0x85, 0x37, 0xfa, 0x21, 0x3d, 0x7f, 0x9f, 0x4d, 0x51, 0x58],
+            "RFC 6455, section 5.7"
+        );
+        assert_eq!(masked(BINARY, &[0; 126])[..4], [0x82, 0xfe, 0x00, 0x7e]);
+        assert_eq!(masked(BINARY, &[0; 65536])[..10], [0x82, 0xff, 0, 0, 0, 0, 0, 1, 0, 0]);
+        let mut received = vec![0x81, 0x05, 0x48, 0x65, 0x6c, 0x6c, 0x6f, 0x89];
+        assert_eq!(take_frame(&mut received), Some((TEXT, b"Hello".to_vec())));
+        assert_eq!(take_frame(&mut received), None);
+        assert_eq!(received, [0x89]);
+    }
+}

@@ -1,0 +1,44 @@
+//! End-to-end tests: the real binary over real sockets.
+
+// Listening limits, sessions and connections refused.
+mod limits;
+// The admin listener: health, metrics, API, guards against web pages.
+mod admin;
+// Layers of configuration, and what is refused.
+mod config;
+// Running out of descriptors and back.
+mod descriptors;
+// SIGTERM: goaway, close, exit.
+mod drain;
+// How sessions end: by command, lifetime, idleness.
+mod ending;
+// Frames that RFC 6455 does not allow, and connections that break.
+mod frames;
+// A connection that is gone without a word from the network.
+mod half_open;
+// Clients that do not finish their request.
+mod handshake;
+// Pings, pongs and their rhythm.
+mod heartbeat;
+// Hooks that block a worker.
+mod hooks;
+// The load generator against the server.
+mod loadgen;
+// Log lines, and what must not be in them.
+mod logs;
+// Commands, good and bad.
+mod commands;
+// Clients that fall silent.
+mod mute;
+// The hello, and coming back.
+mod resume;
+// Clients that do not read.
+mod slow_consumer;
+// A server that was stopped for a while.
+mod stall;
+// Ten thousand clients at once, three times.
+mod storm;
+// Two connections with one token.
+mod take_over;
+// The wall clock jumps.
+mod wall_clock;

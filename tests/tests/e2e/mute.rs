@@ -1,0 +1,84 @@
+use std::time::Duration;
+
+use encke_tests::patience::LATE;
+use encke_tests::raw::PING;
+use encke_tests::{RawClient, RunningServer};
+
+const PONG_TIMEOUT: Duration = Duration::from_millis(500);
+const WINDOW: Duration = Duration::from_secs(2);
+/// For the way from the kernel's send to our receive; the server counts from when the ping left.
+const WAY: Duration = Duration::from_millis(20);
+
+fn server() -> RunningServer {
+    RunningServer::with(&[
+        "session.ping_interval=1s",
+        "session.pong_timeout=500ms",
+        "session.reconnect_window=2s",
+    ])
+}
+
+#[test]
+fn a_mute_client_is_closed_on_time() {
+    let server = server();
+    let mut clients: Vec<_> = (0..5).map(|_| RawClient::greeted(server.public, "").0).collect();
+    for client in &mut clients {
+        let ping = client.frame_of(PING);
+        let (code, reason, close) = client.close_frame();
+        assert_eq!((code, &*reason), (4000, "pong_timeout"));
+        let at_least = close.by - ping.not_before;
+        assert!(at_least + WAY >= PONG_TIMEOUT, "early: {at_least:?}");
+        let at_most = close.not_before.saturating_duration_since(ping.by);
+        assert!(at_most <= PONG_TIMEOUT + LATE, "late: {at_most:?}");
+    }
+    assert_eq!(server.admin.metrics().events("suspended", "pong_timeout"), 5.0);
+}
+
+#[test]
+fn its_session_suspends_then_expires_once() {
+    let server = server();
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    client.frame_of(PING);
+    assert_eq!(client.close_code(), 4000);
+
+    let session = server.admin.session(&hello.session);
+    assert_eq!(session["phase"], "suspended", "{session}");
+    let deadlines = session["deadlines"].as_array().expect("an array");
+    let reconnect = deadlines.iter().find(|deadline| deadline["deadline"] == "reconnect");
+    let remaining = reconnect.and_then(|deadline| deadline["remaining_ms"].as_f64()).expect("it is armed");
+    assert!(remaining <= WINDOW.as_secs_f64() * 1e3, "{remaining}");
+    assert!(deadlines.iter().all(|deadline| deadline["deadline"] != "ping"), "{session}");
+    assert_eq!(server.admin.metrics().sessions("suspended"), 1.0);
+
+    server.await_gone(&hello.session);
+    let events = [("opened", "connect"), ("suspended", "pong_timeout"), ("expired", "reconnect_window")];
+    server.logs.await_lifecycle(&hello.session, &events);
+    let metrics = server.admin.metrics();
+    assert_eq!(metrics.events("suspended", "pong_timeout"), 1.0);
+    assert_eq!(metrics.events("expired", "reconnect_window"), 1.0);
+    assert_eq!(metrics.sessions("suspended"), 0.0);
+    assert_eq!(metrics.value("encke_timer_expiries_total{deadline=\"pong\"}"), 1.0);
+    assert_eq!(metrics.value("encke_timer_expiries_total{deadline=\"reconnect\"}"), 1.0);
+}
+
+#[test]
+fn the_window_is_not_cut_short() {
+    let server = server();
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    client.frame_of(PING);
+    let (_, _, close) = client.close_frame();
+    server.await_gone(&hello.session);
+    let after = close.not_before.elapsed();
+    assert!(after + WAY >= WINDOW, "expired after {after:?}");
+    assert!(after <= WINDOW + LATE + LATE, "expired after {after:?}");
+}
+
+#[test]
+fn the_mute_client_may_come_back() {
+    let server = server();
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    client.frame_of(PING);
+    assert_eq!(client.close_code(), 4000);
+    let again = server.resume(&hello.resume);
+    assert!(again.hello.recovered);
+    assert_eq!(again.hello.session, hello.session);
+}

@@ -1,0 +1,59 @@
+use encke_tests::raw::RawClient;
+use encke_tests::{RunningServer, Said};
+
+const REPLACED: u16 = 4100;
+
+#[test]
+fn the_second_connection_wins() {
+    let server = RunningServer::with(&[]);
+    let mut first = server.client();
+    let mut second = server.resume(&first.hello.resume);
+    assert!(second.hello.recovered);
+    assert_eq!(second.hello.session, first.hello.session);
+    assert_eq!(first.close_code(), Some(REPLACED));
+
+    assert_eq!(second.ask(r#"{"id":1,"ack":{"seq":0}}"#)["ok"], serde_json::json!({}));
+    server.logs.await_lifecycle(&second.hello.session, &[("opened", "connect"), ("resumed", "take_over")]);
+    let metrics = server.admin.metrics();
+    assert_eq!(metrics.events("resumed", "take_over"), 1.0);
+    assert_eq!(metrics.sessions("attached"), 1.0);
+    assert_eq!(metrics.sessions("suspended"), 0.0);
+}
+
+#[test]
+fn the_first_is_told_why() {
+    let server = RunningServer::with(&[]);
+    let mut first = server.client();
+    let _second = server.resume(&first.hello.resume);
+    let said = first.next_within(encke_tests::patience::PATIENCE);
+    assert_eq!(said, Some(Said::Close(REPLACED, "replaced".into())));
+}
+
+#[test]
+fn late_bytes_of_the_first_do_nothing() {
+    let server = RunningServer::with(&[]);
+    let (mut first, hello) = RawClient::greeted(server.public, "");
+    let mut second = server.resume(&hello.resume);
+    // It has not read its Close frame yet, and neither answers nor stops: this would end the session.
+    first.text(r#"{"close":{}}"#);
+    first.text(r#"{"ack":{"seq":99}}"#);
+    assert_eq!(first.close_code(), REPLACED);
+    first.text(r#"{"close":{}}"#);
+    first.reset();
+    assert_eq!(second.ask(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1);
+    server.await_phase(&hello.session, "attached");
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("resumed", "take_over")]);
+}
+
+#[test]
+fn a_session_can_be_taken_over_many_times() {
+    let server = RunningServer::with(&[]);
+    let mut current = server.client();
+    for _ in 0..10 {
+        let mut next = server.resume(&current.hello.resume);
+        assert_eq!(current.close_code(), Some(REPLACED));
+        assert_eq!(next.ask(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1);
+        current = next;
+    }
+    assert_eq!(server.admin.metrics().events("resumed", "take_over"), 10.0);
+}
