@@ -1,8 +1,10 @@
 //! What clients see: the WebSocket upgrade, and nothing else yet.
 
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::Arc;
 
+use futures_util::future::{Either, select};
 use hyper::body::Incoming;
 use hyper::header::{HeaderValue, SEC_WEBSOCKET_VERSION};
 use hyper::server::conn::http1;
@@ -34,7 +36,16 @@ pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
             .header_read_timeout(shared.config.limits.handshake_timeout)
             .serve_connection(TokioIo::new(socket), service)
             .with_upgrades();
-        if let Err(error) = connection.await {
+        let mut connection = pin!(connection);
+        let served = match select(connection.as_mut(), pin!(shared.stop_accepting.wait())).await {
+            Either::Left((served, _)) => served,
+            Either::Right(_) => {
+                // It answers what it has begun to read, and waits for no more.
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = served {
             tracing::debug!(%error, "connection failed before it was a WebSocket");
         }
     });

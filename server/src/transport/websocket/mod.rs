@@ -63,7 +63,8 @@ async fn open(on_upgrade: OnUpgrade, query: String, shared: &Arc<Shared>) -> Opt
         }
     };
     let parts = upgraded.downcast::<TokioIo<TcpStream>>().expect("hyper was given a TcpStream in a TokioIo");
-    let (socket, read_already) = (parts.io.into_inner(), Vec::from(parts.read_buf));
+    // A copy, though it is empty as a rule: tungstenite would go on using the memory, which is hyper's whole buffer.
+    let (socket, read_already) = (parts.io.into_inner(), parts.read_buf.to_vec());
     let limits = &shared.config.limits;
     let request = request(&query).and_then(|request| Ok((request, attach(&request, shared)?)));
     match request {
