@@ -20,7 +20,7 @@ use crate::timeouts::Timeouts;
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
-    connections: Family<ConnectionLabels, Gauge>,
+    websocket_connections: Gauge,
     sessions: [Gauge; SESSION_PHASES.len()],
     session_events: Family<EventLabels, Counter>,
     resumes: Family<OutcomeLabels, Counter>,
@@ -102,7 +102,9 @@ impl Metrics {
     #[must_use]
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("encke");
-        let connections = register(&mut registry, "connections", "Open connections.", Family::default());
+        let connections = Family::<ConnectionLabels, Gauge>::default();
+        let connections = register(&mut registry, "connections", "Open connections.", connections);
+        let websocket = ConnectionLabels { transport: "websocket", dialect: "json" };
         let phases = Family::<PhaseLabels, Gauge>::default();
         let phases = register(&mut registry, "sessions", "Sessions, by phase.", phases);
         let session_events =
@@ -132,7 +134,7 @@ impl Metrics {
         let log_lines_dropped = register(&mut registry, "log_lines_dropped", help, Counter::default());
         let deadline = |deadline| expiries.get_or_create(&DeadlineLabels { deadline }).clone();
         Self {
-            connections,
+            websocket_connections: connections.get_or_create(&websocket).clone(),
             sessions: SESSION_PHASES.map(|phase| phases.get_or_create(&PhaseLabels { phase }).clone()),
             session_events,
             resumes,
@@ -235,11 +237,10 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn connections(&self, transport: Transport) -> Gauge {
-        let transport = match transport {
-            Transport::WebSocket => "websocket",
-        };
-        self.connections.get_or_create(&ConnectionLabels { transport, dialect: "json" }).clone()
+    pub(crate) fn connections(&self, transport: Transport) -> &Gauge {
+        match transport {
+            Transport::WebSocket => &self.websocket_connections,
+        }
     }
 
     pub(crate) fn accept_failed(&self) {
