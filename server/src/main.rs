@@ -85,7 +85,7 @@ impl Args {
             addresses.into_iter().filter_map(|(key, address)| Some(format!("{key}={}", address?)));
         Settings {
             file: self.config,
-            environment: std::env::vars().collect(),
+            environment: environment(),
             flags: self.set.into_iter().chain(addresses).collect(),
             insecure: self.insecure,
         }
@@ -154,6 +154,13 @@ fn serve_until_signal(server: Server, mut signals: Signals) {
     let left = server.drain();
     tracing::info!(connections_cut = left, "stopped");
     server.stop();
+}
+
+/// What is not UTF-8 is none of ours: keys and values of the configuration all are.
+fn environment() -> Vec<(String, String)> {
+    std::env::vars_os()
+        .filter_map(|(key, value)| Some((key.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
 }
 
 /// How many descriptors the process may open, after asking for as many as it may ask for.

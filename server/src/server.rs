@@ -18,6 +18,7 @@ use crate::shutdown::{Connections, Flag};
 use crate::timeouts::{
     ActOnExpiry, Batch, DISPATCH_BATCHES, Timeouts, TimerName, WheelSettings, WheelThread, WorkerPool,
 };
+use crate::transport::Places;
 
 /// How long tasks that are still there after the drain get to notice that they are dropped.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(200);
@@ -28,6 +29,7 @@ pub(crate) struct Shared {
     pub(crate) timeouts: Arc<Timeouts>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) metrics: Arc<Metrics>,
+    pub(crate) places: Arc<Places>,
     pub(crate) connections: Connections,
     pub(crate) stop_accepting: Flag,
     batches: Receiver<Batch>,
@@ -88,8 +90,13 @@ impl Server {
         hooks: Box<dyn Hooks>,
         log_lines_dropped: LogLinesDropped,
     ) -> Result<Self, StartError> {
-        let bind =
-            |address| Listener::bind(address, &config).map_err(|error| StartError::Listen { address, error });
+        // Without `enable_time`: no task can wait on another timer than the wheel.
+        let runtime =
+            tokio::runtime::Builder::new_multi_thread().thread_name("encke-io").enable_io().build()?;
+        let bind = |address| {
+            let _within = runtime.enter();
+            Listener::bind(address, &config).map_err(|error| StartError::Listen { address, error })
+        };
         let (public, admin) = (bind(config.public)?, bind(config.admin)?);
         let (public_address, admin_address) = (public.address, admin.address);
 
@@ -103,9 +110,6 @@ impl Server {
             Arc::clone(&metrics),
             hooks,
         ));
-        // Without `enable_time`: no task can wait on another timer than the wheel.
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().thread_name("encke-io").enable_io().build()?;
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
         let actor = Actor {
             sessions: Arc::clone(&sessions),
@@ -118,6 +122,7 @@ impl Server {
         let wheel = WheelThread::start(settings, Arc::clone(&timeouts), names, sender)?;
 
         let shared = Arc::new(Shared {
+            places: Places::new(config.limits.max_connections),
             config,
             timeouts,
             sessions,
@@ -148,10 +153,11 @@ impl Server {
     /// [`Config::drain`]. Returns how many were left then.
     pub fn drain(&self) -> usize {
         let shared = &self.shared;
+        let until = shared.timeouts.clock().now() + shared.config.drain;
         shared.stop_accepting.set();
         shared.sessions.drain();
         self.runtime.block_on(async {
-            let patience = pin!(shared.timeouts.sleep(shared.config.drain));
+            let patience = pin!(shared.timeouts.sleep_until(until));
             match select(patience, pin!(shared.connections.all_closed())).await {
                 Either::Left(_) => shared.connections.open(),
                 Either::Right(_) => 0,

@@ -88,22 +88,38 @@ impl Client {
     #[must_use]
     #[track_caller]
     pub fn over(stream: TcpStream, query: &str) -> Self {
-        let mut socket = upgrade(stream, query);
-        match read(&mut socket, PATIENCE) {
-            Some(Said::Object(object)) => Self { socket, hello: Hello::parse(object) },
-            other => panic!("expected a hello, got {other:?}"),
-        }
+        Self::greet(stream, query).unwrap_or_else(|code| panic!("refused with {code}"))
+    }
+
+    /// Connects, unless it is refused after the upgrade.
+    ///
+    /// # Errors
+    /// The code of the Close frame.
+    #[track_caller]
+    pub fn try_connect(address: SocketAddr, query: &str) -> Result<Self, u16> {
+        Self::greet(TcpStream::connect(address).expect("the server accepts"), query)
     }
 
     /// Connects and returns the code that it is refused with after the upgrade.
+    ///
+    /// # Panics
+    /// When it is let in.
     #[must_use]
     #[track_caller]
     pub fn refusal(address: SocketAddr, query: &str) -> u16 {
-        let stream = TcpStream::connect(address).expect("the server accepts");
+        match Self::try_connect(address, query) {
+            Err(code) => code,
+            Ok(client) => panic!("let in: {:?}", client.hello),
+        }
+    }
+
+    #[track_caller]
+    fn greet(stream: TcpStream, query: &str) -> Result<Self, u16> {
         let mut socket = upgrade(stream, query);
         match read(&mut socket, PATIENCE) {
-            Some(Said::Close(code, _)) => code,
-            other => panic!("expected a Close frame, got {other:?}"),
+            Some(Said::Object(object)) => Ok(Self { socket, hello: Hello::parse(object) }),
+            Some(Said::Close(code, _)) => Err(code),
+            other => panic!("expected a hello, got {other:?}"),
         }
     }
 
@@ -136,8 +152,9 @@ impl Client {
     /// When something else comes, or nothing.
     #[track_caller]
     pub fn object(&mut self) -> Value {
+        let until = Instant::now() + PATIENCE;
         loop {
-            match self.next_within(PATIENCE) {
+            match self.next_within(until.saturating_duration_since(Instant::now())) {
                 Some(Said::Object(object)) => return object,
                 Some(Said::Ping(_) | Said::Pong(_)) => {}
                 other => panic!("expected an object, got {other:?}"),
@@ -158,9 +175,10 @@ impl Client {
     /// When the connection does not end.
     #[track_caller]
     pub fn close_code(&mut self) -> Option<u16> {
+        let until = Instant::now() + PATIENCE;
         let mut code = None;
         loop {
-            match self.next_within(PATIENCE) {
+            match self.next_within(until.saturating_duration_since(Instant::now())) {
                 Some(Said::Close(with, _)) => code = Some(with),
                 Some(Said::End) => return code,
                 Some(_) => {}

@@ -1,11 +1,15 @@
 //! What the end-to-end tests drive the two binaries with: processes that end with the test, an admin client, a stock
 //! WebSocket client, one of hand-made frames, a network to cut.
 //!
+//! The binaries must have been built before ([`binaries`]). The machine must be Linux with iproute2 and libfaketime, the
+//! user root, and a process allowed to open 10,500 descriptors: a test that lacks something fails and says so.
+//!
 //! Everything blocks and nothing waits for ever: all waiting goes through [`patience`].
 
 pub mod admin;
 pub mod binaries;
 pub mod client;
+pub mod loadgen;
 pub mod logs;
 pub mod metrics;
 pub mod network;

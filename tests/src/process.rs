@@ -4,7 +4,8 @@ use std::fs;
 use std::process::{Child, ExitStatus};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
 
 use crate::patience::{eventually_within, let_pass};
 

@@ -169,7 +169,27 @@ impl RawClient {
     pub fn await_upgrade(&mut self) {
         let head = self.http_head();
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
-        assert!(head.contains(ACCEPT), "{head}");
+        for header in
+            [&format!("sec-websocket-accept: {ACCEPT}"), "connection: upgrade", "upgrade: websocket"]
+        {
+            // Stock clients take nothing beside it for an answer, such as `Upgrade, close`.
+            let line = |line: &str| line.eq_ignore_ascii_case(header);
+            assert!(head.lines().any(line), "{header}: {head}");
+        }
+    }
+
+    /// Whether anything has come, or comes within `limit`.
+    ///
+    /// # Errors
+    /// The end of the connection.
+    pub fn answered_within(&mut self, limit: Duration) -> io::Result<bool> {
+        if !self.received.is_empty() {
+            return Ok(true);
+        }
+        match self.read_some(Instant::now() + limit)? {
+            Some(0) => Err(ErrorKind::UnexpectedEof.into()),
+            read => Ok(read.is_some()),
+        }
     }
 
     /// Reads the head of an HTTP answer.
@@ -295,13 +315,25 @@ impl RawClient {
     /// When the connection ends without one.
     #[track_caller]
     pub fn close_frame(&mut self) -> (u16, String, Frame) {
+        let frame = self.skip_to(CLOSE);
+        let (code, reason) = frame.payload.split_first_chunk().expect("the server gives a code");
+        let reason = String::from_utf8(reason.to_vec()).expect("reasons are text");
+        (u16::from_be_bytes(*code), reason, frame)
+    }
+
+    /// Skips to the next frame of this kind.
+    ///
+    /// # Panics
+    /// When none is among what comes.
+    #[track_caller]
+    pub fn skip_to(&mut self, first: u8) -> Frame {
+        let until = Instant::now() + PATIENCE;
         loop {
             let frame = self.frame();
-            if frame.first == CLOSE {
-                let (code, reason) = frame.payload.split_first_chunk().expect("the server gives a code");
-                let reason = String::from_utf8(reason.to_vec()).expect("reasons are text");
-                return (u16::from_be_bytes(*code), reason, frame);
+            if frame.first == first {
+                return frame;
             }
+            assert!(frame.by < until, "no frame {first:#04x} among all that comes");
         }
     }
 

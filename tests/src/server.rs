@@ -18,6 +18,7 @@ pub struct Launch {
     wrapper: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    log_read: bool,
 }
 
 /// A server that has said where it listens. It ends when this is dropped.
@@ -55,6 +56,7 @@ impl Launch {
             wrapper: Vec::new(),
             arguments: arguments.map(ToOwned::to_owned).into(),
             environment: Vec::new(),
+            log_read: true,
         }
     }
 
@@ -86,6 +88,13 @@ impl Launch {
         self
     }
 
+    /// Nobody reads its log: sooner or later the pipe is full.
+    #[must_use]
+    pub fn with_unread_log(mut self) -> Self {
+        self.log_read = false;
+        self
+    }
+
     /// Starts it and waits for its banner.
     ///
     /// # Panics
@@ -110,7 +119,9 @@ impl Launch {
             .spawn()
             .expect("the server can be started");
         let stdout = child.stdout.take().expect("stdout is piped");
-        let logs = Logs::collect(child.stderr.take().expect("stderr is piped"));
+        // What is not taken stays open for as long as the process is ours.
+        let stderr = if self.log_read { child.stderr.take() } else { None };
+        let logs = stderr.map_or_else(Logs::default, Logs::collect);
         let process = Process::new(child);
         let banner = read_banner(stdout).unwrap_or_else(|| panic!("no banner; the log: {}", logs.text()));
         let (public, admin) = (address(&banner, "ws://"), address(&banner, "http://"));

@@ -29,7 +29,7 @@ pub enum CloseCode {
     TokenExpired = 4003,
     /// No command for `session.idle`.
     Idle = 4004,
-    /// The server is full.
+    /// The server is full. A session that was there is not touched.
     Overloaded = 4005,
     /// The session has reached `session.lifetime`.
     Lifetime = 4006,

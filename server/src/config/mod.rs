@@ -64,7 +64,7 @@ pub struct Limits {
     pub max_message: usize,
     /// What may wait to be read by a client, in bytes.
     pub send_buffer: usize,
-    /// Open connections of the public listener.
+    /// Open WebSocket connections.
     pub max_connections: usize,
     /// Sessions, suspended ones included.
     pub max_sessions: usize,

@@ -11,18 +11,21 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::config::Config;
 use crate::server::Shared;
 
+/// How often to log that connections cannot be accepted.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
 /// How long to wait when there is no descriptor for another connection.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// A bound address. Connections can come, and wait, before [`accept`] runs.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    socket: std::net::TcpListener,
+    socket: TcpListener,
     pub(crate) address: SocketAddr,
 }
 
 impl Listener {
-    /// What is set here, every accepted socket inherits: it costs no system call a connection.
+    /// Must be called within the runtime. What is set here, every accepted socket inherits: it costs no system call a connection.
     pub(crate) fn bind(address: SocketAddr, config: &Config) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
@@ -33,7 +36,7 @@ impl Listener {
         socket.set_send_buffer_size(config.limits.send_buffer)?;
         socket.bind(&address.into())?;
         socket.listen(config.backlog)?;
-        let socket = std::net::TcpListener::from(socket);
+        let socket = TcpListener::from_std(socket.into())?;
         let address = socket.local_addr()?;
         Ok(Self { socket, address })
     }
@@ -51,22 +54,17 @@ pub(crate) async fn accept_to_the_end(
     shared: Arc<Shared>,
     serve: impl Fn(TcpStream, Arc<Shared>),
 ) {
-    let listener = match TcpListener::from_std(listener.socket) {
-        Ok(listener) => listener,
-        Err(error) => return tracing::error!(%error, "cannot listen"),
-    };
-    let mut failing = false;
+    let mut quiet_until = None;
     loop {
-        match listener.accept().await {
-            Ok((socket, _)) => {
-                failing = false;
-                serve(socket, Arc::clone(&shared));
-            }
+        match listener.socket.accept().await {
+            Ok((socket, _)) => serve(socket, Arc::clone(&shared)),
             // The peer was gone before we came to it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 shared.metrics.accept_failed();
-                if !std::mem::replace(&mut failing, true) {
+                let now = shared.timeouts.clock().now();
+                if quiet_until.is_none_or(|until| now >= until) {
+                    quiet_until = Some(now + LOG_INTERVAL);
                     tracing::error!(%error, "cannot accept connections; trying on");
                 }
                 shared.timeouts.sleep(PAUSE_AFTER_ERROR).await;

@@ -7,7 +7,7 @@ use hyper::body::Incoming;
 use hyper::header::{HOST, ORIGIN};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{HeaderMap, Method, Request, StatusCode, Uri};
+use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -20,10 +20,7 @@ use crate::timeouts::WheelTimer;
 pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
     tokio::spawn(async move {
         let service = service_fn(|request: Request<Incoming>| {
-            let reply = match check_browser(request.headers()) {
-                Ok(()) => route(&request, &shared),
-                Err(error) => Err(error),
-            };
+            let reply = check_browser(&request).and_then(|()| route(&request, &shared));
             async { Ok::<_, Infallible>(reply.unwrap_or_else(Reply::from)) }
         });
         let connection = http1::Builder::new()
@@ -73,7 +70,13 @@ fn metrics(shared: &Shared) -> Reply {
 
 /// No web page may drive this API through its visitor's browser: neither from its own origin, nor under a name of its
 /// own that it lets point here. Without browsers there is no Origin, and the Host is an address or `localhost`.
-fn check_browser(headers: &HeaderMap) -> Result<(), ApiError> {
+///
+/// Health and metrics are for machines, which may call this one by any name.
+fn check_browser<B>(request: &Request<B>) -> Result<(), ApiError> {
+    if !request.uri().path().starts_with("/api/") {
+        return Ok(());
+    }
+    let headers = request.headers();
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).unwrap_or_default();
     if !is_address_or_localhost(host) {
@@ -99,12 +102,21 @@ mod tests {
     use super::*;
 
     fn check(host: &str, origin: Option<&str>) -> bool {
-        let mut headers = HeaderMap::new();
-        headers.insert(HOST, host.parse().expect("a header"));
+        check_path("/api/sessions", host, origin)
+    }
+
+    fn check_path(path: &str, host: &str, origin: Option<&str>) -> bool {
+        let mut request = Request::get(path).header(HOST, host);
         if let Some(origin) = origin {
-            headers.insert(ORIGIN, origin.parse().expect("a header"));
+            request = request.header(ORIGIN, origin);
         }
-        check_browser(&headers).is_ok()
+        check_browser(&request.body(()).expect("a request")).is_ok()
+    }
+
+    #[test]
+    fn health_and_metrics_are_for_machines_of_any_name() {
+        assert!(check_path("/metrics", "encke:8001", None));
+        assert!(!check_path("/api/timers", "encke:8001", None));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use futures_util::future::{Either, select};
 use hyper::body::Incoming;
-use hyper::header::{HeaderValue, SEC_WEBSOCKET_VERSION};
+use hyper::header::{HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
@@ -17,36 +17,33 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 use super::{ApiError, Reply};
 use crate::server::Shared;
 use crate::shutdown::OpenConnection;
-use crate::timeouts::WheelTimer;
 use crate::transport::websocket::{self, Upgrade};
 
-/// Serves HTTP/1.1 on one connection. A client that sends nothing, half a request, or nothing after an answer is cut
-/// after `handshake_timeout`.
+/// Serves one HTTP/1.1 request on a connection, which becomes a WebSocket or ends. Whoever has not come so far after
+/// `handshake_timeout` is cut: a client that sends nothing, or half a request, or does not read its answer.
 ///
 /// HTTP/1.1 alone, because hyper-util's `auto` builder has no timeout while it guesses the version.
 pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
+    // Counted before the task first runs, so that a drain does not overlook it.
+    let open_connection = shared.connections.enter();
     tokio::spawn(async move {
-        let open_connection = shared.connections.enter();
         let service = service_fn(|request| {
             let reply = answer(request, &shared, &open_connection);
             async { Ok::<_, Infallible>(reply) }
         });
         let connection = http1::Builder::new()
-            .timer(WheelTimer(Arc::clone(&shared.timeouts)))
-            .header_read_timeout(shared.config.limits.handshake_timeout)
+            .keep_alive(false)
             .serve_connection(TokioIo::new(socket), service)
             .with_upgrades();
-        let mut connection = pin!(connection);
-        let served = match select(connection.as_mut(), pin!(shared.stop_accepting.wait())).await {
-            Either::Left((served, _)) => served,
-            Either::Right(_) => {
-                // It answers what it has begun to read, and waits for no more.
-                connection.as_mut().graceful_shutdown();
-                connection.await
+        let patience = shared.timeouts.sleep(shared.config.limits.handshake_timeout);
+        let stopped = pin!(shared.stop_accepting.wait());
+        match select(pin!(connection), select(pin!(patience), stopped)).await {
+            Either::Left((Ok(()), _)) => {}
+            Either::Left((Err(error), _)) => {
+                tracing::debug!(%error, "connection failed before it was a WebSocket")
             }
-        };
-        if let Err(error) = served {
-            tracing::debug!(%error, "connection failed before it was a WebSocket");
+            Either::Right((Either::Left(_), _)) => tracing::debug!("connection cut: handshake_timeout"),
+            Either::Right((Either::Right(_), _)) => tracing::debug!("connection cut: draining"),
         }
     });
 }
@@ -70,6 +67,7 @@ fn upgrade(mut request: Request<Incoming>, shared: &Arc<Shared>, open_connection
                 "upgrade_required",
                 format!("not a WebSocket upgrade: {error}"),
             ));
+            reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
             reply.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
             return reply;
         }

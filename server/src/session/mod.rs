@@ -9,7 +9,6 @@ mod store;
 
 pub(crate) use cell::{SessionCell, SessionView, Transport};
 pub use hooks::{Hooks, NoHooks};
-pub(crate) use id::ResumeToken;
 pub use id::{BadSessionId, SessionId};
 pub(crate) use link::{Link, Notes};
 pub(crate) use store::{AttachRequest, Attached, Refusal, Sessions};

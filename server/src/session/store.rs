@@ -21,10 +21,10 @@ use crate::registry::Registry;
 use crate::timeouts::{Timeouts, Wish};
 
 /// A connection that wants a session.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct AttachRequest {
-    /// What its client was given last time.
-    pub(crate) resume: Option<ResumeToken>,
+    /// The resume token that its client offers, whatever that is.
+    pub(crate) resume: Option<String>,
     /// The last message its client has.
     pub(crate) seq: Option<u64>,
     /// How it wants to be asked for signs of life.
@@ -114,8 +114,9 @@ impl Sessions {
             token_expires: None,
             entropy: rand::random(),
         };
-        if let Some(token) = &request.resume {
-            let resumed = self.resume(token, attach, request.transport, &link);
+        if let Some(offered) = &request.resume {
+            let token = ResumeToken::parse(offered);
+            let resumed = token.and_then(|token| self.resume(&token, attach, request.transport, &link));
             self.metrics.resumed(resumed.is_some());
             if let Some(session) = resumed {
                 return Ok(Attached { session, recovered: true, link });
@@ -172,9 +173,17 @@ impl Sessions {
         self.step(session, |state, now| state.machine.handle(now, input));
     }
 
-    /// Something happened to a connection of a session.
-    pub(crate) fn handle_connection(&self, session: &Arc<SessionCell>, link: &Link, input: ConnectionInput) {
-        self.handle(session, Input::Connection(link.id, input));
+    /// Something happened to a connection of a session. Returns whether the session is attached to it still.
+    pub(crate) fn handle_connection(
+        &self,
+        session: &Arc<SessionCell>,
+        link: &Link,
+        input: ConnectionInput,
+    ) -> bool {
+        self.step(session, |state, now| {
+            state.machine.handle(now, Input::Connection(link.id, input));
+            state.machine.phase() == Phase::Attached(link.id)
+        })
     }
 
     /// A deadline of a session may have passed.
@@ -204,7 +213,7 @@ impl Sessions {
     fn step<R>(&self, session: &Arc<SessionCell>, act: impl FnOnce(&mut SessionState, Timestamp) -> R) -> R {
         let now = self.timeouts.clock().now();
         let mut outputs = Outputs::new();
-        let (result, link, wish, tell_wheel) = {
+        let (result, link, told) = {
             let mut state = session.state.lock();
             state.note_heard();
             let link = state.link.clone();
@@ -219,11 +228,9 @@ impl Sessions {
                 outputs.push(output);
             }
             let wish = wish(&state.machine, self.timeouts.slack());
-            (result, link, wish, self.timeouts.want(&session.timer, wish))
+            (result, link, self.timeouts.want(&session.timer, wish))
         };
-        if tell_wheel {
-            self.timeouts.send(&session.timer, wish);
-        }
+        self.timeouts.tell_wheel(&session.timer, told);
         for output in outputs {
             self.carry_out(session, link.as_deref(), output);
         }
@@ -270,7 +277,7 @@ fn wish(machine: &Session, slack: Duration) -> Wish {
     match machine.next_deadline() {
         None => Wish::NONE,
         Some((at, Deadline::Ping))
-            if machine.deadlines().all(|(other, _)| other == at || other > at + slack) =>
+            if machine.deadlines().all(|(other, which)| which == Deadline::Ping || other > at + slack) =>
         {
             Wish::soft(at.as_nanos())
         }

@@ -48,6 +48,18 @@ impl Wish {
     }
 }
 
+/// What the owner of a name has to do about its new wish.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Told {
+    /// Nothing: the wheel will find it in time.
+    Enough,
+    /// See that the wheel does not oversleep it: the name is in the channel, or about to be.
+    Wake,
+    /// Send the name, then see that the wheel does not oversleep it.
+    Send,
+}
+
 /// No entry in the wheel.
 const UNARMED: u64 = u64::MAX;
 
@@ -55,7 +67,7 @@ const UNARMED: u64 = u64::MAX;
 #[derive(Debug)]
 pub(crate) struct Arming {
     wish: AtomicU64,
-    /// When the wheel's entry fires. Written by the wheel thread.
+    /// No wish for this instant or a later one needs another entry. Written by the wheel thread.
     armed: AtomicU64,
     /// The name is in the channel: it goes in once, so the channel is bounded by the number of names.
     queued: AtomicBool,
@@ -70,8 +82,8 @@ impl Arming {
         }
     }
 
-    /// For the owner, one thread at a time. Returns true if the name must now be sent to the wheel.
-    pub(crate) fn want(&self, wish: Wish, slack: u64) -> bool {
+    /// For the owner, one thread at a time.
+    pub(crate) fn want(&self, wish: Wish, slack: u64) -> Told {
         self.wish.store(wish.0, Ordering::Release);
         // Pairs with the fence in `forget`: the wheel sees the wish, or we see what it forgot.
         fence(Ordering::SeqCst);
@@ -81,28 +93,49 @@ impl Arming {
             // Nothing would go wrong, but the entry would stay until it fires.
             None => armed != UNARMED,
         };
-        wheel_must_know && !self.queued.swap(true, Ordering::AcqRel)
+        if !wheel_must_know {
+            Told::Enough
+        } else if self.queued.swap(true, Ordering::AcqRel) {
+            Told::Wake
+        } else {
+            Told::Send
+        }
+    }
+
+    /// For an owner that has sent the name, or found it sent: the newest wish, by whichever owner.
+    pub(crate) fn newest_wish(&self) -> Wish {
+        // If another owner wished for something earlier and saw the wheel awake, and the wheel has since gone to sleep
+        // without the name, then this sees that wish.
+        fence(Ordering::SeqCst);
+        self.wish()
+    }
+
+    fn wish(&self) -> Wish {
+        Wish(self.wish.load(Ordering::Acquire))
     }
 
     /// For the wheel, having taken the name from the channel: from here on it may be sent again.
     pub(crate) fn received(&self) -> Wish {
         self.queued.swap(false, Ordering::AcqRel);
-        Wish(self.wish.load(Ordering::Acquire))
+        self.wish()
     }
 
     /// For the wheel, when its entry has fired or is about to be dropped or put off: the wish as it is now.
     pub(crate) fn forget(&self) -> Wish {
         self.armed.store(UNARMED, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        Wish(self.wish.load(Ordering::Acquire))
+        self.wish()
     }
 
-    /// For the wheel: its entry fires at `nanos`.
-    pub(crate) fn set_armed(&self, nanos: u64) {
+    /// For the wheel: its entry serves every wish for `nanos` or later. Returns the wish as it is now: an owner that
+    /// has just dropped its wish may have seen no entry to take back.
+    pub(crate) fn set_armed(&self, nanos: u64) -> Wish {
         self.armed.store(nanos, Ordering::Release);
+        fence(Ordering::SeqCst);
+        self.wish()
     }
 
-    /// For the wheel: when its entry fires.
+    /// For the wheel: from when on its entry serves, if there is one.
     pub(crate) fn armed(&self) -> Option<u64> {
         Some(self.armed.load(Ordering::Relaxed)).filter(|armed| *armed != UNARMED)
     }

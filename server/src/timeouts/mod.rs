@@ -34,7 +34,7 @@ use encke_wheel::LEVELS;
 use crate::clock::Clock;
 use sleepers::Sleepers;
 
-pub(crate) use arming::Wish;
+pub(crate) use arming::{Told, Wish};
 pub(crate) use hyper_timer::WheelTimer;
 pub(crate) use name::{TimerCell, TimerName};
 pub(crate) use sleep::Sleep;
@@ -98,18 +98,22 @@ impl Timeouts {
         Duration::from_nanos(self.slack)
     }
 
-    /// Notes what `cell` wants. Returns true if the wheel must be told: by [`Timeouts::send`], after every lock
-    /// is released.
-    #[must_use]
-    pub(crate) fn want(&self, cell: &TimerCell, wish: Wish) -> bool {
+    /// Notes what `cell` wants. What follows from it is for [`Timeouts::tell_wheel`], after every lock is released.
+    pub(crate) fn want(&self, cell: &TimerCell, wish: Wish) -> Told {
         cell.arming.want(wish, self.slack)
     }
 
-    /// Sends a name to the wheel, and wakes it if it would sleep too long.
-    pub(crate) fn send(&self, cell: &Arc<TimerCell>, wish: Wish) {
-        // It fails only when the wheel thread is gone, at the very end of the server's life.
-        let _ = self.names.send(Arc::clone(cell));
-        if let Some(latest) = wish.latest(self.slack)
+    /// Sends a name to the wheel if it must, and wakes the wheel if it would sleep too long.
+    pub(crate) fn tell_wheel(&self, cell: &Arc<TimerCell>, told: Told) {
+        match told {
+            Told::Enough => return,
+            // It fails only when the wheel thread is gone, at the very end of the server's life.
+            Told::Send => _ = self.names.send(Arc::clone(cell)),
+            Told::Wake => {}
+        }
+        // The newest wish, not the one this began with: another owner of the name may have wished for something
+        // earlier and left the sending to us.
+        if let Some(latest) = cell.arming.newest_wish().latest(self.slack)
             && self.parking.sleeps_beyond(latest)
         {
             self.unpark_wheel();
@@ -118,9 +122,8 @@ impl Timeouts {
 
     /// Notes what `cell` wants and tells the wheel if need be. For owners that hold no lock.
     pub(crate) fn arm(&self, cell: &Arc<TimerCell>, wish: Wish) {
-        if self.want(cell, wish) {
-            self.send(cell, wish);
-        }
+        let told = self.want(cell, wish);
+        self.tell_wheel(cell, told);
     }
 
     /// Wakes the task that sleeps under this number.

@@ -24,15 +24,15 @@ impl Sleepers {
 
     /// The task may have moved to another waker since.
     pub(crate) fn refresh(&self, id: SleeperId, waker: &Waker) {
-        let mut wakers = self.wakers.lock();
-        match &mut wakers[id.0 as usize] {
-            Some(known) => known.clone_from(waker),
-            woken => *woken = Some(waker.clone()),
-        }
+        let mut waker = Some(waker.clone());
+        std::mem::swap(&mut self.wakers.lock()[id.0 as usize], &mut waker);
+        // The old waker is dropped here, outside the lock: its drop is someone else's code.
+        drop(waker);
     }
 
     pub(crate) fn remove(&self, id: SleeperId) {
-        self.wakers.lock().remove(id.0 as usize);
+        let waker = self.wakers.lock().remove(id.0 as usize);
+        drop(waker);
     }
 
     pub(crate) fn wake(&self, id: SleeperId) {

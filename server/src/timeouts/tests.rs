@@ -24,10 +24,14 @@ struct Rig {
 
 impl Rig {
     fn start(dispatch_batches: usize) -> Self {
-        let clock = Arc::new(Clock::new(SETTINGS.stall_threshold));
+        Self::start_with(dispatch_batches, SETTINGS)
+    }
+
+    fn start_with(dispatch_batches: usize, settings: WheelSettings) -> Self {
+        let clock = Arc::new(Clock::new(settings.stall_threshold));
         let (timeouts, names) = Timeouts::new(clock, Duration::from_millis(20));
         let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
-        let wheel = WheelThread::start(SETTINGS, Arc::clone(&timeouts), names, sender).expect("a thread");
+        let wheel = WheelThread::start(settings, Arc::clone(&timeouts), names, sender).expect("a thread");
         Self { timeouts, batches, wheel }
     }
 
@@ -95,6 +99,30 @@ fn an_earlier_wish_wakes_the_wheel_and_a_later_one_holds_it_back() {
     rig.timeouts.arm(&late_cell, Wish::exact(after(now, 400)));
     rig.timeouts.arm(&early_cell, Wish::exact(after(now, 80)));
     rig.expect(&[(early, after(now, 80)), (late, after(now, 400))]);
+    rig.wheel.stop();
+}
+
+#[test]
+fn an_earlier_wish_wakes_the_wheel_also_while_the_name_is_queued() {
+    // Left to itself the wheel would sleep for longer than the test waits.
+    let settings = WheelSettings { stall_threshold: 4 * PATIENCE, ..SETTINGS };
+    let rig = Rig::start_with(16, settings);
+    rig.eventually("it sleeps", |rig| rig.timeouts.parking.sleeps_beyond(after(rig.now(), 1_000)));
+    let (id, cell) = rig.arm_new(Wish::exact(after(rig.now(), 3_600_000)));
+    let due = after(rig.now(), 30);
+    rig.timeouts.arm(&cell, Wish::exact(due));
+    rig.expect(&[(id, due)]);
+    rig.wheel.stop();
+}
+
+#[test]
+fn an_unchanged_wish_is_not_sent_again() {
+    let rig = Rig::start(16);
+    // Within a tick, not at its end.
+    let wish = Wish::exact(after(rig.now(), 60_000) / 1_000_000 * 1_000_000 + 1);
+    let (_, cell) = rig.arm_new(wish);
+    rig.eventually("it is armed", |rig| rig.timeouts.entries() == 1);
+    assert_eq!(rig.timeouts.want(&cell, wish), Told::Enough);
     rig.wheel.stop();
 }
 

@@ -53,7 +53,10 @@ impl WheelThread {
             pending: Batch::default(),
             stop: Arc::clone(&stop),
         };
-        let thread = thread::Builder::new().name("encke-wheel".into()).spawn(move || turner.run())?;
+        let thread = thread::Builder::new().name("encke-wheel".into()).spawn(move || {
+            let _abort = AbortOnPanic;
+            turner.run();
+        })?;
         timeouts.wheel_thread.get_or_init(|| thread.thread().clone());
         Ok(Self { thread, timeouts, stop })
     }
@@ -64,6 +67,17 @@ impl WheelThread {
         self.timeouts.unpark_wheel();
         if self.thread.join().is_err() {
             tracing::error!("the wheel thread had panicked");
+        }
+    }
+}
+
+/// Without the wheel no timeout ever passes and the server's time stands still: better to end and be started again.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
         }
     }
 }
@@ -144,16 +158,20 @@ impl Turner {
         }
     }
 
-    fn schedule(&mut self, cell: Arc<TimerCell>, wish: Wish) {
-        let (Some(earliest), Some(latest)) = (wish.earliest(), wish.latest(self.timeouts.slack)) else {
-            return;
-        };
-        let first = self.tick.first_at_or_after(earliest);
-        let last = self.tick.last_at_or_before(Timestamp::from_nanos(latest)).max(first);
-        let key = self.wheel.schedule_within(first..=last, Arc::clone(&cell));
-        let at = self.wheel.deadline(key).unwrap_or(first);
-        *cell.key.lock() = Some(key);
-        cell.arming.set_armed(self.tick.nanos(at));
+    fn schedule(&mut self, cell: Arc<TimerCell>, mut wish: Wish) {
+        while let (Some(earliest), Some(latest)) = (wish.earliest(), wish.latest(self.timeouts.slack)) {
+            let first = self.tick.first_at_or_after(earliest);
+            let last = self.tick.last_at_or_before(Timestamp::from_nanos(latest)).max(first);
+            let key = self.wheel.schedule_within(first..=last, Arc::clone(&cell));
+            let at = self.wheel.deadline(key).unwrap_or(first);
+            // An exact deadline within a tick is served by the end of it; a wish for the same one again is, too.
+            if cell.arming.set_armed(self.tick.nanos(at).min(latest)) != Wish::NONE {
+                *cell.key.lock() = Some(key);
+                return;
+            }
+            self.wheel.cancel(key);
+            wish = cell.arming.forget();
+        }
     }
 
     /// Drives the wheel to `now` and sends what expires, 64 a message.

@@ -1,12 +1,12 @@
 //! End-to-end tests: the real binary over real sockets.
 
-// Listening limits, sessions and connections refused.
-mod limits;
-// The admin listener: health, metrics, API, guards against web pages.
+// The admin listener: health, metrics, the API, guards against web pages.
 mod admin;
+// Commands, good and bad.
+mod commands;
 // Layers of configuration, and what is refused.
 mod config;
-// Running out of descriptors and back.
+// Running out of descriptors, and back.
 mod descriptors;
 // SIGTERM: goaway, close, exit.
 mod drain;
@@ -20,14 +20,14 @@ mod half_open;
 mod handshake;
 // Pings, pongs and their rhythm.
 mod heartbeat;
-// Hooks that block a worker.
+// A hook that blocks a worker.
 mod hooks;
+// As many connections and sessions as there may be.
+mod limits;
 // The load generator against the server.
 mod loadgen;
 // Log lines, and what must not be in them.
 mod logs;
-// Commands, good and bad.
-mod commands;
 // Clients that fall silent.
 mod mute;
 // The hello, and coming back.

@@ -20,16 +20,19 @@ fn server() -> RunningServer {
 #[test]
 fn a_mute_client_is_closed_on_time() {
     let server = server();
-    let mut clients: Vec<_> = (0..5).map(|_| RawClient::greeted(server.public, "").0).collect();
-    for client in &mut clients {
-        let ping = client.frame_of(PING);
-        let (code, reason, close) = client.close_frame();
-        assert_eq!((code, &*reason), (4000, "pong_timeout"));
-        let at_least = close.by - ping.not_before;
-        assert!(at_least + WAY >= PONG_TIMEOUT, "early: {at_least:?}");
-        let at_most = close.not_before.saturating_duration_since(ping.by);
-        assert!(at_most <= PONG_TIMEOUT + LATE, "late: {at_most:?}");
-    }
+    std::thread::scope(|scope| {
+        for _ in 0..5 {
+            scope.spawn(|| {
+                let (mut client, _) = RawClient::greeted(server.public, "");
+                let ping = client.frame_of(PING);
+                let (code, reason, close) = client.close_frame();
+                assert_eq!((code, &*reason), (4000, "pong_timeout"));
+                let at_least = close.by - ping.not_before;
+                assert!(at_least + WAY >= PONG_TIMEOUT, "early: {at_least:?}");
+                assert!(at_least <= PONG_TIMEOUT + LATE, "late: {at_least:?}");
+            });
+        }
+    });
     assert_eq!(server.admin.metrics().events("suspended", "pong_timeout"), 5.0);
 }
 
@@ -64,12 +67,12 @@ fn its_session_suspends_then_expires_once() {
 fn the_window_is_not_cut_short() {
     let server = server();
     let (mut client, hello) = RawClient::greeted(server.public, "");
-    client.frame_of(PING);
-    let (_, _, close) = client.close_frame();
+    let ping = client.frame_of(PING);
+    assert_eq!(client.close_code(), 4000);
     server.await_gone(&hello.session);
-    let after = close.not_before.elapsed();
-    assert!(after + WAY >= WINDOW, "expired after {after:?}");
-    assert!(after <= WINDOW + LATE + LATE, "expired after {after:?}");
+    let after = ping.not_before.elapsed();
+    assert!(after + WAY >= PONG_TIMEOUT + WINDOW, "expired after {after:?}");
+    assert!(after <= PONG_TIMEOUT + WINDOW + LATE, "expired after {after:?}");
 }
 
 #[test]
@@ -81,4 +84,20 @@ fn the_mute_client_may_come_back() {
     let again = server.resume(&hello.resume);
     assert!(again.hello.recovered);
     assert_eq!(again.hello.session, hello.session);
+}
+
+#[test]
+fn coming_back_and_falling_silent_again_is_noticed_again() {
+    let server = server();
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    assert_eq!(client.close_code(), 4000);
+    let (mut again, resumed) = RawClient::greeted(server.public, &format!("resume={}", hello.resume));
+    assert!(resumed.recovered);
+    again.frame_of(PING);
+    assert_eq!(again.close_code(), 4000);
+    server.await_gone(&hello.session);
+    let silent = ("suspended", "pong_timeout");
+    let events =
+        [("opened", "connect"), silent, ("resumed", "reconnect"), silent, ("expired", "reconnect_window")];
+    server.logs.await_lifecycle(&hello.session, &events);
 }

@@ -1,5 +1,5 @@
-use encke_tests::raw::RawClient;
-use encke_tests::{RunningServer, Said};
+use encke_tests::raw::TEXT;
+use encke_tests::{RawClient, RunningServer, Said};
 
 const REPLACED: u16 = 4100;
 
@@ -56,4 +56,14 @@ fn a_session_can_be_taken_over_many_times() {
         current = next;
     }
     assert_eq!(server.admin.metrics().events("resumed", "take_over"), 10.0);
+}
+
+#[test]
+fn the_second_has_the_heartbeat_it_asks_for() {
+    let server = RunningServer::with(&["session.ping_interval=500ms", "session.pong_timeout=500ms"]);
+    let (mut first, hello) = RawClient::greeted(server.public, "heartbeat=frame");
+    let query = format!("resume={}&heartbeat=message", hello.resume);
+    let (mut second, _) = RawClient::greeted(server.public, &query);
+    assert_eq!(first.close_code(), REPLACED);
+    assert_eq!(second.frame_of(TEXT).payload, br#"{"ping":{"seq":0}}"#);
 }

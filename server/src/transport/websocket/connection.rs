@@ -1,6 +1,5 @@
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,22 +13,19 @@ use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
+use super::attachment::Attachment;
 use super::fault;
 use super::goodbye::Ending;
 use crate::server::Shared;
-use crate::session::{Attached, Link, Notes, SessionCell, Transport};
+use crate::session::Notes;
 use crate::timeouts::Sleep;
 use crate::transport::metered::Metered;
 
 /// One WebSocket of a session, owned by its task.
 pub(super) struct Connection {
     socket: WebSocketStream<Metered>,
-    session: Arc<SessionCell>,
-    link: Arc<Link>,
-    shared: Arc<Shared>,
-    heartbeat: Heartbeat,
-    /// What hello says of the session.
-    recovered: bool,
+    attachment: Attachment,
+    greeting: Greeting,
     /// Something was handed to tungstenite that the kernel may not have yet.
     unflushed: bool,
     /// A ping is among it.
@@ -38,29 +34,20 @@ pub(super) struct Connection {
     held: Option<Pin<Box<Sleep>>>,
 }
 
+/// What was agreed on when the connection began.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Greeting {
+    pub(super) heartbeat: Heartbeat,
+    /// The session is the one that the client asked for.
+    pub(super) recovered: bool,
+}
+
 /// The task's loop goes on, or the connection ends.
 type Step<T = ()> = Result<T, Ending>;
 
 impl Connection {
-    pub(super) fn new(
-        socket: WebSocketStream<Metered>,
-        attached: Attached,
-        heartbeat: Heartbeat,
-        shared: Arc<Shared>,
-    ) -> Self {
-        let Attached { session, link, recovered } = attached;
-        shared.metrics.connections(Transport::WebSocket).inc();
-        Self {
-            socket,
-            session,
-            link,
-            shared,
-            heartbeat,
-            recovered,
-            unflushed: false,
-            ping_unflushed: false,
-            held: None,
-        }
+    pub(super) fn new(socket: WebSocketStream<Metered>, attachment: Attachment, greeting: Greeting) -> Self {
+        Self { socket, attachment, greeting, unflushed: false, ping_unflushed: false, held: None }
     }
 
     /// Says hello, then does what the session's notes and the peer's messages ask, until one of them ends it.
@@ -82,14 +69,14 @@ impl Connection {
     }
 
     fn hello(&self) -> String {
-        let timeouts = self.shared.sessions.settings();
+        let timeouts = self.shared().sessions.settings();
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         ServerMessage::Hello(Hello {
             version: VERSION,
-            session: self.session.id().to_string().into(),
-            resume: self.session.resume_token().expose().into(),
-            recovered: self.recovered,
-            seq: self.session.seq(),
+            session: self.attachment.session.id().to_string().into(),
+            resume: self.attachment.session.resume_token().expose().into(),
+            recovered: self.greeting.recovered,
+            seq: self.attachment.session.seq(),
             ping_interval_ms: millis(timeouts.ping_interval),
             pong_timeout_ms: millis(timeouts.pong_timeout),
             reconnect_window_ms: millis(timeouts.reconnect_window),
@@ -99,13 +86,12 @@ impl Connection {
 
     /// Lets go of the session; what is left is to end the connection.
     pub(super) fn into_socket(self) -> WebSocketStream<Metered> {
-        self.shared.metrics.connections(Transport::WebSocket).dec();
         self.socket
     }
 
     /// Notes, then writes, then one read.
     fn poll_step(&mut self, context: &mut Context<'_>) -> Step<Poll<()>> {
-        let notes = self.link.take_notes(context);
+        let notes = self.attachment.link.take_notes(context);
         if let Some(code) = notes.close_code() {
             return Err(Ending::Close(code));
         }
@@ -142,8 +128,14 @@ impl Connection {
             Message::Binary(_) => {
                 Err(self.end((SuspendReason::BadFrame, Ending::Close(CloseCode::UnsupportedData))))
             }
-            // tungstenite answers pings itself, and gives whole messages only.
-            Message::Ping(_) | Message::Frame(_) => Ok(()),
+            Message::Ping(_) => {
+                // tungstenite has queued the pong. It must leave before more is read: who pings and does not read
+                // is a slow consumer like any other.
+                self.unflushed = true;
+                Ok(())
+            }
+            // tungstenite gives whole messages only.
+            Message::Frame(_) => Ok(()),
         }
     }
 
@@ -157,20 +149,33 @@ impl Connection {
                 return self.write_message(&ServerMessage::Reply(Reply { id: error.id, outcome }));
             }
         };
-        if request.id.is_some() {
-            self.write_message(&ServerMessage::Reply(Reply { id: request.id, outcome: Outcome::Ok {} }))?;
+        match request.command {
+            Command::Ack { seq } => self.tell_and_reply(ConnectionInput::Ack { seq }, request.id),
+            Command::Pong { seq } => self.tell_and_reply(ConnectionInput::Pong { seq }, request.id),
+            Command::Close => {
+                // While there is still a connection to reply on.
+                self.reply_ok(request.id)?;
+                self.tell(ConnectionInput::Close(CloseReason::Client));
+                Ok(())
+            }
         }
-        self.tell(match request.command {
-            Command::Ack { seq } => ConnectionInput::Ack { seq },
-            Command::Pong { seq } => ConnectionInput::Pong { seq },
-            Command::Close => ConnectionInput::Close(CloseReason::Client),
-        });
-        Ok(())
+    }
+
+    /// What ended the session gets no reply; the Close frame says it.
+    fn tell_and_reply(&mut self, input: ConnectionInput, id: Option<u64>) -> Step {
+        if self.tell(input) { self.reply_ok(id) } else { Ok(()) }
+    }
+
+    fn reply_ok(&mut self, id: Option<u64>) -> Step {
+        match id {
+            Some(_) => self.write_message(&ServerMessage::Reply(Reply { id, outcome: Outcome::Ok {} })),
+            None => Ok(()),
+        }
     }
 
     fn write_ping(&mut self) -> Step {
-        let seq = self.session.seq();
-        let ping = match self.heartbeat {
+        let seq = self.attachment.session.seq();
+        let ping = match self.greeting.heartbeat {
             Heartbeat::Frame => Message::Ping(ping_payload(seq).to_vec().into()),
             Heartbeat::Message => Message::text(ServerMessage::Ping(Ping { seq }).to_json()),
         };
@@ -214,19 +219,19 @@ impl Connection {
     }
 
     fn poll_held(&mut self, context: &mut Context<'_>) -> Step {
-        let write_timeout = self.shared.config.write_timeout;
+        let write_timeout = self.shared().config.write_timeout;
         if self.held.is_none() {
             self.socket.get_mut().hold();
-            self.held = Some(Box::pin(self.shared.timeouts.sleep(write_timeout)));
+            self.held = Some(Box::pin(self.shared().timeouts.sleep(write_timeout)));
             self.tell(ConnectionInput::WriteHeld);
         }
         while let Some(patience) = &mut self.held
             && patience.as_mut().poll(context).is_ready()
         {
-            let now = self.shared.timeouts.clock().now();
+            let now = self.shared().timeouts.clock().now();
             match self.socket.get_ref().progress_at().map(|at| at + write_timeout) {
                 Some(until) if until > now => {
-                    self.held = Some(Box::pin(self.shared.timeouts.sleep_until(until)))
+                    self.held = Some(Box::pin(self.shared().timeouts.sleep_until(until)))
                 }
                 _ => {
                     return Err(
@@ -239,7 +244,7 @@ impl Connection {
     }
 
     fn failed(&self, error: &Error) -> Ending {
-        tracing::debug!(session = %self.session.id(), %error, "connection failed");
+        tracing::debug!(session = %self.attachment.session.id(), %error, "connection failed");
         self.end(fault::judge(error))
     }
 
@@ -249,7 +254,11 @@ impl Connection {
         ending
     }
 
-    fn tell(&self, input: ConnectionInput) {
-        self.shared.sessions.handle_connection(&self.session, &self.link, input);
+    fn tell(&self, input: ConnectionInput) -> bool {
+        self.attachment.tell(input)
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.attachment.shared
     }
 }

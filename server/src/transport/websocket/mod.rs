@@ -1,5 +1,6 @@
 //! WebSocket: from the upgraded socket to the closing handshake.
 
+mod attachment;
 mod connection;
 mod fault;
 mod goodbye;
@@ -16,11 +17,12 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use crate::config::Limits;
 use crate::server::Shared;
-use crate::session::{AttachRequest, Attached, Refusal, ResumeToken, Transport};
+use crate::session::{AttachRequest, Refusal, Transport};
 use crate::shutdown::OpenConnection;
 use crate::transport::metered::Metered;
 
-use connection::Connection;
+use attachment::Attachment;
+use connection::{Connection, Greeting};
 use query::{BadQuery, Query};
 
 /// tungstenite fills its read buffer with zeros up to this size before every read, and keeps it: small is fast and
@@ -66,13 +68,12 @@ async fn open(on_upgrade: OnUpgrade, query: String, shared: &Arc<Shared>) -> Opt
     // A copy, though it is empty as a rule: tungstenite would go on using the memory, which is hyper's whole buffer.
     let (socket, read_already) = (parts.io.into_inner(), parts.read_buf.to_vec());
     let limits = &shared.config.limits;
-    let request = request(&query).and_then(|request| Ok((request, attach(&request, shared)?)));
-    match request {
-        Ok((request, attached)) => {
-            let link = Arc::clone(&attached.link);
+    match attach(&query, shared) {
+        Ok((attachment, greeting)) => {
+            let link = Arc::clone(&attachment.link);
             let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
             let socket = websocket(socket, read_already, limits).await;
-            Some(Connection::new(socket, attached, request.heartbeat, Arc::clone(shared)))
+            Some(Connection::new(socket, attachment, greeting))
         }
         // After the upgrade, since a browser cannot see the status of a refused one.
         Err(code) => {
@@ -84,24 +85,17 @@ async fn open(on_upgrade: OnUpgrade, query: String, shared: &Arc<Shared>) -> Opt
     }
 }
 
-fn request(query: &str) -> Result<AttachRequest, CloseCode> {
-    let query = Query::parse(query).map_err(|BadQuery| CloseCode::ProtocolError)?;
-    Ok(AttachRequest {
-        resume: query.resume.as_deref().and_then(ResumeToken::parse),
-        seq: query.seq,
-        heartbeat: query.heartbeat,
-        transport: Transport::WebSocket,
-    })
-}
-
-fn attach(request: &AttachRequest, shared: &Shared) -> Result<Attached, CloseCode> {
-    if shared.connections.open() > shared.config.limits.max_connections {
-        return Err(CloseCode::Overloaded);
-    }
-    shared.sessions.attach(request).map_err(|refusal| match refusal {
+fn attach(query: &str, shared: &Arc<Shared>) -> Result<(Attachment, Greeting), CloseCode> {
+    let Query { resume, seq, heartbeat } =
+        Query::parse(query).map_err(|BadQuery| CloseCode::ProtocolError)?;
+    let place = shared.places.take().ok_or(CloseCode::Overloaded)?;
+    let request = AttachRequest { resume, seq, heartbeat, transport: Transport::WebSocket };
+    let attached = shared.sessions.attach(&request).map_err(|refusal| match refusal {
         Refusal::Overloaded => CloseCode::Overloaded,
         Refusal::Draining => CloseCode::Draining,
-    })
+    })?;
+    let recovered = attached.recovered;
+    Ok((Attachment::new(attached, place, Arc::clone(shared)), Greeting { heartbeat, recovered }))
 }
 
 async fn websocket<S>(socket: S, read_already: Vec<u8>, limits: &Limits) -> WebSocketStream<S>

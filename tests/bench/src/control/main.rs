@@ -29,7 +29,7 @@ struct Args {
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     interval: Duration,
     /// How often the pinging thread wakes up. Everyone whose ping is due by then is pinged in one batch.
-    #[arg(long, value_name = "D", default_value = "10ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "100ms", value_parser = humantime::parse_duration)]
     batch: Duration,
 }
 

@@ -9,6 +9,7 @@ use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::Upgraded;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
@@ -56,14 +57,8 @@ fn upgrade(mut request: Request<Incoming>, pinger: &Arc<Pinger>) -> Response<Emp
     // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
     tokio::spawn(async move {
         let Ok(upgraded) = upgrade.await else { return };
-        let parts =
-            upgraded.downcast::<TokioIo<TcpStream>>().expect("hyper was given a TcpStream in a TokioIo");
-        let config = WebSocketConfig::default()
-            .read_buffer_size(READ_BUFFER)
-            .write_buffer_size(0)
-            .max_write_buffer_size(SEND_BUFFER);
-        let (socket, read) = (parts.io.into_inner(), parts.read_buf.into());
-        let socket = WebSocketStream::from_partially_read(socket, read, Role::Server, Some(config)).await;
+        // Boxed, for a task is as large as what it may hold at once, for all its life.
+        let socket = Box::pin(websocket(upgraded)).await;
         let mut connection = Connection { socket, bell: pinger.add(), unflushed: false };
         drop(pinger);
         // A connection that fails is over; there is no one to tell.
@@ -72,6 +67,19 @@ fn upgrade(mut request: Request<Incoming>, pinger: &Arc<Pinger>) -> Response<Emp
         }
     });
     reply
+}
+
+/// hyper's read buffer ends here: it holds 8 KB, and nothing as a rule, since clients wait for the answer.
+async fn websocket(upgraded: Upgraded) -> WebSocketStream<TcpStream> {
+    let parts = upgraded.downcast::<TokioIo<TcpStream>>().expect("hyper was given a TcpStream in a TokioIo");
+    let config = WebSocketConfig::default()
+        .read_buffer_size(READ_BUFFER)
+        .write_buffer_size(0)
+        .max_write_buffer_size(SEND_BUFFER);
+    let read_already = parts.read_buf.to_vec();
+    drop(parts.read_buf);
+    WebSocketStream::from_partially_read(parts.io.into_inner(), read_already, Role::Server, Some(config))
+        .await
 }
 
 struct Connection {

@@ -63,7 +63,7 @@ pub fn parse_command(text: &str) -> Result<Request, CommandError> {
         "pong" => read_seq(body).map(|seq| Command::Pong { seq }),
         "close" => serde_json::from_str::<NoFields>(body.get()).map(|NoFields {}| Command::Close),
         unknown => {
-            let message = format!("unknown command {:?}", shortened(unknown));
+            let message = format!("unknown command {:?}", shortened(unknown, LONGEST_NAME_CHARS));
             return Err(CommandError { id, code: ErrorCode::UnknownCommand, message });
         }
     };
@@ -73,14 +73,22 @@ pub fn parse_command(text: &str) -> Result<Request, CommandError> {
     }
 }
 
+/// A client's own words go back to it in the error, but not at any length.
+const LONGEST_NAME_CHARS: usize = 32;
+const LONGEST_MESSAGE_CHARS: usize = 200;
+
 fn malformed(id: Option<u64>, message: &dyn fmt::Display) -> CommandError {
-    CommandError { id, code: ErrorCode::Malformed, message: message.to_string() }
+    let message = message.to_string();
+    CommandError {
+        id,
+        code: ErrorCode::Malformed,
+        message: shortened(&message, LONGEST_MESSAGE_CHARS).to_owned(),
+    }
 }
 
-/// A client's own words go back to it in the error, but not at any length.
-fn shortened(name: &str) -> &str {
-    let end = name.char_indices().nth(32).map_or(name.len(), |(at, _)| at);
-    &name[..end]
+fn shortened(text: &str, chars: usize) -> &str {
+    let end = text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
+    &text[..end]
 }
 
 fn read_seq(body: &RawValue) -> serde_json::Result<u64> {
@@ -130,7 +138,7 @@ impl<'de> Visitor<'de> for EnvelopeVisitor {
                     return Err(de::Error::duplicate_field("id"));
                 }
             } else if let Some((first, _)) = command.replace((name, map.next_value()?)) {
-                let first = shortened(&first);
+                let first = shortened(&first, LONGEST_NAME_CHARS);
                 return Err(de::Error::custom(format_args!(
                     "exactly one command expected, {first:?} is not alone"
                 )));

@@ -42,7 +42,8 @@ pub struct Hello<'a> {
     pub recovered: bool,
     /// The `seq` of the last message sent in this session.
     pub seq: u64,
-    /// The longest the server stays silent, in milliseconds.
+    /// About how long the server stays silent at most, in milliseconds: allow for the network, and for the server's
+    /// `ping_slack`.
     pub ping_interval_ms: u64,
     /// How long the server waits for an answer to a ping, in milliseconds.
     pub pong_timeout_ms: u64,

@@ -1,0 +1,135 @@
+//! What is done to one server in one run, and what comes out.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use crate::Failure;
+use crate::args::Plan;
+use crate::client::Crowd;
+use crate::placement::Placement;
+use crate::process::{Binaries, Kind, Server};
+use crate::sample::{Threads, cpu_time, resident_bytes, threads};
+
+/// A server that has just started, or just connected the last client, gets this long to finish what it began.
+const SETTLE: Duration = Duration::from_millis(500);
+
+/// The figures of one server in one run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) run: u32,
+    pub(crate) server: Kind,
+    pub(crate) connections: u32,
+    /// How many threads of each name, while all are connected.
+    pub(crate) threads: BTreeMap<String, u32>,
+    /// Of one processor, before the first client.
+    pub(crate) idle_cpu_percent: f64,
+    pub(crate) connect_seconds: f64,
+    /// Without what the pings of that time cost, at `cpu_us_per_ping` each.
+    pub(crate) connect_cpu_ms_per_1000: f64,
+    pub(crate) connect_cpu_ms_per_1000_with_pings: f64,
+    pub(crate) pings_while_connecting: u64,
+    pub(crate) rss_bytes_empty: u64,
+    /// Growth of resident memory over the empty server, after the last window.
+    pub(crate) rss_bytes_per_connection: f64,
+    /// The same, before the last client's first ping.
+    pub(crate) rss_bytes_per_connection_at_first: f64,
+    /// Answered in the windows.
+    pub(crate) pings: u64,
+    pub(crate) cpu_us_per_ping: f64,
+    /// The same, for the threads of each name.
+    pub(crate) cpu_us_per_ping_by_thread: BTreeMap<String, f64>,
+    pub(crate) unexpected_closes: u32,
+    /// What `/api/timers` says at the end; null for the control.
+    pub(crate) lateness: Option<serde_json::Value>,
+}
+
+/// CPU time used and pings answered.
+#[derive(Clone, Copy)]
+struct Spent {
+    cpu: Duration,
+    pings: u64,
+}
+
+/// Starts a server, loads it, reads it, ends it.
+pub(crate) async fn measure(
+    run: u32,
+    kind: Kind,
+    plan: &Plan,
+    binaries: &Binaries,
+    placement: &Placement,
+) -> Result<Row, Failure> {
+    let server = Server::start(kind, plan, binaries, placement).await?;
+    let pid = server.pid()?;
+    sleep(SETTLE).await;
+    let before_idle = cpu_time(pid)?;
+    let idle_since = Instant::now();
+    sleep(plan.idle).await;
+    let empty = Spent { cpu: cpu_time(pid)?, pings: 0 };
+    let idle = (empty.cpu - before_idle).as_secs_f64() / idle_since.elapsed().as_secs_f64();
+    let rss_empty = resident_bytes(pid)?;
+
+    let connecting_since = Instant::now();
+    let crowd = Crowd::connect(server.clients, plan.connections, plan.rate).await?;
+    let connect_seconds = connecting_since.elapsed().as_secs_f64();
+    sleep(SETTLE).await;
+    let spent = || -> Result<Spent, Failure> { Ok(Spent { cpu: cpu_time(pid)?, pings: crowd.pings() }) };
+    let connected = spent()?;
+    let rss_connected = resident_bytes(pid)?;
+
+    crowd.all_pinged(plan.interval * 2).await?;
+    let threads_begin = threads(pid)?;
+    let begin = spent()?;
+    sleep(plan.interval * plan.windows).await;
+    let end = spent()?;
+    let threads_end = threads(pid)?;
+    let rss_end = resident_bytes(pid)?;
+    let timers = server.ask_admin("/api/timers").await?;
+    let unexpected_closes = crowd.ended();
+    server.stop().await?;
+
+    let pings = end.pings - begin.pings;
+    let cpu_per_ping = (end.cpu - begin.cpu).as_secs_f64() / to_real(pings);
+    let connect_cpu = (connected.cpu - empty.cpu).as_secs_f64();
+    let ping_cpu = cpu_per_ping * to_real(connected.pings);
+    let connections = f64::from(plan.connections);
+    let growth = |rss: u64| (to_real(rss) - to_real(rss_empty)) / connections;
+    Ok(Row {
+        run,
+        server: kind,
+        connections: plan.connections,
+        threads: threads_end.iter().map(|(name, named)| (name.clone(), named.count)).collect(),
+        idle_cpu_percent: 100.0 * idle,
+        connect_seconds,
+        connect_cpu_ms_per_1000: 1e6 * (connect_cpu - ping_cpu) / connections,
+        connect_cpu_ms_per_1000_with_pings: 1e6 * connect_cpu / connections,
+        pings_while_connecting: connected.pings,
+        rss_bytes_empty: rss_empty,
+        rss_bytes_per_connection: growth(rss_end),
+        rss_bytes_per_connection_at_first: growth(rss_connected),
+        pings,
+        cpu_us_per_ping: 1e6 * cpu_per_ping,
+        cpu_us_per_ping_by_thread: per_ping(&threads_begin, &threads_end, pings),
+        unexpected_closes,
+        lateness: timers.and_then(|mut timers| timers.get_mut("lateness").map(serde_json::Value::take)),
+    })
+}
+
+fn per_ping(
+    begin: &BTreeMap<String, Threads>,
+    end: &BTreeMap<String, Threads>,
+    pings: u64,
+) -> BTreeMap<String, f64> {
+    let spent = |(name, threads): (&String, &Threads)| {
+        let before = begin.get(name).copied().unwrap_or_default().cpu;
+        (name.clone(), 1e6 * threads.cpu.saturating_sub(before).as_secs_f64() / to_real(pings))
+    };
+    end.iter().map(spent).collect()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no count of pings or bytes comes near 2^53")]
+fn to_real(count: u64) -> f64 {
+    count as f64
+}

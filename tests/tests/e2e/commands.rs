@@ -1,0 +1,98 @@
+use encke_tests::raw::TEXT;
+use encke_tests::{Client, RawClient, RunningServer};
+use serde_json::{Value, json};
+
+const PROTOCOL_ERROR: u16 = 4103;
+
+#[track_caller]
+fn assert_refused(client: &mut Client, command: &str, id: Option<u64>, code: &str) {
+    let reply = client.ask(command);
+    assert_eq!(reply["error"]["code"], code, "{command}: {reply}");
+    assert!(reply["error"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{reply}");
+    assert_eq!(reply.get("id").and_then(Value::as_u64), id, "{command}: {reply}");
+    assert!(reply.get("ok").is_none(), "{reply}");
+}
+
+#[test]
+fn a_command_with_an_id_is_answered() {
+    let server = RunningServer::with(&[]);
+    let (mut client, _) = RawClient::greeted(server.public, "");
+    client.text(r#"{"id":7,"ack":{"seq":0}}"#);
+    assert_eq!(client.frame_of(TEXT).payload, br#"{"reply":{"id":7,"ok":{}}}"#);
+    client.text(r#"{"pong":{"seq":0},"id":18446744073709551615}"#);
+    assert_eq!(client.frame_of(TEXT).payload, br#"{"reply":{"id":18446744073709551615,"ok":{}}}"#);
+}
+
+#[test]
+fn a_command_without_an_id_is_not() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    client.send(r#"{"ack":{"seq":0}}"#);
+    client.send(r#"{"pong":{"seq":0}}"#);
+    assert_eq!(client.ask(r#"{"id":1,"ack":{"seq":0}}"#), json!({"id": 1, "ok": {}}));
+}
+
+#[test]
+fn bad_commands_are_refused_and_the_connection_stays() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    let client = &mut client;
+    assert_refused(client, r#"{"id":3,"dance":{}}"#, Some(3), "unknown_command");
+    assert_refused(client, r#"{"dance":{}}"#, None, "unknown_command");
+    assert_refused(client, "not JSON", None, "malformed");
+    assert_refused(client, "", None, "malformed");
+    assert_refused(client, "[]", None, "malformed");
+    assert_refused(client, "{}", None, "malformed");
+    assert_refused(client, r#"{"id":4}"#, None, "malformed");
+    assert_refused(client, r#"{"ack":{"seq":0},"pong":{"seq":0}}"#, None, "malformed");
+    assert_refused(client, r#"{"id":5,"ack":{}}"#, Some(5), "malformed");
+    assert_refused(client, r#"{"id":6,"ack":{"seq":-1}}"#, Some(6), "malformed");
+    assert_refused(client, r#"{"id":7,"ack":{"seq":0,"more":1}}"#, Some(7), "malformed");
+    assert_refused(client, r#"{"id":8,"close":{"why":1}}"#, Some(8), "malformed");
+    assert_refused(client, r#"{"id":"x","ack":{"seq":0}}"#, None, "malformed");
+    let deep = "[".repeat(10_000);
+    assert_refused(client, &deep, None, "malformed");
+    assert_eq!(client.ask(r#"{"id":9,"ack":{"seq":0}}"#)["id"], 9);
+    server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect")]);
+    server.assert_unharmed();
+}
+
+#[test]
+fn two_commands_in_one_object_are_refused_as_a_whole() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    assert_refused(&mut client, r#"{"ack":{"seq":0},"close":{}}"#, None, "malformed");
+    assert_eq!(client.ask(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "it was not closed");
+}
+
+#[test]
+fn an_ack_beyond_what_was_sent_ends_the_session() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    client.send(r#"{"ack":{"seq":1}}"#);
+    assert_eq!(client.close_code(), Some(PROTOCOL_ERROR));
+    server.await_gone(&client.hello.session);
+    server
+        .logs
+        .await_lifecycle(&client.hello.session, &[("opened", "connect"), ("closed", "protocol_error")]);
+    assert!(!server.resume(&client.hello.resume).hello.recovered);
+    server.assert_unharmed();
+}
+
+#[test]
+fn a_bad_query_is_refused_by_a_close_code() {
+    let server = RunningServer::with(&[]);
+    for query in ["heartbeat=x", "heartbeat=", "seq=x", "seq=-1", "seq=18446744073709551616", "resume=a&seq="]
+    {
+        assert_eq!(Client::refusal(server.public, query), PROTOCOL_ERROR, "{query}");
+    }
+    assert_eq!(server.admin.metrics().events("opened", "connect"), 0.0);
+    server.assert_unharmed();
+}
+
+#[test]
+fn what_a_query_has_beside_is_left_alone() {
+    let server = RunningServer::with(&[]);
+    let client = Client::connect(server.public, "utm_source=x&heartbeat=frame&&=");
+    assert!(!client.hello.recovered);
+}

@@ -1,0 +1,132 @@
+use std::time::{Duration, Instant};
+
+use encke_tests::patience::{LATE, let_pass, until};
+use encke_tests::raw::{PING, PONG, masked};
+use encke_tests::{RawClient, RunningServer};
+
+#[track_caller]
+fn assert_after(from: Instant, expected: Duration) {
+    let after = from.elapsed();
+    assert!(after >= expected, "early: {after:?} instead of {expected:?}");
+    assert!(after <= expected + LATE, "late: {after:?} instead of {expected:?}");
+}
+
+#[test]
+fn the_close_command_ends_the_session_at_once() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    client.send(r#"{"close":{}}"#);
+    assert_eq!(client.close_code(), Some(1000));
+    server.await_gone(&client.hello.session);
+    server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect"), ("closed", "client")]);
+    let again = server.resume(&client.hello.resume);
+    assert!(!again.hello.recovered);
+    assert_ne!(again.hello.session, client.hello.session);
+    let metrics = server.admin.metrics();
+    assert_eq!(metrics.events("closed", "client"), 1.0);
+    assert_eq!(metrics.sessions("suspended"), 0.0);
+}
+
+#[test]
+fn a_close_command_with_an_id_is_answered_first() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    assert_eq!(client.ask(r#"{"id":1,"close":{}}"#), serde_json::json!({"id": 1, "ok": {}}));
+    assert_eq!(client.close_code(), Some(1000));
+}
+
+#[test]
+fn no_session_outlives_its_lifetime() {
+    let server = RunningServer::with(&["session.lifetime=1s"]);
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    assert_eq!(client.close_code(), 4006);
+    assert_after(client.began, Duration::from_secs(1));
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "lifetime")]);
+    assert!(!server.resume(&hello.resume).hello.recovered);
+}
+
+#[test]
+fn nor_does_a_suspended_one() {
+    let server = RunningServer::with(&["session.lifetime=1s"]);
+    let from = Instant::now();
+    let hello = server.suspended_session();
+    server.await_gone(&hello.session);
+    assert_after(from, Duration::from_secs(1));
+    let events = [("opened", "connect"), ("suspended", "connection_lost"), ("closed", "lifetime")];
+    server.logs.await_lifecycle(&hello.session, &events);
+}
+
+#[test]
+fn pongs_and_acks_do_not_keep_an_idle_session() {
+    let server = RunningServer::with(&[
+        "session.idle=2s",
+        "session.ping_interval=300ms",
+        "session.pong_timeout=300ms",
+    ]);
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    let mut pings = 0;
+    let code = loop {
+        let frame = client.frame();
+        match frame.first {
+            PING => {
+                pings += 1;
+                assert!(client.began.elapsed() < Duration::from_secs(2) + LATE, "it is kept");
+                client.send(&masked(PONG, &frame.payload));
+                client.text(r#"{"ack":{"seq":0}}"#);
+                client.text(r#"{"pong":{"seq":0}}"#);
+            }
+            _ => break u16::from_be_bytes(*frame.payload.first_chunk().expect("a code")),
+        }
+    };
+    assert_eq!(code, 4004);
+    assert_after(client.began, Duration::from_secs(2));
+    assert!(pings >= 2, "it answered {pings} pings");
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "idle")]);
+    assert!(!server.resume(&hello.resume).hello.recovered);
+}
+
+#[test]
+fn commands_keep_it() {
+    let idle = Duration::from_secs(1);
+    let server = RunningServer::with(&["session.idle=1s"]);
+    let (mut client, _) = RawClient::greeted(server.public, "");
+    let mut asked = client.began;
+    while client.began.elapsed() < idle * 2 {
+        asked = Instant::now();
+        // Any command counts, also one that is refused.
+        client.text(r#"{"id":1,"dance":{}}"#);
+        assert_eq!(client.object()["reply"]["id"], 1);
+        let pause = client.frame_within(idle / 10).expect("it is not closed");
+        assert!(pause.is_none(), "{pause:?}");
+    }
+    assert_eq!(client.close_code(), 4004);
+    assert_after(asked, idle);
+}
+
+#[test]
+fn a_client_that_stays_after_the_goodbye_is_cut() {
+    let server = RunningServer::with(&["session.close_timeout=500ms"]);
+    // Before anyone has come: what closes a little later must not be counted.
+    let open = server.descriptors();
+    let (mut stays, hello) = RawClient::greeted(server.public, "");
+    let from = Instant::now();
+    stays.text(r#"{"close":{}}"#);
+    assert_eq!(stays.close_code(), 1000);
+    stays.await_end();
+    server.await_gone(&hello.session);
+    until("its descriptor is back", || server.descriptors() <= open);
+    assert_after(from, Duration::from_millis(500));
+}
+
+#[test]
+fn so_is_one_that_never_stops_talking() {
+    let server = RunningServer::with(&["session.close_timeout=500ms"]);
+    let (mut talks, _) = RawClient::greeted(server.public, "");
+    let from = Instant::now();
+    talks.text(r#"{"close":{}}"#);
+    while talks.try_send(&masked(PONG, &[0; 8])).is_ok() {
+        assert!(from.elapsed() < Duration::from_millis(500) + LATE, "it can go on talking");
+        let_pass(Duration::from_millis(5));
+    }
+    server.assert_unharmed();
+}

@@ -1,0 +1,221 @@
+use std::io::Write;
+use std::net::Shutdown;
+use std::time::{Duration, Instant};
+
+use encke_tests::patience::until;
+use encke_tests::raw::{BINARY, CLOSE, MASK, TEXT, masked};
+use encke_tests::{RawClient, RunningServer};
+
+/// The session's end of it: suspended for `reason`, and its client may come back.
+#[track_caller]
+fn assert_suspended(server: &RunningServer, session: &str, resume: &str, reason: &str) {
+    server.await_phase(session, "suspended");
+    server.logs.await_lifecycle(session, &[("opened", "connect"), ("suspended", reason)]);
+    assert_eq!(server.admin.metrics().events("suspended", reason), 1.0);
+    assert!(server.resume(resume).hello.recovered);
+    server.assert_unharmed();
+}
+
+/// These bytes are answered by a Close frame with this code, and then by the end of the stream.
+#[track_caller]
+fn assert_bad(settings: &[&str], bytes: &[u8], code: u16) {
+    let server = RunningServer::with(settings);
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    client.send(bytes);
+    assert_eq!(client.close_code(), code, "{:02x?}", &bytes[..bytes.len().min(16)]);
+    client.await_end();
+    assert_suspended(&server, &hello.session, &hello.resume, "bad_frame");
+}
+
+#[test]
+fn an_unmasked_frame() {
+    assert_bad(&[], &[0x81, 0x02, b'{', b'}'], 1002);
+}
+
+#[test]
+fn reserved_bits() {
+    for first in [0xc1, 0xa1, 0x91] {
+        assert_bad(&[], &[first, 0x80, 0, 0, 0, 0], 1002);
+    }
+}
+
+#[test]
+fn reserved_opcodes() {
+    for first in [0x83, 0x87, 0x8b, 0x8f] {
+        assert_bad(&[], &[first, 0x80, 0, 0, 0, 0], 1002);
+    }
+}
+
+#[test]
+fn a_fragmented_control_frame() {
+    assert_bad(&[], &[0x09, 0x80, 0, 0, 0, 0], 1002);
+}
+
+#[test]
+fn a_long_control_frame() {
+    assert_bad(&[], &masked(0x89, &[b'x'; 126]), 1002);
+}
+
+#[test]
+fn a_continuation_of_nothing() {
+    assert_bad(&[], &[0x80, 0x80, 0, 0, 0, 0], 1002);
+}
+
+#[test]
+fn a_message_within_a_message() {
+    assert_bad(&[], &[0x01, 0x80, 0, 0, 0, 0, 0x81, 0x80, 0, 0, 0, 0], 1002);
+}
+
+#[test]
+fn too_big_in_one_frame() {
+    assert_bad(&["limits.max_message=1KiB"], &masked(TEXT, &[b' '; 1025]), 1009);
+}
+
+#[test]
+fn too_big_by_its_word_alone() {
+    // 2^62 bytes are announced, none is sent: the server must neither wait for them nor make room.
+    assert_bad(&[], &[0x81, 0xff, 0x40, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], 1009);
+}
+
+#[test]
+fn too_big_in_fragments() {
+    let mut bytes = masked(0x01, &[b' '; 512]);
+    bytes.extend(masked(0x00, &[b' '; 512]));
+    bytes.extend(masked(0x80, b" "));
+    assert_bad(&["limits.max_message=1KiB"], &bytes, 1009);
+}
+
+#[test]
+fn as_big_as_allowed_in_fragments_with_a_ping_between() {
+    let server = RunningServer::with(&["limits.max_message=1KiB"]);
+    let (mut client, _) = RawClient::greeted(server.public, "");
+    let mut text = br#"{"id":1,"ack":{"seq":0}}"#.to_vec();
+    text.resize(1024, b' ');
+    client.send(&masked(0x01, &text[..500]));
+    client.send(&masked(0x89, b"now"));
+    client.send(&masked(0x00, &text[500..1000]));
+    client.send(&masked(0x80, &text[1000..]));
+    assert_eq!(client.frame_of(0x8a).payload, b"now");
+    assert_eq!(client.frame_of(TEXT).payload, br#"{"reply":{"id":1,"ok":{}}}"#);
+}
+
+#[test]
+fn bytes_one_by_one() {
+    let server = RunningServer::with(&[]);
+    let (mut client, _) = RawClient::greeted(server.public, "");
+    for byte in masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#) {
+        client.send(&[byte]);
+    }
+    assert_eq!(client.frame_of(TEXT).payload, br#"{"reply":{"id":1,"ok":{}}}"#);
+}
+
+#[test]
+fn frames_sent_along_with_the_request() {
+    let server = RunningServer::with(&[]);
+    let mut client = RawClient::connect(server.public);
+    let mut bytes =
+        b"GET /ws HTTP/1.1\r\nHost: localhost\r\nConnection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\n\
+        Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+            .to_vec();
+    bytes.extend(masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#));
+    client.send(&bytes);
+    client.await_upgrade();
+    client.hello();
+    assert_eq!(client.frame_of(TEXT).payload, br#"{"reply":{"id":1,"ok":{}}}"#);
+}
+
+#[test]
+fn invalid_utf8() {
+    assert_bad(&[], &masked(TEXT, &[b'"', 0xc3, 0x28, b'"']), 1007);
+}
+
+#[test]
+fn a_binary_message() {
+    assert_bad(&[], &masked(BINARY, b"{}"), 1003);
+}
+
+#[test]
+fn a_reset_in_the_middle_of_a_frame() {
+    let server = RunningServer::with(&[]);
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    client.send(&masked(TEXT, &[b' '; 100])[..50]);
+    client.reset();
+    assert_suspended(&server, &hello.session, &hello.resume, "connection_lost");
+}
+
+#[test]
+fn the_end_of_the_stream_in_the_middle_of_a_frame() {
+    let server = RunningServer::with(&[]);
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    client.send(&masked(TEXT, &[b' '; 100])[..50]);
+    client.stream().shutdown(Shutdown::Write).expect("it is connected");
+    client.await_end();
+    assert_suspended(&server, &hello.session, &hello.resume, "connection_lost");
+}
+
+#[test]
+fn a_close_frame_suspends_whatever_its_code() {
+    for payload in [&[][..], &[0x03, 0xe8], &[0x03, 0xe9, b'b', b'y', b'e'], &[0x0f, 0xa0], &[0x10, 0x05]] {
+        let server = RunningServer::with(&[]);
+        let (mut client, hello) = RawClient::greeted(server.public, "");
+        client.send(&masked(CLOSE, payload));
+        let answer = client.frame_of(CLOSE).payload;
+        assert_eq!(answer[..answer.len().min(2)], payload[..payload.len().min(2)], "the code is echoed");
+        client.await_end();
+        assert_suspended(&server, &hello.session, &hello.resume, "peer_closed");
+    }
+}
+
+#[test]
+fn a_close_frame_with_a_bad_code_suspends_too() {
+    // 1005 must not be sent, 999 does not exist, one byte is half a code.
+    for payload in [&[0x03, 0xed][..], &[0x03, 0xe7], &[0x03]] {
+        let server = RunningServer::with(&[]);
+        let (mut client, hello) = RawClient::greeted(server.public, "");
+        client.send(&masked(CLOSE, payload));
+        assert_eq!(client.close_code(), 1002, "{payload:02x?}");
+        client.await_end();
+        server.await_phase(&hello.session, "suspended");
+        assert!(server.resume(&hello.resume).hello.recovered);
+        server.assert_unharmed();
+    }
+}
+
+#[test]
+fn a_code_reaches_a_client_that_goes_on_sending() {
+    let server = RunningServer::with(&["limits.max_message=1MiB"]);
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    let sender = client.stream().try_clone().expect("a socket can be cloned");
+    let sending = std::thread::spawn(move || {
+        let frame = masked(TEXT, br#"{"ack":{"seq":0}}"#).repeat(100);
+        let mut sender = sender;
+        let began = Instant::now();
+        // Far beyond the kick, and well within `close_timeout`.
+        while began.elapsed() < Duration::from_secs(1) {
+            sender.write_all(&frame).expect("what is sent after the close is thrown away, not reset");
+        }
+    });
+    until("some of it has arrived", || {
+        server.admin.session(&hello.session)["last_heard_ms"].as_f64().is_some_and(|ago| ago < 50.0)
+    });
+    assert_eq!(server.admin.kick(&hello.session).status, 204);
+    sending.join().expect("it could send all");
+    // Only now does it look.
+    assert_eq!(client.close_code(), 4101);
+    server.await_gone(&hello.session);
+    server.assert_unharmed();
+}
+
+#[test]
+fn a_code_reaches_a_client_in_the_middle_of_a_frame() {
+    let server = RunningServer::with(&[]);
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    let mut header = vec![0x81, 0xfe, 0xff, 0xff];
+    header.extend(MASK);
+    client.send(&header);
+    client.send(&[0; 1000]);
+    assert_eq!(server.admin.kick(&hello.session).status, 204);
+    client.send(&[0; 10_000]);
+    assert_eq!(client.close_code(), 4101);
+    server.assert_unharmed();
+}

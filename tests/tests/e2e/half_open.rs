@@ -1,0 +1,87 @@
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use encke_tests::network::Link;
+use encke_tests::patience::LATE;
+use encke_tests::raw::{PING, PONG, RawClient, masked};
+use encke_tests::{Client, Launch, RunningServer};
+
+const PONG_TIMEOUT: Duration = Duration::from_millis(500);
+const INTERVAL: Duration = Duration::from_secs(1);
+
+fn server(link: &Link, reconnect_window: &str) -> RunningServer {
+    let server = Launch::listening_on(&SocketAddr::new(link.address_here(), 0).to_string())
+        .argument("--insecure")
+        .set("session.ping_interval=1s")
+        .set("session.pong_timeout=500ms")
+        .set(&format!("session.reconnect_window={reconnect_window}"));
+    server.start()
+}
+
+/// A client that has answered a ping and is then gone: no FIN, no RST, not even the kernel knows it any more.
+fn vanish(link: &Link, server: &RunningServer) -> (encke_tests::Hello, Instant) {
+    let mut client = RawClient::over(link.connect(server.public));
+    client.ask_upgrade("");
+    client.await_upgrade();
+    let hello = client.hello();
+    let ping = client.frame_of(PING);
+    client.send(&masked(PONG, &ping.payload));
+    let answered = Instant::now();
+    link.cut();
+    drop(client);
+    link.forget_connections();
+    (hello, answered)
+}
+
+#[test]
+fn a_client_that_vanished_is_noticed_and_expires() {
+    let link = Link::new();
+    let server = server(&link, "2s");
+    let (hello, answered) = vanish(&link, &server);
+    server.await_phase(&hello.session, "suspended");
+    let after = answered.elapsed();
+    assert!(after >= INTERVAL + PONG_TIMEOUT, "suspended after {after:?}");
+    assert!(after <= INTERVAL + PONG_TIMEOUT + LATE, "suspended after {after:?}");
+    server.await_gone(&hello.session);
+    let events = [("opened", "connect"), ("suspended", "pong_timeout"), ("expired", "reconnect_window")];
+    server.logs.await_lifecycle(&hello.session, &events);
+    let metrics = server.admin.metrics();
+    assert_eq!(metrics.events("expired", "reconnect_window"), 1.0);
+
+    link.mend();
+    let again = Client::over(link.connect(server.public), &format!("resume={}", hello.resume));
+    assert!(!again.hello.recovered);
+}
+
+#[test]
+fn it_may_come_back_when_the_link_is_mended() {
+    let link = Link::new();
+    let server = server(&link, "60s");
+    let (hello, _) = vanish(&link, &server);
+    server.await_phase(&hello.session, "suspended");
+    link.mend();
+    let again = Client::over(link.connect(server.public), &format!("resume={}&seq=0", hello.resume));
+    assert!(again.hello.recovered);
+    assert_eq!(again.hello.session, hello.session);
+    let again = again.live();
+    again.await_more_pings(2);
+    assert!(!again.ended());
+    let events = [("opened", "connect"), ("suspended", "pong_timeout"), ("resumed", "reconnect")];
+    server.logs.await_lifecycle(&hello.session, &events);
+}
+
+#[test]
+fn it_may_come_back_before_anyone_noticed() {
+    let link = Link::new();
+    let server = server(&link, "60s");
+    let (hello, _) = vanish(&link, &server);
+    link.mend();
+    let again = Client::over(link.connect(server.public), &format!("resume={}&seq=0", hello.resume));
+    assert!(again.hello.recovered);
+    assert_eq!(again.hello.session, hello.session);
+    let again = again.live();
+    again.await_more_pings(3);
+    assert!(!again.ended(), "the end of the old connection is not the end of the new one");
+    let last = server.logs.lifecycle(&hello.session).pop();
+    assert_eq!(last.map(|(event, _)| event).as_deref(), Some("resumed"));
+}

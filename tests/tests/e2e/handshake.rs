@@ -1,0 +1,141 @@
+use std::time::{Duration, Instant};
+
+use encke_tests::admin::ask;
+use encke_tests::patience::{LATE, PATIENCE};
+use encke_tests::{RawClient, RunningServer};
+
+const HANDSHAKE: Duration = Duration::from_secs(1);
+
+fn server() -> RunningServer {
+    RunningServer::with(&["limits.handshake_timeout=1s"])
+}
+
+#[track_caller]
+fn assert_cut_on_time(from: Instant, at: Instant) {
+    let after = at - from;
+    assert!(after >= HANDSHAKE, "cut after {after:?}");
+    assert!(after <= HANDSHAKE + LATE, "cut after {after:?}");
+}
+
+#[test]
+fn a_client_that_says_nothing_is_cut() {
+    let server = server();
+    let from = Instant::now();
+    let mut client = RawClient::connect(server.public);
+    assert_cut_on_time(from, client.await_end());
+    server.assert_unharmed();
+}
+
+#[test]
+fn half_a_request_is_cut() {
+    let server = server();
+    for half in ["G", "GET /ws", "GET /ws HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"] {
+        let from = Instant::now();
+        let mut client = RawClient::connect(server.public);
+        client.send(half.as_bytes());
+        assert_cut_on_time(from, client.await_end());
+    }
+    server.assert_unharmed();
+}
+
+#[test]
+fn headers_that_drip_are_cut() {
+    let server = server();
+    let from = Instant::now();
+    let mut client = RawClient::connect(server.public);
+    client.send(b"GET /ws HTTP/1.1\r\nX-Slow: ");
+    // Each byte is a sign of life, but the request gets no more time for it.
+    while client.frame_within(Duration::from_millis(50)).is_ok_and(|frame| frame.is_none()) {
+        assert!(from.elapsed() < PATIENCE, "it is never cut");
+        if client.try_send(b"x").is_err() {
+            break;
+        }
+    }
+    assert_cut_on_time(from, Instant::now());
+    server.assert_unharmed();
+}
+
+#[test]
+fn an_idle_connection_is_cut_after_its_answer() {
+    let server = server();
+    let mut client = RawClient::connect(server.public);
+    let from = Instant::now();
+    client.send(b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    assert!(client.http_head().starts_with("HTTP/1.1 404 "));
+    assert_cut_on_time(from, client.await_end());
+    server.assert_unharmed();
+}
+
+#[test]
+fn a_second_request_on_the_same_connection_is_answered() {
+    let server = server();
+    let mut client = RawClient::connect(server.public);
+    client.send(b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+    assert!(client.http_head().starts_with("HTTP/1.1 404 "));
+    client.ask_upgrade("");
+    // The body of the first answer is still to come.
+    let head = client.http_head();
+    assert!(head.contains("HTTP/1.1 101 "), "{head}");
+    client.hello();
+}
+
+#[test]
+fn an_upgraded_connection_is_not_cut() {
+    let server = server();
+    let (mut client, _) = RawClient::greeted(server.public, "");
+    let nothing = client.frame_within(HANDSHAKE * 2).expect("it is not cut");
+    assert!(nothing.is_none(), "{nothing:?}");
+}
+
+#[test]
+fn what_is_no_upgrade_is_refused() {
+    let server = server();
+    let answer = ask(server.public, "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+    assert_eq!(answer.status, 426);
+    assert_eq!(answer.error_code(), "upgrade_required");
+    assert_eq!(answer.header("sec-websocket-version"), Some("13"));
+
+    let old = "GET /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade, close\r\nUpgrade: websocket\r\n\
+               Sec-WebSocket-Version: 8\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
+    let answer = ask(server.public, old);
+    assert_eq!(answer.status, 426);
+    assert_eq!(answer.header("sec-websocket-version"), Some("13"));
+
+    let post = "POST /ws HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    let answer = ask(server.public, post);
+    assert_eq!(answer.status, 405);
+    assert_eq!(answer.header("allow"), Some("GET"));
+    assert_eq!(answer.error_code(), "method_not_allowed");
+
+    let other = "GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n";
+    let answer = ask(server.public, other);
+    assert_eq!(answer.status, 404, "the admin's paths are not public");
+    assert_eq!(answer.error_code(), "not_found");
+    server.assert_unharmed();
+}
+
+#[test]
+fn what_is_no_http_is_survived() {
+    let server = server();
+    for bytes in [&b"\x16\x03\x01\x02\x00\x01\x00"[..], b"\r\n\r\n\r\n", b"GET\r\n\r\n", &[0xff; 1000]] {
+        let mut client = RawClient::connect(server.public);
+        client.send(bytes);
+        client.await_end();
+    }
+    server.assert_unharmed();
+}
+
+#[test]
+fn headers_without_end_are_refused() {
+    let server = server();
+    let mut client = RawClient::connect(server.public);
+    client.send(b"GET /ws HTTP/1.1\r\n");
+    let header = format!("X-Long: {}\r\n", "x".repeat(1000));
+    let mut sent = 0;
+    // The answer comes while it is still sending; then the connection ends, at the latest with a reset.
+    while client.try_send(header.as_bytes()).is_ok() {
+        sent += header.len();
+        assert!(sent < 64 << 20, "it is never refused");
+    }
+    server.assert_unharmed();
+}

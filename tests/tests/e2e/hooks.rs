@@ -1,0 +1,89 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use encke_core::session::{Event, Transition};
+use encke_server::Server;
+use encke_server::config::Settings;
+use encke_server::session::{Hooks, SessionId};
+use encke_tests::patience::{heavy, let_pass, until};
+use encke_tests::{Admin, Client};
+use parking_lot::Mutex;
+
+const WINDOW: Duration = Duration::from_secs(1);
+const BLOCKED: Duration = Duration::from_secs(1);
+const OTHERS: usize = 20;
+
+/// Blocks on one session's expiry, and notes when the others expire.
+#[derive(Clone, Default)]
+struct OneBlocks(Arc<Noted>);
+
+#[derive(Default)]
+struct Noted {
+    blocks_on: Mutex<Option<String>>,
+    blocked: AtomicBool,
+    over: AtomicBool,
+    expired: Mutex<Vec<(String, Instant)>>,
+}
+
+impl Hooks for OneBlocks {
+    fn session_event(&self, session: SessionId, event: Event) {
+        if event.transition != Transition::Expired {
+            return;
+        }
+        let Noted { blocks_on, blocked, over, expired } = &*self.0;
+        let id = session.to_string();
+        if blocks_on.lock().as_ref() == Some(&id) {
+            blocked.store(true, Ordering::Release);
+            let_pass(BLOCKED);
+            over.store(true, Ordering::Release);
+        } else {
+            expired.lock().push((id, Instant::now()));
+        }
+    }
+}
+
+#[test]
+fn a_hook_that_blocks_delays_no_one_else() {
+    let _turn = heavy();
+    let hooks = OneBlocks::default();
+    let settings = [
+        "listen.public=127.0.0.1:0",
+        "listen.admin=127.0.0.1:0",
+        "timers.workers=2",
+        "session.reconnect_window=1s",
+    ];
+    let settings = Settings { flags: settings.map(ToOwned::to_owned).into(), ..Settings::default() };
+    let config = settings.resolve().expect("a valid configuration");
+    let server = Server::start(config, Box::new(hooks.clone()), Box::new(|| 0)).expect("it starts");
+    let noted = &*hooks.0;
+    let connect = || Client::connect(server.public_address(), "");
+    let (first, others) = (connect(), (0..OTHERS).map(|_| connect()).collect::<Vec<_>>());
+    *noted.blocks_on.lock() = Some(first.hello.session.clone());
+
+    first.drop_connection();
+    let mut left = Vec::new();
+    for other in others {
+        // Ticks apart, so that no two expire in one message to the workers; and all while the first one blocks.
+        let_pass(Duration::from_millis(25));
+        let at = Instant::now();
+        left.push((other.drop_connection().session, at));
+    }
+    until("the first one blocks its worker", || noted.blocked.load(Ordering::Acquire));
+    until("all others have expired", || noted.expired.lock().len() == OTHERS);
+    assert!(!noted.over.load(Ordering::Acquire), "they waited for the one that blocks");
+    let timers = Admin::new(server.admin_address()).get("/api/timers").json();
+    let since_last_turn = timers["since_last_turn_ms"].as_f64().expect("a number");
+    assert!(since_last_turn < 500.0, "{timers}");
+    assert!(timers["lateness"]["max_ms"].as_f64().is_some_and(|late| late < 500.0), "{timers}");
+
+    let expired = noted.expired.lock().clone();
+    for (session, at) in &left {
+        let (_, then) = expired.iter().find(|(id, _)| id == session).expect("each expires");
+        let after = *then - *at;
+        assert!(after >= WINDOW, "early: {after:?}");
+        assert!(after < WINDOW + Duration::from_millis(500), "late: {after:?}");
+    }
+    until("the one that blocks is over", || noted.over.load(Ordering::Acquire));
+    server.stop();
+}

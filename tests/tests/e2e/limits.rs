@@ -1,0 +1,57 @@
+use encke_tests::patience::{eventually, until};
+use encke_tests::{Client, RunningServer};
+
+const OVERLOADED: u16 = 4005;
+
+#[test]
+fn no_more_connections_than_there_may_be() {
+    let server = RunningServer::with(&["limits.max_connections=2"]);
+    let first = server.client();
+    let mut second = server.client();
+    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+    assert_eq!(Client::refusal(server.public, &format!("resume={}", first.hello.resume)), OVERLOADED);
+    assert_eq!(second.ask(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1, "the others are unharmed");
+
+    let left = first.drop_connection();
+    server.await_phase(&left.session, "suspended");
+    let again = retry_until_let_in(&server, &format!("resume={}", left.resume));
+    assert!(again.hello.recovered);
+    assert_eq!(again.hello.session, left.session);
+    assert_eq!(server.admin.metrics().events("opened", "connect"), 2.0);
+}
+
+/// A connection counts until its socket is closed, a little longer than its session shows.
+fn retry_until_let_in(server: &RunningServer, query: &str) -> Client {
+    until("there is room", || server.admin.metrics().connections() < 2.0);
+    eventually("the client is let in", || Client::try_connect(server.public, query).ok())
+}
+
+#[test]
+fn no_more_sessions_than_there_may_be() {
+    let server = RunningServer::with(&["limits.max_sessions=2"]);
+    let mut first = server.client();
+    let suspended = server.suspended_session();
+    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+
+    let second = server.resume(&suspended.resume);
+    assert!(second.hello.recovered, "a session that is there takes no more room");
+    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+
+    first.send(r#"{"close":{}}"#);
+    assert_eq!(first.close_code(), Some(1000));
+    server.await_gone(&first.hello.session);
+    let third = server.client();
+    assert!(!third.hello.recovered);
+    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+    let metrics = server.admin.metrics();
+    assert_eq!(metrics.events("opened", "connect"), 3.0, "a refused client opens nothing");
+    assert_eq!(metrics.sessions("attached"), 2.0);
+}
+
+#[test]
+fn an_expired_session_makes_room() {
+    let server = RunningServer::with(&["limits.max_sessions=1", "session.reconnect_window=300ms"]);
+    let suspended = server.suspended_session();
+    server.await_gone(&suspended.session);
+    assert!(!server.client().hello.recovered);
+}

@@ -1,0 +1,42 @@
+use encke_tests::RunningServer;
+use encke_tests::loadgen::Report;
+use encke_tests::patience::heavy;
+
+#[test]
+fn those_who_answer_are_left_alone() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
+    let report = Report::of("hold", &server, &["--connections", "200", "--rate", "400", "--duration", "3s"]);
+    assert_eq!(report.number("connected"), 200.0, "{report:?}");
+    assert_eq!(report.number("errors"), 0.0, "{report:?}");
+    assert_eq!(report.number("unexpected_closes"), 0.0, "{report:?}");
+    assert!(report.number("pings") >= 400.0, "{report:?}");
+}
+
+#[test]
+fn every_mute_client_is_closed_and_no_other() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
+    let arguments = ["--connections", "200", "--rate", "400", "--duration", "10s", "--share", "0.5"];
+    let report = Report::of("mute", &server, &arguments);
+    assert_eq!(report.number("muted"), 100.0, "{report:?}");
+    assert_eq!(report.number("closed"), 100.0, "{report:?}");
+    assert_eq!(report.number("still_open"), 0.0, "{report:?}");
+    assert_eq!(report.number("other_closes"), 0.0, "{report:?}");
+    assert_eq!(report.number("unexpected_closes"), 0.0, "{report:?}");
+    assert_eq!(server.admin.metrics().events("suspended", "pong_timeout"), 100.0);
+}
+
+#[test]
+fn all_come_back_after_a_cut() {
+    let _turn = heavy();
+    let server = RunningServer::with(&[]);
+    let arguments = ["--connections", "1000", "--rate", "2000", "--duration", "1s"];
+    let report = Report::of("storm", &server, &arguments);
+    assert_eq!(report.number("dropped"), 1000.0, "{report:?}");
+    assert_eq!(report.number("resumed"), 1000.0, "{report:?}");
+    let metrics = server.admin.metrics();
+    assert_eq!(metrics.events("opened", "connect"), 1000.0);
+    // Whoever is back before its old connection was noticed gone has taken its session over.
+    assert_eq!(metrics.events("resumed", "reconnect") + metrics.events("resumed", "take_over"), 1000.0);
+}

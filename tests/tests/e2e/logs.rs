@@ -1,0 +1,97 @@
+use encke_tests::Launch;
+use encke_tests::patience::{PATIENCE, eventually, until};
+use serde_json::Value;
+
+#[test]
+fn every_line_is_json_and_lifecycle_events_say_whom_and_why() {
+    let mut server = Launch::with(&["session.reconnect_window=300ms"]).start();
+    let suspended = server.suspended_session();
+    server.await_gone(&suspended.session);
+    let first = server.client();
+    let mut second = server.resume(&first.hello.resume);
+    second.send(r#"{"close":{}}"#);
+    second.close_code();
+    server.await_gone(&first.hello.session);
+    server.terminate();
+    assert!(server.await_exit(PATIENCE).success());
+
+    server.logs.await_line("stopped");
+    for line in server.logs.lines() {
+        let record: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+        for field in ["timestamp", "level", "message", "target"] {
+            assert!(record[field].is_string(), "{field}: {line}");
+        }
+        if record["number"].is_u64() {
+            assert!(record["session"].as_str().is_some_and(|id| id.starts_with("s_")), "{line}");
+            assert!(record["reason"].is_string(), "{line}");
+        }
+    }
+    let numbers: Vec<_> = server
+        .logs
+        .records()
+        .iter()
+        .filter(|record| record["session"] == *suspended.session)
+        .filter_map(|record| record["number"].as_u64())
+        .collect();
+    assert_eq!(numbers, [1, 2, 3]);
+}
+
+#[test]
+fn no_secret_is_ever_logged() {
+    let server = Launch::default().environment("RUST_LOG", "trace").start();
+    let mut client = server.client();
+    client.ask(r#"{"id":1,"ack":{"seq":0}}"#);
+    let mut second = server.resume(&client.hello.resume);
+    let token = client.drop_connection().resume;
+    second.send("what is this?");
+    second.object();
+    let left = second.drop_connection();
+    server.await_phase(&left.session, "suspended");
+    let _third = server.resume(&token);
+    let (id, secret) = token.split_once('.').expect("id and secret");
+    let wrong = format!("{id}.{}", "B".repeat(secret.len()));
+    let _fourth = server.resume(&wrong);
+    until("it logs a lot", || server.logs.count(id) >= 3);
+    server.terminate();
+    server.logs.await_line("draining");
+    let text = server.logs.text();
+    assert!(text.contains("\"TRACE\""), "RUST_LOG is honoured");
+    assert!(
+        !text.contains(secret),
+        "{}",
+        text.lines().find(|line| line.contains(secret)).unwrap_or_default()
+    );
+    assert!(!text.contains(&"B".repeat(secret.len())), "nor what was offered for one");
+}
+
+#[test]
+fn pretty_lines_when_told() {
+    let server = Launch::with(&["log.format=pretty"]).start();
+    let line = server.logs.await_line("serving");
+    assert!(serde_json::from_str::<Value>(&line).is_err(), "{line}");
+}
+
+#[test]
+fn the_level_is_honoured() {
+    let server = Launch::with(&["log.level=error"]).start();
+    let client = server.client();
+    server.admin.kick(&client.hello.session);
+    server.await_gone(&client.hello.session);
+    assert!(server.logs.lines().is_empty(), "{}", server.logs.text());
+}
+
+#[test]
+fn a_log_that_nobody_reads_stops_nothing() {
+    let mut server = Launch::default().environment("RUST_LOG", "trace").with_unread_log().start();
+    let mut client = server.client();
+    // Each leaves some lines, and neither the pipe nor the writer's queue has room for all.
+    eventually("lines are dropped", || {
+        (0..100).for_each(|_| client.send(r#"{"ack":{"seq":0}}"#));
+        assert_eq!(client.ask(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1);
+        (server.admin.metrics().value("encke_log_lines_dropped_total") > 0.0).then_some(())
+    });
+    server.assert_unharmed();
+    drop(client);
+    server.terminate();
+    assert_eq!(server.await_exit(PATIENCE).code(), Some(0));
+}

@@ -1,0 +1,142 @@
+use std::io::{ErrorKind, Write};
+use std::time::{Duration, Instant};
+
+use encke_tests::patience::{LATE, PATIENCE, let_pass, until};
+use encke_tests::raw::{Dial, RawClient, TEXT, masked};
+use encke_tests::{Hello, RunningServer};
+
+const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
+const A_MEBIBYTE: u64 = 1 << 20;
+
+fn server() -> RunningServer {
+    RunningServer::with(&[
+        "session.write_timeout=1s",
+        "session.ping_interval=1s",
+        "session.pong_timeout=500ms",
+        "session.close_timeout=500ms",
+    ])
+}
+
+fn connect(server: &RunningServer) -> (RawClient, Hello) {
+    let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
+    let mut client = RawClient::over(dial.connect(server.public));
+    client.ask_upgrade("");
+    client.await_upgrade();
+    let hello = client.hello();
+    (client, hello)
+}
+
+/// Asks without end and reads nothing. Returns when the session has lost this connection.
+fn ask_without_reading(server: &RunningServer, client: &mut RawClient, hello: &Hello) {
+    let commands = masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#).repeat(1000);
+    let short = Some(Duration::from_millis(50));
+    client.stream().set_write_timeout(short).expect("a socket takes a timeout");
+    let until = Instant::now() + PATIENCE;
+    let mut rest: &[u8] = &commands;
+    while server.admin.phase(&hello.session).as_deref() == Some("attached") {
+        assert!(Instant::now() < until, "it is never given up");
+        match client.stream().write(rest) {
+            Ok(written) => rest = &rest[written..],
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Err(_) => {}
+        }
+        if rest.is_empty() {
+            rest = &commands;
+        }
+    }
+}
+
+#[test]
+fn a_client_that_does_not_read_is_given_up() {
+    let server = server();
+    let others: Vec<_> = (0..3).map(|_| server.client().live()).collect();
+    // Once before measuring, so that what the server allocates once is there.
+    let (mut first, hello) = connect(&server);
+    ask_without_reading(&server, &mut first, &hello);
+    drop(first);
+
+    let before = server.resident_bytes();
+    let (mut client, hello) = connect(&server);
+    let from = Instant::now();
+    ask_without_reading(&server, &mut client, &hello);
+    assert!(from.elapsed() >= WRITE_TIMEOUT, "given up after {:?}", from.elapsed());
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < A_MEBIBYTE, "grown by {grown} bytes");
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "slow_consumer")]);
+    assert_eq!(server.admin.metrics().events("suspended", "slow_consumer"), 2.0);
+
+    for other in &others {
+        other.await_more_pings(1);
+        assert!(!other.ended());
+    }
+    let again = server.resume(&hello.resume);
+    assert!(again.hello.recovered, "it may come back");
+    server.assert_unharmed();
+}
+
+#[test]
+fn many_of_them_cost_no_more_than_their_buffers() {
+    const CLIENTS: usize = 8;
+    /// `limits.send_buffer`, and what a connection and its session need.
+    const EACH: u64 = 64 * 1024 + 16 * 1024;
+    let server = server();
+    let (mut first, hello) = connect(&server);
+    ask_without_reading(&server, &mut first, &hello);
+    let before = server.resident_bytes();
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                let (mut client, hello) = connect(&server);
+                ask_without_reading(&server, &mut client, &hello);
+            });
+        }
+    });
+    let grown = server.resident_bytes().saturating_sub(before);
+    assert!(grown < A_MEBIBYTE + EACH * CLIENTS as u64, "grown by {grown} bytes");
+    assert_eq!(server.admin.metrics().events("suspended", "slow_consumer"), 1.0 + CLIENTS as f64);
+}
+
+#[test]
+fn a_client_that_reads_slowly_is_not() {
+    let server = server();
+    let (mut client, hello) = connect(&server);
+    let sender = client.stream().try_clone().expect("a socket can be cloned");
+    let asked = 20_000;
+    let writing = std::thread::spawn(move || {
+        let mut sender = sender;
+        for _ in 0..asked / 1000 {
+            let commands = masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#).repeat(1000);
+            sender.write_all(&commands).expect("the server reads, though slowly");
+        }
+    });
+    let mut replies = 0;
+    while replies < asked {
+        if client.frame().first == TEXT {
+            replies += 1;
+        }
+        if replies % 2_000 == 0 {
+            // Shorter than `write_timeout`: there is always some progress.
+            let_pass(WRITE_TIMEOUT / 4);
+        }
+    }
+    writing.join().expect("it could write everything");
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+}
+
+#[test]
+fn one_that_is_kicked_meanwhile_is_let_go() {
+    let server = RunningServer::with(&["session.close_timeout=500ms"]);
+    // Before anyone has come: what closes a little later must not be counted.
+    let open = server.descriptors();
+    let (mut client, hello) = connect(&server);
+    let short = Some(Duration::from_millis(200));
+    client.stream().set_write_timeout(short).expect("a socket takes a timeout");
+    let commands = masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#).repeat(1000);
+    // Until the server reads no more, since it cannot write.
+    while client.try_send(&commands).is_ok() {}
+    assert_eq!(server.admin.kick(&hello.session).status, 204);
+    server.await_gone(&hello.session);
+    let from = Instant::now();
+    until("its descriptor is back", || server.descriptors() <= open);
+    assert!(from.elapsed() < Duration::from_millis(500) + LATE, "{:?}", from.elapsed());
+}

@@ -1,0 +1,39 @@
+use std::time::Duration;
+
+use encke_tests::RunningServer;
+use encke_tests::client::Living;
+use encke_tests::patience::{heavy, until};
+
+#[test]
+fn a_frozen_server_kills_no_one() {
+    let _turn = heavy();
+    let server = RunningServer::with(&[
+        "session.ping_interval=5s",
+        "session.pong_timeout=5s",
+        "session.reconnect_window=5s",
+        "session.idle=25s",
+    ]);
+    let clients: Vec<_> = (0..20).map(|_| server.client().live()).collect();
+    let stalls_before = server.admin.metrics().value("encke_wheel_stalls_total");
+    let suspended = server.suspended_session();
+
+    server.freeze(Duration::from_secs(30));
+
+    let again = server.resume(&suspended.resume);
+    assert!(again.hello.recovered, "a freeze does not count against the reconnect window");
+    let before: Vec<_> = clients.iter().map(Living::pings).collect();
+    until("everyone gets another ping", || {
+        clients.iter().zip(&before).all(|(client, before)| client.pings() > *before)
+    });
+    for client in &clients {
+        assert!(!client.ended(), "{:?}", client.heard());
+    }
+    let metrics = server.admin.metrics();
+    assert!(metrics.value("encke_wheel_stalls_total") > stalls_before);
+    assert_eq!(metrics.events("suspended", "pong_timeout"), 0.0);
+    assert_eq!(metrics.events("closed", "idle"), 0.0);
+    assert_eq!(metrics.events("expired", "reconnect_window"), 0.0);
+    let stolen = server.admin.get("/api/timers").json()["stalls"]["stolen_ms"].as_f64();
+    assert!(stolen.is_some_and(|stolen| stolen > 25_000.0), "{stolen:?}");
+    server.assert_unharmed();
+}

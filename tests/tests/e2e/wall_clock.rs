@@ -1,0 +1,78 @@
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use encke_tests::{Launch, RunningServer};
+
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Debian keeps it below the name of the architecture.
+fn faketime() -> PathBuf {
+    let libraries = fs::read_dir("/usr/lib").expect("there are libraries").flatten();
+    let found =
+        libraries.map(|entry| entry.path().join("faketime/libfaketime.so.1")).find(|path| path.is_file());
+    found.expect("libfaketime is missing: install it (apt-get install libfaketime)")
+}
+
+/// The file that tells the library how far off the wall clock is. Replaced as a whole, for it may be read at any time.
+fn set_offset(file: &Path, offset: &str) {
+    let new = file.with_extension("new");
+    fs::write(&new, offset).expect("there is room for a file");
+    fs::rename(new, file).expect("a file can be renamed");
+}
+
+fn server(offset: &Path) -> RunningServer {
+    Launch::with(&[
+        "session.ping_interval=1s",
+        "session.pong_timeout=1s",
+        "session.reconnect_window=60s",
+        "session.lifetime=1h",
+        "session.idle=1h",
+    ])
+    .environment("LD_PRELOAD", faketime())
+    .environment("FAKETIME_TIMESTAMP_FILE", offset)
+    .environment("FAKETIME_NO_CACHE", "1")
+    .environment("DONT_FAKE_MONOTONIC", "1")
+    .environment("FAKETIME_DONT_FAKE_MONOTONIC", "1")
+    .start()
+}
+
+/// What the server takes the time for, as its log tells of a client that comes now.
+fn wall_clock(server: &RunningServer) -> SystemTime {
+    let client = server.client();
+    server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect")]);
+    let records = server.logs.records();
+    let opened = records.iter().find(|record| record["session"] == *client.hello.session);
+    let timestamp = opened.and_then(|record| record["timestamp"].as_str()).expect("a record has a timestamp");
+    humantime::parse_rfc3339(timestamp).expect("timestamps are of RFC 3339")
+}
+
+#[test]
+fn its_jumps_change_nothing() {
+    let directory = tempfile::tempdir().expect("there is room for a file");
+    let offset: PathBuf = directory.path().join("offset");
+    set_offset(&offset, "+0");
+    let server = server(&offset);
+    let clients: Vec<_> = (0..3).map(|_| server.client().live()).collect();
+    let suspended = server.suspended_session();
+    let start = wall_clock(&server);
+
+    set_offset(&offset, "+1d");
+    let later = wall_clock(&server).duration_since(start).expect("it jumped forwards");
+    assert!(later >= DAY, "the jump has not reached the server: {later:?}");
+    clients.iter().for_each(|client| client.await_more_pings(3));
+
+    set_offset(&offset, "-1d");
+    let earlier = start.duration_since(wall_clock(&server)).expect("it jumped backwards");
+    assert!(earlier > DAY / 2, "the jump has not reached the server: {earlier:?}");
+    clients.iter().for_each(|client| client.await_more_pings(3));
+
+    for client in &clients {
+        assert!(!client.ended(), "{:?}", client.heard());
+        server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect")]);
+    }
+    assert!(server.resume(&suspended.resume).hello.recovered);
+    let metrics = server.admin.metrics();
+    assert_eq!(metrics.value("encke_wheel_stalls_total"), 0.0);
+    assert_eq!(metrics.events("suspended", "pong_timeout"), 0.0);
+}
