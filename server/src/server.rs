@@ -16,7 +16,8 @@ use crate::metrics::{Metrics, Readings};
 use crate::session::{Hooks, Sessions};
 use crate::shutdown::{Connections, Flag};
 use crate::timeouts::{
-    ActOnExpiry, Batch, DISPATCH_BATCHES, Timeouts, TimerName, WheelSettings, WheelThread, WorkerPool,
+    ActOnExpiry, Batch, DISPATCH_BATCHES, Timeouts, TimerCell, TimerName, WheelSettings, WheelThread,
+    WorkerPool,
 };
 use crate::transport::Places;
 
@@ -190,11 +191,15 @@ struct Actor {
 }
 
 impl ActOnExpiry for Actor {
-    fn act(&self, name: TimerName) {
-        match name {
-            TimerName::Session(id) => self.sessions.handle_timeout(id),
+    fn act(&self, cell: &TimerCell) {
+        match &cell.name {
+            TimerName::Session(session) => {
+                if let Some(session) = session.upgrade() {
+                    self.sessions.handle_timeout(&session);
+                }
+            }
             TimerName::Sleep(id) => {
-                self.timeouts.wake_sleeper(id);
+                self.timeouts.wake_sleeper(*id);
                 self.metrics.sleep_fired();
             }
         }

@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use encke_core::Timestamp;
@@ -64,9 +64,11 @@ pub(crate) struct SessionView {
 }
 
 impl SessionCell {
-    pub(super) fn new(id: SessionId, secret: Secret, state: SessionState) -> Self {
-        let timer = Arc::new(TimerCell::new(TimerName::Session(id)));
-        Self { id, secret, timer, state: Mutex::new(state) }
+    pub(super) fn new(id: SessionId, secret: Secret, state: SessionState) -> Arc<Self> {
+        Arc::new_cyclic(|this| {
+            let timer = Arc::new(TimerCell::new(TimerName::Session(Weak::clone(this))));
+            Self { id, secret, timer, state: Mutex::new(state) }
+        })
     }
 
     /// Its name.

@@ -156,7 +156,7 @@ impl Sessions {
         // A session that asked to be resumed claims messages that a new one has never sent.
         let machine = Session::open(now, Arc::clone(&self.settings), Attach { seq: None, ..attach });
         let state = SessionState { machine, link: Some(Arc::clone(link)), transport };
-        let session = Arc::new(SessionCell::new(SessionId::random(), Secret::random(), state));
+        let session = SessionCell::new(SessionId::random(), Secret::random(), state);
         // Before its deadlines are armed: an expiry must find it.
         self.registry.insert(Arc::clone(&session)).map_err(|_| Refusal::Overloaded)?;
         self.metrics.session_phase(None, Phase::Attached(attach.connection));
@@ -187,10 +187,8 @@ impl Sessions {
     }
 
     /// A deadline of a session may have passed.
-    pub(crate) fn handle_timeout(&self, id: SessionId) {
-        if let Some(session) = self.registry.get(id) {
-            self.step(&session, |state, now| state.machine.handle_timeout(now));
-        }
+    pub(crate) fn handle_timeout(&self, session: &Arc<SessionCell>) {
+        self.step(session, |state, now| state.machine.handle_timeout(now));
     }
 
     /// Ends every session, and lets none begin.
@@ -227,17 +225,17 @@ impl Sessions {
             while let Some(output) = state.machine.poll_output() {
                 outputs.push(output);
             }
-            let wish = wish(&state.machine, self.timeouts.slack());
+            let wish = wish(&state.machine, now, self.timeouts.slack(), self.settings.pong_timeout);
             (result, link, self.timeouts.want(&session.timer, wish))
         };
         self.timeouts.tell_wheel(&session.timer, told);
         for output in outputs {
-            self.carry_out(session, link.as_deref(), output);
+            self.carry_out(session, link.as_deref(), now, output);
         }
         result
     }
 
-    fn carry_out(&self, session: &SessionCell, link: Option<&Link>, output: Output) {
+    fn carry_out(&self, session: &SessionCell, link: Option<&Link>, now: Timestamp, output: Output) {
         let post = |connection: ConnectionId, notes: Notes| {
             if let Some(link) = link.filter(|link| link.id == connection) {
                 link.post(notes);
@@ -252,7 +250,7 @@ impl Sessions {
             Output::RoundTrip(time) => self.metrics.ping_round_trip(time),
             Output::Fired(deadline, due) => {
                 let slack = if deadline == Deadline::Ping { self.timeouts.slack() } else { Duration::ZERO };
-                self.metrics.deadline_fired(deadline, self.timeouts.clock().now().since(due + slack));
+                self.metrics.deadline_fired(deadline, now.since(due + slack));
             }
             Output::Event(event) => self.tell(session.id, event),
         }
@@ -273,16 +271,14 @@ impl Sessions {
 
 /// Pings have slack, so that they leave in batches. Everything else is exact to the tick, also what comes due
 /// within a ping's slack.
-fn wish(machine: &Session, slack: Duration) -> Wish {
-    match machine.next_deadline() {
-        None => Wish::NONE,
-        Some((at, Deadline::Ping))
-            if machine.deadlines().all(|(other, which)| which == Deadline::Ping || other > at + slack) =>
-        {
-            Wish::soft(at.as_nanos())
-        }
-        Some((at, _)) => Wish::exact(at.as_nanos()),
+fn wish(machine: &Session, now: Timestamp, slack: Duration, pong_timeout: Duration) -> Wish {
+    let Some((at, deadline)) = machine.next_deadline() else { return Wish::NONE };
+    if machine.is_writing_ping() {
+        // Pong is about to be armed. Expecting it spares the wheel one entry a ping; an expiry for nothing is harmless.
+        return Wish::exact(at.min(now + pong_timeout).as_nanos());
     }
+    let alone = || machine.deadlines().all(|(other, which)| which == Deadline::Ping || other > at + slack);
+    if deadline == Deadline::Ping && alone() { Wish::soft(at.as_nanos()) } else { Wish::exact(at.as_nanos()) }
 }
 
 impl std::fmt::Debug for Sessions {

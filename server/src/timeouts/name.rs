@@ -1,16 +1,18 @@
-use parking_lot::Mutex;
+use std::sync::Weak;
 
 use encke_wheel::TimerKey;
+use parking_lot::Mutex;
 
 use super::arming::Arming;
 use super::sleepers::SleeperId;
-use crate::session::SessionId;
+use crate::session::SessionCell;
 
 /// Whose timeout it is. The wheel has at most one entry a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum TimerName {
-    /// A session: all its deadlines, of which the wheel knows the earliest.
-    Session(SessionId),
+    /// A session: all its deadlines, of which the wheel knows the earliest. Weak, so that no timer keeps one alive;
+    /// and no id, because looking that up costs more than all else that a worker does for a ping.
+    Session(Weak<SessionCell>),
     /// One of the server's other timeouts ([`super::Sleep`]).
     Sleep(SleeperId),
 }
@@ -18,7 +20,7 @@ pub(crate) enum TimerName {
 /// A name, and when it wants to expire. Owned by whatever has the name and by the wheel together.
 #[derive(Debug)]
 pub(crate) struct TimerCell {
-    pub(super) name: TimerName,
+    pub(crate) name: TimerName,
     pub(super) arming: Arming,
     /// The wheel's entry. Only the wheel thread looks at it, so the lock is never waited for.
     pub(super) key: Mutex<Option<TimerKey>>,

@@ -4,13 +4,13 @@
 use std::collections::HashSet;
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Weak;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 
 use crossbeam_channel::unbounded;
 
 use super::*;
-use crate::session::SessionId;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const SETTINGS: WheelSettings =
@@ -39,29 +39,28 @@ impl Rig {
         self.timeouts.clock().now()
     }
 
-    fn arm_new(&self, wish: Wish) -> (SessionId, Arc<TimerCell>) {
-        let id = SessionId::random();
-        let cell = Arc::new(TimerCell::new(TimerName::Session(id)));
+    fn arm_new(&self, wish: Wish) -> Arc<TimerCell> {
+        let cell = Arc::new(TimerCell::new(TimerName::Session(Weak::new())));
         self.timeouts.arm(&cell, wish);
-        (id, cell)
+        cell
     }
 
     /// The next `count` names to expire, in order, each with the time it was received.
-    fn expire(&self, count: usize) -> Vec<(TimerName, Timestamp)> {
+    fn expire(&self, count: usize) -> Vec<(Arc<TimerCell>, Timestamp)> {
         let mut expired = Vec::new();
         while expired.len() < count {
             let batch = self.batches.recv_timeout(PATIENCE).expect("an expiry");
-            expired.extend(batch.names.into_iter().map(|name| (name, self.now())));
+            expired.extend(batch.cells.into_iter().map(|cell| (cell, self.now())));
         }
         expired
     }
 
     /// The next names to expire are these, in this order, and none before its time.
-    fn expect(&self, names: &[(SessionId, u64)]) {
-        let expired = self.expire(names.len());
-        assert_eq!(expired.len(), names.len(), "none twice");
-        for ((id, due), (name, at)) in names.iter().zip(expired) {
-            assert_eq!(name, TimerName::Session(*id));
+    fn expect(&self, cells: &[(&Arc<TimerCell>, u64)]) {
+        let expired = self.expire(cells.len());
+        assert_eq!(expired.len(), cells.len(), "none twice");
+        for ((cell, due), (expired, at)) in cells.iter().zip(expired) {
+            assert!(Arc::ptr_eq(cell, &expired), "out of order");
             assert!(at.as_nanos() >= *due, "early");
         }
     }
@@ -85,8 +84,9 @@ fn after(now: Timestamp, ms: u64) -> u64 {
 fn names_expire_in_the_order_of_their_deadlines_and_never_early() {
     let rig = Rig::start(16);
     let now = rig.now();
-    let expected = [5, 30, 60].map(|ms| after(now, ms)).map(|due| (rig.arm_new(Wish::exact(due)).0, due));
-    rig.expect(&expected);
+    let dues = [5, 30, 60].map(|ms| after(now, ms));
+    let cells = dues.map(|due| rig.arm_new(Wish::exact(due)));
+    rig.expect(&[(&cells[0], dues[0]), (&cells[1], dues[1]), (&cells[2], dues[2])]);
     rig.wheel.stop();
 }
 
@@ -94,11 +94,11 @@ fn names_expire_in_the_order_of_their_deadlines_and_never_early() {
 fn an_earlier_wish_wakes_the_wheel_and_a_later_one_holds_it_back() {
     let rig = Rig::start(16);
     let now = rig.now();
-    let (early, early_cell) = rig.arm_new(Wish::exact(after(now, 60_000)));
-    let (late, late_cell) = rig.arm_new(Wish::exact(after(now, 40)));
-    rig.timeouts.arm(&late_cell, Wish::exact(after(now, 400)));
-    rig.timeouts.arm(&early_cell, Wish::exact(after(now, 80)));
-    rig.expect(&[(early, after(now, 80)), (late, after(now, 400))]);
+    let early = rig.arm_new(Wish::exact(after(now, 60_000)));
+    let late = rig.arm_new(Wish::exact(after(now, 40)));
+    rig.timeouts.arm(&late, Wish::exact(after(now, 400)));
+    rig.timeouts.arm(&early, Wish::exact(after(now, 80)));
+    rig.expect(&[(&early, after(now, 80)), (&late, after(now, 400))]);
     rig.wheel.stop();
 }
 
@@ -108,10 +108,10 @@ fn an_earlier_wish_wakes_the_wheel_also_while_the_name_is_queued() {
     let settings = WheelSettings { stall_threshold: 4 * PATIENCE, ..SETTINGS };
     let rig = Rig::start_with(16, settings);
     rig.eventually("it sleeps", |rig| rig.timeouts.parking.sleeps_beyond(after(rig.now(), 1_000)));
-    let (id, cell) = rig.arm_new(Wish::exact(after(rig.now(), 3_600_000)));
+    let cell = rig.arm_new(Wish::exact(after(rig.now(), 3_600_000)));
     let due = after(rig.now(), 30);
     rig.timeouts.arm(&cell, Wish::exact(due));
-    rig.expect(&[(id, due)]);
+    rig.expect(&[(&cell, due)]);
     rig.wheel.stop();
 }
 
@@ -120,7 +120,7 @@ fn an_unchanged_wish_is_not_sent_again() {
     let rig = Rig::start(16);
     // Within a tick, not at its end.
     let wish = Wish::exact(after(rig.now(), 60_000) / 1_000_000 * 1_000_000 + 1);
-    let (_, cell) = rig.arm_new(wish);
+    let cell = rig.arm_new(wish);
     rig.eventually("it is armed", |rig| rig.timeouts.entries() == 1);
     assert_eq!(rig.timeouts.want(&cell, wish), Told::Enough);
     rig.wheel.stop();
@@ -130,7 +130,7 @@ fn an_unchanged_wish_is_not_sent_again() {
 fn what_wants_nothing_any_more_leaves_the_wheel() {
     let rig = Rig::start(16);
     let wish = Wish::exact(after(rig.now(), 60_000));
-    let cells: Vec<_> = (0..100).map(|_| rig.arm_new(wish).1).collect();
+    let cells: Vec<_> = (0..100).map(|_| rig.arm_new(wish)).collect();
     rig.eventually("all are armed", |rig| rig.timeouts.entries() == 100);
     for cell in &cells {
         rig.timeouts.arm(cell, Wish::NONE);
@@ -144,7 +144,7 @@ fn what_wants_nothing_any_more_leaves_the_wheel() {
 fn soft_wishes_that_lie_close_are_armed_for_one_tick() {
     let rig = Rig::start(16);
     let base = after(rig.now(), 60_000) / 32_000_000 * 32_000_000;
-    let cells: Vec<_> = (1..=10).map(|ms| rig.arm_new(Wish::soft(base + ms * 1_000_000)).1).collect();
+    let cells: Vec<_> = (1..=10).map(|ms| rig.arm_new(Wish::soft(base + ms * 1_000_000))).collect();
     rig.eventually("all are armed", |rig| rig.timeouts.entries() == 10);
     let armed: HashSet<_> = cells.iter().map(|cell| cell.arming.armed()).collect();
     assert_eq!(armed, HashSet::from([Some(base + 16_000_000)]), "where a slot of the wheel begins");
@@ -156,8 +156,8 @@ fn a_full_dispatch_channel_loses_nothing_and_the_wheel_turns_on() {
     const NAMES: usize = 1_000;
     let rig = Rig::start(1);
     let due = after(rig.now(), 5);
-    let cells: Vec<_> = (0..NAMES).map(|_| rig.arm_new(Wish::exact(due)).1).collect();
-    let names: HashSet<_> = cells.iter().map(|cell| format!("{:?}", cell.name)).collect();
+    let cells: Vec<_> = (0..NAMES).map(|_| rig.arm_new(Wish::exact(due))).collect();
+    let armed: HashSet<_> = cells.iter().map(Arc::as_ptr).collect();
     // No one receives: one batch in the channel, one with the wheel thread, the rest in the wheel.
     rig.eventually("the channel is full", |rig| rig.batches.is_full());
     let last_turn = rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed);
@@ -166,45 +166,46 @@ fn a_full_dispatch_channel_loses_nothing_and_the_wheel_turns_on() {
     });
     let expired = rig.expire(NAMES);
     assert_eq!(expired.len(), NAMES, "none twice");
-    let expired: HashSet<_> = expired.into_iter().map(|(name, _)| format!("{name:?}")).collect();
-    assert_eq!(expired, names, "none lost");
+    let expired: HashSet<_> = expired.iter().map(|(cell, _)| Arc::as_ptr(cell)).collect();
+    assert_eq!(expired, armed, "none lost");
     rig.wheel.stop();
 }
 
 /// Acts as the server's workers do, and panics when told to.
 struct Actor {
     timeouts: Arc<Timeouts>,
-    acted: Sender<TimerName>,
-    cursed: Option<SessionId>,
+    acted: Sender<()>,
+    panics: AtomicUsize,
 }
 
 impl ActOnExpiry for Actor {
-    fn act(&self, name: TimerName) {
-        match name {
-            TimerName::Session(id) if Some(id) == self.cursed => panic!("as the test wants"),
-            TimerName::Sleep(id) => self.timeouts.wake_sleeper(id),
-            TimerName::Session(_) => {}
+    fn act(&self, cell: &TimerCell) {
+        let take_one = |left: usize| left.checked_sub(1);
+        if self.panics.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one).is_ok() {
+            panic!("as the test wants");
         }
-        self.acted.send(name).expect("the test listens");
+        if let TimerName::Sleep(id) = cell.name {
+            self.timeouts.wake_sleeper(id);
+        }
+        self.acted.send(()).expect("the test listens");
     }
 
     fn taken_up(&self, _: Timestamp) {}
 }
 
-fn start_worker(rig: &Rig, cursed: Option<SessionId>) -> (WorkerPool, Receiver<TimerName>) {
+fn start_worker(rig: &Rig, panics: usize) -> (WorkerPool, Receiver<()>) {
     let (acted, listen) = unbounded();
-    let actor = Arc::new(Actor { timeouts: Arc::clone(&rig.timeouts), acted, cursed });
-    (WorkerPool::start(1, &rig.batches, &actor).expect("a thread"), listen)
+    let actor = Actor { timeouts: Arc::clone(&rig.timeouts), acted, panics: AtomicUsize::new(panics) };
+    (WorkerPool::start(1, &rig.batches, &Arc::new(actor)).expect("a thread"), listen)
 }
 
 #[test]
 fn a_worker_survives_a_panic() {
     let rig = Rig::start(16);
     let now = rig.now();
-    let (cursed, _cell) = rig.arm_new(Wish::exact(after(now, 50)));
-    let (fine, _cell) = rig.arm_new(Wish::exact(after(now, 80)));
-    let (workers, acted) = start_worker(&rig, Some(cursed));
-    assert_eq!(acted.recv_timeout(PATIENCE), Ok(TimerName::Session(fine)));
+    let _cells = [50, 80].map(|ms| rig.arm_new(Wish::exact(after(now, ms))));
+    let (workers, acted) = start_worker(&rig, 1);
+    assert_eq!(acted.recv_timeout(PATIENCE), Ok(()), "the first panics, the second is acted on");
     rig.wheel.stop();
     workers.join();
 }
@@ -232,7 +233,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 #[test]
 fn a_sleep_ends_when_its_time_has_come() {
     let rig = Rig::start(16);
-    let (workers, _acted) = start_worker(&rig, None);
+    let (workers, _acted) = start_worker(&rig, 0);
     let before = rig.now();
     block_on(rig.timeouts.sleep(Duration::from_millis(30)));
     assert!(rig.now().since(before) >= Duration::from_millis(30), "early");

@@ -7,7 +7,7 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use encke_core::Timestamp;
 use encke_wheel::{Expire, Tick, TimingWheel, Work};
 
-use super::{Batch, TickLength, Timeouts, TimerCell, TimerName, Wish};
+use super::{Batch, TickLength, Timeouts, TimerCell, Wish};
 
 /// Expiries and cascades between two looks into the names: a crowd on one tick does not keep a cancelled timer in.
 const WORK_PER_LOOK: u64 = 4096;
@@ -199,7 +199,7 @@ impl Turner {
         let wish = cell.arming.forget();
         match wish.earliest() {
             None => {}
-            Some(due) if due <= now.as_nanos() => self.pending.push(cell.name, now),
+            Some(due) if due <= now.as_nanos() => self.pending.push(cell, now),
             Some(_) => self.schedule(cell, wish),
         }
     }
@@ -247,18 +247,18 @@ impl Turner {
 }
 
 impl Batch {
-    fn push(&mut self, name: TimerName, now: Timestamp) {
-        if self.names.is_empty() {
+    fn push(&mut self, cell: Arc<TimerCell>, now: Timestamp) {
+        if self.cells.is_empty() {
             self.expired_at = Some(now);
         }
-        self.names.push(name);
+        self.cells.push(cell);
     }
 
     fn is_full(&self) -> bool {
-        self.names.is_full()
+        self.cells.is_full()
     }
 
     fn is_empty(&self) -> bool {
-        self.names.is_empty()
+        self.cells.is_empty()
     }
 }

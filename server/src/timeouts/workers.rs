@@ -6,18 +6,18 @@ use arrayvec::ArrayVec;
 use crossbeam_channel::Receiver;
 use encke_core::Timestamp;
 
-use super::TimerName;
+use super::TimerCell;
 
 /// The most expiries in one message to the workers.
 const BATCH: usize = 64;
 
-/// The most messages on their way to the workers: 16,384 expiries, about 350 KiB.
+/// The most messages on their way to the workers: 16,384 expiries, 136 KiB.
 pub(crate) const DISPATCH_BATCHES: usize = 256;
 
 /// What expired, on its way to the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub(super) names: ArrayVec<TimerName, BATCH>,
+    pub(super) cells: ArrayVec<Arc<TimerCell>, BATCH>,
     /// When the first of them left the wheel.
     pub(super) expired_at: Option<Timestamp>,
 }
@@ -25,7 +25,7 @@ pub(crate) struct Batch {
 /// What the workers do with an expiry, and with the age of each batch they take up.
 pub(crate) trait ActOnExpiry: Send + Sync + 'static {
     /// Its deadline has passed, or had: look again.
-    fn act(&self, name: TimerName);
+    fn act(&self, cell: &TimerCell);
 
     /// A batch was taken up that left the wheel then.
     fn taken_up(&self, expired_at: Timestamp);
@@ -71,10 +71,10 @@ fn work(batches: &Receiver<Batch>, actor: &impl ActOnExpiry) {
         if let Some(expired_at) = batch.expired_at {
             actor.taken_up(expired_at);
         }
-        for name in batch.names {
+        for cell in batch.cells {
             // A fault in one session, or in a hook, must not stop the timeouts of all others.
-            if catch_unwind(AssertUnwindSafe(|| actor.act(name))).is_err() {
-                tracing::error!(?name, "a worker panicked while acting on an expiry");
+            if catch_unwind(AssertUnwindSafe(|| actor.act(&cell))).is_err() {
+                tracing::error!(name = ?cell.name, "a worker panicked while acting on an expiry");
             }
         }
     }

@@ -196,6 +196,12 @@ impl Session {
         self.deadlines.earliest()
     }
 
+    /// Whether a ping was asked for whose bytes have not left yet: [`Deadline::Pong`] is armed as soon as they have.
+    #[must_use]
+    pub fn is_writing_ping(&self) -> bool {
+        matches!(self.ping, PingState::Writing)
+    }
+
     /// Every armed deadline.
     pub fn deadlines(&self) -> impl Iterator<Item = (Timestamp, Deadline)> + '_ {
         self.deadlines.armed()
