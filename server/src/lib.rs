@@ -14,13 +14,13 @@
 //!
 //! - **tokio** (built without its timers): the accept loops, and one task a connection, which alone reads and
 //!   writes its socket.
-//! - **The wheel thread** ([`timeouts`]): owns the wheel. It takes in names, turns, and sends what is due. It runs
+//! - **The wheel thread** (`timeouts/`): owns the wheel. It takes in names, turns, and sends what is due. It runs
 //!   no session code and takes no session's lock.
-//! - **The workers** ([`timeouts`]): for each expiry they find the session, lock it, let it look at its deadlines,
+//! - **The workers** (`timeouts/`): for each expiry they find the session, lock it, let it look at its deadlines,
 //!   and carry out what comes back.
 //!
 //! Locks are taken in the order registry, session, and none is held across an await, a send or a hook. A session's
-//! state machine is pure and lives in `encke-core`; [`session::Sessions`] is the one way to anything in it.
+//! state machine is pure and lives in `encke-core`; `session/store.rs` is the one way to anything in it.
 
 mod api;
 pub mod banner;
