@@ -19,8 +19,8 @@ use crate::server::Shared;
 use crate::shutdown::OpenConnection;
 use crate::transport::websocket::{self, Upgrade};
 
-/// Serves one HTTP/1.1 request on a connection, which becomes a WebSocket or ends. Whoever has not come so far after
-/// `handshake_timeout` is cut: a client that sends nothing, or half a request, or does not read its answer.
+/// Serves HTTP/1.1 on one connection. Whatever it asks for, after `handshake_timeout` it is a WebSocket or cut: also a
+/// client that sends nothing, or half a request, or does not read its answers.
 ///
 /// HTTP/1.1 alone, because hyper-util's `auto` builder has no timeout while it guesses the version.
 pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
@@ -32,7 +32,6 @@ pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
             async { Ok::<_, Infallible>(reply) }
         });
         let connection = http1::Builder::new()
-            .keep_alive(false)
             .serve_connection(TokioIo::new(socket), service)
             .with_upgrades();
         let patience = shared.timeouts.sleep(shared.config.limits.handshake_timeout);
