@@ -1,4 +1,4 @@
-use encke_tests::raw::TEXT;
+use encke_tests::raw::{CLOSE, TEXT};
 use encke_tests::{Client, RawClient, RunningServer};
 use serde_json::{Value, json};
 
@@ -58,6 +58,20 @@ fn bad_commands_are_refused_and_the_connection_stays() {
 }
 
 #[test]
+fn a_bad_command_of_any_length_is_refused_and_the_connection_stays() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    // As long as a message may be, and longer still once its characters are escaped.
+    for long in ["a".repeat(65_000), "\u{200b}".repeat(20_000)] {
+        let client = &mut client;
+        assert_refused(client, &format!(r#"{{"id":1,"ack":{{"seq":"{long}"}}}}"#), Some(1), "malformed");
+        assert_refused(client, &format!(r#"{{"id":2,"ack":{{"{long}":0}}}}"#), Some(2), "malformed");
+        assert_refused(client, &format!(r#"{{"id":3,"{long}":{{}}}}"#), Some(3), "unknown_command");
+    }
+    assert_eq!(client.ask(r#"{"id":9,"ack":{"seq":0}}"#)["id"], 9);
+}
+
+#[test]
 fn two_commands_in_one_object_are_refused_as_a_whole() {
     let server = RunningServer::with(&[]);
     let mut client = server.client();
@@ -68,6 +82,10 @@ fn two_commands_in_one_object_are_refused_as_a_whole() {
 #[test]
 fn an_ack_beyond_what_was_sent_ends_the_session() {
     let server = RunningServer::with(&[]);
+    let (mut raw, _) = RawClient::greeted(server.public, "");
+    raw.text(r#"{"id":1,"ack":{"seq":1}}"#);
+    assert_eq!(raw.frame().first, CLOSE, "not an ok before it");
+
     let mut client = server.client();
     client.send(r#"{"ack":{"seq":1}}"#);
     assert_eq!(client.close_code(), Some(PROTOCOL_ERROR));

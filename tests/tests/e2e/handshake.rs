@@ -1,7 +1,9 @@
+use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use encke_tests::admin::ask;
 use encke_tests::patience::{LATE, PATIENCE};
+use encke_tests::raw::Dial;
 use encke_tests::{RawClient, RunningServer};
 
 const HANDSHAKE: Duration = Duration::from_secs(1);
@@ -53,6 +55,27 @@ fn headers_that_drip_are_cut() {
     }
     assert_cut_on_time(from, Instant::now());
     server.assert_unharmed();
+}
+
+#[test]
+fn a_client_that_does_not_read_its_answers_is_cut() {
+    let server = server();
+    let from = Instant::now();
+    let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
+    let mut client = RawClient::over(dial.connect(server.public));
+    let short = Some(Duration::from_millis(50));
+    client.stream().set_write_timeout(short).expect("a socket takes a timeout");
+    let requests = b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".repeat(100);
+    // Until the socket is gone. That it takes nothing for a while is what this is about.
+    while !client.try_send(&requests).is_err_and(|error| is_gone(&error)) {
+        assert!(from.elapsed() < PATIENCE, "it is never cut");
+    }
+    assert_cut_on_time(from, Instant::now());
+    server.assert_unharmed();
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 #[test]

@@ -1,5 +1,7 @@
+use std::sync::Barrier;
+
 use encke_tests::patience::{eventually, until};
-use encke_tests::{Client, RunningServer};
+use encke_tests::{Client, RawClient, RunningServer};
 
 const OVERLOADED: u16 = 4005;
 
@@ -18,6 +20,27 @@ fn no_more_connections_than_there_may_be() {
     assert!(again.hello.recovered);
     assert_eq!(again.hello.session, left.session);
     assert_eq!(server.admin.metrics().events("opened", "connect"), 2.0);
+}
+
+#[test]
+fn of_a_crowd_as_many_are_let_in_as_fit() {
+    const CROWD: usize = 12;
+    const PLACES: usize = 5;
+    let server = RunningServer::with(&["limits.max_connections=5"]);
+    // Connections that are not WebSockets yet take no place.
+    let _silent: Vec<_> = (0..PLACES).map(|_| RawClient::connect(server.public)).collect();
+    let all_at_once = Barrier::new(CROWD);
+    let outcomes: Vec<_> = std::thread::scope(|scope| {
+        let come = || {
+            all_at_once.wait();
+            Client::try_connect(server.public, "")
+        };
+        let crowd: Vec<_> = (0..CROWD).map(|_| scope.spawn(come)).collect();
+        crowd.into_iter().map(|client| client.join().expect("no client panics")).collect()
+    });
+    let (let_in, refused): (Vec<_>, Vec<_>) = outcomes.into_iter().partition(Result::is_ok);
+    assert_eq!(let_in.len(), PLACES);
+    assert!(refused.iter().all(|refused| matches!(refused, Err(OVERLOADED))), "{refused:?}");
 }
 
 /// A connection counts until its socket is closed, a little longer than its session shows.

@@ -2,7 +2,7 @@ use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use encke_tests::patience::{LATE, PATIENCE, let_pass, until};
-use encke_tests::raw::{Dial, RawClient, TEXT, masked};
+use encke_tests::raw::{Dial, PING, RawClient, TEXT, masked};
 use encke_tests::{Hello, RunningServer};
 
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -28,11 +28,16 @@ fn connect(server: &RunningServer) -> (RawClient, Hello) {
 
 /// Asks without end and reads nothing. Returns when the session has lost this connection.
 fn ask_without_reading(server: &RunningServer, client: &mut RawClient, hello: &Hello) {
-    let commands = masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#).repeat(1000);
+    send_without_reading(server, client, hello, &masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#));
+}
+
+/// Sends the frame without end and reads nothing. Returns when the session has lost this connection.
+fn send_without_reading(server: &RunningServer, client: &mut RawClient, hello: &Hello, frame: &[u8]) {
+    let frames = frame.repeat(1000);
     let short = Some(Duration::from_millis(50));
     client.stream().set_write_timeout(short).expect("a socket takes a timeout");
     let until = Instant::now() + PATIENCE;
-    let mut rest: &[u8] = &commands;
+    let mut rest: &[u8] = &frames;
     while server.admin.phase(&hello.session).as_deref() == Some("attached") {
         assert!(Instant::now() < until, "it is never given up");
         match client.stream().write(rest) {
@@ -41,7 +46,7 @@ fn ask_without_reading(server: &RunningServer, client: &mut RawClient, hello: &H
             Err(_) => {}
         }
         if rest.is_empty() {
-            rest = &commands;
+            rest = &frames;
         }
     }
 }
@@ -71,6 +76,17 @@ fn a_client_that_does_not_read_is_given_up() {
     }
     let again = server.resume(&hello.resume);
     assert!(again.hello.recovered, "it may come back");
+    server.assert_unharmed();
+}
+
+#[test]
+fn a_client_that_pings_and_does_not_read_the_pongs_is_given_up_too() {
+    let server = server();
+    let (mut client, hello) = connect(&server);
+    let from = Instant::now();
+    send_without_reading(&server, &mut client, &hello, &masked(PING, &[0; 125]));
+    assert!(from.elapsed() >= WRITE_TIMEOUT, "given up after {:?}", from.elapsed());
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "slow_consumer")]);
     server.assert_unharmed();
 }
 
