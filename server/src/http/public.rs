@@ -31,15 +31,14 @@ pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
             let reply = answer(request, &shared, &open_connection);
             async { Ok::<_, Infallible>(reply) }
         });
-        let connection = http1::Builder::new()
-            .serve_connection(TokioIo::new(socket), service)
-            .with_upgrades();
+        let connection =
+            http1::Builder::new().serve_connection(TokioIo::new(socket), service).with_upgrades();
         let patience = shared.timeouts.sleep(shared.config.limits.handshake_timeout);
         let stopped = pin!(shared.stop_accepting.wait());
         match select(pin!(connection), select(pin!(patience), stopped)).await {
             Either::Left((Ok(()), _)) => {}
             Either::Left((Err(error), _)) => {
-                tracing::debug!(%error, "connection failed before it was a WebSocket")
+                tracing::debug!(%error, "connection failed before it was a WebSocket");
             }
             Either::Right((Either::Left(_), _)) => tracing::debug!("connection cut: handshake_timeout"),
             Either::Right((Either::Right(_), _)) => tracing::debug!("connection cut: draining"),
