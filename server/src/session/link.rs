@@ -67,6 +67,10 @@ impl Link {
     /// For the connection's task: takes the notes, and is woken by the next.
     pub(crate) fn take_notes(&self, context: &Context<'_>) -> Notes {
         self.waker.register(context.waker());
+        // Most wake-ups bring bytes and no note: then a read will do.
+        if self.notes.load(Ordering::Acquire) == 0 {
+            return Notes(0);
+        }
         Notes(self.notes.swap(0, Ordering::AcqRel))
     }
 

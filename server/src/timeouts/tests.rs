@@ -127,6 +127,19 @@ fn an_unchanged_wish_is_not_sent_again() {
 }
 
 #[test]
+fn a_wheel_that_does_not_turn_is_noticed() {
+    let rig = Rig::start(16);
+    rig.eventually("it turns", |rig| rig.timeouts.since_last_turn() < Duration::from_secs(1));
+    let timeouts = Arc::clone(&rig.timeouts);
+    rig.wheel.stop();
+    let (first, started) = (timeouts.since_last_turn(), timeouts.clock().uptime());
+    while timeouts.clock().uptime() < started + Duration::from_millis(20) {
+        thread::yield_now();
+    }
+    assert!(timeouts.since_last_turn() >= first + Duration::from_millis(20));
+}
+
+#[test]
 fn what_wants_nothing_any_more_leaves_the_wheel() {
     let rig = Rig::start(16);
     let wish = Wish::exact(after(rig.now(), 60_000));
