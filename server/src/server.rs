@@ -2,12 +2,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
 use crossbeam_channel::Receiver;
 use encke_core::Timestamp;
 use futures_util::future::{Either, select};
-use tokio::runtime::Runtime;
+use tokio::runtime::{Handle, Runtime};
 
 use crate::clock::Clock;
 use crate::config::Config;
@@ -116,6 +117,7 @@ impl Server {
             sessions: Arc::clone(&sessions),
             timeouts: Arc::clone(&timeouts),
             metrics: Arc::clone(&metrics),
+            runtime: runtime.handle().clone(),
         };
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(actor))?;
         let settings =
@@ -188,20 +190,31 @@ struct Actor {
     sessions: Arc<Sessions>,
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
+    runtime: Handle,
 }
 
 impl ActOnExpiry for Actor {
-    fn act(&self, cell: &TimerCell) {
+    fn act(&self, cell: &TimerCell, wakers: &mut Vec<Waker>) {
         match &cell.name {
             TimerName::Session(session) => {
                 if let Some(session) = session.upgrade() {
-                    self.sessions.handle_timeout(&session);
+                    self.sessions.handle_timeout(&session, wakers);
                 }
             }
             TimerName::Sleep(id) => {
-                self.timeouts.wake_sleeper(*id);
+                wakers.extend(self.timeouts.take_sleeper(*id));
                 self.metrics.sleep_fired();
             }
+        }
+    }
+
+    /// From outside, each task woken costs the runtime a turn of its lock, and a system call while it sleeps. So one
+    /// task goes in and wakes the others from there.
+    fn wake(&self, wakers: Vec<Waker>) {
+        if wakers.len() > 1 {
+            self.runtime.spawn(async { wakers.into_iter().for_each(Waker::wake) });
+        } else {
+            wakers.into_iter().for_each(Waker::wake);
         }
     }
 

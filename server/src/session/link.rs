@@ -1,5 +1,5 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::task::Context;
+use std::task::{Context, Waker};
 
 use atomic_waker::AtomicWaker;
 use encke_core::Timestamp;
@@ -58,10 +58,12 @@ impl Link {
         }
     }
 
-    /// Leaves a note and wakes the task. A session lets go of a connection once, so there is one code at most.
-    pub(crate) fn post(&self, notes: Notes) {
+    /// Leaves a note. Returns the task, which is to be woken then. A session lets go of a connection once, so there is
+    /// one code at most.
+    #[must_use]
+    pub(crate) fn post(&self, notes: Notes) -> Option<Waker> {
         self.notes.fetch_or(notes.0, Ordering::AcqRel);
-        self.waker.wake();
+        self.waker.take()
     }
 
     /// For the connection's task: takes the notes, and is woken by the next.

@@ -1,6 +1,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::Waker;
 use std::time::Duration;
 
 use arrayvec::ArrayVec;
@@ -186,9 +187,11 @@ impl Sessions {
         })
     }
 
-    /// A deadline of a session may have passed.
-    pub(crate) fn handle_timeout(&self, session: &Arc<SessionCell>) {
-        self.step(session, |state, now| state.machine.handle_timeout(now));
+    /// A deadline of a session may have passed. The task of its connection, if it has something to do now, is added to
+    /// `wakers`.
+    pub(crate) fn handle_timeout(&self, session: &Arc<SessionCell>, wakers: &mut Vec<Waker>) {
+        let look = |state: &mut SessionState, now| state.machine.handle_timeout(now);
+        self.step_and_wake(session, look, |waker| wakers.push(waker));
     }
 
     /// Ends every session, and lets none begin.
@@ -207,8 +210,18 @@ impl Sessions {
         }
     }
 
-    /// One step of one session: under its lock what happens, after it what follows from that.
+    /// One step of one session.
     fn step<R>(&self, session: &Arc<SessionCell>, act: impl FnOnce(&mut SessionState, Timestamp) -> R) -> R {
+        self.step_and_wake(session, act, Waker::wake)
+    }
+
+    /// Under the session's lock what happens, after it what follows from that.
+    fn step_and_wake<R>(
+        &self,
+        session: &Arc<SessionCell>,
+        act: impl FnOnce(&mut SessionState, Timestamp) -> R,
+        mut wake: impl FnMut(Waker),
+    ) -> R {
         let now = self.timeouts.clock().now();
         let mut outputs = Outputs::new();
         let (result, link, told) = {
@@ -230,21 +243,28 @@ impl Sessions {
         };
         self.timeouts.tell_wheel(&session.timer, told);
         for output in outputs {
-            self.carry_out(session, link.as_deref(), now, output);
+            if let Some(waker) = self.carry_out(session, link.as_deref(), now, output) {
+                wake(waker);
+            }
         }
         result
     }
 
-    fn carry_out(&self, session: &SessionCell, link: Option<&Link>, now: Timestamp, output: Output) {
+    /// Returns the task of the connection, if it has something to do now.
+    fn carry_out(
+        &self,
+        session: &SessionCell,
+        link: Option<&Link>,
+        now: Timestamp,
+        output: Output,
+    ) -> Option<Waker> {
         let post = |connection: ConnectionId, notes: Notes| {
-            if let Some(link) = link.filter(|link| link.id == connection) {
-                link.post(notes);
-            }
+            link.filter(|link| link.id == connection).and_then(|link| link.post(notes))
         };
         match output {
-            Output::Ping(connection) => post(connection, Notes::PING),
-            Output::Probe(connection) => post(connection, Notes::PROBE),
-            Output::Close(connection, code) => post(connection, Notes::close(code)),
+            Output::Ping(connection) => return post(connection, Notes::PING),
+            Output::Probe(connection) => return post(connection, Notes::PROBE),
+            Output::Close(connection, code) => return post(connection, Notes::close(code)),
             // No transport attaches polls.
             Output::AnswerPoll(_) => {}
             Output::RoundTrip(time) => self.metrics.ping_round_trip(time),
@@ -254,6 +274,7 @@ impl Sessions {
             }
             Output::Event(event) => self.tell(session.id, event),
         }
+        None
     }
 
     fn tell(&self, session: SessionId, event: Event) {

@@ -24,6 +24,7 @@ mod sync {
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Waker;
 use std::thread::Thread;
 use std::time::Duration;
 
@@ -126,9 +127,9 @@ impl Timeouts {
         self.tell_wheel(cell, told);
     }
 
-    /// Wakes the task that sleeps under this number.
-    pub(crate) fn wake_sleeper(&self, id: SleeperId) {
-        self.sleepers.wake(id);
+    /// The task that sleeps under this number and is to be woken.
+    pub(crate) fn take_sleeper(&self, id: SleeperId) -> Option<Waker> {
+        self.sleepers.take_waker(id)
     }
 
     /// How long ago the wheel last turned, by the machine's clock.

@@ -35,11 +35,9 @@ impl Sleepers {
         drop(waker);
     }
 
-    pub(crate) fn wake(&self, id: SleeperId) {
-        let waker = self.wakers.lock().get_mut(id.0 as usize).and_then(Option::take);
-        if let Some(waker) = waker {
-            waker.wake();
-        }
+    /// The task that is to be woken, unless it was already.
+    pub(crate) fn take_waker(&self, id: SleeperId) -> Option<Waker> {
+        self.wakers.lock().get_mut(id.0 as usize).and_then(Option::take)
     }
 
     #[cfg(test)]

@@ -1,5 +1,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::task::Waker;
 use std::thread::{self, JoinHandle};
 
 use arrayvec::ArrayVec;
@@ -24,8 +25,11 @@ pub(crate) struct Batch {
 
 /// What the workers do with an expiry, and with the age of each batch they take up.
 pub(crate) trait ActOnExpiry: Send + Sync + 'static {
-    /// Its deadline has passed, or had: look again.
-    fn act(&self, cell: &TimerCell);
+    /// Its deadline has passed, or had: look again. Tasks that have something to do now are not woken but collected.
+    fn act(&self, cell: &TimerCell, wakers: &mut Vec<Waker>);
+
+    /// Wakes the tasks of a whole batch.
+    fn wake(&self, wakers: Vec<Waker>);
 
     /// A batch was taken up that left the wheel then.
     fn taken_up(&self, expired_at: Timestamp);
@@ -71,11 +75,13 @@ fn work(batches: &Receiver<Batch>, actor: &impl ActOnExpiry) {
         if let Some(expired_at) = batch.expired_at {
             actor.taken_up(expired_at);
         }
+        let mut wakers = Vec::with_capacity(batch.cells.len());
         for cell in batch.cells {
             // A fault in one session, or in a hook, must not stop the timeouts of all others.
-            if catch_unwind(AssertUnwindSafe(|| actor.act(&cell))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| actor.act(&cell, &mut wakers))).is_err() {
                 tracing::error!(name = ?cell.name, "a worker panicked while acting on an expiry");
             }
         }
+        actor.wake(wakers);
     }
 }
