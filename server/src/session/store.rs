@@ -158,7 +158,7 @@ impl Sessions {
         let machine = Session::open(now, Arc::clone(&self.settings), Attach { seq: None, ..attach });
         let state = SessionState { machine, link: Some(Arc::clone(link)), transport };
         let session = SessionCell::new(SessionId::random(), Secret::random(), state);
-        // Before its deadlines are armed: an expiry must find it.
+        // Before its first step: whatever ends it takes it out again.
         self.registry.insert(Arc::clone(&session)).map_err(|_| Refusal::Overloaded)?;
         self.metrics.session_phase(None, Phase::Attached(attach.connection));
         self.step(&session, |_, _| {});
