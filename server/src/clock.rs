@@ -70,8 +70,8 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// 584 years of nanoseconds fit.
-fn nanos(duration: Duration) -> u64 {
+/// A duration in nanoseconds: 584 years of them fit.
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 

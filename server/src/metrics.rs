@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::clock::nanos;
 use crate::session::Transport;
 use crate::timeouts::Timeouts;
 
@@ -197,8 +198,7 @@ impl Metrics {
 
     pub(crate) fn batch_taken_up(&self, age: Duration) {
         self.dispatch_age.observe(age.as_secs_f64());
-        self.last_dispatch_age_nanos
-            .store(u64::try_from(age.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.last_dispatch_age_nanos.store(nanos(age), Ordering::Relaxed);
     }
 
     /// How long the message of expiries that was taken up last had been on its way.

@@ -25,7 +25,8 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
-    /// Must be called within the runtime. What is set here, every accepted socket inherits: it costs no system call a connection.
+    /// Must be called within the runtime. What is set here, every accepted socket inherits: it costs no system call
+    /// a connection.
     pub(crate) fn bind(address: SocketAddr, config: &Config) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;

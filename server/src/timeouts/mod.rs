@@ -32,7 +32,7 @@ use crossbeam_channel::{Receiver, Sender};
 use encke_core::Timestamp;
 use encke_wheel::LEVELS;
 
-use crate::clock::Clock;
+use crate::clock::{Clock, nanos};
 use sleepers::Sleepers;
 
 pub(crate) use arming::{Told, Wish};
@@ -41,8 +41,7 @@ pub(crate) use name::{TimerCell, TimerName};
 pub(crate) use sleep::Sleep;
 pub(crate) use sleepers::SleeperId;
 pub(crate) use wheel::{WheelSettings, WheelThread};
-pub(crate) use workers::Batch;
-pub(crate) use workers::{ActOnExpiry, DISPATCH_BATCHES, WorkerPool};
+pub(crate) use workers::{ActOnExpiry, Batch, DISPATCH_BATCHES, WorkerPool};
 
 /// The side of the timeouts that everyone but the wheel thread sees.
 #[derive(Debug)]
@@ -77,7 +76,7 @@ impl Timeouts {
         let (names, received) = crossbeam_channel::unbounded();
         let timeouts = Self {
             clock,
-            slack: u64::try_from(ping_slack.as_nanos()).unwrap_or(u64::MAX),
+            slack: nanos(ping_slack),
             names,
             parking: parking::Parking::new(),
             wheel_thread: OnceLock::new(),

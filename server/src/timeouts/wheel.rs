@@ -7,6 +7,8 @@ use crossbeam_channel::{Receiver, Sender, TrySendError};
 use encke_core::Timestamp;
 use encke_wheel::{Expire, Tick, TimingWheel, Work};
 
+use crate::clock::nanos;
+
 use super::{Batch, TickLength, Timeouts, TimerCell, Wish};
 
 /// Expiries and cascades between two looks into the names: a crowd on one tick does not keep a cancelled timer in.
@@ -41,7 +43,7 @@ impl WheelThread {
         batches: Sender<Batch>,
     ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
-        let tick = TickLength(u64::try_from(settings.tick.as_nanos()).unwrap_or(u64::MAX).max(1));
+        let tick = TickLength(nanos(settings.tick).max(1));
         let wheel = TimingWheel::new(tick.last_at_or_before(timeouts.clock().now()));
         let turner = Turner {
             wheel,
@@ -65,9 +67,8 @@ impl WheelThread {
     pub(crate) fn stop(self) {
         self.stop.store(true, Ordering::Release);
         self.timeouts.unpark_wheel();
-        if self.thread.join().is_err() {
-            tracing::error!("the wheel thread had panicked");
-        }
+        // It cannot have panicked: that would have ended the process.
+        let _ = self.thread.join();
     }
 }
 
@@ -117,12 +118,10 @@ impl Turner {
         let clock = self.timeouts.clock();
         let turn = clock.turn();
         let stats = &self.timeouts.stats;
-        let uptime = u64::try_from(clock.uptime().as_nanos()).unwrap_or(u64::MAX);
-        stats.last_turn_nanos.store(uptime, Ordering::Relaxed);
+        stats.last_turn_nanos.store(nanos(clock.uptime()), Ordering::Relaxed);
         if !turn.stalled.is_zero() {
-            let stalled = u64::try_from(turn.stalled.as_nanos()).unwrap_or(u64::MAX);
             stats.stalls.fetch_add(1, Ordering::Relaxed);
-            stats.stolen_nanos.fetch_add(stalled, Ordering::Relaxed);
+            stats.stolen_nanos.fetch_add(nanos(turn.stalled), Ordering::Relaxed);
             tracing::warn!(stalled = ?turn.stalled, "the server was not served; its clock stood still meanwhile");
         }
         turn.now
