@@ -1,9 +1,11 @@
 //! What the system says about a process.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::path::Path;
 use std::time::Duration;
+use std::{fs, io};
 
+use nix::errno::Errno;
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
@@ -35,14 +37,31 @@ pub(crate) fn threads(pid: i32) -> Result<BTreeMap<String, Threads>, Failure> {
     let mut threads = BTreeMap::<String, Threads>::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))? {
         let task = task?.path();
-        let name = fs::read_to_string(task.join("comm"))?;
-        let schedstat = fs::read_to_string(task.join("schedstat"))?;
+        let (Some(name), Some(schedstat)) =
+            (read_of_task(&task.join("comm"))?, read_of_task(&task.join("schedstat"))?)
+        else {
+            continue;
+        };
         let nanos = schedstat.split_whitespace().next().unwrap_or_default().parse()?;
         let named = threads.entry(name.trim_end().to_owned()).or_default();
         named.count += 1;
         named.cpu += Duration::from_nanos(nanos);
     }
     Ok(threads)
+}
+
+/// `None` if the thread has ended since it was listed.
+fn read_of_task(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error)
+            if error.kind() == io::ErrorKind::NotFound
+                || error.raw_os_error() == Some(Errno::ESRCH as i32) =>
+        {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]
