@@ -24,6 +24,7 @@
 
 mod api;
 pub mod banner;
+mod channel;
 mod clock;
 pub mod config;
 mod http;

@@ -13,6 +13,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
+use crate::channel::Channels;
 use crate::clock::nanos;
 use crate::session::Transport;
 use crate::timeouts::Timeouts;
@@ -25,9 +26,10 @@ pub(crate) struct Metrics {
     sessions: [Gauge; SESSION_PHASES.len()],
     session_events: Family<EventLabels, Counter>,
     resumes: Family<OutcomeLabels, Counter>,
-    /// One for each deadline of a session, and one for all sleeps.
+    /// One for each deadline of a session, one for all sleeps, one for the ages of logs.
     expiries: [Counter; Deadline::ALL.len()],
     sleep_expiries: Counter,
+    log_expiries: Counter,
     lateness: Histogram,
     lateness_percentiles: Mutex<Percentiles<u64>>,
     timer_entries: Gauge,
@@ -38,6 +40,11 @@ pub(crate) struct Metrics {
     ping_round_trip: Histogram,
     accept_errors: Counter,
     log_lines_dropped: Counter,
+    channels: Gauge,
+    log_bytes: Gauge,
+    messages_published: Counter,
+    messages_delivered: Counter,
+    gaps: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -92,6 +99,8 @@ pub(crate) struct Lateness {
 pub(crate) struct Readings<'a> {
     /// The wheel.
     pub(crate) timeouts: &'a Timeouts,
+    /// The channels.
+    pub(crate) channels: &'a Channels,
     /// Batches on their way to the workers.
     pub(crate) dispatch_depth: usize,
     /// Log lines that found the writer busy.
@@ -133,6 +142,15 @@ impl Metrics {
         let accept_errors = register(&mut registry, "accept_errors", help, Counter::default());
         let help = "Log lines that were dropped because the writer was busy.";
         let log_lines_dropped = register(&mut registry, "log_lines_dropped", help, Counter::default());
+        let channels = register(&mut registry, "channels", "Channels.", Gauge::default());
+        let help = "What the logs of all channels hold.";
+        let log_bytes = register(&mut registry, "log_bytes", help, Gauge::default());
+        let help = "Messages published.";
+        let messages_published = register(&mut registry, "messages_published", help, Counter::default());
+        let help = "Messages handed to connections, those sent again included.";
+        let messages_delivered = register(&mut registry, "messages_delivered", help, Counter::default());
+        let help = "Gaps told.";
+        let gaps = register(&mut registry, "gaps", help, Counter::default());
         let deadline = |deadline| expiries.get_or_create(&DeadlineLabels { deadline }).clone();
         Self {
             websocket_connections: connections.get_or_create(&websocket).clone(),
@@ -140,6 +158,7 @@ impl Metrics {
             session_events,
             resumes,
             sleep_expiries: deadline("sleep"),
+            log_expiries: deadline("log"),
             expiries: Deadline::ALL.map(|which| deadline(which.as_str())),
             lateness,
             lateness_percentiles: Mutex::new(
@@ -153,6 +172,11 @@ impl Metrics {
             ping_round_trip,
             accept_errors,
             log_lines_dropped,
+            channels,
+            log_bytes,
+            messages_published,
+            messages_delivered,
+            gaps,
             registry,
         }
     }
@@ -163,6 +187,8 @@ impl Metrics {
         let stalls = readings.timeouts.stats.stalls.load(Ordering::Relaxed);
         self.timer_entries.set(as_gauge(readings.timeouts.entries()));
         self.dispatch_depth.set(as_gauge(readings.dispatch_depth));
+        self.channels.set(as_gauge(readings.channels.len()));
+        self.log_bytes.set(as_gauge(readings.channels.bytes()));
         catch_up(&self.stalls, stalls);
         catch_up(&self.log_lines_dropped, readings.log_lines_dropped);
         let mut text = String::new();
@@ -194,6 +220,24 @@ impl Metrics {
 
     pub(crate) fn sleep_fired(&self) {
         self.sleep_expiries.inc();
+    }
+
+    pub(crate) fn log_fired(&self) {
+        self.log_expiries.inc();
+    }
+
+    pub(crate) fn published(&self) {
+        self.messages_published.inc();
+    }
+
+    /// What one turn of one connection took from the logs.
+    pub(crate) fn delivered(&self, messages: u64, gaps: u64) {
+        if messages > 0 {
+            self.messages_delivered.inc_by(messages);
+        }
+        if gaps > 0 {
+            self.gaps.inc_by(gaps);
+        }
     }
 
     pub(crate) fn batch_taken_up(&self, age: Duration) {

@@ -10,11 +10,12 @@ use encke_core::Timestamp;
 use futures_util::future::{Either, select};
 use tokio::runtime::{Handle, Runtime};
 
+use crate::channel::Channels;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::http::{self, Listener};
 use crate::metrics::{Metrics, Readings};
-use crate::session::{Hooks, Sessions};
+use crate::session::{Hooks, SessionLimits, Sessions};
 use crate::shutdown::{Connections, Flag};
 use crate::timeouts::{
     ActOnExpiry, Batch, DISPATCH_BATCHES, Timeouts, TimerCell, TimerName, WheelSettings, WheelThread,
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     pub(crate) config: Config,
     pub(crate) timeouts: Arc<Timeouts>,
     pub(crate) sessions: Arc<Sessions>,
+    pub(crate) channels: Arc<Channels>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) places: Arc<Places>,
     pub(crate) connections: Connections,
@@ -50,6 +52,7 @@ impl Shared {
     pub(crate) fn readings(&self) -> Readings<'_> {
         Readings {
             timeouts: &self.timeouts,
+            channels: &self.channels,
             dispatch_depth: self.dispatch_depth(),
             log_lines_dropped: (self.log_lines_dropped)(),
         }
@@ -105,16 +108,29 @@ impl Server {
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
         let (timeouts, names) = Timeouts::new(clock, config.timers.ping_slack);
         let metrics = Arc::new(Metrics::new());
+        let channels = Arc::new(Channels::new(
+            config.limits.max_channels,
+            config.channel.log.clone(),
+            Arc::clone(&timeouts),
+            Arc::clone(&metrics),
+            runtime.handle().clone(),
+        ));
         let sessions = Arc::new(Sessions::new(
-            config.limits.max_sessions,
+            SessionLimits {
+                sessions: config.limits.max_sessions,
+                unacked: config.max_unacked,
+                subscriptions: config.limits.max_subscriptions,
+            },
             Arc::clone(&timeouts),
             config.session.clone(),
+            Arc::clone(&channels),
             Arc::clone(&metrics),
             hooks,
         ));
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
         let actor = Actor {
             sessions: Arc::clone(&sessions),
+            channels: Arc::clone(&channels),
             timeouts: Arc::clone(&timeouts),
             metrics: Arc::clone(&metrics),
             runtime: runtime.handle().clone(),
@@ -129,6 +145,7 @@ impl Server {
             config,
             timeouts,
             sessions,
+            channels,
             metrics,
             connections: Connections::default(),
             stop_accepting: Flag::new(),
@@ -188,6 +205,7 @@ impl std::fmt::Debug for Server {
 /// What the workers do.
 struct Actor {
     sessions: Arc<Sessions>,
+    channels: Arc<Channels>,
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
     runtime: Handle,
@@ -204,6 +222,12 @@ impl ActOnExpiry for Actor {
             TimerName::Sleep(id) => {
                 wakers.extend(self.timeouts.take_sleeper(*id));
                 self.metrics.sleep_fired();
+            }
+            TimerName::Log(channel) => {
+                if let Some(channel) = channel.upgrade() {
+                    self.channels.handle_timeout(&channel);
+                    self.metrics.log_fired();
+                }
             }
         }
     }

@@ -156,6 +156,8 @@ pub enum CloseReason {
     Kicked,
     /// The client broke the rules of the dialect.
     ProtocolError,
+    /// The client went on beyond a limit.
+    Limit,
 }
 
 impl CloseReason {
@@ -170,6 +172,7 @@ impl CloseReason {
             Self::Lifetime => "lifetime",
             Self::Kicked => "kicked",
             Self::ProtocolError => "protocol_error",
+            Self::Limit => "limit",
         }
     }
 
@@ -183,6 +186,7 @@ impl CloseReason {
             Self::Lifetime => CloseCode::Lifetime,
             Self::Kicked => CloseCode::Kicked,
             Self::ProtocolError => CloseCode::ProtocolError,
+            Self::Limit => CloseCode::Limit,
         }
     }
 }

@@ -28,6 +28,13 @@ impl Timestamp {
         self.0.get()
     }
 
+    /// The instant this long before; `None` when that is before the start.
+    #[must_use]
+    pub fn before(self, duration: Duration) -> Option<Self> {
+        let nanos = u64::try_from(duration.as_nanos()).ok()?;
+        self.0.get().checked_sub(nanos).and_then(NonZeroU64::new).map(Self)
+    }
+
     /// How long after `earlier` this is; zero when it is not after it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {

@@ -130,11 +130,7 @@ impl From<&SessionView> for Summary {
     fn from(view: &SessionView) -> Self {
         Self {
             id: view.id.to_string(),
-            phase: match view.phase {
-                Phase::Attached(_) => "attached",
-                Phase::Suspended => "suspended",
-                Phase::Closed(_) => "closed",
-            },
+            phase: view.phase_name(),
             transport: view.transport,
             dialect: "json",
             age_ms: millis(view.age),

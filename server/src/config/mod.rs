@@ -13,6 +13,8 @@ use std::time::Duration;
 use encke_core::session::Timeouts as SessionTimeouts;
 
 use layers::Layers;
+
+pub use crate::channel::LogLimits;
 pub use layers::{Source, default_file};
 
 /// Everything that can be set, checked.
@@ -28,6 +30,10 @@ pub struct Config {
     pub timers: TimersConfig,
     /// The timeouts of every session.
     pub session: SessionTimeouts,
+    /// What a session remembers of what it was sent, in messages.
+    pub max_unacked: usize,
+    /// Channels and their logs.
+    pub channel: ChannelConfig,
     /// How long a client may leave what is sent to it unread.
     pub write_timeout: Duration,
     /// How long to wait for a client to end a connection that we closed.
@@ -68,6 +74,23 @@ pub struct Limits {
     pub max_connections: usize,
     /// Sessions, suspended ones included.
     pub max_sessions: usize,
+    /// Open connections from one address.
+    pub max_connections_per_address: usize,
+    /// Channels that one session may follow.
+    pub max_subscriptions: usize,
+    /// Channels that there may be.
+    pub max_channels: usize,
+    /// Commands from one client; 0 for any number.
+    pub commands_per_second: u32,
+}
+
+/// Channels and their logs.
+#[derive(Clone, Debug)]
+pub struct ChannelConfig {
+    /// What logs may hold.
+    pub log: LogLimits,
+    /// The longest name, in bytes.
+    pub name_bytes: usize,
 }
 
 /// Logs.

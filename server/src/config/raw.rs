@@ -8,13 +8,14 @@ use serde::Deserialize;
 
 use super::layers::Layers;
 use super::units::{Size, Span, SpanOrOff};
-use super::{Config, ConfigError, Limits, LogConfig, LogFormat, TimersConfig};
+use super::{ChannelConfig, Config, ConfigError, Limits, LogConfig, LogFormat, LogLimits, TimersConfig};
 
 #[derive(Deserialize)]
 struct Raw {
     listen: Listen,
     timers: Timers,
     session: Session,
+    channel: Channel,
     limits: RawLimits,
     shutdown: Shutdown,
     log: Log,
@@ -53,6 +54,16 @@ struct Session {
     idle: SpanOrOff,
     write_timeout: Span,
     close_timeout: Span,
+    max_unacked: usize,
+}
+
+#[derive(Deserialize)]
+struct Channel {
+    history_messages: usize,
+    history_bytes: Size,
+    history_age: SpanOrOff,
+    history_total_bytes: Size,
+    name_bytes: usize,
 }
 
 #[derive(Deserialize)]
@@ -62,6 +73,10 @@ struct RawLimits {
     send_buffer: Size,
     max_connections: usize,
     max_sessions: usize,
+    max_connections_per_address: usize,
+    max_subscriptions: usize,
+    max_channels: usize,
+    commands_per_second: u32,
 }
 
 #[derive(Deserialize)]
@@ -78,6 +93,11 @@ struct Log {
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 const MOST_WORKERS: usize = 256;
+/// A ring that is full too soon stops the stream with every round trip.
+const FEWEST_UNACKED: usize = 16;
+/// 16 bytes each, for each session.
+const MOST_UNACKED: usize = 65_536;
+const LONGEST_NAME: usize = 4096;
 /// Control frames must fit, and so must our own hello.
 const SMALLEST_BUFFER: usize = 1024;
 
@@ -88,6 +108,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.timers(&raw.timers)?;
     checks.at_least_two_ticks(&raw)?;
     checks.session(&raw.session)?;
+    checks.channel(&raw.channel, raw.limits.max_message.0)?;
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
     Ok(raw.into_config())
@@ -114,6 +135,16 @@ impl Raw {
                 lifetime: self.session.lifetime.0,
                 ..SessionTimeouts::default()
             },
+            max_unacked: self.session.max_unacked,
+            channel: ChannelConfig {
+                log: LogLimits {
+                    messages: unless_zero(self.channel.history_messages),
+                    bytes: unless_zero(self.channel.history_bytes.0),
+                    age: self.channel.history_age.0,
+                    total_bytes: unless_zero(self.channel.history_total_bytes.0),
+                },
+                name_bytes: self.channel.name_bytes,
+            },
             write_timeout: self.session.write_timeout.0,
             close_timeout: self.session.close_timeout.0,
             limits: Limits {
@@ -122,6 +153,10 @@ impl Raw {
                 send_buffer: self.limits.send_buffer.0,
                 max_connections: unless_zero(self.limits.max_connections),
                 max_sessions: unless_zero(self.limits.max_sessions),
+                max_connections_per_address: unless_zero(self.limits.max_connections_per_address),
+                max_subscriptions: unless_zero(self.limits.max_subscriptions),
+                max_channels: unless_zero(self.limits.max_channels),
+                commands_per_second: self.limits.commands_per_second,
             },
             drain: self.shutdown.drain.0,
             log: LogConfig { level: self.log.level, format: self.log.format },
@@ -180,6 +215,7 @@ impl Checks<'_> {
             ("session.idle", session.idle.0),
             ("session.write_timeout", Some(session.write_timeout.0)),
             ("session.close_timeout", Some(session.close_timeout.0)),
+            ("channel.history_age", raw.channel.history_age.0),
             ("limits.handshake_timeout", Some(raw.limits.handshake_timeout.0)),
             ("shutdown.drain", Some(raw.shutdown.drain.0)),
         ];
@@ -193,7 +229,21 @@ impl Checks<'_> {
 
     fn session(&self, session: &Session) -> Result<(), ConfigError> {
         let fits = session.pong_timeout.0 <= session.ping_interval.0;
-        self.require(fits, "session.pong_timeout", "must not be longer than session.ping_interval")
+        self.require(fits, "session.pong_timeout", "must not be longer than session.ping_interval")?;
+        let fits = (FEWEST_UNACKED..=MOST_UNACKED).contains(&session.max_unacked);
+        let message = format!("must be from {FEWEST_UNACKED} to {MOST_UNACKED}");
+        self.require(fits, "session.max_unacked", message)
+    }
+
+    fn channel(&self, channel: &Channel, max_message: usize) -> Result<(), ConfigError> {
+        let bytes = unless_zero(channel.history_bytes.0);
+        let fits = bytes >= max_message.saturating_mul(2);
+        self.require(fits, "channel.history_bytes", "must be at least twice limits.max_message")?;
+        let fits = unless_zero(channel.history_total_bytes.0) >= bytes;
+        let message = "must not be less than channel.history_bytes";
+        self.require(fits, "channel.history_total_bytes", message)?;
+        let fits = (1..=LONGEST_NAME).contains(&channel.name_bytes);
+        self.require(fits, "channel.name_bytes", format!("must be from 1 to {LONGEST_NAME}"))
     }
 
     fn limits(&self, limits: &RawLimits) -> Result<(), ConfigError> {

@@ -1,12 +1,16 @@
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 use std::time::Duration;
 
 use encke_core::Timestamp;
+use encke_core::session::outbox::Slot;
 use encke_core::session::{Deadline, Phase, Session};
 use parking_lot::Mutex;
 
 use super::id::{ResumeToken, Secret, SessionId};
-use super::link::Link;
+use super::link::{Link, Notes};
+use super::subscriptions::Followed;
+use crate::channel::Channel;
 use crate::timeouts::{TimerCell, TimerName};
 
 /// How a connection's bytes travel.
@@ -29,7 +33,7 @@ pub(crate) struct SessionCell {
 /// What the lock guards. Never held across an await, a send or a hook.
 #[derive(Debug)]
 pub(super) struct SessionState {
-    pub(super) machine: Session,
+    pub(super) machine: Session<Followed>,
     /// Set while attached.
     pub(super) link: Option<Arc<Link>>,
     pub(super) transport: Transport,
@@ -59,8 +63,21 @@ pub(crate) struct SessionView {
     pub(crate) last_heard: Duration,
     /// The number of the last message sent.
     pub(crate) seq: u64,
+    /// How many messages it was sent that may not have arrived.
+    pub(crate) unacked: usize,
     /// Every armed deadline, and what remains until it.
     pub(crate) deadlines: Vec<(Deadline, Duration)>,
+}
+
+impl SessionView {
+    /// The phase's name in the admin API.
+    pub(crate) fn phase_name(&self) -> &'static str {
+        match self.phase {
+            Phase::Attached(_) => "attached",
+            Phase::Suspended => "suspended",
+            Phase::Closed(_) => "closed",
+        }
+    }
 }
 
 impl SessionCell {
@@ -83,10 +100,26 @@ impl SessionCell {
         ResumeToken { id: self.id, secret: self.secret }
     }
 
-    /// The number of the last message sent.
+    /// The number of the last message sent on its connection: what follows goes on after it.
     #[must_use]
-    pub(crate) fn seq(&self) -> u64 {
-        self.state.lock().machine.seq()
+    pub(crate) fn sent(&self) -> u64 {
+        self.state.lock().machine.outbox().sent()
+    }
+
+    /// The channels it follows, and how far it has read each.
+    #[must_use]
+    pub(crate) fn subscriptions(&self) -> Vec<(Arc<Channel>, u64)> {
+        let state = self.state.lock();
+        let subscriptions = state.machine.outbox().subscriptions();
+        subscriptions.map(|view| (Arc::clone(&view.channel.channel), view.cursor)).collect()
+    }
+
+    /// One of its channels has something new. Returns the task of its connection, if there is one: it is to be woken.
+    #[must_use]
+    pub(crate) fn tell_readable(&self, slot: Slot) -> Option<Waker> {
+        let mut state = self.state.lock();
+        state.machine.outbox_mut().mark_ready(slot);
+        state.link.as_ref()?.post(Notes::READ)
     }
 
     /// What can be seen of it at `now`.
@@ -101,7 +134,8 @@ impl SessionCell {
             transport: state.transport,
             age: now.since(machine.opened_at()),
             last_heard: now.since(machine.heard_at()),
-            seq: machine.seq(),
+            seq: machine.outbox().seq(),
+            unacked: machine.outbox().unacked(),
             deadlines: machine.deadlines().map(|(at, deadline)| (deadline, at.since(now))).collect(),
         }
     }

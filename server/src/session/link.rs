@@ -27,7 +27,9 @@ impl Notes {
     pub(crate) const PING: Self = Self(1);
     /// Look at what the kernel holds.
     pub(crate) const PROBE: Self = Self(1 << 1);
-    const CLOSE: u32 = 1 << 2;
+    /// Read from the logs.
+    pub(crate) const READ: Self = Self(1 << 2);
+    const CLOSE: u32 = 1 << 3;
     const CODE_SHIFT: u32 = 16;
 
     /// Close with this code.

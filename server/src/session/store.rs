@@ -9,7 +9,7 @@ use encke_core::Timestamp;
 use encke_core::close::CloseReason;
 use encke_core::dialect::json::Heartbeat;
 use encke_core::session::{
-    Attach, Carrier, ConnectionId, ConnectionInput, Deadline, Event, Input, Output, Phase, Session,
+    Attach, Carrier, ConnectionId, ConnectionInput, Deadline, Event, Input, Outbox, Output, Phase, Session,
     Timeouts as SessionTimeouts,
 };
 
@@ -17,6 +17,7 @@ use super::Hooks;
 use super::cell::{SessionCell, SessionState, Transport};
 use super::id::{ResumeToken, Secret, SessionId};
 use super::link::{Link, Notes};
+use crate::channel::Channels;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::timeouts::{Timeouts, Wish};
@@ -53,33 +54,49 @@ pub(crate) enum Refusal {
     Draining,
 }
 
+/// What sessions may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionLimits {
+    /// Sessions, suspended ones included.
+    pub(crate) sessions: usize,
+    /// What each remembers of what it was sent, in messages.
+    pub(crate) unacked: usize,
+    /// Channels that each may follow.
+    pub(crate) subscriptions: usize,
+}
+
 /// All sessions, and the one way in which anything happens to them.
 pub(crate) struct Sessions {
     registry: Registry,
+    pub(super) limits: SessionLimits,
     timeouts: Arc<Timeouts>,
     settings: Arc<SessionTimeouts>,
-    metrics: Arc<Metrics>,
+    pub(super) channels: Arc<Channels>,
+    pub(super) metrics: Arc<Metrics>,
     hooks: Box<dyn Hooks>,
     connections: AtomicU64,
     draining: AtomicBool,
 }
 
 /// What one step of a session brought about, to be carried out when its lock is released.
-type Outputs = ArrayVec<Output, { Session::MAX_OUTPUTS }>;
+type Outputs = ArrayVec<Output, { <Session>::MAX_OUTPUTS }>;
 
 impl Sessions {
-    /// No sessions yet, and at most `limit`.
+    /// No sessions yet.
     pub(crate) fn new(
-        limit: usize,
+        limits: SessionLimits,
         timeouts: Arc<Timeouts>,
         settings: SessionTimeouts,
+        channels: Arc<Channels>,
         metrics: Arc<Metrics>,
         hooks: Box<dyn Hooks>,
     ) -> Self {
         Self {
-            registry: Registry::new(limit),
+            registry: Registry::new(limits.sessions),
+            limits,
             timeouts,
             settings: Arc::new(settings),
+            channels,
             metrics,
             hooks,
             connections: AtomicU64::new(0),
@@ -155,7 +172,9 @@ impl Sessions {
     ) -> Result<Arc<SessionCell>, Refusal> {
         let now = self.timeouts.clock().now();
         // A session that asked to be resumed claims messages that a new one has never sent.
-        let machine = Session::open(now, Arc::clone(&self.settings), Attach { seq: None, ..attach });
+        let attach = Attach { seq: None, ..attach };
+        let outbox = Outbox::new(self.limits.unacked);
+        let machine = Session::open(now, Arc::clone(&self.settings), outbox, attach);
         let state = SessionState { machine, link: Some(Arc::clone(link)), transport };
         let session = SessionCell::new(SessionId::random(), Secret::random(), state);
         // Before its first step: whatever ends it takes it out again.
@@ -272,16 +291,18 @@ impl Sessions {
                 let slack = if deadline == Deadline::Ping { self.timeouts.slack() } else { Duration::ZERO };
                 self.metrics.deadline_fired(deadline, now.since(due + slack));
             }
-            Output::Event(event) => self.tell(session.id, event),
+            Output::Event(event) => self.tell(session, event),
         }
         None
     }
 
-    fn tell(&self, session: SessionId, event: Event) {
+    fn tell(&self, session: &SessionCell, event: Event) {
         let (name, reason) = (event.transition.name(), event.transition.reason());
         if event.transition.is_end() {
-            self.registry.remove(session);
+            self.registry.remove(session.id);
+            self.release_all(session);
         }
+        let session = session.id;
         self.metrics.session_event(name, reason);
         tracing::info!(%session, number = event.number, reason, "{name}");
         if catch_unwind(AssertUnwindSafe(|| self.hooks.session_event(session, event))).is_err() {
@@ -292,7 +313,7 @@ impl Sessions {
 
 /// Pings have slack, so that they leave in batches. Everything else is exact to the tick, also what comes due
 /// within a ping's slack.
-fn wish(machine: &Session, now: Timestamp, slack: Duration, pong_timeout: Duration) -> Wish {
+fn wish<C>(machine: &Session<C>, now: Timestamp, slack: Duration, pong_timeout: Duration) -> Wish {
     let Some((at, deadline)) = machine.next_deadline() else { return Wish::NONE };
     if machine.is_writing_ping() {
         // Pong is about to be armed. Expecting it spares the wheel one entry a ping; an expiry for nothing is harmless.

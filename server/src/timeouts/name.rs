@@ -5,6 +5,7 @@ use parking_lot::Mutex;
 
 use super::arming::Arming;
 use super::sleepers::SleeperId;
+use crate::channel::Channel;
 use crate::session::SessionCell;
 
 /// Whose timeout it is. The wheel has at most one entry a name.
@@ -15,6 +16,8 @@ pub(crate) enum TimerName {
     Session(Weak<SessionCell>),
     /// One of the server's other timeouts ([`super::Sleep`]).
     Sleep(SleeperId),
+    /// The age of a channel's oldest message.
+    Log(Weak<Channel>),
 }
 
 /// A name, and when it wants to expire. Owned by whatever has the name and by the wheel together.

@@ -1,7 +1,11 @@
 //! Transports: moving bytes between a socket and a session.
 
+mod attachment;
 mod metered;
 mod places;
+mod rate;
+mod unwritten;
 pub(crate) mod websocket;
+mod write_hold;
 
 pub(crate) use places::{Place, Places};

@@ -11,6 +11,8 @@ pub struct ConnectionId(pub u64);
 pub enum Carrier {
     /// Open until it breaks, in need of heartbeats: WebSocket.
     Stream(Heartbeat),
+    /// Open until it breaks, but the client cannot answer: server-sent events.
+    Events,
     /// One request, answered once: long-poll.
     Poll,
 }
@@ -51,9 +53,17 @@ pub enum Input {
 #[derive(Clone, Copy, Debug)]
 pub enum ConnectionInput {
     /// The ping asked for has left for the kernel.
-    PingSent,
-    /// A pong frame or message: the client has everything up to `seq`, as far as the ping went.
-    Pong {
+    PingSent {
+        /// What it carries: [`super::Outbox::sent`] as it was when the ping was encoded.
+        seq: u64,
+    },
+    /// A pong frame: the client's machine has everything up to `seq`.
+    PongFrame {
+        /// The ping's `seq`.
+        seq: u64,
+    },
+    /// A pong message: the client itself has everything up to `seq`.
+    PongMessage {
         /// The ping's `seq`.
         seq: u64,
     },
@@ -64,6 +74,8 @@ pub enum ConnectionInput {
     },
     /// A command, good or bad: the client is not idle.
     Command,
+    /// Something was taken from the outbox.
+    Sent,
     /// The peer does not read: bytes wait that the kernel does not take.
     WriteHeld,
     /// The kernel has taken them all.

@@ -16,11 +16,13 @@
 mod deadline;
 mod input;
 mod machine;
+pub mod outbox;
 mod output;
 
 pub use deadline::{Deadline, Timeouts};
 pub use input::{Attach, Carrier, ConnectionId, ConnectionInput, Input};
 pub use machine::{Phase, Session};
+pub use outbox::{Outbox, WhenFull};
 pub use output::{Event, Output, ResumeKind, Transition};
 
 #[cfg(test)]

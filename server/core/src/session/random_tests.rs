@@ -80,7 +80,7 @@ impl Run {
             lifetime: rng.random_bool(0.3).then(|| Duration::from_millis(rng.random_range(5_000..500_000))),
         };
         let attach = random_attach(&mut rng, now, 1);
-        let session = Session::open(millis(now), Arc::new(timeouts), attach);
+        let session = Session::open(millis(now), Arc::new(timeouts), Outbox::new(1024), attach);
         let mut run = Self {
             rng,
             session,
@@ -116,8 +116,8 @@ impl Run {
         let input = match self.rng.random_range(0..100) {
             0..30 => return self.session.handle_timeout(now),
             30..45 => return self.hear(now),
-            45..65 if self.ping_asked => ConnectionInput::PingSent,
-            65..75 => ConnectionInput::Pong { seq: self.rng.random_range(0..2) },
+            45..65 if self.ping_asked => ConnectionInput::PingSent { seq: 0 },
+            65..75 => ConnectionInput::PongFrame { seq: self.rng.random_range(0..2) },
             75..80 => ConnectionInput::Probed,
             80..83 => ConnectionInput::WriteHeld,
             83..87 => ConnectionInput::WriteResumed,
@@ -129,7 +129,7 @@ impl Run {
             _ if self.rng.random_bool(0.05) => ConnectionInput::Close(CloseReason::Client),
             _ => ConnectionInput::Ack { seq: 0 },
         };
-        let sent = matches!(input, ConnectionInput::PingSent);
+        let sent = matches!(input, ConnectionInput::PingSent { .. });
         self.session.handle(now, Input::Connection(connection, input));
         if sent && self.session.phase() == Phase::Attached(connection) && self.ping_asked {
             self.ping_asked = false;
@@ -174,7 +174,7 @@ impl Run {
             count += 1;
             self.observe(output);
         }
-        assert!(count <= Session::MAX_OUTPUTS, "{count} outputs of one call");
+        assert!(count <= <Session>::MAX_OUTPUTS, "{count} outputs of one call");
         let phase = match self.session.phase() {
             Phase::Attached(_) => Told::Attached,
             Phase::Suspended => Told::Suspended,

@@ -42,7 +42,7 @@ struct Table {
 
 impl Table {
     fn open(timeouts: Timeouts, attach: Attach) -> Self {
-        let mut table = Self { session: Session::open(at(0), Arc::new(timeouts), attach) };
+        let mut table = Self { session: Session::open(at(0), Arc::new(timeouts), Outbox::new(1024), attach) };
         assert_eq!(table.outputs(), [event(1, Transition::Opened)]);
         table
     }
@@ -109,10 +109,10 @@ fn an_answered_ping_is_followed_by_the_next_an_interval_after_the_answer() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
     assert_eq!(table.next(), None, "Pong waits until the ping's bytes are in the kernel");
-    table.on(1_010, A, ConnectionInput::PingSent);
+    table.on(1_010, A, ConnectionInput::PingSent { seq: 0 });
     assert_eq!(table.next(), Some((at(1_410), Deadline::Pong)));
     assert_eq!(
-        table.on(1_030, A, ConnectionInput::Pong { seq: 0 }),
+        table.on(1_030, A, ConnectionInput::PongFrame { seq: 0 }),
         [Output::RoundTrip(Duration::from_millis(20))]
     );
     assert_eq!(table.next(), Some((at(2_030), Deadline::Ping)));
@@ -123,7 +123,7 @@ fn an_answered_ping_is_followed_by_the_next_an_interval_after_the_answer() {
 fn a_silent_peer_is_probed_and_then_given_up() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent);
+    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
     assert_eq!(table.wait(1_399), NOTHING);
     assert_eq!(table.wait(1_400), [Output::Probe(A)]);
     assert_eq!(table.wait(1_500), NOTHING, "asked once");
@@ -147,7 +147,7 @@ fn a_silent_peer_is_probed_and_then_given_up() {
 fn bytes_that_the_kernel_held_when_pong_was_due_are_life() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent);
+    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
     assert_eq!(table.wait(2_000), [Output::Probe(A)], "however late we are");
     table.heard(2_001);
     assert_eq!(table.on(2_002, A, ConnectionInput::Probed), NOTHING);
@@ -158,10 +158,10 @@ fn bytes_that_the_kernel_held_when_pong_was_due_are_life() {
 fn a_pong_that_is_read_before_the_probe_is_answered_is_life() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent);
+    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
     table.wait(1_400);
     assert_eq!(
-        table.on(1_405, A, ConnectionInput::Pong { seq: 0 }),
+        table.on(1_405, A, ConnectionInput::PongFrame { seq: 0 }),
         [Output::RoundTrip(Duration::from_millis(405))]
     );
     assert_eq!(table.on(1_406, A, ConnectionInput::Probed), NOTHING);
@@ -172,7 +172,7 @@ fn a_pong_that_is_read_before_the_probe_is_answered_is_life() {
 fn any_traffic_since_the_ping_is_an_answer() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent);
+    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
     table.heard(1_200);
     assert_eq!(table.wait(1_400), NOTHING);
     assert_eq!(table.next(), Some((at(2_200), Deadline::Ping)));
@@ -183,7 +183,7 @@ fn traffic_before_the_ping_is_not_an_answer() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
     table.heard(1_005);
-    table.on(1_010, A, ConnectionInput::PingSent);
+    table.on(1_010, A, ConnectionInput::PingSent { seq: 0 });
     assert_eq!(table.wait(1_410), [Output::Probe(A)]);
 }
 
@@ -201,19 +201,23 @@ fn traffic_never_puts_off_a_message_ping() {
     let mut table = Table::open(timeouts(), attach(A, Heartbeat::Message, HALF));
     table.heard(300);
     assert_eq!(table.wait(500), [fired(Deadline::Ping, 500), Output::Ping(A)]);
-    table.on(510, A, ConnectionInput::PingSent);
-    table.on(700, A, ConnectionInput::Pong { seq: 0 });
+    table.on(510, A, ConnectionInput::PingSent { seq: 0 });
+    table.on(700, A, ConnectionInput::PongFrame { seq: 0 });
     assert_eq!(table.next(), Some((at(1_510), Deadline::Ping)), "a steady beat");
 }
 
 #[test]
 fn a_pong_that_answers_no_ping_is_ignored() {
     let mut table = Table::stream(WHOLE);
-    assert_eq!(table.on(10, A, ConnectionInput::Pong { seq: 0 }), NOTHING);
+    assert_eq!(table.on(10, A, ConnectionInput::PongFrame { seq: 0 }), NOTHING);
     table.wait(1_000);
-    assert_eq!(table.on(1_001, A, ConnectionInput::Pong { seq: 0 }), NOTHING, "the ping has not left yet");
-    table.on(1_002, A, ConnectionInput::PingSent);
-    assert_eq!(table.on(1_003, A, ConnectionInput::Pong { seq: 5 }), NOTHING, "never asked with 5");
+    assert_eq!(
+        table.on(1_001, A, ConnectionInput::PongFrame { seq: 0 }),
+        NOTHING,
+        "the ping has not left yet"
+    );
+    table.on(1_002, A, ConnectionInput::PingSent { seq: 0 });
+    assert_eq!(table.on(1_003, A, ConnectionInput::PongFrame { seq: 5 }), NOTHING, "never asked with 5");
     assert_eq!(table.next(), Some((at(1_402), Deadline::Pong)));
 }
 
@@ -221,7 +225,7 @@ fn a_pong_that_answers_no_ping_is_ignored() {
 fn a_held_write_governs_instead_of_pong() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent);
+    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
     table.on(1_100, A, ConnectionInput::WriteHeld);
     assert_eq!(table.armed(), []);
     assert_eq!(table.wait(9_000), NOTHING);
@@ -233,7 +237,7 @@ fn a_held_write_governs_instead_of_pong() {
 fn a_write_that_is_held_while_probing_calls_the_probe_off() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent);
+    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
     assert_eq!(table.wait(1_400), [Output::Probe(A)]);
     table.on(1_401, A, ConnectionInput::WriteHeld);
     assert_eq!(table.on(1_402, A, ConnectionInput::Probed), NOTHING);
@@ -245,7 +249,7 @@ fn a_ping_sent_while_a_later_write_is_held_arms_no_pong() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
     table.on(1_000, A, ConnectionInput::WriteHeld);
-    table.on(1_001, A, ConnectionInput::PingSent);
+    table.on(1_001, A, ConnectionInput::PingSent { seq: 0 });
     assert_eq!(table.armed(), []);
     table.on(1_002, A, ConnectionInput::WriteResumed);
     assert_eq!(table.next(), Some((at(1_402), Deadline::Pong)));
@@ -297,7 +301,7 @@ fn the_second_connection_wins_and_the_first_has_nothing_more_to_say() {
 fn a_take_over_forgets_the_old_connections_ping() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
-    table.on(1_000, A, ConnectionInput::PingSent);
+    table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
     table.wait(1_400);
     table.input(1_401, Input::Attach(attach(B, Heartbeat::Frame, WHOLE)));
     assert_eq!(table.on(1_402, A, ConnectionInput::Probed), NOTHING);
@@ -462,7 +466,7 @@ fn each_deadline_is_armed_in_the_phases_of_its_comment() {
     assert_eq!(table.armed(), [Ping, Idle, Token, Lifetime], "attached, quiet");
     table.wait(1_000);
     assert_eq!(table.armed(), [Idle, Token, Lifetime], "ping on its way to the kernel");
-    table.on(1_001, A, ConnectionInput::PingSent);
+    table.on(1_001, A, ConnectionInput::PingSent { seq: 0 });
     assert_eq!(table.armed(), [Pong, Idle, Token, Lifetime], "ping outstanding");
     table.on(1_002, A, ConnectionInput::Ended(SuspendReason::PeerClosed));
     assert_eq!(table.armed(), [Reconnect, Idle, Lifetime], "suspended");

@@ -1,37 +1,43 @@
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use encke_core::close::{CloseCode, CloseReason, SuspendReason};
-use encke_core::dialect::json::{
-    Command, Heartbeat, Hello, Outcome, Ping, Reply, ReplyError, ServerMessage, VERSION, parse_command,
-    ping_payload, pong_seq,
-};
+use encke_core::close::{CloseCode, SuspendReason};
+use encke_core::dialect::json::{Heartbeat, Hello, ServerMessage, VERSION, pong_seq};
 use encke_core::session::ConnectionInput;
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::attachment::Attachment;
 use super::fault;
+use super::frame::Frames;
 use super::goodbye::Ending;
 use crate::server::Shared;
-use crate::session::Notes;
-use crate::timeouts::Sleep;
+use crate::session::{Left, Notes};
+use crate::transport::attachment::Attachment;
 use crate::transport::metered::Metered;
+use crate::transport::rate::CommandRate;
+use crate::transport::unwritten::Unwritten;
+use crate::transport::write_hold::{Overdue, WriteHold};
 
 /// One WebSocket of a session, owned by its task.
+///
+/// What the server says is written here as whole frames; tungstenite reads, and answers the peer's control frames. Of the
+/// two, one at most has something to write: nothing is read before [`Unwritten`] is empty, and nothing of it is written
+/// before tungstenite's answers are.
 pub(super) struct Connection {
     socket: WebSocketStream<Metered>,
-    attachment: Attachment,
+    pub(super) attachment: Attachment,
     greeting: Greeting,
-    /// Something was handed to tungstenite that the kernel may not have yet.
-    unflushed: bool,
-    /// A ping is among it.
-    ping_unflushed: bool,
-    /// The peer does not read: until when it has. Nothing is read from it meanwhile, so that replies do not pile up.
-    held: Option<Pin<Box<Sleep>>>,
+    out: Unwritten,
+    /// tungstenite has an answer that the kernel may not have yet.
+    answer_unflushed: bool,
+    /// A ping is in `out`, with this seq.
+    ping: Option<u64>,
+    /// What the session has for this connection.
+    pub(super) left: Left,
+    hold: WriteHold,
+    pub(super) rate: CommandRate,
 }
 
 /// What was agreed on when the connection began.
@@ -43,18 +49,30 @@ pub(super) struct Greeting {
 }
 
 /// The task's loop goes on, or the connection ends.
-type Step<T = ()> = Result<T, Ending>;
+pub(super) type Step<T = ()> = Result<T, Ending>;
 
 impl Connection {
     pub(super) fn new(socket: WebSocketStream<Metered>, attachment: Attachment, greeting: Greeting) -> Self {
-        Self { socket, attachment, greeting, unflushed: false, ping_unflushed: false, held: None }
+        let shared = &attachment.shared;
+        let rate = CommandRate::new(shared.config.limits.commands_per_second, shared.timeouts.clock().now());
+        Self {
+            socket,
+            attachment,
+            greeting,
+            out: Unwritten::default(),
+            answer_unflushed: false,
+            ping: None,
+            // There may be something to send again.
+            left: Left { more: true, until_acknowledged: false },
+            hold: WriteHold::default(),
+            rate,
+        }
     }
 
     /// Says hello, then does what the session's notes and the peer's messages ask, until one of them ends it.
     pub(super) async fn run(&mut self) -> Ending {
-        if let Err(ending) = self.write(Message::text(self.hello())) {
-            return ending;
-        }
+        let hello = self.hello();
+        self.write_message(&hello);
         poll_fn(|context| self.poll(context)).await
     }
 
@@ -68,7 +86,7 @@ impl Connection {
         }
     }
 
-    fn hello(&self) -> String {
+    fn hello(&self) -> ServerMessage<'static> {
         let timeouts = self.shared().sessions.settings();
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         ServerMessage::Hello(Hello {
@@ -76,17 +94,16 @@ impl Connection {
             session: self.attachment.session.id().to_string().into(),
             resume: self.attachment.session.resume_token().expose().into(),
             recovered: self.greeting.recovered,
-            seq: self.attachment.session.seq(),
+            seq: self.attachment.session.sent(),
             ping_interval_ms: millis(timeouts.ping_interval),
             pong_timeout_ms: millis(timeouts.pong_timeout),
             reconnect_window_ms: millis(timeouts.reconnect_window),
         })
-        .to_json()
     }
 
-    /// Lets go of the session; what is left is to end the connection.
-    pub(super) fn into_socket(self) -> WebSocketStream<Metered> {
-        self.socket
+    /// Lets go of the session; what is left is to end the connection. Returns what was not written yet.
+    pub(super) fn into_socket(self) -> (WebSocketStream<Metered>, Unwritten) {
+        (self.socket, self.out)
     }
 
     /// Notes, then writes, then one read.
@@ -95,10 +112,11 @@ impl Connection {
         if let Some(code) = notes.close_code() {
             return Err(Ending::Close(code));
         }
+        self.left.more |= notes.contains(Notes::READ);
         if notes.contains(Notes::PING) {
-            self.write_ping()?;
+            self.write_ping();
         }
-        if self.unflushed && self.poll_flush(context)?.is_pending() {
+        if self.poll_flush(context)?.is_pending() {
             return Ok(Poll::Pending);
         }
         if notes.contains(Notes::PROBE) {
@@ -107,7 +125,18 @@ impl Connection {
             // It may have left a note to close.
             return Ok(Poll::Ready(()));
         }
+        if self.left.more {
+            self.left = self.attachment.take_outgoing(&mut Frames(&mut self.out.bytes));
+            if self.poll_flush(context)?.is_pending() {
+                return Ok(Poll::Pending);
+            }
+        }
         match self.socket.poll_next_unpin(context) {
+            Poll::Pending if self.left.more => {
+                // Others first.
+                context.waker().wake_by_ref();
+                Ok(Poll::Pending)
+            }
             Poll::Pending => Ok(Poll::Pending),
             Poll::Ready(Some(Ok(message))) => self.received(message).map(Poll::Ready),
             Poll::Ready(Some(Err(error))) => Err(self.failed(&error)),
@@ -120,7 +149,7 @@ impl Connection {
             Message::Text(text) => self.received_text(&text),
             Message::Pong(payload) => {
                 if let Some(seq) = pong_seq(&payload) {
-                    self.tell(ConnectionInput::Pong { seq });
+                    self.tell_progress(ConnectionInput::PongFrame { seq });
                 }
                 Ok(())
             }
@@ -131,7 +160,7 @@ impl Connection {
             Message::Ping(_) => {
                 // tungstenite has queued the pong. It must leave before more is read: who pings and does not read
                 // is a slow consumer like any other.
-                self.unflushed = true;
+                self.answer_unflushed = true;
                 Ok(())
             }
             // tungstenite gives whole messages only.
@@ -139,108 +168,46 @@ impl Connection {
         }
     }
 
-    fn received_text(&mut self, text: &str) -> Step {
-        let request = match parse_command(text) {
-            Ok(request) => request,
-            Err(error) => {
-                self.tell(ConnectionInput::Command);
-                let message = error.to_string().into();
-                let outcome = Outcome::Error(ReplyError { code: error.code, message });
-                return self.write_message(&ServerMessage::Reply(Reply { id: error.id, outcome }));
-            }
-        };
-        match request.command {
-            Command::Ack { seq } => self.tell_and_reply(ConnectionInput::Ack { seq }, request.id),
-            Command::Pong { seq } => self.tell_and_reply(ConnectionInput::Pong { seq }, request.id),
-            Command::Close => {
-                // While there is still a connection to reply on.
-                self.reply_ok(request.id)?;
-                self.tell(ConnectionInput::Close(CloseReason::Client));
-                Ok(())
-            }
-        }
+    fn write_ping(&mut self) {
+        let seq = self.attachment.session.sent();
+        Frames(&mut self.out.bytes).ping(self.greeting.heartbeat, seq);
+        self.ping = Some(seq);
     }
 
-    /// What ended the session gets no reply; the Close frame says it.
-    fn tell_and_reply(&mut self, input: ConnectionInput, id: Option<u64>) -> Step {
-        if self.tell(input) { self.reply_ok(id) } else { Ok(()) }
-    }
-
-    fn reply_ok(&mut self, id: Option<u64>) -> Step {
-        match id {
-            Some(_) => self.write_message(&ServerMessage::Reply(Reply { id, outcome: Outcome::Ok {} })),
-            None => Ok(()),
-        }
-    }
-
-    fn write_ping(&mut self) -> Step {
-        let seq = self.attachment.session.seq();
-        let ping = match self.greeting.heartbeat {
-            Heartbeat::Frame => Message::Ping(ping_payload(seq).to_vec().into()),
-            Heartbeat::Message => Message::text(ServerMessage::Ping(Ping { seq }).to_json()),
-        };
-        self.ping_unflushed = true;
-        self.write(ping)
-    }
-
-    fn write_message(&mut self, message: &ServerMessage<'_>) -> Step {
-        self.write(Message::text(message.to_json()))
-    }
-
-    fn write(&mut self, message: Message) -> Step {
-        self.unflushed = true;
-        self.socket.start_send_unpin(message).map_err(|error| self.failed(&error))
+    pub(super) fn write_message(&mut self, message: &ServerMessage<'_>) {
+        Frames(&mut self.out.bytes).text(&message.to_json());
     }
 
     /// Pending while the peer does not read; its end when that has lasted for `write_timeout`.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Step<Poll<()>> {
-        match self.socket.poll_flush_unpin(context) {
-            Poll::Ready(Ok(())) => {
-                self.flushed();
-                Ok(Poll::Ready(()))
-            }
-            Poll::Ready(Err(error)) => Err(self.failed(&error)),
-            Poll::Pending => {
-                self.poll_held(context)?;
-                Ok(Poll::Pending)
+        if self.answer_unflushed {
+            match self.socket.poll_flush_unpin(context) {
+                Poll::Ready(Ok(())) => self.answer_unflushed = false,
+                Poll::Ready(Err(error)) => return Err(self.failed(&error)),
+                Poll::Pending => return self.poll_held(context),
             }
         }
+        if !self.out.is_empty() {
+            match self.out.poll_write(context, self.socket.get_mut()) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => return Err(self.failed(&Error::Io(error))),
+                Poll::Pending => return self.poll_held(context),
+            }
+        }
+        self.hold.release(self.socket.get_mut(), &self.attachment);
+        if let Some(seq) = self.ping.take() {
+            self.tell(ConnectionInput::PingSent { seq });
+        }
+        Ok(Poll::Ready(()))
     }
 
-    fn flushed(&mut self) {
-        self.unflushed = false;
-        if self.held.take().is_some() {
-            self.socket.get_mut().release();
-            self.tell(ConnectionInput::WriteResumed);
-        }
-        if std::mem::take(&mut self.ping_unflushed) {
-            self.tell(ConnectionInput::PingSent);
-        }
-    }
-
-    fn poll_held(&mut self, context: &mut Context<'_>) -> Step {
-        let write_timeout = self.shared().config.write_timeout;
-        if self.held.is_none() {
-            self.socket.get_mut().hold();
-            self.held = Some(Box::pin(self.shared().timeouts.sleep(write_timeout)));
-            self.tell(ConnectionInput::WriteHeld);
-        }
-        while let Some(patience) = &mut self.held
-            && patience.as_mut().poll(context).is_ready()
-        {
-            let now = self.shared().timeouts.clock().now();
-            match self.socket.get_ref().progress_at().map(|at| at + write_timeout) {
-                Some(until) if until > now => {
-                    self.held = Some(Box::pin(self.shared().timeouts.sleep_until(until)))
-                }
-                _ => {
-                    return Err(
-                        self.end((SuspendReason::SlowConsumer, Ending::Close(CloseCode::SlowConsumer)))
-                    );
-                }
+    fn poll_held(&mut self, context: &mut Context<'_>) -> Step<Poll<()>> {
+        match self.hold.poll(context, self.socket.get_mut(), &self.attachment) {
+            Ok(()) => Ok(Poll::Pending),
+            Err(Overdue) => {
+                Err(self.end((SuspendReason::SlowConsumer, Ending::Close(CloseCode::SlowConsumer))))
             }
         }
-        Ok(())
     }
 
     fn failed(&self, error: &Error) -> Ending {
@@ -254,11 +221,17 @@ impl Connection {
         ending
     }
 
-    fn tell(&self, input: ConnectionInput) -> bool {
+    pub(super) fn tell(&self, input: ConnectionInput) -> bool {
         self.attachment.tell(input)
     }
 
-    fn shared(&self) -> &Shared {
+    /// Tells that the client has something: then there may be room for more.
+    pub(super) fn tell_progress(&mut self, input: ConnectionInput) -> bool {
+        self.left.more |= self.left.until_acknowledged;
+        self.tell(input)
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
         &self.attachment.shared
     }
 }

@@ -12,6 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use crate::server::Shared;
+use crate::transport::unwritten::Unwritten;
 
 /// Clients of a server that goes away come back over this long, each at a moment of its own.
 const RETRY_SPREAD_MS: std::ops::Range<u64> = 500..10_000;
@@ -30,15 +31,29 @@ pub(super) enum Ending {
 /// The closing handshake: our Close frame, then the end of our stream, then whatever still comes is thrown away
 /// until the peer ends its own, or `close_timeout` has passed. Closing the socket with unread bytes in it would
 /// send a reset, which may overtake the Close frame and eat its code.
-pub(super) async fn say<S>(mut socket: WebSocketStream<S>, ending: Ending, shared: &Shared)
-where
+///
+/// `unwritten` is what was said before; some of it may be on its way already.
+pub(super) async fn say<S>(
+    mut socket: WebSocketStream<S>,
+    mut unwritten: Unwritten,
+    ending: Ending,
+    shared: &Shared,
+) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
+    // A frame of which a part is on its way must go first, whole.
     if ending == Ending::Lost {
         return;
     }
     let patience = pin!(shared.timeouts.sleep(shared.config.close_timeout));
     let handshake = pin!(async {
+        if !unwritten.is_empty() {
+            let answered = socket.flush().await.is_ok();
+            let said = poll_fn(|context| unwritten.poll_write(context, socket.get_mut()));
+            if !answered || said.await.is_err() {
+                return;
+            }
+        }
         if let Ending::Close(code) = ending {
             if code == CloseCode::Draining {
                 queue(&mut socket, Message::text(goaway(code)));

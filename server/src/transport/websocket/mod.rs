@@ -1,8 +1,9 @@
 //! WebSocket: from the upgraded socket to the closing handshake.
 
-mod attachment;
+mod commands;
 mod connection;
 mod fault;
+mod frame;
 mod goodbye;
 mod query;
 
@@ -19,10 +20,12 @@ use crate::config::Limits;
 use crate::server::Shared;
 use crate::session::{AttachRequest, Refusal, Transport};
 use crate::shutdown::OpenConnection;
+use crate::transport::attachment::Attachment;
 use crate::transport::metered::Metered;
+use crate::transport::unwritten::Unwritten;
 
-use attachment::Attachment;
 use connection::{Connection, Greeting};
+use goodbye::Ending;
 use query::{BadQuery, Query};
 
 /// tungstenite fills its read buffer with zeros up to this size before every read, and keeps it: small is fast and
@@ -46,10 +49,8 @@ pub(crate) async fn serve(upgrade: Upgrade, shared: Arc<Shared>) {
     let mut opened = Box::pin(open(on_upgrade, query, &shared)).await;
     if let Some(connection) = &mut opened {
         let ending = connection.run().await;
-        let goodbye =
-            |connection: Connection| Box::pin(goodbye::say(connection.into_socket(), ending, &shared));
-        if let Some(goodbye) = opened.take().map(goodbye) {
-            goodbye.await;
+        if let Some((socket, unwritten)) = opened.take().map(Connection::into_socket) {
+            Box::pin(goodbye::say(socket, unwritten, ending, &shared)).await;
         }
     }
     drop(open_connection);
@@ -79,7 +80,7 @@ async fn open(on_upgrade: OnUpgrade, query: String, shared: &Arc<Shared>) -> Opt
         Err(code) => {
             tracing::debug!(reason = code.reason(), "connection refused");
             let socket = websocket(socket, read_already, limits).await;
-            goodbye::say(socket, goodbye::Ending::Close(code), shared).await;
+            goodbye::say(socket, Unwritten::default(), Ending::Close(code), shared).await;
             None
         }
     }
@@ -95,7 +96,10 @@ fn attach(query: &str, shared: &Arc<Shared>) -> Result<(Attachment, Greeting), C
         Refusal::Draining => CloseCode::Draining,
     })?;
     let recovered = attached.recovered;
-    Ok((Attachment::new(attached, place, Arc::clone(shared)), Greeting { heartbeat, recovered }))
+    Ok((
+        Attachment::new(attached, Transport::WebSocket, place, Arc::clone(shared)),
+        Greeting { heartbeat, recovered },
+    ))
 }
 
 async fn websocket<S>(socket: S, read_already: Vec<u8>, limits: &Limits) -> WebSocketStream<S>

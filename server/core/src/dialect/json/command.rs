@@ -1,23 +1,48 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::ErrorCode;
+use super::envelope::Envelope;
 
 /// One command, with the `id` that its reply is to echo.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'a> {
     /// Without one, success goes unanswered.
     pub id: Option<u64>,
     /// What to do.
-    pub command: Command,
+    pub command: Command<'a>,
 }
 
 /// What a client can ask for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// `{"subscribe":{"channel":"news"}}`: what is published there from now on, or from after `since` on.
+    Subscribe {
+        /// The channel.
+        channel: Cow<'a, str>,
+        /// The last message that the client has.
+        since: Option<Since<'a>>,
+    },
+    /// `{"unsubscribe":{"channel":"news"}}`: nothing more from there.
+    Unsubscribe {
+        /// The channel.
+        channel: Cow<'a, str>,
+    },
+    /// `{"publish":{"channel":"news","data":1}}`: to everyone who subscribes.
+    Publish {
+        /// The channel.
+        channel: Cow<'a, str>,
+        /// Any JSON, as the client wrote it.
+        data: &'a str,
+    },
+    /// `{"presence":{"channel":"news"}}`: who subscribes.
+    Presence {
+        /// The channel.
+        channel: Cow<'a, str>,
+    },
     /// `{"ack":{"seq":57}}`: everything up to `seq` has arrived.
     Ack {
         /// The last message that arrived.
@@ -28,8 +53,24 @@ pub enum Command {
         /// The ping's.
         seq: u64,
     },
+    /// `{"refresh":{"token":"..."}}`: the client's new token, before the old one runs out.
+    Refresh {
+        /// A JWT.
+        token: Cow<'a, str>,
+    },
     /// `{"close":{}}`: ends the session at once, without a reconnect window.
     Close,
+}
+
+/// A message in one life of a channel's log.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Since<'a> {
+    /// The life.
+    #[serde(borrow)]
+    pub epoch: Cow<'a, str>,
+    /// The message.
+    pub offset: u64,
 }
 
 /// Why a text is not a command. [`fmt::Display`] gives a message for people.
@@ -54,27 +95,45 @@ impl std::error::Error for CommandError {}
 ///
 /// # Errors
 /// [`CommandError`], to be sent back as an error reply.
-pub fn parse_command(text: &str) -> Result<Request, CommandError> {
+pub fn parse_command(text: &str) -> Result<Request<'_>, CommandError> {
     let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| malformed(None, &error))?;
     let id = envelope.id;
     let (name, body) = envelope.command;
-    let command = match &*name {
-        "ack" => read_seq(body).map(|seq| Command::Ack { seq }),
-        "pong" => read_seq(body).map(|seq| Command::Pong { seq }),
-        "close" => serde_json::from_str::<NoFields>(body.get()).map(|NoFields {}| Command::Close),
-        unknown => {
-            let message = format!("unknown command {:?}", shortened(unknown, LONGEST_NAME_CHARS));
-            return Err(CommandError { id, code: ErrorCode::UnknownCommand, message });
+    match read(&name, body) {
+        Ok(Some(command)) => Ok(Request { id, command }),
+        Ok(None) => {
+            let message = format!("unknown command {:?}", shortened(&name, LONGEST_NAME_CHARS));
+            Err(CommandError { id, code: ErrorCode::UnknownCommand, message })
         }
-    };
-    match command {
-        Ok(command) => Ok(Request { id, command }),
         Err(error) => Err(malformed(id, &format_args!("{name}: {error}"))),
     }
 }
 
+/// `None` if there is no command of this name.
+fn read<'a>(name: &str, body: &'a RawValue) -> serde_json::Result<Option<Command<'a>>> {
+    let body = body.get();
+    Ok(Some(match name {
+        "ack" => serde_json::from_str(body).map(|Seq { seq }| Command::Ack { seq })?,
+        "pong" => serde_json::from_str(body).map(|Seq { seq }| Command::Pong { seq })?,
+        "subscribe" => serde_json::from_str(body)
+            .map(|Subscribe { channel, since }| Command::Subscribe { channel: channel.0, since })?,
+        "unsubscribe" => serde_json::from_str(body)
+            .map(|Channel { channel }| Command::Unsubscribe { channel: channel.0 })?,
+        "publish" => serde_json::from_str(body)
+            .map(|Publish { channel, data }| Command::Publish { channel: channel.0, data: data.get() })?,
+        "presence" => {
+            serde_json::from_str(body).map(|Channel { channel }| Command::Presence { channel: channel.0 })?
+        }
+        "refresh" => {
+            serde_json::from_str(body).map(|Refresh { token }| Command::Refresh { token: token.0 })?
+        }
+        "close" => serde_json::from_str(body).map(|NoFields {}| Command::Close)?,
+        _ => return Ok(None),
+    }))
+}
+
 /// A client's own words go back to it in the error, but not at any length.
-const LONGEST_NAME_CHARS: usize = 32;
+pub(super) const LONGEST_NAME_CHARS: usize = 32;
 const LONGEST_MESSAGE_CHARS: usize = 200;
 
 fn malformed(id: Option<u64>, message: &dyn fmt::Display) -> CommandError {
@@ -86,69 +145,53 @@ fn malformed(id: Option<u64>, message: &dyn fmt::Display) -> CommandError {
     }
 }
 
-fn shortened(text: &str, chars: usize) -> &str {
+pub(super) fn shortened(text: &str, chars: usize) -> &str {
     let end = text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
     &text[..end]
 }
 
-fn read_seq(body: &RawValue) -> serde_json::Result<u64> {
-    serde_json::from_str::<Seq>(body.get()).map(|Seq { seq }| seq)
-}
+/// Text, borrowed unless it has escapes. (`Cow` by itself always deserializes as owned.)
+#[derive(Deserialize)]
+pub(super) struct Text<'a>(#[serde(borrow)] pub(super) Cow<'a, str>);
 
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Seq {
     seq: u64,
 }
 
-#[derive(serde::Deserialize)]
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Subscribe<'a> {
+    #[serde(borrow)]
+    channel: Text<'a>,
+    #[serde(borrow)]
+    since: Option<Since<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Channel<'a> {
+    #[serde(borrow)]
+    channel: Text<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Publish<'a> {
+    #[serde(borrow)]
+    channel: Text<'a>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Refresh<'a> {
+    #[serde(borrow)]
+    token: Text<'a>,
+}
+
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NoFields {}
-
-/// The outer object, its command not yet looked into: so the `id` is known when the command turns out bad.
-///
-/// Written by hand because a derived enum with a flattened `id` would take `{"ack":..,"close":..}` for one
-/// command, and cannot hold a [`RawValue`].
-struct Envelope<'a> {
-    id: Option<u64>,
-    command: (Cow<'a, str>, &'a RawValue),
-}
-
-impl<'de> Deserialize<'de> for Envelope<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(EnvelopeVisitor)
-    }
-}
-
-struct EnvelopeVisitor;
-
-impl<'de> Visitor<'de> for EnvelopeVisitor {
-    type Value = Envelope<'de>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object with one command")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut id = None;
-        let mut command = None;
-        while let Some(Name(name)) = map.next_key()? {
-            if name == "id" {
-                if id.replace(map.next_value::<u64>()?).is_some() {
-                    return Err(de::Error::duplicate_field("id"));
-                }
-            } else if let Some((first, _)) = command.replace((name, map.next_value()?)) {
-                let first = shortened(&first, LONGEST_NAME_CHARS);
-                return Err(de::Error::custom(format_args!(
-                    "exactly one command expected, {first:?} is not alone"
-                )));
-            }
-        }
-        let command = command.ok_or_else(|| de::Error::custom("exactly one command expected, found none"))?;
-        Ok(Envelope { id, command })
-    }
-}
-
-/// A key, borrowed from the text unless it has escapes. (`Cow` by itself always deserializes as owned.)
-#[derive(serde::Deserialize)]
-struct Name<'a>(#[serde(borrow)] Cow<'a, str>);

@@ -4,10 +4,16 @@
 //! are here, so that a client in Rust speaks the same types.
 
 mod command;
+mod envelope;
 mod server_message;
+mod shared_message;
 
-pub use command::{Command, CommandError, Request, parse_command};
-pub use server_message::{ErrorCode, Goaway, Hello, Outcome, Ping, Reply, ReplyError, ServerMessage};
+pub use command::{Command, CommandError, Request, Since, parse_command};
+pub use server_message::{
+    Done, ErrorCode, Gap, Goaway, Hello, Message, Outcome, Ping, Present, Reply, ReplyError, ServerMessage,
+    Unsubscribed,
+};
+pub use shared_message::{SharedMessage, compact};
 
 /// The version that [`Hello`] announces.
 pub const VERSION: u32 = 1;

@@ -1,9 +1,10 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 /// One object from the server to a client: `{"hello":{..}}`, `{"reply":{..}}`, ...
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServerMessage<'a> {
     /// The first object on every connection.
@@ -15,6 +16,15 @@ pub enum ServerMessage<'a> {
     /// The server is about to close the connection; come back after `retry_ms`.
     #[serde(borrow)]
     Goaway(Goaway<'a>),
+    /// A message of a channel. The server writes these by [`super::SharedMessage`].
+    #[serde(borrow)]
+    Message(Message<'a>),
+    /// Messages that the client should have had and no longer can.
+    #[serde(borrow)]
+    Gap(Gap<'a>),
+    /// A subscription has ended without the client's asking.
+    #[serde(borrow)]
+    Unsubscribed(Unsubscribed<'a>),
     /// A heartbeat (`heartbeat=message`), to be answered by a `pong` with the same `seq`.
     Ping(Ping),
 }
@@ -40,7 +50,7 @@ pub struct Hello<'a> {
     pub resume: Cow<'a, str>,
     /// True if this is the session that the client asked to resume.
     pub recovered: bool,
-    /// The `seq` of the last message sent in this session.
+    /// What follows goes on after this `seq`: the last that the client said it has, or is known to have.
     pub seq: u64,
     /// About how long the server stays silent at most, in milliseconds: allow for the network, and for the server's
     /// `ping_slack`.
@@ -67,10 +77,63 @@ pub struct Reply<'a> {
 #[serde(rename_all = "snake_case")]
 pub enum Outcome<'a> {
     /// It was done.
-    Ok {},
+    #[serde(borrow)]
+    Ok(Done<'a>),
     /// It was refused; the connection stays.
     #[serde(borrow)]
     Error(ReplyError<'a>),
+}
+
+/// What a command that was done has to tell.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Done<'a> {
+    /// Of `subscribe`.
+    Subscribed {
+        /// The channel.
+        #[serde(borrow)]
+        channel: Cow<'a, str>,
+        /// This life of the channel's log.
+        #[serde(borrow)]
+        epoch: Cow<'a, str>,
+        /// The last message in it.
+        offset: u64,
+        /// If a `since` was given: whether everything after it follows, without a gap.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        recovered: Option<bool>,
+    },
+    /// Of `presence`.
+    Present {
+        /// The channel.
+        #[serde(borrow)]
+        channel: Cow<'a, str>,
+        /// How many sessions subscribe.
+        total: usize,
+        /// Some of them, if there are many.
+        #[serde(borrow)]
+        present: Vec<Present<'a>>,
+    },
+    /// Of `publish`.
+    Published {
+        /// The message's number.
+        offset: u64,
+        /// This life of the channel's log.
+        #[serde(borrow)]
+        epoch: Cow<'a, str>,
+    },
+    /// Of all others.
+    Nothing {},
+}
+
+/// A session that subscribes to a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Present<'a> {
+    /// Whose it is, if it has a token.
+    #[serde(borrow)]
+    pub user: Option<Cow<'a, str>>,
+    /// `attached`, or `suspended` while it may come back.
+    #[serde(borrow)]
+    pub phase: Cow<'a, str>,
 }
 
 /// Why a command was refused.
@@ -91,6 +154,16 @@ pub enum ErrorCode {
     Malformed,
     /// No such command.
     UnknownCommand,
+    /// Not a channel's name.
+    BadChannel,
+    /// The client's token does not allow it.
+    Forbidden,
+    /// The token is not good.
+    Unauthorized,
+    /// It would go beyond a limit, which the message names.
+    Limit,
+    /// Too many commands a second.
+    RateLimited,
 }
 
 /// The announcement of a close.
@@ -101,6 +174,51 @@ pub struct Goaway<'a> {
     pub reason: Cow<'a, str>,
     /// How long to wait before coming back, in milliseconds; spread at random over the clients.
     pub retry_ms: u64,
+}
+
+/// A message of a channel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Message<'a> {
+    /// Its number in the session.
+    pub seq: u64,
+    /// The channel.
+    #[serde(borrow)]
+    pub channel: Cow<'a, str>,
+    /// Its number in the channel.
+    pub offset: u64,
+    /// What was published.
+    #[serde(borrow)]
+    pub data: &'a RawValue,
+}
+
+/// Messages that the client should have had and no longer can. It may say too much, never too little.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap<'a> {
+    /// Its number in the session.
+    pub seq: u64,
+    /// The channel.
+    #[serde(borrow)]
+    pub channel: Cow<'a, str>,
+    /// This life of the channel's log.
+    #[serde(borrow)]
+    pub epoch: Cow<'a, str>,
+    /// The first that is missing; left out, like `to`, when that cannot be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    /// The last that is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<u64>,
+}
+
+/// A subscription that has ended without the client's asking.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsubscribed<'a> {
+    /// The channel.
+    #[serde(borrow)]
+    pub channel: Cow<'a, str>,
+    /// Why.
+    #[serde(borrow)]
+    pub reason: Cow<'a, str>,
 }
 
 /// A heartbeat.

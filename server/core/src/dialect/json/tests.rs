@@ -12,6 +12,15 @@ fn server_messages_are_the_bytes_of_the_contract() {
         pong_timeout_ms: 10_000,
         reconnect_window_ms: 120_000,
     });
+    let published = Done::Published { offset: 42, epoch: "e".into() };
+    let present = Done::Present {
+        channel: "news".into(),
+        total: 2,
+        present: vec![
+            Present { user: Some("alice".into()), phase: "attached".into() },
+            Present { user: None, phase: "suspended".into() },
+        ],
+    };
     let error = ReplyError { code: ErrorCode::UnknownCommand, message: "no".into() };
     let table = [
         (
@@ -19,8 +28,33 @@ fn server_messages_are_the_bytes_of_the_contract() {
             r#"{"hello":{"version":1,"session":"s_4fJ","resume":"s_4fJ.secret","recovered":false,"seq":0,"ping_interval_ms":25000,"pong_timeout_ms":10000,"reconnect_window_ms":120000}}"#,
         ),
         (
-            ServerMessage::Reply(Reply { id: Some(7), outcome: Outcome::Ok {} }),
+            ServerMessage::Reply(Reply { id: Some(7), outcome: Outcome::Ok(Done::Nothing {}) }),
             r#"{"reply":{"id":7,"ok":{}}}"#,
+        ),
+        (
+            ServerMessage::Reply(Reply { id: Some(1), outcome: Outcome::Ok(subscribed(None)) }),
+            r#"{"reply":{"id":1,"ok":{"channel":"news","epoch":"e","offset":40}}}"#,
+        ),
+        (
+            ServerMessage::Reply(Reply { id: Some(1), outcome: Outcome::Ok(subscribed(Some(true))) }),
+            r#"{"reply":{"id":1,"ok":{"channel":"news","epoch":"e","offset":40,"recovered":true}}}"#,
+        ),
+        (
+            ServerMessage::Reply(Reply { id: Some(4), outcome: Outcome::Ok(published) }),
+            r#"{"reply":{"id":4,"ok":{"offset":42,"epoch":"e"}}}"#,
+        ),
+        (
+            ServerMessage::Reply(Reply { id: Some(6), outcome: Outcome::Ok(present) }),
+            r#"{"reply":{"id":6,"ok":{"channel":"news","total":2,"present":[{"user":"alice","phase":"attached"},{"user":null,"phase":"suspended"}]}}}"#,
+        ),
+        (
+            ServerMessage::Gap(gap(Some(10), Some(35))),
+            r#"{"gap":{"seq":58,"channel":"news","epoch":"e","from":10,"to":35}}"#,
+        ),
+        (ServerMessage::Gap(gap(None, None)), r#"{"gap":{"seq":58,"channel":"news","epoch":"e"}}"#),
+        (
+            ServerMessage::Unsubscribed(Unsubscribed { channel: "news".into(), reason: "forbidden".into() }),
+            r#"{"unsubscribed":{"channel":"news","reason":"forbidden"}}"#,
         ),
         (
             ServerMessage::Reply(Reply { id: None, outcome: Outcome::Error(error) }),
@@ -36,7 +70,48 @@ fn server_messages_are_the_bytes_of_the_contract() {
         assert_eq!(message.to_json(), text);
         let read: ServerMessage<'_> =
             serde_json::from_str(text).expect("a client reads what the server writes");
-        assert_eq!(read, message);
+        assert_eq!(read.to_json(), text);
+    }
+}
+
+fn subscribed(recovered: Option<bool>) -> Done<'static> {
+    Done::Subscribed { channel: "news".into(), epoch: "e".into(), offset: 40, recovered }
+}
+
+fn gap(from: Option<u64>, to: Option<u64>) -> Gap<'static> {
+    Gap { seq: 58, channel: "news".into(), epoch: "e".into(), from, to }
+}
+
+#[test]
+fn a_message_is_the_same_bytes_after_its_seq() {
+    let message = SharedMessage::new("ne\"ws", 42, r#"{"any":"json"}"#);
+    assert_eq!(message.data(), r#"{"any":"json"}"#);
+    for (seq, seq_text) in [(0, "0"), (9, "9"), (10, "10"), (u64::MAX, "18446744073709551615")] {
+        let mut out = b"before".to_vec();
+        message.write_with(seq, &mut out);
+        let text = format!(
+            r#"before{{"message":{{"seq":{seq_text},"channel":"ne\"ws","offset":42,"data":{{"any":"json"}}}}}}"#
+        );
+        assert_eq!(String::from_utf8(out).as_deref(), Ok(&*text));
+        assert_eq!(message.len_with(seq), text.len() - "before".len());
+        let ServerMessage::Message(read) = serde_json::from_str(&text[6..]).expect("a message") else {
+            panic!("not a message: {text}");
+        };
+        assert_eq!((read.seq, &*read.channel, read.offset), (seq, "ne\"ws", 42));
+        assert_eq!(read.data.get(), r#"{"any":"json"}"#);
+    }
+}
+
+#[test]
+fn white_space_between_tokens_is_left_out() {
+    for (json, compacted) in [
+        ("1", "1"),
+        (" [ 1 ,\n\t2\r\n] ", "[1,2]"),
+        (r#"{ "a b" : " c \" d \\" , "e" : " " }"#, r#"{"a b":" c \" d \\","e":" "}"#),
+        (r#""\\\" ""#, r#""\\\" ""#),
+        ("\"\u{2028} é\" ", "\"\u{2028} é\""),
+    ] {
+        assert_eq!(compact(json), compacted, "{json}");
     }
 }
 
@@ -47,6 +122,36 @@ fn commands_are_read() {
         (r#"{"id":1,"pong":{"seq":18446744073709551615}}"#, Some(1), Command::Pong { seq: u64::MAX }),
         (r#" { "close" : { } , "id" : 0 } "#, Some(0), Command::Close),
         (r#"{"\u0061ck":{"seq":1}}"#, None, Command::Ack { seq: 1 }),
+        (
+            r#"{"id":1,"subscribe":{"channel":"news"}}"#,
+            Some(1),
+            Command::Subscribe { channel: "news".into(), since: None },
+        ),
+        (
+            r#"{"id":2,"subscribe":{"channel":"n\u0065ws","since":{"epoch":"e","offset":40}}}"#,
+            Some(2),
+            Command::Subscribe {
+                channel: "news".into(),
+                since: Some(Since { epoch: "e".into(), offset: 40 }),
+            },
+        ),
+        (
+            r#"{"id":3,"unsubscribe":{"channel":"news"}}"#,
+            Some(3),
+            Command::Unsubscribe { channel: "news".into() },
+        ),
+        (
+            r#"{"publish":{"data":{ "any" : 1e400 },"channel":"news"}}"#,
+            None,
+            Command::Publish { channel: "news".into(), data: r#"{ "any" : 1e400 }"# },
+        ),
+        (
+            r#"{"publish":{"channel":"","data":null}}"#,
+            None,
+            Command::Publish { channel: "".into(), data: "null" },
+        ),
+        (r#"{"presence":{"channel":"news"}}"#, None, Command::Presence { channel: "news".into() }),
+        (r#"{"id":5,"refresh":{"token":"a.b.c"}}"#, Some(5), Command::Refresh { token: "a.b.c".into() }),
     ];
     for (text, id, command) in table {
         assert_eq!(parse_command(text), Ok(Request { id, command }), "{text}");
@@ -70,6 +175,10 @@ fn what_is_not_one_command_is_refused_by_name() {
         (r#"{"ack":{"seq":1,"x":1},"id":3}"#, Some(3), Malformed, "unknown field `x`"),
         (r#"{"id":3,"close":{"now":true}}"#, Some(3), Malformed, "unknown field `now`"),
         (r#"{"id":3,"close":{}} x"#, None, Malformed, "trailing characters"),
+        (r#"{"id":3,"publish":{"channel":"news"}}"#, Some(3), Malformed, "publish: missing field `data`"),
+        (r#"{"id":3,"publish":{"channel":"news","data":}}"#, None, Malformed, "expected value"),
+        (r#"{"id":3,"subscribe":{"channel":7}}"#, Some(3), Malformed, "subscribe: invalid type"),
+        (r#"{"id":3,"subscribe":{"channel":"a","since":{"offset":1}}}"#, Some(3), Malformed, "field `epoch`"),
         (r#"{"id":4,"dance":{}}"#, Some(4), UnknownCommand, "unknown command \"dance\""),
     ];
     for (text, id, code, message) in table {

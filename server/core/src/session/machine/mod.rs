@@ -1,14 +1,17 @@
+mod heartbeat;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use heartbeat::PingState;
+
 use super::deadline::DeadlineTable;
 use super::{
-    Attach, Carrier, ConnectionId, ConnectionInput, Deadline, Event, Input, Output, ResumeKind, Timeouts,
-    Transition,
+    Attach, Carrier, ConnectionId, ConnectionInput, Deadline, Event, Input, Outbox, Output, ResumeKind,
+    Timeouts, Transition, WhenFull,
 };
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
-use crate::dialect::json::Heartbeat;
 
 /// Where a session is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,22 +24,9 @@ pub enum Phase {
     Closed(CloseReason),
 }
 
-/// Where the current connection is in asking its client for a sign of life.
-#[derive(Clone, Copy, Debug)]
-enum PingState {
-    /// Nothing asked.
-    Quiet,
-    /// A ping is asked for, its bytes not yet in the kernel.
-    Writing,
-    /// The ping is on its way. [`Deadline::Pong`] is armed, unless a write is held.
-    Outstanding { sent_at: Timestamp },
-    /// The answer is overdue since `due`; the connection is looking at what the kernel holds.
-    Probing { sent_at: Timestamp, due: Timestamp },
-}
-
-/// The state machine of one session. See the [module](super) for how to drive it.
+/// The state machine of one session, which knows a channel as a `C`. See the [module](super) for how to drive it.
 #[derive(Debug)]
-pub struct Session {
+pub struct Session<C = ()> {
     timeouts: Arc<Timeouts>,
     phase: Phase,
     carrier: Carrier,
@@ -50,20 +40,21 @@ pub struct Session {
     heard_at: Timestamp,
     /// The `heard_at` that the Ping deadline was armed by: what was heard after it puts the ping off.
     quiet_since: Timestamp,
-    /// The number of the last message sent.
-    seq: u64,
+    outbox: Outbox<C>,
+    /// The seq of the last ping that a frame has answered on this connection.
+    ponged: u64,
     events: u32,
     /// What one call brought about, at most [`Session::MAX_OUTPUTS`]: drained by the caller after each.
     outputs: VecDeque<Output>,
 }
 
-impl Session {
+impl<C> Session<C> {
     /// The most outputs that one call leaves.
     pub const MAX_OUTPUTS: usize = 16;
 
     /// Begins a session with its first connection.
     #[must_use]
-    pub fn open(now: Timestamp, timeouts: Arc<Timeouts>, attach: Attach) -> Self {
+    pub fn open(now: Timestamp, timeouts: Arc<Timeouts>, outbox: Outbox<C>, attach: Attach) -> Self {
         let mut session = Self {
             timeouts,
             phase: Phase::Suspended,
@@ -75,7 +66,8 @@ impl Session {
             opened_at: now,
             heard_at: now,
             quiet_since: now,
-            seq: 0,
+            outbox,
+            ponged: 0,
             events: 0,
             outputs: VecDeque::new(),
         };
@@ -92,7 +84,7 @@ impl Session {
         self.handle_timeout(now);
         match (self.phase, input) {
             (Phase::Closed(_), _) => {}
-            (_, Input::Attach(attach)) if attach.seq.is_some_and(|seq| seq > self.seq) => {}
+            (_, Input::Attach(attach)) if attach.seq.is_some_and(|seq| seq > self.outbox.seq()) => {}
             (Phase::Attached(current), Input::Attach(attach)) if attach.connection == current => {}
             (Phase::Attached(current), Input::Attach(attach)) => {
                 self.outputs.push_back(Output::Close(current, CloseCode::Replaced));
@@ -121,14 +113,16 @@ impl Session {
 
     fn handle_connection(&mut self, current: ConnectionId, input: ConnectionInput) {
         match input {
-            ConnectionInput::PingSent => self.ping_sent(),
-            ConnectionInput::Pong { seq } => self.pong(seq),
-            ConnectionInput::Ack { seq } if seq <= self.seq => {}
+            ConnectionInput::PingSent { seq } => self.ping_sent(seq),
+            ConnectionInput::PongFrame { seq } => self.pong_frame(current, seq),
+            ConnectionInput::PongMessage { seq } => self.pong_message(current, seq),
+            ConnectionInput::Ack { seq } if seq <= self.outbox.seq() => self.outbox.acknowledge(seq),
             ConnectionInput::Ack { .. } => {
                 self.outputs.push_back(Output::Close(current, CloseCode::ProtocolError));
                 self.end(CloseReason::ProtocolError);
             }
             ConnectionInput::Command => self.put_off_idle(),
+            ConnectionInput::Sent => self.ask_if_much_is_unacked(current),
             ConnectionInput::WriteHeld => self.hold_write(),
             ConnectionInput::WriteResumed => self.resume_write(),
             ConnectionInput::Probed => self.probed(current),
@@ -219,10 +213,15 @@ impl Session {
         self.phase
     }
 
-    /// The number of the last message sent.
+    /// What it is sent.
     #[must_use]
-    pub fn seq(&self) -> u64 {
-        self.seq
+    pub fn outbox(&self) -> &Outbox<C> {
+        &self.outbox
+    }
+
+    /// To subscribe, and to take what is to be sent. Tell [`ConnectionInput::Sent`] after that.
+    pub fn outbox_mut(&mut self) -> &mut Outbox<C> {
+        &mut self.outbox
     }
 
     /// When the session began.
@@ -243,11 +242,19 @@ impl Session {
         self.ping = PingState::Quiet;
         self.write_held = false;
         self.heard_at = self.now;
+        self.ponged = 0;
+        self.outbox.resume(
+            attach.seq,
+            match attach.carrier {
+                Carrier::Stream(_) | Carrier::Poll => WhenFull::Stop,
+                Carrier::Events => WhenFull::Wrap,
+            },
+        );
         self.deadlines.disarm(Deadline::Pong);
         self.deadlines.disarm(Deadline::Reconnect);
         self.arm_token(attach.token_expires);
         match attach.carrier {
-            Carrier::Stream(_) => {
+            Carrier::Stream(_) | Carrier::Events => {
                 let half = self.timeouts.ping_interval / 2;
                 let spread = half.mul_f64(f64::from(attach.entropy) / f64::from(u32::MAX));
                 self.deadlines.disarm(Deadline::PollHold);
@@ -280,94 +287,6 @@ impl Session {
             CloseReason::ReconnectWindow => Transition::Expired,
             reason => Transition::Closed(reason),
         });
-    }
-
-    fn ping_due(&mut self, current: ConnectionId, due: Timestamp) {
-        let heard_since = self.heard_at.since(self.quiet_since);
-        if self.carrier == Carrier::Stream(Heartbeat::Frame) && !heard_since.is_zero() {
-            // Shifted rather than begun anew: the spread that the first ping was given stays.
-            self.arm_ping(due + heard_since);
-            return;
-        }
-        self.fired(Deadline::Ping, due);
-        self.ping = PingState::Writing;
-        self.outputs.push_back(Output::Ping(current));
-    }
-
-    fn ping_sent(&mut self) {
-        if matches!(self.ping, PingState::Writing) {
-            self.ping = PingState::Outstanding { sent_at: self.now };
-            if !self.write_held {
-                self.deadlines.arm(Deadline::Pong, self.now + self.timeouts.pong_timeout);
-            }
-        }
-    }
-
-    fn pong_due(&mut self, current: ConnectionId, due: Timestamp) {
-        if let PingState::Outstanding { sent_at } = self.ping
-            && !self.settle_ping(sent_at)
-        {
-            self.ping = PingState::Probing { sent_at, due };
-            self.outputs.push_back(Output::Probe(current));
-        }
-    }
-
-    fn probed(&mut self, current: ConnectionId) {
-        if let PingState::Probing { sent_at, due } = self.ping
-            && !self.settle_ping(sent_at)
-        {
-            self.fired(Deadline::Pong, due);
-            self.outputs.push_back(Output::Close(current, CloseCode::PongTimeout));
-            self.suspend(SuspendReason::PongTimeout);
-        }
-    }
-
-    /// A pong counts only up to the outstanding ping's `seq`; one that answers nothing is allowed and ignored.
-    fn pong(&mut self, seq: u64) {
-        if let PingState::Outstanding { sent_at } | PingState::Probing { sent_at, .. } = self.ping
-            && seq == self.seq
-        {
-            self.heard(self.now);
-            self.outputs.push_back(Output::RoundTrip(self.now.since(sent_at)));
-            self.settle_ping(sent_at);
-        }
-    }
-
-    /// Ends the ping sent at `sent_at` if anything was heard since, and arms the next.
-    fn settle_ping(&mut self, sent_at: Timestamp) -> bool {
-        if self.heard_at < sent_at {
-            return false;
-        }
-        self.ping = PingState::Quiet;
-        self.deadlines.disarm(Deadline::Pong);
-        let from = match self.carrier {
-            // A client that watches for the messages wants them in a steady beat.
-            Carrier::Stream(Heartbeat::Message) => sent_at,
-            Carrier::Stream(Heartbeat::Frame) | Carrier::Poll => self.heard_at,
-        };
-        self.arm_ping(from + self.timeouts.ping_interval);
-        true
-    }
-
-    fn arm_ping(&mut self, at: Timestamp) {
-        self.quiet_since = self.heard_at;
-        self.deadlines.arm(Deadline::Ping, at);
-    }
-
-    fn hold_write(&mut self) {
-        self.write_held = true;
-        self.deadlines.disarm(Deadline::Pong);
-        if let PingState::Probing { sent_at, .. } = self.ping {
-            self.ping = PingState::Outstanding { sent_at };
-        }
-    }
-
-    fn resume_write(&mut self) {
-        self.write_held = false;
-        if let PingState::Outstanding { .. } = self.ping {
-            // The peer has just read: it gets the whole time to answer.
-            self.deadlines.arm(Deadline::Pong, self.now + self.timeouts.pong_timeout);
-        }
     }
 
     fn put_off_idle(&mut self) {

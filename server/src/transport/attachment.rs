@@ -3,9 +3,9 @@ use std::sync::Arc;
 use encke_core::close::SuspendReason;
 use encke_core::session::ConnectionInput;
 
+use super::Place;
 use crate::server::Shared;
-use crate::session::{Attached, Link, SessionCell, Transport};
-use crate::transport::Place;
+use crate::session::{Attached, Left, Link, Outgoing, SessionCell, Transport};
 
 /// A connection's hold on its session.
 ///
@@ -14,18 +14,24 @@ pub(super) struct Attachment {
     pub(super) session: Arc<SessionCell>,
     pub(super) link: Arc<Link>,
     pub(super) shared: Arc<Shared>,
+    transport: Transport,
     _place: Place,
 }
 
 impl Attachment {
-    pub(super) fn new(attached: Attached, place: Place, shared: Arc<Shared>) -> Self {
-        shared.metrics.connections(Transport::WebSocket).inc();
-        Self { session: attached.session, link: attached.link, shared, _place: place }
+    pub(super) fn new(attached: Attached, transport: Transport, place: Place, shared: Arc<Shared>) -> Self {
+        shared.metrics.connections(transport).inc();
+        Self { session: attached.session, link: attached.link, shared, transport, _place: place }
     }
 
     /// Tells the session what happened to its connection. Returns whether it is this one's still.
     pub(super) fn tell(&self, input: ConnectionInput) -> bool {
         self.shared.sessions.handle_connection(&self.session, &self.link, input)
+    }
+
+    /// Takes a share of what the session is to be sent.
+    pub(super) fn take_outgoing(&self, out: &mut impl Outgoing) -> Left {
+        self.shared.sessions.take_outgoing(&self.session, &self.link, out)
     }
 }
 
@@ -33,6 +39,6 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         // Nothing happens if it knows already.
         self.tell(ConnectionInput::Ended(SuspendReason::ConnectionLost));
-        self.shared.metrics.connections(Transport::WebSocket).dec();
+        self.shared.metrics.connections(self.transport).dec();
     }
 }

@@ -1,0 +1,51 @@
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::command::{LONGEST_NAME_CHARS, Text, shortened};
+
+/// The outer object, its command not yet looked into: so the `id` is known when the command turns out bad.
+///
+/// Written by hand because a derived enum with a flattened `id` would take `{"ack":..,"close":..}` for one
+/// command, and cannot hold a [`RawValue`].
+pub(super) struct Envelope<'a> {
+    pub(super) id: Option<u64>,
+    pub(super) command: (Cow<'a, str>, &'a RawValue),
+}
+
+impl<'de> Deserialize<'de> for Envelope<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(EnvelopeVisitor)
+    }
+}
+
+struct EnvelopeVisitor;
+
+impl<'de> Visitor<'de> for EnvelopeVisitor {
+    type Value = Envelope<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object with one command")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut id = None;
+        let mut command = None;
+        while let Some(Text(name)) = map.next_key()? {
+            if name == "id" {
+                if id.replace(map.next_value::<u64>()?).is_some() {
+                    return Err(de::Error::duplicate_field("id"));
+                }
+            } else if let Some((first, _)) = command.replace((name, map.next_value()?)) {
+                let first = shortened(&first, LONGEST_NAME_CHARS);
+                return Err(de::Error::custom(format_args!(
+                    "exactly one command expected, {first:?} is not alone"
+                )));
+            }
+        }
+        let command = command.ok_or_else(|| de::Error::custom("exactly one command expected, found none"))?;
+        Ok(Envelope { id, command })
+    }
+}

@@ -1,0 +1,135 @@
+use std::collections::VecDeque;
+
+/// What was sent under one seq.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) slot: u32,
+    /// 0: the message `offset`. Else a gap: this many messages from `offset` on, or [`Entry::UNKNOWN`].
+    span: u32,
+    pub(super) offset: u64,
+}
+
+pub(super) enum What {
+    Message,
+    /// From the first missing message to the last, if that can be told.
+    Gap(Option<(u64, u64)>),
+}
+
+impl Entry {
+    /// A gap of which nobody knows how long it is, or one too long to write down.
+    const UNKNOWN: u32 = u32::MAX;
+
+    pub(super) fn message(slot: u32, offset: u64) -> Self {
+        Self { slot, span: 0, offset }
+    }
+
+    pub(super) fn gap(slot: u32, from: u64, to: u64) -> Self {
+        match u32::try_from(to - from + 1) {
+            Ok(span) => Self { slot, span, offset: from },
+            Err(_) => Self::unknown_gap(slot, to),
+        }
+    }
+
+    /// A gap before the message after `cursor`.
+    pub(super) fn unknown_gap(slot: u32, cursor: u64) -> Self {
+        Self { slot, span: Self::UNKNOWN, offset: cursor }
+    }
+
+    pub(super) fn what(self) -> What {
+        match self.span {
+            0 => What::Message,
+            Self::UNKNOWN => What::Gap(None),
+            _ => What::Gap(Some((self.offset, self.last_offset()))),
+        }
+    }
+
+    /// How far a client is in the channel that has this entry.
+    pub(super) fn last_offset(self) -> u64 {
+        match self.span {
+            0 | Self::UNKNOWN => self.offset,
+            span => self.offset + u64::from(span) - 1,
+        }
+    }
+}
+
+/// The entries of the last seqs, at most `capacity`; seqs are numbered from 1 without holes.
+#[derive(Debug)]
+pub(super) struct Ring {
+    entries: VecDeque<Entry>,
+    capacity: usize,
+    /// The last seq that is no longer here.
+    dropped: u64,
+}
+
+/// What an emptied ring keeps of its memory: so much comes and goes with every message and its acknowledgement.
+const KEPT_WHEN_EMPTY: usize = 8;
+
+impl Ring {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self { entries: VecDeque::new(), capacity, dropped: 0 }
+    }
+
+    pub(super) fn last_seq(&self) -> u64 {
+        self.dropped + self.entries.len() as u64
+    }
+
+    pub(super) fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.entries.len() >= self.capacity
+    }
+
+    pub(super) fn get(&self, seq: u64) -> Option<&Entry> {
+        self.entries.get(self.index(seq)?)
+    }
+
+    pub(super) fn push(&mut self, entry: Entry) {
+        self.entries.push_back(entry);
+    }
+
+    pub(super) fn pop(&mut self) -> Option<(u64, Entry)> {
+        let oldest = self.entries.pop_front()?;
+        self.dropped += 1;
+        if self.entries.is_empty() {
+            self.entries.shrink_to(KEPT_WHEN_EMPTY);
+        }
+        Some((self.dropped, oldest))
+    }
+
+    pub(super) fn pop_up_to(&mut self, seq: u64) -> Option<(u64, Entry)> {
+        if self.dropped < seq { self.pop() } else { None }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.dropped = self.last_seq();
+        self.entries = VecDeque::new();
+    }
+
+    /// The offsets of the message at `seq` and of those that follow it without a hole, in seq and in offset, in the
+    /// same subscription.
+    pub(super) fn neighbours(&self, seq: u64) -> impl Iterator<Item = u64> + '_ {
+        let from = self.index(seq).unwrap_or(self.entries.len());
+        let first = self.entries.get(from).copied();
+        let rest = self.entries.range(from..).zip(0..);
+        rest.map_while(move |(entry, distance)| {
+            let first = first?;
+            let follows =
+                entry.slot == first.slot && entry.span == 0 && entry.offset == first.offset + distance;
+            follows.then_some(entry.offset)
+        })
+    }
+
+    fn index(&self, seq: u64) -> Option<usize> {
+        usize::try_from(seq.checked_sub(self.dropped + 1)?).ok()
+    }
+}

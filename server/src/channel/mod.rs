@@ -1,0 +1,26 @@
+//! Channels: named streams of messages, each with a bounded log, and the sessions that follow them.
+//!
+//! Nothing is pushed. A publish appends to the log and wakes the subscribers that have read to its end; each then reads
+//! from its own cursor as fast as its socket takes it. So a slow session costs its cursor, and a suspended one no
+//! more.
+//!
+//! [`Channels`] is all that the rest of the server sees. An engine that shares channels between several machines would
+//! stand behind the same interface: it appends elsewhere, feeds the logs here from there, and wakes the same
+//! subscribers.
+
+mod budget;
+mod cell;
+mod fan_out;
+mod log;
+mod name;
+mod store;
+mod subscribers;
+
+pub(crate) use cell::{Channel, ChannelView, HistoryMessage};
+pub(crate) use name::{BadChannelName, ChannelName};
+pub use store::LogLimits;
+pub(crate) use store::{Channels, Full, Published};
+pub(crate) use subscribers::SubscriberKey;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,37 @@
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::AsyncWrite;
+
+/// What is on its way to the kernel. It owns memory only while there is something.
+#[derive(Debug, Default)]
+pub(super) struct Unwritten {
+    pub(super) bytes: Vec<u8>,
+    written: usize,
+}
+
+impl Unwritten {
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Ready when the kernel has taken everything.
+    pub(super) fn poll_write(
+        &mut self,
+        context: &mut Context<'_>,
+        socket: &mut (impl AsyncWrite + Unpin),
+    ) -> Poll<io::Result<()>> {
+        let mut socket = Pin::new(socket);
+        while self.written < self.bytes.len() {
+            match ready!(socket.as_mut().poll_write(context, &self.bytes[self.written..]))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                written => self.written += written,
+            }
+        }
+        // A layer of encryption may hold some of it.
+        ready!(socket.poll_flush(context))?;
+        *self = Self::default();
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,86 @@
+//! The frames that the server begins, RFC 6455 section 5.2: never masked, never in fragments. tungstenite reads, and answers
+//! what the peer's control frames ask; what goes to many is written here, without a copy for each.
+
+use encke_core::dialect::json::{Gap, Heartbeat, Ping, ServerMessage, SharedMessage, ping_payload};
+
+use crate::session::Outgoing;
+
+const FINAL: u8 = 0x80;
+const TEXT: u8 = 0x1;
+const PING: u8 = 0x9;
+
+/// Frames, one after the other.
+pub(super) struct Frames<'a>(pub(super) &'a mut Vec<u8>);
+
+impl Frames<'_> {
+    pub(super) fn text(&mut self, text: &str) {
+        self.head(TEXT, text.len());
+        self.0.extend_from_slice(text.as_bytes());
+    }
+
+    pub(super) fn ping(&mut self, heartbeat: Heartbeat, seq: u64) {
+        match heartbeat {
+            Heartbeat::Frame => {
+                let payload = ping_payload(seq);
+                self.head(PING, payload.len());
+                self.0.extend_from_slice(&payload);
+            }
+            Heartbeat::Message => self.text(&ServerMessage::Ping(Ping { seq }).to_json()),
+        }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "each arm holds what its range says")]
+    fn head(&mut self, opcode: u8, length: usize) {
+        self.0.push(FINAL | opcode);
+        match length {
+            0..=125 => self.0.push(length as u8),
+            126..=0xFFFF => {
+                self.0.push(126);
+                self.0.extend_from_slice(&(length as u16).to_be_bytes());
+            }
+            _ => {
+                self.0.push(127);
+                self.0.extend_from_slice(&(length as u64).to_be_bytes());
+            }
+        }
+    }
+}
+
+impl Outgoing for Frames<'_> {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn message(&mut self, seq: u64, message: &SharedMessage) {
+        self.head(TEXT, message.len_with(seq));
+        message.write_with(seq, self.0);
+    }
+
+    fn gap(&mut self, gap: Gap<'_>) {
+        self.text(&ServerMessage::Gap(gap).to_json());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_are_those_of_the_rfc() {
+        let mut out = Vec::new();
+        Frames(&mut out).text("Hello");
+        Frames(&mut out).ping(Heartbeat::Frame, 0x0102);
+        assert_eq!(out, b"\x81\x05Hello\x89\x08\0\0\0\0\0\0\x01\x02");
+        for (length, head) in [
+            (125, &[0x81, 125][..]),
+            (126, &[0x81, 126, 0, 126]),
+            (65_535, &[0x81, 126, 0xFF, 0xFF]),
+            (65_536, &[0x81, 127, 0, 0, 0, 0, 0, 1, 0, 0]),
+        ] {
+            let mut out = Vec::new();
+            Frames(&mut out).text(&"x".repeat(length));
+            assert_eq!(&out[..head.len()], head);
+            assert_eq!(out.len(), head.len() + length);
+        }
+    }
+}
