@@ -191,6 +191,8 @@ impl<C> Outbox<C> {
         let seq = seq.unwrap_or(self.acknowledged).min(self.seq());
         self.when_full = when_full;
         self.sent = seq;
+        // Also when it says less than it did: what it has lost since then is not to be taken for had the next time.
+        self.acknowledged = seq;
         self.owed.clear();
         if seq >= self.ring.dropped() {
             self.acknowledge(seq);

@@ -134,6 +134,18 @@ fn a_client_cut_between_two_gaps_is_owed_the_second() {
 }
 
 #[test]
+fn what_a_client_lost_by_going_back_is_not_taken_for_acknowledged() {
+    let mut outbox = Outbox::new(8);
+    outbox.subscribe((), 0, false);
+    take(&mut outbox, 1, 4);
+    outbox.acknowledge(4);
+    outbox.resume(Some(1), WhenFull::Stop);
+    outbox.resume(None, WhenFull::Stop);
+    assert_eq!(outbox.sent(), 1);
+    assert_eq!(take(&mut outbox, 1, 4), gap(4, 1, 4));
+}
+
+#[test]
 fn a_gap_of_unknown_length_comes_first() {
     let mut outbox = Outbox::new(8);
     outbox.subscribe((), 2, true);
