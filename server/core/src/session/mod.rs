@@ -28,4 +28,6 @@ pub use output::{Event, Output, ResumeKind, Transition};
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]
+mod replay_tests;
+#[cfg(test)]
 mod tests;

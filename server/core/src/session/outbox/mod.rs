@@ -404,4 +404,6 @@ impl<C> Outbox<C> {
 }
 
 #[cfg(test)]
+mod invariants;
+#[cfg(test)]
 mod tests;

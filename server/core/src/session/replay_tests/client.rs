@@ -1,0 +1,197 @@
+//! The client: a page, and below it the machine that answers ping frames before the page has looked.
+
+use std::collections::VecDeque;
+
+use super::coverage::Coverage;
+use super::world::{Frame, World};
+use crate::dialect::json::Heartbeat;
+use crate::session::{Carrier, ConnectionId, ConnectionInput};
+
+/// All that a page knows. It may keep a copy, and go on from that.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Page {
+    /// What it says it has.
+    pub(super) seq: u64,
+    /// The highest seq it has ever had.
+    pub(super) highest: u64,
+    /// By subscription, where it has come to.
+    places: Vec<Option<Place>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// It has everything up to here, or was told that it is missing.
+    up_to: u64,
+    gap_told: bool,
+}
+
+impl Page {
+    /// A page that has everything up to here in this subscription.
+    pub(super) fn is_at(&self, subscription: usize, world: &World) -> u64 {
+        let begun = world.subscriptions[subscription].begun;
+        self.places.get(subscription).copied().flatten().map_or(begun, |place| place.up_to)
+    }
+
+    fn place(&mut self, subscription: usize, world: &World) -> &mut Place {
+        if self.places.len() <= subscription {
+            self.places.resize(subscription + 1, None);
+        }
+        let begun = world.subscriptions[subscription].begun;
+        self.places[subscription].get_or_insert(Place { up_to: begun, gap_told: false })
+    }
+
+    fn message(&mut self, seq: u64, subscription: usize, offset: u64, live: bool, world: &World) {
+        let fresh = seq > self.highest;
+        let gap_first = world.subscriptions[subscription].gap;
+        let place = self.place(subscription, world);
+        if !fresh {
+            assert!(offset <= place.up_to, "what it had at {seq} it has: {offset} is beyond {place:?}");
+            return;
+        }
+        assert!(offset > place.up_to, "twice: {offset} at {place:?}");
+        // What it has unsubscribed from may have holes.
+        if live {
+            assert_eq!(offset, place.up_to + 1, "not received, and not told of");
+            assert!(place.gap_told || !gap_first, "the gap comes first");
+        }
+        place.up_to = offset;
+    }
+
+    fn gap(
+        &mut self,
+        seq: u64,
+        subscription: usize,
+        range: Option<(u64, u64)>,
+        to: u64,
+        live: bool,
+        world: &World,
+    ) {
+        let fresh = seq > self.highest;
+        let it = &world.subscriptions[subscription];
+        let asked_for = it.gap && range.is_none() && to == it.begun;
+        assert!(asked_for || world.gaps_allowed, "a gap for no reason: {range:?}");
+        let place = self.place(subscription, world);
+        match range {
+            None => place.gap_told = true,
+            Some((from, to)) => {
+                assert!(!fresh || to > place.up_to, "what it says is missing is not: {range:?} at {place:?}");
+                assert!(!live || from <= place.up_to + 1, "not received, and not told of: {range:?}");
+                assert!(!live || place.gap_told || !it.gap, "no range says it all");
+            }
+        }
+        place.up_to = place.up_to.max(to);
+    }
+}
+
+/// A connection, from the client's side.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) id: ConnectionId,
+    pub(super) carrier: Carrier,
+    /// Sent by the server.
+    pub(super) network: VecDeque<Frame>,
+    /// Read by the machine, not yet by the page. The pings in it are answered if they are frames.
+    machine: VecDeque<Frame>,
+    /// Sent by the client.
+    pub(super) to_server: VecDeque<ConnectionInput>,
+    /// The last seq the page read here.
+    read: u64,
+}
+
+impl Link {
+    pub(super) fn new(id: ConnectionId, carrier: Carrier, seq: Option<u64>) -> Self {
+        Self {
+            id,
+            carrier,
+            network: VecDeque::new(),
+            machine: VecDeque::new(),
+            to_server: VecDeque::new(),
+            read: seq.unwrap_or(0),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Client {
+    pub(super) page: Page,
+    pub(super) link: Option<Link>,
+    /// Its machine answers a ping only after the page has read what came before the ping before: what the server
+    /// takes for granted.
+    pub(super) gentle: bool,
+    /// What it says it has is the highest seq it ever had, not the last.
+    pub(super) says_highest: bool,
+}
+
+impl Client {
+    /// The machine reads one frame from the network.
+    pub(super) fn machine_reads(&mut self, world: &World, coverage: &mut Coverage) -> bool {
+        let Some(frame) = self.link.as_mut().and_then(|link| link.network.pop_front()) else { return false };
+        let carrier = self.link.as_ref().map(|link| link.carrier);
+        if let (Frame::Ping { seq }, Some(Carrier::Stream(Heartbeat::Frame))) = (frame, carrier) {
+            while self.gentle && self.unread().any(|it| matches!(it, Frame::Ping { .. })) {
+                self.page_reads(world, coverage);
+            }
+            self.say(ConnectionInput::PongFrame { seq });
+        }
+        self.link.as_mut().expect("it was there").machine.push_back(frame);
+        true
+    }
+
+    fn unread(&self) -> impl Iterator<Item = &Frame> {
+        self.link.iter().flat_map(|link| &link.machine)
+    }
+
+    /// The page reads one frame from the machine.
+    pub(super) fn page_reads(&mut self, world: &World, coverage: &mut Coverage) -> bool {
+        let Some(link) = &mut self.link else { return false };
+        let Some(frame) = link.machine.pop_front() else { return false };
+        let seq = match frame {
+            Frame::Ping { seq } => {
+                if link.carrier == Carrier::Stream(Heartbeat::Message) {
+                    self.say(ConnectionInput::PongMessage { seq });
+                }
+                return true;
+            }
+            Frame::Message { seq, .. } | Frame::Gap { seq, .. } => seq,
+        };
+        assert!(link.read < seq, "seqs rise: {seq} after {}", link.read);
+        link.read = seq;
+        if seq <= self.page.highest {
+            coverage.met("duplicate");
+        }
+        match frame {
+            Frame::Message { subscription, offset, live, .. } => {
+                self.page.message(seq, subscription, offset, live, world);
+            }
+            Frame::Gap { subscription, range, to, live, .. } => {
+                self.page.gap(seq, subscription, range, to, live, world);
+            }
+            Frame::Ping { .. } => unreachable!("returned above"),
+        }
+        self.page.highest = self.page.highest.max(seq);
+        self.page.seq = if self.says_highest { self.page.highest } else { seq };
+        true
+    }
+
+    pub(super) fn say(&mut self, input: ConnectionInput) {
+        if let Some(link) = &mut self.link {
+            link.to_server.push_back(input);
+        }
+    }
+
+    /// The connection is over. What its machine has read, the page gets or loses. True if the server may take some of what
+    /// it lost for had: two pings after it were answered.
+    pub(super) fn cut(
+        &mut self,
+        page_gets_all: bool,
+        world: &World,
+        coverage: &mut Coverage,
+    ) -> Option<(Link, bool)> {
+        while page_gets_all && self.page_reads(world, coverage) {}
+        let link = self.link.take()?;
+        let answered = link.machine.iter().filter(|it| matches!(it, Frame::Ping { .. })).count();
+        let lost = answered >= 2 && link.carrier == Carrier::Stream(Heartbeat::Frame);
+        assert!(!lost || !self.gentle);
+        Some((link, lost))
+    }
+}

@@ -1,0 +1,523 @@
+//! A session between a model of the server's logs and a model of its client, under random cuts, losses and delays: what
+//! the client has in the end is exactly what was published, or it was told what is missing.
+//!
+//! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
+
+mod client;
+mod coverage;
+mod world;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::*;
+use crate::Timestamp;
+use crate::close::SuspendReason;
+use crate::dialect::json::Heartbeat;
+use client::{Client, Link, Page};
+use coverage::Coverage;
+use world::{Frame, Position, World};
+
+const SEEDS: u64 = 4_000;
+const STEPS: usize = 120;
+/// Rounds in which everything moves as far as it can. Without new messages, a few rings must do.
+const DRAIN_ROUNDS: usize = 2_000;
+const MAX_SNAPSHOTS: usize = 4;
+
+#[test]
+fn everything_arrives_once_or_is_named_by_a_gap() {
+    let mut coverage = Coverage::default();
+    if let Ok(seed) = std::env::var("ENCKE_SEED") {
+        return Run::new(seed.parse().expect("ENCKE_SEED is a number"), &mut coverage).run();
+    }
+    for seed in (0..SEEDS).chain([rand::random()]) {
+        println!("ENCKE_SEED={seed}");
+        Run::new(seed, &mut coverage).run();
+    }
+    coverage.check();
+}
+
+/// What can happen in one run. Not all of it, so that stricter claims are tested, too.
+struct Allowed {
+    trims: bool,
+    wraps: bool,
+    old_seqs: bool,
+    no_seqs: bool,
+}
+
+struct Run<'a> {
+    rng: SmallRng,
+    session: Session<usize>,
+    max_unacked: usize,
+    /// The last connection cannot acknowledge.
+    wraps: bool,
+    world: World,
+    client: Client,
+    /// The page has other things to do than to read.
+    busy_page: bool,
+    allowed: Allowed,
+    coverage: &'a mut Coverage,
+    now_ms: u64,
+    connections: u64,
+    /// A ping that was asked for.
+    ping_wanted: Option<ConnectionId>,
+    /// A ping that was encoded, before the session has heard that it left.
+    ping_leaving: Option<u64>,
+    /// What the last pong frame on the current connection said.
+    framed: u64,
+    /// What still arrives of connections that the client has left.
+    late: VecDeque<(ConnectionId, ConnectionInput)>,
+    /// What the page may go back to.
+    snapshots: Vec<Page>,
+    /// The page has lost what may count as had, and has not told a seq since.
+    must_tell_seq: bool,
+}
+
+impl<'a> Run<'a> {
+    fn new(seed: u64, coverage: &'a mut Coverage) -> Self {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let gaps = rng.random_bool(0.6);
+        let allowed = Allowed {
+            trims: gaps && rng.random_bool(0.7),
+            wraps: gaps && rng.random_bool(0.6),
+            old_seqs: gaps && rng.random_bool(0.6),
+            no_seqs: rng.random_bool(0.5),
+        };
+        let timeouts = Timeouts {
+            ping_interval: Duration::from_millis(1_000),
+            pong_timeout: Duration::from_millis(400),
+            poll_hold: Duration::from_millis(700),
+            reconnect_window: Duration::from_hours(1),
+            idle: None,
+            lifetime: None,
+        };
+        let max_unacked = 4 << rng.random_range(0..5);
+        let world = World::new(rng.random_range(1..=3));
+        let carrier = random_carrier(&mut rng, &allowed);
+        let id = ConnectionId(1);
+        let attach =
+            Attach { connection: id, carrier, seq: None, token_expires: None, entropy: rng.random() };
+        let session = Session::open(millis(0), Arc::new(timeouts), Outbox::new(max_unacked), attach);
+        let client = Client {
+            page: Page::default(),
+            link: Some(Link::new(id, carrier, None)),
+            gentle: rng.random(),
+            says_highest: rng.random(),
+        };
+        let busy_page = rng.random_bool(0.3);
+        let mut run = Self {
+            rng,
+            session,
+            max_unacked,
+            wraps: carrier == Carrier::Events,
+            world,
+            client,
+            busy_page,
+            allowed,
+            coverage,
+            now_ms: 0,
+            connections: 1,
+            ping_wanted: None,
+            ping_leaving: None,
+            framed: 0,
+            late: VecDeque::new(),
+            snapshots: Vec::new(),
+            must_tell_seq: false,
+        };
+        run.obey();
+        run
+    }
+
+    fn run(mut self) {
+        for _ in 0..STEPS {
+            self.step();
+            self.check();
+        }
+        self.drain();
+        if !self.world.gaps_allowed {
+            self.coverage.met("without any gap allowed");
+        }
+    }
+
+    fn check(&self) {
+        self.session.outbox().check_invariants();
+        self.world.check(self.session.outbox());
+        assert!(!matches!(self.session.phase(), Phase::Closed(_)), "nobody ended it");
+    }
+
+    fn step(&mut self) {
+        match self.rng.random_range(0..100) {
+            0..14 => self.publish(),
+            14..18 => self.trim(),
+            18..24 => self.change_subscriptions(),
+            24..44 => self.serve(),
+            44..58 => self.machine_reads(),
+            58..72 => self.page_reads(),
+            72..76 => self.acknowledge(),
+            76..86 => self.server_reads(),
+            86..88 => self.cut(),
+            88..92 => self.connect_sometimes(),
+            92..94 => self.late_input(),
+            94 => self.claim_the_future(),
+            95 => self.remember(),
+            96 => self.world.mark_all(self.session.outbox_mut()),
+            97 => self.handle(Input::Disconnect),
+            _ => self.pass_time(),
+        }
+    }
+
+    // The logs.
+
+    fn publish(&mut self) {
+        let channel = self.rng.random_range(0..self.world.logs.len());
+        let count = if self.rng.random_bool(0.1) { 20 } else { self.rng.random_range(1..=4) };
+        self.world.publish(self.session.outbox_mut(), channel, count);
+    }
+
+    fn trim(&mut self) {
+        let channel = self.rng.random_range(0..self.world.logs.len());
+        let log = &mut self.world.logs[channel];
+        if !self.allowed.trims || log.first > log.last {
+            return;
+        }
+        log.first = self.rng.random_range(log.first + 1..=log.last + 1);
+        self.world.gaps_allowed = true;
+        if self.session.phase() == Phase::Suspended {
+            self.coverage.met("trimmed while suspended");
+        }
+    }
+
+    fn change_subscriptions(&mut self) {
+        let channel = self.rng.random_range(0..self.world.logs.len());
+        let subscribed = self.world.live().find(|(_, it)| it.channel == channel).map(|(index, _)| index);
+        let outbox = self.session.outbox_mut();
+        let last = self.world.logs[channel].last;
+        match subscribed {
+            Some(index) if self.rng.random_bool(0.4) => self.world.unsubscribe(outbox, index),
+            Some(_) => {}
+            None => {
+                let (begun, gap) = match self.rng.random_range(0..4) {
+                    0 => (last, true),
+                    1 => (self.rng.random_range(0..=last), false),
+                    _ => (last, false),
+                };
+                self.world.subscribe(outbox, channel, begun, gap);
+            }
+        }
+    }
+
+    // The server.
+
+    fn handle(&mut self, input: Input) {
+        self.session.handle(millis(self.now_ms), input);
+        self.obey();
+    }
+
+    fn on(&mut self, id: ConnectionId, input: ConnectionInput) {
+        self.handle(Input::Connection(id, input));
+    }
+
+    fn obey(&mut self) {
+        while let Some(output) = self.session.poll_output() {
+            match output {
+                Output::Ping(id) => self.ping_wanted = Some(id),
+                Output::Probe(id) => {
+                    self.session.handle(millis(self.now_ms), Input::Connection(id, ConnectionInput::Probed))
+                }
+                Output::Close(id, code) => {
+                    if code == crate::close::CloseCode::PongTimeout {
+                        self.coverage.met("pong timeout");
+                    }
+                    if self.client.link.as_ref().is_some_and(|link| link.id == id) {
+                        self.cut();
+                    }
+                }
+                Output::AnswerPoll(_) => unreachable!("no connection polls"),
+                Output::Event(_) | Output::Fired(..) | Output::RoundTrip(_) => {}
+            }
+        }
+    }
+
+    /// A connection's task: it takes what is to be sent, has a ping written, tells of that.
+    fn serve(&mut self) {
+        let Phase::Attached(id) = self.session.phase() else { return };
+        for _ in 0..self.rng.random_range(1..4) {
+            if self.rng.random_bool(0.3) {
+                self.write_ping();
+            }
+            if self.rng.random_bool(0.3) {
+                self.tell_ping_sent();
+            }
+            let at_most = if self.rng.random() { 100 } else { self.rng.random_range(1..6) };
+            if !self.send(id, at_most) {
+                break;
+            }
+        }
+    }
+
+    /// A turn. False if there was none.
+    fn send(&mut self, id: ConnectionId, at_most: usize) -> bool {
+        let frames = self.world.take(self.session.outbox_mut(), at_most, self.wraps, self.coverage);
+        let Some(frames) = frames else {
+            let outbox = self.session.outbox();
+            let unread = |it: &world::Subscription| it.cursor < self.world.logs[it.channel].last;
+            if outbox.unacked() == self.max_unacked && self.world.live().any(|(_, it)| unread(it)) {
+                assert!(!self.wraps, "a client that cannot acknowledge is not waited for");
+                self.coverage.met("full ring stopped");
+            }
+            return false;
+        };
+        self.check();
+        self.write(id, frames);
+        self.on(id, ConnectionInput::Sent);
+        if !self.wraps && self.session.outbox().unacked() * 2 >= self.max_unacked {
+            let is_outstanding = self.session.deadlines().any(|(_, deadline)| deadline == Deadline::Pong);
+            assert!(self.session.is_writing_ping() || is_outstanding, "asked in time");
+        }
+        true
+    }
+
+    /// To the client, or to nobody if it has gone.
+    fn write(&mut self, id: ConnectionId, frames: impl IntoIterator<Item = Frame>) {
+        if let Some(link) = self.client.link.as_mut().filter(|link| link.id == id) {
+            link.network.extend(frames);
+        }
+    }
+
+    fn write_ping(&mut self) -> bool {
+        let Some(id) = self.ping_wanted.take() else { return false };
+        if self.session.phase() != Phase::Attached(id) {
+            return false;
+        }
+        let seq = self.session.outbox().sent();
+        self.write(id, [Frame::Ping { seq }]);
+        self.ping_leaving = Some(seq);
+        true
+    }
+
+    fn tell_ping_sent(&mut self) {
+        if let (Some(seq), Phase::Attached(id)) = (self.ping_leaving.take(), self.session.phase()) {
+            self.on(id, ConnectionInput::PingSent { seq });
+        }
+    }
+
+    fn server_reads(&mut self) {
+        let count = self.rng.random_range(1..4);
+        for _ in 0..count {
+            let Some(link) = &mut self.client.link else { return };
+            let id = link.id;
+            let Some(input) = link.to_server.pop_front() else { return };
+            self.receive(id, input);
+        }
+    }
+
+    fn receive(&mut self, id: ConnectionId, input: ConnectionInput) {
+        self.pass_to_now();
+        if self.session.phase() != Phase::Attached(id) {
+            let before = (Position::of(self.session.outbox()), self.session.phase());
+            self.on(id, input);
+            assert_eq!(before, (Position::of(self.session.outbox()), self.session.phase()), "{input:?}");
+            self.coverage.met("input of a replaced connection");
+            return;
+        }
+        self.tell_ping_sent();
+        let sent = self.session.outbox().sent();
+        match input {
+            ConnectionInput::PongFrame { seq } | ConnectionInput::PongMessage { seq } if seq < sent => {
+                self.coverage.met("late pong");
+            }
+            ConnectionInput::PongFrame { .. } => self.coverage.met("frame pong"),
+            ConnectionInput::PongMessage { .. } => self.coverage.met("message pong"),
+            ConnectionInput::Ack { seq } if seq > sent => {
+                self.coverage.met("ack of what was not sent on this connection");
+            }
+            _ => {}
+        }
+        self.session.heard(millis(self.now_ms));
+        let before = Position::of(self.session.outbox());
+        self.on(id, input);
+        let may_drop_to = match input {
+            ConnectionInput::Ack { seq } | ConnectionInput::PongMessage { seq } => seq,
+            ConnectionInput::PongFrame { seq } => std::mem::replace(&mut self.framed, seq),
+            _ => 0,
+        };
+        let dropped = Position::of(self.session.outbox()).dropped;
+        assert!(dropped <= before.dropped.max(may_drop_to), "{input:?} does not say so much: {dropped}");
+    }
+
+    fn late_input(&mut self) {
+        if let Some((id, input)) = self.late.pop_front() {
+            self.receive(id, input);
+        }
+    }
+
+    fn pass_time(&mut self) {
+        self.now_ms += self.rng.random_range(0..500);
+        self.pass_to_now();
+    }
+
+    fn pass_to_now(&mut self) {
+        self.session.handle_timeout(millis(self.now_ms));
+        self.obey();
+    }
+
+    // The client.
+
+    fn machine_reads(&mut self) {
+        for _ in 0..self.rng.random_range(1..8) {
+            self.client.machine_reads(&self.world, self.coverage);
+        }
+    }
+
+    fn page_reads(&mut self) {
+        if self.busy_page && self.rng.random_bool(0.7) {
+            return;
+        }
+        for _ in 0..self.rng.random_range(1..8) {
+            self.client.page_reads(&self.world, self.coverage);
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        let can = self.client.link.as_ref().is_some_and(|link| link.carrier != Carrier::Events);
+        if can && self.rng.random_bool(0.7) {
+            self.client.say(ConnectionInput::Ack { seq: self.client.page.seq });
+        }
+    }
+
+    /// What was under way to the server may be lost, or come later; or the server never learns of it.
+    fn cut(&mut self) {
+        let page_gets_all = self.rng.random();
+        let Some((link, lost)) = self.client.cut(page_gets_all, &self.world, self.coverage) else { return };
+        if lost {
+            self.coverage.met("page lost what its machine had answered for");
+            self.world.gaps_allowed = true;
+            self.must_tell_seq = true;
+        }
+        let arrive = self.rng.random_range(0..=link.to_server.len());
+        self.late.extend(link.to_server.into_iter().take(arrive).map(|input| (link.id, input)));
+        if self.rng.random_bool(0.7) {
+            self.late.push_back((link.id, ConnectionInput::Ended(SuspendReason::ConnectionLost)));
+        }
+    }
+
+    fn remember(&mut self) {
+        if self.snapshots.len() < MAX_SNAPSHOTS {
+            self.snapshots.push(self.client.page.clone());
+        }
+    }
+
+    fn connect_sometimes(&mut self) {
+        // It may believe that its connection is lost while it is not.
+        if self.client.link.is_none() || self.rng.random_bool(0.1) {
+            self.cut();
+            let carrier = random_carrier(&mut self.rng, &self.allowed);
+            self.connect(carrier);
+        }
+    }
+
+    fn connect(&mut self, carrier: Carrier) {
+        assert!(self.client.link.is_none());
+        let old = self.allowed.old_seqs && !self.snapshots.is_empty() && self.rng.random_bool(0.3);
+        if old {
+            let snapshot = self.rng.random_range(0..self.snapshots.len());
+            self.client.page = self.snapshots[snapshot].clone();
+            // Those that know more are of a life that has not been.
+            self.snapshots.truncate(snapshot + 1);
+            self.world.gaps_allowed = true;
+            self.coverage.met("old seq");
+        }
+        let may_be_silent = self.allowed.no_seqs && !old && !self.must_tell_seq;
+        let seq = if may_be_silent && self.rng.random_bool(0.4) {
+            self.coverage.met("resume without a seq");
+            None
+        } else {
+            self.must_tell_seq = false;
+            // It may have acknowledged more before it was sent something again.
+            self.world.gaps_allowed |= self.client.page.seq < self.client.page.highest;
+            Some(self.client.page.seq)
+        };
+        if matches!(self.session.phase(), Phase::Attached(_)) {
+            self.coverage.met("take-over");
+        }
+        let id = self.attach(carrier, seq);
+        assert_eq!(self.session.phase(), Phase::Attached(id));
+        self.wraps = carrier == Carrier::Events;
+        self.client.link = Some(Link::new(id, carrier, seq));
+        (self.ping_wanted, self.ping_leaving, self.framed) = (None, None, 0);
+        self.obey();
+    }
+
+    /// Outputs stay for the caller, who knows by then whether there is a new connection.
+    fn attach(&mut self, carrier: Carrier, seq: Option<u64>) -> ConnectionId {
+        self.pass_to_now();
+        self.connections += 1;
+        let id = ConnectionId(self.connections);
+        let entropy = self.rng.random();
+        let attach = Attach { connection: id, carrier, seq, token_expires: None, entropy };
+        self.session.handle(millis(self.now_ms), Input::Attach(attach));
+        id
+    }
+
+    fn claim_the_future(&mut self) {
+        self.pass_to_now();
+        let before = (Position::of(self.session.outbox()), self.session.phase());
+        let seq = self.session.outbox().seq() + self.rng.random_range(1..4);
+        self.attach(Carrier::Stream(Heartbeat::Frame), Some(seq));
+        assert_eq!(before, (Position::of(self.session.outbox()), self.session.phase()), "refused");
+        assert_eq!(self.session.poll_output(), None);
+        self.coverage.met("refused future");
+    }
+
+    // The end.
+
+    /// On a last good connection, pongs alone must bring everything to the client, without waiting for any deadline.
+    fn drain(&mut self) {
+        if self.client.link.is_some() {
+            self.cut();
+        }
+        let heartbeat = if self.rng.random() { Heartbeat::Frame } else { Heartbeat::Message };
+        self.connect(Carrier::Stream(heartbeat));
+        let id = ConnectionId(self.connections);
+        for round in 0.. {
+            assert!(round < DRAIN_ROUNDS, "it never ends");
+            let mut moved = false;
+            while self.send(id, 100) {
+                moved = true;
+            }
+            moved |= self.write_ping();
+            self.tell_ping_sent();
+            while self.client.machine_reads(&self.world, self.coverage) {}
+            while self.client.page_reads(&self.world, self.coverage) {}
+            while let Some(input) = self.client.link.as_mut().and_then(|link| link.to_server.pop_front()) {
+                self.receive(id, input);
+                moved = true;
+            }
+            self.check();
+            if !moved {
+                break;
+            }
+        }
+        assert!(!self.session.outbox().wants_acknowledgement(), "all was asked for, all was answered");
+        for (index, it) in self.world.live() {
+            let last = self.world.logs[it.channel].last;
+            assert_eq!(self.client.page.is_at(index, &self.world), last, "subscription {index}: {it:?}");
+        }
+    }
+}
+
+fn random_carrier(rng: &mut SmallRng, allowed: &Allowed) -> Carrier {
+    match rng.random_range(0..4) {
+        0 if allowed.wraps => Carrier::Events,
+        1 => Carrier::Stream(Heartbeat::Message),
+        _ => Carrier::Stream(Heartbeat::Frame),
+    }
+}
+
+fn millis(ms: u64) -> Timestamp {
+    Timestamp::from_nanos((1_000 + ms) * 1_000_000)
+}
