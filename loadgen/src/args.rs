@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args as ClapArgs, Parser, Subcommand};
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::admin::AdminUrl;
 use crate::assertion::Assertion;
 use crate::target::Target;
 
@@ -33,6 +34,11 @@ pub(crate) enum Scenario {
     #[command(after_help = "Example: loadgen storm ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
                             --duration 5s --assert 'resumed==10000'")]
     Storm(Load),
+    /// Publish to a channel that all connections subscribe to: does everyone get everything, once and in order?
+    #[command(after_help = "Example: loadgen fanout ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
+                            --messages 1000 --publish-rate 100 --cut-after 5s --assert 'lost==0' \
+                            --assert 'resumed==10000'")]
+    Fanout(Fanout),
 }
 
 impl Scenario {
@@ -41,13 +47,15 @@ impl Scenario {
             Self::Hold(_) => "hold",
             Self::Mute(_) => "mute",
             Self::Storm(_) => "storm",
+            Self::Fanout(_) => "fanout",
         }
     }
 
-    pub(crate) fn load(&self) -> &Load {
+    pub(crate) fn load(&self) -> Load {
         match self {
-            Self::Hold(load) | Self::Storm(load) => load,
-            Self::Mute(mute) => &mute.load,
+            Self::Hold(load) | Self::Storm(load) => load.clone(),
+            Self::Mute(mute) => mute.load.clone(),
+            Self::Fanout(fanout) => fanout.load(),
         }
     }
 }
@@ -84,6 +92,84 @@ pub(crate) struct Mute {
     /// The share of the connections that stops answering, above 0 and up to 1
     #[arg(long, value_name = "S", default_value = "1.0", value_parser = parse_share)]
     pub(crate) share: f64,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Fanout {
+    /// Where the server is: ws://host:port/path
+    url: Target,
+    /// How many subscribers to connect
+    #[arg(long, value_name = "N", default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
+    connections: u32,
+    /// How many of them to connect a second
+    #[arg(long, value_name = "R", default_value = "1000", value_parser = parse_rate)]
+    rate: f64,
+    /// The channel to subscribe and publish to
+    #[arg(long, value_name = "NAME", default_value = "loadgen")]
+    pub(crate) channel: String,
+    /// How many messages to publish
+    #[arg(long, value_name = "COUNT", default_value = "100", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) messages: u32,
+    /// How many of them to publish a second; latencies count from the instant at which each was due
+    #[arg(long, value_name = "R", default_value = "2", value_parser = parse_rate)]
+    pub(crate) publish_rate: f64,
+    /// How long the JSON text of a message's data is
+    #[arg(long, value_name = "BYTES", default_value = "100",
+          value_parser = clap::value_parser!(u32).range(MIN_SIZE..=MAX_SIZE))]
+    pub(crate) size: u32,
+    /// How to publish: the command of one more WebSocket connection, or POST /api/publish at the admin listener
+    #[arg(long, value_enum, default_value_t = PublishBy::Ws)]
+    pub(crate) publisher: PublishBy,
+    /// Where the admin listener is: http://host:port
+    #[arg(long, value_name = "URL", required_if_eq("publisher", "admin"))]
+    pub(crate) admin: Option<AdminUrl>,
+    /// The key of the admin listener, if it wants one
+    #[arg(long, value_name = "KEY", requires = "admin")]
+    pub(crate) api_key: Option<String>,
+    /// Cut every subscriber's connection this long after the first message was due; all come back and resume
+    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    pub(crate) cut_after: Option<Duration>,
+    /// Acknowledge every N-th message, beside answering pings; 0: never
+    #[arg(long, value_name = "N", default_value = "0")]
+    pub(crate) ack_every: u32,
+    /// How long to wait for what is missing while nothing arrives
+    #[arg(long, value_name = "D", default_value = "5s", value_parser = humantime::parse_duration)]
+    pub(crate) grace: Duration,
+    /// How long a connection may take to its hello, and a subscription to its reply
+    #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
+    connect_timeout: Duration,
+    /// Write the report as JSON to this file, or with "-" to stdout in place of the table
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Exit with 99 unless this holds: a number of the report, one of < <= > >= == !=, a number (repeatable)
+    #[arg(long = "assert", value_name = "EXPR")]
+    assertions: Vec<Assertion>,
+}
+
+/// A message says its number and its time, which takes up to 30 bytes.
+const MIN_SIZE: i64 = 32;
+/// What fits into the longest message that a client reads, with room for the rest of it.
+const MAX_SIZE: i64 = 1_000_000;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PublishBy {
+    Ws,
+    Admin,
+}
+
+impl Fanout {
+    /// What this scenario has in common with the others. It ends when all has arrived, not after a time.
+    fn load(&self) -> Load {
+        Load {
+            url: self.url.clone(),
+            connections: self.connections,
+            rate: self.rate,
+            duration: Duration::ZERO,
+            connect_timeout: self.connect_timeout,
+            json: self.json.clone(),
+            assertions: self.assertions.clone(),
+        }
+    }
 }
 
 fn parse_rate(text: &str) -> Result<f64, String> {

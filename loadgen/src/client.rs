@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use encke_core::dialect::json::ServerMessage;
-use futures_util::StreamExt;
+use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -109,6 +109,11 @@ impl Connection {
                 None => Event::Closed(NO_CLOSE_FRAME),
             };
         }
+    }
+
+    /// Sends a command. An error shows as the end of the connection when the next event is asked for.
+    pub(crate) async fn send(&mut self, command: String) {
+        let _ = self.socket.send(Message::text(command)).await;
     }
 
     async fn greeting(&mut self) -> Result<Greeting, Failure> {

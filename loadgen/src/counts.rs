@@ -8,7 +8,11 @@ pub(crate) struct Counter(Cell<u64>);
 
 impl Counter {
     pub(crate) fn increment(&self) {
-        self.0.set(self.0.get() + 1);
+        self.add(1);
+    }
+
+    pub(crate) fn add(&self, count: u64) {
+        self.0.set(self.0.get() + count);
     }
 
     pub(crate) fn get(&self) -> u64 {

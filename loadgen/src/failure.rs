@@ -13,7 +13,7 @@ use crate::progress::Log;
 /// More kinds than these are counted, but no longer told.
 const MAX_LINES: usize = 20;
 
-/// Why a connection could not be opened, or a session not resumed.
+/// Why a connection could not be opened, a session not resumed, or a command not carried out.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// No connection, or it broke before the upgrade was done.
@@ -29,6 +29,12 @@ pub(crate) enum Failure {
     Timeout,
     /// The hello was that of a new session.
     NotRecovered,
+    /// The channel was not subscribed to: by this code.
+    Subscribe(String),
+    /// A message was not published: by this code.
+    Publish(String),
+    /// The publisher's connection broke.
+    PublisherGone(String),
 }
 
 impl Failure {
@@ -42,6 +48,9 @@ impl Failure {
             Self::NoHello => "no_hello".to_owned(),
             Self::Timeout => "timeout".to_owned(),
             Self::NotRecovered => "not_recovered".to_owned(),
+            Self::Subscribe(code) => format!("subscribe_{code}"),
+            Self::Publish(code) => format!("publish_{code}"),
+            Self::PublisherGone(_) => "publisher_gone".to_owned(),
         }
     }
 }
@@ -80,6 +89,9 @@ impl fmt::Display for Failure {
             Self::NoHello => write!(f, "the first message is no hello"),
             Self::Timeout => write!(f, "no hello within the connect timeout"),
             Self::NotRecovered => write!(f, "a new session in place of the resumed one"),
+            Self::Subscribe(code) => write!(f, "the subscription failed: {code}"),
+            Self::Publish(code) => write!(f, "a message was not published: {code}"),
+            Self::PublisherGone(why) => write!(f, "the publisher's connection broke: {why}"),
         }
     }
 }

@@ -1,13 +1,16 @@
 //! `loadgen` loads a session server over WebSocket and breaks its sessions on purpose.
 //!
 //! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks,
+//! [`heard`] what it understands of channels, [`admin`] how to publish without one,
 //! [`report`] what is told in the end, and [`assertion`] whether that was good enough.
 
+mod admin;
 mod args;
 mod assertion;
 mod client;
 mod counts;
 mod failure;
+mod heard;
 mod histogram;
 mod own;
 mod progress;
@@ -36,6 +39,7 @@ use crate::failure::Failures;
 use crate::own::Lag;
 use crate::progress::Log;
 use crate::report::{Group, seconds};
+use crate::scenario::fanout::Fanout;
 use crate::scenario::hold::Hold;
 use crate::scenario::mute::Mute;
 use crate::scenario::storm::Storm;
@@ -70,14 +74,23 @@ fn run(scenario: &args::Scenario, log: &Log) -> Result<ExitCode, String> {
         .with("scenario", scenario.name())
         .with("target", load.url.as_str())
         .with("connections", u64::from(load.connections))
-        .with("rate", load.rate)
-        .with("duration_seconds", seconds(load.duration))
-        .with("connect_timeout_seconds", seconds(load.connect_timeout));
+        .with("rate", load.rate);
+    let held = |header: Group| {
+        header
+            .with("duration_seconds", seconds(load.duration))
+            .with("connect_timeout_seconds", seconds(load.connect_timeout))
+    };
     let report = match scenario {
-        args::Scenario::Hold(_) => runtime.block_on(drive(Hold::default(), header, load, log)),
-        args::Scenario::Storm(_) => runtime.block_on(drive(Storm::default(), header, load, log)),
+        args::Scenario::Hold(_) => runtime.block_on(drive(Hold::default(), held(header), &load, log)),
+        args::Scenario::Storm(_) => runtime.block_on(drive(Storm::default(), held(header), &load, log)),
         args::Scenario::Mute(mute) => {
-            runtime.block_on(drive(Mute::new(mute.share), header.with("share", mute.share), load, log))
+            let header = held(header).with("share", mute.share);
+            runtime.block_on(drive(Mute::new(mute.share), header, &load, log))
+        }
+        args::Scenario::Fanout(fanout) => {
+            let fanout = Fanout::new(fanout.clone());
+            let header = fanout.asked_for(header, &load);
+            runtime.block_on(drive(fanout, header, &load, log))
         }
     }?;
     output.write(&report).map_err(|error| format!("cannot write the report: {error}"))?;

@@ -17,11 +17,13 @@ impl Answering {
             match connection.next().await {
                 Event::Ping => self.pings.increment(),
                 Event::Text(text) => on_text(&text),
-                Event::Closed(code) => {
-                    self.unexpected_closes.increment();
-                    return self.close_codes.record(code);
-                }
+                Event::Closed(code) => return self.record_close(code),
             }
         }
+    }
+
+    pub(super) fn record_close(&self, code: u16) {
+        self.unexpected_closes.increment();
+        self.close_codes.record(code);
     }
 }

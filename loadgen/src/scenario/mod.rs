@@ -4,6 +4,7 @@
 //! point, after which the counters still make a report.
 
 mod answering;
+pub(crate) mod fanout;
 pub(crate) mod hold;
 pub(crate) mod mute;
 pub(crate) mod storm;

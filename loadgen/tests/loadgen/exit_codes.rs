@@ -54,6 +54,10 @@ async fn bad_usage_gives_2() {
         "hold ws://127.0.0.1:1/ws --connections 2 --rate 1",
         "hold ws://127.0.0.1:1/ws --connections 2 --rate 1 --duration 1s --assert errors",
         "mute ws://127.0.0.1:1/ws --connections 2 --rate 1 --duration 1s --share 2",
+        "fanout ws://127.0.0.1:1/ws --size 31",
+        "fanout ws://127.0.0.1:1/ws --messages 0",
+        "fanout ws://127.0.0.1:1/ws --publisher admin",
+        "fanout ws://127.0.0.1:1/ws --publisher admin --admin ws://127.0.0.1:1",
     ] {
         loadgen(bad).await.assert_code(2);
     }
@@ -90,7 +94,7 @@ async fn too_few_descriptors_give_1_and_say_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn help_has_an_example_of_every_scenario() {
-    for scenario in ["hold", "mute", "storm"] {
+    for scenario in ["hold", "mute", "storm", "fanout"] {
         let ended = loadgen(&format!("{scenario} --help")).await;
         ended.assert_code(0);
         assert!(ended.stdout.contains(&format!("Example: loadgen {scenario} ws://")), "{}", ended.stdout);

@@ -1,9 +1,11 @@
 //! The binary against a small server in this process that behaves as each test needs it.
 
+mod fake_channel;
 mod fake_server;
 mod run;
 
 mod exit_codes;
+mod fanout;
 mod hold;
 mod mute;
 mod storm;

@@ -1,0 +1,128 @@
+//! The one thing that loadgen asks of the admin API: to publish.
+
+use std::str::FromStr;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio::net::TcpStream;
+
+use crate::failure::Failure;
+
+/// The URL of an admin listener.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminUrl {
+    authority: String,
+    /// Of the publishing call.
+    path: String,
+}
+
+impl FromStr for AdminUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let uri: Uri = text.parse().map_err(|error| format!("not a URL: {error}"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err("must begin with http://".to_owned());
+        }
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or("names no host")?;
+        let authority = format!("{host}:{}", uri.port_u16().unwrap_or(80));
+        Ok(Self { authority, path: format!("{}/api/publish", uri.path().trim_end_matches('/')) })
+    }
+}
+
+/// Publishes over one connection, which is opened again when it was lost.
+#[derive(Debug)]
+pub(crate) struct Admin {
+    url: AdminUrl,
+    authorization: Option<HeaderValue>,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Admin {
+    pub(crate) fn new(url: AdminUrl, api_key: Option<&str>) -> Result<Self, Failure> {
+        let bearer = api_key.map(|key| HeaderValue::try_from(format!("Bearer {key}")));
+        let authorization = bearer.transpose().map_err(|_| Failure::Publish("bad_api_key".to_owned()))?;
+        Ok(Self { url, authorization, connection: None })
+    }
+
+    /// Publishes one message. The body is the call's: `{"channel":..,"data":..}`.
+    pub(crate) async fn publish(&mut self, body: String) -> Result<(), Failure> {
+        let mut connection = match self.connection.take() {
+            Some(connection) if !connection.is_closed() => connection,
+            _ => self.connect().await?,
+        };
+        connection.ready().await.map_err(|error| gone(&error))?;
+        let mut request = Request::post(&self.url.path)
+            .header(HOST, &self.url.authority)
+            .header(CONTENT_TYPE, "application/json");
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let request = request.body(Full::from(body)).map_err(|error| gone(&error))?;
+        let response = connection.send_request(request).await.map_err(|error| gone(&error))?;
+        let status = response.status();
+        // Read to its end, or the connection could not be used again.
+        let body = response.into_body().collect().await.map_err(|error| gone(&error))?.to_bytes();
+        self.connection = Some(connection);
+        if status.is_success() { Ok(()) } else { Err(Failure::Publish(code_of(status, &body))) }
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Failure> {
+        let stream = TcpStream::connect(&self.url.authority).await.map_err(|error| gone(&error))?;
+        stream.set_nodelay(true).map_err(|error| gone(&error))?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| gone(&error))?;
+        // Its error is that of the request that it fails.
+        tokio::task::spawn_local(async move { drop(connection.await) });
+        Ok(sender)
+    }
+}
+
+fn gone(error: &dyn std::error::Error) -> Failure {
+    Failure::PublisherGone(error.to_string())
+}
+
+/// The API's own code if the body has one, otherwise the status.
+fn code_of(status: StatusCode, body: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: Code,
+    }
+    #[derive(Deserialize)]
+    struct Code {
+        code: String,
+    }
+    serde_json::from_slice(body)
+        .map_or_else(|_| format!("http_{}", status.as_u16()), |Refusal { error }| error.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_call_is_below_the_url() {
+        for (url, authority, path) in [
+            ("http://127.0.0.1:8001", "127.0.0.1:8001", "/api/publish"),
+            ("http://example.test/", "example.test:80", "/api/publish"),
+            ("http://[::1]:8001/encke/", "[::1]:8001", "/encke/api/publish"),
+        ] {
+            let url: AdminUrl = url.parse().expect("the URL is good");
+            assert_eq!((url.authority.as_str(), url.path.as_str()), (authority, path));
+        }
+        for bad in ["https://127.0.0.1:8001", "127.0.0.1:8001", "/api", "http://"] {
+            assert!(bad.parse::<AdminUrl>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_has_a_code() {
+        let status = StatusCode::FORBIDDEN;
+        assert_eq!(code_of(status, br#"{"error":{"code":"forbidden","message":"no"}}"#), "forbidden");
+        assert_eq!(code_of(status, b"<html>"), "http_403");
+    }
+}

@@ -1,0 +1,81 @@
+//! Which messages one subscriber has had.
+
+use std::ops::Range;
+
+/// How a message arrived at one subscriber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Arrival {
+    InOrder,
+    /// For the first time, but after a later one.
+    Misordered,
+    Duplicated,
+}
+
+/// Everything below `next` has arrived, save for what is missing: as a rule nothing.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    next: u32,
+    missing: Vec<Range<u32>>,
+}
+
+impl Ledger {
+    pub(super) fn take(&mut self, number: u32) -> Arrival {
+        if number >= self.next {
+            if number > self.next {
+                self.missing.push(self.next..number);
+            }
+            self.next = number + 1;
+            return Arrival::InOrder;
+        }
+        let Some(index) = self.missing.iter().position(|range| range.contains(&number)) else {
+            return Arrival::Duplicated;
+        };
+        let Range { start, end } = self.missing.swap_remove(index);
+        let around = [start..number, number + 1..end];
+        self.missing.extend(around.into_iter().filter(|range| !range.is_empty()));
+        Arrival::Misordered
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use Arrival::{Duplicated, InOrder, Misordered};
+
+    use super::*;
+
+    fn arrivals(numbers: &[u32]) -> Vec<Arrival> {
+        let mut ledger = Ledger::default();
+        numbers.iter().map(|number| ledger.take(*number)).collect()
+    }
+
+    #[test]
+    fn what_comes_late_is_told_from_what_comes_again() {
+        assert_eq!(arrivals(&[0, 1, 2]), [InOrder; 3]);
+        assert_eq!(arrivals(&[0, 0, 1, 0]), [InOrder, Duplicated, InOrder, Duplicated]);
+        assert_eq!(arrivals(&[0, 2, 1, 3, 1]), [InOrder, InOrder, Misordered, InOrder, Duplicated]);
+        assert_eq!(
+            arrivals(&[5, 2, 3, 0, 2, 4, 1, 1]),
+            [InOrder, Misordered, Misordered, Misordered, Duplicated, Misordered, Misordered, Duplicated]
+        );
+    }
+
+    /// The ledger against a plain list of everything that has arrived.
+    #[test]
+    fn agrees_with_a_list_of_all_arrivals() {
+        let mut random = 0x9E37_79B9_u32;
+        let (mut ledger, mut had) = (Ledger::default(), Vec::<u32>::new());
+        for _ in 0..2000 {
+            random ^= random << 13;
+            random ^= random >> 17;
+            random ^= random << 5;
+            let number = random % 300;
+            let expected = match had.iter().max() {
+                _ if had.contains(&number) => Duplicated,
+                Some(highest) if *highest > number => Misordered,
+                _ => InOrder,
+            };
+            assert_eq!(ledger.take(number), expected, "{number} after {had:?}");
+            had.push(number);
+        }
+    }
+}

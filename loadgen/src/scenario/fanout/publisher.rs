@@ -1,0 +1,123 @@
+//! Publishes every message when it is due, whether or not the server keeps up.
+
+use std::rc::Rc;
+
+use serde_json::Value;
+use tokio::time::sleep_until;
+
+use super::course::Course;
+use crate::admin::Admin;
+use crate::args::PublishBy;
+use crate::client::{Connection, Event};
+use crate::counts::Counter;
+use crate::failure::{Failure, Failures};
+use crate::heard::{Heard, Reader};
+use crate::scenario::Setup;
+
+/// How to publish.
+#[expect(clippy::large_enum_variant, reason = "there is one of them")]
+pub(super) enum Publisher {
+    Connection(Connection),
+    Admin(Admin),
+}
+
+/// What to publish, and what became of it.
+pub(super) struct Work<'a> {
+    pub(super) channel: &'a str,
+    pub(super) course: &'a Course,
+    pub(super) reader: &'a Reader,
+    /// What the server said it has published.
+    pub(super) published: &'a Counter,
+    pub(super) failures: &'a Failures,
+}
+
+impl Publisher {
+    pub(super) async fn open(options: &crate::args::Fanout, setup: &Rc<Setup>) -> Result<Self, Failure> {
+        match (options.publisher, &options.admin) {
+            (PublishBy::Admin, Some(url)) => {
+                Ok(Self::Admin(Admin::new(url.clone(), options.api_key.as_deref())?))
+            }
+            (PublishBy::Admin | PublishBy::Ws, _) => {
+                setup.dialer.open(None).await.map(|(connection, _)| Self::Connection(connection))
+            }
+        }
+    }
+
+    /// Returns when everything is published and answered, or nothing more can be.
+    pub(super) async fn run(self, work: Work<'_>) {
+        match self {
+            Self::Connection(connection) => work.by_command(connection).await,
+            Self::Admin(admin) => work.by_call(admin).await,
+        }
+    }
+}
+
+impl Work<'_> {
+    fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
+        (0..).take(self.course.len())
+    }
+
+    /// Sends commands without waiting for their replies, which are read meanwhile.
+    async fn by_command(&self, mut connection: Connection) {
+        let channel = Value::from(self.channel);
+        let mut unanswered = 0_u64;
+        for number in self.numbers() {
+            let due = sleep_until(self.course.due(number));
+            tokio::pin!(due);
+            loop {
+                tokio::select! {
+                    biased;
+                    () = &mut due => break,
+                    event = connection.next() => if !self.hear(event, &mut unanswered) { return },
+                }
+            }
+            let data = self.course.data(number);
+            let command = format!(
+                r#"{{"id":{},"publish":{{"channel":{channel},"data":{data}}}}}"#,
+                u64::from(number) + 1
+            );
+            unanswered += 1;
+            connection.send(command).await;
+        }
+        while unanswered > 0 {
+            let event = connection.next().await;
+            if !self.hear(event, &mut unanswered) {
+                return;
+            }
+        }
+    }
+
+    /// False at the end of the connection.
+    fn hear(&self, event: Event, unanswered: &mut u64) -> bool {
+        match event {
+            Event::Ping => {}
+            Event::Text(text) => {
+                if let Heard::Reply(error) = self.reader.read(&text) {
+                    *unanswered = unanswered.saturating_sub(1);
+                    match error {
+                        None => self.published.increment(),
+                        Some(code) => self.failures.record(&Failure::Publish(code.into_owned())),
+                    }
+                }
+            }
+            Event::Closed(code) => {
+                self.failures.record(&Failure::PublisherGone(format!("closed with {code}")));
+                return false;
+            }
+        }
+        true
+    }
+
+    /// One call after the other: what is late makes the next one late, and latencies show it.
+    async fn by_call(&self, mut admin: Admin) {
+        let channel = Value::from(self.channel);
+        for number in self.numbers() {
+            sleep_until(self.course.due(number)).await;
+            let data = self.course.data(number);
+            match admin.publish(format!(r#"{{"channel":{channel},"data":{data}}}"#)).await {
+                Ok(()) => self.published.increment(),
+                Err(failure) => self.failures.record(&failure),
+            }
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! What all subscribers together have had.
+
+use std::cell::{Cell, RefCell};
+
+use tokio::time::Instant;
+
+use super::course::Course;
+use super::ledger::Arrival;
+use crate::counts::Counter;
+use crate::histogram::Times;
+use crate::report::Group;
+
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Each message once a subscriber, however often it came.
+    received: Counter,
+    duplicated: Counter,
+    misordered: Counter,
+    /// Messages of the channel that are not of this run.
+    foreign: Counter,
+    gaps: Counter,
+    /// What the gaps name.
+    gap_messages: Counter,
+    latency: Times,
+    /// When each message reached the last subscriber so far.
+    last_of: RefCell<Vec<Option<Instant>>>,
+    last: Cell<Option<Instant>>,
+}
+
+impl Tally {
+    pub(super) fn received(&self) -> u64 {
+        self.received.get()
+    }
+
+    /// Changes with everything that arrives.
+    pub(super) fn arrivals(&self) -> u64 {
+        self.received.get() + self.duplicated.get() + self.foreign.get() + self.gaps.get()
+    }
+
+    pub(super) fn foreign(&self) {
+        self.foreign.increment();
+    }
+
+    pub(super) fn gap(&self, messages: u64) {
+        self.gaps.increment();
+        self.gap_messages.add(messages);
+    }
+
+    pub(super) fn message(&self, course: &Course, number: u32, arrival: Arrival) {
+        match arrival {
+            Arrival::Duplicated => return self.duplicated.increment(),
+            Arrival::Misordered => self.misordered.increment(),
+            Arrival::InOrder => {}
+        }
+        self.received.increment();
+        let now = Instant::now();
+        self.latency.record(now.saturating_duration_since(course.due(number)));
+        self.last.set(Some(now));
+        let mut last_of = self.last_of.borrow_mut();
+        if last_of.is_empty() {
+            last_of.resize(course.len(), None);
+        }
+        last_of[number as usize] = Some(now);
+    }
+
+    pub(super) fn outcome(&self, expected: u64, course: Option<&Course>) -> Group {
+        Group::default()
+            .with("expected", expected)
+            .with("received", self.received.get())
+            .with("lost", expected.saturating_sub(self.received.get()))
+            .with("duplicated", self.duplicated.get())
+            .with("misordered", self.misordered.get())
+            .with("foreign", self.foreign.get())
+            .with("gaps", self.gaps.get())
+            .with("gap_messages", self.gap_messages.get())
+            .with("latency_ms", self.to_last_delivery(course).summary())
+            .with("delivery_latency_ms", self.latency.summary())
+            .with("deliveries_per_second", self.rate(course))
+    }
+
+    /// One sample a message: from when it was due until it reached the last of those whom it has reached.
+    fn to_last_delivery(&self, course: Option<&Course>) -> Times {
+        let times = Times::default();
+        let last_of = self.last_of.borrow();
+        for (number, last) in (0..).zip(last_of.iter()) {
+            if let (Some(course), Some(last)) = (course, last) {
+                times.record(last.saturating_duration_since(course.due(number)));
+            }
+        }
+        times
+    }
+
+    /// From when the first message was due to the last delivery.
+    #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
+    fn rate(&self, course: Option<&Course>) -> Option<f64> {
+        let took = self.last.get()?.saturating_duration_since(course?.start());
+        (!took.is_zero()).then(|| self.received.get() as f64 / took.as_secs_f64())
+    }
+}

@@ -1,0 +1,259 @@
+//! A server with one channel. It keeps everything that was published, so resuming is reading on; and it misbehaves
+//! on demand, towards the session that was opened first.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use encke_core::dialect::json::{Hello, ServerMessage};
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
+
+/// What is done to the first session; messages are counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Mischief {
+    None,
+    Lose(usize),
+    Double(usize),
+    /// This message and the next change places.
+    Swap(usize),
+    /// A gap in place of this message and the next.
+    Gap(usize),
+    /// Everyone who comes back is new.
+    Forget,
+    /// No one may subscribe.
+    RefuseSubscriptions,
+    /// No one may publish.
+    RefusePublications,
+}
+
+pub(crate) struct FakeChannel {
+    clients: SocketAddr,
+    admin: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    mischief: Mischief,
+    sessions: AtomicUsize,
+    acks: AtomicU64,
+    log: watch::Sender<Vec<String>>,
+    /// What the admin listener was asked, heads only.
+    calls: Mutex<Vec<String>>,
+}
+
+impl FakeChannel {
+    pub(crate) async fn start(mischief: Mischief) -> Self {
+        let (clients, at) = listen().await;
+        let (admin, admin_at) = listen().await;
+        let shared = Arc::new(Shared {
+            mischief,
+            sessions: AtomicUsize::new(0),
+            acks: AtomicU64::new(0),
+            log: watch::Sender::new(Vec::new()),
+            calls: Mutex::default(),
+        });
+        // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+        tokio::spawn(serve_each(clients, shared.clone(), |stream, shared: Arc<Shared>| async move {
+            drop(serve(stream, &shared).await);
+        }));
+        tokio::spawn(serve_each(admin, shared.clone(), |stream, shared: Arc<Shared>| async move {
+            drop(serve_admin(stream, &shared).await);
+        }));
+        Self { clients: at, admin: admin_at, shared }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("ws://{}/ws", self.clients)
+    }
+
+    pub(crate) fn admin_url(&self) -> String {
+        format!("http://{}", self.admin)
+    }
+
+    pub(crate) fn acks(&self) -> u64 {
+        self.shared.acks.load(Ordering::Relaxed)
+    }
+
+    /// The JSON texts of what was published.
+    pub(crate) fn log(&self) -> Vec<String> {
+        self.shared.log.borrow().clone()
+    }
+
+    pub(crate) fn calls(&self) -> Vec<String> {
+        self.shared.calls.lock().expect("no test panics while it looks").clone()
+    }
+}
+
+async fn listen() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    (listener, address)
+}
+
+async fn serve_each<F>(listener: TcpListener, shared: Arc<Shared>, serve: fn(TcpStream, Arc<Shared>) -> F)
+where
+    F: Future<Output = ()> + Send + 'static,
+{
+    loop {
+        let (stream, _) = listener.accept().await.expect("the listener works");
+        tokio::spawn(serve(stream, shared.clone()));
+    }
+}
+
+type Socket = WebSocketStream<TcpStream>;
+
+async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Error> {
+    let mut query = String::new();
+    #[expect(clippy::result_large_err, reason = "the signature is that of the library's callback")]
+    let read_query = |request: &Request, response: Response| {
+        query = request.uri().query().unwrap_or_default().to_owned();
+        Ok(response)
+    };
+    let mut socket = accept_hdr_async(stream, read_query).await?;
+    let resume = parse_resume(&query).filter(|_| shared.mischief != Mischief::Forget);
+    let session = resume.map_or_else(|| shared.sessions.fetch_add(1, Ordering::Relaxed), |(it, _)| it);
+    let mut sent = resume.map_or(0, |(_, seq)| seq);
+    let mut subscribed = resume.is_some();
+    let hello = ServerMessage::Hello(Hello {
+        version: 1,
+        session: format!("s_{session}").into(),
+        resume: format!("s_{session}.secret").into(),
+        recovered: resume.is_some(),
+        seq: 0,
+        ping_interval_ms: 60_000,
+        pong_timeout_ms: 10_000,
+        reconnect_window_ms: 60_000,
+    });
+    socket.send(Message::text(hello.to_json())).await?;
+    let mut log = shared.log.subscribe();
+    log.mark_changed();
+    loop {
+        tokio::select! {
+            command = socket.next() => match command.transpose()? {
+                Some(Message::Text(text)) => {
+                    let text = text.to_string();
+                    subscribed |= carry_out(&text, &mut socket, shared).await?;
+                    // Who subscribes hears what comes after.
+                    if text.contains("\"subscribe\"") {
+                        sent = to_send(session, shared).len();
+                    }
+                }
+                Some(_) => {}
+                None => return Ok(()),
+            },
+            _ = log.changed(), if subscribed => {
+                for (index, object) in to_send(session, shared).iter().enumerate().skip(sent) {
+                    socket.send(Message::text(with_seq(object, index + 1))).await?;
+                    sent = index + 1;
+                }
+            }
+        }
+    }
+}
+
+fn parse_resume(query: &str) -> Option<(usize, usize)> {
+    let (token, seq) = query.strip_prefix("resume=s_")?.split_once("&seq=")?;
+    Some((token.strip_suffix(".secret")?.parse().ok()?, seq.parse().expect("a seq is a number")))
+}
+
+/// What a session is to have from the log, mischief included. Each has `{seq}` where its seq is to be.
+fn to_send(session: usize, shared: &Shared) -> Vec<String> {
+    let log = shared.log.borrow();
+    let message = |index: usize| {
+        format!(
+            r#"{{"message":{{"seq":{{seq}},"channel":"loadgen","offset":{},"data":{}}}}}"#,
+            index + 1,
+            log[index]
+        )
+    };
+    let mischief = if session == 0 { shared.mischief } else { Mischief::None };
+    let mut objects = Vec::new();
+    for index in 0..log.len() {
+        match mischief {
+            Mischief::Lose(lost) if lost == index => {}
+            Mischief::Double(doubled) if doubled == index => objects.extend([message(index), message(index)]),
+            Mischief::Swap(first) if first == index => {
+                // Both when both are there.
+                objects.extend((index + 1 < log.len()).then(|| message(index + 1)));
+                objects.extend((index + 1 < log.len()).then(|| message(index)));
+            }
+            Mischief::Swap(first) if first + 1 == index => {}
+            Mischief::Gap(first) if first == index => objects.push(format!(
+                r#"{{"gap":{{"seq":{{seq}},"channel":"loadgen","epoch":"e","from":{},"to":{}}}}}"#,
+                index + 1,
+                index + 2
+            )),
+            Mischief::Gap(first) if first + 1 == index => {}
+            _ => objects.push(message(index)),
+        }
+    }
+    objects
+}
+
+fn with_seq(object: &str, seq: usize) -> String {
+    object.replacen("{seq}", &seq.to_string(), 1)
+}
+
+/// Whether it was a subscription.
+async fn carry_out(text: &str, socket: &mut Socket, shared: &Shared) -> Result<bool, Error> {
+    let command: Value = serde_json::from_str(text).expect("clients send JSON");
+    if command.get("ack").is_some() {
+        shared.acks.fetch_add(1, Ordering::Relaxed);
+        return Ok(false);
+    }
+    let is_subscription = command.get("subscribe").is_some();
+    let refused = match shared.mischief {
+        Mischief::RefuseSubscriptions => is_subscription,
+        Mischief::RefusePublications => !is_subscription,
+        _ => false,
+    };
+    let outcome = if refused {
+        json!({"id": command["id"], "error": {"code": "forbidden", "message": "no"}})
+    } else if is_subscription {
+        assert_eq!(command["subscribe"]["channel"], "loadgen");
+        json!({"id": command["id"], "ok": {"channel": "loadgen", "epoch": "e", "offset": 0}})
+    } else {
+        assert_eq!(command["publish"]["channel"], "loadgen");
+        publish(&command["publish"]["data"], shared);
+        json!({"id": command["id"], "ok": {"epoch": "e", "offset": 1}})
+    };
+    socket.send(Message::text(json!({"reply": outcome}).to_string())).await?;
+    Ok(is_subscription && !refused)
+}
+
+fn publish(data: &Value, shared: &Shared) {
+    shared.log.send_modify(|log| log.push(data.to_string()));
+}
+
+async fn serve_admin(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if stream.read_line(&mut head).await? == 0 {
+                return Ok(());
+            }
+        }
+        let head = head.to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.and_then(|text| text.parse().ok()).expect("a call has a length")];
+        stream.read_exact(&mut body).await?;
+        let call: Value = serde_json::from_slice(&body).expect("calls are JSON");
+        assert_eq!(call["channel"], "loadgen");
+        let refused = shared.mischief == Mischief::RefusePublications;
+        if !refused {
+            publish(&call["data"], shared);
+        }
+        shared.calls.lock().expect("no test panics while it looks").push(head);
+        let (status, body) = if refused { ("503 No", "") } else { ("200 OK", r#"{"offset":1,"epoch":"e"}"#) };
+        let reply = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(reply.as_bytes()).await?;
+    }
+}
