@@ -1,8 +1,9 @@
-//! The control: what heartbeats over WebSocket cost in Rust when there is nothing else.
+//! The control: what heartbeats and a broadcast over WebSocket cost in Rust when there is nothing else.
 //!
-//! A bare hyper upgrade and a tuned tokio-tungstenite, one task a connection, pings from one thread. No sessions, no
-//! timeouts, no log: what the server costs beyond this is the price of what it does beyond this.
+//! A bare hyper upgrade and a tuned tokio-tungstenite, one task a connection, pings from one thread, one channel. No
+//! sessions, no timeouts, no cursors that outlive a connection: what the server costs beyond this is the price of what it does beyond this.
 
+mod hub;
 mod pinger;
 mod socket;
 mod websocket;
@@ -16,9 +17,10 @@ use std::time::Duration;
 use clap::Parser;
 use tokio::net::TcpListener;
 
+use hub::Hub;
 use pinger::{Pace, Pinger};
 
-/// A WebSocket server that pings its clients, and does nothing else.
+/// A WebSocket server that pings its clients, passes on what one publishes to all, and does nothing else.
 #[derive(Debug, Parser)]
 #[command(name = "control")]
 struct Args {
@@ -68,9 +70,10 @@ async fn accept(
     pinger: Arc<Pinger>,
 ) -> io::Result<std::convert::Infallible> {
     let listener = TcpListener::from_std(listener)?;
+    let hub = Arc::<Hub>::default();
     loop {
         match listener.accept().await {
-            Ok((socket, _)) => websocket::serve(socket, Arc::clone(&pinger)),
+            Ok((socket, _)) => websocket::serve(socket, Arc::clone(&pinger), Arc::clone(&hub)),
             // The peer was gone before we came to it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => return Err(error),

@@ -13,13 +13,26 @@ use atomic_waker::AtomicWaker;
 #[derive(Debug, Default)]
 pub(crate) struct Bell {
     rung: AtomicBool,
+    gone: AtomicBool,
     waker: AtomicWaker,
 }
 
 impl Bell {
-    fn ring(&self) {
+    /// Wakes the task in order to ping. False if the connection is gone.
+    fn ring(&self) -> bool {
         self.rung.store(true, Ordering::Release);
+        self.wake()
+    }
+
+    /// Wakes the task. False if the connection is gone.
+    pub(crate) fn wake(&self) -> bool {
         self.waker.wake();
+        !self.gone.load(Ordering::Relaxed)
+    }
+
+    /// The connection is gone: whoever holds the bell may drop it.
+    pub(crate) fn retire(&self) {
+        self.gone.store(true, Ordering::Relaxed);
     }
 
     /// Whether it was rung since the last look. The task is woken by the next ring.
@@ -86,13 +99,7 @@ impl Pinger {
                 next += self.pace.batch;
                 thread::sleep(next.saturating_duration_since(Instant::now()));
                 self.current.store(index, Ordering::Relaxed);
-                due.lock().unwrap_or_else(PoisonError::into_inner).retain(|bell| {
-                    let alive = Arc::strong_count(bell) > 1;
-                    if alive {
-                        bell.ring();
-                    }
-                    alive
-                });
+                due.lock().unwrap_or_else(PoisonError::into_inner).retain(|bell| bell.ring());
             }
         }
     }
