@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use clap::Parser;
 
+use crate::process::Kind;
+
 /// Measures what a session costs: the server against a control that has no sessions.
 ///
 /// Both are started, pinned to one processor, loaded from another, and ended, turn by turn. The exit code does not
@@ -12,13 +14,13 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "bench")]
 pub(crate) struct Args {
-    /// How many connections to hold [default: 19000]
+    /// How many connections to hold [default: 19000; with --broadcast 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     connections: Option<u32>,
     /// How often to measure each of the two [default: 5]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     runs: Option<u32>,
-    /// The ping interval of both [default: 10s]
+    /// The ping interval of both [default: 10s; with --broadcast 10m, so that no ping falls into it]
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     interval: Option<Duration>,
     /// How many intervals to measure the heartbeat over [default: 2]
@@ -33,6 +35,19 @@ pub(crate) struct Args {
     /// Further keys of the server's configuration
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Measure a broadcast in place of heartbeats: all connections subscribe, and what does a delivery cost?
+    #[arg(long, conflicts_with_all = ["windows", "mute", "storm"])]
+    broadcast: bool,
+    /// How many messages the broadcast has [default: 100]
+    #[arg(long, value_name = "N", requires = "broadcast", value_parser = clap::value_parser!(u32).range(1..))]
+    messages: Option<u32>,
+    /// How many of them to publish a second
+    #[arg(long, value_name = "R", requires = "broadcast", default_value = "2",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    publish_rate: u32,
+    /// Measure one of the two alone, which gives no ratios
+    #[arg(long, value_enum)]
+    only: Option<Kind>,
     /// Also run `loadgen mute`: is a dead peer noticed on time, and never early?
     #[arg(long)]
     mute: bool,
@@ -59,6 +74,13 @@ pub(crate) struct Plan {
     pub(crate) set: Vec<String>,
     /// How long to watch each server while it is empty.
     pub(crate) idle: Duration,
+    /// In place of heartbeats.
+    pub(crate) broadcast: bool,
+    pub(crate) messages: u32,
+    pub(crate) publish_rate: u32,
+    /// How long the data of a message is.
+    pub(crate) data_bytes: usize,
+    pub(crate) only: Option<Kind>,
     pub(crate) mute: bool,
     pub(crate) storm: bool,
     /// How many connections the two scenarios of loadgen have.
@@ -72,15 +94,25 @@ impl Args {
         let quick = self.quick;
         let seconds = |full, quickly| Duration::from_secs(if quick { quickly } else { full });
         let count = |full, quickly| if quick { quickly } else { full };
+        let (connections, interval) = if self.broadcast {
+            (count(10_000, 1_000), Duration::from_secs(600))
+        } else {
+            (count(19_000, 1_000), seconds(10, 2))
+        };
         Plan {
-            connections: self.connections.unwrap_or(count(19_000, 1_000)),
+            connections: self.connections.unwrap_or(connections),
             runs: self.runs.unwrap_or(count(5, 1)),
-            interval: self.interval.unwrap_or(seconds(10, 2)),
+            interval: self.interval.unwrap_or(interval),
             windows: self.windows.unwrap_or(count(2, 1)),
             rate: self.rate,
             control_batch: self.control_batch,
             set: self.set,
-            idle: seconds(5, 1),
+            idle: if self.broadcast { seconds(10, 1) } else { seconds(5, 1) },
+            broadcast: self.broadcast,
+            messages: self.messages.unwrap_or(count(100, 10)),
+            publish_rate: self.publish_rate,
+            data_bytes: 100,
+            only: self.only,
             mute: self.mute,
             storm: self.storm,
             mute_connections: count(1_000, 200),

@@ -1,4 +1,4 @@
-//! The crowd: many clients that connect at a rate, answer pings, and say nothing else.
+//! The crowd: many clients that connect at a rate and answer pings. As an audience they subscribe, and count what comes.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -16,6 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Failure;
+use crate::audience::{self, Audience, Ear};
 use crate::frames::{self, Frame};
 
 /// Source addresses, taken in turn: one has about 28,000 ports, and finding a free one gets slow at half of them.
@@ -44,12 +45,32 @@ struct Counts {
     /// Connections that have ended, greeted or not.
     ended: Cell<u32>,
     last_error: RefCell<Option<io::Error>>,
+    /// What they have heard, if they are to subscribe.
+    audience: Option<Audience>,
 }
 
 impl Crowd {
     /// Connects `size` clients, `rate` a second, and waits for their hellos.
     pub(crate) async fn connect(server: SocketAddr, size: u32, rate: u32) -> Result<Self, Failure> {
-        let counts = Rc::new(Counts::default());
+        Self::gather(server, size, rate, Counts::default()).await
+    }
+
+    /// The same, and has each of them subscribe.
+    pub(crate) async fn subscribe(
+        server: SocketAddr,
+        size: u32,
+        rate: u32,
+        audience: Audience,
+    ) -> Result<Self, Failure> {
+        let counts = Counts { audience: Some(audience), ..Counts::default() };
+        let crowd = Self::gather(server, size, rate, counts).await?;
+        let subscribed = |counts: &Counts| counts.audience.as_ref().map_or(0, |it| it.subscribed.get());
+        crowd.wait_for(subscribed, PATIENCE, "subscribed").await?;
+        Ok(crowd)
+    }
+
+    async fn gather(server: SocketAddr, size: u32, rate: u32, counts: Counts) -> Result<Self, Failure> {
+        let counts = Rc::new(counts);
         let mut clients = JoinSet::new();
         let start = Instant::now();
         for number in 0..size {
@@ -72,6 +93,11 @@ impl Crowd {
     /// How many pings were answered.
     pub(crate) fn pings(&self) -> u64 {
         self.counts.pings.get()
+    }
+
+    /// What they have heard, if they have subscribed.
+    pub(crate) fn audience(&self) -> Option<&Audience> {
+        self.counts.audience.as_ref()
     }
 
     /// How many connections have ended.
@@ -105,7 +131,8 @@ impl Crowd {
 async fn live(server: SocketAddr, number: u32, counts: Rc<Counts>) {
     let ended = match connect(server, number).await {
         Ok(stream) => {
-            let mut client = Client { stream, rest: Vec::new(), stage: Stage::Upgrading };
+            let mut client =
+                Client { stream, rest: Vec::new(), stage: Stage::Upgrading, ear: Ear::default() };
             poll_fn(|context| client.poll(context, &counts)).await
         }
         Err(error) => Err(error),
@@ -114,7 +141,7 @@ async fn live(server: SocketAddr, number: u32, counts: Rc<Counts>) {
     *counts.last_error.borrow_mut() = ended.err();
 }
 
-async fn connect(server: SocketAddr, number: u32) -> io::Result<TcpStream> {
+pub(crate) async fn connect(server: SocketAddr, number: u32) -> io::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_nodelay(true)?;
     // The port is chosen at connect; `bind` would reserve it for all destinations.
@@ -136,6 +163,7 @@ struct Client {
     /// The beginning of what has not arrived in whole.
     rest: Vec<u8>,
     stage: Stage,
+    ear: Ear,
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -157,6 +185,12 @@ impl Client {
                     io::ErrorKind::UnexpectedEof,
                     "closed by the server",
                 )));
+            }
+            if self.rest.is_empty() {
+                // As a rule what arrives is whole.
+                let used = self.take_in(buffer.filled(), counts)?;
+                self.rest.extend_from_slice(&buffer.filled()[used..]);
+                continue;
             }
             let mut bytes = std::mem::take(&mut self.rest);
             bytes.extend_from_slice(buffer.filled());
@@ -180,25 +214,41 @@ impl Client {
             frames::parse(&bytes[used..]).map_err(|_| invalid("the server sent a bad frame"))?
         {
             match frame {
-                Frame::Text if self.stage == Stage::Upgraded => {
-                    self.stage = Stage::Greeted;
-                    counts.greeted.set(counts.greeted.get() + 1);
-                }
+                Frame::Text(text) => self.hear(text, counts)?,
                 Frame::Ping(payload) => self.answer(payload, counts)?,
                 Frame::Close => return Err(invalid("the server sent a Close frame")),
-                Frame::Text | Frame::Other => {}
+                Frame::Other => {}
             }
             used += length;
         }
         Ok(used)
     }
 
+    fn hear(&mut self, text: &[u8], counts: &Counts) -> io::Result<()> {
+        if self.stage == Stage::Upgraded {
+            self.stage = Stage::Greeted;
+            counts.greeted.set(counts.greeted.get() + 1);
+            if counts.audience.is_some() {
+                self.send(&frames::masked_text(audience::SUBSCRIBE))?;
+            }
+        } else if let Some(audience) = &counts.audience {
+            audience.hear(text, &mut self.ear);
+        }
+        Ok(())
+    }
+
+    /// What clients say is short, and the kernel has room for it.
+    fn send(&self, bytes: &[u8]) -> io::Result<()> {
+        if self.stream.try_write(bytes)? < bytes.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        Ok(())
+    }
+
     fn answer(&mut self, payload: &[u8], counts: &Counts) -> io::Result<()> {
         let mut buffer = frames::PONG_BUFFER;
         let pong = frames::pong(payload, &mut buffer);
-        if self.stream.try_write(pong)? < pong.len() {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
+        self.send(pong)?;
         counts.pings.set(counts.pings.get() + 1);
         if self.stage != Stage::Pinged {
             self.stage = Stage::Pinged;

@@ -3,7 +3,7 @@
 /// A frame from the server.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame<'a> {
-    Text,
+    Text(&'a [u8]),
     Ping(&'a [u8]),
     Close,
     Other,
@@ -29,7 +29,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<(Frame<'_>, usize)>, BadFrame
     };
     let Some(payload) = body.get(..length) else { return Ok(None) };
     let frame = match head {
-        0x81 => Frame::Text,
+        0x81 => Frame::Text(payload),
         0x88 => Frame::Close,
         0x89 if length < usize::from(LENGTH_FOLLOWS) => Frame::Ping(payload),
         _ => Frame::Other,
@@ -46,6 +46,22 @@ pub(crate) fn pong<'a>(payload: &[u8], buffer: &'a mut [u8; LONGEST_PONG]) -> &'
     &buffer[..6 + length]
 }
 
+/// A text with a mask of zeros.
+pub(crate) fn masked_text(text: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0x81];
+    match u8::try_from(text.len()) {
+        Ok(length) if length < LENGTH_FOLLOWS => frame.push(0x80 | length),
+        _ => {
+            let length = u16::try_from(text.len()).expect("no text of ours is as long");
+            frame.push(0x80 | LENGTH_FOLLOWS);
+            frame.extend(length.to_be_bytes());
+        }
+    }
+    frame.extend([0; 4]);
+    frame.extend(text);
+    frame
+}
+
 /// Room for a pong.
 pub(crate) const PONG_BUFFER: [u8; LONGEST_PONG] = [0; LONGEST_PONG];
 
@@ -57,13 +73,13 @@ mod tests {
     fn frames_are_cut_out_of_a_stream() {
         let stream = [0x89, 2, 7, 8, 0x81, 1, b'x', 0x88];
         assert_eq!(parse(&stream), Ok(Some((Frame::Ping(&[7, 8]), 4))));
-        assert_eq!(parse(&stream[4..]), Ok(Some((Frame::Text, 3))));
+        assert_eq!(parse(&stream[4..]), Ok(Some((Frame::Text(b"x"), 3))));
         assert_eq!(parse(&stream[7..]), Ok(None));
         assert_eq!(parse(&stream[..3]), Ok(None));
         let mut long = vec![0x81, 126, 1, 0];
         assert_eq!(parse(&long), Ok(None));
         long.resize(4 + 256, b'x');
-        assert_eq!(parse(&long), Ok(Some((Frame::Text, 260))));
+        assert_eq!(parse(&long), Ok(Some((Frame::Text(&[b'x'; 256]), 260))));
         assert_eq!(parse(&[0x81, 0x81]), Err(BadFrame));
         assert_eq!(parse(&[0x81, 127]), Err(BadFrame));
     }
@@ -71,5 +87,11 @@ mod tests {
     #[test]
     fn a_pong_is_masked_and_carries_the_payload() {
         assert_eq!(pong(&[7, 8], &mut PONG_BUFFER.clone()), [0x8A, 0x82, 0, 0, 0, 0, 7, 8]);
+    }
+
+    #[test]
+    fn texts_are_masked() {
+        assert_eq!(masked_text(b"x"), [0x81, 0x81, 0, 0, 0, 0, b'x']);
+        assert_eq!(masked_text(&[b'x'; 126])[..8], [0x81, 0xFE, 0, 126, 0, 0, 0, 0]);
     }
 }

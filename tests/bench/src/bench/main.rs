@@ -1,14 +1,19 @@
 //! Measures the server and the control, turn by turn, and tells the figures and their ratios.
 //!
-//! [`process`] starts a server on a processor of its own, [`client`] is the crowd, [`scenario`] what is done to a
-//! server, [`sample`] what is read of it, [`report`] what is told. One thread, on another processor.
+//! [`process`] starts a server on a processor of its own, [`client`] is the crowd, [`scenario`] and [`broadcast`] what
+//! is done to a server, [`sample`] what is read of it, [`report`] what is told. One thread, on another processor.
 
 mod args;
+mod audience;
+mod broadcast;
+mod broadcast_report;
 mod client;
 mod frames;
 mod loadgen;
+mod pairs;
 mod placement;
 mod process;
+mod publisher;
 mod report;
 mod sample;
 mod scenario;
@@ -22,6 +27,7 @@ use tokio::runtime::{Builder, LocalOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use args::{Args, Plan};
+use broadcast_report::BroadcastReport;
 use placement::Placement;
 use process::{Binaries, Kind};
 use report::Report;
@@ -45,30 +51,45 @@ fn run(plan: &Plan) -> Result<(), Failure> {
     let placement = Placement::choose()?;
     rlimit::increase_nofile_limit(u64::MAX)?;
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default())?;
-    let report = runtime.block_on(async {
+    let told = runtime.block_on(async {
         // Dropping the measurement ends the processes it has started.
         let mut terminated = signal(SignalKind::terminate())?;
         tokio::select! {
-            report = measure(plan, &binaries, &placement) => report,
+            told = measure(plan, &binaries, &placement) => told,
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
             _ = terminated.recv() => Err("terminated".into()),
         }
     })?;
-    writeln!(io::stdout(), "{}", report.summary_table())?;
+    writeln!(io::stdout(), "{}", told.summary)?;
     if let Some(path) = &plan.json {
-        std::fs::write(path, report.to_json())
+        std::fs::write(path, told.json)
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     Ok(())
 }
 
-async fn measure(plan: &Plan, binaries: &Binaries, placement: &Placement) -> Result<Report, Failure> {
+/// What comes out in the end.
+struct Told {
+    summary: String,
+    json: String,
+}
+
+async fn measure(plan: &Plan, binaries: &Binaries, placement: &Placement) -> Result<Told, Failure> {
+    if plan.broadcast {
+        measure_broadcast(plan, binaries, placement).await
+    } else {
+        measure_heartbeats(plan, binaries, placement).await
+    }
+}
+
+async fn measure_heartbeats(
+    plan: &Plan,
+    binaries: &Binaries,
+    placement: &Placement,
+) -> Result<Told, Failure> {
     let mut report = Report::new(plan, placement);
     for run in 1..=plan.runs {
-        // Whoever comes second may find the machine warmer: they take turns.
-        let order = if run % 2 == 1 { [Kind::Encke, Kind::Control] } else { [Kind::Control, Kind::Encke] };
-        for kind in order {
-            say(&format!("run {run} of {}: {}", plan.runs, kind.name()));
+        for kind in turns(run, plan) {
             report.rows.push(scenario::measure(run, kind, plan, binaries, placement).await?);
         }
         writeln!(io::stdout(), "{}", report.table_of_run(run))?;
@@ -81,7 +102,26 @@ async fn measure(plan: &Plan, binaries: &Binaries, placement: &Placement) -> Res
         say("loadgen storm");
         report.storm = Some(loadgen::storm(plan, binaries, placement).await?);
     }
-    Ok(report)
+    Ok(Told { summary: report.summary_table(), json: report.to_json() })
+}
+
+async fn measure_broadcast(plan: &Plan, binaries: &Binaries, placement: &Placement) -> Result<Told, Failure> {
+    let mut report = BroadcastReport::new(plan, placement);
+    for run in 1..=plan.runs {
+        for kind in turns(run, plan) {
+            report.rows.push(broadcast::measure(run, kind, plan, binaries, placement).await?);
+        }
+        writeln!(io::stdout(), "{}", report.table_of_run(run))?;
+    }
+    Ok(Told { summary: report.summary_table(), json: report.to_json() })
+}
+
+/// Who is measured in a run, one after the other; each is announced as its turn comes.
+fn turns(run: u32, plan: &Plan) -> impl Iterator<Item = Kind> {
+    // Whoever comes second may find the machine warmer: they take turns.
+    let order = if run % 2 == 1 { [Kind::Encke, Kind::Control] } else { [Kind::Control, Kind::Encke] };
+    let wanted = order.into_iter().filter(|kind| plan.only.is_none_or(|only| only == *kind));
+    wanted.inspect(move |kind| say(&format!("run {run} of {}: {}", plan.runs, kind.name())))
 }
 
 /// Progress and complaints; a closed stderr is no reason to stop.

@@ -9,12 +9,13 @@ use tokio::time::{Instant, sleep};
 use crate::Failure;
 use crate::args::Plan;
 use crate::client::Crowd;
+use crate::pairs::Measured;
 use crate::placement::Placement;
 use crate::process::{Binaries, Kind, Server};
 use crate::sample::{Threads, cpu_time, resident_bytes, threads};
 
 /// A server that has just started, or just connected the last client, gets this long to finish what it began.
-const SETTLE: Duration = Duration::from_millis(500);
+pub(crate) const SETTLE: Duration = Duration::from_millis(500);
 
 /// The figures of one server in one run.
 #[derive(Debug, Serialize)]
@@ -44,6 +45,16 @@ pub(crate) struct Row {
     pub(crate) unexpected_closes: u32,
     /// What `/api/timers` says at the end; null for the control.
     pub(crate) lateness: Option<serde_json::Value>,
+}
+
+impl Measured for Row {
+    fn run(&self) -> u32 {
+        self.run
+    }
+
+    fn server(&self) -> Kind {
+        self.server
+    }
 }
 
 /// CPU time used and pings answered.
@@ -111,25 +122,26 @@ pub(crate) async fn measure(
         rss_bytes_per_connection_at_first: growth(rss_connected),
         pings,
         cpu_us_per_ping: 1e6 * cpu_per_ping,
-        cpu_us_per_ping_by_thread: per_ping(&threads_begin, &threads_end, pings),
+        cpu_us_per_ping_by_thread: per_unit(&threads_begin, &threads_end, pings),
         unexpected_closes,
         lateness: timers.and_then(|mut timers| timers.get_mut("lateness").map(serde_json::Value::take)),
     })
 }
 
-fn per_ping(
+/// The CPU time of each name's threads, in microseconds for each of so many.
+pub(crate) fn per_unit(
     begin: &BTreeMap<String, Threads>,
     end: &BTreeMap<String, Threads>,
-    pings: u64,
+    units: u64,
 ) -> BTreeMap<String, f64> {
     let spent = |(name, threads): (&String, &Threads)| {
         let before = begin.get(name).copied().unwrap_or_default().cpu;
-        (name.clone(), 1e6 * threads.cpu.saturating_sub(before).as_secs_f64() / to_real(pings))
+        (name.clone(), 1e6 * threads.cpu.saturating_sub(before).as_secs_f64() / to_real(units))
     };
     end.iter().map(spent).collect()
 }
 
-#[expect(clippy::cast_precision_loss, reason = "no count of pings or bytes comes near 2^53")]
-fn to_real(count: u64) -> f64 {
+#[expect(clippy::cast_precision_loss, reason = "no count of ours comes near 2^53")]
+pub(crate) fn to_real(count: u64) -> f64 {
     count as f64
 }

@@ -31,6 +31,13 @@ impl Spread {
     }
 }
 
+/// The smallest figure that so large a part of all does not exceed. They are sorted.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+pub(crate) fn percentile(sorted: &[f64], quantile: f64) -> Option<f64> {
+    let rank = (quantile * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -40,5 +47,16 @@ mod tests {
         assert_eq!(Spread::of([3.0, 1.0, 2.0]), Some(Spread { median: 2.0, min: 1.0, max: 3.0 }));
         assert_eq!(Spread::of([4.0, 1.0]), Some(Spread { median: 2.5, min: 1.0, max: 4.0 }));
         assert_eq!(Spread::of([]), None);
+    }
+
+    #[test]
+    fn percentiles_are_figures_that_occurred() {
+        let sorted: Vec<f64> = (1..=100).map(f64::from).collect();
+        assert_eq!(
+            [0.5, 0.99, 1.0].map(|quantile| percentile(&sorted, quantile)),
+            [50.0, 99.0, 100.0].map(Some)
+        );
+        assert_eq!(percentile(&[7.0], 0.5), Some(7.0));
+        assert_eq!(percentile(&[], 0.5), None);
     }
 }

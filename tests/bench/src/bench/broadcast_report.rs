@@ -1,0 +1,89 @@
+//! What is told of a broadcast: a table a run, a summary, and all of it as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::args::Plan;
+use crate::broadcast::Row;
+use crate::pairs::{self, Figure, Summary};
+use crate::placement::Placement;
+use crate::report::Setup;
+
+/// What a delivery of the server may cost, as a multiple of the control's.
+const GOAL: f64 = 1.25;
+
+#[derive(Debug, Serialize)]
+pub(crate) struct BroadcastReport {
+    setup: Setup,
+    broadcast: Broadcast,
+    pub(crate) rows: Vec<Row>,
+}
+
+/// The circumstances that only a broadcast has.
+#[derive(Debug, Serialize)]
+struct Broadcast {
+    messages: u32,
+    publish_rate: u32,
+    data_bytes: usize,
+    idle_seconds: f64,
+    goal: f64,
+}
+
+const DELIVERY: Figure<Row> =
+    Figure { name: "cpu_us_per_delivery", decimals: 2, of: |row| row.cpu_us_per_delivery };
+
+const FIGURES: [Figure<Row>; 5] = [
+    DELIVERY,
+    Figure { name: "last_delivery_p50_ms", decimals: 1, of: |row| row.last_delivery_ms.p50 },
+    Figure { name: "last_delivery_p99_ms", decimals: 1, of: |row| row.last_delivery_ms.p99 },
+    Figure { name: "last_delivery_max_ms", decimals: 1, of: |row| row.last_delivery_ms.max },
+    Figure { name: "idle_cpu_percent", decimals: 3, of: |row| row.idle_cpu_percent },
+];
+
+impl BroadcastReport {
+    pub(crate) fn new(plan: &Plan, placement: &Placement) -> Self {
+        let broadcast = Broadcast {
+            messages: plan.messages,
+            publish_rate: plan.publish_rate,
+            data_bytes: plan.data_bytes,
+            idle_seconds: plan.idle.as_secs_f64(),
+            goal: GOAL,
+        };
+        Self { setup: Setup::of(plan, placement), broadcast, rows: Vec::new() }
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct WithSummary<'a> {
+            #[serde(flatten)]
+            report: &'a BroadcastReport,
+            summary: BTreeMap<&'static str, Summary>,
+        }
+        let summary = pairs::summaries(&FIGURES, &self.rows);
+        serde_json::to_string_pretty(&WithSummary { report: self, summary })
+            .expect("string keys and plain values cannot fail to serialize")
+    }
+
+    pub(crate) fn table_of_run(&self, run: u32) -> String {
+        let further = ["expected", "received", "lost", "duplicated", "misordered", "other", "closes"];
+        pairs::table_of_run(&FIGURES, &self.rows, run, further, |row| {
+            let closes = row.unexpected_closes.into();
+            [row.expected, row.received, row.lost, row.duplicated, row.misordered, row.other, closes]
+                .map(|count: u64| count.to_string())
+        })
+    }
+
+    /// Medians over the runs, and the goal.
+    pub(crate) fn summary_table(&self) -> String {
+        let table = pairs::summary_table(&FIGURES, &self.rows);
+        let threads = pairs::threads(&self.rows, |row| &row.threads);
+        let reached = DELIVERY.summary(&self.rows).ratio.map_or_else(String::new, |ratio| {
+            let verdict = if ratio.median <= GOAL { "reached" } else { "missed" };
+            format!(": {verdict} with {}", ratio.show(2))
+        });
+        format!(
+            "{table}\n{threads}\ngoal     a delivery costs at most {GOAL} times the control's CPU time{reached}"
+        )
+    }
+}
