@@ -130,6 +130,10 @@ fn exit_code(report: &Group, assertions: &[Assertion], log: &Log) -> u8 {
         log.line("not one connection could be opened");
         return COULD_NOT_RUN;
     }
+    if report.number("subscribed") == Ok(0.0) && report.number("errors") != Ok(0.0) {
+        log.line("not one connection could subscribe");
+        return COULD_NOT_RUN;
+    }
     let mut code = 0;
     for assertion in assertions {
         match assertion.judge(report) {

@@ -27,6 +27,8 @@ pub(crate) enum Mischief {
     Gap(usize),
     /// Everyone who comes back is new.
     Forget,
+    /// Everyone who comes back gets everything again.
+    Repeat,
     /// No one may subscribe.
     RefuseSubscriptions,
     /// No one may publish.
@@ -119,7 +121,8 @@ async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Error> {
     let mut socket = accept_hdr_async(stream, read_query).await?;
     let resume = parse_resume(&query).filter(|_| shared.mischief != Mischief::Forget);
     let session = resume.map_or_else(|| shared.sessions.fetch_add(1, Ordering::Relaxed), |(it, _)| it);
-    let mut sent = resume.map_or(0, |(_, seq)| seq);
+    let had = resume.filter(|_| shared.mischief != Mischief::Repeat);
+    let mut sent = had.map_or(0, |(_, seq)| seq);
     let mut subscribed = resume.is_some();
     let hello = ServerMessage::Hello(Hello {
         version: 1,

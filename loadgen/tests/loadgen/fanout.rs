@@ -115,6 +115,15 @@ async fn a_server_that_forgets_loses_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_repeats_itself_doubles_messages() {
+    let server = FakeChannel::start(Mischief::Repeat).await;
+    let json = fanout(&server, "--cut-after 100ms").await;
+    assert_eq!(json["received"], 200);
+    let doubled = number(&json, "/duplicated");
+    assert!((50.0..=150.0).contains(&doubled), "about half of them: {json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn acknowledges_every_nth_if_asked_to() {
     let server = FakeChannel::start(Mischief::None).await;
     let json = fanout(&server, "--ack-every 6").await;
@@ -144,8 +153,16 @@ async fn refusals_are_errors_and_what_was_refused_is_lost() {
     assert_eq!((&json["published"], &json["lost"]), (&json!(0), &json!(200)));
     let json = fanout(&server, &format!("--publisher admin --admin {}", server.admin_url())).await;
     assert_eq!(json["error_kinds"], json!({"publish_http_503": 20}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn not_one_subscription_gives_1_and_still_a_report() {
     let server = FakeChannel::start(Mischief::RefuseSubscriptions).await;
-    let json = fanout(&server, "").await;
+    let run = format!("fanout {} --connections 10 --assert lost==0 --json -", server.url());
+    let ended = loadgen(&run).await;
+    ended.assert_code(1);
+    let json = ended.json();
     assert_eq!(json["error_kinds"], json!({"subscribe_forbidden": 10}));
+    assert!(server.log().is_empty(), "nothing is published to no one");
     assert_eq!((&json["connected"], &json["subscribed"]), (&json!(10), &json!(0)));
 }

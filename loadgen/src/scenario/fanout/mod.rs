@@ -85,6 +85,9 @@ impl Scenario for Fanout {
         while self.settled.get() < self.connected.get() {
             sleep(LOOK).await;
         }
+        if self.subscribed.get() == 0 {
+            return;
+        }
         let publisher = match Publisher::open(&self.options, &setup).await {
             Ok(publisher) => publisher,
             Err(failure) => return setup.failures.record(&failure),

@@ -10,6 +10,7 @@ pub(crate) const CHANNEL: &str = "bench";
 pub(crate) const SUBSCRIBE: &[u8] = br#"{"id":1,"subscribe":{"channel":"bench"}}"#;
 
 const SUBSCRIBED: &[u8] = br#"{"reply":{"id":1,"ok":"#;
+const REFUSED: &[u8] = br#"{"reply":{"id":1,"error":"#;
 const MESSAGE: &[u8] = br#"{"message":{"seq":"#;
 const BEFORE_OFFSET: &[u8] = br#","channel":"bench","offset":"#;
 
@@ -27,6 +28,10 @@ pub(crate) struct Audience {
     /// When each message reached the last client so far, by offset - 1.
     last: RefCell<Vec<Option<Instant>>>,
 }
+
+/// The server does not let a client subscribe.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Refused;
 
 /// What one client has had: everything below `next` but what it missed.
 #[derive(Debug)]
@@ -59,12 +64,14 @@ impl Audience {
     }
 
     /// Takes in a text that one client has read.
-    pub(crate) fn hear(&self, text: &[u8], ear: &mut Ear) {
+    pub(crate) fn hear(&self, text: &[u8], ear: &mut Ear) -> Result<(), Refused> {
         match offset_of(text) {
             Some(offset) => self.message(offset, ear),
             None if text.starts_with(SUBSCRIBED) => self.subscribed.set(self.subscribed.get() + 1),
+            None if text.starts_with(REFUSED) => return Err(Refused),
             None => increment(&self.other),
         }
+        Ok(())
     }
 
     fn message(&self, offset: u64, ear: &mut Ear) {
@@ -116,7 +123,7 @@ mod tests {
         let (audience, mut ear) = (Audience::of(5), Ear::default());
         for offset in offsets {
             let text = format!(r#"{{"message":{{"seq":7,"channel":"bench","offset":{offset},"data":"x"}}}}"#);
-            audience.hear(text.as_bytes(), &mut ear);
+            assert_eq!(audience.hear(text.as_bytes(), &mut ear), Ok(()));
         }
         [&audience.received, &audience.duplicated, &audience.misordered, &audience.other].map(Cell::get)
     }
@@ -133,9 +140,10 @@ mod tests {
     #[test]
     fn the_reply_to_a_subscription_is_known() {
         let (audience, mut ear) = (Audience::of(1), Ear::default());
-        audience.hear(br#"{"reply":{"id":1,"ok":{"channel":"bench","epoch":"e","offset":0}}}"#, &mut ear);
-        audience.hear(br#"{"reply":{"id":1,"error":{"code":"x","message":""}}}"#, &mut ear);
-        audience.hear(br#"{"gap":{"seq":1,"channel":"bench","epoch":"e"}}"#, &mut ear);
-        assert_eq!((audience.subscribed.get(), audience.other.get()), (1, 2));
+        let mut hear = |text: &str| audience.hear(text.as_bytes(), &mut ear);
+        assert_eq!(hear(r#"{"reply":{"id":1,"ok":{"channel":"bench","epoch":"e","offset":0}}}"#), Ok(()));
+        assert_eq!(hear(r#"{"reply":{"id":1,"error":{"code":"x","message":""}}}"#), Err(Refused));
+        assert_eq!(hear(r#"{"gap":{"seq":1,"channel":"bench","epoch":"e"}}"#), Ok(()));
+        assert_eq!((audience.subscribed.get(), audience.other.get()), (1, 1));
     }
 }

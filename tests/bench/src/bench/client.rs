@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Failure;
-use crate::audience::{self, Audience, Ear};
+use crate::audience::{self, Audience, Ear, Refused};
 use crate::frames::{self, Frame};
 
 /// Source addresses, taken in turn: one has about 28,000 ports, and finding a free one gets slow at half of them.
@@ -232,7 +232,8 @@ impl Client {
                 self.send(&frames::masked_text(audience::SUBSCRIBE))?;
             }
         } else if let Some(audience) = &counts.audience {
-            audience.hear(text, &mut self.ear);
+            let heard = audience.hear(text, &mut self.ear);
+            heard.map_err(|Refused| invalid("the server lets no one subscribe"))?;
         }
         Ok(())
     }
