@@ -23,6 +23,7 @@
 //! state machine is pure and lives in `encke-core`; `session/store.rs` is the one way to anything in it.
 
 mod api;
+pub mod auth;
 pub mod banner;
 mod clock;
 pub mod config;
