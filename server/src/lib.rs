@@ -35,6 +35,7 @@ mod server;
 pub mod session;
 mod shutdown;
 mod timeouts;
+pub mod tls;
 mod transport;
 
 pub use server::{LogLinesDropped, Server, StartError};

@@ -2,6 +2,8 @@
 
 mod metered;
 mod places;
+mod socket;
 pub(crate) mod websocket;
 
 pub(crate) use places::{Place, Places};
+pub(crate) use socket::Socket;
