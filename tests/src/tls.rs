@@ -82,7 +82,14 @@ pub fn handshake(
     trusted: &Certificate,
     version: &'static SupportedProtocolVersion,
 ) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
-    let mut tcp = TcpStream::connect(address).expect("the server accepts");
+    handshake_over(TcpStream::connect(address).expect("the server accepts"), trusted, version)
+}
+
+fn handshake_over(
+    mut tcp: TcpStream,
+    trusted: &Certificate,
+    version: &'static SupportedProtocolVersion,
+) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
     tcp.set_read_timeout(Some(PATIENCE))?;
     tcp.set_write_timeout(Some(PATIENCE))?;
     tcp.set_nodelay(true)?;
@@ -114,10 +121,19 @@ impl TlsClient {
         trusted: &Certificate,
         version: &'static SupportedProtocolVersion,
     ) -> Self {
-        let stream = handshake(address, trusted, version).expect("the certificate is trusted");
+        Self::over(TcpStream::connect(address).expect("the server accepts"), trusted, version)
+    }
+
+    /// The same over a socket that is connected already.
+    ///
+    /// # Panics
+    /// When there is no hello.
+    #[must_use]
+    #[track_caller]
+    pub fn over(tcp: TcpStream, trusted: &Certificate, version: &'static SupportedProtocolVersion) -> Self {
+        let stream = handshake_over(tcp, trusted, version).expect("the certificate is trusted");
         assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
-        let (mut socket, _) =
-            tungstenite::client(format!("ws://{address}/ws"), stream).expect("the server upgrades");
+        let (mut socket, _) = tungstenite::client("ws://localhost/ws", stream).expect("the server upgrades");
         let hello = Hello::parse(next_object(&mut socket));
         Self { socket, hello }
     }
@@ -168,6 +184,30 @@ impl TlsClient {
         for byte in record {
             stream.sock.write_all(&[byte]).expect("the server reads");
             crate::patience::let_pass(pause);
+        }
+    }
+
+    /// Sends bytes below WebSocket again and again and reads nothing, until it is `over`.
+    ///
+    /// # Panics
+    /// When that does not come.
+    #[track_caller]
+    pub fn flood(&mut self, bytes: &[u8], over: impl Fn() -> bool) {
+        let stream = self.socket.get_mut();
+        let short = Some(Duration::from_millis(50));
+        stream.sock.set_write_timeout(short).expect("a socket takes a timeout");
+        let until = Instant::now() + PATIENCE;
+        let mut record = Vec::new();
+        while !over() {
+            assert!(Instant::now() < until, "it is never over");
+            if record.is_empty() {
+                stream.conn.writer().write_all(bytes).expect("TLS takes it");
+                stream.conn.write_tls(&mut record).expect("memory takes it");
+            }
+            // That it takes nothing for a while is what this is about.
+            if let Ok(written) = stream.sock.write(&record) {
+                record.drain(..written);
+            }
         }
     }
 

@@ -159,3 +159,14 @@ impl AsyncWrite for Wire {
         Pin::new(&mut self.tcp).poll_shutdown(context)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_tls_a_socket_is_as_small_as_the_kernels() {
+        assert!(size_of::<Socket>() <= size_of::<TcpStream>() + size_of::<usize>());
+        eprintln!("{} {}", size_of::<Socket>(), size_of::<TcpStream>());
+    }
+}

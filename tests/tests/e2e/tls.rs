@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::patience::{LATE, PATIENCE, eventually, until};
 use encke_tests::process::Signal;
-use encke_tests::raw::{TEXT, masked};
+use encke_tests::raw::{Dial, TEXT, masked};
 use encke_tests::server::run_to_end;
 use encke_tests::tls::{VERSIONS, handshake};
 use encke_tests::{Certificate, Launch, RawClient, RunningServer, TlsClient};
@@ -188,6 +188,18 @@ fn who_does_not_speak_tls_is_survived() {
     let mut gone = TcpStream::connect(served.server.public).expect("the server accepts");
     gone.write_all(b"\x16\x03").expect("the server reads");
     drop(gone);
+    served.assert_unharmed();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_given_up_behind_tls_too() {
+    let served = serve(&["session.write_timeout=1s", "session.close_timeout=500ms"]);
+    let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
+    let mut client = TlsClient::over(dial.connect(served.server.public), &served.certificate, VERSIONS[1]);
+    let session = client.hello.session.clone();
+    let suspended = || served.server.admin.phase(&session).as_deref() != Some("attached");
+    client.flood(&masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#).repeat(500), suspended);
+    served.server.logs.await_lifecycle(&session, &[("opened", "connect"), ("suspended", "slow_consumer")]);
     served.assert_unharmed();
 }
 
