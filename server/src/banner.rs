@@ -12,9 +12,10 @@ pub fn banner(server: &Server, descriptors: u64) -> String {
     let version = env!("CARGO_PKG_VERSION");
     // Writing to a String does not fail.
     let _ = writeln!(text, "encke {version}");
-    let _ = writeln!(text, "  clients      ws://{public}/ws");
+    let scheme = if server.has_tls() { "wss" } else { "ws" };
+    let _ = writeln!(text, "  clients      {scheme}://{public}/ws");
     let _ = writeln!(text, "  admin        http://{admin}/api/sessions");
     let _ = writeln!(text, "  descriptors  {descriptors}");
-    let _ = writeln!(text, "  try it       npx wscat -c ws://{public}/ws");
+    let _ = writeln!(text, "  try it       npx wscat -c {scheme}://{public}/ws");
     text
 }

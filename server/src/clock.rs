@@ -3,12 +3,14 @@
 //! Time that the server could not serve does not count: when the wheel thread wakes much later than it planned (a
 //! stopped process, a suspended machine, starvation), what goes beyond `stall_threshold` is taken out of the
 //! server's time for good. A freeze of thirty seconds closes no healthy session. Changes of the wall clock do not
-//! matter at all.
+//! matter, save for when tokens expire: they say so by the wall clock.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use encke_core::Timestamp;
+
+use crate::auth::UnixTime;
 
 /// The first instant, so that there is time before it and none is zero.
 const START: Duration = Duration::from_secs(1);
@@ -68,6 +70,15 @@ impl Clock {
 #[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
 fn now() -> Instant {
     Instant::now()
+}
+
+/// The wall clock, for what a token says about time (`exp`, `nbf`) and for nothing else: it jumps.
+#[must_use]
+#[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
+pub fn unix_now() -> UnixTime {
+    // A clock that is set to before 1970 counts as 1970.
+    let since_epoch = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since_epoch.map_or(UnixTime::from_secs(0), UnixTime::since_epoch)
 }
 
 /// A duration in nanoseconds: 584 years of them fit.

@@ -23,6 +23,7 @@
 //! state machine is pure and lives in `encke-core`; `session/store.rs` is the one way to anything in it.
 
 mod api;
+pub mod auth;
 pub mod banner;
 mod channel;
 mod clock;
@@ -35,6 +36,7 @@ mod server;
 pub mod session;
 mod shutdown;
 mod timeouts;
+pub mod tls;
 mod transport;
 
 pub use server::{LogLinesDropped, Server, StartError};

@@ -1,5 +1,8 @@
 //! The binary `encke`: flags, configuration, logs, signals, exit code.
 
+mod token;
+
+use std::fmt::Display;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,10 +12,10 @@ use std::sync::atomic::AtomicBool;
 use clap::{Parser, Subcommand};
 use encke_server::Server;
 use encke_server::banner::banner;
-use encke_server::config::{self, Config, ConfigError, Settings};
+use encke_server::config::{self, Config, Settings};
 use encke_server::logging::Logging;
 use encke_server::session::NoHooks;
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
 /// A session server for WebSocket clients, every timeout on one timing wheel.
@@ -43,6 +46,8 @@ enum Command {
     /// Show or check configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Sign a token for a client, to try things out.
+    Token(token::TokenArgs),
 }
 
 #[derive(Subcommand)]
@@ -71,9 +76,16 @@ fn main() -> ExitCode {
         Args { command: Some(Command::Config(ConfigCommand::Check { file, insecure })), .. } => {
             check(&Settings { insecure, ..Settings::of_file(&file) })
         }
+        Args { command: Some(Command::Token(args)), .. } => match args.sign(environment()) {
+            Ok(token) => {
+                print(&format!("{token}\n"));
+                ExitCode::SUCCESS
+            }
+            Err(error) => wrong_usage(&error),
+        },
         args => match args.settings().resolve() {
             Ok(config) => run(config),
-            Err(error) => wrong_config(&error),
+            Err(error) => wrong_usage(&error),
         },
     }
 }
@@ -101,11 +113,11 @@ fn check(settings: &Settings) -> ExitCode {
             print("the configuration is valid\n");
             ExitCode::SUCCESS
         }
-        Err(error) => wrong_config(&error),
+        Err(error) => wrong_usage(&error),
     }
 }
 
-fn wrong_config(error: &ConfigError) -> ExitCode {
+fn wrong_usage(error: &dyn Display) -> ExitCode {
     complain(&format!("encke: {error}"));
     ExitCode::from(EXIT_USAGE)
 }
@@ -136,21 +148,27 @@ fn failed(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The second signal ends the process at once, with the exit code that shells give for it.
+/// The second signal to end ends the process at once, with the exit code that shells give for it.
 fn watch_signals() -> std::io::Result<Signals> {
     let second = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT] {
         signal_hook::flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&second))?;
         signal_hook::flag::register(signal, Arc::clone(&second))?;
     }
-    Signals::new([SIGTERM, SIGINT])
+    Signals::new([SIGTERM, SIGINT, SIGHUP])
 }
 
 fn serve_until_signal(server: Server, mut signals: Signals) {
     let (public, admin) = (server.public_address(), server.admin_address());
     tracing::info!(%public, %admin, "serving");
-    let signal = signals.forever().next();
-    tracing::info!(signal, "draining");
+    for signal in signals.forever() {
+        if signal == SIGHUP {
+            server.reload();
+        } else {
+            tracing::info!(signal, "draining");
+            break;
+        }
+    }
     let left = server.drain();
     tracing::info!(connections_cut = left, "stopped");
     server.stop();

@@ -169,6 +169,25 @@ impl Server {
         self.admin
     }
 
+    /// Reads anew what can be exchanged while the server runs: the certificate of TLS. Connections that are there keep
+    /// theirs. What cannot be used is logged, and the old stays.
+    pub fn reload(&self) {
+        let Some(tls) = &self.shared.config.tls else {
+            tracing::info!("nothing to reload: there is no certificate");
+            return;
+        };
+        match tls.reload() {
+            Ok(()) => tracing::info!("certificate reloaded"),
+            Err(error) => tracing::error!(setting = error.setting(), %error, "the old certificate stays"),
+        }
+    }
+
+    /// Whether clients connect by TLS.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        self.shared.config.tls.is_some()
+    }
+
     /// Stops accepting, ends every session, and waits for the connections to close: at most
     /// [`Config::drain`]. Returns how many were left then.
     pub fn drain(&self) -> usize {

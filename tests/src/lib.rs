@@ -17,6 +17,7 @@ pub mod patience;
 pub mod process;
 pub mod raw;
 pub mod server;
+pub mod tls;
 
 pub use admin::{Admin, Answer};
 pub use client::{Client, Hello, Said};
@@ -24,3 +25,4 @@ pub use logs::Logs;
 pub use metrics::Metrics;
 pub use raw::{Frame, RawClient};
 pub use server::{Launch, RunningServer};
+pub use tls::{Certificate, TlsClient};

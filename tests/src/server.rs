@@ -124,7 +124,8 @@ impl Launch {
         let logs = stderr.map_or_else(Logs::default, Logs::collect);
         let process = Process::new(child);
         let banner = read_banner(stdout).unwrap_or_else(|| panic!("no banner; the log: {}", logs.text()));
-        let (public, admin) = (address(&banner, "ws://"), address(&banner, "http://"));
+        let scheme = if banner.contains("wss://") { "wss://" } else { "ws://" };
+        let (public, admin) = (address(&banner, scheme), address(&banner, "http://"));
         RunningServer { process, public, admin: Admin::new(admin), logs, banner }
     }
 }

@@ -10,6 +10,8 @@ use super::ConfigError;
 
 const DEFAULTS: &str = include_str!("default.toml");
 const ENV_PREFIX: &str = "ENCKE_";
+/// The section whose values are not shown.
+const SECRETS: &str = "auth.";
 /// Between the levels of a key in the environment.
 const ENV_SEPARATOR: &str = "__";
 
@@ -60,7 +62,7 @@ impl Layers {
             .map_err(|error| ConfigError::Unreadable { path: path.to_owned(), error })?;
         let table: Table = text.parse().map_err(|error: toml::de::Error| ConfigError::Syntax {
             path: path.to_owned(),
-            message: error.to_string(),
+            message: syntax_error(&text, &error),
         })?;
         self.add_table("", table, &Source::File(path.to_owned()))
     }
@@ -104,6 +106,13 @@ impl Layers {
             Some(Value::Integer(_)) => {
                 text.parse().map_or_else(|_| Value::String(text.into()), Value::Integer)
             }
+            Some(Value::Array(_)) => match parse_list(text) {
+                Some(list) => list,
+                None => {
+                    let message = "expected a list such as [\"a\", \"b\"]".to_owned();
+                    return Err(ConfigError::Invalid { key, origin: source, message });
+                }
+            },
             _ => Value::String(text.into()),
         };
         self.set(key, value, source)
@@ -123,8 +132,10 @@ impl Layers {
         self.table.get_mut(section)?.as_table_mut()?.get_mut(name)
     }
 
+    /// Who set a key, or what a key in a list belongs to: of `auth.keys[1].kid`, that is `auth.keys`.
     pub(super) fn source(&self, key: &str) -> Source {
-        self.sources.get(key).cloned().unwrap_or(Source::Default)
+        let set = key.split_once('[').map_or(key, |(list, _)| list);
+        self.sources.get(set).cloned().unwrap_or(Source::Default)
     }
 
     /// Reads all values as `T`.
@@ -132,7 +143,33 @@ impl Layers {
         serde_path_to_error::deserialize(self.table.clone()).map_err(|error| {
             let key = error.path().to_string();
             let origin = self.source(&key);
-            ConfigError::Invalid { key, origin, message: error.into_inner().message().to_owned() }
+            let error = error.into_inner();
+            let message =
+                if key.starts_with(SECRETS) { without_value(error.message()) } else { error.message() };
+            ConfigError::Invalid { key, origin, message: message.to_owned() }
         })
+    }
+}
+
+/// A list, as TOML or JSON.
+fn parse_list(text: &str) -> Option<Value> {
+    let toml = format!("list = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("list"));
+    toml.or_else(|| serde_json::from_str(text).ok()).filter(Value::is_array)
+}
+
+/// Where and what, without the line itself: it may be one with a secret.
+fn syntax_error(text: &str, error: &toml::de::Error) -> String {
+    let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("TOML parse error at line {line}, column {column}: {}", error.message())
+}
+
+/// An error of serde without the value that it is about.
+fn without_value(message: &str) -> &str {
+    let about_value = ["invalid type: ", "invalid value: "].iter().any(|start| message.starts_with(start));
+    match message.rfind("expected ") {
+        Some(expected) if about_value => &message[expected..],
+        _ => message,
     }
 }

@@ -1,5 +1,6 @@
 //! Configuration: raw settings in layers, resolved into a validated [`Config`].
 
+mod auth;
 mod layers;
 mod raw;
 #[cfg(test)]
@@ -8,10 +9,13 @@ mod units;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::session::Timeouts as SessionTimeouts;
 
+use crate::auth::Auth;
+use crate::tls::Tls;
 use layers::Layers;
 
 pub use crate::channel::LogLimits;
@@ -42,6 +46,10 @@ pub struct Config {
     pub limits: Limits,
     /// How long clients have to leave.
     pub drain: Duration,
+    /// Who may connect, and who may use the admin API.
+    pub auth: Arc<Auth>,
+    /// The certificate of the public listener, if it has one.
+    pub tls: Option<Arc<Tls>>,
     /// Logs.
     pub log: LogConfig,
 }
@@ -187,12 +195,24 @@ impl Settings {
         }
         layers.add_environment(self.environment.iter().cloned())?;
         for flag in &self.flags {
-            let (key, value) =
-                flag.split_once('=').ok_or_else(|| ConfigError::NotAnAssignment(flag.clone()))?;
-            layers.set_text(key.trim().to_owned(), value.trim(), Source::Flag(format!("--set {flag}")))?;
+            let (key, value) = flag
+                .split_once('=')
+                .ok_or_else(|| ConfigError::NotAnAssignment(without_secret(flag).to_owned()))?;
+            let source = Source::Flag(format!("--set {}", without_secret(flag)));
+            layers.set_text(key.trim().to_owned(), value.trim(), source)?;
         }
         raw::resolve(&layers, self.insecure)
     }
+}
+
+/// A `key=value` as it may be shown: of what is about authentication, the key alone.
+fn without_secret(flag: &str) -> &str {
+    const SECTION: &str = "auth";
+    if !flag.trim_start().get(..SECTION.len()).is_some_and(|start| start.eq_ignore_ascii_case(SECTION)) {
+        return flag;
+    }
+    let is_key = |c: char| c.is_ascii_alphanumeric() || ".-_ []".contains(c);
+    flag.split(|c| !is_key(c)).next().unwrap_or_default().trim_end()
 }
 
 impl Config {

@@ -1,14 +1,18 @@
 //! Settings as they are written, and the checks that make them a [`Config`].
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::session::Timeouts as SessionTimeouts;
 use serde::Deserialize;
 
+use super::auth::{RawAuth, RawTls};
 use super::layers::Layers;
 use super::units::{Size, Span, SpanOrOff};
 use super::{ChannelConfig, Config, ConfigError, Limits, LogConfig, LogFormat, LogLimits, TimersConfig};
+use crate::auth::Auth;
+use crate::tls::Tls;
 
 #[derive(Deserialize)]
 struct Raw {
@@ -18,6 +22,8 @@ struct Raw {
     channel: Channel,
     limits: RawLimits,
     shutdown: Shutdown,
+    auth: RawAuth,
+    tls: RawTls,
     log: Log,
 }
 
@@ -104,18 +110,20 @@ const SMALLEST_BUFFER: usize = 1024;
 pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigError> {
     let raw: Raw = layers.read()?;
     let checks = Checks(layers);
-    checks.listen(&raw.listen, insecure)?;
+    let auth = checks.auth(&raw.auth)?;
+    let tls = checks.tls(&raw.tls)?;
+    checks.listen(&raw.listen, &auth, insecure)?;
     checks.timers(&raw.timers)?;
     checks.at_least_two_ticks(&raw)?;
     checks.session(&raw.session)?;
     checks.channel(&raw.channel, raw.limits.max_message.0)?;
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
-    Ok(raw.into_config())
+    Ok(raw.into_config(auth, tls))
 }
 
 impl Raw {
-    fn into_config(self) -> Config {
+    fn into_config(self, auth: Auth, tls: Option<Arc<Tls>>) -> Config {
         Config {
             public: self.listen.public,
             admin: self.listen.admin,
@@ -159,6 +167,8 @@ impl Raw {
                 commands_per_second: self.limits.commands_per_second,
             },
             drain: self.shutdown.drain.0,
+            auth: Arc::new(auth),
+            tls,
             log: LogConfig { level: self.log.level, format: self.log.format },
         }
     }
@@ -170,20 +180,31 @@ fn unless_zero(limit: usize) -> usize {
 }
 
 /// The rules between settings.
-struct Checks<'a>(&'a Layers);
+pub(super) struct Checks<'a>(&'a Layers);
 
 impl Checks<'_> {
-    fn require(&self, holds: bool, key: &str, message: impl Into<String>) -> Result<(), ConfigError> {
-        if holds {
-            return Ok(());
-        }
+    pub(super) fn require(
+        &self,
+        holds: bool,
+        key: &str,
+        message: impl Into<String>,
+    ) -> Result<(), ConfigError> {
+        if holds { Ok(()) } else { self.refuse(key, message) }
+    }
+
+    pub(super) fn refuse<T>(&self, key: &str, message: impl Into<String>) -> Result<T, ConfigError> {
         Err(ConfigError::Invalid { key: key.into(), origin: self.0.source(key), message: message.into() })
     }
 
-    fn listen(&self, listen: &Listen, insecure: bool) -> Result<(), ConfigError> {
-        let message = "refusing to listen beyond loopback without authentication; --insecure allows it";
-        for (key, address) in [("listen.public", listen.public), ("listen.admin", listen.admin)] {
-            self.require(insecure || address.ip().is_loopback(), key, message)?;
+    fn listen(&self, listen: &Listen, auth: &Auth, insecure: bool) -> Result<(), ConfigError> {
+        for (key, address, guarded, guards) in [
+            ("listen.public", listen.public, auth.needs_token(), "auth.secret or auth.keys"),
+            ("listen.admin", listen.admin, !auth.api_keys.is_empty(), "auth.api_keys"),
+        ] {
+            let message = format!(
+                "refusing to listen beyond loopback without authentication: set {guards}; --insecure allows it"
+            );
+            self.require(insecure || guarded || address.ip().is_loopback(), key, message)?;
         }
         let same = listen.public == listen.admin && listen.public.port() != 0;
         self.require(!same, "listen.admin", "the same address as listen.public")?;

@@ -96,11 +96,155 @@ fn what_is_wrong_in_a_file_or_the_environment_is_named() {
     assert_eq!(error, "unknown key `session.speed` (set by ENCKE_SESSION__SPEED)");
 }
 
+const SECRET: &str = "auth.secret=0123456789abcdef0123456789abcdef";
+const API_KEY: &str = "auth.api_keys=['0123456789abcdef']";
+
 #[test]
-fn beyond_loopback_only_on_purpose() {
-    let mut settings = with(&["listen.public=0.0.0.0:8000"]);
-    settings.insecure = true;
-    assert!(settings.resolve().is_ok());
+fn beyond_loopback_only_with_what_guards_it_or_on_purpose() {
+    let (public, admin) = ("listen.public=0.0.0.0:8000", "listen.admin=0.0.0.0:8001");
+    let keys = "auth.keys=[{kid='a',algorithm='HS256',secret='0123456789abcdef0123456789abcdef'}]";
+    for (flags, refused) in [
+        (&[public][..], Some("`listen.public`")),
+        (&[public, API_KEY], Some("`listen.public`")),
+        (&[public, SECRET], None),
+        (&[public, keys], None),
+        (&[admin], Some("`listen.admin`")),
+        (&[admin, SECRET], Some("`listen.admin`")),
+        (&[admin, API_KEY], None),
+        (&[public, admin, SECRET], Some("`listen.admin`")),
+        (&[public, admin, SECRET, API_KEY], None),
+    ] {
+        let mut settings = with(flags);
+        let error = settings.resolve().err().map(|error| error.to_string());
+        assert_eq!(error.is_some(), refused.is_some(), "{flags:?}: {error:?}");
+        assert!(error.unwrap_or_default().contains(refused.unwrap_or_default()), "{flags:?}");
+        settings.insecure = true;
+        assert!(settings.resolve().is_ok(), "{flags:?}");
+    }
+}
+
+#[test]
+fn lists_are_written_as_toml_or_json() {
+    let keys = r#"auth.keys=[{"kid":"a","algorithm":"HS256","secret":"0123456789abcdef0123456789abcdef"}]"#;
+    let config = with(&[keys]).resolve().expect("JSON");
+    assert!(config.auth.needs_token());
+    let environment =
+        vec![("ENCKE_AUTH__ORIGINS".into(), r#"["https://a.example", 'http://b.example:81']"#.into())];
+    let config = Settings { environment, ..Settings::default() }.resolve().expect("TOML");
+    assert!(config.auth.origins.allows(Some("http://b.example:81"), Some("chat.example")));
+    assert!(!config.auth.origins.allows(Some("http://b.example"), Some("chat.example")));
+    assert!(with(&["auth.origins=[]"]).resolve().is_ok());
+}
+
+/// The words that stand for secrets here start with `hunter`.
+#[test]
+fn errors_about_authentication_name_the_key_and_show_no_secret() {
+    let key = |fields: &str| {
+        format!(
+            "auth.keys=[{{kid='a',algorithm='HS256',secret='hunter-0123456789-0123456789-0123456789'}},{{{fields}}}]"
+        )
+    };
+    let table = [
+        (
+            "auth.secret=hunter2".into(),
+            "`auth.secret` (set by --set auth.secret): must be at least 32 bytes long",
+        ),
+        ("auth.secrt = hunter2".into(), "unknown key `auth.secrt` (set by --set auth.secrt)"),
+        ("auth.secret:hunter2".into(), "--set auth.secret: expected KEY=VALUE"),
+        (" AUTH.secret=hunter2".into(), "unknown key `AUTH.secret` (set by --set  AUTH.secret)"),
+        (
+            "auth.api_keys=hunter2".into(),
+            "`auth.api_keys` (set by --set auth.api_keys): expected a list such as",
+        ),
+        (
+            "auth.api_keys=['hunter2']".into(),
+            "`auth.api_keys[0]` (set by --set auth.api_keys): must be at least 16",
+        ),
+        (
+            "auth.api_keys=['0123456789abcdef', 2]".into(),
+            "`auth.api_keys[1]` (set by --set auth.api_keys): expected a string",
+        ),
+        (
+            "auth.origins=['*','a.example']".into(),
+            "`auth.origins[1]` (set by --set auth.origins): must be an origin",
+        ),
+        (key("algorithm='HS256',secret='hunter'"), "missing field `kid`"),
+        (
+            key("kid='b',algorithm='none'"),
+            "`auth.keys[1].algorithm` (set by --set auth.keys): unknown variant `none`, expected one of `HS256`, `RS256`, `ES256`",
+        ),
+        (
+            key("kid='b',algorithm='HS256',secret=7"),
+            "`auth.keys[1].secret` (set by --set auth.keys): expected a string",
+        ),
+        (
+            key("kid='b',algorithm='HS256',secret='hunter'"),
+            "`auth.keys[1].secret` (set by --set auth.keys): must be at least 32",
+        ),
+        (
+            key("kid='b',algorithm='HS256'"),
+            "`auth.keys[1].algorithm` (set by --set auth.keys): HS256 takes `secret`",
+        ),
+        (
+            key("kid='b',algorithm='RS256',secret='hunter'"),
+            "`auth.keys[1].algorithm` (set by --set auth.keys): RS256 and ES256 take",
+        ),
+        (
+            key("kid='b',algorithm='ES256',public_key_file='/nowhere.pem'"),
+            "`auth.keys[1].public_key_file` (set by --set auth.keys): /nowhere.pem: cannot be read: No such file",
+        ),
+        (key("kid='b',algorithm='ES256',public_key_file='/dev/null'"), "/dev/null: not a P-256 public key"),
+        (
+            key("kid='a',algorithm='HS256',secret='hunter'"),
+            "`auth.keys[1].kid` (set by --set auth.keys): is the `kid` of another key",
+        ),
+        (
+            key("kid='',algorithm='HS256',secret='hunter'"),
+            "`auth.keys[1].kid` (set by --set auth.keys): must not be empty",
+        ),
+        (key("kid='b',algorithm='HS256',secrt='hunter'"), "unknown field `secrt`"),
+    ];
+    for (flag, message) in table {
+        let error = error(&with(&[&flag]));
+        assert!(error.contains(message), "{flag}: {error}");
+        assert!(!error.contains("hunter"), "{flag}: {error}");
+    }
+}
+
+#[test]
+fn secrets_in_a_file_are_not_shown_either() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    for (text, message) in [
+        ("[auth]\nsecret = hunter2\n", "TOML parse error at line 2, column 10"),
+        ("[auth]\nsecret = \"hunter2", "TOML parse error at line 2"),
+        ("[auth]\napi_keys = \"hunter2\"", "expected a sequence"),
+        ("[auth]\nsecret = [\"hunter2\"]", "expected a string"),
+    ] {
+        std::fs::write(file.path(), text).expect("written");
+        let error = error(&Settings::of_file(file.path()));
+        assert!(error.contains(message) && !error.contains("hunter"), "{text}: {error}");
+    }
+    let shown = format!("{:?}", with(&[SECRET, API_KEY]).resolve().expect("valid"));
+    assert!(!shown.contains("0123456789abcdef"), "{shown}");
+}
+
+#[test]
+fn certificate_and_key_come_together() {
+    for (flags, message) in [
+        (
+            &["tls.certificate=/nowhere.pem"][..],
+            "`tls.key` (set by the default): must be set when tls.certificate is",
+        ),
+        (&["tls.key=/nowhere.pem"], "`tls.certificate` (set by the default): must be set when tls.key is"),
+        (
+            &["tls.certificate=/nowhere.pem", "tls.key=/nowhere.pem"],
+            "`tls.certificate` (set by --set tls.certificate=/nowhere.pem): /nowhere.pem: cannot be read: No such file",
+        ),
+        (&["tls.certificate=/dev/null", "tls.key=/dev/null"], "/dev/null: has no certificate in PEM"),
+    ] {
+        let error = error(&with(flags));
+        assert!(error.contains(message), "{flags:?}: {error}");
+    }
 }
 
 #[test]

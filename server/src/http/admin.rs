@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
-use hyper::header::{HOST, ORIGIN};
+use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode, Uri};
@@ -13,6 +13,7 @@ use tokio::net::TcpStream;
 
 use super::{ApiError, Reply, reply};
 use crate::api;
+use crate::auth::ApiKeys;
 use crate::server::Shared;
 use crate::timeouts::WheelTimer;
 
@@ -20,7 +21,9 @@ use crate::timeouts::WheelTimer;
 pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
     tokio::spawn(async move {
         let service = service_fn(|request: Request<Incoming>| {
-            let reply = check_browser(&request).and_then(|()| route(&request, &shared));
+            let reply = check_browser(&request)
+                .and_then(|()| check_key(&request, &shared.config.auth.api_keys))
+                .and_then(|()| route(&request, &shared));
             async { Ok::<_, Infallible>(reply.unwrap_or_else(Reply::from)) }
         });
         let connection = http1::Builder::new()
@@ -34,8 +37,7 @@ pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
 }
 
 fn route(request: &Request<Incoming>, shared: &Arc<Shared>) -> Result<Reply, ApiError> {
-    let path = request.uri().path().trim_start_matches('/');
-    let segments: Vec<&str> = path.split('/').collect();
+    let segments: Vec<&str> = segments(request).collect();
     let method = request.method();
     let get = |answer: fn(&Shared) -> Reply| match *method {
         Method::GET => Ok(answer(shared)),
@@ -59,8 +61,14 @@ fn route(request: &Request<Incoming>, shared: &Arc<Shared>) -> Result<Reply, Api
             Method::POST => api::sessions::disconnect(shared, id),
             _ => Err(ApiError::method_not_allowed("POST")),
         },
-        _ => Err(ApiError::not_found(format!("no such path: /{path}"))),
+        _ => Err(ApiError::not_found(format!("no such path: {}", request.uri().path()))),
     }
+}
+
+/// The parts of the path. The guards look at the same ones as the routes do, so that no spelling gets around them.
+fn segments<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
+    let path = request.uri().path();
+    path.strip_prefix('/').unwrap_or(path).split('/')
 }
 
 fn metrics(shared: &Shared) -> Reply {
@@ -73,7 +81,7 @@ fn metrics(shared: &Shared) -> Reply {
 ///
 /// Health and metrics are for machines, which may call this one by any name.
 fn check_browser<B>(request: &Request<B>) -> Result<(), ApiError> {
-    if !request.uri().path().starts_with("/api/") {
+    if segments(request).next() != Some("api") {
         return Ok(());
     }
     let headers = request.headers();
@@ -87,6 +95,18 @@ fn check_browser<B>(request: &Request<B>) -> Result<(), ApiError> {
         Some(origin) if origin.strip_prefix("http://").is_some_and(|from| from == host) => Ok(()),
         Some(_) => Err(ApiError::forbidden("requests from other origins are refused")),
     }
+}
+
+/// Where there are keys, one of them opens the API and the metrics. Health is for load balancers, which have none.
+fn check_key<B>(request: &Request<B>, keys: &ApiKeys) -> Result<(), ApiError> {
+    if !matches!(segments(request).next(), Some("api" | "metrics")) {
+        return Ok(());
+    }
+    let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
+    if keys.admit(authorization) {
+        return Ok(());
+    }
+    Err(ApiError::unauthorized("send `Authorization: Bearer <key>` with one of auth.api_keys"))
 }
 
 fn is_address_or_localhost(host: &str) -> bool {
@@ -111,6 +131,44 @@ mod tests {
             request = request.header(ORIGIN, origin);
         }
         check_browser(&request.body(()).expect("a request")).is_ok()
+    }
+
+    #[test]
+    fn the_api_and_the_metrics_need_a_key_where_there_is_one() {
+        let keys = ApiKeys::new(&["0123456789abcdef".to_owned()]);
+        for (path, guarded) in [
+            ("/api/sessions", true),
+            ("/api", true),
+            ("/api/", true),
+            ("/metrics", true),
+            ("/healthz", false),
+            ("/readyz", false),
+        ] {
+            let request = |key: &str| {
+                let request = Request::get(path).header(AUTHORIZATION, format!("Bearer {key}"));
+                request.body(()).expect("a request")
+            };
+            assert!(check_key(&request("0123456789abcdef"), &keys).is_ok(), "{path}");
+            assert_eq!(check_key(&request("fedcba9876543210"), &keys).is_err(), guarded, "{path}");
+            let without = Request::get(path).body(()).expect("a request");
+            assert_eq!(check_key(&without, &keys).is_err(), guarded, "{path}");
+            assert!(check_key(&without, &ApiKeys::default()).is_ok(), "{path}");
+        }
+    }
+
+    /// Else `//api/sessions` would be the API for the routes, and something else for the guards.
+    #[test]
+    fn guards_and_routes_see_the_same_path() {
+        for (path, parts) in [
+            ("/api/sessions", &["api", "sessions"][..]),
+            ("//api/sessions", &["", "api", "sessions"]),
+            ("/api//sessions", &["api", "", "sessions"]),
+            ("/", &[""]),
+            ("http://host/api/sessions", &["api", "sessions"]),
+        ] {
+            let request = Request::get(path).body(()).expect("a request");
+            assert_eq!(segments(&request).collect::<Vec<_>>(), parts, "{path}");
+        }
     }
 
     #[test]

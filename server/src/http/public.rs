@@ -17,9 +17,19 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 use super::{ApiError, Reply};
 use crate::server::Shared;
 use crate::shutdown::OpenConnection;
+use crate::transport::Socket;
 use crate::transport::websocket::{self, Upgrade};
 
-/// Serves HTTP/1.1 on one connection. Whatever it asks for, after `handshake_timeout` it is a WebSocket or cut: also a
+/// Why a connection ended before it was a WebSocket.
+#[derive(Debug, thiserror::Error)]
+enum NotServed {
+    #[error("TLS: {0}")]
+    Tls(std::io::Error),
+    #[error("{0}")]
+    Http(hyper::Error),
+}
+
+/// Serves HTTP/1.1, within TLS if that is configured, on one connection. Whatever it asks for, after `handshake_timeout` it is a WebSocket or cut: also a
 /// client that sends nothing, or half a request, or does not read its answers.
 ///
 /// HTTP/1.1 alone, because hyper-util's `auto` builder has no timeout while it guesses the version.
@@ -31,8 +41,12 @@ pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
             let reply = answer(request, &shared, &open_connection);
             async { Ok::<_, Infallible>(reply) }
         });
-        let connection =
-            http1::Builder::new().serve_connection(TokioIo::new(socket), service).with_upgrades();
+        let connection = async {
+            let socket =
+                Socket::accept(socket, shared.config.tls.as_deref()).await.map_err(NotServed::Tls)?;
+            let connection = http1::Builder::new().serve_connection(TokioIo::new(socket), service);
+            connection.with_upgrades().await.map_err(NotServed::Http)
+        };
         let patience = shared.timeouts.sleep(shared.config.limits.handshake_timeout);
         let stopped = pin!(shared.stop_accepting.wait());
         match select(pin!(connection), select(pin!(patience), stopped)).await {

@@ -1,6 +1,6 @@
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{ALLOW, CONTENT_TYPE, HeaderValue};
+use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
@@ -13,7 +13,8 @@ pub(crate) struct ApiError {
     status: StatusCode,
     code: &'static str,
     message: String,
-    allow: Option<&'static str>,
+    /// What the client may do instead.
+    header: Option<(HeaderName, &'static str)>,
 }
 
 impl ApiError {
@@ -29,14 +30,19 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, "forbidden", message)
     }
 
+    pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
+        let error = Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message);
+        Self { header: Some((WWW_AUTHENTICATE, "Bearer")), ..error }
+    }
+
     pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
         let error =
             Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", format!("allowed: {allow}"));
-        Self { allow: Some(allow), ..error }
+        Self { header: Some((ALLOW, allow)), ..error }
     }
 
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
-        Self { status, code, message: message.into(), allow: None }
+        Self { status, code, message: message.into(), header: None }
     }
 }
 
@@ -53,8 +59,8 @@ impl From<ApiError> for Reply {
         }
         let body = Body { error: Inner { code: error.code, message: &error.message } };
         let mut reply = json_with(error.status, &body);
-        if let Some(allow) = error.allow {
-            reply.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+        if let Some((name, value)) = error.header {
+            reply.headers_mut().insert(name, HeaderValue::from_static(value));
         }
         reply
     }

@@ -1,20 +1,20 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use encke_core::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 
 use crate::session::Link;
 use crate::timeouts::Timeouts;
+use crate::transport::Socket;
 
 /// A socket that notes signs of life: it sits below the frame decoder, because a large message that comes in
 /// slowly is life, too.
 #[derive(Debug)]
 pub(crate) struct Metered {
-    socket: TcpStream,
+    socket: Socket,
     link: Arc<Link>,
     timeouts: Arc<Timeouts>,
     /// Set while a write is held: when the kernel last took bytes.
@@ -22,7 +22,7 @@ pub(crate) struct Metered {
 }
 
 impl Metered {
-    pub(crate) fn new(socket: TcpStream, link: Arc<Link>, timeouts: Arc<Timeouts>) -> Self {
+    pub(crate) fn new(socket: Socket, link: Arc<Link>, timeouts: Arc<Timeouts>) -> Self {
         Self { socket, link, timeouts, progress_at: None }
     }
 
@@ -40,11 +40,17 @@ impl Metered {
         self.progress_at
     }
 
+    fn note_progress(&mut self, taken: bool) {
+        if self.socket.has_sent(taken) && self.progress_at.is_some() {
+            self.progress_at = Some(self.timeouts.clock().now());
+        }
+    }
+
     /// Asks the kernel itself whether it holds bytes: what it holds is life, even if the runtime has not been told
     /// of it yet.
     pub(crate) fn probe(&self) {
         let mut byte = [std::mem::MaybeUninit::uninit()];
-        if matches!(socket2::SockRef::from(&self.socket).peek(&mut byte), Ok(1..)) {
+        if matches!(socket2::SockRef::from(self.socket.tcp()).peek(&mut byte), Ok(1..)) {
             self.link.heard(self.timeouts.clock().now());
         }
     }
@@ -57,11 +63,12 @@ impl AsyncRead for Metered {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        ready!(Pin::new(&mut self.socket).poll_read(context, buf))?;
-        if buf.filled().len() > before {
+        let read = Pin::new(&mut self.socket).poll_read(context, buf);
+        // Half a record of TLS gives nothing to read, and is life all the same.
+        if self.socket.has_received(buf.filled().len() > before) {
             self.link.heard(self.timeouts.clock().now());
         }
-        Poll::Ready(Ok(()))
+        read
     }
 }
 
@@ -71,15 +78,16 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.socket).poll_write(context, buf))?;
-        if self.progress_at.is_some() {
-            self.progress_at = Some(self.timeouts.clock().now());
-        }
-        Poll::Ready(Ok(written))
+        let written = Pin::new(&mut self.socket).poll_write(context, buf);
+        self.note_progress(matches!(written, Poll::Ready(Ok(_))));
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(context)
+        let flushed = Pin::new(&mut self.socket).poll_flush(context);
+        // The kernel has no flush. With TLS it takes here what it could not take before.
+        self.note_progress(false);
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

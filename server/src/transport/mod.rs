@@ -4,8 +4,10 @@ mod attachment;
 mod metered;
 mod places;
 mod rate;
+mod socket;
 mod unwritten;
 pub(crate) mod websocket;
 mod write_hold;
 
 pub(crate) use places::{Place, Places};
+pub(crate) use socket::Socket;

@@ -77,6 +77,16 @@ fn contradictions_are_named() {
 
 #[test]
 fn files_that_cannot_be_read_are_named() {
+    let check = |content: &str| {
+        let (directory, path) = file(content);
+        (run_to_end(&["config", "check", &path], &[]), path, directory)
+    };
+    let (refused, path, _directory) = check(
+        "[auth]\nkeys = [{ kid = \"a\", algorithm = \"RS256\", public_key_file = \"/nowhere.pem\" }]\n",
+    );
+    assert_refused(&refused, 2, &["auth.keys[0].public_key_file", &path, "/nowhere.pem"]);
+    let (refused, path, _directory) = check("[tls]\ncertificate = \"/nowhere.pem\"\nkey = \"/other.pem\"\n");
+    assert_refused(&refused, 2, &["tls.certificate", &path, "/nowhere.pem"]);
     assert_refused(&run_to_end(&["--config", "/nowhere.toml"], &[]), 2, &["/nowhere.toml"]);
     let (_directory, path) = file("[session\n");
     assert_refused(&run_to_end(&["config", "check", &path], &[]), 2, &[&path, "line 1"]);
@@ -96,6 +106,39 @@ fn beyond_loopback_only_when_told() {
 
     let server = Launch::listening_on("0.0.0.0:0").argument("--insecure").start();
     assert!(server.public.ip().is_unspecified());
+}
+
+#[test]
+fn beyond_loopback_with_what_guards_it() {
+    let secret = "auth.secret=0123456789abcdef0123456789abcdef";
+    let keys = "auth.api_keys=['0123456789abcdef']";
+    let refused = run_to_end(&["--set", "listen.public=0.0.0.0:0", "--set", keys], &[]);
+    assert_refused(&refused, 2, &["listen.public", "auth.secret", "--insecure"]);
+    let refused = run_to_end(&["--set", "listen.admin=0.0.0.0:0", "--set", secret], &[]);
+    assert_refused(&refused, 2, &["listen.admin", "auth.api_keys", "--insecure"]);
+    let server = Launch::listening_on("0.0.0.0:0").set(secret).start();
+    assert!(server.public.ip().is_unspecified());
+}
+
+#[test]
+fn lists_come_from_the_environment_and_secrets_are_not_shown() {
+    let guarded =
+        Launch::default().environment("ENCKE_AUTH__API_KEYS", r#"["hunter2hunter2hunter2"]"#).start();
+    assert_eq!(guarded.admin.get("/metrics").status, 401);
+    for (name, value) in [
+        ("ENCKE_AUTH__SECRET", "hunter2"),
+        ("ENCKE_AUTH__API_KEYS", "hunter2"),
+        ("ENCKE_AUTH__API_KEYS", "['hunter2']"),
+        ("ENCKE_AUTH__KEYS", "[{kid='a',algorithm='HS256',secret='hunter2'}]"),
+    ] {
+        let refused = run_to_end(&[], &[(name, value)]);
+        assert_refused(&refused, 2, &[name]);
+        let flag = format!("{}={value}", name.replace("ENCKE_AUTH__", "auth.").to_lowercase());
+        let refused_flag = run_to_end(&["--set", &flag], &[]);
+        for output in [refused, refused_flag] {
+            assert!(!String::from_utf8_lossy(&output.stderr).contains("hunter"), "{output:?}");
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 // The admin listener: health, metrics, the API, guards against web pages.
 mod admin;
+// Keys of the admin API.
+mod api_keys;
 // Commands, good and bad.
 mod commands;
 // Layers of configuration, and what is refused.
@@ -40,5 +42,9 @@ mod stall;
 mod storm;
 // Two connections with one token.
 mod take_over;
+// TLS, and the exchange of certificates.
+mod tls;
+// Tokens for trying things out.
+mod token;
 // The wall clock jumps.
 mod wall_clock;

@@ -12,7 +12,6 @@ use std::sync::Arc;
 use encke_core::close::CloseCode;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
@@ -20,6 +19,7 @@ use crate::config::Limits;
 use crate::server::Shared;
 use crate::session::{AttachRequest, Refusal, Transport};
 use crate::shutdown::OpenConnection;
+use crate::transport::Socket;
 use crate::transport::attachment::Attachment;
 use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
@@ -65,7 +65,7 @@ async fn open(on_upgrade: OnUpgrade, query: String, shared: &Arc<Shared>) -> Opt
             return None;
         }
     };
-    let parts = upgraded.downcast::<TokioIo<TcpStream>>().expect("hyper was given a TcpStream in a TokioIo");
+    let parts = upgraded.downcast::<TokioIo<Socket>>().expect("hyper was given a Socket in a TokioIo");
     // A copy, though it is empty as a rule: tungstenite would go on using the memory, which is hyper's whole buffer.
     let (socket, read_already) = (parts.io.into_inner(), parts.read_buf.to_vec());
     let limits = &shared.config.limits;

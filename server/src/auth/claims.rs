@@ -1,0 +1,73 @@
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{AuthError, Permissions, UnixTime};
+
+/// The longest user, in bytes.
+const LONGEST_SUB: usize = 255;
+
+/// How far an issuer's clock may be ahead of ours before its `nbf` keeps its fresh tokens out. `exp` has no such
+/// leeway: it is the same instant for everyone.
+const NOT_BEFORE_LEEWAY: Duration = Duration::from_secs(30);
+
+/// The claims that we know, as they are written. They are read one by one, so that the error can name the claim.
+#[derive(Debug, Deserialize)]
+pub(super) struct RawClaims {
+    sub: Option<Value>,
+    exp: Option<Value>,
+    nbf: Option<Value>,
+    channels: Option<Value>,
+}
+
+/// The claims that we know, checked.
+#[derive(Debug)]
+pub(super) struct Claims {
+    pub(super) sub: Box<str>,
+    pub(super) exp: Option<UnixTime>,
+    nbf: Option<UnixTime>,
+    pub(super) permissions: Permissions,
+}
+
+impl Claims {
+    pub(super) fn parse(raw: RawClaims) -> Result<Self, AuthError> {
+        Ok(Self {
+            sub: subject(raw.sub)?,
+            exp: date("exp", raw.exp.as_ref())?,
+            nbf: date("nbf", raw.nbf.as_ref())?,
+            permissions: raw.channels.as_ref().map(Permissions::parse).transpose()?.unwrap_or_default(),
+        })
+    }
+
+    /// A token is expired at its `exp` already (RFC 7519, section 4.1.4).
+    pub(super) fn check_time(&self, now: UnixTime) -> Result<(), AuthError> {
+        if self.exp.is_some_and(|exp| now >= exp) {
+            return Err(AuthError::Expired);
+        }
+        if self.nbf.is_some_and(|nbf| now + NOT_BEFORE_LEEWAY < nbf) {
+            return Err(AuthError::NotYetValid);
+        }
+        Ok(())
+    }
+}
+
+fn subject(claim: Option<Value>) -> Result<Box<str>, AuthError> {
+    let bad = |problem| AuthError::BadClaim { claim: "sub", problem };
+    match claim {
+        None => Err(bad("is missing")),
+        Some(Value::String(sub)) if sub.is_empty() => Err(bad("is empty")),
+        Some(Value::String(sub)) if sub.len() > LONGEST_SUB => Err(bad("is longer than 255 bytes")),
+        Some(Value::String(sub)) => Ok(sub.into()),
+        Some(_) => Err(bad("is not text")),
+    }
+}
+
+fn date(name: &'static str, claim: Option<&Value>) -> Result<Option<UnixTime>, AuthError> {
+    let date = |value| UnixTime::from_numeric_date(value);
+    claim
+        .map(|value| {
+            date(value).ok_or(AuthError::BadClaim { claim: name, problem: "is not in seconds since 1970" })
+        })
+        .transpose()
+}

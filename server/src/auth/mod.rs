@@ -1,0 +1,78 @@
+//! Who may do what: JSON Web Tokens of clients, keys of the admin API, origins of browsers.
+//!
+//! ```text
+//!   token ──▶ keys (signature) ──▶ claims (exp, nbf, sub, channels) ──▶ Identity, held by a session
+//! ```
+//!
+//! Nothing here reads a clock: times come in as arguments. No secret shows in `Debug` or in an error.
+
+mod api_keys;
+mod claims;
+mod error;
+mod identity;
+mod keys;
+mod origins;
+mod permissions;
+mod sign;
+#[cfg(test)]
+mod tests;
+mod unix_time;
+
+pub use crate::clock::unix_now;
+pub use api_keys::{ApiKeys, BadApiKey};
+pub use error::AuthError;
+pub use identity::Identity;
+pub use keys::{Algorithm, BadKey, Key};
+pub use origins::{BadOrigin, Origins};
+pub use permissions::{Permission, Permissions};
+pub use sign::{Grant, SignError};
+pub use unix_time::UnixTime;
+
+use claims::Claims;
+
+/// Everything that decides about access. The default lets everyone do everything, save for browsers: see [`Origins`].
+#[derive(Clone, Debug, Default)]
+pub struct Auth {
+    keys: Vec<Key>,
+    /// Who may use the admin API.
+    pub api_keys: ApiKeys,
+    /// Which web pages may connect.
+    pub origins: Origins,
+}
+
+impl Auth {
+    /// With at least one key, whoever connects needs a token.
+    #[must_use]
+    pub fn new(keys: Vec<Key>, api_keys: ApiKeys, origins: Origins) -> Self {
+        Self { keys, api_keys, origins }
+    }
+
+    /// Whether clients need a token.
+    #[must_use]
+    pub fn needs_token(&self) -> bool {
+        !self.keys.is_empty()
+    }
+
+    /// Who a client is, by its token. Where no token is needed, everyone is [`Identity::ANONYMOUS`], and a token that
+    /// comes all the same is not looked at.
+    ///
+    /// # Errors
+    /// [`AuthError`], when a token is needed and this is not a valid one.
+    pub fn identify(&self, token: Option<&str>, now: UnixTime) -> Result<Identity, AuthError> {
+        if !self.needs_token() {
+            return Ok(Identity::ANONYMOUS);
+        }
+        let token = token.filter(|token| !token.is_empty()).ok_or(AuthError::Missing)?;
+        let claims = Claims::parse(keys::verify(&self.keys, token)?)?;
+        claims.check_time(now)?;
+        Ok(Identity::new(claims.sub, claims.exp, claims.permissions))
+    }
+
+    /// Signs a token with the HS256 key of this `kid`, or with the one that has none.
+    ///
+    /// # Errors
+    /// [`SignError`], when there is no such key.
+    pub fn sign(&self, grant: &Grant, kid: Option<&str>) -> Result<String, SignError> {
+        sign::sign(&self.keys, grant, kid)
+    }
+}

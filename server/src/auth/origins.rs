@@ -1,0 +1,217 @@
+use std::net::IpAddr;
+
+use hyper::Uri;
+
+/// Any web page.
+const ANY: &str = "*";
+
+/// Which web pages may connect. A browser lets every page open a WebSocket to anywhere, with the visitor's cookies and
+/// from within the visitor's network, and says where the page is from: whether that is right, only the server can tell.
+#[derive(Clone, Debug, Default)]
+pub struct Origins {
+    any: bool,
+    /// In lower case.
+    listed: Box<[Box<str>]>,
+}
+
+/// Why something is no origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "must be an origin such as \"https://app.example\" or \"http://app.example:8080\", without a path, or \"*\""
+)]
+pub struct BadOrigin;
+
+impl Origins {
+    /// Whether text can stand in the list.
+    ///
+    /// # Errors
+    /// [`BadOrigin`].
+    pub fn check(text: &str) -> Result<(), BadOrigin> {
+        let exact = || !text.contains('*') && Place::of_origin(text).is_some();
+        if text == ANY || exact() { Ok(()) } else { Err(BadOrigin) }
+    }
+
+    /// Takes a list that was checked.
+    #[must_use]
+    pub fn new(list: &[String]) -> Self {
+        Self {
+            any: list.iter().any(|origin| origin == ANY),
+            listed: list.iter().map(|origin| origin.to_lowercase().into()).collect(),
+        }
+    }
+
+    /// Whether a request may come from a page of this `Origin`, sent to this `Host`.
+    ///
+    /// Without an origin it is no browser's. With one, it must be listed, or the server's own, or both must be
+    /// on the visitor's own machine. `null`, which a page gives when it hides its origin, is none of these.
+    #[must_use]
+    pub fn allows(&self, origin: Option<&str>, host: Option<&str>) -> bool {
+        let Some(origin) = origin else { return true };
+        if self.any || self.listed.iter().any(|listed| listed.eq_ignore_ascii_case(origin)) {
+            return true;
+        }
+        let Some(from) = Place::of_origin(origin) else { return false };
+        // What the Host leaves out is the port of the scheme that the page was read by.
+        let Some(to) = host.and_then(|host| Place::parse(host, from.default_port)) else { return false };
+        let same =
+            from.default_port.is_some() && from.port == to.port && from.host.eq_ignore_ascii_case(&to.host);
+        same || (from.is_loopback() && to.is_loopback())
+    }
+}
+
+/// The host and port of an origin or of a `Host` header.
+struct Place {
+    host: String,
+    port: Option<u16>,
+    default_port: Option<u16>,
+}
+
+impl Place {
+    /// `scheme://host[:port]`
+    fn of_origin(text: &str) -> Option<Self> {
+        let (scheme, authority) = text.split_once("://")?;
+        let mut letters = scheme.bytes();
+        let valid = letters.next().is_some_and(|first| first.is_ascii_alphabetic())
+            && letters.all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+        let default_port = match scheme.to_ascii_lowercase().as_str() {
+            "http" => Some(80),
+            "https" => Some(443),
+            _ => None,
+        };
+        valid.then(|| Self::parse(authority, default_port))?
+    }
+
+    fn parse(authority: &str, default_port: Option<u16>) -> Option<Self> {
+        // A path or a user is no part of either.
+        if authority.contains(['/', '?', '#', '@']) {
+            return None;
+        }
+        let uri: Uri = authority.parse().ok()?;
+        let host = uri.host().filter(|host| !host.is_empty())?.to_owned();
+        let after_host = authority.get(host.len()..)?;
+        let port = match after_host.strip_prefix(':') {
+            Some(port) => Some(port.parse().ok()?),
+            None => default_port,
+        };
+        Some(Self { host, port, default_port })
+    }
+
+    /// Whether it is the machine that the browser runs on.
+    fn is_loopback(&self) -> bool {
+        let address = self.host.trim_start_matches('[').trim_end_matches(']');
+        self.host.eq_ignore_ascii_case("localhost")
+            || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origins(list: &[&str]) -> Origins {
+        Origins::new(&list.iter().map(ToString::to_string).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn what_is_not_listed_must_be_our_own_or_all_on_this_machine() {
+        let none = Origins::default();
+        for (origin, host, allowed) in [
+            (None, "chat.example", true),
+            (None, "", true),
+            // The same origin.
+            (Some("https://chat.example"), "chat.example", true),
+            (Some("https://chat.example"), "CHAT.example:443", true),
+            (Some("https://chat.example:443"), "chat.example", true),
+            (Some("http://chat.example:8000"), "chat.example:8000", true),
+            (Some("HTTP://Chat.Example:8000"), "chat.example:8000", true),
+            (Some("http://10.0.0.7:8000"), "10.0.0.7:8000", true),
+            (Some("http://[2001:db8::1]:8000"), "[2001:db8::1]:8000", true),
+            // Another.
+            (Some("https://evil.example"), "chat.example", false),
+            (Some("http://chat.example"), "chat.example:8000", false),
+            (Some("http://chat.example:8001"), "chat.example:8000", false),
+            (Some("https://chat.example"), "chat.example:80", false),
+            (Some("https://chat.example.evil.example"), "chat.example", false),
+            (Some("https://xchat.example"), "chat.example", false),
+            (Some("https://user@chat.example"), "chat.example", false),
+            (Some("https://chat.example/"), "chat.example", false),
+            (Some("app://chat.example"), "chat.example", false),
+            (Some("null"), "chat.example", false),
+            (Some(""), "", false),
+            (Some("null"), "null", false),
+            (Some("chat.example"), "chat.example", false),
+            (Some("https://"), "", false),
+            (Some("https://chat.example"), "", false),
+            // Someone's own machine.
+            (Some("http://localhost:3000"), "127.0.0.1:8000", true),
+            (Some("http://127.0.0.1:3000"), "localhost:8000", true),
+            (Some("http://[::1]:3000"), "127.8.8.8:8000", true),
+            (Some("https://LOCALHOST"), "[::1]:8000", true),
+            (Some("null"), "localhost:8000", false),
+            (Some("https://evil.example"), "localhost:8000", false),
+            (Some("https://evil.example"), "127.0.0.1:8000", false),
+            (Some("http://localhost:3000"), "chat.example", false),
+            (Some("http://localhost.evil.example"), "localhost:8000", false),
+            (Some("http://127.0.0.1.evil.example"), "localhost:8000", false),
+            (Some("http://localhost:3000"), "evil.example:8000", false),
+            (Some("http://10.0.0.7"), "localhost", false),
+        ] {
+            assert_eq!(none.allows(origin, Some(host)), allowed, "{origin:?} {host}");
+        }
+        assert!(!none.allows(Some("https://chat.example"), None));
+        assert!(none.allows(None, None));
+    }
+
+    #[test]
+    fn what_is_listed_is_compared_whole() {
+        let listed = origins(&["https://App.example", "http://app.example:8080"]);
+        for (origin, allowed) in [
+            ("https://app.example", true),
+            ("HTTPS://APP.EXAMPLE", true),
+            ("http://app.example:8080", true),
+            ("http://app.example", false),
+            ("https://app.example:8443", false),
+            ("https://app.example.evil.example", false),
+            ("https://sub.app.example", false),
+            ("null", false),
+        ] {
+            assert_eq!(listed.allows(Some(origin), Some("chat.example")), allowed, "{origin}");
+        }
+        let any = origins(&["*"]);
+        assert!(any.allows(Some("https://evil.example"), Some("chat.example")));
+        assert!(any.allows(Some("null"), None));
+    }
+
+    #[test]
+    fn only_origins_can_be_listed() {
+        for text in [
+            "*",
+            "https://app.example",
+            "http://app.example:8080",
+            "http://[::1]:3000",
+            "http://10.0.0.7",
+            "app://localhost",
+            "chrome-extension://abcdefghijklmnop",
+        ] {
+            assert_eq!(Origins::check(text), Ok(()), "{text}");
+        }
+        for text in [
+            "",
+            "app.example",
+            "https://app.example/",
+            "https://app.example/path",
+            "https://*.app.example",
+            "https://user@app.example",
+            "https://",
+            "://app.example",
+            "https://app.example:",
+            "https://app.example:99999",
+            "https://app example",
+            "1http://app.example",
+            "null",
+            "https://app.example?",
+        ] {
+            assert_eq!(Origins::check(text), Err(BadOrigin), "{text}");
+        }
+    }
+}

@@ -1,0 +1,318 @@
+use super::*;
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+const OTHER_SECRET: &str = "fedcba9876543210fedcba9876543210";
+
+/// Public keys whose private halves have signed the tokens below and were thrown away.
+const RS256_PEM: &[u8] = include_bytes!("test_keys/rs256.pem");
+const ES256_PEM: &[u8] = include_bytes!("test_keys/es256.pem");
+const P384_PEM: &[u8] = include_bytes!("test_keys/p384.pem");
+
+/// `{"sub":"alice"}`
+const RS256_ALICE: &str = "\
+    eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhbGljZSJ9.VlXiV56Hvbq1N9K3U0TgsSxiagAcvAfNT3Ipj3N4Hl\
+    aPAw-6-v61UlQWqE184LmgM-jgX-ZD09Vx-z3sjpIhGU9LAvpP5VVranwr0FQ1gVovvqIDTZv-9XuxaK8YgJL-6PuDR8e4XNENBq\
+    AGwxGoFPjoY56ZNXHKmSviNPUVwrCctGGEJzEN4Umey97N70eEtl4o4l9HV6F30edAKWhn4x7bpE7O7GSAQzPHkGTLp7Ksc2WKs9\
+    D22qM-mwC7R9-Ed9N_cYti6j-cKBMrP9LjOFt8wWh-gtx8DFaQfjIqa7RGGiCcbHZTLHu4Fnu51-zC2xTF3YHSptKtyqToUC8iTA";
+/// `{"sub":"alice"}`, with `"kid":"r1"`.
+const RS256_ALICE_R1: &str = "\
+    eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InIxIn0.eyJzdWIiOiJhbGljZSJ9.hjVAJX5KnkKgd-HHDeQLyFjeCMB\
+    91dH88JW-shELgSjANzEpUY98-BQIFTS0wLaf9Lf-XbTZdADwaicU6768JObsPyhoM0WEiNG_ULXDVhfjp9pqEAhj9_lwB1H3nzN\
+    7M3wFOexUj4qq674YxYTB1VqX20E0AhbyALTSaH3GpNSEvnbu_ghJqQtAlV-_0A2i2ngJOJkZ0EkF8kk4NJlfo_-NjsBV-Njsngu\
+    b-jYRTc-clYQIhq8FzNO5twP4YjuxMBHoTTMdioRFWUH-pGgfCS71un182B7tf4Y1FtvW5m7EPGndKESP9iJv_Wj4ziS9ZojUgM6\
+    cWzYK5MBWL5ZR_w";
+/// `{"sub":"bob"}`
+const ES256_BOB: &str = "\
+    eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJib2IifQ.aXpH7bDOhiwnlJWZrSiGz3e2RvfFoYj42cbCxcvH1njR\
+    On4q8Sb5KQIrJsOslDoX-CdPByTfbHUbgnNhmYqqbQ";
+
+const NOW: UnixTime = UnixTime::from_secs(1_700_000_000);
+
+fn auth(keys: Vec<Key>) -> Auth {
+    Auth::new(keys, ApiKeys::default(), Origins::default())
+}
+
+fn secret(kid: Option<&str>, secret: &str) -> Key {
+    Key::from_secret(kid, secret).expect("long enough")
+}
+
+fn rs256(kid: Option<&str>) -> Key {
+    Key::from_pem(kid, Algorithm::Rs256, RS256_PEM).expect("an RSA key")
+}
+
+fn es256(kid: Option<&str>) -> Key {
+    Key::from_pem(kid, Algorithm::Es256, ES256_PEM).expect("a P-256 key")
+}
+
+/// A token of any header and claims, signed by HS256 with `secret`, whatever its header says.
+fn forge(header: &str, claims: &str, secret: &[u8]) -> String {
+    let encode = |text: &str| data_encoding::BASE64URL_NOPAD.encode(text.as_bytes());
+    let message = format!("{}.{}", encode(header), encode(claims));
+    let key = jsonwebtoken::EncodingKey::from_secret(secret);
+    let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &key, jsonwebtoken::Algorithm::HS256);
+    format!("{message}.{}", signature.expect("a secret signs"))
+}
+
+/// A token with these claims that the first secret has signed.
+fn token(claims: &str) -> String {
+    forge(r#"{"alg":"HS256"}"#, claims, SECRET.as_bytes())
+}
+
+fn identify(auth: &Auth, token: &str) -> Result<Option<String>, AuthError> {
+    auth.identify(Some(token), NOW).map(|identity| identity.user().map(ToOwned::to_owned))
+}
+
+fn user(name: &str) -> Result<Option<String>, AuthError> {
+    Ok(Some(name.to_owned()))
+}
+
+#[test]
+fn without_keys_everyone_may_do_everything() {
+    for token in [None, Some(""), Some("nonsense"), Some(RS256_ALICE)] {
+        let identity = Auth::default().identify(token, NOW).expect("anyone");
+        assert_eq!((identity.user(), identity.expires()), (None, None));
+        assert!(identity.allows(Permission::Publish, "news"));
+        assert!(!identity.is_expired(NOW));
+    }
+    assert_eq!(size_of::<Identity>(), size_of::<usize>(), "it is held by every session");
+}
+
+#[test]
+fn with_a_key_a_token_is_needed() {
+    let auth = auth(vec![secret(None, SECRET)]);
+    assert_eq!(auth.identify(None, NOW).map(|_| ()), Err(AuthError::Missing));
+    assert_eq!(identify(&auth, ""), Err(AuthError::Missing));
+    let identity = auth.identify(Some(&token(r#"{"sub":"alice"}"#)), NOW).expect("a good token");
+    assert_eq!((identity.user(), identity.expires()), (Some("alice"), None));
+    assert!(!identity.allows(Permission::Subscribe, "news"), "without channels nothing is allowed");
+}
+
+#[test]
+fn each_algorithm_verifies() {
+    assert_eq!(identify(&auth(vec![secret(None, SECRET)]), &token(r#"{"sub":"eve"}"#)), user("eve"));
+    assert_eq!(identify(&auth(vec![rs256(None)]), RS256_ALICE), user("alice"));
+    assert_eq!(identify(&auth(vec![es256(None)]), ES256_BOB), user("bob"));
+}
+
+#[test]
+fn a_changed_token_is_refused() {
+    for (key, token) in [
+        (secret(None, SECRET), token(r#"{"sub":"alice"}"#)),
+        (rs256(None), RS256_ALICE.to_owned()),
+        (es256(None), ES256_BOB.to_owned()),
+    ] {
+        let auth = auth(vec![key]);
+        let (message, signature) = token.rsplit_once('.').expect("two dots");
+        let claims = data_encoding::BASE64URL_NOPAD.encode(br#"{"sub":"root"}"#);
+        let header = token.split_once('.').expect("two dots").0;
+        let last_bits = if signature.ends_with('A') { "Q" } else { "A" };
+        for changed in [
+            format!("{header}.{claims}.{signature}"),
+            format!("{message}."),
+            format!("{message}.{}", &signature[4..]),
+            format!("{message}.{}{}", if signature.starts_with('A') { "B" } else { "A" }, &signature[1..]),
+            format!("{message}.{}", "A".repeat(signature.len())),
+            format!("{message}.{}{last_bits}", &signature[..signature.len() - 1]),
+        ] {
+            let refused = identify(&auth, &changed);
+            assert!(
+                matches!(refused, Err(AuthError::BadSignature | AuthError::Malformed)),
+                "{changed}: {refused:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_is_no_token_is_refused() {
+    let auth = auth(vec![secret(None, SECRET)]);
+    let crit = forge(r#"{"alg":"HS256","crit":["b64"],"b64":false}"#, r#"{"sub":"a"}"#, SECRET.as_bytes());
+    let none = forge(r#"{"alg":"none"}"#, r#"{"sub":"a"}"#, SECRET.as_bytes());
+    for text in [
+        "a",
+        ".",
+        "..",
+        "...",
+        "a.b.c",
+        "\u{e4}.\u{f6}.\u{fc}",
+        &crit,
+        &none,
+        &token("[]"),
+        &token("1"),
+        &token("{"),
+    ] {
+        assert_eq!(identify(&auth, text), Err(AuthError::Malformed), "{text}");
+    }
+    let unsigned = none.rsplit_once('.').expect("two dots").0;
+    assert_eq!(identify(&auth, &format!("{unsigned}.")), Err(AuthError::Malformed));
+    let twice = token(r#"{"sub":"alice","sub":"root"}"#);
+    assert_eq!(identify(&auth, &twice), Err(AuthError::Malformed), "which of the two?");
+}
+
+/// Who has the public key, as everyone may, must not be able to sign with it as if it were a secret.
+#[test]
+fn a_public_key_is_no_secret() {
+    let der = Key::from_pem(None, Algorithm::Rs256, RS256_PEM).expect("an RSA key").material;
+    let der = der.try_get_as_bytes().expect("DER").to_vec();
+    for secret in [RS256_PEM, &der] {
+        for keys in [vec![rs256(None)], vec![rs256(Some("r1"))], vec![rs256(Some("r1")), es256(None)]] {
+            let auth = auth(keys);
+            for header in [r#"{"alg":"HS256"}"#, r#"{"alg":"HS256","kid":"r1"}"#] {
+                let refused = identify(&auth, &forge(header, r#"{"sub":"root"}"#, secret));
+                assert!(
+                    matches!(refused, Err(AuthError::WrongAlgorithm | AuthError::UnknownKey)),
+                    "{refused:?}"
+                );
+            }
+            for header in [r#"{"alg":"RS256"}"#, r#"{"alg":"RS256","kid":"r1"}"#] {
+                let refused = identify(&auth, &forge(header, r#"{"sub":"root"}"#, secret));
+                assert!(
+                    matches!(refused, Err(AuthError::BadSignature | AuthError::UnknownKey)),
+                    "{refused:?}"
+                );
+            }
+        }
+    }
+    for (header, keys) in [
+        (r#"{"alg":"HS384"}"#, vec![secret(None, SECRET)]),
+        (r#"{"alg":"HS512"}"#, vec![secret(None, SECRET)]),
+        (r#"{"alg":"ES256"}"#, vec![secret(None, SECRET)]),
+        (r#"{"alg":"RS256"}"#, vec![secret(None, SECRET), es256(None)]),
+        (r#"{"alg":"PS256"}"#, vec![rs256(None)]),
+        (r#"{"alg":"ES384"}"#, vec![es256(None)]),
+        (r#"{"alg":"HS256","kid":"r1"}"#, vec![rs256(Some("r1")), secret(None, SECRET)]),
+    ] {
+        let token = forge(header, r#"{"sub":"root"}"#, SECRET.as_bytes());
+        assert_eq!(identify(&auth(keys), &token), Err(AuthError::WrongAlgorithm), "{header}");
+    }
+}
+
+#[test]
+fn a_kid_names_the_one_key_that_counts() {
+    let both = auth(vec![secret(Some("old"), OTHER_SECRET), secret(Some("new"), SECRET), rs256(Some("r1"))]);
+    let claims = r#"{"sub":"alice"}"#;
+    let signed = |header: &str, secret: &str| forge(header, claims, secret.as_bytes());
+    for (token, result) in [
+        (signed(r#"{"alg":"HS256","kid":"new"}"#, SECRET), user("alice")),
+        (signed(r#"{"alg":"HS256","kid":"old"}"#, OTHER_SECRET), user("alice")),
+        (signed(r#"{"alg":"HS256","kid":"old"}"#, SECRET), Err(AuthError::BadSignature)),
+        (signed(r#"{"alg":"HS256","kid":"gone"}"#, SECRET), Err(AuthError::UnknownKey)),
+        (signed(r#"{"alg":"HS256","kid":""}"#, SECRET), Err(AuthError::UnknownKey)),
+        // Without, every key of the algorithm is tried.
+        (signed(r#"{"alg":"HS256"}"#, SECRET), user("alice")),
+        (signed(r#"{"alg":"HS256"}"#, OTHER_SECRET), user("alice")),
+        (signed(r#"{"alg":"HS256"}"#, "no key of ours, but as long as one"), Err(AuthError::BadSignature)),
+        (RS256_ALICE.to_owned(), user("alice")),
+        (RS256_ALICE_R1.to_owned(), user("alice")),
+    ] {
+        assert_eq!(identify(&both, &token), result, "{token}");
+    }
+    let unnamed = auth(vec![secret(None, SECRET)]);
+    let named = signed(r#"{"alg":"HS256","kid":"new"}"#, SECRET);
+    assert_eq!(identify(&unnamed, &named), Err(AuthError::UnknownKey));
+}
+
+#[test]
+fn claims_are_checked() {
+    let auth = auth(vec![secret(None, SECRET)]);
+    let long = format!(r#"{{"sub":"{}"}}"#, "x".repeat(255));
+    let too_long = format!(r#"{{"sub":"{}"}}"#, "x".repeat(256));
+    let bad = |claim, problem| Err(AuthError::BadClaim { claim, problem });
+    for (claims, result) in [
+        ("{}", bad("sub", "is missing")),
+        (r#"{"sub":null}"#, bad("sub", "is missing")),
+        (r#"{"sub":""}"#, bad("sub", "is empty")),
+        (r#"{"sub":7}"#, bad("sub", "is not text")),
+        (&*long, Ok(())),
+        (&*too_long, bad("sub", "is longer than 255 bytes")),
+        (r#"{"sub":"a","exp":1700000001}"#, Ok(())),
+        (r#"{"sub":"a","exp":1700000000}"#, Err(AuthError::Expired)),
+        (r#"{"sub":"a","exp":1700000000.001}"#, Ok(())),
+        (r#"{"sub":"a","exp":1699999999.999}"#, Err(AuthError::Expired)),
+        (r#"{"sub":"a","exp":0}"#, Err(AuthError::Expired)),
+        (r#"{"sub":"a","exp":18446744073709551615}"#, Ok(())),
+        (r#"{"sub":"a","exp":null}"#, Ok(())),
+        (r#"{"sub":"a","exp":"1700000001"}"#, bad("exp", "is not in seconds since 1970")),
+        (r#"{"sub":"a","exp":-1}"#, bad("exp", "is not in seconds since 1970")),
+        (r#"{"sub":"a","exp":true}"#, bad("exp", "is not in seconds since 1970")),
+        (r#"{"sub":"a","nbf":1700000000}"#, Ok(())),
+        (r#"{"sub":"a","nbf":1700000030}"#, Ok(())),
+        (r#"{"sub":"a","nbf":1700000030.5}"#, Err(AuthError::NotYetValid)),
+        (r#"{"sub":"a","nbf":"now"}"#, bad("nbf", "is not in seconds since 1970")),
+        (r#"{"sub":"a","iat":1800000000,"iss":"x","jti":7,"more":{}}"#, Ok(())),
+        (r#"{"sub":"a","aud":"x"}"#, bad("aud", "is for someone else: this server has no name")),
+        (r#"{"sub":"a","channels":{"news":["subscribe"]}}"#, Ok(())),
+        (
+            r#"{"sub":"a","channels":{"news":["read"]}}"#,
+            bad("channels", "allows what is none of `subscribe`, `publish`, `presence`"),
+        ),
+    ] {
+        assert_eq!(identify(&auth, &token(claims)).map(|_| ()), result, "{claims}");
+    }
+}
+
+#[test]
+fn an_identity_knows_when_it_ends() {
+    let auth = auth(vec![secret(None, SECRET)]);
+    let of = |claims: &str| auth.identify(Some(&token(claims)), NOW).expect("a good token");
+    let alice = of(r#"{"sub":"alice","exp":1700000060,"channels":{"news":["subscribe"]}}"#);
+    let end = UnixTime::from_secs(1_700_000_060);
+    assert_eq!(alice.expires(), Some(end));
+    assert_eq!(end.since(NOW), std::time::Duration::from_secs(60));
+    assert!(!alice.is_expired(NOW) && alice.is_expired(end));
+    assert!(alice.allows(Permission::Subscribe, "news") && !alice.allows(Permission::Publish, "news"));
+    assert!(alice.is_same_user(&of(r#"{"sub":"alice"}"#)));
+    assert!(!alice.is_same_user(&of(r#"{"sub":"bob"}"#)) && !alice.is_same_user(&Identity::ANONYMOUS));
+}
+
+#[test]
+fn what_is_signed_is_accepted() {
+    let auth = auth(vec![rs256(Some("r1")), secret(Some("h1"), OTHER_SECRET), secret(None, SECRET)]);
+    let grant = Grant {
+        sub: "alice".to_owned(),
+        expires: Some(NOW + std::time::Duration::from_millis(1500)),
+        channels: [("chat.*".to_owned(), vec![Permission::Publish])].into(),
+    };
+    for kid in [None, Some("h1")] {
+        let token = auth.sign(&grant, kid).expect("a secret");
+        let identity = auth.identify(Some(&token), NOW).expect("our own token");
+        assert_eq!(identity.user(), Some("alice"));
+        assert_eq!(identity.expires(), Some(UnixTime::from_secs(1_700_000_002)));
+        assert!(identity.allows(Permission::Publish, "chat.a"));
+    }
+    assert_eq!(auth.sign(&grant, Some("r1")), Err(SignError::PublicKey("r1".into())));
+    assert_eq!(auth.sign(&grant, Some("x")), Err(SignError::UnknownKey("x".into())));
+    let without = Auth::new(auth.keys[..2].to_vec(), ApiKeys::default(), Origins::default());
+    let error = without.sign(&grant, None).expect_err("no secret").to_string();
+    assert_eq!(error, "there is no auth.secret to sign with, but --kid may name one of: h1");
+    let error = Auth::default().sign(&grant, None).expect_err("no secret").to_string();
+    assert_eq!(error, "there is no auth.secret to sign with");
+}
+
+#[test]
+fn what_is_no_key_is_refused() {
+    assert_eq!(Key::from_secret(None, &SECRET[1..]).map(|_| ()), Err(BadKey::ShortSecret));
+    let private = b"-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAAA\n-----END PRIVATE KEY-----\n";
+    for (algorithm, pem, error) in [
+        (Algorithm::Hs256, RS256_PEM, BadKey::NotPublic),
+        (Algorithm::Rs256, ES256_PEM, BadKey::NotRsa),
+        (Algorithm::Rs256, &RS256_PEM[..300], BadKey::NotRsa),
+        (Algorithm::Rs256, private, BadKey::NotRsa),
+        (Algorithm::Rs256, b"", BadKey::NotRsa),
+        (Algorithm::Es256, RS256_PEM, BadKey::NotP256),
+        (Algorithm::Es256, P384_PEM, BadKey::NotP256),
+        (Algorithm::Es256, private, BadKey::NotP256),
+        (Algorithm::Es256, b"nonsense", BadKey::NotP256),
+    ] {
+        assert_eq!(Key::from_pem(None, algorithm, pem).map(|_| ()), Err(error), "{algorithm:?}");
+    }
+}
+
+#[test]
+fn secrets_do_not_show() {
+    let api_keys = ApiKeys::new(&["an-api-key-of-someone".to_owned()]);
+    let auth = Auth::new(vec![secret(Some("h1"), SECRET), rs256(None)], api_keys, Origins::default());
+    let shown = format!("{auth:?}");
+    assert!(shown.contains("h1"), "{shown}");
+    assert!(!shown.contains(SECRET) && !shown.contains("an-api-key") && !shown.contains("48, 49"), "{shown}");
+}

@@ -1,0 +1,137 @@
+//! TLS of the public listener: a certificate and its key, which can be exchanged while the server runs.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use tokio_rustls::TlsAcceptor;
+
+/// WebSocket is upgraded to from this alone.
+const HTTP_1_1: &[u8] = b"http/1.1";
+
+/// A certificate in use.
+pub struct Tls {
+    certificate: PathBuf,
+    key: PathBuf,
+    /// For the connections to come; those that are there have taken what they need.
+    acceptor: RwLock<TlsAcceptor>,
+}
+
+/// Why certificate and key cannot be used. What is in the key's file is not told.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {problem}", path.display())]
+pub struct TlsError {
+    setting: &'static str,
+    path: PathBuf,
+    problem: String,
+}
+
+impl TlsError {
+    /// The setting whose file it is.
+    #[must_use]
+    pub fn setting(&self) -> &'static str {
+        self.setting
+    }
+
+    fn of_certificate(path: &Path, problem: impl fmt::Display) -> Self {
+        Self { setting: "tls.certificate", path: path.to_owned(), problem: problem.to_string() }
+    }
+
+    fn of_key(path: &Path, problem: impl fmt::Display) -> Self {
+        Self { setting: "tls.key", path: path.to_owned(), problem: problem.to_string() }
+    }
+}
+
+impl Tls {
+    /// Reads a certificate chain, the server's own first, and its key, both in PEM.
+    ///
+    /// # Errors
+    /// [`TlsError`], which names the file.
+    pub fn load(certificate: PathBuf, key: PathBuf) -> Result<Self, TlsError> {
+        let acceptor = RwLock::new(read(&certificate, &key)?);
+        Ok(Self { certificate, key, acceptor })
+    }
+
+    /// Reads both files anew, for the connections to come.
+    ///
+    /// # Errors
+    /// [`TlsError`]; then everything stays as it is.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let acceptor = read(&self.certificate, &self.key)?;
+        *self.acceptor.write() = acceptor;
+        Ok(())
+    }
+
+    pub(crate) fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor.read().clone()
+    }
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls")
+            .field("certificate", &self.certificate)
+            .field("key", &self.key)
+            .finish_non_exhaustive()
+    }
+}
+
+fn read(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
+    let provider = Arc::new(ring::default_provider());
+    let certified = certified_key(certificate, key, &provider)?;
+    let failed = |error: rustls::Error| TlsError::of_certificate(certificate, error);
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .map_err(failed)?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+    config.alpn_protocols = vec![HTTP_1_1.to_vec()];
+    // Clients that come back, all at once after a restart of their network, are spared the signature.
+    config.ticketer = ring::Ticketer::new().map_err(failed)?;
+    // One connection a client, so one ticket is enough.
+    config.send_tls13_tickets = 1;
+    Ok(Arc::new(config).into())
+}
+
+fn certified_key(
+    certificate: &Path,
+    key: &Path,
+    provider: &rustls::crypto::CryptoProvider,
+) -> Result<CertifiedKey, TlsError> {
+    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
+    let chain: Vec<_> = chain.map_err(|error| TlsError::of_certificate(certificate, pem_problem(&error)))?;
+    if chain.is_empty() {
+        return Err(TlsError::of_certificate(certificate, "has no certificate in PEM"));
+    }
+    let der = PrivateKeyDer::from_pem_file(key).map_err(|error| {
+        let nothing = matches!(error, pem::Error::NoItemsFound);
+        let problem = if nothing { "has no private key in PEM".to_owned() } else { pem_problem(&error) };
+        TlsError::of_key(key, problem)
+    })?;
+    let signing = provider.key_provider.load_private_key(der);
+    let signing = signing.map_err(|_| TlsError::of_key(key, "is not a key for TLS"))?;
+    let certified = CertifiedKey::new(chain, signing);
+    match certified.keys_match() {
+        // Unknown: it cannot be told.
+        Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => Ok(certified),
+        Err(rustls::Error::InconsistentKeys(_)) => Err(TlsError::of_key(
+            key,
+            format!("does not belong to the certificate in {}", certificate.display()),
+        )),
+        Err(error) => Err(TlsError::of_certificate(certificate, error)),
+    }
+}
+
+/// The library's own words may quote the file.
+fn pem_problem(error: &pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => format!("cannot be read: {error}"),
+        _ => "is damaged PEM".to_owned(),
+    }
+}

@@ -1,0 +1,61 @@
+//! `encke token`: signs a token with the configured secret, for trying things out.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use encke_server::auth::{Grant, Permission, unix_now};
+use encke_server::config::Settings;
+
+#[derive(Args)]
+pub(crate) struct TokenArgs {
+    /// The user.
+    #[arg(long, value_name = "USER")]
+    sub: String,
+    /// What the user may do, as in 'news=subscribe' or 'chat.*=subscribe,publish,presence'. Without any: nothing.
+    #[arg(long, value_name = "PATTERN=PERMISSIONS", value_parser = parse_allow)]
+    allow: Vec<(String, Vec<Permission>)>,
+    /// How long the token is good, as in 1h. Without it: for ever.
+    #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
+    ttl: Option<Duration>,
+    /// The HS256 key of auth.keys to sign with, instead of auth.secret.
+    #[arg(long, value_name = "ID")]
+    kid: Option<String>,
+    /// The configuration file that has the secret. The environment counts, too.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Any key of the configuration.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl TokenArgs {
+    /// The token, which the server would accept now.
+    pub(crate) fn sign(self, environment: Vec<(String, String)>) -> Result<String, Box<dyn Error>> {
+        // Nothing is listened on here.
+        let settings = Settings { file: self.config, environment, flags: self.set, insecure: true };
+        let auth = settings.resolve()?.auth;
+        let mut channels = BTreeMap::<_, Vec<_>>::new();
+        for (pattern, permissions) in self.allow {
+            channels.entry(pattern).or_default().extend(permissions);
+        }
+        let now = unix_now();
+        let grant = Grant { sub: self.sub, expires: self.ttl.map(|ttl| now + ttl), channels };
+        let token = auth.sign(&grant, self.kid.as_deref())?;
+        auth.identify(Some(&token), now)?;
+        Ok(token)
+    }
+}
+
+fn parse_allow(text: &str) -> Result<(String, Vec<Permission>), String> {
+    let (pattern, names) =
+        text.split_once('=').ok_or("expected PATTERN=PERMISSIONS, as in 'news=subscribe'")?;
+    let permission = |name: &str| {
+        let unknown = || format!("`{name}` is none of subscribe, publish, presence");
+        Permission::parse(name.trim()).ok_or_else(unknown)
+    };
+    let permissions = names.split(',').map(permission).collect::<Result<_, _>>()?;
+    Ok((pattern.trim().to_owned(), permissions))
+}

@@ -1,0 +1,249 @@
+//! Certificates, and a stock WebSocket client behind TLS.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use std::{fs, io};
+
+use rustls::pki_types::ServerName;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, SupportedProtocolVersion};
+use serde_json::Value;
+use tungstenite::{Message, WebSocket};
+
+use crate::Hello;
+use crate::patience::PATIENCE;
+
+/// Both versions that the server speaks.
+pub const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS12, &rustls::version::TLS13];
+
+/// A certificate for `localhost` that has signed itself, with its key.
+#[derive(Debug)]
+pub struct Certificate {
+    certificate: rcgen::Certificate,
+    key_pem: String,
+}
+
+impl Certificate {
+    /// A new one, unlike all others.
+    ///
+    /// # Panics
+    /// When there is no randomness.
+    #[must_use]
+    pub fn generate() -> Self {
+        let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]);
+        let certified = certified.expect("a name and randomness make a certificate");
+        Self { certificate: certified.cert, key_pem: certified.signing_key.serialize_pem() }
+    }
+
+    /// Writes `certificate.pem` and `key.pem`, and returns their paths.
+    ///
+    /// # Panics
+    /// When there is no room.
+    #[track_caller]
+    pub fn write(&self, directory: &Path) -> (PathBuf, PathBuf) {
+        let (certificate, key) = (directory.join("certificate.pem"), directory.join("key.pem"));
+        fs::write(&certificate, self.certificate.pem()).expect("there is room for a file");
+        fs::write(&key, &self.key_pem).expect("there is room for a file");
+        (certificate, key)
+    }
+
+    /// A client that trusts this certificate alone.
+    fn client(&self, version: &'static SupportedProtocolVersion) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.certificate.der().clone()).expect("it can be trusted");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(provider).with_protocol_versions(&[version]);
+        let mut config =
+            builder.expect("ring has ciphers for it").with_root_certificates(roots).with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config
+    }
+}
+
+/// A greeted client behind TLS.
+#[derive(Debug)]
+pub struct TlsClient {
+    socket: WebSocket<StreamOwned<ClientConnection, TcpStream>>,
+    /// Its greeting.
+    pub hello: Hello,
+}
+
+/// Makes a TLS handshake.
+///
+/// # Errors
+/// That of TLS, such as a certificate that is not the trusted one.
+///
+/// # Panics
+/// When the server does not accept.
+pub fn handshake(
+    address: SocketAddr,
+    trusted: &Certificate,
+    version: &'static SupportedProtocolVersion,
+) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    handshake_over(TcpStream::connect(address).expect("the server accepts"), trusted, version)
+}
+
+fn handshake_over(
+    mut tcp: TcpStream,
+    trusted: &Certificate,
+    version: &'static SupportedProtocolVersion,
+) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
+    tcp.set_read_timeout(Some(PATIENCE))?;
+    tcp.set_write_timeout(Some(PATIENCE))?;
+    tcp.set_nodelay(true)?;
+    let name = ServerName::try_from("localhost").expect("it is a name");
+    let mut connection =
+        ClientConnection::new(Arc::new(trusted.client(version)), name).map_err(io::Error::other)?;
+    while connection.is_handshaking() {
+        connection.complete_io(&mut tcp)?;
+    }
+    Ok(StreamOwned::new(connection, tcp))
+}
+
+impl TlsClient {
+    /// Connects by TLS 1.3 and waits for the hello.
+    #[must_use]
+    #[track_caller]
+    pub fn connect(address: SocketAddr, trusted: &Certificate) -> Self {
+        Self::connect_by(address, trusted, &rustls::version::TLS13)
+    }
+
+    /// Connects and waits for the hello.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[must_use]
+    #[track_caller]
+    pub fn connect_by(
+        address: SocketAddr,
+        trusted: &Certificate,
+        version: &'static SupportedProtocolVersion,
+    ) -> Self {
+        Self::over(TcpStream::connect(address).expect("the server accepts"), trusted, version)
+    }
+
+    /// The same over a socket that is connected already.
+    ///
+    /// # Panics
+    /// When there is no hello.
+    #[must_use]
+    #[track_caller]
+    pub fn over(tcp: TcpStream, trusted: &Certificate, version: &'static SupportedProtocolVersion) -> Self {
+        let stream = handshake_over(tcp, trusted, version).expect("the certificate is trusted");
+        assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
+        let (mut socket, _) = tungstenite::client("ws://localhost/ws", stream).expect("the server upgrades");
+        let hello = Hello::parse(next_object(&mut socket));
+        Self { socket, hello }
+    }
+
+    /// The next object. Pings before it are answered.
+    #[track_caller]
+    pub fn object(&mut self) -> Value {
+        next_object(&mut self.socket)
+    }
+
+    /// The reply to a command.
+    ///
+    /// # Panics
+    /// When the connection is gone.
+    #[track_caller]
+    pub fn ask(&mut self, command: &str) -> Value {
+        self.socket.send(Message::text(command)).expect("the server reads");
+        self.object()["reply"].clone()
+    }
+
+    /// Sends a ping and waits for its answer.
+    ///
+    /// # Panics
+    /// When none comes.
+    #[track_caller]
+    pub fn ping(&mut self) {
+        let payload = b"are you there".to_vec();
+        self.socket.send(Message::Ping(payload.clone().into())).expect("the server reads");
+        loop {
+            match self.socket.read().expect("the connection is there") {
+                Message::Pong(answer) if answer == payload => return,
+                Message::Ping(_) => {}
+                other => panic!("expected a pong, got {other:?}"),
+            }
+        }
+    }
+
+    /// Sends bytes below WebSocket, as one record, of which a byte leaves each `pause`.
+    ///
+    /// # Panics
+    /// When the connection is gone.
+    #[track_caller]
+    pub fn drip(&mut self, bytes: &[u8], pause: Duration) {
+        let stream = self.socket.get_mut();
+        stream.conn.writer().write_all(bytes).expect("TLS takes it");
+        let mut record = Vec::new();
+        stream.conn.write_tls(&mut record).expect("memory takes it");
+        for byte in record {
+            stream.sock.write_all(&[byte]).expect("the server reads");
+            crate::patience::let_pass(pause);
+        }
+    }
+
+    /// Sends bytes below WebSocket again and again and reads nothing, until it is `over`.
+    ///
+    /// # Panics
+    /// When that does not come.
+    #[track_caller]
+    pub fn flood(&mut self, bytes: &[u8], over: impl Fn() -> bool) {
+        let stream = self.socket.get_mut();
+        let short = Some(Duration::from_millis(50));
+        stream.sock.set_write_timeout(short).expect("a socket takes a timeout");
+        let until = Instant::now() + PATIENCE;
+        let mut record = Vec::new();
+        while !over() {
+            assert!(Instant::now() < until, "it is never over");
+            if record.is_empty() {
+                stream.conn.writer().write_all(bytes).expect("TLS takes it");
+                stream.conn.write_tls(&mut record).expect("memory takes it");
+            }
+            // That it takes nothing for a while is what this is about.
+            if let Ok(written) = stream.sock.write(&record) {
+                record.drain(..written);
+            }
+        }
+    }
+
+    /// Reads to the end of the stream: the code of the Close frame, and whether TLS said that this is the end.
+    ///
+    /// # Panics
+    /// When it does not end.
+    #[track_caller]
+    pub fn close_code(mut self) -> (Option<u16>, bool) {
+        let until = Instant::now() + PATIENCE;
+        let mut code = None;
+        while Instant::now() < until {
+            match self.socket.read() {
+                Ok(Message::Close(frame)) => {
+                    code = frame.map(|frame| frame.code.into());
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) => panic!("no Close frame: {error}"),
+            }
+        }
+        let _ = self.socket.flush();
+        // Without `close_notify` this is an error.
+        let clean = self.socket.get_mut().read(&mut [0; 64]).is_ok_and(|read| read == 0);
+        (code, clean)
+    }
+}
+
+#[track_caller]
+fn next_object(socket: &mut WebSocket<StreamOwned<ClientConnection, TcpStream>>) -> Value {
+    loop {
+        match socket.read().expect("the connection is there") {
+            Message::Text(text) => return serde_json::from_str(&text).expect("the server sends JSON"),
+            // tungstenite answers with the next read or write.
+            Message::Ping(_) => socket.flush().expect("the server reads"),
+            other => panic!("expected an object, got {other:?}"),
+        }
+    }
+}

@@ -1,0 +1,108 @@
+use encke_tests::{Answer, Launch, RunningServer};
+
+const OLD: &str = "old-key-0123456789";
+const NEW: &str = "new-key-0123456789";
+
+/// In the midst of a rotation.
+fn server() -> RunningServer {
+    Launch::default().set(&format!("auth.api_keys=[\"{OLD}\", \"{NEW}\"]")).start()
+}
+
+fn ask(server: &RunningServer, method: &str, path: &str, authorization: &str) -> Answer {
+    let host = server.admin.address();
+    server.admin.ask_with(method, path, &format!("Host: {host}\r\n{authorization}"))
+}
+
+fn bearer(key: &str) -> String {
+    format!("Authorization: Bearer {key}\r\n")
+}
+
+#[test]
+fn without_a_key_the_api_is_closed() {
+    let server = server();
+    let client = server.client();
+    let session = format!("/api/sessions/{}", client.hello.session);
+    for (method, path) in [
+        ("GET", "/api/sessions"),
+        ("GET", "/api/timers"),
+        ("GET", "/metrics"),
+        ("DELETE", &*session),
+        ("GET", "/api"),
+    ] {
+        for authorization in [
+            String::new(),
+            bearer("some-key-0123456789"),
+            bearer(&OLD[1..]),
+            bearer(&format!("{OLD}{NEW}")),
+            bearer(""),
+            format!("Authorization: Basic {OLD}\r\n"),
+            format!("Authorization: {OLD}\r\n"),
+        ] {
+            let answer = ask(&server, method, path, &authorization);
+            assert_eq!(
+                (answer.status, &*answer.error_code()),
+                (401, "unauthorized"),
+                "{path} {authorization}"
+            );
+            assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+        }
+    }
+    assert_eq!(
+        ask(&server, "GET", &session, &bearer(NEW)).json()["phase"],
+        "attached",
+        "nothing was done to it"
+    );
+}
+
+#[test]
+fn each_key_of_a_rotation_opens_it() {
+    let server = server();
+    for key in [OLD, NEW] {
+        for path in ["/api/sessions", "/api/timers", "/metrics"] {
+            assert_eq!(ask(&server, "GET", path, &bearer(key)).status, 200, "{path}");
+        }
+    }
+    let client = server.client();
+    let session = format!("/api/sessions/{}", client.hello.session);
+    assert_eq!(ask(&server, "DELETE", &session, &bearer(NEW)).status, 204);
+}
+
+#[test]
+fn health_stays_open() {
+    let server = server();
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(server.admin.get(path).status, 200);
+        assert_eq!(ask(&server, "GET", path, &bearer("wrong")).status, 200);
+    }
+    server.assert_unharmed();
+}
+
+/// A key does not let a web page in: the visitor's browser may know it.
+#[test]
+fn web_pages_of_others_are_kept_out_all_the_same() {
+    let server = server();
+    let authorization = format!("{}Origin: http://evil.example\r\n", bearer(NEW));
+    assert_eq!(ask(&server, "GET", "/api/sessions", &authorization).status, 403);
+    let answer =
+        server.admin.ask_with("GET", "/api/sessions", &format!("Host: evil.example\r\n{}", bearer(NEW)));
+    assert_eq!(answer.status, 403);
+}
+
+#[test]
+fn no_spelling_of_the_path_gets_around_the_guards() {
+    let server = server();
+    for path in ["//api/sessions", "///metrics", "/./api/sessions", "/%61pi/sessions", "/API/sessions"] {
+        assert_eq!(ask(&server, "GET", path, "").status, 404, "{path}");
+    }
+    let absolute = format!("http://{}/api/sessions", server.admin.address());
+    assert_eq!(ask(&server, "GET", &absolute, "").status, 401);
+}
+
+#[test]
+fn keys_are_not_logged() {
+    let server = Launch::default().set(&format!("auth.api_keys=[\"{OLD}\"]")).set("log.level=debug").start();
+    assert_eq!(ask(&server, "GET", "/api/sessions", &bearer(OLD)).status, 200);
+    assert_eq!(ask(&server, "GET", "/api/sessions", &bearer(NEW)).status, 401);
+    server.logs.await_line("serving");
+    assert!(!server.logs.text().contains("key-0123456789"), "{}", server.logs.text());
+}

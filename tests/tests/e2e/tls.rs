@@ -1,0 +1,217 @@
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use encke_tests::patience::{LATE, PATIENCE, eventually, until};
+use encke_tests::process::Signal;
+use encke_tests::raw::{Dial, TEXT, masked};
+use encke_tests::server::run_to_end;
+use encke_tests::tls::{VERSIONS, handshake};
+use encke_tests::{Certificate, Launch, RawClient, RunningServer, TlsClient};
+use tempfile::TempDir;
+
+/// A server with a certificate, and the directory where that is.
+struct Served {
+    server: RunningServer,
+    certificate: Certificate,
+    directory: TempDir,
+}
+
+fn serve(settings: &[&str]) -> Served {
+    let directory = tempfile::tempdir().expect("there is room for files");
+    let certificate = Certificate::generate();
+    let (chain, key) = certificate.write(directory.path());
+    let server = Launch::with(settings).set(&set("certificate", &chain)).set(&set("key", &key)).start();
+    Served { server, certificate, directory }
+}
+
+fn set(name: &str, path: &Path) -> String {
+    format!("tls.{name}={}", path.display())
+}
+
+impl Served {
+    fn client(&self) -> TlsClient {
+        TlsClient::connect(self.server.public, &self.certificate)
+    }
+
+    /// New connections are shown `certificate` from some moment on.
+    #[track_caller]
+    fn await_certificate(&self, certificate: &Certificate) {
+        until("new connections see the certificate", || {
+            handshake(self.server.public, certificate, VERSIONS[1]).is_ok()
+        });
+    }
+
+    fn assert_unharmed(&self) {
+        assert_eq!(self.server.admin.get("/healthz").status, 200);
+        assert!(!self.client().hello.recovered);
+    }
+}
+
+#[test]
+fn a_websocket_over_tls_is_one_like_others() {
+    let served = serve(&[]);
+    assert!(served.server.banner.contains("npx wscat -c wss://127.0.0.1:"), "{}", served.server.banner);
+    for version in VERSIONS {
+        let mut client = TlsClient::connect_by(served.server.public, &served.certificate, version);
+        client.ping();
+        assert_eq!(client.ask(r#"{"id":7,"ack":{"seq":0}}"#)["id"], 7);
+        let bad = format!(r#"{{"id":8,"{}":{{}}}}"#, "x".repeat(40_000));
+        assert_eq!(client.ask(&bad)["id"], 8, "a message of several records");
+        assert_eq!(client.ask(r#"{"id":9,"close":{}}"#)["id"], 9);
+        assert_eq!(client.close_code(), (Some(1000), true), "the code, then `close_notify`");
+    }
+}
+
+#[test]
+fn a_drain_says_goodbye_over_tls() {
+    let mut served = serve(&[]);
+    let client = served.client();
+    served.server.terminate();
+    assert_eq!(client.close_code(), (Some(4002), true));
+    assert!(served.server.await_exit(PATIENCE).success());
+}
+
+#[test]
+fn a_new_certificate_is_for_new_connections() {
+    let served = serve(&[]);
+    let mut old = served.client();
+    let new = Certificate::generate();
+    assert!(handshake(served.server.public, &new, VERSIONS[1]).is_err(), "not before it is there");
+    new.write(served.directory.path());
+    served.server.signal(Signal::HUP);
+    served.await_certificate(&new);
+    assert!(handshake(served.server.public, &served.certificate, VERSIONS[1]).is_err(), "the old is gone");
+    old.ping();
+    assert_eq!(old.ask(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1);
+    TlsClient::connect(served.server.public, &new).ping();
+    served.server.logs.await_line("certificate reloaded");
+}
+
+#[test]
+fn bad_files_leave_the_old_certificate() {
+    let served = serve(&[]);
+    let mut old = served.client();
+    let [chain, key] = ["certificate.pem", "key.pem"].map(|name| served.directory.path().join(name));
+    let [good_chain, good_key] = [&chain, &key].map(|path| fs::read(path).expect("it is there"));
+    let elsewhere = tempfile::tempdir().expect("there is room for files");
+    let (_, other_key) = Certificate::generate().write(elsewhere.path());
+    let other_key = fs::read(other_key).expect("it is there");
+    let bad: [(&[u8], &[u8], &PathBuf, &str); 5] = [
+        (b"nonsense", &good_key, &chain, "has no certificate in PEM"),
+        (&good_key, &good_key, &chain, "has no certificate in PEM"),
+        (&good_chain, &good_chain, &key, "has no private key in PEM"),
+        (&good_chain, &good_key[..60], &key, "PEM"),
+        // Half of an exchange: the other file comes with the next signal.
+        (&good_chain, &other_key, &key, "does not belong to the certificate"),
+    ];
+    let complaints = || {
+        let lines = served.server.logs.lines().into_iter();
+        lines.filter(|line| line.contains("the old certificate stays")).collect::<Vec<_>>()
+    };
+    for (number, (chain_text, key_text, named, problem)) in bad.into_iter().enumerate() {
+        fs::write(&chain, chain_text).expect("there is room for a file");
+        fs::write(&key, key_text).expect("there is room for a file");
+        served.server.signal(Signal::HUP);
+        let line = eventually("a complaint", || complaints().get(number).cloned());
+        assert!(line.contains(problem) && line.contains(&*named.to_string_lossy()), "{line}");
+        served.client().ping();
+    }
+    fs::remove_file(&key).expect("it is there");
+    served.server.signal(Signal::HUP);
+    let line = eventually("a complaint", || complaints().get(bad.len()).cloned());
+    assert!(line.contains("cannot be read"), "{line}");
+    old.ping();
+    served.assert_unharmed();
+}
+
+#[test]
+fn without_a_certificate_the_signal_does_nothing() {
+    let server = RunningServer::with(&[]);
+    server.signal(Signal::HUP);
+    server.logs.await_line("nothing to reload");
+    server.signal(Signal::HUP);
+    server.assert_unharmed();
+}
+
+#[test]
+fn files_that_are_no_certificate_are_named() {
+    let directory = tempfile::tempdir().expect("there is room for files");
+    let (chain, key) = Certificate::generate().write(directory.path());
+    let other = directory.path().join("other");
+    fs::create_dir(&other).expect("there is room for a directory");
+    let (_, other_key) = Certificate::generate().write(&other);
+    for (chain, key, named) in [
+        (&chain, &other_key, &other_key),
+        (&chain, &chain, &chain),
+        (&key, &key, &key),
+        (&chain, &directory.path().join("nowhere"), &directory.path().join("nowhere")),
+    ] {
+        let output = run_to_end(&["--set", &set("certificate", chain), "--set", &set("key", key)], &[]);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{complaint}");
+        assert!(complaint.contains(&format!("{}: ", named.display())), "{complaint}");
+        assert!(!complaint.contains("BEGIN"), "{complaint}");
+    }
+}
+
+#[test]
+fn a_handshake_that_is_not_finished_is_cut() {
+    let served = serve(&["limits.handshake_timeout=1s"]);
+    let hello_of_a_client = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
+    for bytes in [&b""[..], hello_of_a_client] {
+        let from = Instant::now();
+        let mut client = RawClient::connect(served.server.public);
+        client.send(bytes);
+        let after = client.await_end() - from;
+        assert!(after >= Duration::from_secs(1) && after <= Duration::from_secs(1) + LATE, "{after:?}");
+    }
+    // TLS alone is no request.
+    let from = Instant::now();
+    let mut stream = handshake(served.server.public, &served.certificate, VERSIONS[1]).expect("trusted");
+    let ended = std::io::Read::read(&mut stream, &mut [0; 64]);
+    assert!(!matches!(ended, Ok(1..)), "{ended:?}");
+    assert!(from.elapsed() <= Duration::from_secs(1) + LATE, "{:?}", from.elapsed());
+    served.assert_unharmed();
+}
+
+#[test]
+fn who_does_not_speak_tls_is_survived() {
+    let served = serve(&[]);
+    for bytes in [&b"GET /ws HTTP/1.1\r\nHost: localhost\r\n\r\n"[..], &[0x16; 1000], &[0xff; 1000]] {
+        let mut client = RawClient::connect(served.server.public);
+        client.send(bytes);
+        client.await_end();
+    }
+    let mut gone = TcpStream::connect(served.server.public).expect("the server accepts");
+    gone.write_all(b"\x16\x03").expect("the server reads");
+    drop(gone);
+    served.assert_unharmed();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_given_up_behind_tls_too() {
+    let served = serve(&["session.write_timeout=1s", "session.close_timeout=500ms"]);
+    let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
+    let mut client = TlsClient::over(dial.connect(served.server.public), &served.certificate, VERSIONS[1]);
+    let session = client.hello.session.clone();
+    let suspended = || served.server.admin.phase(&session).as_deref() != Some("attached");
+    client.flood(&masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#).repeat(500), suspended);
+    served.server.logs.await_lifecycle(&session, &[("opened", "connect"), ("suspended", "slow_consumer")]);
+    served.assert_unharmed();
+}
+
+/// TLS gives nothing to read before a record is whole. Its bytes are signs of life before that.
+#[test]
+fn half_a_record_is_life() {
+    let served = serve(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
+    let mut client = served.client();
+    let from = Instant::now();
+    client.drip(&masked(TEXT, br#"{"id":1,"ack":{"seq":0}}"#), Duration::from_millis(100));
+    assert!(from.elapsed() > Duration::from_secs(3), "long enough to have been given up");
+    assert_eq!(client.object()["reply"]["id"], 1);
+    let events = served.server.logs.lifecycle(&client.hello.session);
+    assert_eq!(events.len(), 1, "{events:?}");
+}
