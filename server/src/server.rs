@@ -141,7 +141,7 @@ impl Server {
         let wheel = WheelThread::start(settings, Arc::clone(&timeouts), names, sender)?;
 
         let shared = Arc::new(Shared {
-            places: Places::new(config.limits.max_connections),
+            places: Places::new(config.limits.max_connections, config.limits.max_connections_per_address),
             config,
             timeouts,
             sessions,

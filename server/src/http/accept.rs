@@ -44,7 +44,11 @@ impl Listener {
 }
 
 /// Accepts until the server drains, and hands each connection to `serve`.
-pub(crate) async fn accept(listener: Listener, shared: Arc<Shared>, serve: impl Fn(TcpStream, Arc<Shared>)) {
+pub(crate) async fn accept(
+    listener: Listener,
+    shared: Arc<Shared>,
+    serve: impl Fn(TcpStream, SocketAddr, Arc<Shared>),
+) {
     let accepting = pin!(accept_to_the_end(listener, Arc::clone(&shared), serve));
     select(accepting, pin!(shared.stop_accepting.wait())).await;
 }
@@ -53,12 +57,12 @@ pub(crate) async fn accept(listener: Listener, shared: Arc<Shared>, serve: impl 
 pub(crate) async fn accept_to_the_end(
     listener: Listener,
     shared: Arc<Shared>,
-    serve: impl Fn(TcpStream, Arc<Shared>),
+    serve: impl Fn(TcpStream, SocketAddr, Arc<Shared>),
 ) {
     let mut quiet_until = None;
     loop {
         match listener.socket.accept().await {
-            Ok((socket, _)) => serve(socket, Arc::clone(&shared)),
+            Ok((socket, peer)) => serve(socket, peer, Arc::clone(&shared)),
             // The peer was gone before we came to it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {

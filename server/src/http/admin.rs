@@ -1,6 +1,7 @@
 //! The admin listener: health, metrics, and the API.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use hyper::body::Incoming;
@@ -18,7 +19,7 @@ use crate::server::Shared;
 use crate::timeouts::WheelTimer;
 
 /// Serves the admin API on one connection.
-pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
+pub(crate) fn serve(socket: TcpStream, _peer: SocketAddr, shared: Arc<Shared>) {
     tokio::spawn(async move {
         let service = service_fn(|request: Request<Incoming>| {
             let reply = check_browser(&request)

@@ -1,6 +1,7 @@
 //! What clients see: the WebSocket upgrade, and nothing else yet.
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -17,8 +18,8 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 use super::{ApiError, Reply};
 use crate::server::Shared;
 use crate::shutdown::OpenConnection;
-use crate::transport::Socket;
 use crate::transport::websocket::{self, Upgrade};
+use crate::transport::{Caller, Socket};
 
 /// Why a connection ended before it was a WebSocket.
 #[derive(Debug, thiserror::Error)]
@@ -29,16 +30,16 @@ enum NotServed {
     Http(hyper::Error),
 }
 
-/// Serves HTTP/1.1, within TLS if that is configured, on one connection. Whatever it asks for, after `handshake_timeout` it is a WebSocket or cut: also a
-/// client that sends nothing, or half a request, or does not read its answers.
+/// Serves HTTP/1.1, within TLS if that is configured, on one connection. Whatever it asks for, after `handshake_timeout`
+/// it is a WebSocket or cut: also a client that sends nothing, or half a request, or does not read its answers.
 ///
 /// HTTP/1.1 alone, because hyper-util's `auto` builder has no timeout while it guesses the version.
-pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
+pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
     // Counted before the task first runs, so that a drain does not overlook it.
     let open_connection = shared.connections.enter();
     tokio::spawn(async move {
         let service = service_fn(|request| {
-            let reply = answer(request, &shared, &open_connection);
+            let reply = answer(request, peer, &shared, &open_connection);
             async { Ok::<_, Infallible>(reply) }
         });
         let connection = async {
@@ -60,9 +61,14 @@ pub(crate) fn serve(socket: TcpStream, shared: Arc<Shared>) {
     });
 }
 
-fn answer(request: Request<Incoming>, shared: &Arc<Shared>, open_connection: &OpenConnection) -> Reply {
+fn answer(
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    shared: &Arc<Shared>,
+    open_connection: &OpenConnection,
+) -> Reply {
     match (request.uri().path(), request.method()) {
-        ("/ws", &Method::GET) => upgrade(request, shared, open_connection),
+        ("/ws", &Method::GET) => upgrade(request, peer, shared, open_connection),
         ("/ws", _) => ApiError::method_not_allowed("GET").into(),
         (path, _) => {
             ApiError::not_found(format!("no such path: {path}; WebSocket clients connect to /ws")).into()
@@ -70,7 +76,12 @@ fn answer(request: Request<Incoming>, shared: &Arc<Shared>, open_connection: &Op
     }
 }
 
-fn upgrade(mut request: Request<Incoming>, shared: &Arc<Shared>, open_connection: &OpenConnection) -> Reply {
+fn upgrade(
+    mut request: Request<Incoming>,
+    peer: SocketAddr,
+    shared: &Arc<Shared>,
+    open_connection: &OpenConnection,
+) -> Reply {
     let reply = match create_response_with_body(&request, Default::default) {
         Ok(reply) => reply,
         Err(error) => {
@@ -85,7 +96,9 @@ fn upgrade(mut request: Request<Incoming>, shared: &Arc<Shared>, open_connection
         }
     };
     let query = request.uri().query().unwrap_or_default().to_owned();
+    let caller = Caller::of(&request, peer.ip(), &shared.config);
     let upgrade = Upgrade {
+        caller,
         on_upgrade: hyper::upgrade::on(&mut request),
         query,
         open_connection: open_connection.clone(),

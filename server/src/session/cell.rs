@@ -9,7 +9,9 @@ use parking_lot::Mutex;
 
 use super::id::{ResumeToken, Secret, SessionId};
 use super::link::{Link, Notes};
+use super::store::deadline as token_deadline;
 use super::subscriptions::Followed;
+use crate::auth::Identity;
 use crate::channel::Channel;
 use crate::timeouts::{TimerCell, TimerName};
 
@@ -37,9 +39,18 @@ pub(super) struct SessionState {
     /// Set while attached.
     pub(super) link: Option<Arc<Link>>,
     pub(super) transport: Transport,
+    /// Who its client is.
+    pub(super) identity: Identity,
 }
 
 impl SessionState {
+    /// Tells the machine when its client's token runs out: before every step, since the machine's clock may have been set.
+    pub(super) fn note_token(&mut self, now: Timestamp) {
+        if let Some(expires) = self.identity.expires() {
+            self.machine.token_expires(token_deadline(expires, now));
+        }
+    }
+
     /// Tells the machine what its connection has heard: before every step, for it decides by it.
     pub(super) fn note_heard(&mut self) {
         if let Some(link) = &self.link {
@@ -57,6 +68,8 @@ pub(crate) struct SessionView {
     pub(crate) phase: Phase,
     /// How it is, or was last, connected.
     pub(crate) transport: Transport,
+    /// Who its client is.
+    pub(crate) identity: Identity,
     /// How long ago it began.
     pub(crate) age: Duration,
     /// How long ago its client was last heard of.
@@ -106,6 +119,12 @@ impl SessionCell {
         self.state.lock().machine.outbox().sent()
     }
 
+    /// Who its client is.
+    #[must_use]
+    pub(crate) fn identity(&self) -> Identity {
+        self.state.lock().identity.clone()
+    }
+
     /// The channels it follows, and how far it has read each.
     #[must_use]
     pub(crate) fn subscriptions(&self) -> Vec<(Arc<Channel>, u64)> {
@@ -132,6 +151,7 @@ impl SessionCell {
             id: self.id,
             phase: machine.phase(),
             transport: state.transport,
+            identity: state.identity.clone(),
             age: now.since(machine.opened_at()),
             last_heard: now.since(machine.heard_at()),
             seq: machine.outbox().seq(),

@@ -17,7 +17,8 @@ use super::Hooks;
 use super::cell::{SessionCell, SessionState, Transport};
 use super::id::{ResumeToken, Secret, SessionId};
 use super::link::{Link, Notes};
-use crate::channel::Channels;
+use crate::auth::{Identity, UnixTime, unix_now};
+use crate::channel::{ChannelName, Channels};
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::timeouts::{Timeouts, Wish};
@@ -29,6 +30,8 @@ pub(crate) struct AttachRequest {
     pub(crate) resume: Option<String>,
     /// The last message its client has.
     pub(crate) seq: Option<u64>,
+    /// Who its client is.
+    pub(crate) identity: Identity,
     /// How it wants to be asked for signs of life.
     pub(crate) heartbeat: Heartbeat,
     /// How its bytes travel.
@@ -43,6 +46,8 @@ pub(crate) struct Attached {
     /// Whether it is the one it asked for.
     pub(crate) recovered: bool,
     pub(crate) link: Arc<Link>,
+    /// The channels that the client's new token does not allow it to follow any more.
+    pub(crate) revoked: Vec<ChannelName>,
 }
 
 /// Why a connection gets no session.
@@ -52,6 +57,8 @@ pub(crate) enum Refusal {
     Overloaded,
     /// The server is going away.
     Draining,
+    /// The session is another user's.
+    NotTheUser,
 }
 
 /// What sessions may use.
@@ -129,45 +136,56 @@ impl Sessions {
             connection: id,
             carrier: Carrier::Stream(request.heartbeat),
             seq: request.seq,
-            token_expires: None,
+            token_expires: request.identity.expires().map(|expires| deadline(expires, now)),
             entropy: rand::random(),
         };
         if let Some(offered) = &request.resume {
             let token = ResumeToken::parse(offered);
-            let resumed = token.and_then(|token| self.resume(&token, attach, request.transport, &link));
+            let resumed = match token {
+                Some(token) => self.resume(&token, attach, request, &link)?,
+                None => None,
+            };
             self.metrics.resumed(resumed.is_some());
             if let Some(session) = resumed {
-                return Ok(Attached { session, recovered: true, link });
+                let revoked = self.revoke(&session);
+                return Ok(Attached { session, recovered: true, link, revoked });
             }
         }
-        let session = self.open(attach, request.transport, &link)?;
-        Ok(Attached { session, recovered: false, link })
+        let session = self.open(attach, request, &link)?;
+        Ok(Attached { session, recovered: false, link, revoked: Vec::new() })
     }
 
     fn resume(
         &self,
         token: &ResumeToken,
         attach: Attach,
-        transport: Transport,
+        request: &AttachRequest,
         link: &Arc<Link>,
-    ) -> Option<Arc<SessionCell>> {
-        let session = self.registry.get(token.id).filter(|session| session.secret.matches(&token.secret))?;
-        self.step(&session, |state, now| {
+    ) -> Result<Option<Arc<SessionCell>>, Refusal> {
+        let found = self.registry.get(token.id);
+        let Some(session) = found.filter(|session| session.secret.matches(&token.secret)) else {
+            return Ok(None);
+        };
+        let accepted = self.step(&session, |state, now| {
+            if !state.identity.is_same_user(&request.identity) {
+                return Err(Refusal::NotTheUser);
+            }
             state.machine.handle(now, Input::Attach(attach));
             let accepted = state.machine.phase() == Phase::Attached(attach.connection);
             if accepted {
                 state.link = Some(Arc::clone(link));
-                state.transport = transport;
+                state.transport = request.transport;
+                state.identity = request.identity.clone();
             }
-            accepted
-        })
-        .then_some(session)
+            Ok(accepted)
+        })?;
+        Ok(accepted.then_some(session))
     }
 
     fn open(
         &self,
         attach: Attach,
-        transport: Transport,
+        request: &AttachRequest,
         link: &Arc<Link>,
     ) -> Result<Arc<SessionCell>, Refusal> {
         let now = self.timeouts.clock().now();
@@ -175,7 +193,12 @@ impl Sessions {
         let attach = Attach { seq: None, ..attach };
         let outbox = Outbox::new(self.limits.unacked);
         let machine = Session::open(now, Arc::clone(&self.settings), outbox, attach);
-        let state = SessionState { machine, link: Some(Arc::clone(link)), transport };
+        let state = SessionState {
+            machine,
+            link: Some(Arc::clone(link)),
+            transport: request.transport,
+            identity: request.identity.clone(),
+        };
         let session = SessionCell::new(SessionId::random(), Secret::random(), state);
         // Before its first step: whatever ends it takes it out again.
         self.registry.insert(Arc::clone(&session)).map_err(|_| Refusal::Overloaded)?;
@@ -230,7 +253,11 @@ impl Sessions {
     }
 
     /// One step of one session.
-    fn step<R>(&self, session: &Arc<SessionCell>, act: impl FnOnce(&mut SessionState, Timestamp) -> R) -> R {
+    pub(super) fn step<R>(
+        &self,
+        session: &Arc<SessionCell>,
+        act: impl FnOnce(&mut SessionState, Timestamp) -> R,
+    ) -> R {
         self.step_and_wake(session, act, Waker::wake)
     }
 
@@ -246,6 +273,7 @@ impl Sessions {
         let (result, link, told) = {
             let mut state = session.state.lock();
             state.note_heard();
+            state.note_token(now);
             let link = state.link.clone();
             let before = state.machine.phase();
             let result = act(&mut state, now);
@@ -309,6 +337,11 @@ impl Sessions {
             tracing::error!(%session, name, "a hook panicked");
         }
     }
+}
+
+/// When a token runs out, on the server's clock, as the machine's clock has it now.
+pub(super) fn deadline(expires: UnixTime, now: Timestamp) -> Timestamp {
+    now + expires.since(unix_now())
 }
 
 /// Pings have slack, so that they leave in batches. Everything else is exact to the tick, also what comes due

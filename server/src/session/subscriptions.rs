@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use encke_core::dialect::json::Since;
-use encke_core::session::Phase;
 use encke_core::session::outbox::{Bounds, Slot};
+use encke_core::session::{ConnectionInput, Input, Phase};
 
 use super::cell::{SessionCell, SessionState};
-use super::store::Sessions;
+use super::link::Link;
+use super::store::{Sessions, deadline};
+use crate::auth::{Identity, Permission};
 use crate::channel::{Channel, ChannelName, Full, SubscriberKey};
 
 /// What a session knows a channel by.
@@ -81,6 +83,41 @@ impl Sessions {
         drop(state);
         self.release(&followed);
         true
+    }
+
+    /// The client has a new token. Returns the channels that it does not allow it to follow any more, or nothing when the
+    /// session is another user's.
+    pub(crate) fn refresh(
+        &self,
+        session: &Arc<SessionCell>,
+        link: &Link,
+        identity: &Identity,
+    ) -> Option<Vec<ChannelName>> {
+        let is_theirs = self.step(session, |state, now| {
+            let is_theirs = state.identity.is_same_user(identity);
+            if is_theirs && state.machine.phase() == Phase::Attached(link.id) {
+                state.identity = identity.clone();
+                let expires = identity.expires().map(|expires| deadline(expires, now));
+                let refreshed = ConnectionInput::TokenRefreshed(expires);
+                state.machine.handle(now, Input::Connection(link.id, refreshed));
+            }
+            is_theirs
+        });
+        is_theirs.then(|| self.revoke(session))
+    }
+
+    /// Ends the subscriptions that the client's token does not allow.
+    pub(super) fn revoke(&self, session: &Arc<SessionCell>) -> Vec<ChannelName> {
+        let identity = session.identity();
+        let forbidden =
+            |channel: &Arc<Channel>| !identity.allows(Permission::Subscribe, channel.name().as_str());
+        let revoked = session.subscriptions().into_iter().filter(|(channel, _)| forbidden(channel));
+        revoked
+            .map(|(channel, _)| {
+                self.unsubscribe(session, channel.name().as_str());
+                channel.name().clone()
+            })
+            .collect()
     }
 
     /// The session is over: it follows nothing any more.

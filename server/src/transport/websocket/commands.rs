@@ -8,8 +8,10 @@ use encke_core::dialect::json::{
 use encke_core::session::ConnectionInput;
 
 use super::connection::{Connection, Step};
+use crate::auth::{AuthError, Permission, unix_now};
 use crate::channel::{BadChannelName, ChannelName, Full};
 use crate::session::NotSubscribed;
+use crate::transport::attachment::Attachment;
 use crate::transport::rate::Pace;
 
 /// How many subscribers a client is shown; it is told how many there are.
@@ -81,7 +83,7 @@ impl Connection {
     }
 
     fn subscribe(&mut self, channel: &str, since: Option<&Since<'_>>) -> Answer {
-        let name = self.channel_name(channel)?;
+        let name = self.allowed_channel(Permission::Subscribe, channel)?;
         let subscribed = self.shared().sessions.subscribe(&self.attachment.session, &name, since)?;
         // After the reply comes what there is to read.
         self.left.more = true;
@@ -94,14 +96,14 @@ impl Connection {
     }
 
     fn publish(&self, channel: &str, data: &str) -> Answer {
-        let name = self.channel_name(channel)?;
+        let name = self.allowed_channel(Permission::Publish, channel)?;
         let published = self.shared().channels.publish(&name, data)?;
         let epoch = published.channel.epoch().to_owned().into();
         Ok(Done::Published { offset: published.offset, epoch })
     }
 
     fn presence(&self, channel: &str) -> Answer {
-        let name = self.channel_name(channel)?;
+        let name = self.allowed_channel(Permission::Presence, channel)?;
         let now = self.shared().timeouts.clock().now();
         let (subscribers, total) = match self.shared().channels.get(name.as_str()) {
             Some(channel) => channel.subscribers(0, PRESENT_AT_MOST),
@@ -109,13 +111,34 @@ impl Connection {
         };
         let present = subscribers.iter().map(|(_, session)| {
             let view = session.view(now);
-            Present { user: None, phase: view.phase_name().into() }
+            let user = view.identity.user().map(|user| user.to_owned().into());
+            Present { user, phase: view.phase_name().into() }
         });
         Ok(Done::Present { channel: name.as_str().to_owned().into(), total, present: present.collect() })
     }
 
-    fn refresh(&self, _token: &str) -> Answer {
-        Err(Refused { code: ErrorCode::Unauthorized, message: "there is no authentication".into() })
+    fn refresh(&mut self, token: &str) -> Answer {
+        let identity = self.shared().config.auth.identify(Some(token), unix_now())?;
+        let Attachment { session, link, shared, .. } = &self.attachment;
+        let Some(revoked) = shared.sessions.refresh(session, link, &identity) else {
+            return Err(Refused::forbidden("the token is another user's"));
+        };
+        self.tell_revoked(&revoked);
+        Ok(Done::Nothing {})
+    }
+
+    /// The name of a channel on which the client may do this.
+    fn allowed_channel(&self, permission: Permission, text: &str) -> Result<ChannelName, Refused> {
+        let name = self.channel_name(text)?;
+        if self.attachment.session.identity().allows(permission, name.as_str()) {
+            return Ok(name);
+        }
+        let doing = match permission {
+            Permission::Subscribe => "to subscribe to",
+            Permission::Publish => "to publish to",
+            Permission::Presence => "to see who follows",
+        };
+        Err(Refused::forbidden(&format!("the token does not allow {doing} this channel")))
     }
 
     fn channel_name(&self, text: &str) -> Result<ChannelName, BadChannelName> {
@@ -141,10 +164,20 @@ impl Connection {
 }
 
 impl Refused {
+    fn forbidden(message: &str) -> Self {
+        Self { code: ErrorCode::Forbidden, message: message.to_owned() }
+    }
+
     fn rate(connection: &Connection) -> Self {
         let limit = connection.shared().config.limits.commands_per_second;
         let message = format!("more than {limit} commands a second (limits.commands_per_second)");
         Self { code: ErrorCode::RateLimited, message }
+    }
+}
+
+impl From<AuthError> for Refused {
+    fn from(error: AuthError) -> Self {
+        Self { code: ErrorCode::Unauthorized, message: error.to_string() }
     }
 }
 

@@ -3,7 +3,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use encke_core::close::{CloseCode, SuspendReason};
-use encke_core::dialect::json::{Heartbeat, Hello, ServerMessage, VERSION, pong_seq};
+use encke_core::dialect::json::{Heartbeat, Hello, ServerMessage, Unsubscribed, VERSION, pong_seq};
 use encke_core::session::ConnectionInput;
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
@@ -12,6 +12,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use super::fault;
 use super::frame::Frames;
 use super::goodbye::Ending;
+use crate::channel::ChannelName;
 use crate::server::Shared;
 use crate::session::{Left, Notes};
 use crate::transport::attachment::Attachment;
@@ -28,7 +29,7 @@ use crate::transport::write_hold::{Overdue, WriteHold};
 pub(super) struct Connection {
     socket: WebSocketStream<Metered>,
     pub(super) attachment: Attachment,
-    greeting: Greeting,
+    heartbeat: Heartbeat,
     out: Unwritten,
     /// tungstenite has an answer that the kernel may not have yet.
     answer_unflushed: bool,
@@ -41,11 +42,13 @@ pub(super) struct Connection {
 }
 
 /// What was agreed on when the connection began.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Greeting {
     pub(super) heartbeat: Heartbeat,
     /// The session is the one that the client asked for.
     pub(super) recovered: bool,
+    /// The channels that its client may not follow any more.
+    pub(super) revoked: Vec<ChannelName>,
 }
 
 /// The task's loop goes on, or the connection ends.
@@ -55,10 +58,10 @@ impl Connection {
     pub(super) fn new(socket: WebSocketStream<Metered>, attachment: Attachment, greeting: Greeting) -> Self {
         let shared = &attachment.shared;
         let rate = CommandRate::new(shared.config.limits.commands_per_second, shared.timeouts.clock().now());
-        Self {
+        let mut connection = Self {
             socket,
             attachment,
-            greeting,
+            heartbeat: greeting.heartbeat,
             out: Unwritten::default(),
             answer_unflushed: false,
             ping: None,
@@ -66,13 +69,14 @@ impl Connection {
             left: Left { more: true, until_acknowledged: false },
             hold: WriteHold::default(),
             rate,
-        }
+        };
+        connection.write_message(&connection.hello(greeting.recovered));
+        connection.tell_revoked(&greeting.revoked);
+        connection
     }
 
-    /// Says hello, then does what the session's notes and the peer's messages ask, until one of them ends it.
+    /// Does what the session's notes and the peer's messages ask, until one of them ends it.
     pub(super) async fn run(&mut self) -> Ending {
-        let hello = self.hello();
-        self.write_message(&hello);
         poll_fn(|context| self.poll(context)).await
     }
 
@@ -86,14 +90,14 @@ impl Connection {
         }
     }
 
-    fn hello(&self) -> ServerMessage<'static> {
+    fn hello(&self, recovered: bool) -> ServerMessage<'static> {
         let timeouts = self.shared().sessions.settings();
         let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         ServerMessage::Hello(Hello {
             version: VERSION,
             session: self.attachment.session.id().to_string().into(),
             resume: self.attachment.session.resume_token().expose().into(),
-            recovered: self.greeting.recovered,
+            recovered,
             seq: self.attachment.session.sent(),
             ping_interval_ms: millis(timeouts.ping_interval),
             pong_timeout_ms: millis(timeouts.pong_timeout),
@@ -170,8 +174,18 @@ impl Connection {
 
     fn write_ping(&mut self) {
         let seq = self.attachment.session.sent();
-        Frames(&mut self.out.bytes).ping(self.greeting.heartbeat, seq);
+        Frames(&mut self.out.bytes).ping(self.heartbeat, seq);
         self.ping = Some(seq);
+    }
+
+    pub(super) fn tell_revoked(&mut self, channels: &[ChannelName]) {
+        for channel in channels {
+            let channel = channel.as_str().into();
+            self.write_message(&ServerMessage::Unsubscribed(Unsubscribed {
+                channel,
+                reason: "forbidden".into(),
+            }));
+        }
     }
 
     pub(super) fn write_message(&mut self, message: &ServerMessage<'_>) {

@@ -19,10 +19,10 @@ use crate::config::Limits;
 use crate::server::Shared;
 use crate::session::{AttachRequest, Refusal, Transport};
 use crate::shutdown::OpenConnection;
-use crate::transport::Socket;
 use crate::transport::attachment::Attachment;
 use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
+use crate::transport::{Caller, Socket};
 
 use connection::{Connection, Greeting};
 use goodbye::Ending;
@@ -34,6 +34,7 @@ const READ_BUFFER: usize = 256;
 
 /// A request that was answered with 101, whose socket is about to be ours.
 pub(crate) struct Upgrade {
+    pub(crate) caller: Caller,
     pub(crate) on_upgrade: OnUpgrade,
     pub(crate) query: String,
     /// Held until the socket is closed.
@@ -45,8 +46,8 @@ pub(crate) struct Upgrade {
 /// A task is as large as what it may hold at once, for all its life. So the beginning and the end are boxed, and the
 /// connection stays where it is.
 pub(crate) async fn serve(upgrade: Upgrade, shared: Arc<Shared>) {
-    let Upgrade { on_upgrade, query, open_connection } = upgrade;
-    let mut opened = Box::pin(open(on_upgrade, query, &shared)).await;
+    let Upgrade { caller, on_upgrade, query, open_connection } = upgrade;
+    let mut opened = Box::pin(open(caller, on_upgrade, query, &shared)).await;
     if let Some(connection) = &mut opened {
         let ending = connection.run().await;
         if let Some((socket, unwritten)) = opened.take().map(Connection::into_socket) {
@@ -57,7 +58,12 @@ pub(crate) async fn serve(upgrade: Upgrade, shared: Arc<Shared>) {
 }
 
 /// Takes the socket over from hyper and gives it a session. A connection that gets none is told why.
-async fn open(on_upgrade: OnUpgrade, query: String, shared: &Arc<Shared>) -> Option<Connection> {
+async fn open(
+    caller: Caller,
+    on_upgrade: OnUpgrade,
+    query: String,
+    shared: &Arc<Shared>,
+) -> Option<Connection> {
     let upgraded = match on_upgrade.await {
         Ok(upgraded) => upgraded,
         Err(error) => {
@@ -69,7 +75,7 @@ async fn open(on_upgrade: OnUpgrade, query: String, shared: &Arc<Shared>) -> Opt
     // A copy, though it is empty as a rule: tungstenite would go on using the memory, which is hyper's whole buffer.
     let (socket, read_already) = (parts.io.into_inner(), parts.read_buf.to_vec());
     let limits = &shared.config.limits;
-    match attach(&query, shared) {
+    match attach(&caller, &query, shared) {
         Ok((attachment, greeting)) => {
             let link = Arc::clone(&attachment.link);
             let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
@@ -86,20 +92,20 @@ async fn open(on_upgrade: OnUpgrade, query: String, shared: &Arc<Shared>) -> Opt
     }
 }
 
-fn attach(query: &str, shared: &Arc<Shared>) -> Result<(Attachment, Greeting), CloseCode> {
-    let Query { resume, seq, heartbeat } =
+fn attach(caller: &Caller, query: &str, shared: &Arc<Shared>) -> Result<(Attachment, Greeting), CloseCode> {
+    let Query { resume, seq, token, heartbeat } =
         Query::parse(query).map_err(|BadQuery| CloseCode::ProtocolError)?;
-    let place = shared.places.take().ok_or(CloseCode::Overloaded)?;
-    let request = AttachRequest { resume, seq, heartbeat, transport: Transport::WebSocket };
-    let attached = shared.sessions.attach(&request).map_err(|refusal| match refusal {
+    let identity = caller.identify(token.as_deref(), &shared.config)?;
+    let place = shared.places.take(caller.address).ok_or(CloseCode::Overloaded)?;
+    let request = AttachRequest { resume, seq, identity, heartbeat, transport: Transport::WebSocket };
+    let mut attached = shared.sessions.attach(&request).map_err(|refusal| match refusal {
         Refusal::Overloaded => CloseCode::Overloaded,
         Refusal::Draining => CloseCode::Draining,
+        Refusal::NotTheUser => CloseCode::Unauthorized,
     })?;
-    let recovered = attached.recovered;
-    Ok((
-        Attachment::new(attached, Transport::WebSocket, place, Arc::clone(shared)),
-        Greeting { heartbeat, recovered },
-    ))
+    let greeting =
+        Greeting { heartbeat, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };
+    Ok((Attachment::new(attached, Transport::WebSocket, place, Arc::clone(shared)), greeting))
 }
 
 async fn websocket<S>(socket: S, read_already: Vec<u8>, limits: &Limits) -> WebSocketStream<S>

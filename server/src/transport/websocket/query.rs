@@ -1,12 +1,15 @@
 use encke_core::dialect::json::Heartbeat;
 
 /// What a client asks for in the query of its upgrade request.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Default)]
+#[cfg_attr(test, derive(Debug, PartialEq, Eq))]
 pub(super) struct Query {
     /// A resume token, not yet looked at.
     pub(super) resume: Option<String>,
     /// The last message that the client has.
     pub(super) seq: Option<u64>,
+    /// A JWT, not yet looked at.
+    pub(super) token: Option<String>,
     pub(super) heartbeat: Heartbeat,
 }
 
@@ -22,6 +25,7 @@ impl Query {
             match &*name {
                 "resume" => parsed.resume = Some(value.into_owned()),
                 "seq" => parsed.seq = Some(value.parse().map_err(|_| BadQuery)?),
+                "token" => parsed.token = Some(value.into_owned()),
                 "heartbeat" => parsed.heartbeat = Heartbeat::parse(&value).ok_or(BadQuery)?,
                 _ => {}
             }
@@ -36,8 +40,15 @@ mod tests {
 
     #[test]
     fn a_query_is_read() {
-        let read = Query::parse("resume=s_a%2Eb&seq=7&heartbeat=message&x=y").expect("a good query");
-        assert_eq!(read, Query { resume: Some("s_a.b".into()), seq: Some(7), heartbeat: Heartbeat::Message });
+        let read =
+            Query::parse("resume=s_a%2Eb&seq=7&token=a.b.c&heartbeat=message&x=y").expect("a good query");
+        let expected = Query {
+            resume: Some("s_a.b".into()),
+            seq: Some(7),
+            token: Some("a.b.c".into()),
+            heartbeat: Heartbeat::Message,
+        };
+        assert_eq!(read, expected);
         assert_eq!(Query::parse(""), Ok(Query::default()));
     }
 

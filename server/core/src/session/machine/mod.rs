@@ -207,6 +207,14 @@ impl<C> Session<C> {
         self.heard_at = self.heard_at.max(at);
     }
 
+    /// Notes that the client's token runs out at `at`, by a clock that may have been set since this was last told. Fires
+    /// nothing: it is to be told before [`Session::handle`] and [`Session::handle_timeout`], which decide by it.
+    pub fn token_expires(&mut self, at: Timestamp) {
+        if matches!(self.phase, Phase::Attached(_)) {
+            self.deadlines.arm(Deadline::Token, at);
+        }
+    }
+
     /// Where the session is in its life.
     #[must_use]
     pub fn phase(&self) -> Phase {
