@@ -23,6 +23,7 @@ use crate::timeouts::Timeouts;
 pub(crate) struct Metrics {
     registry: Registry,
     websocket_connections: Gauge,
+    sse_connections: Gauge,
     sessions: [Gauge; SESSION_PHASES.len()],
     session_events: Family<EventLabels, Counter>,
     resumes: Family<OutcomeLabels, Counter>,
@@ -114,7 +115,8 @@ impl Metrics {
         let mut registry = Registry::with_prefix("encke");
         let connections = Family::<ConnectionLabels, Gauge>::default();
         let connections = register(&mut registry, "connections", "Open connections.", connections);
-        let websocket = ConnectionLabels { transport: "websocket", dialect: "json" };
+        let connections_by =
+            |transport| connections.get_or_create(&ConnectionLabels { transport, dialect: "json" }).clone();
         let phases = Family::<PhaseLabels, Gauge>::default();
         let phases = register(&mut registry, "sessions", "Sessions, by phase.", phases);
         let session_events =
@@ -153,7 +155,8 @@ impl Metrics {
         let gaps = register(&mut registry, "gaps", help, Counter::default());
         let deadline = |deadline| expiries.get_or_create(&DeadlineLabels { deadline }).clone();
         Self {
-            websocket_connections: connections.get_or_create(&websocket).clone(),
+            websocket_connections: connections_by("websocket"),
+            sse_connections: connections_by("sse"),
             sessions: SESSION_PHASES.map(|phase| phases.get_or_create(&PhaseLabels { phase }).clone()),
             session_events,
             resumes,
@@ -284,6 +287,7 @@ impl Metrics {
     pub(crate) fn connections(&self, transport: Transport) -> &Gauge {
         match transport {
             Transport::WebSocket => &self.websocket_connections,
+            Transport::Events => &self.sse_connections,
         }
     }
 

@@ -21,6 +21,9 @@ use crate::timeouts::{TimerCell, TimerName};
 pub(crate) enum Transport {
     /// RFC 6455.
     WebSocket,
+    /// Server-sent events.
+    #[serde(rename = "sse")]
+    Events,
 }
 
 /// One session. The registry owns it, and the task of its connection.

@@ -59,6 +59,8 @@ pub(crate) enum Refusal {
     Draining,
     /// The session is another user's.
     NotTheUser,
+    /// The session that it asks for is not there, and it wants no other.
+    Gone,
 }
 
 /// What sessions may use.
@@ -134,7 +136,10 @@ impl Sessions {
         let link = Arc::new(Link::new(id, now));
         let attach = Attach {
             connection: id,
-            carrier: Carrier::Stream(request.heartbeat),
+            carrier: match request.transport {
+                Transport::WebSocket => Carrier::Stream(request.heartbeat),
+                Transport::Events => Carrier::Events,
+            },
             seq: request.seq,
             token_expires: request.identity.expires().map(|expires| deadline(expires, now)),
             entropy: rand::random(),
@@ -149,6 +154,9 @@ impl Sessions {
             if let Some(session) = resumed {
                 let revoked = self.revoke(&session);
                 return Ok(Attached { session, recovered: true, link, revoked });
+            }
+            if request.transport == Transport::Events {
+                return Err(Refusal::Gone);
             }
         }
         let session = self.open(attach, request, &link)?;

@@ -14,7 +14,7 @@ pub(crate) struct Caller {
     /// What `Authorization: Bearer` brings.
     bearer: Option<String>,
     /// It is no web page, or one that may connect.
-    origin_allowed: bool,
+    pub(super) origin_allowed: bool,
 }
 
 impl Caller {

@@ -2,10 +2,13 @@
 
 mod attachment;
 mod caller;
+mod end_of_stream;
 mod metered;
 mod places;
 mod rate;
+mod retry;
 mod socket;
+pub(crate) mod sse;
 mod unwritten;
 pub(crate) mod websocket;
 mod write_hold;

@@ -1,21 +1,18 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll, ready};
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::{Goaway, ServerMessage};
 use futures_util::future::select;
 use futures_util::{Sink, SinkExt};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
 use crate::server::Shared;
+use crate::transport::end_of_stream::end_stream;
+use crate::transport::retry::{goaway, retry_ms};
 use crate::transport::unwritten::Unwritten;
-
-/// Clients of a server that goes away come back over this long, each at a moment of its own.
-const RETRY_SPREAD_MS: std::ops::Range<u64> = 500..10_000;
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,16 +53,13 @@ pub(super) async fn say<S>(
         }
         if let Ending::Close(code) = ending {
             if code == CloseCode::Draining {
-                queue(&mut socket, Message::text(goaway(code)));
+                queue(&mut socket, Message::text(goaway(code, retry_ms(code)).to_json()));
             }
             let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
             queue(&mut socket, Message::Close(Some(frame)));
         }
         if socket.flush().await.is_ok() {
-            let mut socket = socket.into_inner();
-            if socket.shutdown().await.is_ok() {
-                poll_fn(|context| poll_discard(&mut socket, context)).await;
-            }
+            end_stream(socket.into_inner()).await;
         }
     });
     select(patience, handshake).await;
@@ -78,22 +72,5 @@ where
 {
     if let Err(error) = Pin::new(socket).start_send(message) {
         tracing::debug!(%error, "the closing handshake was cut short");
-    }
-}
-
-fn goaway(code: CloseCode) -> String {
-    let retry_ms = rand::random_range(RETRY_SPREAD_MS);
-    ServerMessage::Goaway(Goaway { reason: code.reason().into(), retry_ms }).to_json()
-}
-
-/// Reads to the end of the stream, into a buffer that exists only while there is something to read.
-fn poll_discard(socket: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
-    loop {
-        let mut scratch = [0; 2048];
-        let mut buffer = ReadBuf::new(&mut scratch);
-        let read = ready!(Pin::new(&mut *socket).poll_read(context, &mut buffer));
-        if read.is_err() || buffer.filled().is_empty() {
-            return Poll::Ready(());
-        }
     }
 }

@@ -101,7 +101,7 @@ fn attach(caller: &Caller, query: &str, shared: &Arc<Shared>) -> Result<(Attachm
     let mut attached = shared.sessions.attach(&request).map_err(|refusal| match refusal {
         Refusal::Overloaded => CloseCode::Overloaded,
         Refusal::Draining => CloseCode::Draining,
-        Refusal::NotTheUser => CloseCode::Unauthorized,
+        Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
     })?;
     let greeting =
         Greeting { heartbeat, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };

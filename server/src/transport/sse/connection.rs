@@ -1,0 +1,140 @@
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use encke_core::close::{CloseCode, SuspendReason};
+use encke_core::session::ConnectionInput;
+
+use super::event::Events;
+use crate::session::{Left, Notes};
+use crate::transport::attachment::Attachment;
+use crate::transport::end_of_stream::{end_stream, poll_read_some};
+use crate::transport::metered::Metered;
+use crate::transport::retry::{goaway, retry_ms};
+use crate::transport::unwritten::Unwritten;
+use crate::transport::write_hold::{Overdue, WriteHold};
+
+/// One stream of events of a session, owned by its task.
+pub(super) struct Connection {
+    pub(super) socket: Metered,
+    pub(super) attachment: Attachment,
+    pub(super) token: String,
+    pub(super) out: Unwritten,
+    /// A heartbeat is in `out`.
+    pub(super) heartbeat: bool,
+    /// What the session has for this connection.
+    pub(super) left: Left,
+    pub(super) hold: WriteHold,
+}
+
+/// How a stream ends.
+#[derive(Clone, Copy, Debug)]
+enum Ending {
+    /// We say that it does, and why.
+    Close(CloseCode),
+    /// There is no one to say anything to.
+    Lost,
+}
+
+impl Connection {
+    /// Serves the stream to its end.
+    pub(super) async fn run(mut self) {
+        if let Ending::Close(code) = poll_fn(|context| self.poll(context)).await {
+            self.say_goodbye(code).await;
+        }
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
+        loop {
+            match self.poll_step(context) {
+                Ok(Poll::Ready(())) => {}
+                Ok(Poll::Pending) => return Poll::Pending,
+                Err(ending) => return Poll::Ready(ending),
+            }
+        }
+    }
+
+    /// Notes, then writes, then a look whether the client is there still.
+    fn poll_step(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Ending> {
+        let notes = self.attachment.link.take_notes(context);
+        if let Some(code) = notes.close_code() {
+            return Err(Ending::Close(code));
+        }
+        self.left.more |= notes.contains(Notes::READ);
+        if notes.contains(Notes::PING) {
+            self.events().heartbeat();
+            self.heartbeat = true;
+        }
+        if self.poll_flush(context)?.is_pending() {
+            return Ok(Poll::Pending);
+        }
+        if self.left.more {
+            self.left =
+                self.attachment.take_outgoing(&mut Events { out: &mut self.out.bytes, token: &self.token });
+            if self.poll_flush(context)?.is_pending() {
+                return Ok(Poll::Pending);
+            }
+        }
+        match poll_read_some(&mut self.socket, context) {
+            Poll::Pending if self.left.more => {
+                // Others first.
+                context.waker().wake_by_ref();
+                Ok(Poll::Pending)
+            }
+            Poll::Pending => Ok(Poll::Pending),
+            Poll::Ready(true) => Err(self.lost(SuspendReason::ConnectionLost)),
+            // There is nothing that it could say.
+            Poll::Ready(false) => Ok(Poll::Ready(())),
+        }
+    }
+
+    pub(super) fn events(&mut self) -> Events<'_> {
+        Events { out: &mut self.out.bytes, token: &self.token }
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Ending> {
+        if !self.out.is_empty() {
+            match self.out.poll_write(context, &mut self.socket) {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error)) => {
+                    tracing::debug!(session = %self.attachment.session.id(), %error, "connection failed");
+                    return Err(self.lost(SuspendReason::ConnectionLost));
+                }
+                Poll::Pending => {
+                    return match self.hold.poll(context, &mut self.socket, &self.attachment) {
+                        Ok(()) => Ok(Poll::Pending),
+                        Err(Overdue) => Err(self.lost(SuspendReason::SlowConsumer)),
+                    };
+                }
+            }
+        }
+        self.hold.release(&mut self.socket, &self.attachment);
+        if std::mem::take(&mut self.heartbeat) {
+            let seq = self.attachment.session.sent();
+            self.attachment.tell(ConnectionInput::PingSent { seq });
+        }
+        Ok(Poll::Ready(()))
+    }
+
+    fn lost(&self, reason: SuspendReason) -> Ending {
+        self.attachment.tell(ConnectionInput::Ended(reason));
+        Ending::Lost
+    }
+
+    /// There is no Close frame here: the last event says why, and when to come back.
+    async fn say_goodbye(mut self, code: CloseCode) {
+        let retry = retry_ms(code);
+        self.events().retry(retry);
+        self.events().plain(&goaway(code, retry));
+        let Self { mut socket, mut out, attachment, .. } = self;
+        let shared = std::sync::Arc::clone(&attachment.shared);
+        // The session has let go already; its place is another's now.
+        drop(attachment);
+        let patience = std::pin::pin!(shared.timeouts.sleep(shared.config.close_timeout));
+        let goodbye = std::pin::pin!(async {
+            if poll_fn(|context| out.poll_write(context, &mut socket)).await.is_ok() {
+                end_stream(socket).await;
+            }
+        });
+        futures_util::future::select(patience, goodbye).await;
+    }
+}

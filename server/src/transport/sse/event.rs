@@ -1,0 +1,91 @@
+//! Events as HTML has them, section 9.2: unnamed ones, each an object of the dialect in one line.
+
+use encke_core::dialect::json::{Gap, ServerMessage, SharedMessage};
+
+use crate::session::Outgoing;
+
+/// Events, one after the other.
+pub(super) struct Events<'a> {
+    pub(super) out: &'a mut Vec<u8>,
+    /// The session's resume token: with a seq it is the id that an `EventSource` comes back with.
+    pub(super) token: &'a str,
+}
+
+impl Events<'_> {
+    /// An event that a client does not come back to.
+    pub(super) fn plain(&mut self, message: &ServerMessage<'_>) {
+        self.data(&message.to_json());
+    }
+
+    /// An event after which the client has everything up to `seq`.
+    pub(super) fn numbered(&mut self, seq: u64, message: &ServerMessage<'_>) {
+        self.id(seq);
+        self.data(&message.to_json());
+    }
+
+    /// A comment: the client hears nothing of it, but all that lies between does.
+    pub(super) fn heartbeat(&mut self) {
+        self.out.extend_from_slice(b":\n\n");
+    }
+
+    /// How long the client is to wait before it comes back.
+    pub(super) fn retry(&mut self, ms: u64) {
+        self.out.extend_from_slice(format!("retry: {ms}\n\n").as_bytes());
+    }
+
+    fn id(&mut self, seq: u64) {
+        self.out.extend_from_slice(format!("id: {}:{seq}\n", self.token).as_bytes());
+    }
+
+    fn data(&mut self, json: &str) {
+        self.out.extend_from_slice(b"data: ");
+        self.out.extend_from_slice(json.as_bytes());
+        self.out.extend_from_slice(b"\n\n");
+    }
+}
+
+impl Outgoing for Events<'_> {
+    fn len(&self) -> usize {
+        self.out.len()
+    }
+
+    fn message(&mut self, seq: u64, message: &SharedMessage) {
+        self.id(seq);
+        self.out.extend_from_slice(b"data: ");
+        message.write_with(seq, self.out);
+        self.out.extend_from_slice(b"\n\n");
+    }
+
+    fn gap(&mut self, gap: Gap<'_>) {
+        self.numbered(gap.seq, &ServerMessage::Gap(gap));
+    }
+}
+
+/// Reads the id of the last event that a client has: its resume token, and a seq.
+pub(super) fn parse_id(id: &str) -> Option<(String, u64)> {
+    let (token, seq) = id.rsplit_once(':')?;
+    Some((token.to_owned(), seq.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_lines() {
+        let mut out = Vec::new();
+        let mut events = Events { out: &mut out, token: "s_a.b" };
+        events.message(7, &SharedMessage::new("news", 42, r#"{"a":"\n"}"#));
+        events.heartbeat();
+        events.retry(5);
+        let text = concat!(
+            "id: s_a.b:7\ndata: {\"message\":{\"seq\":7,\"channel\":\"news\",\"offset\":42,\"data\":{\"a\":\"\\n\"}}}\n\n",
+            ":\n\nretry: 5\n\n",
+        );
+        assert_eq!(String::from_utf8(out).as_deref(), Ok(text));
+        assert_eq!(parse_id("s_a.b:7"), Some(("s_a.b".into(), 7)));
+        for id in ["", "7", "s_a.b:", "s_a.b:x", "s_a.b:-1"] {
+            assert_eq!(parse_id(id), None, "{id}");
+        }
+    }
+}

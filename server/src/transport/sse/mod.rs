@@ -1,0 +1,96 @@
+//! Server-sent events: a session that is only read.
+//!
+//! hyper reads the request and no more: the stream goes out on the bare socket, as long as it lasts, without hyper's
+//! buffers. A client cannot answer on it. So heartbeats are comments, and a dead peer is found by the kernel, which gives up
+//! what is not acknowledged for `pong_timeout` (TCP_USER_TIMEOUT), or by `write_timeout`.
+
+mod connection;
+mod event;
+mod request;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use encke_core::dialect::json::{Hello, ServerMessage, Unsubscribed, VERSION};
+
+use crate::server::Shared;
+use crate::session::{Left, Transport};
+use crate::shutdown::OpenConnection;
+use crate::transport::Socket;
+use crate::transport::attachment::Attachment;
+use crate::transport::metered::Metered;
+use crate::transport::unwritten::Unwritten;
+use crate::transport::write_hold::WriteHold;
+
+use connection::Connection;
+pub(crate) use request::{Accepted, accept};
+
+/// Serves an accepted request to its end, on the socket that it came on.
+pub(crate) async fn serve(
+    socket: Socket,
+    accepted: Accepted,
+    shared: Arc<Shared>,
+    open_connection: OpenConnection,
+) {
+    let connection = open(socket, accepted, shared);
+    connection.run().await;
+    drop(open_connection);
+}
+
+fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
+    let Accepted { head, attached, place, channels } = accepted;
+    let user_timeout = shared.sessions.settings().pong_timeout;
+    if let Err(error) = socket2::SockRef::from(socket.tcp()).set_tcp_user_timeout(Some(user_timeout)) {
+        tracing::debug!(%error, "TCP_USER_TIMEOUT cannot be set");
+    }
+    let recovered = attached.recovered;
+    let revoked = attached.revoked.clone();
+    let link = Arc::clone(&attached.link);
+    let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
+    let attachment = Attachment::new(attached, Transport::Events, place, shared);
+    let mut connection = Connection {
+        socket,
+        token: attachment.session.resume_token().expose(),
+        attachment,
+        out: Unwritten::default(),
+        heartbeat: false,
+        left: Left { more: true, until_acknowledged: false },
+        hold: WriteHold::default(),
+    };
+    connection.out.bytes = head;
+    let hello = hello(&connection, recovered);
+    let sent = connection.attachment.session.sent();
+    connection.events().numbered(sent, &hello);
+    for channel in revoked {
+        tell_unsubscribed(&mut connection, channel.as_str(), "forbidden");
+    }
+    for channel in channels {
+        let sessions = Arc::clone(&connection.attachment.shared.sessions);
+        if let Err(error) = sessions.subscribe(&connection.attachment.session, &channel, None) {
+            tracing::debug!(%channel, %error, "not subscribed");
+            tell_unsubscribed(&mut connection, channel.as_str(), "limit");
+        }
+    }
+    connection
+}
+
+fn tell_unsubscribed(connection: &mut Connection, channel: &str, reason: &str) {
+    let message = Unsubscribed { channel: channel.into(), reason: reason.into() };
+    connection.events().plain(&ServerMessage::Unsubscribed(message));
+}
+
+fn hello(connection: &Connection, recovered: bool) -> ServerMessage<'static> {
+    let timeouts = connection.attachment.shared.sessions.settings();
+    let session = &connection.attachment.session;
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    ServerMessage::Hello(Hello {
+        version: VERSION,
+        session: session.id().to_string().into(),
+        resume: connection.token.clone().into(),
+        recovered,
+        seq: session.sent(),
+        ping_interval_ms: millis(timeouts.ping_interval),
+        pong_timeout_ms: millis(timeouts.pong_timeout),
+        reconnect_window_ms: millis(timeouts.reconnect_window),
+    })
+}
