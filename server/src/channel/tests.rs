@@ -1,1 +1,146 @@
+use std::sync::Arc;
+use std::time::Duration;
 
+use encke_core::session::outbox::Bounds;
+use tokio::runtime::{Builder, Runtime};
+
+use super::*;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::timeouts::Timeouts;
+
+/// One channel's limits are wide unless a test narrows them.
+const WIDE: LogLimits = LogLimits { messages: 1000, bytes: 1 << 20, age: None, total_bytes: usize::MAX };
+
+struct World {
+    channels: Channels,
+    _runtime: Runtime,
+}
+
+impl World {
+    fn new(limit: usize, log: LogLimits) -> Self {
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let clock = Arc::new(Clock::new(Duration::from_millis(500)));
+        let (timeouts, _names) = Timeouts::new(clock, Duration::ZERO);
+        let metrics = Arc::new(Metrics::new());
+        let channels = Channels::new(limit, log, timeouts, metrics, runtime.handle().clone());
+        Self { channels, _runtime: runtime }
+    }
+
+    fn publish(&self, channel: &str, data: &str) -> Result<u64, Full> {
+        self.channels.publish(&name(channel), data).map(|published| published.offset)
+    }
+
+    fn bounds(&self, channel: &str) -> Bounds {
+        self.channels.get(channel).expect("the channel").view().bounds
+    }
+}
+
+fn name(text: &str) -> ChannelName {
+    ChannelName::new(text, 255).expect("a good name")
+}
+
+#[test]
+fn offsets_count_from_one_and_data_is_compacted() {
+    let world = World::new(10, WIDE);
+    assert_eq!(world.publish("a", "{ \"x\" : 1 }"), Ok(1));
+    assert_eq!(world.publish("a", "2"), Ok(2));
+    assert_eq!(world.publish("b", "3"), Ok(1));
+    let channel = world.channels.get("a").expect("the channel");
+    let now = encke_core::Timestamp::MAX;
+    let (bounds, history) = channel.history(0, 10, now);
+    assert_eq!(bounds, Bounds { first: 1, last: 2 });
+    assert_eq!(
+        history.iter().map(|message| (message.offset, &*message.data)).collect::<Vec<_>>(),
+        [(1, "{\"x\":1}"), (2, "2")]
+    );
+    assert_eq!(channel.history(1, 10, now).1.len(), 1, "after the first");
+}
+
+#[test]
+fn a_log_is_bounded_by_messages_and_by_bytes() {
+    let world = World::new(10, LogLimits { messages: 3, ..WIDE });
+    for _ in 0..5 {
+        world.publish("a", "1").expect("published");
+    }
+    assert_eq!(world.bounds("a"), Bounds { first: 3, last: 5 });
+    let world = World::new(10, LogLimits { bytes: 1_000, ..WIDE });
+    let large = format!("\"{}\"", "x".repeat(400));
+    for _ in 0..5 {
+        world.publish("a", &large).expect("published");
+    }
+    assert_eq!(world.bounds("a"), Bounds { first: 4, last: 5 });
+    assert!(world.channels.bytes() <= 1_000);
+}
+
+#[test]
+fn the_newest_message_stays_however_large() {
+    let world = World::new(10, LogLimits { bytes: 100, ..WIDE });
+    world.publish("a", "1").expect("published");
+    world.publish("a", &format!("\"{}\"", "x".repeat(400))).expect("published");
+    assert_eq!(world.bounds("a"), Bounds { first: 2, last: 2 });
+}
+
+#[test]
+fn together_the_oldest_messages_go_first_and_emptied_channels_go_away() {
+    let world = World::new(100, LogLimits { total_bytes: 2_000, ..WIDE });
+    let large = format!("\"{}\"", "x".repeat(400));
+    for channel in ["a", "b", "c", "a"] {
+        world.publish(channel, &large).expect("published");
+    }
+    assert!(world.channels.bytes() <= 2_000);
+    let before = world.channels.len();
+    for channel in ["d", "e"] {
+        world.publish(channel, &large).expect("published");
+    }
+    assert!(world.channels.bytes() <= 2_000, "{} bytes", world.channels.bytes());
+    assert!(world.channels.get("b").is_none(), "its only message was among the oldest");
+    assert_eq!(world.bounds("e"), Bounds { first: 1, last: 1 });
+    assert!(world.channels.len() <= before + 1);
+}
+
+#[test]
+fn sizes_add_up_to_nothing_when_all_is_gone() {
+    let world = World::new(100, LogLimits { age: Some(Duration::from_nanos(1)), ..WIDE });
+    for number in 0..50 {
+        world.publish(&format!("c{}", number % 7), &"1".repeat(number + 1)).expect("published");
+    }
+    for channel in world.channels.after(None, 100) {
+        world.channels.handle_timeout(&channel);
+    }
+    assert_eq!((world.channels.len(), world.channels.bytes()), (0, 0));
+}
+
+#[test]
+fn there_are_as_many_channels_as_the_limit_says() {
+    let world = World::new(1, WIDE);
+    world.publish("a", "1").expect("published");
+    assert!(world.publish("b", "1").is_err());
+    assert_eq!(world.publish("a", "1"), Ok(2), "it is there already");
+}
+
+#[test]
+fn a_channel_that_comes_back_has_another_epoch() {
+    let world = World::new(10, LogLimits { age: Some(Duration::from_nanos(1)), ..WIDE });
+    world.publish("a", "1").expect("published");
+    let channel = world.channels.get("a").expect("the channel");
+    world.channels.handle_timeout(&channel);
+    assert!(world.channels.get("a").is_none(), "no message and no subscriber");
+    assert_eq!(world.publish("a", "1"), Ok(1));
+    let next = world.channels.get("a").expect("the channel");
+    assert_ne!(channel.epoch(), next.epoch());
+}
+
+#[test]
+fn pages_go_by_name() {
+    let world = World::new(10, WIDE);
+    for channel in ["b", "a", "c"] {
+        world.publish(channel, "1").expect("published");
+    }
+    let names = |cursor, limit| {
+        let page = world.channels.after(cursor, limit);
+        page.iter().map(|channel| channel.name().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(None, 2), ["a", "b"]);
+    assert_eq!(names(Some("b"), 2), ["c"]);
+}
