@@ -56,6 +56,20 @@ impl Admin {
         ask(self.address, &format!("{method} {path} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n"))
     }
 
+    /// `POST path` with a JSON body.
+    #[track_caller]
+    pub fn post(&self, path: &str, body: &str) -> Answer {
+        self.send(path, "Content-Type: application/json\r\n", body)
+    }
+
+    /// `POST path` with a body, and with headers of its own: lines that end in CR LF.
+    #[track_caller]
+    pub fn send(&self, path: &str, headers: &str, body: &str) -> Answer {
+        let (host, length) = (self.address, body.len());
+        let headers = format!("Host: {host}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n");
+        ask(self.address, &format!("POST {path} HTTP/1.1\r\n{headers}\r\n{body}"))
+    }
+
     /// All metrics.
     #[must_use]
     #[track_caller]

@@ -1,10 +1,33 @@
 //! Handlers of the admin API.
 
-pub(crate) mod health;
-pub(crate) mod sessions;
-pub(crate) mod timers;
+mod channels;
+mod health;
+mod metrics;
+mod openapi;
+mod publish;
+pub(crate) mod routes;
+mod sessions;
+mod timers;
 
 use std::time::Duration;
+
+use crate::http::ApiError;
+
+/// How many entries a page has if nothing is said, and at most.
+const DEFAULT_LIMIT: usize = 100;
+const HIGHEST_LIMIT: usize = 1000;
+
+/// Reads a `limit`.
+fn parse_limit(text: &str) -> Result<usize, ApiError> {
+    text.parse()
+        .ok()
+        .filter(|limit| (1..=HIGHEST_LIMIT).contains(limit))
+        .ok_or_else(|| ApiError::bad_request(format!("limit must be from 1 to {HIGHEST_LIMIT}")))
+}
+
+fn unknown_parameter(name: &str) -> ApiError {
+    ApiError::bad_request(format!("unknown parameter: {name}"))
+}
 
 /// Durations as the API shows them.
 fn millis(duration: Duration) -> f64 {

@@ -4,14 +4,12 @@ use encke_core::close::CloseReason;
 use encke_core::session::{Input, Phase};
 use serde::Serialize;
 
-use super::millis;
+use super::routes::Call;
+use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
+use crate::channel::Channel;
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, Reply};
-use crate::server::Shared;
 use crate::session::{BadSessionId, SessionCell, SessionId, SessionView, Transport};
-
-const DEFAULT_LIMIT: usize = 100;
-const HIGHEST_LIMIT: usize = 1000;
 
 #[derive(Serialize)]
 struct Page {
@@ -35,8 +33,20 @@ struct Detail {
     #[serde(flatten)]
     summary: Summary,
     seq: u64,
+    /// Messages sent that may not have arrived.
+    unacked: usize,
+    subscriptions: Vec<Subscription>,
     close_reason: Option<&'static str>,
     deadlines: Vec<Remaining>,
+}
+
+#[derive(Serialize)]
+struct Subscription {
+    channel: String,
+    /// The last message it has read.
+    cursor: u64,
+    /// Messages that it has not read yet, those included that are gone already.
+    backlog: u64,
 }
 
 #[derive(Serialize)]
@@ -52,8 +62,9 @@ struct Filter {
 }
 
 /// `GET /api/sessions?phase=&limit=&cursor=`
-pub(crate) fn list(shared: &Shared, query: &str) -> Result<Reply, ApiError> {
-    let filter = Filter::parse(query)?;
+pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
+    let shared = call.shared;
+    let filter = Filter::parse(call.query)?;
     let now = shared.timeouts.clock().now();
     let page = shared.sessions.registry().after(filter.cursor, filter.limit);
     let next_cursor =
@@ -67,8 +78,9 @@ pub(crate) fn list(shared: &Shared, query: &str) -> Result<Reply, ApiError> {
 }
 
 /// `GET /api/sessions/{id}`
-pub(crate) fn show(shared: &Shared, id: &str) -> Result<Reply, ApiError> {
-    let view = find(shared, id)?.view(shared.timeouts.clock().now());
+pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
+    let session = find(call)?;
+    let view = session.view(call.shared.timeouts.clock().now());
     let remaining = |&(deadline, remaining): &(encke_core::session::Deadline, _)| Remaining {
         deadline: deadline.as_str(),
         remaining_ms: millis(remaining),
@@ -76,6 +88,8 @@ pub(crate) fn show(shared: &Shared, id: &str) -> Result<Reply, ApiError> {
     Ok(json(&Detail {
         summary: Summary::from(&view),
         seq: view.seq,
+        unacked: view.unacked,
+        subscriptions: session.subscriptions().iter().map(Subscription::from).collect(),
         close_reason: match view.phase {
             Phase::Closed(reason) => Some(reason.as_str()),
             Phase::Attached(_) | Phase::Suspended => None,
@@ -85,20 +99,21 @@ pub(crate) fn show(shared: &Shared, id: &str) -> Result<Reply, ApiError> {
 }
 
 /// `POST /api/sessions/{id}/disconnect`
-pub(crate) fn disconnect(shared: &Shared, id: &str) -> Result<Reply, ApiError> {
-    shared.sessions.handle(&find(shared, id)?, Input::Disconnect);
+pub(super) fn disconnect(call: &Call<'_>) -> Result<Reply, ApiError> {
+    call.shared.sessions.handle(&find(call)?, Input::Disconnect);
     Ok(no_content())
 }
 
 /// `DELETE /api/sessions/{id}`
-pub(crate) fn end(shared: &Shared, id: &str) -> Result<Reply, ApiError> {
-    shared.sessions.handle(&find(shared, id)?, Input::Close(CloseReason::Kicked));
+pub(super) fn end(call: &Call<'_>) -> Result<Reply, ApiError> {
+    call.shared.sessions.handle(&find(call)?, Input::Close(CloseReason::Kicked));
     Ok(no_content())
 }
 
-fn find(shared: &Shared, id: &str) -> Result<Arc<SessionCell>, ApiError> {
-    let id = parse_id(id)?;
-    shared.sessions.registry().get(id).ok_or_else(|| ApiError::not_found(format!("no such session: {id}")))
+fn find(call: &Call<'_>) -> Result<Arc<SessionCell>, ApiError> {
+    let id = parse_id(call.parameter)?;
+    let session = call.shared.sessions.registry().get(id);
+    session.ok_or_else(|| ApiError::not_found(format!("no such session: {id}")))
 }
 
 fn parse_id(id: &str) -> Result<SessionId, ApiError> {
@@ -112,17 +127,22 @@ impl Filter {
             match (&*name, &*value) {
                 ("phase", "attached" | "suspended") => filter.phase = Some(value.into_owned()),
                 ("phase", _) => return Err(ApiError::bad_request("phase must be attached or suspended")),
-                ("limit", limit) => {
-                    filter.limit =
-                        limit.parse().ok().filter(|limit| (1..=HIGHEST_LIMIT).contains(limit)).ok_or_else(
-                            || ApiError::bad_request(format!("limit must be from 1 to {HIGHEST_LIMIT}")),
-                        )?;
-                }
+                ("limit", limit) => filter.limit = parse_limit(limit)?,
                 ("cursor", cursor) => filter.cursor = Some(parse_id(cursor)?),
-                (name, _) => return Err(ApiError::bad_request(format!("unknown parameter: {name}"))),
+                (name, _) => return Err(unknown_parameter(name)),
             }
         }
         Ok(filter)
+    }
+}
+
+impl From<&(Arc<Channel>, u64)> for Subscription {
+    fn from((channel, cursor): &(Arc<Channel>, u64)) -> Self {
+        Self {
+            channel: channel.name().to_string(),
+            cursor: *cursor,
+            backlog: channel.last_offset().saturating_sub(*cursor),
+        }
     }
 }
 

@@ -16,7 +16,7 @@ mod name;
 mod store;
 mod subscribers;
 
-pub(crate) use cell::{Channel, ChannelView, HistoryMessage};
+pub(crate) use cell::{Channel, HistoryMessage};
 pub(crate) use name::{BadChannelName, ChannelName};
 pub use store::LogLimits;
 pub(crate) use store::{Channels, Full, Published};

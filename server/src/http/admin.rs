@@ -4,16 +4,17 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Method, Request, StatusCode, Uri};
+use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use super::{ApiError, Reply, reply};
-use crate::api;
+use super::{ApiError, Reply, body};
+use crate::api::routes::{self, Call};
 use crate::auth::ApiKeys;
 use crate::server::Shared;
 use crate::timeouts::WheelTimer;
@@ -21,11 +22,8 @@ use crate::timeouts::WheelTimer;
 /// Serves the admin API on one connection.
 pub(crate) fn serve(socket: TcpStream, _peer: SocketAddr, shared: Arc<Shared>) {
     tokio::spawn(async move {
-        let service = service_fn(|request: Request<Incoming>| {
-            let reply = check_browser(&request)
-                .and_then(|()| check_key(&request, &shared.config.auth.api_keys))
-                .and_then(|()| route(&request, &shared));
-            async { Ok::<_, Infallible>(reply.unwrap_or_else(Reply::from)) }
+        let service = service_fn(|request| async {
+            Ok::<_, Infallible>(answer(request, &shared).await.unwrap_or_else(Reply::from))
         });
         let connection = http1::Builder::new()
             .timer(WheelTimer(Arc::clone(&shared.timeouts)))
@@ -37,44 +35,22 @@ pub(crate) fn serve(socket: TcpStream, _peer: SocketAddr, shared: Arc<Shared>) {
     });
 }
 
-fn route(request: &Request<Incoming>, shared: &Arc<Shared>) -> Result<Reply, ApiError> {
-    let segments: Vec<&str> = segments(request).collect();
-    let method = request.method();
-    let get = |answer: fn(&Shared) -> Reply| match *method {
-        Method::GET => Ok(answer(shared)),
-        _ => Err(ApiError::method_not_allowed("GET")),
-    };
-    match segments.as_slice() {
-        ["healthz"] => get(api::health::alive),
-        ["readyz"] => get(api::health::ready),
-        ["metrics"] => get(metrics),
-        ["api", "timers"] => get(api::timers::show),
-        ["api", "sessions"] => match *method {
-            Method::GET => api::sessions::list(shared, request.uri().query().unwrap_or_default()),
-            _ => Err(ApiError::method_not_allowed("GET")),
-        },
-        ["api", "sessions", id] => match *method {
-            Method::GET => api::sessions::show(shared, id),
-            Method::DELETE => api::sessions::end(shared, id),
-            _ => Err(ApiError::method_not_allowed("GET, DELETE")),
-        },
-        ["api", "sessions", id, "disconnect"] => match *method {
-            Method::POST => api::sessions::disconnect(shared, id),
-            _ => Err(ApiError::method_not_allowed("POST")),
-        },
-        _ => Err(ApiError::not_found(format!("no such path: {}", request.uri().path()))),
-    }
+async fn answer(request: Request<Incoming>, shared: &Shared) -> Result<Reply, ApiError> {
+    let (head, body) = request.into_parts();
+    let head = Request::from_parts(head, ());
+    check_browser(&head)?;
+    check_key(&head, &shared.config.auth.api_keys)?;
+    let parts: Vec<&str> = segments(&head).collect();
+    let (route, parameter) = routes::find(head.method(), &parts, head.uri().path())?;
+    let body = if route.takes_body { body::read(head.headers(), body, shared).await? } else { Bytes::new() };
+    let query = head.uri().query().unwrap_or_default();
+    (route.answer)(&Call { shared, parameter, query, body: &body })
 }
 
 /// The parts of the path. The guards look at the same ones as the routes do, so that no spelling gets around them.
 fn segments<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
     let path = request.uri().path();
     path.strip_prefix('/').unwrap_or(path).split('/')
-}
-
-fn metrics(shared: &Shared) -> Reply {
-    let text = shared.metrics.encode(&shared.readings());
-    reply::with(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
 }
 
 /// No web page may drive this API through its visitor's browser: neither from its own origin, nor under a name of its

@@ -2,6 +2,7 @@
 
 mod accept;
 pub(crate) mod admin;
+pub(crate) mod body;
 pub(crate) mod public;
 pub(crate) mod reply;
 

@@ -14,7 +14,14 @@ pub(crate) struct ApiError {
     code: &'static str,
     message: String,
     /// What the client may do instead.
-    header: Option<(HeaderName, &'static str)>,
+    header: Option<(HeaderName, HeaderValue)>,
+}
+
+/// What a refusal says.
+#[derive(Debug, Serialize)]
+pub(crate) struct ErrorBody {
+    code: &'static str,
+    message: String,
 }
 
 impl ApiError {
@@ -32,35 +39,36 @@ impl ApiError {
 
     pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
         let error = Self::new(StatusCode::UNAUTHORIZED, "unauthorized", message);
-        Self { header: Some((WWW_AUTHENTICATE, "Bearer")), ..error }
+        Self { header: Some((WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"))), ..error }
     }
 
-    pub(crate) fn method_not_allowed(allow: &'static str) -> Self {
+    /// `allow` are the methods that there are, separated by commas.
+    pub(crate) fn method_not_allowed(allow: &str) -> Self {
         let error =
             Self::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", format!("allowed: {allow}"));
-        Self { header: Some((ALLOW, allow)), ..error }
+        Self { header: HeaderValue::from_str(allow).ok().map(|allow| (ALLOW, allow)), ..error }
     }
 
     pub(crate) fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
         Self { status, code, message: message.into(), header: None }
     }
+
+    /// Without its status, as one of several results.
+    pub(crate) fn into_body(self) -> ErrorBody {
+        ErrorBody { code: self.code, message: self.message }
+    }
 }
 
 impl From<ApiError> for Reply {
-    fn from(error: ApiError) -> Self {
+    fn from(mut error: ApiError) -> Self {
         #[derive(Serialize)]
-        struct Body<'a> {
-            error: Inner<'a>,
+        struct Body {
+            error: ErrorBody,
         }
-        #[derive(Serialize)]
-        struct Inner<'a> {
-            code: &'static str,
-            message: &'a str,
-        }
-        let body = Body { error: Inner { code: error.code, message: &error.message } };
-        let mut reply = json_with(error.status, &body);
-        if let Some((name, value)) = error.header {
-            reply.headers_mut().insert(name, HeaderValue::from_static(value));
+        let (status, header) = (error.status, error.header.take());
+        let mut reply = json_with(status, &Body { error: error.into_body() });
+        if let Some((name, value)) = header {
+            reply.headers_mut().insert(name, value);
         }
         reply
     }

@@ -2,6 +2,8 @@
 
 // The admin listener: health, metrics, the API, guards against web pages.
 mod admin;
+// The API of channels: publish, broadcast, history, presence.
+mod admin_channels;
 // Keys of the admin API.
 mod api_keys;
 // Commands, good and bad.

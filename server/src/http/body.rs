@@ -1,0 +1,111 @@
+//! Bodies of requests: JSON, of limited size, within limited time.
+
+use std::pin::pin;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::{Either, select};
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use hyper::header::CONTENT_TYPE;
+use hyper::{HeaderMap, StatusCode};
+use serde::Deserialize;
+
+use super::ApiError;
+use crate::server::Shared;
+
+/// What a body may have beside the longest message: names of channels and fields.
+const BESIDE_THE_MESSAGE_BYTES: usize = 4 * 1024;
+
+/// How much more is read to no purpose, so that a client that writes all before it reads gets its answer.
+const DISCARDED_BYTES: usize = 1024 * 1024;
+
+/// A client's own words go back to it in an error, but not at any length.
+const LONGEST_MESSAGE_CHARS: usize = 200;
+
+/// Reads all of a body that is JSON by its own account.
+pub(super) async fn read(headers: &HeaderMap, body: Incoming, shared: &Shared) -> Result<Bytes, ApiError> {
+    check_type(headers)?;
+    let limits = &shared.config.limits;
+    let patience = pin!(shared.timeouts.sleep(limits.handshake_timeout));
+    match select(pin!(collect(body, limits.max_message + BESIDE_THE_MESSAGE_BYTES)), patience).await {
+        Either::Left((body, _)) => body,
+        Either::Right(_) => Err(ApiError::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "timeout",
+            "the body did not arrive in time (limits.handshake_timeout)",
+        )),
+    }
+}
+
+/// Takes a body to mean this.
+pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+    serde_json::from_slice(body).map_err(|error| {
+        ApiError::bad_request(error.to_string().chars().take(LONGEST_MESSAGE_CHARS).collect::<String>())
+    })
+}
+
+/// A form of another web page can post text, but not say that it is JSON.
+fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let media_type = text.split(';').next().unwrap_or_default().trim();
+    if media_type.eq_ignore_ascii_case("application/json") {
+        return Ok(());
+    }
+    Err(ApiError::new(
+        StatusCode::UNSUPPORTED_MEDIA_TYPE,
+        "unsupported_media_type",
+        "send `Content-Type: application/json`",
+    ))
+}
+
+async fn collect(
+    mut body: impl Body<Data = Bytes, Error = hyper::Error> + Unpin,
+    limit: usize,
+) -> Result<Bytes, ApiError> {
+    let too_large = || {
+        let message = format!("the body has more than {limit} bytes (limits.max_message and 4 KiB)");
+        ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
+    };
+    let most = limit + DISCARDED_BYTES;
+    if body.size_hint().lower() > most as u64 {
+        return Err(too_large());
+    }
+    let mut kept = BytesMut::new();
+    let mut length = 0;
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| ApiError::bad_request(format!("the body broke off: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        length += data.len();
+        if length > most {
+            break;
+        }
+        if length <= limit {
+            kept.extend_from_slice(&data);
+        }
+    }
+    if length > limit { Err(too_large()) } else { Ok(kept.freeze()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn only_json_is_taken() {
+        for (text, taken) in [
+            ("application/json", true),
+            ("Application/JSON; charset=utf-8", true),
+            ("application/json ;x", true),
+            ("text/plain", false),
+            ("text/plain; application/json", false),
+            ("application/json5", false),
+            ("", false),
+        ] {
+            let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(text))]);
+            assert_eq!(check_type(&headers).is_ok(), taken, "{text}");
+        }
+        assert!(check_type(&HeaderMap::new()).is_err());
+    }
+}

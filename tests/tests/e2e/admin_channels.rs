@@ -1,0 +1,243 @@
+use encke_tests::patience::until;
+use encke_tests::{Answer, RunningServer};
+use serde_json::{Value, json};
+
+#[track_caller]
+fn assert_error(answer: &Answer, status: u16, code: &str) {
+    assert_eq!((answer.status, &*answer.error_code()), (status, code), "{answer:?}");
+}
+
+#[track_caller]
+fn get(server: &RunningServer, path: &str) -> Value {
+    let answer = server.admin.get(path);
+    assert_eq!(answer.status, 200, "{path}: {answer:?}");
+    answer.json()
+}
+
+#[track_caller]
+fn publish(server: &RunningServer, channel: &str, data: Value) -> Value {
+    let answer = server.admin.post("/api/publish", &json!({"channel": channel, "data": data}).to_string());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+fn subscribe(channel: &str) -> String {
+    json!({"id": 1, "subscribe": {"channel": channel}}).to_string()
+}
+
+#[test]
+fn what_is_published_reaches_its_subscribers() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    let subscribed = client.ask(&subscribe("news"));
+    let answer =
+        server.admin.post("/api/publish", r#"{"channel":"news","data": {"b": [1, 2.50], "a": null} }"#);
+    assert_eq!(answer.json(), json!({"offset": 1, "epoch": subscribed["ok"]["epoch"]}));
+    let message = &client.object()["message"];
+    assert_eq!((&message["channel"], &message["offset"]), (&json!("news"), &json!(1)));
+    // As it was written, without the white space.
+    let history = server.admin.get("/api/channels/news/history");
+    assert!(history.body.contains(r#""data":{"b":[1,2.50],"a":null}"#), "{}", history.body);
+}
+
+#[test]
+fn a_broadcast_says_what_became_of_each() {
+    let server = RunningServer::with(&["limits.max_channels=2"]);
+    let body = json!({"channels": ["a", "b,c", "d", "e", "a"], "data": 1}).to_string();
+    let answer = server.admin.post("/api/broadcast", &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let answer = answer.json();
+    let published = answer["published"].as_array().expect("a list");
+    let epoch = |channel: &str| get(&server, &format!("/api/channels/{channel}"))["epoch"].clone();
+    assert_eq!(published.len(), 5);
+    assert_eq!(published[0], json!({"channel": "a", "offset": 1, "epoch": epoch("a")}));
+    assert_eq!(published[1]["channel"], "b,c");
+    assert_eq!(published[1]["error"]["code"], "bad_channel");
+    assert_eq!(published[2], json!({"channel": "d", "offset": 1, "epoch": epoch("d")}));
+    assert_eq!(published[3]["error"]["code"], "limit");
+    assert_eq!(published[4], json!({"channel": "a", "offset": 2, "epoch": epoch("a")}));
+    let full = server.admin.post("/api/publish", r#"{"channel":"e","data":1}"#);
+    assert_error(&full, 503, "limit");
+    for count in [0, 1001] {
+        let body = json!({"channels": vec!["a"; count], "data": 1}).to_string();
+        assert_error(&server.admin.post("/api/broadcast", &body), 400, "bad_request");
+    }
+}
+
+#[test]
+fn history_is_read_from_an_offset_on() {
+    let server = RunningServer::with(&["channel.history_messages=5"]);
+    for number in 1..=7 {
+        publish(&server, "a/b c", json!(number));
+    }
+    let history = |query: &str| {
+        let page = get(&server, &format!("/api/channels/a%2Fb%20c/history{query}"));
+        assert_eq!((&page["first"], &page["last"]), (&json!(3), &json!(7)), "{page}");
+        assert_eq!(page["channel"], "a/b c");
+        let messages = page["messages"].as_array().expect("a list").clone();
+        let numbers = messages.iter().map(|message| {
+            assert!(message["age_ms"].as_f64() >= Some(0.0), "{message}");
+            assert_eq!(message["offset"], message["data"]);
+            message["offset"].as_u64().expect("a number")
+        });
+        numbers.collect::<Vec<_>>()
+    };
+    assert_eq!(history(""), [3, 4, 5, 6, 7]);
+    assert_eq!(history("?since=5"), [6, 7]);
+    assert_eq!(history("?since=3&limit=2"), [4, 5]);
+    assert!(history("?since=7").is_empty());
+    assert!(history("?since=18446744073709551615").is_empty());
+    for query in ["since=-1", "since=x", "limit=0", "limit=1001", "epoch=e"] {
+        let answer = server.admin.get(&format!("/api/channels/a%2Fb%20c/history?{query}"));
+        assert_error(&answer, 400, "bad_request");
+    }
+}
+
+#[test]
+fn presence_has_who_may_come_back_and_not_who_is_gone() {
+    let server = RunningServer::with(&["session.reconnect_window=1s"]);
+    let (mut stays, mut leaves) = (server.client(), server.client());
+    stays.ask(&subscribe("news"));
+    leaves.ask(&subscribe("news"));
+    let presence = || get(&server, "/api/channels/news/presence");
+    let entry = |session: &str, phase: &str| json!({"session": session, "user": null, "phase": phase});
+    let (first, second) = (stays.hello.session.clone(), leaves.hello.session.clone());
+    let both = json!([entry(&first, "attached"), entry(&second, "attached")]);
+    assert_eq!(presence(), json!({"channel": "news", "total": 2, "present": both, "next_cursor": null}));
+    drop(leaves);
+    until("the second is suspended", || presence()["present"][1] == entry(&second, "suspended"));
+    assert_eq!(presence()["total"], 2);
+    until("the second is gone", || presence()["total"] == 1);
+    assert_eq!(presence()["present"], json!([entry(&first, "attached")]));
+    server.logs.await_lifecycle(
+        &second,
+        &[("opened", "connect"), ("suspended", "connection_lost"), ("expired", "reconnect_window")],
+    );
+}
+
+#[test]
+fn pages_of_channels_and_of_subscribers() {
+    let server = RunningServer::with(&[]);
+    let mut clients: Vec<_> = (0..5).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.ask(&subscribe("b"));
+    }
+    for channel in ["d", "a", "c é"] {
+        publish(&server, channel, json!("x"));
+    }
+    let page = get(&server, "/api/channels?limit=2");
+    assert_eq!((&page["channels"][0]["channel"], &page["next_cursor"]), (&json!("a"), &json!("b")));
+    let empty = &page["channels"][1];
+    assert_eq!((&empty["channel"], &empty["subscribers"]), (&json!("b"), &json!(5)));
+    assert_eq!((&empty["first"], &empty["last"], &empty["bytes"]), (&json!(1), &json!(0), &json!(0)));
+    let page = get(&server, "/api/channels?limit=2&cursor=b");
+    let last = &page["channels"][1];
+    assert_eq!((&last["channel"], &last["messages"], &last["last"]), (&json!("d"), &json!(1), &json!(1)));
+    assert_eq!((&page["channels"][0]["channel"], &page["next_cursor"]), (&json!("c é"), &Value::Null));
+    assert_eq!(get(&server, "/api/channels/c%20%C3%A9"), page["channels"][0]);
+    for query in ["limit=0", "limit=1001", "limit=x", "phase=attached"] {
+        assert_error(&server.admin.get(&format!("/api/channels?{query}")), 400, "bad_request");
+    }
+
+    let mut seen = Vec::new();
+    let mut cursor = json!(0);
+    for size in [2, 2, 1] {
+        let page = get(&server, &format!("/api/channels/b/presence?limit=2&cursor={cursor}"));
+        let present = page["present"].as_array().expect("a list");
+        assert_eq!((present.len(), &page["total"]), (size, &json!(5)));
+        seen.extend(present.iter().map(|present| present["session"].clone()));
+        cursor = page["next_cursor"].clone();
+    }
+    assert_eq!(cursor, Value::Null);
+    assert_eq!(seen, clients.iter().map(|client| json!(client.hello.session)).collect::<Vec<_>>());
+}
+
+#[test]
+fn bodies_are_checked() {
+    let server = RunningServer::with(&["limits.max_message=1KiB"]);
+    let good = r#"{"channel":"news","data":1}"#;
+    for kind in ["", "Content-Type: text/plain\r\n", "Content-Type: application/x-www-form-urlencoded\r\n"] {
+        assert_error(&server.admin.send("/api/publish", kind, good), 415, "unsupported_media_type");
+    }
+    let large = |bytes: usize| {
+        let frame = r#"{"channel":"news","data":""}"#.len();
+        format!(r#"{{"channel":"news","data":"{}"}}"#, "x".repeat(bytes - frame))
+    };
+    assert_eq!(server.admin.post("/api/publish", &large(5 * 1024)).status, 200);
+    assert_error(&server.admin.post("/api/publish", &large(5 * 1024 + 1)), 413, "too_large");
+    assert_error(&server.admin.post("/api/publish", &large(512 * 1024)), 413, "too_large");
+    for (path, body, named) in [
+        ("/api/publish", r#"{"channel":"news","data":1,"ttl":5}"#, "ttl"),
+        ("/api/publish", r#"{"channel":"news"}"#, "data"),
+        ("/api/publish", r#"{"data":1}"#, "channel"),
+        ("/api/publish", r#"{"channel":7,"data":1}"#, "string"),
+        ("/api/publish", r#"{"channel":"news","data":1} x"#, "trailing"),
+        ("/api/publish", "", "EOF"),
+        ("/api/broadcast", r#"{"channels":["a"],"channel":"a","data":1}"#, "`channel`"),
+    ] {
+        let answer = server.admin.post(path, body);
+        assert_error(&answer, 400, "bad_request");
+        assert!(answer.body.contains(named), "{body}: {}", answer.body);
+    }
+    assert_error(&server.admin.post("/api/publish", r#"{"channel":"a,b","data":1}"#), 400, "bad_channel");
+    assert_eq!(get(&server, "/api/channels/news")["last"], 1, "nothing else was published");
+    let (get, post) = (server.admin.get("/api/publish"), server.admin.post("/api/channels", good));
+    assert_eq!((get.status, get.header("allow")), (405, Some("POST")));
+    assert_eq!((post.status, post.header("allow")), (405, Some("GET")));
+}
+
+#[test]
+fn a_body_must_arrive_in_time() {
+    let server = RunningServer::with(&["limits.handshake_timeout=300ms"]);
+    let headers = "Content-Type: application/json\r\nContent-Length: 100\r\n";
+    let host = server.admin.address();
+    let answer = server.admin.ask_with("POST", "/api/publish", &format!("Host: {host}\r\n{headers}"));
+    assert_error(&answer, 408, "timeout");
+}
+
+#[test]
+fn names_are_unknown_or_bad() {
+    let server = RunningServer::with(&["channel.name_bytes=8"]);
+    for rest in ["", "/history", "/presence"] {
+        assert_error(&server.admin.get(&format!("/api/channels/nobody{rest}")), 404, "not_found");
+        for name in ["", "a,b", "a%2Cb", "a%0Ab", "%FF", "ninebytes"] {
+            assert_error(&server.admin.get(&format!("/api/channels/{name}{rest}")), 400, "bad_channel");
+        }
+    }
+    assert_error(&server.admin.get("/api/channels/a/b"), 404, "not_found");
+}
+
+#[test]
+fn a_session_shows_what_it_has_not_read_and_not_acknowledged() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    client.ask(&subscribe("news"));
+    let id = client.hello.session.clone();
+    let subscription =
+        |cursor: u64, backlog: u64| json!([{"channel": "news", "cursor": cursor, "backlog": backlog}]);
+    assert_eq!(server.admin.session(&id)["subscriptions"], subscription(0, 0));
+    publish(&server, "news", json!(1));
+    publish(&server, "news", json!(2));
+    let (_, last) = (client.object(), client.object());
+    assert_eq!(last["message"]["offset"], 2);
+    let session = server.admin.session(&id);
+    assert_eq!((&session["subscriptions"], &session["unacked"]), (&subscription(2, 0), &json!(2)));
+    client.ask(r#"{"id":2,"ack":{"seq":1}}"#);
+    assert_eq!(server.admin.session(&id)["unacked"], 1);
+
+    let left = client.drop_connection();
+    server.await_phase(&left.session, "suspended");
+    for number in 3..=5 {
+        publish(&server, "news", json!(number));
+    }
+    let session = server.admin.session(&id);
+    assert_eq!((&session["subscriptions"], &session["unacked"]), (&subscription(2, 3), &json!(1)));
+}
+
+#[test]
+fn the_api_describes_itself() {
+    let server = RunningServer::with(&[]);
+    let document = get(&server, "/api/openapi.json");
+    assert_eq!(document["openapi"], "3.1.0");
+    assert!(document["paths"]["/api/publish"]["post"].is_object(), "{document}");
+}
