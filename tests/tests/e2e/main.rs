@@ -4,6 +4,8 @@
 mod admin;
 // Keys of the admin API.
 mod api_keys;
+// Channels: subscribing, publishing, history and its limits.
+mod channels;
 // Commands, good and bad.
 mod commands;
 // Layers of configuration, and what is refused.
@@ -32,6 +34,8 @@ mod loadgen;
 mod logs;
 // Clients that fall silent.
 mod mute;
+// What a session is sent again after a cut, and what may be forgotten.
+mod replay;
 // The hello, and coming back.
 mod resume;
 // Clients that do not read.
