@@ -10,6 +10,8 @@ mod channels;
 mod commands;
 // Layers of configuration, and what is refused.
 mod config;
+// A stream cut at any byte, resumed, and whole.
+mod cuts;
 // Running out of descriptors, and back.
 mod descriptors;
 // SIGTERM: goaway, close, exit.
