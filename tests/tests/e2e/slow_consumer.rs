@@ -181,7 +181,7 @@ fn a_subscriber_that_does_not_read_costs_others_nothing_and_the_server_next_to_n
             let object = other.object();
             let message = &object["message"];
             assert_eq!((&message["seq"], &message["offset"]), (&offset.into(), &offset.into()), "{offset}");
-            if offset % 100 == 0 {
+            if offset.is_multiple_of(100) {
                 other.send(&format!(r#"{{"ack":{{"seq":{offset}}}}}"#));
             }
         }
