@@ -1,5 +1,6 @@
 //! A stock WebSocket client: it follows RFC 6455 and answers pings by itself.
 
+use std::fmt::Display;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -167,6 +168,35 @@ impl Client {
     pub fn ask(&mut self, command: &str) -> Value {
         self.send(command);
         self.object()["reply"].clone()
+    }
+
+    /// Follows a channel from now on: the epoch of its log.
+    ///
+    /// # Panics
+    /// When it may not.
+    #[track_caller]
+    pub fn subscribe(&mut self, channel: &str) -> String {
+        let reply = self.ask(&format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
+        reply["ok"]["epoch"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned()
+    }
+
+    /// Publishes all these, and returns when they are in the log: the last one's offset. For a client that follows
+    /// nothing.
+    ///
+    /// # Panics
+    /// When it may not.
+    #[track_caller]
+    pub fn publish(&mut self, channel: &str, data: impl IntoIterator<Item = impl Display>) -> u64 {
+        let mut data = data.into_iter().peekable();
+        loop {
+            let each = data.next().expect("there is something to publish");
+            let command = format!(r#""publish":{{"channel":"{channel}","data":{each}}}}}"#);
+            if data.peek().is_none() {
+                let reply = self.ask(&format!(r#"{{"id":1,{command}"#));
+                return reply["ok"]["offset"].as_u64().unwrap_or_else(|| panic!("{reply}"));
+            }
+            self.send(&format!("{{{command}"));
+        }
     }
 
     /// Reads to the end of the connection: the code of the Close frame, if there was one.

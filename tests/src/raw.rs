@@ -303,6 +303,23 @@ impl RawClient {
         serde_json::from_slice(&payload).expect("the server sends JSON")
     }
 
+    /// The next text message, as it was sent. Pings before it are left unanswered.
+    ///
+    /// # Panics
+    /// When something else comes, or nothing.
+    #[track_caller]
+    pub fn line(&mut self) -> String {
+        let frame = loop {
+            let frame = self.frame();
+            if frame.first != PING {
+                break frame;
+            }
+        };
+        let text = String::from_utf8(frame.payload).expect("the server sends text");
+        assert_eq!(frame.first, TEXT, "{text}");
+        text
+    }
+
     /// Skips to the Close frame: its code.
     #[track_caller]
     pub fn close_code(&mut self) -> u16 {

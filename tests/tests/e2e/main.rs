@@ -6,10 +6,14 @@ mod admin;
 mod admin_channels;
 // Keys of the admin API.
 mod api_keys;
+// Channels: subscribing, publishing, history and its limits.
+mod channels;
 // Commands, good and bad.
 mod commands;
 // Layers of configuration, and what is refused.
 mod config;
+// A stream cut at any byte, resumed, and whole.
+mod cuts;
 // Running out of descriptors, and back.
 mod descriptors;
 // SIGTERM: goaway, close, exit.
@@ -34,6 +38,8 @@ mod loadgen;
 mod logs;
 // Clients that fall silent.
 mod mute;
+// What a session is sent again after a cut, and what may be forgotten.
+mod replay;
 // The hello, and coming back.
 mod resume;
 // Clients that do not read.

@@ -7,6 +7,7 @@ use encke_tests::{Hello, RunningServer};
 
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 const A_MEBIBYTE: u64 = 1 << 20;
+const SLOW_CONSUMER: u16 = 4001;
 
 fn server() -> RunningServer {
     RunningServer::with(&[
@@ -155,4 +156,64 @@ fn one_that_is_kicked_meanwhile_is_let_go() {
     let from = Instant::now();
     until("its descriptor is back", || server.descriptors() <= open);
     assert!(from.elapsed() < Duration::from_millis(500) + LATE, "{:?}", from.elapsed());
+}
+
+#[test]
+fn a_subscriber_that_does_not_read_costs_others_nothing_and_the_server_next_to_nothing() {
+    const MESSAGES: u64 = 340;
+    const WARM_UP: u64 = 20;
+    let server = RunningServer::with(&[
+        "session.write_timeout=3s",
+        "session.close_timeout=5s",
+        "channel.history_bytes=128KiB",
+        "limits.commands_per_second=0",
+    ]);
+    let mut others = [server.client(), server.client()];
+    for other in &mut others {
+        other.subscribe("news");
+    }
+    let mut publisher = server.client();
+    let data = format!("\"{}\"", "x".repeat(60_000));
+    // Each is published when all others have the one before: the log is too small to wait for anyone.
+    let mut publish = |offset: u64| {
+        assert_eq!(publisher.publish("news", [&data]), offset);
+        for other in &mut others {
+            let object = other.object();
+            let message = &object["message"];
+            assert_eq!((&message["seq"], &message["offset"]), (&offset.into(), &offset.into()), "{offset}");
+            if offset.is_multiple_of(100) {
+                other.send(&format!(r#"{{"ack":{{"seq":{offset}}}}}"#));
+            }
+        }
+    };
+    (1..=WARM_UP).for_each(&mut publish);
+
+    let before = server.resident_bytes();
+    let (mut client, hello) = connect(&server);
+    client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    assert!(client.line().contains(r#""offset":20"#));
+    let mut most = before;
+    for offset in WARM_UP + 1..=MESSAGES {
+        publish(offset);
+        most = most.max(server.resident_bytes());
+    }
+    let grown = most - before;
+    assert!(grown < 2 * A_MEBIBYTE, "grown by {grown} bytes");
+
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "slow_consumer")]);
+    assert_eq!(client.close_code(), SLOW_CONSUMER);
+    let (mut client, again) = RawClient::greeted(server.public, &format!("resume={}&seq=0", hello.resume));
+    assert!(again.recovered);
+    let line = client.line();
+    assert!(line.starts_with(r#"{"gap":{"seq":"#), "{line}");
+    loop {
+        // What follows the gaps is the log, to its end.
+        let line = client.line();
+        if line.contains(&format!(r#","offset":{MESSAGES},"#)) {
+            break;
+        }
+    }
+    publish(MESSAGES + 1);
+    assert!(client.line().contains(&format!(r#","offset":{},"#, MESSAGES + 1)));
+    server.assert_unharmed();
 }

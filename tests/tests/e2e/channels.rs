@@ -1,0 +1,409 @@
+use std::time::Duration;
+
+use encke_tests::patience::{let_pass, until};
+use encke_tests::raw::{CLOSE, RawClient, TEXT, masked};
+use encke_tests::{Client, RunningServer};
+use serde_json::json;
+
+const LIMIT: u16 = 4104;
+
+/// A client that follows `news` from now on, and the log's epoch.
+#[track_caller]
+fn follower(server: &RunningServer) -> (RawClient, String) {
+    let (mut client, _) = RawClient::greeted(server.public, "");
+    client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    let reply = client.line();
+    let rest = reply.strip_prefix(r#"{"reply":{"id":1,"ok":{"channel":"news","epoch":""#).expect(&reply);
+    let epoch = rest.split('"').next().expect("it ends").to_owned();
+    (client, epoch)
+}
+
+/// A new client that asks for what follows `offset`: what it hears first.
+#[track_caller]
+fn since(server: &RunningServer, epoch: &str, offset: u64) -> (RawClient, String) {
+    let (mut client, _) = RawClient::greeted(server.public, "");
+    client.text(&format!(
+        r#"{{"id":2,"subscribe":{{"channel":"news","since":{{"epoch":"{epoch}","offset":{offset}}}}}}}"#
+    ));
+    let reply = client.line();
+    (client, reply)
+}
+
+fn message(seq: u64, offset: u64) -> String {
+    format!(r#"{{"message":{{"seq":{seq},"channel":"news","offset":{offset},"data":{offset}}}}}"#)
+}
+
+fn subscribed(epoch: &str, offset: u64, recovered: bool) -> String {
+    format!(
+        r#"{{"reply":{{"id":2,"ok":{{"channel":"news","epoch":"{epoch}","offset":{offset},"recovered":{recovered}}}}}}}"#
+    )
+}
+
+#[track_caller]
+fn assert_refused(client: &mut Client, command: &str, code: &str) {
+    let reply = client.ask(command);
+    assert_eq!(reply["error"]["code"], code, "{command}: {reply}");
+    assert!(reply["error"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{reply}");
+}
+
+#[test]
+fn a_subscriber_hears_what_is_published_from_then_on() {
+    let server = RunningServer::with(&[]);
+    let mut publisher = server.client();
+    publisher.publish("news", [1]);
+    let (mut client, _) = RawClient::greeted(server.public, "");
+    client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    let line = client.line();
+    let reply = publisher.ask(r#"{"id":2,"publish":{"channel":"news","data":{"any":["json",null]}}}"#);
+    let epoch = reply["ok"]["epoch"].as_str().expect("a text").to_owned();
+    assert_eq!(epoch.len(), 11, "64 bits in base64: {epoch}");
+    assert_eq!(reply, json!({"id": 2, "ok": {"offset": 2, "epoch": epoch}}));
+    let subscribed = r#"{"reply":{"id":1,"ok":{"channel":"news","epoch":"EPOCH","offset":1}}}"#;
+    assert_eq!(line, subscribed.replace("EPOCH", &epoch));
+    let message = r#"{"message":{"seq":1,"channel":"news","offset":2,"data":{"any":["json",null]}}}"#;
+    assert_eq!(client.line(), message);
+    let metrics = server.admin.metrics();
+    assert_eq!(metrics.value("encke_messages_published_total"), 2.0);
+    assert_eq!(metrics.value("encke_messages_delivered_total"), 1.0);
+    assert_eq!(metrics.value("encke_gaps_total"), 0.0);
+}
+
+#[test]
+fn a_publisher_that_subscribes_hears_itself() {
+    let server = RunningServer::with(&[]);
+    let (mut client, epoch) = follower(&server);
+    client.text(r#"{"id":2,"publish":{"channel":"news","data":1}}"#);
+    client.text(r#"{"id":3,"publish":{"channel":"news","data":2}}"#);
+    let mut heard = [client.line(), client.line(), client.line(), client.line()];
+    // A message comes after the reply before it or between the two: only their own orders are promised.
+    heard.sort_by_key(|line| line.starts_with(r#"{"message""#));
+    let reply = |id: u64, offset: u64| {
+        format!(r#"{{"reply":{{"id":{id},"ok":{{"offset":{offset},"epoch":"{epoch}"}}}}}}"#)
+    };
+    assert_eq!(heard, [reply(2, 1), reply(3, 2), message(1, 1), message(2, 2)]);
+}
+
+#[test]
+fn all_subscribers_hear_the_same() {
+    let server = RunningServer::with(&["limits.commands_per_second=0"]);
+    let mut clients: Vec<_> = (0..3).map(|_| follower(&server).0).collect();
+    server.client().publish("news", 1..=200);
+    for client in &mut clients {
+        for offset in 1..=200 {
+            assert_eq!(client.line(), message(offset, offset));
+        }
+    }
+}
+
+#[test]
+fn a_session_numbers_what_it_is_sent_across_its_channels() {
+    let server = RunningServer::with(&[]);
+    let (mut client, _) = follower(&server);
+    client.text(r#"{"subscribe":{"channel":"a \"b\"/é*"}}"#);
+    client.text(r#"{"id":9,"ack":{"seq":0}}"#);
+    assert_eq!(client.line(), r#"{"reply":{"id":9,"ok":{}}}"#, "without an id, no reply");
+    let mut publisher = server.client();
+    publisher.publish("news", [1]);
+    assert_eq!(client.line(), message(1, 1));
+    publisher.publish(r#"a \"b\"\/\u00e9*"#, [7]);
+    assert_eq!(
+        client.line(),
+        r#"{"message":{"seq":2,"channel":"a \"b\"/é*","offset":1,"data":7}}"#,
+        "however it is spelt"
+    );
+    publisher.publish("news", [2]);
+    assert_eq!(client.line(), message(3, 2));
+}
+
+#[test]
+fn who_unsubscribes_hears_no_more() {
+    let server = RunningServer::with(&[]);
+    let (mut client, epoch) = follower(&server);
+    let mut publisher = server.client();
+    publisher.publish("news", [1]);
+    assert_eq!(client.line(), message(1, 1));
+    for id in [2, 3] {
+        // The second time there is nothing to do, which is as well.
+        client.text(&format!(r#"{{"id":{id},"unsubscribe":{{"channel":"news"}}}}"#));
+        assert_eq!(client.line(), format!(r#"{{"reply":{{"id":{id},"ok":{{}}}}}}"#));
+    }
+    publisher.publish("news", [2]);
+    client.text(r#"{"id":4,"publish":{"channel":"news","data":3}}"#);
+    let reply = format!(r#"{{"reply":{{"id":4,"ok":{{"offset":3,"epoch":"{epoch}"}}}}}}"#);
+    assert_eq!(client.line(), reply);
+    client.text(r#"{"id":5,"subscribe":{"channel":"news"}}"#);
+    assert!(client.line().contains(r#""offset":3"#));
+    publisher.publish("news", [4]);
+    assert_eq!(client.line(), message(2, 4), "the session's numbers go on");
+}
+
+#[test]
+fn subscribing_again_moves_no_cursor() {
+    let server = RunningServer::with(&[]);
+    let (mut client, epoch) = follower(&server);
+    let mut publisher = server.client();
+    publisher.publish("news", [1, 2]);
+    assert_eq!(client.line(), message(1, 1));
+    assert_eq!(client.line(), message(2, 2));
+    client.text(&format!(
+        r#"{{"id":4,"subscribe":{{"channel":"news","since":{{"epoch":"{epoch}","offset":0}}}}}}"#
+    ));
+    let reply = format!(r#"{{"reply":{{"id":4,"ok":{{"channel":"news","epoch":"{epoch}","offset":2"#);
+    let line = client.line();
+    assert!(line.starts_with(&reply), "{line}");
+    publisher.publish("news", [3]);
+    assert_eq!(client.line(), message(3, 3), "neither again nor twice");
+}
+
+#[test]
+fn since_gives_exactly_what_follows() {
+    let server = RunningServer::with(&[]);
+    let (_keeps, epoch) = follower(&server);
+    let mut publisher = server.client();
+    publisher.publish("news", 1..=5);
+    let (mut client, reply) = since(&server, &epoch, 2);
+    assert_eq!(reply, subscribed(&epoch, 5, true));
+    for (seq, offset) in [(1, 3), (2, 4), (3, 5)] {
+        assert_eq!(client.line(), message(seq, offset));
+    }
+    let (mut current, reply) = since(&server, &epoch, 5);
+    assert_eq!(reply, subscribed(&epoch, 5, true));
+    publisher.publish("news", [6]);
+    assert_eq!(client.line(), message(4, 6));
+    assert_eq!(current.line(), message(1, 6));
+}
+
+#[test]
+fn since_before_the_log_begins_with_a_gap() {
+    let server = RunningServer::with(&["channel.history_messages=4"]);
+    let mut publisher = server.client();
+    publisher.publish("news", 1..=10);
+    let epoch = server.client().subscribe("news");
+    let (mut client, reply) = since(&server, &epoch, 2);
+    assert_eq!(reply, subscribed(&epoch, 10, false));
+    let gap = format!(r#"{{"gap":{{"seq":1,"channel":"news","epoch":"{epoch}","from":3,"to":6}}}}"#);
+    assert_eq!(client.line(), gap);
+    for (seq, offset) in [(2, 7), (3, 8), (4, 9), (5, 10)] {
+        assert_eq!(client.line(), message(seq, offset));
+    }
+    publisher.publish("news", [11]);
+    assert_eq!(client.line(), message(6, 11));
+    let (mut client, reply) = since(&server, &epoch, 7);
+    assert_eq!(reply, subscribed(&epoch, 11, true), "the first that is left is the next");
+    assert_eq!(client.line(), message(1, 8));
+    assert_eq!(server.admin.metrics().value("encke_gaps_total"), 1.0);
+}
+
+#[test]
+fn since_of_another_life_or_from_the_future_is_a_gap_without_a_range() {
+    let server = RunningServer::with(&[]);
+    let (_keeps, epoch) = follower(&server);
+    let mut publisher = server.client();
+    publisher.publish("news", [1, 2]);
+    let gap = format!(r#"{{"gap":{{"seq":1,"channel":"news","epoch":"{epoch}"}}}}"#);
+
+    let (mut other, reply) = since(&server, "AAAAAAAAAAA", 1);
+    assert_eq!(reply, subscribed(&epoch, 2, false));
+    assert_eq!(other.line(), gap);
+    assert_eq!(other.line(), message(2, 1), "all of this life");
+    assert_eq!(other.line(), message(3, 2));
+
+    for (offset, last) in [(3, 2), (u64::MAX, 3)] {
+        let (mut future, reply) = since(&server, &epoch, offset);
+        assert_eq!(reply, subscribed(&epoch, last, false));
+        assert_eq!(future.line(), gap);
+        publisher.publish("news", [last + 1]);
+        assert_eq!(future.line(), message(2, last + 1), "live from here");
+    }
+}
+
+#[test]
+fn names_that_are_none_are_refused() {
+    let server = RunningServer::with(&["channel.name_bytes=8"]);
+    let mut client = server.client();
+    for name in ["", "a,b", r"a\nb", r"a\u0000", r"\u0085", "123456789", "ééééé"] {
+        assert_refused(
+            &mut client,
+            &format!(r#"{{"id":1,"subscribe":{{"channel":"{name}"}}}}"#),
+            "bad_channel",
+        );
+        assert_refused(
+            &mut client,
+            &format!(r#"{{"id":1,"publish":{{"channel":"{name}","data":1}}}}"#),
+            "bad_channel",
+        );
+        let reply = client.ask(&format!(r#"{{"id":1,"unsubscribe":{{"channel":"{name}"}}}}"#));
+        assert_eq!(reply, json!({"id": 1, "ok": {}}), "it does not follow it");
+    }
+    client.subscribe("12345678");
+    assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":7}}"#, "malformed");
+    assert_refused(&mut client, r#"{"id":1,"publish":{"channel":"a"}}"#, "malformed");
+    assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":"a","since":{"offset":1}}}"#, "malformed");
+    assert_eq!(server.admin.metrics().value("encke_channels"), 1.0);
+}
+
+#[test]
+fn a_session_follows_as_many_channels_as_it_may() {
+    let server = RunningServer::with(&["limits.max_subscriptions=2"]);
+    let mut client = server.client();
+    client.subscribe("a");
+    client.subscribe("b");
+    assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":"c"}}"#, "limit");
+    client.subscribe("a");
+    client.ask(r#"{"id":1,"unsubscribe":{"channel":"a"}}"#);
+    client.subscribe("c");
+    assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":"a"}}"#, "limit");
+    server.client().subscribe("a");
+}
+
+#[test]
+fn there_are_as_many_channels_as_there_may_be() {
+    let server = RunningServer::with(&["limits.max_channels=2"]);
+    let mut client = server.client();
+    client.subscribe("a");
+    let mut publisher = server.client();
+    publisher.publish("b", [1]);
+    assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":"c"}}"#, "limit");
+    assert_refused(&mut client, r#"{"id":1,"publish":{"channel":"c","data":1}}"#, "limit");
+    publisher.publish("b", [2]);
+    client.ask(r#"{"id":1,"unsubscribe":{"channel":"a"}}"#);
+    client.subscribe("c");
+    assert_eq!(server.admin.metrics().value("encke_channels"), 2.0);
+}
+
+#[test]
+fn commands_beyond_the_rate_are_refused() {
+    let server = RunningServer::with(&["limits.commands_per_second=1"]);
+    let mut client = server.client();
+    let unsubscribe = r#"{"id":1,"unsubscribe":{"channel":"a"}}"#;
+    assert_eq!(client.ask(unsubscribe), json!({"id": 1, "ok": {}}));
+    assert_refused(&mut client, unsubscribe, "rate_limited");
+    assert_eq!(client.ask(r#"{"id":2,"ack":{"seq":0}}"#), json!({"id": 2, "ok": {}}), "acks do not count");
+    let_pass(Duration::from_secs(2));
+    assert_eq!(client.ask(unsubscribe), json!({"id": 1, "ok": {}}));
+}
+
+#[test]
+fn a_flood_ends_the_session() {
+    let server = RunningServer::with(&["limits.commands_per_second=1"]);
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    client.send(&masked(TEXT, br#"{"id":1,"unsubscribe":{"channel":"a"}}"#).repeat(50));
+    assert_eq!(client.line(), r#"{"reply":{"id":1,"ok":{}}}"#);
+    let line = client.line();
+    assert!(line.starts_with(r#"{"reply":{"id":1,"error":{"code":"rate_limited","message":""#), "{line}");
+    let mut replies = 2;
+    let close = loop {
+        let frame = client.frame();
+        if frame.first == CLOSE {
+            break frame;
+        }
+        replies += 1;
+    };
+    assert_eq!(close.payload, [&LIMIT.to_be_bytes()[..], b"limit"].concat());
+    assert!(replies < 50, "{replies}");
+    server.await_gone(&hello.session);
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "limit")]);
+    assert!(!server.resume(&hello.resume).hello.recovered);
+}
+
+#[test]
+fn data_loses_the_white_space_between_its_tokens_and_nothing_else() {
+    let server = RunningServer::with(&[]);
+    let (mut client, _) = follower(&server);
+    let mut publisher = server.client();
+    let data =
+        "\r\n{ \"a b\" :\t[ 1.50 , -0e+1,  \"x\\\" \\\\\" ,\n\" \\n\u{2003}\\u00e9 \" ] , \"a b\":null }\n";
+    publisher.publish("news", [data]);
+    assert_eq!(
+        client.line(),
+        "{\"message\":{\"seq\":1,\"channel\":\"news\",\"offset\":1,\"data\":\
+         {\"a b\":[1.50,-0e+1,\"x\\\" \\\\\",\" \\n\u{2003}\\u00e9 \"],\"a b\":null}}}"
+    );
+}
+
+#[test]
+fn messages_that_reach_their_age_go_and_so_does_a_channel_nobody_needs() {
+    let server = RunningServer::with(&["channel.history_age=500ms"]);
+    let (mut keeps, epoch) = follower(&server);
+    let mut publisher = server.client();
+    publisher.publish("news", [1, 2, 3]);
+    publisher.publish("other", [1]);
+    for offset in 1..=3 {
+        assert_eq!(keeps.line(), message(offset, offset));
+    }
+    until("the logs are empty", || server.admin.metrics().value("encke_log_bytes") == 0.0);
+    until("the unused channel is gone", || server.admin.metrics().value("encke_channels") == 1.0);
+
+    let (mut late, reply) = since(&server, &epoch, 0);
+    assert_eq!(reply, subscribed(&epoch, 3, false));
+    let gap = format!(r#"{{"gap":{{"seq":1,"channel":"news","epoch":"{epoch}","from":1,"to":3}}}}"#);
+    assert_eq!(late.line(), gap);
+    publisher.publish("news", [4]);
+    assert_eq!(late.line(), message(2, 4));
+    assert_eq!(keeps.line(), message(4, 4));
+
+    for client in [&mut keeps, &mut late] {
+        client.text(r#"{"id":5,"unsubscribe":{"channel":"news"}}"#);
+        assert_eq!(client.line(), r#"{"reply":{"id":5,"ok":{}}}"#);
+    }
+    until("the channel is gone", || server.admin.metrics().value("encke_channels") == 0.0);
+    assert_ne!(publisher.subscribe("news"), epoch, "another life");
+}
+
+#[test]
+fn a_session_that_ends_lets_go_of_its_channels() {
+    let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+    let mut client = server.client();
+    client.subscribe("a");
+    let mut other = server.client();
+    other.subscribe("b");
+    assert_eq!(server.admin.metrics().value("encke_channels"), 2.0);
+    other.send(r#"{"close":{}}"#);
+    until("one is gone", || server.admin.metrics().value("encke_channels") == 1.0);
+    drop(client);
+    until("the other is gone, too", || server.admin.metrics().value("encke_channels") == 0.0);
+}
+
+#[test]
+fn all_logs_together_have_a_limit() {
+    const TOTAL: f64 = 262_144.0;
+    let server = RunningServer::with(&[
+        "channel.history_bytes=128KiB",
+        "channel.history_total_bytes=256KiB",
+        "limits.commands_per_second=0",
+    ]);
+    let (mut keeps, epoch) = follower(&server);
+    let mut publisher = server.client();
+    publisher.publish("news", [1]);
+    assert_eq!(keeps.line(), message(1, 1));
+    let old = publisher.ask(r#"{"id":1,"publish":{"channel":"old","data":1}}"#)["ok"]["epoch"].clone();
+    let long = format!("\"{}\"", "x".repeat(10_000));
+    for round in 0..10 {
+        for channel in ["a", "b", "c", "d"] {
+            publisher.publish(channel, [&long, &long, &long]);
+            let held = server.admin.metrics().value("encke_log_bytes");
+            assert!(held <= TOTAL, "round {round}: {held}");
+        }
+    }
+    let held = server.admin.metrics().value("encke_log_bytes");
+    assert!(held > TOTAL - 11_000.0, "no more is let go of than must: {held}");
+    // The oldest message of all went first.
+    let (mut late, reply) = since(&server, &epoch, 0);
+    assert_eq!(reply, subscribed(&epoch, 1, false));
+    let gap = format!(r#"{{"gap":{{"seq":1,"channel":"news","epoch":"{epoch}","from":1,"to":1}}}}"#);
+    assert_eq!(late.line(), gap);
+    let again = publisher.ask(r#"{"id":1,"publish":{"channel":"old","data":1}}"#);
+    assert_eq!(again["ok"]["offset"], 1);
+    assert_ne!(again["ok"]["epoch"], old, "it had gone, and began anew");
+}
+
+#[test]
+fn a_message_as_long_as_may_be_reaches_a_stock_client() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    client.subscribe("news");
+    let long = format!("\"{}\"", "x".repeat(65_000));
+    server.client().publish("news", [&long]);
+    assert_eq!(client.object()["message"]["data"].as_str().map(str::len), Some(65_000));
+    assert_eq!(client.next_within(Duration::ZERO), None);
+}
