@@ -122,10 +122,13 @@ pub(super) fn presence(call: &Call<'_>) -> Result<Reply, ApiError> {
     // The place of the first that is not shown any more.
     let next_cursor = subscribers.get(limit).map(|(place, _)| *place);
     subscribers.truncate(limit);
-    let present = subscribers.iter().map(|(_, session)| Present {
-        session: session.id().to_string(),
-        user: None,
-        phase: session.view(now).phase_name(),
+    let present = subscribers.iter().map(|(_, session)| {
+        let view = session.view(now);
+        Present {
+            session: view.id.to_string(),
+            user: view.identity.user().map(str::to_owned),
+            phase: view.phase_name(),
+        }
     });
     Ok(json(&Presence { channel: channel.name().as_str(), total, present: present.collect(), next_cursor }))
 }

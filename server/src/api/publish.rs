@@ -58,6 +58,7 @@ enum Outcome {
 /// `POST /api/publish`
 pub(super) fn publish(call: &Call<'_>) -> Result<Reply, ApiError> {
     let request: Publish<'_> = parse(call.body)?;
+    check_length(call.shared, request.data)?;
     let published = append(call.shared, &request.channel, request.data)?;
     Ok(json(&Place { offset: published.offset, epoch: published.channel.epoch() }))
 }
@@ -68,6 +69,7 @@ pub(super) fn broadcast(call: &Call<'_>) -> Result<Reply, ApiError> {
     if !(1..=MOST_CHANNELS).contains(&request.channels.len()) {
         return Err(ApiError::bad_request(format!("channels must be from 1 to {MOST_CHANNELS}")));
     }
+    check_length(call.shared, request.data)?;
     let published = request.channels.iter().map(|channel| ResultFor {
         channel,
         outcome: match append(call.shared, channel, request.data) {
@@ -78,6 +80,16 @@ pub(super) fn broadcast(call: &Call<'_>) -> Result<Reply, ApiError> {
         },
     });
     Ok(json(&Results { published: published.collect() }))
+}
+
+/// A client could not have sent it either.
+fn check_length(shared: &Shared, data: &RawValue) -> Result<(), ApiError> {
+    let limit = shared.config.limits.max_message;
+    if data.get().len() <= limit {
+        return Ok(());
+    }
+    let message = format!("data has more than {limit} bytes (limits.max_message)");
+    Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
 }
 
 fn append(shared: &Shared, channel: &str, data: &RawValue) -> Result<Published, ApiError> {

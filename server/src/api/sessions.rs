@@ -21,6 +21,8 @@ struct Page {
 #[derive(Serialize)]
 struct Summary {
     id: String,
+    /// The `sub` of its client's token.
+    user: Option<String>,
     phase: &'static str,
     transport: Transport,
     dialect: &'static str,
@@ -57,11 +59,12 @@ struct Remaining {
 
 struct Filter {
     phase: Option<String>,
+    user: Option<String>,
     limit: usize,
     cursor: Option<SessionId>,
 }
 
-/// `GET /api/sessions?phase=&limit=&cursor=`
+/// `GET /api/sessions?phase=&user=&limit=&cursor=`
 pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
     let shared = call.shared;
     let filter = Filter::parse(call.query)?;
@@ -72,7 +75,7 @@ pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
     let sessions = page
         .iter()
         .map(|session| Summary::from(&session.view(now)))
-        .filter(|summary| filter.phase.as_ref().is_none_or(|phase| phase == summary.phase))
+        .filter(|summary| filter.lets_through(summary))
         .collect();
     Ok(json(&Page { sessions, next_cursor }))
 }
@@ -122,17 +125,23 @@ fn parse_id(id: &str) -> Result<SessionId, ApiError> {
 
 impl Filter {
     fn parse(query: &str) -> Result<Self, ApiError> {
-        let mut filter = Self { phase: None, limit: DEFAULT_LIMIT, cursor: None };
+        let mut filter = Self { phase: None, user: None, limit: DEFAULT_LIMIT, cursor: None };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match (&*name, &*value) {
                 ("phase", "attached" | "suspended") => filter.phase = Some(value.into_owned()),
                 ("phase", _) => return Err(ApiError::bad_request("phase must be attached or suspended")),
+                ("user", _) => filter.user = Some(value.into_owned()),
                 ("limit", limit) => filter.limit = parse_limit(limit)?,
                 ("cursor", cursor) => filter.cursor = Some(parse_id(cursor)?),
                 (name, _) => return Err(unknown_parameter(name)),
             }
         }
         Ok(filter)
+    }
+
+    fn lets_through(&self, summary: &Summary) -> bool {
+        self.phase.as_ref().is_none_or(|phase| phase == summary.phase)
+            && self.user.as_ref().is_none_or(|user| Some(user) == summary.user.as_ref())
     }
 }
 
@@ -150,6 +159,7 @@ impl From<&SessionView> for Summary {
     fn from(view: &SessionView) -> Self {
         Self {
             id: view.id.to_string(),
+            user: view.identity.user().map(str::to_owned),
             phase: view.phase_name(),
             transport: view.transport,
             dialect: "json",

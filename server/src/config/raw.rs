@@ -258,8 +258,8 @@ impl Checks<'_> {
 
     fn channel(&self, channel: &Channel, max_message: usize) -> Result<(), ConfigError> {
         let bytes = unless_zero(channel.history_bytes.0);
-        let fits = bytes >= max_message.saturating_mul(2);
-        self.require(fits, "channel.history_bytes", "must be at least twice limits.max_message")?;
+        let fits = bytes >= max_message;
+        self.require(fits, "channel.history_bytes", "must not be less than limits.max_message")?;
         let fits = unless_zero(channel.history_total_bytes.0) >= bytes;
         let message = "must not be less than channel.history_bytes";
         self.require(fits, "channel.history_total_bytes", message)?;

@@ -64,6 +64,11 @@ fn errors_name_the_key_and_where_it_was_set() {
         (&["listen.admin=[::]:8001"], "refusing to listen beyond loopback"),
         (&["listen.admin=127.0.0.1:8000"], "the same address as listen.public"),
         (&["listen.public=here"], "`listen.public`"),
+        (&["session.max_unacked=15"], "must be from 16 to 65536"),
+        (&["channel.history_bytes=63KiB"], "must not be less than limits.max_message"),
+        (&["channel.history_total_bytes=1023KiB"], "must not be less than channel.history_bytes"),
+        (&["channel.name_bytes=0"], "must be from 1 to 4096"),
+        (&["channel.history_age=19ms"], "must be at least two ticks"),
         (&["log.level=a=b=c"], "`log.level`"),
     ];
     for (flags, message) in table {

@@ -13,8 +13,8 @@ use serde::Deserialize;
 use super::ApiError;
 use crate::server::Shared;
 
-/// What a body may have beside the longest message: names of channels and fields.
-const BESIDE_THE_MESSAGE_BYTES: usize = 4 * 1024;
+/// What a body may have beside the longest message: the names of a broadcast's channels, and fields.
+const BESIDE_THE_MESSAGE_BYTES: usize = 512 * 1024;
 
 /// How much more is read to no purpose, so that a client that writes all before it reads gets its answer.
 const DISCARDED_BYTES: usize = 1024 * 1024;
@@ -63,7 +63,7 @@ async fn collect(
     limit: usize,
 ) -> Result<Bytes, ApiError> {
     let too_large = || {
-        let message = format!("the body has more than {limit} bytes (limits.max_message and 4 KiB)");
+        let message = format!("the body has more than {limit} bytes (limits.max_message and 512 KiB)");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
     };
     let most = limit + DISCARDED_BYTES;
