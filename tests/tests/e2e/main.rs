@@ -36,6 +36,8 @@ mod mute;
 mod resume;
 // Clients that do not read.
 mod slow_consumer;
+// Server-sent events.
+mod sse;
 // A server that was stopped for a while.
 mod stall;
 // Ten thousand clients at once, three times.
