@@ -265,6 +265,30 @@ fn pages_of_an_allowed_origin_may_read() {
     assert_eq!(server.admin.metrics().events("opened", "connect"), 1.0);
 }
 
+/// After `write_timeout`, though the kernel would give the connection up after `pong_timeout`.
+#[test]
+fn who_does_not_read_is_given_up() {
+    let server = RunningServer::with(&[
+        "session.write_timeout=4s",
+        "session.ping_interval=20s",
+        "session.pong_timeout=2s",
+        "limits.commands_per_second=100000",
+    ]);
+    let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
+    let mut events = EventStream::over(dial.connect(server.public), "channels=news", "");
+    let hello = events.hello();
+    let mut publisher = server.client();
+    let data = "x".repeat(50_000);
+    let began = Instant::now();
+    while server.admin.phase(&hello.session).as_deref() == Some("attached") {
+        assert!(began.elapsed() < PATIENCE, "it is never given up");
+        publish(&mut publisher, "news", &*data);
+    }
+    assert!(began.elapsed() >= Duration::from_secs(4), "given up after {:?}", began.elapsed());
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "slow_consumer")]);
+    server.assert_unharmed();
+}
+
 #[test]
 fn what_was_forgotten_is_told() {
     let server = RunningServer::with(&["session.max_unacked=16"]);
