@@ -48,5 +48,7 @@ mod take_over;
 mod tls;
 // Tokens for trying things out.
 mod token;
+// Tokens of clients: who gets a session, and what it may do.
+mod tokens;
 // The wall clock jumps.
 mod wall_clock;
