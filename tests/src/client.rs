@@ -101,6 +101,15 @@ impl Client {
         Self::greet(TcpStream::connect(address).expect("the server accepts"), query)
     }
 
+    /// The same over a socket that is connected already.
+    ///
+    /// # Errors
+    /// The code of the Close frame.
+    #[track_caller]
+    pub fn try_over(stream: TcpStream, query: &str) -> Result<Self, u16> {
+        Self::greet(stream, query)
+    }
+
     /// Connects and returns the code that it is refused with after the upgrade.
     ///
     /// # Panics

@@ -9,6 +9,7 @@
 pub mod admin;
 pub mod binaries;
 pub mod client;
+pub mod events;
 pub mod loadgen;
 pub mod logs;
 pub mod metrics;
@@ -21,6 +22,7 @@ pub mod tls;
 
 pub use admin::{Admin, Answer};
 pub use client::{Client, Hello, Said};
+pub use events::EventStream;
 pub use logs::Logs;
 pub use metrics::Metrics;
 pub use raw::{Frame, RawClient};

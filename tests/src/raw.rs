@@ -151,11 +151,17 @@ impl RawClient {
     /// Sends the upgrade request.
     #[track_caller]
     pub fn ask_upgrade(&mut self, query: &str) {
+        self.ask_upgrade_with(query, "");
+    }
+
+    /// Sends the upgrade request with more headers: lines that end in CR LF.
+    #[track_caller]
+    pub fn ask_upgrade_with(&mut self, query: &str, headers: &str) {
         self.began = Instant::now();
         self.send(
             format!(
                 "GET /ws?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n\r\n"
+                 Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n{headers}\r\n"
             )
             .as_bytes(),
         );

@@ -2,6 +2,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use encke_core::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -43,6 +44,13 @@ impl Metered {
     fn note_progress(&mut self, taken: bool) {
         if self.socket.has_sent(taken) && self.progress_at.is_some() {
             self.progress_at = Some(self.timeouts.clock().now());
+        }
+    }
+
+    /// Has the kernel give the connection up when the peer acknowledges nothing for so long, or has no room: or never.
+    pub(crate) fn give_up_after(&self, timeout: Option<Duration>) {
+        if let Err(error) = socket2::SockRef::from(self.socket.tcp()).set_tcp_user_timeout(timeout) {
+            tracing::debug!(%error, "TCP_USER_TIMEOUT cannot be set");
         }
     }
 

@@ -18,6 +18,11 @@ pub(super) struct WriteHold(Option<Pin<Box<Sleep>>>);
 pub(super) struct Overdue;
 
 impl WriteHold {
+    /// Whether the peer does not read now.
+    pub(super) fn is_held(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The kernel takes nothing now. The task is woken when that has lasted for too long.
     pub(super) fn poll(
         &mut self,

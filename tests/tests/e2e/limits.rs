@@ -1,7 +1,9 @@
 use std::sync::Barrier;
 
+use encke_tests::events::ask_events;
 use encke_tests::patience::{eventually, until};
-use encke_tests::{Client, RawClient, RunningServer};
+use encke_tests::raw::Dial;
+use encke_tests::{Client, EventStream, RawClient, RunningServer};
 
 const OVERLOADED: u16 = 4005;
 
@@ -77,4 +79,57 @@ fn an_expired_session_makes_room() {
     let suspended = server.suspended_session();
     server.await_gone(&suspended.session);
     assert!(!server.client().hello.recovered);
+}
+
+/// Everything in 127.0.0.0/8 is this machine.
+fn from(source: &str) -> Dial {
+    Dial { source: Some(source.parse().expect("an address")), ..Dial::default() }
+}
+
+#[test]
+fn no_more_connections_from_one_address_than_there_may_be() {
+    let server = RunningServer::with(&["limits.max_connections_per_address=1"]);
+    let first = server.client();
+    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+    assert_eq!(Client::refusal(server.public, &format!("resume={}", first.hello.resume)), OVERLOADED);
+    let other = Client::over(from("127.0.0.2").connect(server.public), "");
+    assert_eq!(server.admin.metrics().connections(), 2.0, "from another address");
+
+    let left = first.drop_connection();
+    let again = retry_until_let_in(&server, &format!("resume={}", left.resume));
+    assert_eq!(again.hello.session, left.session);
+    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+    drop(other);
+    let come = || Client::try_over(from("127.0.0.2").connect(server.public), "").ok();
+    let _another = eventually("the other's place is given back", come);
+    assert_eq!(server.admin.metrics().events("opened", "connect"), 3.0, "a refused client opens nothing");
+}
+
+/// It gets 200: an `EventSource` takes anything else for final.
+#[test]
+fn streams_of_events_take_places_too() {
+    let server = RunningServer::with(&["limits.max_connections_per_address=1"]);
+    let mut stream = EventStream::open(server.public, "channels=news");
+    let hello = stream.hello();
+    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+    let answer = ask_events(server.public, "channels=news", "");
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/event-stream")));
+    let retry = answer.body.strip_prefix("retry: ").and_then(|rest| rest.split('\n').next()).expect("a time");
+    assert!((500..10_000).contains(&retry.parse().expect("milliseconds")), "{retry}");
+    let expected = format!(
+        "retry: {retry}\n\ndata: {{\"goaway\":{{\"reason\":\"overloaded\",\"retry_ms\":{retry}}}}}\n\n"
+    );
+    assert_eq!(answer.body, expected);
+    let mut other = EventStream::over(from("127.0.0.2").connect(server.public), "channels=news", "");
+    assert!(!other.hello().recovered);
+
+    drop(stream);
+    server.await_phase(&hello.session, "suspended");
+    // Whoever is sent away gets a time to come back at first.
+    let let_in = || {
+        let first = EventStream::open(server.public, &format!("resume={}", hello.resume)).event();
+        first.contains("hello").then_some(first)
+    };
+    let greeting = eventually("the place is given back", let_in);
+    assert!(greeting.contains(r#""recovered":true"#), "{greeting}");
 }

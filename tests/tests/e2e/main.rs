@@ -44,6 +44,8 @@ mod replay;
 mod resume;
 // Clients that do not read.
 mod slow_consumer;
+// Server-sent events.
+mod sse;
 // A server that was stopped for a while.
 mod stall;
 // Ten thousand clients at once, three times.
@@ -54,5 +56,7 @@ mod take_over;
 mod tls;
 // Tokens for trying things out.
 mod token;
+// Tokens of clients: who gets a session, and what it may do.
+mod tokens;
 // The wall clock jumps.
 mod wall_clock;

@@ -100,6 +100,9 @@ impl Connection {
                     return Err(self.lost(SuspendReason::ConnectionLost));
                 }
                 Poll::Pending => {
+                    if !self.hold.is_held() {
+                        self.socket.give_up_after(None);
+                    }
                     return match self.hold.poll(context, &mut self.socket, &self.attachment) {
                         Ok(()) => Ok(Poll::Pending),
                         Err(Overdue) => Err(self.lost(SuspendReason::SlowConsumer)),
@@ -107,7 +110,11 @@ impl Connection {
                 }
             }
         }
-        self.hold.release(&mut self.socket, &self.attachment);
+        if self.hold.is_held() {
+            self.hold.release(&mut self.socket, &self.attachment);
+            let pong_timeout = self.attachment.shared.sessions.settings().pong_timeout;
+            self.socket.give_up_after(Some(pong_timeout));
+        }
         if std::mem::take(&mut self.heartbeat) {
             let seq = self.attachment.session.sent();
             self.attachment.tell(ConnectionInput::PingSent { seq });

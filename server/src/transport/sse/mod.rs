@@ -2,7 +2,8 @@
 //!
 //! hyper reads the request and no more: the stream goes out on the bare socket, as long as it lasts, without hyper's
 //! buffers. A client cannot answer on it. So heartbeats are comments, and a dead peer is found by the kernel, which gives up
-//! what is not acknowledged for `pong_timeout` (TCP_USER_TIMEOUT), or by `write_timeout`.
+//! what is not acknowledged for `pong_timeout` (TCP_USER_TIMEOUT). While a write is held, `write_timeout` governs instead:
+//! the kernel would take a peer that has no room for dead.
 
 mod connection;
 mod event;
@@ -39,14 +40,12 @@ pub(crate) async fn serve(
 
 fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
     let Accepted { head, attached, place, channels } = accepted;
-    let user_timeout = shared.sessions.settings().pong_timeout;
-    if let Err(error) = socket2::SockRef::from(socket.tcp()).set_tcp_user_timeout(Some(user_timeout)) {
-        tracing::debug!(%error, "TCP_USER_TIMEOUT cannot be set");
-    }
+    let pong_timeout = shared.sessions.settings().pong_timeout;
     let recovered = attached.recovered;
     let revoked = attached.revoked.clone();
     let link = Arc::clone(&attached.link);
     let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
+    socket.give_up_after(Some(pong_timeout));
     let attachment = Attachment::new(attached, Transport::Events, place, shared);
     let mut connection = Connection {
         socket,

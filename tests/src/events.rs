@@ -1,0 +1,136 @@
+//! A client of server-sent events that reads their bytes, and nothing more.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+
+use serde_json::Value;
+
+use crate::Hello;
+use crate::admin::{Answer, ask};
+use crate::patience::PATIENCE;
+
+/// A stream that was answered with 200.
+#[derive(Debug)]
+pub struct EventStream {
+    stream: TcpStream,
+    received: Vec<u8>,
+    /// The answer's head, with the empty line.
+    pub head: String,
+}
+
+/// `GET /events?query`, with headers besides `Host`: lines that end in CR LF. For an answer that ends.
+#[must_use]
+#[track_caller]
+pub fn ask_events(address: SocketAddr, query: &str, headers: &str) -> Answer {
+    let request =
+        format!("GET /events?{query} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{headers}\r\n");
+    ask(address, &request)
+}
+
+impl EventStream {
+    /// Connects with a query.
+    #[must_use]
+    #[track_caller]
+    pub fn open(address: SocketAddr, query: &str) -> Self {
+        Self::open_with(address, query, "")
+    }
+
+    /// Connects with a query, and headers besides `Host`: lines that end in CR LF.
+    #[must_use]
+    #[track_caller]
+    pub fn open_with(address: SocketAddr, query: &str, headers: &str) -> Self {
+        Self::over(TcpStream::connect(address).expect("the server accepts"), query, headers)
+    }
+
+    /// Comes back as an `EventSource` does: with the id of the last event that it has, and the query of the first time.
+    #[must_use]
+    #[track_caller]
+    pub fn come_back(address: SocketAddr, query: &str, last_id: &str) -> Self {
+        Self::open_with(address, query, &format!("Last-Event-ID: {last_id}\r\n"))
+    }
+
+    /// The same over a socket that is connected already.
+    ///
+    /// # Panics
+    /// When the answer is not a stream of events.
+    #[must_use]
+    #[track_caller]
+    pub fn over(mut stream: TcpStream, query: &str, headers: &str) -> Self {
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+        let host = stream.peer_addr().expect("the socket is connected");
+        let request = format!("GET /events?{query} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).expect("the server reads");
+        let mut events = Self { stream, received: Vec::new(), head: String::new() };
+        events.head = events.take_through(b"\r\n\r\n").expect("the server answers");
+        assert!(events.head.starts_with("HTTP/1.1 200 OK\r\n"), "{}", events.head);
+        events
+    }
+
+    /// The next lines up to an empty one, without it; `None` at the end of the stream.
+    #[track_caller]
+    pub fn block(&mut self) -> Option<String> {
+        let mut block = self.take_through(b"\n\n")?;
+        block.truncate(block.len() - 2);
+        Some(block)
+    }
+
+    /// The next lines that are no heartbeat.
+    ///
+    /// # Panics
+    /// When the stream ends before.
+    #[track_caller]
+    pub fn event(&mut self) -> String {
+        loop {
+            match self.block().as_deref() {
+                Some(":") => {}
+                Some(event) => return event.to_owned(),
+                None => panic!("expected an event, got the end of the stream"),
+            }
+        }
+    }
+
+    /// The next event's id and object.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[track_caller]
+    pub fn object(&mut self) -> (Option<String>, Value) {
+        let event = self.event();
+        let field =
+            |name: &str| event.lines().find_map(|line| line.strip_prefix(name)).map(ToOwned::to_owned);
+        let data = field("data: ").unwrap_or_else(|| panic!("no data: {event}"));
+        (field("id: "), serde_json::from_str(&data).expect("the server sends JSON"))
+    }
+
+    /// The hello.
+    #[track_caller]
+    pub fn hello(&mut self) -> Hello {
+        Hello::parse(self.object().1)
+    }
+
+    /// Reads on to the end of the stream: what it said before, heartbeats left out.
+    #[track_caller]
+    pub fn to_end(mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.block()).filter(|block| block != ":").collect()
+    }
+
+    #[track_caller]
+    fn take_through(&mut self, end: &[u8]) -> Option<String> {
+        loop {
+            if let Some(at) = self.received.windows(end.len()).position(|bytes| bytes == end) {
+                let taken: Vec<u8> = self.received.drain(..at + end.len()).collect();
+                return Some(String::from_utf8(taken).expect("events are text"));
+            }
+            let mut buffer = [0; 4096];
+            match self.stream.read(&mut buffer) {
+                Ok(0) => {
+                    assert!(self.received.is_empty(), "half an event: {:?}", self.received);
+                    return None;
+                }
+                Ok(read) => self.received.extend(&buffer[..read]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => panic!("neither an event nor the end of the stream: {error}"),
+            }
+        }
+    }
+}

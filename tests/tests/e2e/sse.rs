@@ -1,0 +1,339 @@
+use std::time::{Duration, Instant};
+
+use encke_tests::events::ask_events;
+use encke_tests::patience::{LATE, PATIENCE, until};
+use encke_tests::raw::Dial;
+use encke_tests::{Client, EventStream, Hello, Launch, RunningServer};
+use serde_json::{Value, json};
+
+/// What an `EventSource` is told that is not to come back: 2^31 - 1.
+const NEVER: &str = "retry: 2147483647";
+
+/// A stream of one channel, greeted.
+fn follow(server: &RunningServer, channel: &str) -> (EventStream, Hello) {
+    let mut events = EventStream::open(server.public, &format!("channels={channel}"));
+    let hello = events.hello();
+    (events, hello)
+}
+
+fn publish(client: &mut Client, channel: &str, data: impl Into<Value>) {
+    let data: Value = data.into();
+    let reply = client.ask(&format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":{data}}}}}"#));
+    assert!(reply["ok"]["offset"].is_u64(), "{reply}");
+}
+
+/// The event of the message `data`, which is the `offset`th of `news` and the `seq`th of the session.
+fn message(token: &str, seq: u64, offset: u64, data: u64) -> String {
+    format!(
+        "id: {token}:{seq}\n\
+         data: {{\"message\":{{\"seq\":{seq},\"channel\":\"news\",\"offset\":{offset},\"data\":{data}}}}}"
+    )
+}
+
+fn goaway(reason: &str) -> String {
+    format!(r#"data: {{"goaway":{{"reason":"{reason}","retry_ms":2147483647}}}}"#)
+}
+
+#[test]
+fn head_and_events_are_these_bytes() {
+    let server = RunningServer::with(&[]);
+    let mut events = EventStream::open(server.public, "channels=news");
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n\
+                x-accel-buffering: no\r\nconnection: close\r\n\r\n";
+    assert_eq!(events.head, head);
+    let first = events.event();
+    let (id, data) = first.split_once('\n').expect("two lines");
+    let json = data.strip_prefix("data: ").expect("data");
+    let Hello { session, resume, .. } = Hello::parse(serde_json::from_str(json).expect("it is JSON"));
+    assert_eq!(id, format!("id: {resume}:0"));
+    let hello = format!(
+        "data: {{\"hello\":{{\"version\":1,\"session\":\"{session}\",\"resume\":\"{resume}\",\"recovered\":false,\
+         \"seq\":0,\"ping_interval_ms\":25000,\"pong_timeout_ms\":10000,\"reconnect_window_ms\":120000}}}}"
+    );
+    assert_eq!(data, hello);
+
+    let mut publisher = server.client();
+    publish(&mut publisher, "news", 7);
+    assert_eq!(events.event(), message(&resume, 1, 1, 7));
+    publish(&mut publisher, "else", 8);
+    publish(&mut publisher, "news", 9);
+    assert_eq!(events.event(), message(&resume, 2, 2, 9));
+}
+
+#[test]
+fn several_channels_in_one_stream() {
+    let server = RunningServer::with(&[]);
+    let (mut events, hello) = follow(&server, "news,chat");
+    let mut publisher = server.client();
+    for (seq, channel) in (1..).zip(["news", "chat", "news"]) {
+        publish(&mut publisher, channel, seq);
+        let (id, object) = events.object();
+        assert_eq!(id, Some(format!("{}:{seq}", hello.resume)));
+        assert_eq!(
+            (&object["message"]["channel"], &object["message"]["data"]),
+            (&json!(channel), &json!(seq))
+        );
+    }
+}
+
+#[test]
+fn coming_back_gives_what_follows_and_nothing_twice() {
+    let server = RunningServer::with(&[]);
+    let (mut events, hello) = follow(&server, "news");
+    let token = &hello.resume;
+    let mut publisher = server.client();
+    for number in 1..=5 {
+        publish(&mut publisher, "news", number);
+    }
+    for number in 1..=5 {
+        assert_eq!(events.event(), message(token, number, number, number));
+    }
+    drop(events);
+    server.await_phase(&hello.session, "suspended");
+    for number in 6..=7 {
+        publish(&mut publisher, "news", number);
+    }
+    // It says that it has three, whatever it was sent.
+    let mut again = EventStream::come_back(server.public, "channels=news", &format!("{token}:3"));
+    let (id, object) = again.object();
+    assert_eq!(id, Some(format!("{token}:3")));
+    let greeting = Hello::parse(object);
+    assert!(greeting.recovered);
+    assert_eq!((&greeting.session, &greeting.resume), (&hello.session, token));
+    assert_eq!(greeting.object["hello"]["seq"], 3);
+    for number in 4..=7 {
+        assert_eq!(again.event(), message(token, number, number, number));
+    }
+    publish(&mut publisher, "news", 8);
+    assert_eq!(again.event(), message(token, 8, 8, 8));
+    let events = [("opened", "connect"), ("suspended", "connection_lost"), ("resumed", "reconnect")];
+    server.logs.await_lifecycle(&hello.session, &events);
+}
+
+#[test]
+fn the_last_event_id_goes_before_the_query() {
+    let server = RunningServer::with(&[]);
+    let ((old, hello), (other, other_hello)) = (follow(&server, "news"), follow(&server, "news"));
+    drop((old, other));
+    for session in [&hello.session, &other_hello.session] {
+        server.await_phase(session, "suspended");
+    }
+    let query = format!("resume={}&seq=0", other_hello.resume);
+    let mut again = EventStream::come_back(server.public, &query, &format!("{}:0", hello.resume));
+    assert_eq!(again.hello().session, hello.session);
+    assert_eq!(server.admin.phase(&other_hello.session).as_deref(), Some("suspended"));
+    let mut by_query = EventStream::open(server.public, &query);
+    assert_eq!(by_query.hello().session, other_hello.session, "without an id it is the query's");
+}
+
+#[test]
+fn a_session_may_change_its_transport() {
+    let server = RunningServer::with(&[]);
+    let (events, hello) = follow(&server, "news");
+    drop(events);
+    server.await_phase(&hello.session, "suspended");
+    let mut publisher = server.client();
+    publish(&mut publisher, "news", 1);
+    let mut socket = Client::connect(server.public, &format!("resume={}&seq=0", hello.resume));
+    assert!(socket.hello.recovered);
+    assert_eq!(socket.object()["message"]["data"], 1);
+    assert_eq!(server.admin.session(&hello.session)["transport"], "websocket");
+    let mut again = EventStream::come_back(server.public, "", &format!("{}:1", hello.resume));
+    assert!(again.hello().recovered);
+    assert_eq!(socket.close_code(), Some(4100));
+    publish(&mut publisher, "news", 2);
+    assert_eq!(again.event(), message(&hello.resume, 2, 2, 2));
+}
+
+#[test]
+fn who_comes_back_too_late_is_not_to_try_again() {
+    let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+    let (events, hello) = follow(&server, "news");
+    drop(events);
+    server.await_gone(&hello.session);
+    let foreign = format!("{}x", hello.resume);
+    for token in [&*hello.resume, &foreign, "s_nonsense", ""] {
+        let id = format!("Last-Event-ID: {token}:0\r\n");
+        let answer = ask_events(server.public, "channels=news", &id);
+        assert_eq!((answer.status, &*answer.body), (204, ""), "{answer:?}");
+    }
+    let answer = ask_events(server.public, &format!("resume={}", hello.resume), "");
+    assert_eq!(answer.status, 204);
+    assert_eq!(server.admin.metrics().events("opened", "connect"), 1.0, "no session was opened for them");
+}
+
+#[test]
+fn bad_requests_are_said_to_be() {
+    let server = RunningServer::with(&["limits.max_subscriptions=2"]);
+    for query in ["", "channels=", "channels=a,", "channels=a,b,c", "channels=a&seq=x", "seq=1"] {
+        let answer = ask_events(server.public, query, "");
+        assert_eq!((answer.status, &*answer.error_code()), (400, "bad_request"), "{query}");
+    }
+    for method in ["HEAD", "POST", "PUT", "DELETE"] {
+        let request = format!(
+            "{method} /events?channels=news HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+            server.public
+        );
+        let answer = encke_tests::admin::ask(server.public, &request);
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET")), "{method}");
+    }
+    assert_eq!(server.admin.metrics().events("opened", "connect"), 0.0);
+}
+
+#[test]
+fn heartbeats_are_comments() {
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
+    let began = Instant::now();
+    let (mut events, hello) = follow(&server, "news");
+    for _ in 0..3 {
+        assert_eq!(events.block().as_deref(), Some(":"));
+    }
+    // The first after half an interval to a whole one, and each with 100 ms of slack.
+    let after = began.elapsed();
+    assert!(after >= Duration::from_millis(2_500), "{after:?}");
+    assert!(after <= Duration::from_millis(3_300) + LATE, "{after:?}");
+    publish(&mut server.client(), "news", 1);
+    assert_eq!(events.event(), message(&hello.resume, 1, 1, 1));
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+}
+
+#[test]
+fn the_second_stream_wins() {
+    let server = RunningServer::with(&[]);
+    let (first, hello) = follow(&server, "news");
+    let id = format!("{}:0", hello.resume);
+    let mut second = EventStream::come_back(server.public, "channels=news", &id);
+    assert!(second.hello().recovered);
+    assert_eq!(first.to_end(), [NEVER, &goaway("replaced")]);
+    publish(&mut server.client(), "news", 1);
+    assert_eq!(second.event(), message(&hello.resume, 1, 1, 1));
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("resumed", "take_over")]);
+}
+
+#[test]
+fn who_is_kicked_is_told_so() {
+    let server = RunningServer::with(&[]);
+    let (events, hello) = follow(&server, "news");
+    assert_eq!(server.admin.kick(&hello.session).status, 204);
+    assert_eq!(events.to_end(), [NEVER, &goaway("kicked")]);
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "kicked")]);
+    let answer = ask_events(server.public, "", &format!("Last-Event-ID: {}:0\r\n", hello.resume));
+    assert_eq!(answer.status, 204);
+}
+
+#[test]
+fn who_is_disconnected_may_come_back_soon() {
+    let server = RunningServer::with(&[]);
+    let (events, hello) = follow(&server, "news");
+    assert_eq!(server.admin.disconnect(&hello.session).status, 204);
+    let last = r#"data: {"goaway":{"reason":"disconnected","retry_ms":1000}}"#;
+    assert_eq!(events.to_end(), ["retry: 1000", last]);
+    let mut again = EventStream::come_back(server.public, "", &format!("{}:0", hello.resume));
+    assert!(again.hello().recovered);
+}
+
+#[test]
+fn a_drain_says_when_to_come_back() {
+    let mut server = RunningServer::with(&[]);
+    let (events, _) = follow(&server, "news");
+    server.terminate();
+    let said = events.to_end();
+    let [retry, goaway] = &said[..] else { panic!("{said:?}") };
+    let retry: u64 = retry.strip_prefix("retry: ").expect("a time").parse().expect("in milliseconds");
+    assert!((500..10_000).contains(&retry), "{retry}");
+    let expected = format!(r#"data: {{"goaway":{{"reason":"draining","retry_ms":{retry}}}}}"#);
+    assert_eq!(*goaway, expected);
+    assert!(server.await_exit(PATIENCE).success());
+}
+
+#[test]
+fn pages_of_an_allowed_origin_may_read() {
+    let server = Launch::default().set(r#"auth.origins=["https://app.example"]"#).start();
+    let origin = "Origin: https://app.example\r\n";
+    let events = EventStream::open_with(server.public, "channels=news", origin);
+    let allowed = "\r\naccess-control-allow-origin: https://app.example\r\nvary: origin\r\n\r\n";
+    assert!(events.head.ends_with(allowed), "{}", events.head);
+    // What it did wrong a page may read, too.
+    let answer = ask_events(server.public, "", origin);
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));
+    for foreign in ["https://evil.example", "null"] {
+        let answer = ask_events(server.public, "channels=news", &format!("Origin: {foreign}\r\n"));
+        assert_eq!((answer.status, &*answer.error_code()), (403, "forbidden"), "{foreign}");
+        assert_eq!(answer.header("access-control-allow-origin"), None);
+    }
+    assert_eq!(server.admin.metrics().events("opened", "connect"), 1.0);
+}
+
+/// After `write_timeout`, though the kernel would give the connection up after `pong_timeout`.
+#[test]
+fn who_does_not_read_is_given_up() {
+    let server = RunningServer::with(&[
+        "session.write_timeout=4s",
+        "session.ping_interval=20s",
+        "session.pong_timeout=2s",
+        "limits.commands_per_second=100000",
+    ]);
+    let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
+    let mut events = EventStream::over(dial.connect(server.public), "channels=news", "");
+    let hello = events.hello();
+    let mut publisher = server.client();
+    let data = "x".repeat(50_000);
+    let began = Instant::now();
+    while server.admin.phase(&hello.session).as_deref() == Some("attached") {
+        assert!(began.elapsed() < PATIENCE, "it is never given up");
+        publish(&mut publisher, "news", &*data);
+    }
+    assert!(began.elapsed() >= Duration::from_secs(4), "given up after {:?}", began.elapsed());
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "slow_consumer")]);
+    server.assert_unharmed();
+}
+
+#[test]
+fn what_was_forgotten_is_told() {
+    let server = RunningServer::with(&["session.max_unacked=16"]);
+    let (mut events, hello) = follow(&server, "news");
+    let token = &hello.resume;
+    let mut publisher = server.client();
+    for number in 1..=40 {
+        publish(&mut publisher, "news", number);
+        // Nothing is acknowledged, and nothing waits for that.
+        assert_eq!(events.event(), message(token, number, number, number));
+    }
+    drop(events);
+    server.await_phase(&hello.session, "suspended");
+    let mut again = EventStream::come_back(server.public, "channels=news", &format!("{token}:10"));
+    let hello = again.hello();
+    assert!(hello.recovered);
+    let (id, object) = again.object();
+    let gap = &object["gap"];
+    assert_eq!(
+        (&gap["channel"], &gap["seq"], &gap["to"]),
+        (&json!("news"), &json!(24), &json!(24)),
+        "{object}"
+    );
+    assert!(gap["from"].as_u64().is_some_and(|from| from <= 11), "never too little: {object}");
+    assert_eq!(id, Some(format!("{token}:24")));
+    for number in 25..=40 {
+        assert_eq!(again.event(), message(token, number, number, number));
+    }
+    publish(&mut publisher, "news", 41);
+    assert_eq!(again.event(), message(token, 41, 41, 41));
+}
+
+#[test]
+fn it_shows_as_what_it_is() {
+    let server = RunningServer::with(&[]);
+    let (events, hello) = follow(&server, "news");
+    let _socket = server.client();
+    let sessions = server.admin.get("/api/sessions").json();
+    let sessions = sessions["sessions"].as_array().expect("a list").clone();
+    let of = |id: &str| sessions.iter().find(|session| session["id"] == id).expect("it is listed").clone();
+    assert_eq!(of(&hello.session)["transport"], "sse");
+    assert_eq!(server.admin.session(&hello.session)["transport"], "sse");
+    let sse = || server.admin.metrics().value(r#"encke_connections{transport="sse",dialect="json"}"#);
+    assert_eq!((sse(), server.admin.metrics().connections()), (1.0, 1.0));
+    drop(events);
+    until("it is not counted any more", || sse() == 0.0);
+    assert_eq!(server.admin.session(&hello.session)["phase"], "suspended");
+}

@@ -1,0 +1,332 @@
+use std::time::{Duration, SystemTime};
+
+use encke_tests::events::ask_events;
+use encke_tests::patience::{LATE, let_pass};
+use encke_tests::server::run_to_end;
+use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
+use jsonwebtoken::{EncodingKey, Header};
+use serde_json::{Value, json};
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+const TOKEN_EXPIRED: u16 = 4003;
+const UNAUTHORIZED: u16 = 4102;
+
+fn server() -> RunningServer {
+    launch().start()
+}
+
+fn launch() -> Launch {
+    Launch::default().environment("ENCKE_AUTH__SECRET", SECRET)
+}
+
+fn sign(claims: &Value, secret: &str) -> String {
+    let key = EncodingKey::from_secret(secret.as_bytes());
+    jsonwebtoken::encode(&Header::default(), claims, &key).expect("it can be signed")
+}
+
+/// A token that does not expire.
+fn token(user: &str, channels: Value) -> String {
+    sign(&json!({"sub": user, "channels": channels}), SECRET)
+}
+
+/// A token that expires, at second `exp` since 1970.
+fn expiring(user: &str, exp: u64) -> String {
+    sign(&json!({"sub": user, "exp": exp, "channels": {"*": ["subscribe"]}}), SECRET)
+}
+
+fn unix_time() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970")
+}
+
+/// The second that begins two to three seconds from now.
+fn soon() -> u64 {
+    unix_time().as_secs() + 3
+}
+
+fn connect(server: &RunningServer, token: &str) -> Client {
+    Client::connect(server.public, &format!("token={token}"))
+}
+
+/// Only its own user can take a session over.
+#[track_caller]
+fn assert_user(server: &RunningServer, hello: &Hello, user: &str) {
+    let query = |user| format!("resume={}&token={}", hello.resume, token(user, json!({})));
+    assert_eq!(Client::refusal(server.public, &query("someone")), UNAUTHORIZED);
+    assert!(Client::connect(server.public, &query(user)).hello.recovered);
+}
+
+/// The code that a command is refused with.
+fn refused(client: &mut Client, command: &str) -> Value {
+    client.ask(command)["error"]["code"].clone()
+}
+
+/// Upgrades with these headers, and reads the hello.
+fn upgraded_with(server: &RunningServer, query: &str, headers: &str) -> (RawClient, Hello) {
+    let mut client = RawClient::connect(server.public);
+    client.ask_upgrade_with(query, headers);
+    client.await_upgrade();
+    let hello = client.hello();
+    (client, hello)
+}
+
+fn refused_with(server: &RunningServer, query: &str, headers: &str) -> u16 {
+    let mut client = RawClient::connect(server.public);
+    client.ask_upgrade_with(query, headers);
+    client.await_upgrade();
+    client.close_code()
+}
+
+fn bearer(token: &str) -> String {
+    format!("Authorization: Bearer {token}\r\n")
+}
+
+#[test]
+fn without_a_good_token_there_is_no_session() {
+    let server = server();
+    let good = token("alice", json!({}));
+    let other_secret = sign(&json!({"sub": "alice"}), "another secret that is long enough");
+    let unsigned = format!("{}.", good.rsplit_once('.').expect("three parts").0);
+    for bad in ["", "nonsense", "a.b.c", &other_secret, &unsigned, &sign(&json!({"channels": {}}), SECRET)] {
+        assert_eq!(Client::refusal(server.public, &format!("token={bad}")), UNAUTHORIZED, "{bad}");
+    }
+    assert_eq!(Client::refusal(server.public, ""), UNAUTHORIZED);
+    let past = unix_time().as_secs();
+    assert_eq!(Client::refusal(server.public, &format!("token={}", expiring("alice", past))), TOKEN_EXPIRED);
+    let metrics = server.admin.metrics();
+    assert_eq!(metrics.events("opened", "connect"), 0.0, "no session was opened for them");
+
+    assert_user(&server, &connect(&server, &good).hello, "alice");
+}
+
+#[test]
+fn a_token_comes_in_the_query_or_in_a_header() {
+    let server = server();
+    let (alice, bob) = (token("alice", json!({})), token("bob", json!({})));
+    for scheme in ["Bearer", "bearer"] {
+        let (_client, hello) = upgraded_with(&server, "", &format!("Authorization: {scheme} {alice}\r\n"));
+        assert_user(&server, &hello, "alice");
+    }
+    let (_client, hello) = upgraded_with(&server, &format!("token={bob}"), &bearer(&alice));
+    // The query's goes first.
+    assert_user(&server, &hello, "bob");
+    assert_eq!(refused_with(&server, "", &format!("Authorization: Basic {alice}\r\n")), UNAUTHORIZED);
+    assert_eq!(refused_with(&server, "token=nonsense", &bearer(&alice)), UNAUTHORIZED);
+}
+
+#[test]
+fn tokens_of_the_binary_are_good() {
+    let server = server();
+    let arguments = ["token", "--sub", "alice", "--ttl", "1h", "--allow", "news=subscribe"];
+    let output = run_to_end(&arguments, &[("ENCKE_AUTH__SECRET", SECRET)]);
+    let token = String::from_utf8(output.stdout).expect("a token is text");
+    let mut client = connect(&server, token.trim_end());
+    let reply = client.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    assert_eq!(reply["ok"]["channel"], "news");
+    assert_eq!(refused(&mut client, r#"{"id":1,"publish":{"channel":"news","data":1}}"#), "forbidden");
+}
+
+#[test]
+fn foreign_pages_get_no_session() {
+    let server = launch().set(r#"auth.origins=["https://app.example"]"#).start();
+    let good = format!("token={}", token("alice", json!({})));
+    for foreign in ["https://evil.example", "https://app.example.evil.example", "null"] {
+        assert_eq!(
+            refused_with(&server, &good, &format!("Origin: {foreign}\r\n")),
+            UNAUTHORIZED,
+            "{foreign}"
+        );
+    }
+    let (_client, hello) = upgraded_with(&server, &good, "Origin: https://app.example\r\n");
+    assert!(!hello.recovered);
+    assert_eq!(
+        refused_with(&server, "", "Origin: https://app.example\r\n"),
+        UNAUTHORIZED,
+        "it needs a token all the same"
+    );
+}
+
+#[test]
+fn the_token_says_what_a_client_may_do() {
+    let server = server();
+    let channels = json!({
+        "read": ["subscribe"], "write": ["publish"], "look": ["presence"],
+        "all.*": ["subscribe", "publish", "presence"],
+    });
+    let mut client = connect(&server, &token("alice", channels));
+    for (channel, may) in [
+        ("read", [true, false, false]),
+        ("write", [false, true, false]),
+        ("look", [false, false, true]),
+        ("all.one", [true, true, true]),
+        ("all", [false; 3]),
+        ("reader", [false; 3]),
+        ("other", [false; 3]),
+    ] {
+        let commands = [
+            // First: who follows a channel hears itself, before the next reply.
+            (1, format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":1}}}}"#)),
+            (2, format!(r#"{{"id":1,"presence":{{"channel":"{channel}"}}}}"#)),
+            (0, format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#)),
+        ];
+        for (which, command) in commands {
+            let reply = client.ask(&command);
+            let expected = if may[which] { Value::Null } else { json!("forbidden") };
+            assert_eq!(reply["error"]["code"], expected, "{command}: {reply}");
+            assert_eq!(reply["ok"].is_object(), may[which], "{command}: {reply}");
+        }
+    }
+}
+
+#[test]
+fn a_token_that_runs_out_suspends() {
+    let server = server();
+    let exp = soon();
+    let mut client = connect(&server, &expiring("alice", exp));
+    assert_eq!(client.close_code(), Some(TOKEN_EXPIRED));
+    let now = unix_time();
+    assert!(now >= Duration::from_secs(exp) && now <= Duration::from_secs(exp) + LATE, "{now:?}, {exp}");
+    server
+        .logs
+        .await_lifecycle(&client.hello.session, &[("opened", "connect"), ("suspended", "token_expired")]);
+    let back = |token: &str| format!("resume={}&token={token}", client.hello.resume);
+    assert_eq!(Client::refusal(server.public, &back(&expiring("alice", exp))), TOKEN_EXPIRED);
+    let again = Client::connect(server.public, &back(&token("alice", json!({}))));
+    assert!(again.hello.recovered);
+}
+
+#[test]
+fn a_refresh_puts_it_off() {
+    let server = server();
+    let exp = soon();
+    let mut client = connect(&server, &expiring("alice", exp));
+    let refresh = |token: &str| format!(r#"{{"id":1,"refresh":{{"token":"{token}"}}}}"#);
+    let later = expiring("alice", exp + 2);
+    assert_eq!(client.ask(&refresh(&later))["ok"], json!({}));
+    let_pass(Duration::from_secs(exp + 1).saturating_sub(unix_time()));
+    assert_eq!(client.ask(r#"{"id":1,"ack":{"seq":0}}"#)["ok"], json!({}), "past the first `exp`");
+    server.logs.await_lifecycle(&client.hello.session, &[("opened", "connect")]);
+    assert_eq!(client.close_code(), Some(TOKEN_EXPIRED));
+    let now = unix_time();
+    assert!(now >= Duration::from_secs(exp + 2), "{now:?}, {exp}");
+}
+
+#[test]
+fn a_refresh_with_a_token_that_is_not_good_changes_nothing() {
+    let server = server();
+    let mut client = connect(&server, &token("alice", json!({"news": ["subscribe"]})));
+    let refresh = |token: &str| format!(r#"{{"id":1,"refresh":{{"token":"{token}"}}}}"#);
+    let bobs = token("bob", json!({"*": ["publish"]}));
+    assert_eq!(refused(&mut client, &refresh(&bobs)), "forbidden");
+    let past = unix_time().as_secs();
+    for bad in ["", "nonsense", &expiring("alice", past), &sign(&json!({"sub": "alice"}), &SECRET.repeat(2))]
+    {
+        assert_eq!(refused(&mut client, &refresh(bad)), "unauthorized", "{bad}");
+    }
+    assert_eq!(refused(&mut client, r#"{"id":1,"publish":{"channel":"news","data":1}}"#), "forbidden");
+    assert_eq!(client.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#)["ok"]["channel"], "news");
+    assert_user(&server, &client.hello, "alice");
+}
+
+#[test]
+fn a_narrower_token_ends_subscriptions() {
+    let server = server();
+    let narrow = token("alice", json!({"chat": ["subscribe", "publish"]}));
+    let wide = token("alice", json!({"*": ["subscribe", "publish"]}));
+    let mut client = connect(&server, &wide);
+    for channel in ["news", "chat"] {
+        let reply = client.ask(&format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
+        assert_eq!(reply["ok"]["channel"], channel);
+    }
+    client.send(&format!(r#"{{"id":2,"refresh":{{"token":"{narrow}"}}}}"#));
+    assert_eq!(client.object(), json!({"unsubscribed": {"channel": "news", "reason": "forbidden"}}));
+    assert_eq!(client.object(), json!({"reply": {"id": 2, "ok": {}}}));
+
+    let mut publisher = connect(&server, &wide);
+    for channel in ["news", "chat"] {
+        let reply = publisher.ask(&format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":1}}}}"#));
+        assert!(reply["ok"].is_object(), "{reply}");
+    }
+    assert_eq!(client.object()["message"]["channel"], "chat", "and nothing of the other before it");
+    assert_eq!(refused(&mut client, r#"{"id":3,"subscribe":{"channel":"news"}}"#), "forbidden");
+}
+
+#[test]
+fn who_comes_back_with_a_narrower_token_is_told() {
+    let server = server();
+    let mut client = connect(&server, &token("alice", json!({"*": ["subscribe"]})));
+    for channel in ["news", "chat"] {
+        let reply = client.ask(&format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#));
+        assert_eq!(reply["ok"]["channel"], channel);
+    }
+    let narrow = token("alice", json!({"chat": ["subscribe"]}));
+    let query = format!("resume={}&token={narrow}", client.hello.resume);
+    let mut again = Client::connect(server.public, &query);
+    assert!(again.hello.recovered);
+    assert_eq!(again.object(), json!({"unsubscribed": {"channel": "news", "reason": "forbidden"}}));
+    let mut publisher = connect(&server, &token("bob", json!({"*": ["publish"]})));
+    for channel in ["news", "chat"] {
+        assert!(
+            publisher.ask(&format!(r#"{{"id":1,"publish":{{"channel":"{channel}","data":1}}}}"#))["ok"]
+                .is_object()
+        );
+    }
+    assert_eq!(again.object()["message"]["channel"], "chat");
+}
+
+#[test]
+fn a_session_is_its_users() {
+    let server = server();
+    let mut alice = connect(&server, &token("alice", json!({"*": ["subscribe"]})));
+    let resume = alice.hello.resume.clone();
+    let bob = token("bob", json!({"*": ["subscribe"]}));
+    assert_eq!(Client::refusal(server.public, &format!("resume={resume}&token={bob}")), UNAUTHORIZED);
+    assert_eq!(Client::refusal(server.public, &format!("resume={resume}")), UNAUTHORIZED);
+    let headers = format!("Last-Event-ID: {resume}:0\r\n{}", bearer(&bob));
+    let answer = ask_events(server.public, "", &headers);
+    assert_eq!((answer.status, &*answer.error_code()), (403, "forbidden"));
+
+    assert_eq!(alice.ask(r#"{"id":1,"ack":{"seq":0}}"#)["ok"], json!({}));
+    server.logs.await_lifecycle(&alice.hello.session, &[("opened", "connect")]);
+    assert_user(&server, &alice.hello, "alice");
+}
+
+#[test]
+fn streams_of_events_need_one_too() {
+    let server = server();
+    let past = unix_time().as_secs();
+    for headers in [String::new(), bearer("nonsense"), bearer(&expiring("alice", past))] {
+        let answer = ask_events(server.public, "channels=news", &headers);
+        assert_eq!((answer.status, &*answer.error_code()), (401, "unauthorized"), "{headers}");
+    }
+    let token = token("alice", json!({"news": ["subscribe"], "chat": ["publish"]}));
+    for channels in ["chat", "news,chat", "other"] {
+        let answer = ask_events(server.public, &format!("channels={channels}&token={token}"), "");
+        assert_eq!((answer.status, &*answer.error_code()), (403, "forbidden"), "{channels}");
+    }
+    assert_eq!(server.admin.metrics().events("opened", "connect"), 0.0);
+
+    let mut events = EventStream::open(server.public, &format!("channels=news&token={token}"));
+    assert_user(&server, &events.hello(), "alice");
+    let mut events = EventStream::open_with(server.public, "channels=news", &bearer(&token));
+    assert_user(&server, &events.hello(), "alice");
+}
+
+#[test]
+fn a_stream_ends_with_its_token() {
+    let server = server();
+    let exp = soon();
+    let query = format!("channels=news&token={}", expiring("alice", exp));
+    let mut events = EventStream::open(server.public, &query);
+    let hello = events.hello();
+    let last = r#"data: {"goaway":{"reason":"token_expired","retry_ms":1000}}"#;
+    assert_eq!(events.to_end(), ["retry: 1000", last]);
+    assert!(unix_time() >= Duration::from_secs(exp));
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "token_expired")]);
+    // An `EventSource` comes back with the token that it began with.
+    let id = format!("Last-Event-ID: {}:0\r\n", hello.resume);
+    assert_eq!(ask_events(server.public, &query, &id).status, 401);
+    let narrow = token("alice", json!({"chat": ["subscribe"]}));
+    let mut again = EventStream::open_with(server.public, &format!("token={narrow}"), &id);
+    assert!(again.hello().recovered);
+    assert_eq!(again.event(), r#"data: {"unsubscribed":{"channel":"news","reason":"forbidden"}}"#);
+}
