@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use encke_tests::network::Link;
 use encke_tests::patience::LATE;
 use encke_tests::raw::{PING, PONG, RawClient, masked};
-use encke_tests::{Client, Launch, RunningServer};
+use encke_tests::{Client, EventStream, Launch, RunningServer};
 
 const PONG_TIMEOUT: Duration = Duration::from_millis(500);
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -84,4 +84,26 @@ fn it_may_come_back_before_anyone_noticed() {
     assert!(!again.ended(), "the end of the old connection is not the end of the new one");
     let last = server.logs.lifecycle(&hello.session).pop();
     assert_eq!(last.map(|(event, _)| event).as_deref(), Some("resumed"));
+}
+
+/// It cannot answer heartbeats. That its kernel does not acknowledge them is what is noticed.
+#[test]
+fn a_reader_of_events_that_vanished_is_noticed() {
+    let link = Link::new();
+    let server = server(&link, "60s");
+    let mut events = EventStream::over(link.connect(server.public), "channels=news", "");
+    let hello = events.hello();
+    assert_eq!(events.block().as_deref(), Some(":"));
+    let heard = Instant::now();
+    link.cut();
+    drop(events);
+    link.forget_connections();
+    server.await_phase(&hello.session, "suspended");
+    let after = heard.elapsed();
+    assert!(after <= INTERVAL + PONG_TIMEOUT + LATE, "suspended after {after:?}");
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "connection_lost")]);
+    link.mend();
+    let id = format!("Last-Event-ID: {}:0\r\n", hello.resume);
+    let mut again = EventStream::over(link.connect(server.public), "channels=news", &id);
+    assert!(again.hello().recovered);
 }

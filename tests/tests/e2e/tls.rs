@@ -1,5 +1,5 @@
 use std::fs;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -62,6 +62,39 @@ fn a_websocket_over_tls_is_one_like_others() {
         assert_eq!(client.ask(&bad)["id"], 8, "a message of several records");
         assert_eq!(client.ask(r#"{"id":9,"close":{}}"#)["id"], 9);
         assert_eq!(client.close_code(), (Some(1000), true), "the code, then `close_notify`");
+    }
+}
+
+#[test]
+fn a_stream_of_events_over_tls_is_one_like_others() {
+    let served = serve(&[]);
+    for version in VERSIONS {
+        let stream = handshake(served.server.public, &served.certificate, version).expect("trusted");
+        let mut stream = BufReader::new(stream);
+        let request = b"GET /events?channels=news HTTP/1.1\r\nHost: localhost\r\n\r\n";
+        stream.get_mut().write_all(request).expect("the server reads");
+        let mut await_line = |start: &str| {
+            let mut lines = stream.by_ref().lines().map(|line| line.expect("the stream goes on"));
+            lines.find(|line| line.starts_with(start)).unwrap_or_else(|| panic!("no line {start}"))
+        };
+        assert_eq!(await_line("HTTP/"), "HTTP/1.1 200 OK");
+        await_line(r#"data: {"hello":{"version":1,"#);
+        let publish = r#"{"id":1,"publish":{"channel":"news","data":7}}"#;
+        let offset = served.client().ask(publish)["ok"]["offset"].clone();
+        let message =
+            format!(r#"data: {{"message":{{"seq":1,"channel":"news","offset":{offset},"data":7}}}}"#);
+        assert_eq!(await_line("data: "), message);
+        let sessions = served.server.admin.get("/api/sessions?phase=attached").json();
+        let session =
+            sessions["sessions"].as_array().expect("a list").iter().find(|it| it["transport"] == "sse");
+        let session = session.expect("it is listed")["id"].as_str().expect("an id").to_owned();
+        assert_eq!(served.server.admin.kick(&session).status, 204);
+        assert_eq!(await_line("retry: "), "retry: 2147483647");
+        await_line(r#"data: {"goaway":{"reason":"kicked","#);
+        let mut rest = Vec::new();
+        // Without `close_notify` this is an error.
+        stream.read_to_end(&mut rest).expect("TLS says that this is the end");
+        assert_eq!(rest, b"\n");
     }
 }
 
