@@ -2,11 +2,10 @@ use std::fmt;
 
 use subtle::{Choice, ConstantTimeEq};
 
+use super::bearer::bearer;
+
 /// A shorter one could be guessed.
 const SHORTEST_KEY: usize = 16;
-
-/// The scheme of `Authorization: Bearer <key>`, in any case (RFC 9110, section 11.1).
-const SCHEME: &[u8] = b"Bearer ";
 
 /// The keys of the admin API, of which each is as good as the others: two make a rotation.
 #[derive(Clone, Default)]
@@ -53,10 +52,7 @@ impl ApiKeys {
         if self.is_empty() {
             return true;
         }
-        let scheme =
-            |value: &&[u8]| value.get(..SCHEME.len()).is_some_and(|s| s.eq_ignore_ascii_case(SCHEME));
-        let Some(value) = authorization.filter(scheme) else { return false };
-        let offered = value[SCHEME.len()..].trim_ascii();
+        let Some(offered) = authorization.and_then(bearer) else { return false };
         // Every key is compared to its end, whatever came of the others: the time tells at most a key's length.
         let matches = self.0.iter().map(|key| key.ct_eq(offered));
         matches.fold(Choice::from(0), |any, matches| any | matches).into()

@@ -7,6 +7,7 @@
 //! Nothing here reads a clock: times come in as arguments. No secret shows in `Debug` or in an error.
 
 mod api_keys;
+mod bearer;
 mod claims;
 mod error;
 mod identity;
@@ -20,6 +21,7 @@ mod unix_time;
 
 pub use crate::clock::unix_now;
 pub use api_keys::{ApiKeys, BadApiKey};
+pub(crate) use bearer::bearer;
 pub use error::AuthError;
 pub use identity::Identity;
 pub use keys::{Algorithm, BadKey, Key};

@@ -60,28 +60,21 @@ impl Channel {
             let mut state = self.state.lock();
             let state = &mut *state;
             let Some(mut at) = state.sweep.at else { return false };
-            loop {
+            state.sweep.at = loop {
                 match state.subscribers.next_waiting(at, LOOKED_AT_AT_ONCE) {
                     Some((next, call)) => {
                         at = next;
-                        let Some(call) = call else { break };
+                        let Some(call) = call else { break Some(at) };
                         calls.push(call);
                         if calls.is_full() {
-                            break;
+                            break Some(at);
                         }
                     }
                     None if std::mem::take(&mut state.sweep.again) => at = 0,
-                    None => {
-                        state.sweep.at = None;
-                        break;
-                    }
+                    None => break None,
                 }
-            }
-            let more = state.sweep.at.is_some();
-            if more {
-                state.sweep.at = Some(at);
-            }
-            more
+            };
+            state.sweep.at.is_some()
         };
         // After the lock is released: a session's comes before a channel's.
         for (session, slot) in calls {

@@ -4,7 +4,7 @@ use encke_core::close::CloseCode;
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 
-use crate::auth::{AuthError, Identity, unix_now};
+use crate::auth::{AuthError, Identity, bearer, unix_now};
 use crate::config::Config;
 
 /// Who is at the door: what a request says of its client, besides its query.
@@ -23,10 +23,10 @@ impl Caller {
         let (origin, host) = (text(headers, ORIGIN), text(headers, HOST));
         Self {
             address,
-            bearer: text(headers, AUTHORIZATION)
-                .and_then(|value| value.split_once(' '))
-                .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-                .map(|(_, token)| token.trim().to_owned()),
+            bearer: headers
+                .get(AUTHORIZATION)
+                .and_then(|value| bearer(value.as_bytes()))
+                .map(|token| String::from_utf8_lossy(token).into_owned()),
             origin_allowed: config.auth.origins.allows(origin, host),
         }
     }

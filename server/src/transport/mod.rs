@@ -3,12 +3,14 @@
 mod attachment;
 mod caller;
 mod end_of_stream;
+mod greeting;
 mod metered;
 mod places;
 mod rate;
 mod retry;
 mod socket;
 pub(crate) mod sse;
+mod steps;
 mod unwritten;
 pub(crate) mod websocket;
 mod write_hold;

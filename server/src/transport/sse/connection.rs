@@ -10,6 +10,7 @@ use crate::transport::attachment::Attachment;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
 use crate::transport::metered::Metered;
 use crate::transport::retry::{goaway, retry_ms};
+use crate::transport::steps::poll_steps;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::{Overdue, WriteHold};
 
@@ -38,18 +39,8 @@ enum Ending {
 impl Connection {
     /// Serves the stream to its end.
     pub(super) async fn run(mut self) {
-        if let Ending::Close(code) = poll_fn(|context| self.poll(context)).await {
+        if let Ending::Close(code) = poll_fn(|context| poll_steps(|| self.poll_step(context))).await {
             self.say_goodbye(code).await;
-        }
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
-        loop {
-            match self.poll_step(context) {
-                Ok(Poll::Ready(())) => {}
-                Ok(Poll::Pending) => return Poll::Pending,
-                Err(ending) => return Poll::Ready(ending),
-            }
         }
     }
 

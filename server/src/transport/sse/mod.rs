@@ -10,15 +10,13 @@ mod event;
 mod request;
 
 use std::sync::Arc;
-use std::time::Duration;
-
-use encke_core::dialect::json::{Hello, ServerMessage, Unsubscribed, VERSION};
 
 use crate::server::Shared;
 use crate::session::{Left, Transport};
 use crate::shutdown::OpenConnection;
 use crate::transport::Socket;
 use crate::transport::attachment::Attachment;
+use crate::transport::greeting::{hello, unsubscribed};
 use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
@@ -39,10 +37,10 @@ pub(crate) async fn serve(
 }
 
 fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
-    let Accepted { head, attached, place, channels } = accepted;
+    let Accepted { head, mut attached, place, channels } = accepted;
     let pong_timeout = shared.sessions.settings().pong_timeout;
     let recovered = attached.recovered;
-    let revoked = attached.revoked.clone();
+    let revoked = std::mem::take(&mut attached.revoked);
     let link = Arc::clone(&attached.link);
     let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
     socket.give_up_after(Some(pong_timeout));
@@ -57,39 +55,18 @@ fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
         hold: WriteHold::default(),
     };
     connection.out.bytes = head;
-    let hello = hello(&connection, recovered);
+    let hello = hello(&connection.attachment, recovered);
     let sent = connection.attachment.session.sent();
     connection.events().numbered(sent, &hello);
     for channel in revoked {
-        tell_unsubscribed(&mut connection, channel.as_str(), "forbidden");
+        connection.events().plain(&unsubscribed(&channel, "forbidden"));
     }
     for channel in channels {
         let sessions = Arc::clone(&connection.attachment.shared.sessions);
         if let Err(error) = sessions.subscribe(&connection.attachment.session, &channel, None) {
             tracing::debug!(%channel, %error, "not subscribed");
-            tell_unsubscribed(&mut connection, channel.as_str(), "limit");
+            connection.events().plain(&unsubscribed(&channel, "limit"));
         }
     }
     connection
-}
-
-fn tell_unsubscribed(connection: &mut Connection, channel: &str, reason: &str) {
-    let message = Unsubscribed { channel: channel.into(), reason: reason.into() };
-    connection.events().plain(&ServerMessage::Unsubscribed(message));
-}
-
-fn hello(connection: &Connection, recovered: bool) -> ServerMessage<'static> {
-    let timeouts = connection.attachment.shared.sessions.settings();
-    let session = &connection.attachment.session;
-    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    ServerMessage::Hello(Hello {
-        version: VERSION,
-        session: session.id().to_string().into(),
-        resume: connection.token.clone().into(),
-        recovered,
-        seq: session.sent(),
-        ping_interval_ms: millis(timeouts.ping_interval),
-        pong_timeout_ms: millis(timeouts.pong_timeout),
-        reconnect_window_ms: millis(timeouts.reconnect_window),
-    })
 }

@@ -1,9 +1,8 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use encke_core::close::{CloseCode, SuspendReason};
-use encke_core::dialect::json::{Heartbeat, Hello, ServerMessage, Unsubscribed, VERSION, pong_seq};
+use encke_core::dialect::json::{Heartbeat, ServerMessage, pong_seq};
 use encke_core::session::ConnectionInput;
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
@@ -16,8 +15,10 @@ use crate::channel::ChannelName;
 use crate::server::Shared;
 use crate::session::{Left, Notes};
 use crate::transport::attachment::Attachment;
+use crate::transport::greeting::{hello, unsubscribed};
 use crate::transport::metered::Metered;
 use crate::transport::rate::CommandRate;
+use crate::transport::steps::poll_steps;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::{Overdue, WriteHold};
 
@@ -70,39 +71,14 @@ impl Connection {
             hold: WriteHold::default(),
             rate,
         };
-        connection.write_message(&connection.hello(greeting.recovered));
+        connection.write_message(&hello(&connection.attachment, greeting.recovered));
         connection.tell_revoked(&greeting.revoked);
         connection
     }
 
     /// Does what the session's notes and the peer's messages ask, until one of them ends it.
     pub(super) async fn run(&mut self) -> Ending {
-        poll_fn(|context| self.poll(context)).await
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Ending> {
-        loop {
-            match self.poll_step(context) {
-                Ok(Poll::Ready(())) => {}
-                Ok(Poll::Pending) => return Poll::Pending,
-                Err(ending) => return Poll::Ready(ending),
-            }
-        }
-    }
-
-    fn hello(&self, recovered: bool) -> ServerMessage<'static> {
-        let timeouts = self.shared().sessions.settings();
-        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-        ServerMessage::Hello(Hello {
-            version: VERSION,
-            session: self.attachment.session.id().to_string().into(),
-            resume: self.attachment.session.resume_token().expose().into(),
-            recovered,
-            seq: self.attachment.session.sent(),
-            ping_interval_ms: millis(timeouts.ping_interval),
-            pong_timeout_ms: millis(timeouts.pong_timeout),
-            reconnect_window_ms: millis(timeouts.reconnect_window),
-        })
+        poll_fn(|context| poll_steps(|| self.poll_step(context))).await
     }
 
     /// Lets go of the session; what is left is to end the connection. Returns what was not written yet.
@@ -180,11 +156,7 @@ impl Connection {
 
     pub(super) fn tell_revoked(&mut self, channels: &[ChannelName]) {
         for channel in channels {
-            let channel = channel.as_str().into();
-            self.write_message(&ServerMessage::Unsubscribed(Unsubscribed {
-                channel,
-                reason: "forbidden".into(),
-            }));
+            self.write_message(&unsubscribed(channel, "forbidden"));
         }
     }
 
