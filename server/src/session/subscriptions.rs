@@ -108,16 +108,23 @@ impl Sessions {
 
     /// Ends the subscriptions that the client's token does not allow.
     pub(super) fn revoke(&self, session: &Arc<SessionCell>) -> Vec<ChannelName> {
-        let identity = session.identity();
-        let forbidden =
-            |channel: &Arc<Channel>| !identity.allows(Permission::Subscribe, channel.name().as_str());
-        let revoked = session.subscriptions().into_iter().filter(|(channel, _)| forbidden(channel));
-        revoked
-            .map(|(channel, _)| {
-                self.unsubscribe(session, channel.name().as_str());
-                channel.name().clone()
-            })
-            .collect()
+        let mut state = session.state.lock();
+        let SessionState { machine, identity, .. } = &mut *state;
+        let outbox = machine.outbox_mut();
+        let forbidden: Vec<(Slot, Followed)> = outbox
+            .subscriptions()
+            .filter(|it| !identity.allows(Permission::Subscribe, it.channel.channel.name().as_str()))
+            .map(|it| (it.slot, it.channel.clone()))
+            .collect();
+        for (slot, _) in &forbidden {
+            outbox.unsubscribe(*slot);
+        }
+        drop(state);
+        let revoked = forbidden.into_iter().map(|(_, followed)| {
+            self.release(&followed);
+            followed.channel.name().clone()
+        });
+        revoked.collect()
     }
 
     /// The session is over: it follows nothing any more.
