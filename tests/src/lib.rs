@@ -9,6 +9,7 @@
 pub mod admin;
 pub mod binaries;
 pub mod client;
+pub mod crowd;
 pub mod events;
 pub mod loadgen;
 pub mod logs;

@@ -50,6 +50,7 @@ mod sse;
 mod stall;
 // Ten thousand clients at once, three times.
 mod storm;
+mod suspended;
 // Two connections with one token.
 mod take_over;
 // TLS, and the exchange of certificates.

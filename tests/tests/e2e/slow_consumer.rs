@@ -160,7 +160,8 @@ fn one_that_is_kicked_meanwhile_is_let_go() {
 
 #[test]
 fn a_subscriber_that_does_not_read_costs_others_nothing_and_the_server_next_to_nothing() {
-    const MESSAGES: u64 = 340;
+    /// Of 60 kB: 50 MB.
+    const MESSAGES: u64 = 840;
     const WARM_UP: u64 = 20;
     let server = RunningServer::with(&[
         "session.write_timeout=3s",
@@ -198,7 +199,8 @@ fn a_subscriber_that_does_not_read_costs_others_nothing_and_the_server_next_to_n
         most = most.max(server.resident_bytes());
     }
     let grown = most - before;
-    assert!(grown < 2 * A_MEBIBYTE, "grown by {grown} bytes");
+    println!("grown by {grown} bytes from {before}");
+    assert!(grown < A_MEBIBYTE, "grown by {grown} bytes");
 
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "slow_consumer")]);
     assert_eq!(client.close_code(), SLOW_CONSUMER);

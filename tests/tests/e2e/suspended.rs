@@ -1,0 +1,67 @@
+use encke_tests::Launch;
+use encke_tests::crowd::{await_sessions, connect, needs_descriptors};
+use encke_tests::patience::heavy;
+use encke_tests::raw::RawClient;
+
+const CLIENTS: usize = 10_000;
+/// The log's own bound: what it holds is there before anything is measured.
+const LOG_MESSAGES: u64 = 100;
+const ROUNDS: u64 = 20;
+const A_MEBIBYTE: u64 = 1 << 20;
+
+/// A session without a connection costs its cursors, however much is published meanwhile.
+#[test]
+fn ten_thousand_suspended_sessions_cost_no_more_on_a_busy_channel() {
+    let _turn = heavy();
+    needs_descriptors(CLIENTS);
+    let settings = [
+        "session.reconnect_window=10m",
+        "limits.commands_per_second=0",
+        "channel.history_messages=100",
+        "log.level=warn",
+    ];
+    // Which thread allocates what is a matter of chance, and each arena of the allocator keeps its own peak.
+    let server = Launch::with(&settings).environment("MALLOC_ARENA_MAX", "1").start();
+    let mut clients = connect(&server, &vec![String::new(); CLIENTS]);
+    for (client, _) in &mut clients {
+        client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    }
+    for (client, _) in &mut clients {
+        client.line();
+    }
+    let mut publisher = server.client();
+    let data = format!("\"{}\"", "x".repeat(1000));
+    let mut publish = || publisher.publish("news", (0..LOG_MESSAGES).map(|_| &data));
+    publish();
+    for (client, _) in &mut clients {
+        (0..LOG_MESSAGES).for_each(|_| drop(client.line()));
+    }
+    let resume: Vec<_> = clients.into_iter().map(|(_, hello)| hello.resume).collect();
+    await_sessions(&server, "suspended", CLIENTS);
+
+    publish();
+    let before = server.resident_bytes();
+    for _ in 0..ROUNDS {
+        publish();
+    }
+    let grown = server.resident_bytes().saturating_sub(before);
+    println!("grown by {grown} bytes from {before}");
+    assert!(grown < A_MEBIBYTE, "grown by {grown} bytes");
+
+    let last = LOG_MESSAGES * (2 + ROUNDS);
+    let gone = last - LOG_MESSAGES;
+    for token in resume.iter().step_by(CLIENTS / 10) {
+        let (mut client, hello) =
+            RawClient::greeted(server.public, &format!("resume={token}&seq={LOG_MESSAGES}"));
+        assert!(hello.recovered);
+        let line = client.line();
+        let named = format!(r#""from":{},"to":{gone}"#, LOG_MESSAGES + 1);
+        assert!(line.starts_with(r#"{"gap":{"seq":101,"#) && line.contains(&named), "{line}");
+        for (seq, offset) in (LOG_MESSAGES + 2..).zip(gone + 1..=last) {
+            let line = client.line();
+            let begin = format!(r#"{{"message":{{"seq":{seq},"channel":"news","offset":{offset},"#);
+            assert!(line.starts_with(&begin), "{line}");
+        }
+    }
+    server.assert_unharmed();
+}
