@@ -2,7 +2,7 @@
 
 use crate::{Tick, TimerKey};
 
-/// What [`TimingWheel::expire_next`](crate::TimingWheel::expire_next) came to.
+/// What [`TimerQueue::expire_next`](crate::TimerQueue::expire_next) came to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Expire<T> {

@@ -92,7 +92,9 @@ mod expire;
 mod key;
 mod level;
 mod place;
+mod queue;
 mod range;
+pub mod schemes;
 #[cfg(test)]
 mod tests;
 mod tick;
@@ -102,6 +104,7 @@ mod work;
 pub use expire::{Expire, Expired};
 pub use key::TimerKey;
 pub use place::LEVELS;
+pub use queue::{BeyondHorizon, TimerQueue};
 pub use tick::Tick;
 pub use wheel::TimingWheel;
 pub use work::Work;

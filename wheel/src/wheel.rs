@@ -7,7 +7,7 @@ use core::ops::RangeInclusive;
 use crate::arena::Arena;
 use crate::level::Level;
 use crate::place::{LEVELS, Place};
-use crate::{Expire, Expired, Tick, TimerKey, Work, range};
+use crate::{BeyondHorizon, Expire, Expired, Tick, TimerKey, TimerQueue, Work, range};
 
 /// Timers that each carry a `T`, ordered by deadline. The [crate documentation](crate) tells how to use it.
 ///
@@ -193,6 +193,53 @@ impl<T> TimingWheel<T> {
     fn unlink(&mut self, index: u32) {
         let place = self.arena.nodes[index as usize].place.expect("a node in use is in a slot");
         self.levels[usize::from(place.level)].unlink(&mut self.arena.nodes, index, place.slot);
+    }
+}
+
+/// A wheel without a horizon refuses nothing.
+impl<T> TimerQueue<T> for TimingWheel<T> {
+    fn now(&self) -> Tick {
+        self.now()
+    }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+
+    fn schedule(&mut self, deadline: Tick, value: T) -> Result<TimerKey, BeyondHorizon<T>> {
+        Ok(self.schedule(deadline, value))
+    }
+
+    fn reschedule(&mut self, key: TimerKey, deadline: Tick) -> Result<bool, BeyondHorizon<()>> {
+        Ok(self.reschedule(key, deadline))
+    }
+
+    fn cancel(&mut self, key: TimerKey) -> Option<T> {
+        self.cancel(key)
+    }
+
+    fn deadline(&self, key: TimerKey) -> Option<Tick> {
+        self.deadline(key)
+    }
+
+    fn get(&self, key: TimerKey) -> Option<&T> {
+        self.get(key)
+    }
+
+    fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
+        self.expire_next(now, work)
+    }
+
+    fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
+        self.next_wakeup(at_most)
+    }
+
+    fn levels(&self) -> usize {
+        LEVELS
+    }
+
+    fn occupancy(&self, level: usize) -> usize {
+        self.levels[level].len
     }
 }
 

@@ -1,6 +1,6 @@
 //! How much one advance of the wheel may do.
 
-/// A budget for [`TimingWheel::expire_next`](crate::TimingWheel::expire_next), so that a clump of timers
+/// A budget for [`TimerQueue::expire_next`](crate::TimerQueue::expire_next), so that a clump of timers
 /// cannot keep its thread from everything else.
 ///
 /// One unit pays for one timer touched: one that expires, or one that moves down a level. Empty slots cost
@@ -29,8 +29,8 @@ impl Work {
         self.left
     }
 
-    /// Spends one unit, if there is one.
-    pub(crate) fn spend(&mut self) -> bool {
+    /// Spends one unit, if there is one. For those who write a [`TimerQueue`](crate::TimerQueue).
+    pub const fn spend(&mut self) -> bool {
         match self.left.checked_sub(1) {
             Some(left) => {
                 self.left = left;
