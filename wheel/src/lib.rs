@@ -74,7 +74,7 @@
 //! assert_eq!(wheel.deadline(slack), Some(Tick(1280)));
 //! ```
 #![no_std]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![deny(missing_docs)]
 
 extern crate alloc;
@@ -85,13 +85,8 @@ extern crate std;
 #[cfg(doctest)]
 struct Readme;
 
-mod arena;
-#[cfg(test)]
-mod check;
 mod expire;
 mod key;
-mod level;
-mod place;
 mod queue;
 mod range;
 pub mod schemes;
@@ -103,8 +98,7 @@ mod work;
 
 pub use expire::{Expire, Expired};
 pub use key::TimerKey;
-pub use place::LEVELS;
 pub use queue::{BeyondHorizon, TimerQueue};
 pub use tick::Tick;
-pub use wheel::TimingWheel;
+pub use wheel::{LEVELS, TimingWheel};
 pub use work::Work;

@@ -1,5 +1,6 @@
 //! A key names one timer and never another.
 
+use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
 use super::{drain, size};
@@ -53,16 +54,14 @@ fn memory_is_reused() {
         assert_eq!(drain(&mut wheel, now + 1), [(now + 1, now)]);
         assert_eq!(wheel.cancel(kept), None);
     }
-    assert_eq!(wheel.arena.nodes.len(), 2);
+    assert_eq!(wheel.pages(), 1);
 }
 
 #[test]
 fn memory_whose_generations_have_run_out_is_retired() {
     let mut wheel = TimingWheel::new(Tick(0));
-    let first = wheel.schedule(Tick(1), 1);
-    assert_eq!(wheel.cancel(first), Some(1));
-    wheel.arena.nodes[0].generation = NonZeroU32::MAX;
-    let last = wheel.schedule(Tick(1), 2);
+    let first = wheel.schedule(Tick(1), 2);
+    let last = wheel.last_generation(first);
     assert_eq!((last.index, last.generation), (0, NonZeroU32::MAX));
     assert_eq!(wheel.cancel(last), Some(2));
     wheel.check_invariants();
@@ -71,4 +70,46 @@ fn memory_whose_generations_have_run_out_is_retired() {
     assert_eq!(wheel.cancel(last), None);
     assert_eq!(wheel.get(first), None);
     wheel.check_invariants();
+}
+
+/// One timer more than a page holds, so that a page goes each time.
+const MANY: u64 = 3000;
+
+#[test]
+fn memory_is_given_back() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    let first: Vec<_> = (0..10).map(|number| wheel.schedule(Tick(5000), number)).collect();
+    let many: Vec<_> = (0..MANY).map(|number| wheel.schedule(Tick(1 + number), number)).collect();
+    assert_eq!(wheel.pages(), 3);
+    drain(&mut wheel, MANY);
+    assert!(wheel.pages() <= 2, "one empty page may stay");
+    for stale in &many {
+        assert_eq!(wheel.get(*stale), None);
+    }
+    // The same memory, but other keys.
+    let again: Vec<_> = (0..MANY).map(|number| wheel.schedule(Tick(6000), number)).collect();
+    for (old, new) in many.iter().zip(&again) {
+        assert_eq!(old.index, new.index);
+        assert_ne!(old.generation, new.generation);
+        assert_eq!(wheel.cancel(*old), None);
+    }
+    wheel.check_invariants();
+    for key in first.into_iter().chain(again) {
+        assert!(wheel.cancel(key).is_some());
+    }
+    assert_eq!(wheel.pages(), 1);
+    wheel.check_invariants();
+}
+
+#[test]
+fn values_are_dropped_once() {
+    use std::rc::Rc;
+    let value = Rc::new(());
+    let mut wheel = TimingWheel::new(Tick(0));
+    let keys: Vec<_> = (0..2000).map(|number| wheel.schedule(Tick(number), Rc::clone(&value))).collect();
+    drop(wheel.cancel(keys[1500]));
+    drain(&mut wheel, 1000);
+    assert_eq!(Rc::strong_count(&value), 1 + 999 - 1);
+    drop(wheel);
+    assert_eq!(Rc::strong_count(&value), 1);
 }

@@ -1,30 +1,41 @@
 //! The wheel itself.
 
-use alloc::boxed::Box;
+#[cfg(test)]
+mod check;
+mod numbers;
+mod place;
+mod queue;
+mod slots;
+mod timers;
+
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::arena::Arena;
-use crate::level::Level;
-use crate::place::{LEVELS, Place};
-use crate::{BeyondHorizon, Expire, Expired, Tick, TimerKey, TimerQueue, Work, range};
+use crate::{Expire, Expired, Tick, TimerKey, Work, range};
+pub use place::LEVELS;
+use place::Place;
+use slots::Slots;
+use timers::Timers;
+
+/// With fewer timers than this, all of them are in the processor's cache, and asking for them beforehand only costs.
+const PREFETCH_FROM: usize = 16 * 1024;
 
 /// Timers that each carry a `T`, ordered by deadline. The [crate documentation](crate) tells how to use it.
 ///
-/// The wheel holds at most `u32::MAX` timers at a time and panics when asked for one more. It keeps the
-/// memory of the largest number of timers it ever held: 24 bytes a timer, and an `Option<T>`.
+/// The wheel holds at most 2^31 timers at a time and panics when asked for one more. It takes 21 bytes a timer and the value,
+/// in pages of 1024 timers, of which the lowest is filled first; empty ones are given back.
 pub struct TimingWheel<T> {
     /// The tick the wheel stands at. Everything due earlier has come out; what is due now is coming out.
-    pub(crate) now: Tick,
-    pub(crate) levels: Box<[Level; LEVELS]>,
-    pub(crate) arena: Arena<T>,
+    now: Tick,
+    slots: Slots,
+    timers: Timers<T>,
 }
 
 impl<T> TimingWheel<T> {
     /// An empty wheel that stands at `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        TimingWheel { now, levels: Box::new([Level::EMPTY; LEVELS]), arena: Arena::new() }
+        TimingWheel { now, slots: Slots::new(), timers: Timers::new() }
     }
 
     /// The tick the wheel stands at: the latest it was driven to or, when [`Work`] ran out on the way there,
@@ -37,7 +48,7 @@ impl<T> TimingWheel<T> {
     /// How many timers are scheduled.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.arena.len
+        self.timers.len()
     }
 
     /// Whether no timer is scheduled.
@@ -49,7 +60,7 @@ impl<T> TimingWheel<T> {
     /// How many timers each level holds, the nearest level first.
     #[must_use]
     pub fn occupancy(&self) -> [usize; LEVELS] {
-        core::array::from_fn(|level| self.levels[level].len)
+        core::array::from_fn(|level| self.slots.len(level))
     }
 
     /// Schedules a timer that is due at `deadline`, in constant time.
@@ -59,11 +70,10 @@ impl<T> TimingWheel<T> {
     ///
     /// # Panics
     ///
-    /// If the wheel holds `u32::MAX` timers already.
+    /// If the wheel holds 2^31 timers already.
     pub fn schedule(&mut self, deadline: Tick, value: T) -> TimerKey {
-        let key = self.arena.insert(deadline, value);
-        self.link(key.index);
-        key
+        let place = Place::of(self.now, deadline);
+        self.timers.insert(deadline, value, |index| self.slots.push(place, index))
     }
 
     /// Schedules a timer that may come out at any tick in `range`, so that the wheel can choose the cheapest.
@@ -76,7 +86,7 @@ impl<T> TimingWheel<T> {
     ///
     /// # Panics
     ///
-    /// If the wheel holds `u32::MAX` timers already.
+    /// If the wheel holds 2^31 timers already.
     pub fn schedule_within(&mut self, range: RangeInclusive<Tick>, value: T) -> TimerKey {
         self.schedule(range::choose(self.now, &range), value)
     }
@@ -84,11 +94,16 @@ impl<T> TimingWheel<T> {
     /// Gives a timer another deadline, in constant time. Returns `false` if the key is stale.
     ///
     /// A timer that is due but has not come out yet is postponed like any other.
+    ///
+    /// One that is put off stays where it is until the wheel comes to it, and moves then. So putting off costs next to nothing,
+    /// however often; and [`next_wakeup`](Self::next_wakeup) may name, once, the deadline that it had before.
     pub fn reschedule(&mut self, key: TimerKey, deadline: Tick) -> bool {
-        let Some(index) = self.arena.find(key) else { return false };
-        self.unlink(index);
-        self.arena.nodes[index as usize].deadline = deadline;
-        self.link(index);
+        let Some(index) = self.timers.find(key) else { return false };
+        if deadline < self.timers.deadline(index) || deadline <= self.now {
+            self.unlink(index);
+            self.link(index, deadline);
+        }
+        self.timers.set_deadline(index, deadline);
         true
     }
 
@@ -104,21 +119,21 @@ impl<T> TimingWheel<T> {
 
     /// Takes a timer out before it expires, in constant time. Returns `None` if the key is stale.
     pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
-        let index = self.arena.find(key)?;
+        let index = self.timers.find(key)?;
         self.unlink(index);
-        Some(self.arena.remove(index))
+        Some(self.timers.remove(index))
     }
 
     /// The deadline that a timer was scheduled for, even if it lies in the past.
     #[must_use]
     pub fn deadline(&self, key: TimerKey) -> Option<Tick> {
-        self.arena.find(key).map(|index| self.arena.nodes[index as usize].deadline)
+        self.timers.find(key).map(|index| self.timers.deadline(index))
     }
 
     /// The value of a timer.
     #[must_use]
     pub fn get(&self, key: TimerKey) -> Option<&T> {
-        self.arena.values[self.arena.find(key)? as usize].as_ref()
+        self.timers.find(key).map(|index| self.timers.value(index))
     }
 
     /// Drives the wheel towards `now` and returns the first timer that comes out on the way, or why none
@@ -132,22 +147,48 @@ impl<T> TimingWheel<T> {
     /// Stretches without timers are skipped, not stepped through, however long.
     pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
         let now = now.max(self.now);
-        while let Some((tick, place)) = self.next_event().filter(|&(tick, _)| tick <= now) {
-            if !work.spend() {
+        loop {
+            let place = match Place::current(self.now, 0) {
+                // The rest of this tick.
+                due if !self.slots.is_empty(due) => due,
+                _ => {
+                    let Some((tick, place)) = self.next_event().filter(|&(tick, _)| tick <= now) else {
+                        self.now = now;
+                        return Expire::UpToDate;
+                    };
+                    if work.left() > 0 {
+                        self.now = tick;
+                        self.prefetch_first(place);
+                    }
+                    place
+                }
+            };
+            if work.left() == 0 {
                 return Expire::OutOfWork;
             }
-            self.now = tick;
-            let index = self.levels[usize::from(place.level)].first[usize::from(place.slot)];
-            let deadline = self.arena.nodes[index as usize].deadline;
-            self.unlink(index);
-            if deadline <= tick {
-                let key = self.arena.key(index);
-                return Expire::Due(Expired { key, deadline, value: self.arena.remove(index) });
+            if let Some(index) = self.next_due(place, work) {
+                return Expire::Due(self.expire(index));
             }
-            self.link(index);
         }
-        self.now = now;
-        Expire::UpToDate
+    }
+
+    /// Empties a slot that the wheel has come to, until a timer in it is due, or [`Work`] runs out, or it is empty.
+    fn next_due(&mut self, place: Place, work: &mut Work) -> Option<u32> {
+        while !self.slots.is_empty(place) && work.spend() {
+            self.prefetch_upcoming(place);
+            let index = self.slots.pop(place);
+            let deadline = self.timers.deadline(index);
+            if deadline <= self.now {
+                return Some(index);
+            }
+            self.link(index, deadline);
+        }
+        None
+    }
+
+    fn expire(&mut self, index: u32) -> Expired<T> {
+        let (key, deadline) = (self.timers.key(index), self.timers.deadline(index));
+        Expired { key, deadline, value: self.timers.remove(index) }
     }
 
     /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later
@@ -167,12 +208,12 @@ impl<T> TimingWheel<T> {
     /// until that is empty.
     fn next_event(&self) -> Option<(Tick, Place)> {
         let mut earliest: Option<(Tick, Place)> = None;
-        for (number, level) in (0..).zip(self.levels.iter()) {
-            if level.len == 0 {
+        for level in 0..LEVELS {
+            if self.slots.len(level) == 0 {
                 continue;
             }
-            let current = Place::current(self.now, number);
-            let Some(slot) = level.next_occupied(current.slot) else { continue };
+            let current = Place::current(self.now, u8::try_from(level).expect("there are eight"));
+            let Some(slot) = self.slots.next_occupied(current.level, current.slot) else { continue };
             let place = Place { slot, ..current };
             let Some(tick) = place.start(self.now) else { continue };
             if earliest.is_none_or(|(earliest, _)| tick < earliest) {
@@ -185,61 +226,32 @@ impl<T> TimingWheel<T> {
         earliest
     }
 
-    fn link(&mut self, index: u32) {
-        let place = Place::of(self.now, self.arena.nodes[index as usize].deadline);
-        self.levels[usize::from(place.level)].link(&mut self.arena.nodes, index, place);
+    /// Puts a timer that stands nowhere into the slot for `deadline`.
+    fn link(&mut self, index: u32, deadline: Tick) {
+        let position = self.slots.push(Place::of(self.now, deadline), index);
+        self.timers.set_position(index, position);
     }
 
     fn unlink(&mut self, index: u32) {
-        let place = self.arena.nodes[index as usize].place.expect("a node in use is in a slot");
-        self.levels[usize::from(place.level)].unlink(&mut self.arena.nodes, index, place.slot);
-    }
-}
-
-/// A wheel without a horizon refuses nothing.
-impl<T> TimerQueue<T> for TimingWheel<T> {
-    fn now(&self) -> Tick {
-        self.now()
+        if let Some(moved) = self.slots.remove(self.timers.position(index)) {
+            self.timers.set_position(moved.index, moved.to);
+        }
     }
 
-    fn len(&self) -> usize {
-        self.len()
+    /// Fetches what a slot begins with, before it is emptied.
+    fn prefetch_first(&self, place: Place) {
+        if self.len() >= PREFETCH_FROM {
+            self.slots.first_few(place).for_each(|index| self.timers.prefetch(index));
+        }
     }
 
-    fn schedule(&mut self, deadline: Tick, value: T) -> Result<TimerKey, BeyondHorizon<T>> {
-        Ok(self.schedule(deadline, value))
-    }
-
-    fn reschedule(&mut self, key: TimerKey, deadline: Tick) -> Result<bool, BeyondHorizon<()>> {
-        Ok(self.reschedule(key, deadline))
-    }
-
-    fn cancel(&mut self, key: TimerKey) -> Option<T> {
-        self.cancel(key)
-    }
-
-    fn deadline(&self, key: TimerKey) -> Option<Tick> {
-        self.deadline(key)
-    }
-
-    fn get(&self, key: TimerKey) -> Option<&T> {
-        self.get(key)
-    }
-
-    fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
-        self.expire_next(now, work)
-    }
-
-    fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
-        self.next_wakeup(at_most)
-    }
-
-    fn levels(&self) -> usize {
-        LEVELS
-    }
-
-    fn occupancy(&self, level: usize) -> usize {
-        self.levels[level].len
+    /// Fetches what will come a chunk later.
+    fn prefetch_upcoming(&self, place: Place) {
+        if self.len() >= PREFETCH_FROM
+            && let Some(index) = self.slots.upcoming(place)
+        {
+            self.timers.prefetch(index);
+        }
     }
 }
 

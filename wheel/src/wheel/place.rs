@@ -11,15 +11,15 @@ use crate::Tick;
 pub const LEVELS: usize = 8;
 
 /// How many slots a level has, so that a slot's number is a `u8`.
-pub(crate) const SLOTS: usize = 256;
+pub(super) const SLOTS: usize = 256;
 
 const _: () = assert!(LEVELS == size_of::<Tick>() && SLOTS == 1 << u8::BITS);
 
 /// One slot of one level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) level: u8,
-    pub(crate) slot: u8,
+pub(super) struct Place {
+    pub(super) level: u8,
+    pub(super) slot: u8,
 }
 
 impl Place {
@@ -27,7 +27,7 @@ impl Place {
     ///
     /// A deadline that is not ahead belongs to the next tick. At the end of time there is none: the slot is
     /// then the one that would come next, and the wheel never gets there.
-    pub(crate) fn of(now: Tick, deadline: Tick) -> Place {
+    pub(super) fn of(now: Tick, deadline: Tick) -> Place {
         let delta = deadline.saturating_since(now).max(1);
         let due = now.0.wrapping_add(delta);
         let level = delta.ilog2() / u8::BITS;
@@ -40,7 +40,7 @@ impl Place {
     }
 
     /// The slot of `level` in which `now` lies.
-    pub(crate) fn current(now: Tick, level: u8) -> Place {
+    pub(super) fn current(now: Tick, level: u8) -> Place {
         Place { level, slot: digit(now.0, level) }
     }
 
@@ -48,7 +48,7 @@ impl Place {
     /// the end of time.
     ///
     /// For the slot in which `now` lies, that is the tick at which the wheel came to it, not one turn later.
-    pub(crate) fn start(self, now: Tick) -> Option<Tick> {
+    pub(super) fn start(self, now: Tick) -> Option<Tick> {
         let shift = u32::from(self.level) * u8::BITS;
         let ahead = self.slot.wrapping_sub(digit(now.0, self.level));
         let slots = (now.0 >> shift).checked_add(u64::from(ahead))?;

@@ -1,0 +1,42 @@
+//! The slow code that checks the fast code: every invariant of the wheel, by looking at all of it.
+
+use super::TimingWheel;
+use super::place::Place;
+use crate::{Tick, TimerKey};
+
+impl<T> TimingWheel<T> {
+    /// Panics unless everything that must hold between two calls does.
+    pub(crate) fn check_invariants(&self) {
+        let found = self.slots.check();
+        self.timers.check(found.iter().map(|(index, _, position)| (*index, *position)));
+        for (index, place, _) in found {
+            self.check_place(index, place);
+        }
+        assert_eq!(self.len(), self.occupancy().iter().sum());
+    }
+
+    /// The wheel comes to a timer's slot before it is due.
+    fn check_place(&self, index: u32, place: Place) {
+        let deadline = self.timers.deadline(index);
+        let ahead = place.slot.wrapping_sub(Place::current(self.now, place.level).slot);
+        let Some(start) = place.start(self.now) else {
+            assert_eq!((self.now, place), (Tick::MAX, Place { level: 0, slot: 0 }), "only after the end");
+            return;
+        };
+        if ahead == 0 {
+            assert_eq!(start, self.now, "{place:?} holds {deadline}, but the wheel went past at {start}");
+        }
+        if deadline < start {
+            // It was late already when it was scheduled, and is due at the tick after that.
+            assert!(place.level == 0 && ahead <= 1, "{deadline} is late, but waits until {start}");
+        }
+    }
+
+    pub(crate) fn last_generation(&mut self, key: TimerKey) -> TimerKey {
+        self.timers.last_generation(key)
+    }
+
+    pub(crate) fn pages(&self) -> usize {
+        self.timers.pages()
+    }
+}

@@ -1,0 +1,295 @@
+//! The slots: which timers are where, by index, in chunks.
+//!
+//! A slot's timers are a list of chunks of one cache line, of which only the first may have room. A timer goes into that; one
+//! that is taken out leaves a hole, which the last one of the first chunk fills. So a slot is emptied by reading memory in
+//! order, and whoever empties it knows early what comes next.
+
+#[cfg(test)]
+mod check;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::num::NonZeroU32;
+
+use super::numbers::Numbers;
+use super::place::{LEVELS, Place, SLOTS};
+use super::timers::prefetch;
+
+/// A page has 64 times as many chunks.
+const WORDS: usize = 4;
+const PAGE: usize = Numbers::<WORDS>::PAGE;
+
+/// How many timers a chunk holds.
+const FULL: u32 = 14;
+
+/// No chunk has this number.
+const NIL: u32 = u32::MAX;
+
+/// Where a timer's index stands: the chunk's number, and the word in it, which is never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position(NonZeroU32);
+
+impl Position {
+    const WORD_BITS: u32 = 4;
+
+    fn of(chunk: u32, word: u32) -> Self {
+        Self(NonZeroU32::new(chunk << Self::WORD_BITS | word).expect("the first word is the chunk's own"))
+    }
+
+    fn chunk(self) -> u32 {
+        self.0.get() >> Self::WORD_BITS
+    }
+
+    fn word(self) -> usize {
+        self.0.get() as usize % WORDS_A_CHUNK
+    }
+}
+
+const WORDS_A_CHUNK: usize = 1 << Position::WORD_BITS;
+
+/// One cache line: the next chunk, the slot and how many there are, and the timers' indices.
+#[derive(Debug)]
+#[repr(align(64))]
+struct Chunk([u32; WORDS_A_CHUNK]);
+
+const NEXT: usize = 0;
+const SLOT_AND_LEN: usize = 1;
+const FIRST: u32 = 2;
+const LEN_SHIFT: u32 = 16;
+
+const _: () = assert!(FIRST + FULL == WORDS_A_CHUNK as u32);
+
+impl Chunk {
+    const FREE: Chunk = Chunk([0; WORDS_A_CHUNK]);
+
+    fn new(place: Place, next: u32) -> Self {
+        let mut words = [0; WORDS_A_CHUNK];
+        words[NEXT] = next;
+        words[SLOT_AND_LEN] = u32::from(place.level) << 8 | u32::from(place.slot);
+        Self(words)
+    }
+
+    fn next(&self) -> u32 {
+        self.0[NEXT]
+    }
+
+    fn place(&self) -> Place {
+        let [slot, level, ..] = self.0[SLOT_AND_LEN].to_le_bytes();
+        Place { level, slot }
+    }
+
+    fn len(&self) -> u32 {
+        self.0[SLOT_AND_LEN] >> LEN_SHIFT
+    }
+}
+
+/// One level: where each of its slots begins.
+#[derive(Debug)]
+struct Level {
+    first: [u32; SLOTS],
+    /// One bit a slot, set if it is not empty.
+    occupied: [u64; OCCUPIED],
+    /// How many timers the level holds.
+    len: usize,
+}
+
+const OCCUPIED: usize = SLOTS / u64::BITS as usize;
+
+impl Level {
+    const EMPTY: Level = Level { first: [NIL; SLOTS], occupied: [0; OCCUPIED], len: 0 };
+}
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(super) struct Slots {
+    levels: Box<[Level; LEVELS]>,
+    numbers: Numbers<WORDS>,
+    pages: Vec<Option<Box<[Chunk; PAGE]>>>,
+}
+
+/// A timer that was taken from somewhere else to fill a hole.
+#[derive(Debug)]
+pub(super) struct Moved {
+    pub(super) index: u32,
+    pub(super) to: Position,
+}
+
+impl Slots {
+    pub(super) fn new() -> Self {
+        Slots { levels: Box::new([Level::EMPTY; LEVELS]), numbers: Numbers::new(), pages: Vec::new() }
+    }
+
+    /// How many timers a level holds.
+    pub(super) fn len(&self, level: usize) -> usize {
+        self.levels[level].len
+    }
+
+    pub(super) fn is_empty(&self, place: Place) -> bool {
+        self.level(place).first[usize::from(place.slot)] == NIL
+    }
+
+    /// Puts a timer into a slot.
+    pub(super) fn push(&mut self, place: Place, index: u32) -> Position {
+        let level = &mut self.levels[usize::from(place.level) % LEVELS];
+        level.len += 1;
+        let first = level.first[usize::from(place.slot)];
+        if first != NIL {
+            let chunk = chunk_mut(&mut self.pages, first);
+            let len = chunk.len();
+            if len < FULL {
+                let word = FIRST + len;
+                chunk.0[word as usize % WORDS_A_CHUNK] = index;
+                chunk.0[SLOT_AND_LEN] += 1 << LEN_SHIFT;
+                return Position::of(first, word);
+            }
+        }
+        self.push_chunk(place, first, index)
+    }
+
+    fn push_chunk(&mut self, place: Place, next: u32, index: u32) -> Position {
+        let taken = self.numbers.take(1 << (u32::BITS - Position::WORD_BITS));
+        if taken.needs_page {
+            self.bring(taken.number as usize / PAGE);
+        }
+        let chunk = chunk_mut(&mut self.pages, taken.number);
+        *chunk = Chunk::new(place, next);
+        chunk.0[FIRST as usize] = index;
+        chunk.0[SLOT_AND_LEN] += 1 << LEN_SHIFT;
+        let level = &mut self.levels[usize::from(place.level) % LEVELS];
+        level.first[usize::from(place.slot)] = taken.number;
+        level.occupied[word_of(place.slot)] |= bit_of(place.slot);
+        Position::of(taken.number, FIRST)
+    }
+
+    #[cold]
+    fn bring(&mut self, at: usize) {
+        if at == self.pages.len() {
+            self.pages.push(None);
+        }
+        let chunks: Box<[Chunk]> = (0..PAGE).map(|_| Chunk::FREE).collect();
+        self.pages[at] = Some(chunks.try_into().expect("as many as a page has"));
+    }
+
+    /// The slot that a position is in.
+    pub(super) fn place(&self, position: Position) -> Place {
+        chunk(&self.pages, position.chunk()).place()
+    }
+
+    /// Takes out the timer at `position`.
+    pub(super) fn remove(&mut self, position: Position) -> Option<Moved> {
+        let place = self.place(position);
+        let first = self.level(place).first[usize::from(place.slot)];
+        let (last, to) = self.take_last(place, first);
+        if to == position {
+            return None;
+        }
+        chunk_mut(&mut self.pages, position.chunk()).0[position.word()] = last;
+        Some(Moved { index: last, to: position })
+    }
+
+    /// The timer that [`pop`](Self::pop) takes next.
+    pub(super) fn last(&self, place: Place) -> Option<u32> {
+        let first = self.level(place).first[usize::from(place.slot)];
+        if first == NIL {
+            return None;
+        }
+        let chunk = chunk(&self.pages, first);
+        Some(chunk.0[(FIRST + chunk.len() - 1) as usize % WORDS_A_CHUNK])
+    }
+
+    /// Takes a timer out of a slot that is not empty.
+    pub(super) fn pop(&mut self, place: Place) -> u32 {
+        let first = self.level(place).first[usize::from(place.slot)];
+        self.take_last(place, first).0
+    }
+
+    /// Takes the last timer out of a slot's first chunk.
+    fn take_last(&mut self, place: Place, first: u32) -> (u32, Position) {
+        let chunk = chunk_mut(&mut self.pages, first);
+        chunk.0[SLOT_AND_LEN] -= 1 << LEN_SHIFT;
+        let len = chunk.len();
+        let word = FIRST + len;
+        let index = chunk.0[word as usize % WORDS_A_CHUNK];
+        let next = chunk.next();
+        let level = &mut self.levels[usize::from(place.level) % LEVELS];
+        level.len -= 1;
+        if len == 0 {
+            level.first[usize::from(place.slot)] = next;
+            if next == NIL {
+                level.occupied[word_of(place.slot)] &= !bit_of(place.slot);
+            }
+            if let Some(empty) = self.numbers.give_back(first) {
+                self.pages[empty] = None;
+            }
+        }
+        (index, Position::of(first, word))
+    }
+
+    /// The timer that will be taken as many pops later as a chunk holds, if this slot has so many. Fetches what will be needed
+    /// to answer that the next time.
+    pub(super) fn upcoming(&self, place: Place) -> Option<u32> {
+        let first = self.level(place).first[usize::from(place.slot)];
+        if first == NIL {
+            return None;
+        }
+        let chunk_now = chunk(&self.pages, first);
+        if chunk_now.next() == NIL {
+            return None;
+        }
+        let then = chunk(&self.pages, chunk_now.next());
+        if chunk_now.len() == FULL && then.next() != NIL {
+            prefetch(chunk(&self.pages, then.next()));
+        }
+        Some(then.0[(FIRST + chunk_now.len() - 1) as usize % WORDS_A_CHUNK])
+    }
+
+    /// The timers in a slot's first chunk.
+    pub(super) fn first_few(&self, place: Place) -> impl Iterator<Item = u32> {
+        let first = self.level(place).first[usize::from(place.slot)];
+        let chunk = (first != NIL).then(|| chunk(&self.pages, first));
+        chunk
+            .into_iter()
+            .flat_map(|chunk| chunk.0[FIRST as usize..].iter().take(chunk.len() as usize).copied())
+    }
+
+    /// The first slot of `level` with timers in it, going once around from `slot`, which counts as the nearest.
+    pub(super) fn next_occupied(&self, level: u8, slot: u8) -> Option<u8> {
+        let occupied = &self.levels[usize::from(level) % LEVELS].occupied;
+        let (start, offset) = (word_of(slot), u32::from(slot) % u64::BITS);
+        // The word we begin with comes up again at the end, for the slots before `slot`.
+        (0..=OCCUPIED).find_map(|step| {
+            let word = (start + step) % OCCUPIED;
+            let mask = if step == 0 { u64::MAX << offset } else { u64::MAX };
+            let bits = occupied[word] & mask;
+            let slot = word * u64::BITS as usize + bits.trailing_zeros() as usize;
+            (bits != 0).then(|| u8::try_from(slot).expect("a level has 256 slots"))
+        })
+    }
+
+    fn level(&self, place: Place) -> &Level {
+        &self.levels[usize::from(place.level) % LEVELS]
+    }
+}
+
+fn chunk(pages: &[Option<Box<[Chunk; PAGE]>>], number: u32) -> &Chunk {
+    let Some(page) = &pages[number as usize / PAGE] else { no_page() };
+    &page[number as usize % PAGE]
+}
+
+fn chunk_mut(pages: &mut [Option<Box<[Chunk; PAGE]>>], number: u32) -> &mut Chunk {
+    let Some(page) = &mut pages[number as usize / PAGE] else { no_page() };
+    &mut page[number as usize % PAGE]
+}
+
+#[cold]
+fn no_page() -> ! {
+    unreachable!("a chunk in use has its page")
+}
+
+fn word_of(slot: u8) -> usize {
+    usize::from(slot) / u64::BITS as usize
+}
+
+fn bit_of(slot: u8) -> u64 {
+    1 << (u32::from(slot) % u64::BITS)
+}

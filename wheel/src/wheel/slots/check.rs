@@ -1,0 +1,38 @@
+use super::*;
+use alloc::vec;
+
+impl Slots {
+    /// Panics unless everything that must hold does. Returns every timer's index, slot and position.
+    pub(in crate::wheel) fn check(&self) -> Vec<(u32, Place, Position)> {
+        let mut used = vec![false; self.pages.len() * PAGE];
+        let mut found = Vec::new();
+        for level in 0..LEVELS {
+            let before = found.len();
+            for slot in 0..=u8::MAX {
+                let place = Place { level: u8::try_from(level).expect("there are eight"), slot };
+                let occupied = self.levels[level].occupied[word_of(slot)] & bit_of(slot) != 0;
+                assert_eq!(occupied, !self.is_empty(place), "{place:?}");
+                let mut number = self.levels[level].first[usize::from(slot)];
+                let first = number;
+                while number != NIL {
+                    assert!(
+                        !std::mem::replace(&mut used[number as usize], true),
+                        "chunk {number} is in one list"
+                    );
+                    let chunk = chunk(&self.pages, number);
+                    assert_eq!(chunk.place(), place, "chunk {number}");
+                    assert!((1..=FULL).contains(&chunk.len()), "chunk {number} has {}", chunk.len());
+                    assert!(number == first || chunk.len() == FULL, "only the first of {place:?} has room");
+                    let words = FIRST..FIRST + chunk.len();
+                    found.extend(
+                        words.map(|word| (chunk.0[word as usize], place, Position::of(number, word))),
+                    );
+                    number = chunk.next();
+                }
+            }
+            assert_eq!(self.levels[level].len, found.len() - before, "level {level}");
+        }
+        self.numbers.check(|number| used.get(number as usize).is_some_and(|used| *used));
+        found
+    }
+}
