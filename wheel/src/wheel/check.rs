@@ -17,7 +17,7 @@ impl<T> TimingWheel<T> {
 
     /// The wheel comes to a timer's slot before it is due.
     fn check_place(&self, index: u32, place: Place) {
-        let deadline = self.timers.deadline(index);
+        let deadline = self.timers.deadline_at(index);
         let ahead = place.slot.wrapping_sub(Place::current(self.now, place.level).slot);
         let Some(start) = place.start(self.now) else {
             assert_eq!((self.now, place), (Tick::MAX, Place { level: 0, slot: 0 }), "only after the end");

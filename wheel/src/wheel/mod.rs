@@ -14,7 +14,7 @@ use core::ops::RangeInclusive;
 use crate::{Expire, Expired, Tick, TimerKey, Work, range};
 pub use place::LEVELS;
 use place::Place;
-use slots::Slots;
+use slots::{Moved, Slots};
 use timers::Timers;
 
 /// With fewer timers than this, all of them are in the processor's cache, and asking for them beforehand only costs.
@@ -98,12 +98,15 @@ impl<T> TimingWheel<T> {
     /// One that is put off stays where it is until the wheel comes to it, and moves then. So putting off costs next to nothing,
     /// however often; and [`next_wakeup`](Self::next_wakeup) may name, once, the deadline that it had before.
     pub fn reschedule(&mut self, key: TimerKey, deadline: Tick) -> bool {
-        let Some(index) = self.timers.find(key) else { return false };
-        if deadline < self.timers.deadline(index) || deadline <= self.now {
-            self.unlink(index);
-            self.link(index, deadline);
+        let Some(mut timer) = self.timers.find(key) else { return false };
+        let put_off = deadline >= timer.deadline() && deadline > self.now;
+        timer.set_deadline(deadline);
+        if !put_off {
+            let to = Place::of(self.now, deadline);
+            let (position, moved) = self.slots.relocate(key.index, timer.position(), to);
+            timer.set_position(position);
+            self.note(moved);
         }
-        self.timers.set_deadline(index, deadline);
         true
     }
 
@@ -119,21 +122,22 @@ impl<T> TimingWheel<T> {
 
     /// Takes a timer out before it expires, in constant time. Returns `None` if the key is stale.
     pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
-        let index = self.timers.find(key)?;
-        self.unlink(index);
-        Some(self.timers.remove(index))
+        let position = self.timers.find(key)?.position();
+        let moved = self.slots.remove(position);
+        self.note(moved);
+        Some(self.timers.remove(key.index).value)
     }
 
     /// The deadline that a timer was scheduled for, even if it lies in the past.
     #[must_use]
     pub fn deadline(&self, key: TimerKey) -> Option<Tick> {
-        self.timers.find(key).map(|index| self.timers.deadline(index))
+        self.timers.get(key).map(|(deadline, _)| deadline)
     }
 
     /// The value of a timer.
     #[must_use]
     pub fn get(&self, key: TimerKey) -> Option<&T> {
-        self.timers.find(key).map(|index| self.timers.value(index))
+        self.timers.get(key).map(|(_, value)| value)
     }
 
     /// Drives the wheel towards `now` and returns the first timer that comes out on the way, or why none
@@ -167,7 +171,7 @@ impl<T> TimingWheel<T> {
                 return Expire::OutOfWork;
             }
             if let Some(index) = self.next_due(place, work) {
-                return Expire::Due(self.expire(index));
+                return Expire::Due(self.timers.remove(index));
             }
         }
     }
@@ -177,18 +181,13 @@ impl<T> TimingWheel<T> {
         while !self.slots.is_empty(place) && work.spend() {
             self.prefetch_upcoming(place);
             let index = self.slots.pop(place);
-            let deadline = self.timers.deadline(index);
-            if deadline <= self.now {
+            let mut timer = self.timers.at(index);
+            if timer.deadline() <= self.now {
                 return Some(index);
             }
-            self.link(index, deadline);
+            timer.set_position(self.slots.push(Place::of(self.now, timer.deadline()), index));
         }
         None
-    }
-
-    fn expire(&mut self, index: u32) -> Expired<T> {
-        let (key, deadline) = (self.timers.key(index), self.timers.deadline(index));
-        Expired { key, deadline, value: self.timers.remove(index) }
     }
 
     /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later
@@ -208,11 +207,8 @@ impl<T> TimingWheel<T> {
     /// until that is empty.
     fn next_event(&self) -> Option<(Tick, Place)> {
         let mut earliest: Option<(Tick, Place)> = None;
-        for level in 0..LEVELS {
-            if self.slots.len(level) == 0 {
-                continue;
-            }
-            let current = Place::current(self.now, u8::try_from(level).expect("there are eight"));
+        for level in self.slots.levels() {
+            let current = Place::current(self.now, level);
             let Some(slot) = self.slots.next_occupied(current.level, current.slot) else { continue };
             let place = Place { slot, ..current };
             let Some(tick) = place.start(self.now) else { continue };
@@ -226,15 +222,10 @@ impl<T> TimingWheel<T> {
         earliest
     }
 
-    /// Puts a timer that stands nowhere into the slot for `deadline`.
-    fn link(&mut self, index: u32, deadline: Tick) {
-        let position = self.slots.push(Place::of(self.now, deadline), index);
-        self.timers.set_position(index, position);
-    }
-
-    fn unlink(&mut self, index: u32) {
-        if let Some(moved) = self.slots.remove(self.timers.position(index)) {
-            self.timers.set_position(moved.index, moved.to);
+    /// A timer was moved to fill a hole.
+    fn note(&mut self, moved: Option<Moved>) {
+        if let Some(Moved { index, to }) = moved {
+            self.timers.at(index).set_position(to);
         }
     }
 

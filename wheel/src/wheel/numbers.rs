@@ -30,13 +30,6 @@ struct Page<const WORDS: usize> {
     there: bool,
 }
 
-/// A number that was free.
-pub(super) struct Taken {
-    pub(super) number: u32,
-    /// The first of its page, which has no memory yet.
-    pub(super) needs_page: bool,
-}
-
 impl<const WORDS: usize> Numbers<WORDS> {
     /// How many numbers a page has.
     pub(super) const PAGE: usize = WORDS * BITS;
@@ -47,7 +40,7 @@ impl<const WORDS: usize> Numbers<WORDS> {
     }
 
     /// Takes the lowest free number of the lowest page that has one. Panics when all numbers below `limit` are taken.
-    pub(super) fn take(&mut self, limit: u32) -> Taken {
+    pub(super) fn take(&mut self, limit: u32) -> u32 {
         let at = match self.pages.get(self.lowest) {
             Some(page) if page.words != 0 => self.lowest,
             _ => self.next_page(),
@@ -62,15 +55,16 @@ impl<const WORDS: usize> Numbers<WORDS> {
                 self.room.remove(at);
             }
         }
-        let needs_page = !page.there;
-        if page.taken == 0 && page.there {
-            self.empty -= 1;
+        if page.taken == 0 {
+            self.empty -= usize::from(page.there);
+            page.there = true;
         }
-        page.there = true;
         page.taken += 1;
-        let number = u32::try_from(at * Self::PAGE + word * BITS).ok().map(|number| number + bit);
-        let number = number.filter(|number| *number < limit);
-        Taken { number: number.unwrap_or_else(|| panic!("at most {limit} at a time")), needs_page }
+        let number = at * Self::PAGE + word * BITS + bit as usize;
+        u32::try_from(number)
+            .ok()
+            .filter(|number| *number < limit)
+            .unwrap_or_else(|| panic!("at most {limit} at a time"))
     }
 
     #[cold]

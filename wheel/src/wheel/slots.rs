@@ -103,6 +103,8 @@ impl Level {
 #[derive(Debug)]
 pub(super) struct Slots {
     levels: Box<[Level; LEVELS]>,
+    /// One bit a level, set if it holds timers.
+    not_empty: u8,
     numbers: Numbers<WORDS>,
     pages: Vec<Option<Box<[Chunk; PAGE]>>>,
 }
@@ -116,12 +118,27 @@ pub(super) struct Moved {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        Slots { levels: Box::new([Level::EMPTY; LEVELS]), numbers: Numbers::new(), pages: Vec::new() }
+        Slots {
+            levels: Box::new([Level::EMPTY; LEVELS]),
+            not_empty: 0,
+            numbers: Numbers::new(),
+            pages: Vec::new(),
+        }
     }
 
     /// How many timers a level holds.
     pub(super) fn len(&self, level: usize) -> usize {
         self.levels[level].len
+    }
+
+    /// The levels that hold timers, the nearest first.
+    pub(super) fn levels(&self) -> impl Iterator<Item = u8> + use<> {
+        let mut left = self.not_empty;
+        core::iter::from_fn(move || {
+            let level = (left != 0).then(|| left.trailing_zeros() as u8)?;
+            left &= left - 1;
+            Some(level)
+        })
     }
 
     pub(super) fn is_empty(&self, place: Place) -> bool {
@@ -147,37 +164,49 @@ impl Slots {
     }
 
     fn push_chunk(&mut self, place: Place, next: u32, index: u32) -> Position {
-        let taken = self.numbers.take(1 << (u32::BITS - Position::WORD_BITS));
-        if taken.needs_page {
-            self.bring(taken.number as usize / PAGE);
-        }
-        let chunk = chunk_mut(&mut self.pages, taken.number);
+        let number = self.numbers.take(1 << (u32::BITS - Position::WORD_BITS));
+        let at = number as usize / PAGE;
+        let page = match self.pages.get_mut(at) {
+            Some(Some(page)) => page,
+            _ => self.bring(at),
+        };
+        let chunk = &mut page[number as usize % PAGE];
         *chunk = Chunk::new(place, next);
         chunk.0[FIRST as usize] = index;
         chunk.0[SLOT_AND_LEN] += 1 << LEN_SHIFT;
         let level = &mut self.levels[usize::from(place.level) % LEVELS];
-        level.first[usize::from(place.slot)] = taken.number;
+        level.first[usize::from(place.slot)] = number;
         level.occupied[word_of(place.slot)] |= bit_of(place.slot);
-        Position::of(taken.number, FIRST)
+        self.not_empty |= 1 << place.level;
+        Position::of(number, FIRST)
     }
 
     #[cold]
-    fn bring(&mut self, at: usize) {
-        if at == self.pages.len() {
+    fn bring(&mut self, at: usize) -> &mut [Chunk; PAGE] {
+        if at >= self.pages.len() {
             self.pages.push(None);
         }
         let chunks: Box<[Chunk]> = (0..PAGE).map(|_| Chunk::FREE).collect();
-        self.pages[at] = Some(chunks.try_into().expect("as many as a page has"));
+        self.pages[at].insert(chunks.try_into().expect("as many as a page has"))
     }
 
-    /// The slot that a position is in.
-    pub(super) fn place(&self, position: Position) -> Place {
-        chunk(&self.pages, position.chunk()).place()
-    }
-
-    /// Takes out the timer at `position`.
+    /// Takes out the timer at `position`. Returns the one that is there instead.
     pub(super) fn remove(&mut self, position: Position) -> Option<Moved> {
-        let place = self.place(position);
+        let place = chunk(&self.pages, position.chunk()).place();
+        self.remove_from(place, position)
+    }
+
+    /// Moves a timer to another slot. Returns where it is, and which one is in its place.
+    pub(super) fn relocate(&mut self, index: u32, from: Position, to: Place) -> (Position, Option<Moved>) {
+        let place = chunk(&self.pages, from.chunk()).place();
+        if place == to {
+            return (from, None);
+        }
+        let moved = self.remove_from(place, from);
+        (self.push(to, index), moved)
+    }
+
+    fn remove_from(&mut self, place: Place, position: Position) -> Option<Moved> {
         let first = self.level(place).first[usize::from(place.slot)];
         let (last, to) = self.take_last(place, first);
         if to == position {
@@ -185,16 +214,6 @@ impl Slots {
         }
         chunk_mut(&mut self.pages, position.chunk()).0[position.word()] = last;
         Some(Moved { index: last, to: position })
-    }
-
-    /// The timer that [`pop`](Self::pop) takes next.
-    pub(super) fn last(&self, place: Place) -> Option<u32> {
-        let first = self.level(place).first[usize::from(place.slot)];
-        if first == NIL {
-            return None;
-        }
-        let chunk = chunk(&self.pages, first);
-        Some(chunk.0[(FIRST + chunk.len() - 1) as usize % WORDS_A_CHUNK])
     }
 
     /// Takes a timer out of a slot that is not empty.
@@ -217,6 +236,9 @@ impl Slots {
             level.first[usize::from(place.slot)] = next;
             if next == NIL {
                 level.occupied[word_of(place.slot)] &= !bit_of(place.slot);
+                if level.len == 0 {
+                    self.not_empty &= !(1 << place.level);
+                }
             }
             if let Some(empty) = self.numbers.give_back(first) {
                 self.pages[empty] = None;

@@ -15,7 +15,7 @@ use core::num::NonZeroU32;
 
 use super::numbers::Numbers;
 use super::slots::Position;
-use crate::{Tick, TimerKey};
+use crate::{Expired, Tick, TimerKey};
 
 /// A page has 64 times as many timers.
 const WORDS: usize = 16;
@@ -45,11 +45,38 @@ pub(super) struct Timers<T> {
 
 #[derive(Debug)]
 struct Page<T> {
-    /// Both are there, or neither.
-    nodes: Option<Box<[Node; PAGE]>>,
-    values: Option<Box<[MaybeUninit<T>; PAGE]>>,
-    /// While they are not: the first generation that none of its timers has had.
+    memory: Option<Box<Memory<T>>>,
+    /// While there is none: the first generation that none of its timers has had.
     generation: u32,
+}
+
+#[derive(Debug)]
+struct Memory<T> {
+    nodes: [Node; PAGE],
+    values: [MaybeUninit<T>; PAGE],
+}
+
+/// A scheduled timer, to be changed.
+#[derive(Debug)]
+pub(super) struct Scheduled<'a>(&'a mut Node);
+
+impl Scheduled<'_> {
+    pub(super) fn deadline(&self) -> Tick {
+        self.0.deadline
+    }
+
+    pub(super) fn set_deadline(&mut self, deadline: Tick) {
+        self.0.deadline = deadline;
+    }
+
+    pub(super) fn position(&self) -> Position {
+        self.0.position.expect("it is scheduled")
+    }
+
+    pub(super) fn set_position(&mut self, position: Position) {
+        debug_assert!(self.0.position.is_some());
+        self.0.position = Some(position);
+    }
 }
 
 impl<T> Timers<T> {
@@ -71,35 +98,41 @@ impl<T> Timers<T> {
         value: T,
         position: impl FnOnce(u32) -> Position,
     ) -> TimerKey {
-        let taken = self.numbers.take(LIMIT);
-        let (at, place) = split(taken.number);
-        if taken.needs_page {
-            self.bring(at);
+        let index = self.numbers.take(LIMIT);
+        let (at, place) = split(index);
+        let memory = match self.pages.get_mut(at) {
+            Some(Page { memory: Some(memory), .. }) => memory,
+            _ => self.bring(at),
+        };
+        let node = &mut memory.nodes[place];
+        debug_assert!(node.position.is_none());
+        let generation = NonZeroU32::new(node.generation).expect("an index is free while it has generations");
+        node.position = Some(position(index));
+        node.deadline = deadline;
+        memory.values[place].write(value);
+        self.len += 1;
+        TimerKey { index, generation }
+    }
+
+    #[cold]
+    fn bring(&mut self, at: usize) -> &mut Memory<T> {
+        if at >= self.pages.len() {
+            self.pages.push(Page { memory: None, generation: 1 });
         }
         let page = &mut self.pages[at];
-        let (Some(nodes), Some(values)) = (&mut page.nodes, &mut page.values) else { no_page() };
-        let node = &mut nodes[place];
-        debug_assert!(node.position.is_none());
-        let key = TimerKey {
-            index: taken.number,
-            generation: NonZeroU32::new(node.generation).expect("an index is free while it has generations"),
-        };
-        node.position = Some(position(taken.number));
-        node.deadline = deadline;
-        values[place].write(value);
-        self.len += 1;
-        key
+        page.memory.insert(Memory::new(page.generation))
     }
 
     /// Ends a timer whose index does not stand anywhere any more.
-    pub(super) fn remove(&mut self, index: u32) -> T {
+    pub(super) fn remove(&mut self, index: u32) -> Expired<T> {
         let (at, place) = split(index);
-        let page = &mut self.pages[at];
-        let (Some(nodes), Some(values)) = (&mut page.nodes, &mut page.values) else { no_page() };
-        let node = &mut nodes[place];
+        let Some(memory) = &mut self.pages[at].memory else { no_memory() };
+        let node = &mut memory.nodes[place];
         node.position.take().expect("only what is scheduled is removed");
         // SAFETY: The node had a position, so the value is initialized. It has none now: the value is not read again.
-        let value = unsafe { values[place].assume_init_read() };
+        let value = unsafe { memory.values[place].assume_init_read() };
+        let generation = NonZeroU32::new(node.generation).expect("it was scheduled");
+        let expired = Expired { key: TimerKey { index, generation }, deadline: node.deadline, value };
         self.len -= 1;
         node.generation = node.generation.wrapping_add(1);
         // An index without generations is retired, so that none of its keys can ever name another timer.
@@ -108,83 +141,41 @@ impl<T> Timers<T> {
         {
             self.pages[empty].give_up();
         }
-        value
+        expired
     }
 
-    #[cold]
-    fn bring(&mut self, at: usize) {
-        if at == self.pages.len() {
-            self.pages.push(Page { nodes: None, values: None, generation: 1 });
-        }
-        let page = &mut self.pages[at];
-        let generation = page.generation;
-        let nodes: Box<[Node]> =
-            (0..PAGE).map(|_| Node { deadline: Tick::ZERO, position: None, generation }).collect();
-        page.nodes = Some(nodes.try_into().expect("as many as a page has"));
-        page.values = Some(Box::new_uninit_slice(PAGE).try_into().expect("as many as a page has"));
-    }
-
-    /// The index that `key` names, unless it is stale.
-    pub(super) fn find(&self, key: TimerKey) -> Option<u32> {
+    /// The timer that `key` names, unless it is stale.
+    pub(super) fn find(&mut self, key: TimerKey) -> Option<Scheduled<'_>> {
         let (at, place) = split(key.index);
-        let node = &self.pages.get(at)?.nodes.as_deref()?[place];
-        (node.generation == key.generation.get() && node.position.is_some()).then_some(key.index)
+        let node = &mut self.pages.get_mut(at)?.memory.as_deref_mut()?.nodes[place];
+        // A key of another wheel can match what was never used.
+        (node.generation == key.generation.get() && node.position.is_some()).then_some(Scheduled(node))
     }
 
-    pub(super) fn key(&self, index: u32) -> TimerKey {
-        let generation = NonZeroU32::new(self.node(index).generation).expect("it is scheduled");
-        TimerKey { index, generation }
+    /// The deadline and the value of the timer that `key` names, unless it is stale.
+    pub(super) fn get(&self, key: TimerKey) -> Option<(Tick, &T)> {
+        let (at, place) = split(key.index);
+        let memory = self.pages.get(at)?.memory.as_deref()?;
+        let node = &memory.nodes[place];
+        (node.generation == key.generation.get() && node.position.is_some()).then(|| {
+            // SAFETY: The node has a position, so the value is initialized.
+            (node.deadline, unsafe { memory.values[place].assume_init_ref() })
+        })
     }
 
-    pub(super) fn deadline(&self, index: u32) -> Tick {
-        self.node(index).deadline
-    }
-
-    pub(super) fn set_deadline(&mut self, index: u32, deadline: Tick) {
-        self.node_mut(index).deadline = deadline;
-    }
-
-    pub(super) fn position(&self, index: u32) -> Position {
-        self.node(index).position.expect("it is scheduled")
-    }
-
-    pub(super) fn set_position(&mut self, index: u32, position: Position) {
-        let old = self.node_mut(index).position.replace(position);
-        debug_assert!(old.is_some());
-    }
-
-    pub(super) fn value(&self, index: u32) -> &T {
+    /// The timer of an index that stands somewhere.
+    pub(super) fn at(&mut self, index: u32) -> Scheduled<'_> {
         let (at, place) = split(index);
-        let page = &self.pages[at];
-        let (Some(nodes), Some(values)) = (&page.nodes, &page.values) else { no_page() };
-        assert!(nodes[place].position.is_some());
-        // SAFETY: The node has a position, so the value is initialized.
-        unsafe { values[place].assume_init_ref() }
-    }
-
-    fn node(&self, index: u32) -> &Node {
-        let (at, place) = split(index);
-        let Some(nodes) = &self.pages[at].nodes else { no_page() };
-        &nodes[place]
-    }
-
-    fn node_mut(&mut self, index: u32) -> &mut Node {
-        let (at, place) = split(index);
-        let Some(nodes) = &mut self.pages[at].nodes else { no_page() };
-        &mut nodes[place]
-    }
-
-    /// Fetches a node that will soon be moved.
-    pub(super) fn prefetch_node(&self, index: u32) {
-        prefetch(self.node(index));
+        let Some(memory) = &mut self.pages[at].memory else { no_memory() };
+        Scheduled(&mut memory.nodes[place])
     }
 
     /// Fetches a timer that will soon expire.
     pub(super) fn prefetch(&self, index: u32) {
         let (at, place) = split(index);
-        if let Page { nodes: Some(nodes), values: Some(values), .. } = &self.pages[at] {
-            prefetch(&nodes[place]);
-            prefetch(&values[place]);
+        if let Some(memory) = &self.pages[at].memory {
+            prefetch(&memory.nodes[place]);
+            prefetch(&memory.values[place]);
         }
     }
 }
@@ -192,10 +183,23 @@ impl<T> Timers<T> {
 impl<T> Page<T> {
     /// Gives the memory back. Nothing in it is scheduled.
     fn give_up(&mut self) {
-        let generations = self.nodes.iter().flat_map(|nodes| nodes.iter().map(|node| node.generation));
-        self.generation = generations.max().unwrap_or(self.generation);
-        self.nodes = None;
-        self.values = None;
+        let nodes = self.memory.iter().flat_map(|memory| &memory.nodes);
+        self.generation = nodes.map(|node| node.generation).max().unwrap_or(self.generation);
+        self.memory = None;
+    }
+}
+
+impl<T> Memory<T> {
+    fn new(generation: u32) -> Box<Self> {
+        let mut memory = Box::<Self>::new_uninit();
+        let this = memory.as_mut_ptr();
+        for place in 0..PAGE {
+            let node = Node { deadline: Tick::ZERO, position: None, generation };
+            // SAFETY: `this` is valid for writes, and `place` lies within the array.
+            unsafe { (&raw mut (*this).nodes[place]).write(node) };
+        }
+        // SAFETY: Every node was written, and no value need be.
+        unsafe { memory.assume_init() }
     }
 }
 
@@ -204,9 +208,8 @@ impl<T> Drop for Timers<T> {
         if !needs_drop::<T>() {
             return;
         }
-        for page in &mut self.pages {
-            let (Some(nodes), Some(values)) = (&mut page.nodes, &mut page.values) else { continue };
-            for (node, value) in nodes.iter_mut().zip(values.iter_mut()) {
+        for memory in self.pages.iter_mut().filter_map(|page| page.memory.as_deref_mut()) {
+            for (node, value) in memory.nodes.iter_mut().zip(&mut memory.values) {
                 if node.position.take().is_some() {
                     // SAFETY: The node had a position, so the value is initialized, and it has none now.
                     unsafe { value.assume_init_drop() };
@@ -221,8 +224,8 @@ fn split(index: u32) -> (usize, usize) {
 }
 
 #[cold]
-fn no_page() -> ! {
-    unreachable!("what is scheduled has its page")
+fn no_memory() -> ! {
+    unreachable!("what is scheduled has memory")
 }
 
 /// Asks the processor to have this in its cache soon.

@@ -30,6 +30,7 @@ impl Slots {
                     number = chunk.next();
                 }
             }
+            assert_eq!(self.levels[level].len > 0, self.not_empty >> level & 1 == 1, "level {level}");
             assert_eq!(self.levels[level].len, found.len() - before, "level {level}");
         }
         self.numbers.check(|number| used.get(number as usize).is_some_and(|used| *used));

@@ -6,30 +6,35 @@ impl<T> Timers<T> {
         let mut count = 0;
         for (index, position) in scheduled {
             count += 1;
-            assert_eq!(self.node(index).position, Some(position), "timer {index}");
+            let (at, place) = split(index);
+            let memory = self.pages[at].memory.as_deref().expect("it is scheduled");
+            assert_eq!(memory.nodes[place].position, Some(position), "timer {index}");
         }
         assert_eq!(self.len, count, "every timer is in a slot");
-        let nodes = || self.pages.iter().filter_map(|page| page.nodes.as_deref()).flatten();
+        let nodes =
+            || self.pages.iter().filter_map(|page| page.memory.as_deref()).flat_map(|memory| &memory.nodes);
         assert_eq!(nodes().filter(|node| node.position.is_some()).count(), count, "and nothing else");
-        for page in &self.pages {
-            assert_eq!(page.nodes.is_some(), page.values.is_some());
-        }
         // What is retired is never free.
         self.numbers.check(|number| {
             let (at, place) = split(number);
-            let node = self.pages.get(at).and_then(|page| Some(&page.nodes.as_deref()?[place]));
+            let node = self.pages.get(at).and_then(|page| Some(&page.memory.as_deref()?.nodes[place]));
             node.is_some_and(|node| node.position.is_some() || node.generation == 0)
         });
     }
 
     /// Makes a scheduled timer's generation the last.
     pub(in crate::wheel) fn last_generation(&mut self, key: TimerKey) -> TimerKey {
-        self.node_mut(key.index).generation = u32::MAX;
-        self.key(key.index)
+        self.at(key.index).0.generation = u32::MAX;
+        TimerKey { generation: NonZeroU32::MAX, ..key }
+    }
+
+    pub(in crate::wheel) fn deadline_at(&self, index: u32) -> Tick {
+        let (at, place) = split(index);
+        self.pages[at].memory.as_deref().expect("it is scheduled").nodes[place].deadline
     }
 
     /// How many pages have memory.
     pub(in crate::wheel) fn pages(&self) -> usize {
-        self.pages.iter().filter(|page| page.nodes.is_some()).count()
+        self.pages.iter().filter(|page| page.memory.is_some()).count()
     }
 }
