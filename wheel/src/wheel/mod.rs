@@ -2,8 +2,8 @@
 
 #[cfg(test)]
 mod check;
-mod numbers;
 mod place;
+mod pool;
 mod queue;
 mod slots;
 mod timers;
@@ -11,7 +11,7 @@ mod timers;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::{Expire, Expired, Tick, TimerKey, Work, range};
+use crate::{Expire, Tick, TimerKey, Work, range};
 pub use place::LEVELS;
 use place::Place;
 use slots::{Moved, Slots};
@@ -215,7 +215,9 @@ impl<T> TimingWheel<T> {
             if earliest.is_none_or(|(earliest, _)| tick < earliest) {
                 earliest = Some((tick, place));
             }
-            if tick == self.now {
+            // A slot of a level above begins where a turn of this one does: neither here nor before this slot.
+            let same_turn = current.slot > 0 && slot > current.slot;
+            if same_turn || tick == self.now {
                 break;
             }
         }

@@ -8,16 +8,17 @@
 mod check;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-use super::numbers::Numbers;
 use super::place::{LEVELS, Place, SLOTS};
+use super::pool::{Page, Pool};
 use super::timers::prefetch;
 
-/// A page has 64 times as many chunks.
-const WORDS: usize = 4;
-const PAGE: usize = Numbers::<WORDS>::PAGE;
+/// How many chunks a page has.
+const PAGE: usize = 256;
+
+/// How many chunks there may be.
+const LIMIT: u32 = 1 << (u32::BITS - Position::WORD_BITS);
 
 /// How many timers a chunk holds.
 const FULL: u32 = 14;
@@ -60,8 +61,6 @@ const LEN_SHIFT: u32 = 16;
 const _: () = assert!(FIRST + FULL == WORDS_A_CHUNK as u32);
 
 impl Chunk {
-    const FREE: Chunk = Chunk([0; WORDS_A_CHUNK]);
-
     fn new(place: Place, next: u32) -> Self {
         let mut words = [0; WORDS_A_CHUNK];
         words[NEXT] = next;
@@ -80,6 +79,35 @@ impl Chunk {
 
     fn len(&self) -> u32 {
         self.0[SLOT_AND_LEN] >> LEN_SHIFT
+    }
+}
+
+/// In a free chunk, the first word is the next free one.
+#[derive(Debug)]
+struct Chunks([Chunk; PAGE]);
+
+impl Page for Chunks {
+    const LEN: usize = PAGE;
+
+    fn bring(_: u32) -> Box<Self> {
+        let mut page = Box::new(Chunks([const { Chunk([0; WORDS_A_CHUNK]) }; PAGE]));
+        for (chunk, next) in page.0.iter_mut().zip(1..) {
+            chunk.0[NEXT] = next;
+        }
+        page
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "what was stored was one")]
+    fn next_free(&self, place: usize) -> u16 {
+        self.0[place].0[NEXT] as u16
+    }
+
+    fn set_next_free(&mut self, place: usize, next: u16) {
+        self.0[place].0[NEXT] = next.into();
+    }
+
+    fn generation(&self) -> u32 {
+        0
     }
 }
 
@@ -105,8 +133,7 @@ pub(super) struct Slots {
     levels: Box<[Level; LEVELS]>,
     /// One bit a level, set if it holds timers.
     not_empty: u8,
-    numbers: Numbers<WORDS>,
-    pages: Vec<Option<Box<[Chunk; PAGE]>>>,
+    pool: Pool<Chunks>,
 }
 
 /// A timer that was taken from somewhere else to fill a hole.
@@ -118,12 +145,7 @@ pub(super) struct Moved {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        Slots {
-            levels: Box::new([Level::EMPTY; LEVELS]),
-            not_empty: 0,
-            numbers: Numbers::new(),
-            pages: Vec::new(),
-        }
+        Slots { levels: Box::new([Level::EMPTY; LEVELS]), not_empty: 0, pool: Pool::new() }
     }
 
     /// How many timers a level holds.
@@ -151,7 +173,7 @@ impl Slots {
         level.len += 1;
         let first = level.first[usize::from(place.slot)];
         if first != NIL {
-            let chunk = chunk_mut(&mut self.pages, first);
+            let chunk = chunk_mut(&mut self.pool, first);
             let len = chunk.len();
             if len < FULL {
                 let word = FIRST + len;
@@ -164,13 +186,8 @@ impl Slots {
     }
 
     fn push_chunk(&mut self, place: Place, next: u32, index: u32) -> Position {
-        let number = self.numbers.take(1 << (u32::BITS - Position::WORD_BITS));
-        let at = number as usize / PAGE;
-        let page = match self.pages.get_mut(at) {
-            Some(Some(page)) => page,
-            _ => self.bring(at),
-        };
-        let chunk = &mut page[number as usize % PAGE];
+        let (number, page, at) = self.pool.take(LIMIT);
+        let chunk = &mut page.0[at];
         *chunk = Chunk::new(place, next);
         chunk.0[FIRST as usize] = index;
         chunk.0[SLOT_AND_LEN] += 1 << LEN_SHIFT;
@@ -181,24 +198,15 @@ impl Slots {
         Position::of(number, FIRST)
     }
 
-    #[cold]
-    fn bring(&mut self, at: usize) -> &mut [Chunk; PAGE] {
-        if at >= self.pages.len() {
-            self.pages.push(None);
-        }
-        let chunks: Box<[Chunk]> = (0..PAGE).map(|_| Chunk::FREE).collect();
-        self.pages[at].insert(chunks.try_into().expect("as many as a page has"))
-    }
-
     /// Takes out the timer at `position`. Returns the one that is there instead.
     pub(super) fn remove(&mut self, position: Position) -> Option<Moved> {
-        let place = chunk(&self.pages, position.chunk()).place();
+        let place = chunk(&self.pool, position.chunk()).place();
         self.remove_from(place, position)
     }
 
     /// Moves a timer to another slot. Returns where it is, and which one is in its place.
     pub(super) fn relocate(&mut self, index: u32, from: Position, to: Place) -> (Position, Option<Moved>) {
-        let place = chunk(&self.pages, from.chunk()).place();
+        let place = chunk(&self.pool, from.chunk()).place();
         if place == to {
             return (from, None);
         }
@@ -212,7 +220,7 @@ impl Slots {
         if to == position {
             return None;
         }
-        chunk_mut(&mut self.pages, position.chunk()).0[position.word()] = last;
+        chunk_mut(&mut self.pool, position.chunk()).0[position.word()] = last;
         Some(Moved { index: last, to: position })
     }
 
@@ -224,7 +232,7 @@ impl Slots {
 
     /// Takes the last timer out of a slot's first chunk.
     fn take_last(&mut self, place: Place, first: u32) -> (u32, Position) {
-        let chunk = chunk_mut(&mut self.pages, first);
+        let chunk = chunk_mut(&mut self.pool, first);
         chunk.0[SLOT_AND_LEN] -= 1 << LEN_SHIFT;
         let len = chunk.len();
         let word = FIRST + len;
@@ -240,9 +248,7 @@ impl Slots {
                     self.not_empty &= !(1 << place.level);
                 }
             }
-            if let Some(empty) = self.numbers.give_back(first) {
-                self.pages[empty] = None;
-            }
+            self.pool.give_back(first);
         }
         (index, Position::of(first, word))
     }
@@ -254,13 +260,13 @@ impl Slots {
         if first == NIL {
             return None;
         }
-        let chunk_now = chunk(&self.pages, first);
+        let chunk_now = chunk(&self.pool, first);
         if chunk_now.next() == NIL {
             return None;
         }
-        let then = chunk(&self.pages, chunk_now.next());
+        let then = chunk(&self.pool, chunk_now.next());
         if chunk_now.len() == FULL && then.next() != NIL {
-            prefetch(chunk(&self.pages, then.next()));
+            prefetch(chunk(&self.pool, then.next()));
         }
         Some(then.0[(FIRST + chunk_now.len() - 1) as usize % WORDS_A_CHUNK])
     }
@@ -268,7 +274,7 @@ impl Slots {
     /// The timers in a slot's first chunk.
     pub(super) fn first_few(&self, place: Place) -> impl Iterator<Item = u32> {
         let first = self.level(place).first[usize::from(place.slot)];
-        let chunk = (first != NIL).then(|| chunk(&self.pages, first));
+        let chunk = (first != NIL).then(|| chunk(&self.pool, first));
         chunk
             .into_iter()
             .flat_map(|chunk| chunk.0[FIRST as usize..].iter().take(chunk.len() as usize).copied())
@@ -277,15 +283,22 @@ impl Slots {
     /// The first slot of `level` with timers in it, going once around from `slot`, which counts as the nearest.
     pub(super) fn next_occupied(&self, level: u8, slot: u8) -> Option<u8> {
         let occupied = &self.levels[usize::from(level) % LEVELS].occupied;
-        let (start, offset) = (word_of(slot), u32::from(slot) % u64::BITS);
-        // The word we begin with comes up again at the end, for the slots before `slot`.
-        (0..=OCCUPIED).find_map(|step| {
-            let word = (start + step) % OCCUPIED;
-            let mask = if step == 0 { u64::MAX << offset } else { u64::MAX };
-            let bits = occupied[word] & mask;
+        let (word, ahead) = (word_of(slot), u64::MAX << (u32::from(slot) % u64::BITS));
+        let at = |word: usize, bits: u64| {
             let slot = word * u64::BITS as usize + bits.trailing_zeros() as usize;
-            (bits != 0).then(|| u8::try_from(slot).expect("a level has 256 slots"))
-        })
+            u8::try_from(slot).expect("a level has 256 slots")
+        };
+        let nearest = occupied[word % OCCUPIED] & ahead;
+        if nearest != 0 {
+            return Some(at(word, nearest));
+        }
+        let others = (1..OCCUPIED).map(|step| (word + step) % OCCUPIED).find(|word| occupied[*word] != 0);
+        if let Some(word) = others {
+            return Some(at(word, occupied[word]));
+        }
+        // Once around: the slots before it.
+        let farthest = occupied[word % OCCUPIED] & !ahead;
+        (farthest != 0).then(|| at(word, farthest))
     }
 
     fn level(&self, place: Place) -> &Level {
@@ -293,19 +306,14 @@ impl Slots {
     }
 }
 
-fn chunk(pages: &[Option<Box<[Chunk; PAGE]>>], number: u32) -> &Chunk {
-    let Some(page) = &pages[number as usize / PAGE] else { no_page() };
-    &page[number as usize % PAGE]
+fn chunk(pool: &Pool<Chunks>, number: u32) -> &Chunk {
+    let (page, place) = pool.at(number);
+    &page.0[place]
 }
 
-fn chunk_mut(pages: &mut [Option<Box<[Chunk; PAGE]>>], number: u32) -> &mut Chunk {
-    let Some(page) = &mut pages[number as usize / PAGE] else { no_page() };
-    &mut page[number as usize % PAGE]
-}
-
-#[cold]
-fn no_page() -> ! {
-    unreachable!("a chunk in use has its page")
+fn chunk_mut(pool: &mut Pool<Chunks>, number: u32) -> &mut Chunk {
+    let (page, place) = pool.at_mut(number);
+    &mut page.0[place]
 }
 
 fn word_of(slot: u8) -> usize {

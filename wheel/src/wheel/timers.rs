@@ -9,17 +9,15 @@
 mod check;
 
 use alloc::boxed::Box;
-use alloc::vec::Vec;
 use core::mem::{MaybeUninit, needs_drop};
 use core::num::NonZeroU32;
 
-use super::numbers::Numbers;
+use super::pool::{Page, Pool};
 use super::slots::Position;
 use crate::{Expired, Tick, TimerKey};
 
-/// A page has 64 times as many timers.
-const WORDS: usize = 16;
-const PAGE: usize = Numbers::<WORDS>::PAGE;
+/// How many timers a page has.
+const PAGE: usize = 1024;
 
 /// How many timers there may be: positions, which count by chunk, reach somewhat further.
 pub(super) const LIMIT: u32 = 1 << 31;
@@ -27,6 +25,7 @@ pub(super) const LIMIT: u32 = 1 << 31;
 /// What the wheel knows of a timer besides its value: 16 bytes.
 #[derive(Debug)]
 struct Node {
+    /// In a free node, the next free one of its page.
     deadline: Tick,
     /// Where its index stands; `None` while it is free.
     position: Option<Position>,
@@ -38,16 +37,8 @@ struct Node {
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Timers<T> {
-    numbers: Numbers<WORDS>,
-    pages: Vec<Page<T>>,
+    pool: Pool<Memory<T>>,
     len: usize,
-}
-
-#[derive(Debug)]
-struct Page<T> {
-    memory: Option<Box<Memory<T>>>,
-    /// While there is none: the first generation that none of its timers has had.
-    generation: u32,
 }
 
 #[derive(Debug)]
@@ -81,7 +72,7 @@ impl Scheduled<'_> {
 
 impl<T> Timers<T> {
     pub(super) const fn new() -> Self {
-        Timers { numbers: Numbers::new(), pages: Vec::new(), len: 0 }
+        Timers { pool: Pool::new(), len: 0 }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -98,12 +89,7 @@ impl<T> Timers<T> {
         value: T,
         position: impl FnOnce(u32) -> Position,
     ) -> TimerKey {
-        let index = self.numbers.take(LIMIT);
-        let (at, place) = split(index);
-        let memory = match self.pages.get_mut(at) {
-            Some(Page { memory: Some(memory), .. }) => memory,
-            _ => self.bring(at),
-        };
+        let (index, memory, place) = self.pool.take(LIMIT);
         let node = &mut memory.nodes[place];
         debug_assert!(node.position.is_none());
         let generation = NonZeroU32::new(node.generation).expect("an index is free while it has generations");
@@ -114,19 +100,9 @@ impl<T> Timers<T> {
         TimerKey { index, generation }
     }
 
-    #[cold]
-    fn bring(&mut self, at: usize) -> &mut Memory<T> {
-        if at >= self.pages.len() {
-            self.pages.push(Page { memory: None, generation: 1 });
-        }
-        let page = &mut self.pages[at];
-        page.memory.insert(Memory::new(page.generation))
-    }
-
     /// Ends a timer whose index does not stand anywhere any more.
     pub(super) fn remove(&mut self, index: u32) -> Expired<T> {
-        let (at, place) = split(index);
-        let Some(memory) = &mut self.pages[at].memory else { no_memory() };
+        let (memory, place) = self.pool.at_mut(index);
         let node = &mut memory.nodes[place];
         node.position.take().expect("only what is scheduled is removed");
         // SAFETY: The node had a position, so the value is initialized. It has none now: the value is not read again.
@@ -136,26 +112,23 @@ impl<T> Timers<T> {
         self.len -= 1;
         node.generation = node.generation.wrapping_add(1);
         // An index without generations is retired, so that none of its keys can ever name another timer.
-        if node.generation != 0
-            && let Some(empty) = self.numbers.give_back(index)
-        {
-            self.pages[empty].give_up();
+        if node.generation != 0 {
+            self.pool.give_back(index);
         }
         expired
     }
 
     /// The timer that `key` names, unless it is stale.
     pub(super) fn find(&mut self, key: TimerKey) -> Option<Scheduled<'_>> {
-        let (at, place) = split(key.index);
-        let node = &mut self.pages.get_mut(at)?.memory.as_deref_mut()?.nodes[place];
+        let (memory, place) = self.pool.find_mut(key.index)?;
+        let node = &mut memory.nodes[place];
         // A key of another wheel can match what was never used.
         (node.generation == key.generation.get() && node.position.is_some()).then_some(Scheduled(node))
     }
 
     /// The deadline and the value of the timer that `key` names, unless it is stale.
     pub(super) fn get(&self, key: TimerKey) -> Option<(Tick, &T)> {
-        let (at, place) = split(key.index);
-        let memory = self.pages.get(at)?.memory.as_deref()?;
+        let (memory, place) = self.pool.find(key.index)?;
         let node = &memory.nodes[place];
         (node.generation == key.generation.get() && node.position.is_some()).then(|| {
             // SAFETY: The node has a position, so the value is initialized.
@@ -165,41 +138,44 @@ impl<T> Timers<T> {
 
     /// The timer of an index that stands somewhere.
     pub(super) fn at(&mut self, index: u32) -> Scheduled<'_> {
-        let (at, place) = split(index);
-        let Some(memory) = &mut self.pages[at].memory else { no_memory() };
+        let (memory, place) = self.pool.at_mut(index);
         Scheduled(&mut memory.nodes[place])
     }
 
     /// Fetches a timer that will soon expire.
     pub(super) fn prefetch(&self, index: u32) {
-        let (at, place) = split(index);
-        if let Some(memory) = &self.pages[at].memory {
-            prefetch(&memory.nodes[place]);
-            prefetch(&memory.values[place]);
-        }
+        let (memory, place) = self.pool.at(index);
+        prefetch(&memory.nodes[place]);
+        prefetch(&memory.values[place]);
     }
 }
 
-impl<T> Page<T> {
-    /// Gives the memory back. Nothing in it is scheduled.
-    fn give_up(&mut self) {
-        let nodes = self.memory.iter().flat_map(|memory| &memory.nodes);
-        self.generation = nodes.map(|node| node.generation).max().unwrap_or(self.generation);
-        self.memory = None;
-    }
-}
+impl<T> Page for Memory<T> {
+    const LEN: usize = PAGE;
 
-impl<T> Memory<T> {
-    fn new(generation: u32) -> Box<Self> {
+    fn bring(generation: u32) -> Box<Self> {
         let mut memory = Box::<Self>::new_uninit();
         let this = memory.as_mut_ptr();
         for place in 0..PAGE {
-            let node = Node { deadline: Tick::ZERO, position: None, generation };
+            let node = Node { deadline: Tick(place as u64 + 1), position: None, generation };
             // SAFETY: `this` is valid for writes, and `place` lies within the array.
             unsafe { (&raw mut (*this).nodes[place]).write(node) };
         }
         // SAFETY: Every node was written, and no value need be.
         unsafe { memory.assume_init() }
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "what was stored was one")]
+    fn next_free(&self, place: usize) -> u16 {
+        self.nodes[place].deadline.0 as u16
+    }
+
+    fn set_next_free(&mut self, place: usize, next: u16) {
+        self.nodes[place].deadline = Tick(next.into());
+    }
+
+    fn generation(&self) -> u32 {
+        self.nodes.iter().map(|node| node.generation).max().expect("a page is not empty")
     }
 }
 
@@ -208,7 +184,7 @@ impl<T> Drop for Timers<T> {
         if !needs_drop::<T>() {
             return;
         }
-        for memory in self.pages.iter_mut().filter_map(|page| page.memory.as_deref_mut()) {
+        for memory in self.pool.pages_mut() {
             for (node, value) in memory.nodes.iter_mut().zip(&mut memory.values) {
                 if node.position.take().is_some() {
                     // SAFETY: The node had a position, so the value is initialized, and it has none now.
@@ -217,15 +193,6 @@ impl<T> Drop for Timers<T> {
             }
         }
     }
-}
-
-fn split(index: u32) -> (usize, usize) {
-    (index as usize / PAGE, index as usize % PAGE)
-}
-
-#[cold]
-fn no_memory() -> ! {
-    unreachable!("what is scheduled has memory")
 }
 
 /// Asks the processor to have this in its cache soon.

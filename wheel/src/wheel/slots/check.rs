@@ -1,10 +1,11 @@
 use super::*;
-use alloc::vec;
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
 
 impl Slots {
     /// Panics unless everything that must hold does. Returns every timer's index, slot and position.
     pub(in crate::wheel) fn check(&self) -> Vec<(u32, Place, Position)> {
-        let mut used = vec![false; self.pages.len() * PAGE];
+        let mut used = BTreeSet::new();
         let mut found = Vec::new();
         for level in 0..LEVELS {
             let before = found.len();
@@ -15,11 +16,8 @@ impl Slots {
                 let mut number = self.levels[level].first[usize::from(slot)];
                 let first = number;
                 while number != NIL {
-                    assert!(
-                        !std::mem::replace(&mut used[number as usize], true),
-                        "chunk {number} is in one list"
-                    );
-                    let chunk = chunk(&self.pages, number);
+                    assert!(used.insert(number), "chunk {number} is in one list");
+                    let chunk = chunk(&self.pool, number);
                     assert_eq!(chunk.place(), place, "chunk {number}");
                     assert!((1..=FULL).contains(&chunk.len()), "chunk {number} has {}", chunk.len());
                     assert!(number == first || chunk.len() == FULL, "only the first of {place:?} has room");
@@ -33,7 +31,7 @@ impl Slots {
             assert_eq!(self.levels[level].len > 0, self.not_empty >> level & 1 == 1, "level {level}");
             assert_eq!(self.levels[level].len, found.len() - before, "level {level}");
         }
-        self.numbers.check(|number| used.get(number as usize).is_some_and(|used| *used));
+        self.pool.check(|number| used.contains(&number));
         found
     }
 }

@@ -6,20 +6,25 @@ impl<T> Timers<T> {
         let mut count = 0;
         for (index, position) in scheduled {
             count += 1;
-            let (at, place) = split(index);
-            let memory = self.pages[at].memory.as_deref().expect("it is scheduled");
-            assert_eq!(memory.nodes[place].position, Some(position), "timer {index}");
+            assert_eq!(self.node(index).position, Some(position), "timer {index}");
         }
         assert_eq!(self.len, count, "every timer is in a slot");
-        let nodes =
-            || self.pages.iter().filter_map(|page| page.memory.as_deref()).flat_map(|memory| &memory.nodes);
-        assert_eq!(nodes().filter(|node| node.position.is_some()).count(), count, "and nothing else");
-        // What is retired is never free.
-        self.numbers.check(|number| {
-            let (at, place) = split(number);
-            let node = self.pages.get(at).and_then(|page| Some(&page.memory.as_deref()?.nodes[place]));
+        let nodes = self.pool.pages().flat_map(|memory| &memory.nodes);
+        assert_eq!(nodes.filter(|node| node.position.is_some()).count(), count, "and nothing else");
+        self.pool.check(|index| {
+            let node = self.pool.find(index).map(|(memory, place)| &memory.nodes[place]);
+            // What is retired is never free.
             node.is_some_and(|node| node.position.is_some() || node.generation == 0)
         });
+    }
+
+    pub(in crate::wheel) fn deadline_at(&self, index: u32) -> Tick {
+        self.node(index).deadline
+    }
+
+    fn node(&self, index: u32) -> &Node {
+        let (memory, place) = self.pool.at(index);
+        &memory.nodes[place]
     }
 
     /// Makes a scheduled timer's generation the last.
@@ -28,13 +33,8 @@ impl<T> Timers<T> {
         TimerKey { generation: NonZeroU32::MAX, ..key }
     }
 
-    pub(in crate::wheel) fn deadline_at(&self, index: u32) -> Tick {
-        let (at, place) = split(index);
-        self.pages[at].memory.as_deref().expect("it is scheduled").nodes[place].deadline
-    }
-
     /// How many pages have memory.
     pub(in crate::wheel) fn pages(&self) -> usize {
-        self.pages.iter().filter(|page| page.memory.is_some()).count()
+        self.pool.pages().count()
     }
 }
