@@ -12,6 +12,8 @@ impl<T> TimingWheel<T> {
         for (index, place, _) in found {
             self.check_place(index, place);
         }
+        let event = self.next_event().map_or(Tick::MAX, |(tick, _)| tick);
+        assert!(self.quiet_until <= event, "quiet until {}, but {event} is something", self.quiet_until);
         assert_eq!(self.len(), self.occupancy().iter().sum());
     }
 

@@ -27,6 +27,8 @@ const PREFETCH_FROM: usize = 16 * 1024;
 pub struct TimingWheel<T> {
     /// The tick the wheel stands at. Everything due earlier has come out; what is due now is coming out.
     now: Tick,
+    /// Nothing happens before this tick, so that a clock that ticks on for nothing costs next to nothing.
+    quiet_until: Tick,
     slots: Slots,
     timers: Timers<T>,
 }
@@ -35,7 +37,7 @@ impl<T> TimingWheel<T> {
     /// An empty wheel that stands at `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        TimingWheel { now, slots: Slots::new(), timers: Timers::new() }
+        TimingWheel { now, quiet_until: Tick::MAX, slots: Slots::new(), timers: Timers::new() }
     }
 
     /// The tick the wheel stands at: the latest it was driven to or, when [`Work`] ran out on the way there,
@@ -72,7 +74,7 @@ impl<T> TimingWheel<T> {
     ///
     /// If the wheel holds 2^31 timers already.
     pub fn schedule(&mut self, deadline: Tick, value: T) -> TimerKey {
-        let place = Place::of(self.now, deadline);
+        let place = self.place_of(deadline);
         self.timers.insert(deadline, value, |index| self.slots.push(place, index))
     }
 
@@ -102,9 +104,10 @@ impl<T> TimingWheel<T> {
         let put_off = deadline >= timer.deadline() && deadline > self.now;
         timer.set_deadline(deadline);
         if !put_off {
-            let to = Place::of(self.now, deadline);
-            let (position, moved) = self.slots.relocate(key.index, timer.position(), to);
-            timer.set_position(position);
+            let from = timer.position();
+            let to = self.place_of(deadline);
+            let (position, moved) = self.slots.relocate(key.index, from, to);
+            self.timers.at(key.index).set_position(position);
             self.note(moved);
         }
         true
@@ -151,12 +154,21 @@ impl<T> TimingWheel<T> {
     /// Stretches without timers are skipped, not stepped through, however long.
     pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
         let now = now.max(self.now);
+        if now < self.quiet_until {
+            self.now = now;
+            return Expire::UpToDate;
+        }
+        if work.left() > 0 {
+            self.now = self.now.max(self.quiet_until);
+        }
         loop {
             let place = match Place::current(self.now, 0) {
                 // The rest of this tick.
                 due if !self.slots.is_empty(due) => due,
                 _ => {
-                    let Some((tick, place)) = self.next_event().filter(|&(tick, _)| tick <= now) else {
+                    let event = self.next_event();
+                    self.quiet_until = event.map_or(Tick::MAX, |(tick, _)| tick);
+                    let Some((tick, place)) = event.filter(|&(tick, _)| tick <= now) else {
                         self.now = now;
                         return Expire::UpToDate;
                     };
@@ -200,6 +212,9 @@ impl<T> TimingWheel<T> {
     #[must_use]
     pub fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
         let at_most = at_most.max(self.now);
+        if at_most < self.quiet_until {
+            return None;
+        }
         self.next_event().map(|(tick, _)| tick).filter(|&tick| tick <= at_most)
     }
 
@@ -222,6 +237,15 @@ impl<T> TimingWheel<T> {
             }
         }
         earliest
+    }
+
+    /// Where a timer goes that is due at `deadline`.
+    fn place_of(&mut self, deadline: Tick) -> Place {
+        let place = Place::of(self.now, deadline);
+        // A slot that is never reached is no reason to look.
+        let start = place.start(self.now).unwrap_or(Tick::MAX);
+        self.quiet_until = self.quiet_until.min(start);
+        place
     }
 
     /// A timer was moved to fill a hole.

@@ -21,6 +21,9 @@ pub(super) trait Page: Sized {
     fn generation(&self) -> u32;
 }
 
+/// So many empty pages are kept, so that timers that come and go do not bring a page each time.
+const SPARE: usize = 8;
+
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Pool<P> {
@@ -28,8 +31,7 @@ pub(super) struct Pool<P> {
     room: Room,
     /// No page below has room.
     lowest: usize,
-    /// Pages of which nothing is in use. One at most is kept, so that a timer that comes and goes alone does not bring a page
-    /// each time.
+    /// Pages of which nothing is in use, at most [`SPARE`].
     empty: usize,
 }
 
@@ -98,12 +100,12 @@ impl<P: Page> Pool<P> {
         held.in_use -= 1;
         self.lowest = self.lowest.min(at);
         if held.in_use == 0 {
-            if self.empty > 0 {
+            if self.empty == SPARE {
                 held.generation = page.generation();
                 held.page = None;
                 held.first_free = 0;
             } else {
-                self.empty = 1;
+                self.empty += 1;
             }
         }
     }

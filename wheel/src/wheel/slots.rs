@@ -292,9 +292,11 @@ impl Slots {
         if nearest != 0 {
             return Some(at(word, nearest));
         }
-        let others = (1..OCCUPIED).map(|step| (word + step) % OCCUPIED).find(|word| occupied[*word] != 0);
-        if let Some(word) = others {
-            return Some(at(word, occupied[word]));
+        for step in 1..OCCUPIED {
+            let word = (word + step) % OCCUPIED;
+            if occupied[word] != 0 {
+                return Some(at(word, occupied[word]));
+            }
         }
         // Once around: the slots before it.
         let farthest = occupied[word % OCCUPIED] & !ahead;

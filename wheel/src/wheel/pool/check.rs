@@ -26,7 +26,7 @@ impl<P: Page> Pool<P> {
             assert_eq!(usize::from(held.in_use), free.iter().filter(|free| !**free).count());
         }
         assert_eq!(self.empty, empty, "empty pages");
-        assert!(empty <= 1);
+        assert!(empty <= SPARE);
     }
 
     /// Every page that is there.
