@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod check;
+mod chunk;
 mod place;
 mod pool;
 mod queue;
@@ -22,7 +23,7 @@ const PREFETCH_FROM: usize = 16 * 1024;
 
 /// Timers that each carry a `T`, ordered by deadline. The [crate documentation](crate) tells how to use it.
 ///
-/// The wheel holds at most 2^31 timers at a time and panics when asked for one more. It takes 21 bytes a timer and the value,
+/// The wheel holds at most 2^30 timers at a time and panics when asked for one more. It takes 21 bytes a timer and the value,
 /// in pages of 1024 timers, of which the lowest is filled first; empty ones are given back.
 pub struct TimingWheel<T> {
     /// The tick the wheel stands at. Everything due earlier has come out; what is due now is coming out.
@@ -72,10 +73,17 @@ impl<T> TimingWheel<T> {
     ///
     /// # Panics
     ///
-    /// If the wheel holds 2^31 timers already.
+    /// If the wheel holds 2^30 timers already.
     pub fn schedule(&mut self, deadline: Tick, value: T) -> TimerKey {
         let place = self.place_of(deadline);
-        self.timers.insert(deadline, value, |index| self.slots.push(place, index))
+        let mut moved = None;
+        let key = self.timers.insert(deadline, value, |index| {
+            let (position, displaced) = self.slots.push(place, index);
+            moved = displaced;
+            position
+        });
+        self.note(moved);
+        key
     }
 
     /// Schedules a timer that may come out at any tick in `range`, so that the wheel can choose the cheapest.
@@ -88,7 +96,7 @@ impl<T> TimingWheel<T> {
     ///
     /// # Panics
     ///
-    /// If the wheel holds 2^31 timers already.
+    /// If the wheel holds 2^30 timers already.
     pub fn schedule_within(&mut self, range: RangeInclusive<Tick>, value: T) -> TimerKey {
         self.schedule(range::choose(self.now, &range), value)
     }
@@ -108,7 +116,7 @@ impl<T> TimingWheel<T> {
             let to = self.place_of(deadline);
             let (position, moved) = self.slots.relocate(key.index, from, to);
             self.timers.at(key.index).set_position(position);
-            self.note(moved);
+            moved.into_iter().for_each(|moved| self.note(moved));
         }
         true
     }
@@ -197,7 +205,9 @@ impl<T> TimingWheel<T> {
             if timer.deadline() <= self.now {
                 return Some(index);
             }
-            timer.set_position(self.slots.push(Place::of(self.now, timer.deadline()), index));
+            let (position, displaced) = self.slots.push(Place::of(self.now, timer.deadline()), index);
+            timer.set_position(position);
+            self.note(displaced);
         }
         None
     }
@@ -248,7 +258,7 @@ impl<T> TimingWheel<T> {
         place
     }
 
-    /// A timer was moved to fill a hole.
+    /// A timer was moved, to fill a hole or because it is not alone any more.
     fn note(&mut self, moved: Option<Moved>) {
         if let Some(Moved { index, to }) = moved {
             self.timers.at(index).set_position(to);
@@ -258,7 +268,7 @@ impl<T> TimingWheel<T> {
     /// Fetches what a slot begins with, before it is emptied.
     fn prefetch_first(&self, place: Place) {
         if self.len() >= PREFETCH_FROM {
-            self.slots.first_few(place).for_each(|index| self.timers.prefetch(index));
+            self.slots.first_few(place).iter().for_each(|index| self.timers.prefetch(*index));
         }
     }
 

@@ -27,6 +27,7 @@ impl Place {
     ///
     /// A deadline that is not ahead belongs to the next tick. At the end of time there is none: the slot is
     /// then the one that would come next, and the wheel never gets there.
+    #[inline]
     pub(super) fn of(now: Tick, deadline: Tick) -> Place {
         let delta = deadline.saturating_since(now).max(1);
         let due = now.0.wrapping_add(delta);
@@ -39,7 +40,21 @@ impl Place {
         Place { level, slot: digit(due, level) }
     }
 
+    /// The level and the slot, in 16 bits.
+    #[inline]
+    pub(super) fn to_bits(self) -> u32 {
+        u32::from(self.level) << u8::BITS | u32::from(self.slot)
+    }
+
+    /// What [`to_bits`](Self::to_bits) has made; more significant bits do not matter.
+    #[inline]
+    pub(super) fn from_bits(bits: u32) -> Place {
+        let [slot, level, ..] = bits.to_le_bytes();
+        Place { level, slot }
+    }
+
     /// The slot of `level` in which `now` lies.
+    #[inline]
     pub(super) fn current(now: Tick, level: u8) -> Place {
         Place { level, slot: digit(now.0, level) }
     }
@@ -48,6 +63,7 @@ impl Place {
     /// the end of time.
     ///
     /// For the slot in which `now` lies, that is the tick at which the wheel came to it, not one turn later.
+    #[inline]
     pub(super) fn start(self, now: Tick) -> Option<Tick> {
         let shift = u32::from(self.level) * u8::BITS;
         let ahead = self.slot.wrapping_sub(digit(now.0, self.level));

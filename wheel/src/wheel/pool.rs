@@ -54,6 +54,7 @@ impl<P: Page> Pool<P> {
     ///
     /// # Panics
     /// When all indices below `limit` are in use.
+    #[inline]
     pub(super) fn take(&mut self, limit: u32) -> (u32, &mut P, usize) {
         if self.pages.get(self.lowest).is_none_or(|held| held.page.is_none() || is_full(held)) {
             self.make_room(limit);
@@ -88,6 +89,7 @@ impl<P: Page> Pool<P> {
     }
 
     /// Gives an entry back that was in use.
+    #[inline]
     pub(super) fn give_back(&mut self, index: u32) {
         let (at, place) = split::<P>(index);
         let held = &mut self.pages[at];
@@ -111,6 +113,7 @@ impl<P: Page> Pool<P> {
     }
 
     /// The page of an entry in use, and its place in that.
+    #[inline]
     pub(super) fn at(&self, index: u32) -> (&P, usize) {
         let (at, place) = split::<P>(index);
         let Some(page) = &self.pages[at].page else { no_page() };
@@ -118,6 +121,7 @@ impl<P: Page> Pool<P> {
     }
 
     /// The page of an entry in use, and its place in that.
+    #[inline]
     pub(super) fn at_mut(&mut self, index: u32) -> (&mut P, usize) {
         let (at, place) = split::<P>(index);
         let Some(page) = &mut self.pages[at].page else { no_page() };
@@ -125,12 +129,14 @@ impl<P: Page> Pool<P> {
     }
 
     /// The page of an index that may be anything.
+    #[inline]
     pub(super) fn find(&self, index: u32) -> Option<(&P, usize)> {
         let (at, place) = split::<P>(index);
         Some((self.pages.get(at)?.page.as_deref()?, place))
     }
 
     /// The page of an index that may be anything.
+    #[inline]
     pub(super) fn find_mut(&mut self, index: u32) -> Option<(&mut P, usize)> {
         let (at, place) = split::<P>(index);
         Some((self.pages.get_mut(at)?.page.as_deref_mut()?, place))

@@ -1,120 +1,23 @@
-//! The slots: which timers are where, by index, in chunks.
+//! The slots: which timers are where, by index.
 //!
-//! A slot's timers are a list of chunks of one cache line, of which only the first may have room. A timer goes into that; one
-//! that is taken out leaves a hole, which the last one of the first chunk fills. So a slot is emptied by reading memory in
-//! order, and whoever empties it knows early what comes next.
+//! A slot has no timer, or one, or a list of [chunks](super::chunk), of which only the first may have room. A timer goes into
+//! that; one that is taken out leaves a hole, which the last one of the first chunk fills. So a slot is emptied by reading
+//! memory in order, and whoever empties it knows early what comes next.
+
+use alloc::boxed::Box;
+
+use super::chunk::{Chunk, Chunks, FULL, LIMIT, NIL, Position};
+use super::place::{LEVELS, Place, SLOTS};
+use super::pool::Pool;
+use super::timers::prefetch;
 
 #[cfg(test)]
 mod check;
 
-use alloc::boxed::Box;
-use core::num::NonZeroU32;
-
-use super::place::{LEVELS, Place, SLOTS};
-use super::pool::{Page, Pool};
-use super::timers::prefetch;
-
-/// How many chunks a page has.
-const PAGE: usize = 256;
-
-/// How many chunks there may be.
-const LIMIT: u32 = 1 << (u32::BITS - Position::WORD_BITS);
-
-/// How many timers a chunk holds.
-const FULL: u32 = 14;
-
-/// No chunk has this number.
-const NIL: u32 = u32::MAX;
-
-/// Where a timer's index stands: the chunk's number, and the word in it, which is never 0.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Position(NonZeroU32);
-
-impl Position {
-    const WORD_BITS: u32 = 4;
-
-    fn of(chunk: u32, word: u32) -> Self {
-        Self(NonZeroU32::new(chunk << Self::WORD_BITS | word).expect("the first word is the chunk's own"))
-    }
-
-    fn chunk(self) -> u32 {
-        self.0.get() >> Self::WORD_BITS
-    }
-
-    fn word(self) -> usize {
-        self.0.get() as usize % WORDS_A_CHUNK
-    }
-}
-
-const WORDS_A_CHUNK: usize = 1 << Position::WORD_BITS;
-
-/// One cache line: the next chunk, the slot and how many there are, and the timers' indices.
-#[derive(Debug)]
-#[repr(align(64))]
-struct Chunk([u32; WORDS_A_CHUNK]);
-
-const NEXT: usize = 0;
-const SLOT_AND_LEN: usize = 1;
-const FIRST: u32 = 2;
-const LEN_SHIFT: u32 = 16;
-
-const _: () = assert!(FIRST + FULL == WORDS_A_CHUNK as u32);
-
-impl Chunk {
-    fn new(place: Place, next: u32) -> Self {
-        let mut words = [0; WORDS_A_CHUNK];
-        words[NEXT] = next;
-        words[SLOT_AND_LEN] = u32::from(place.level) << 8 | u32::from(place.slot);
-        Self(words)
-    }
-
-    fn next(&self) -> u32 {
-        self.0[NEXT]
-    }
-
-    fn place(&self) -> Place {
-        let [slot, level, ..] = self.0[SLOT_AND_LEN].to_le_bytes();
-        Place { level, slot }
-    }
-
-    fn len(&self) -> u32 {
-        self.0[SLOT_AND_LEN] >> LEN_SHIFT
-    }
-}
-
-/// In a free chunk, the first word is the next free one.
-#[derive(Debug)]
-struct Chunks([Chunk; PAGE]);
-
-impl Page for Chunks {
-    const LEN: usize = PAGE;
-
-    fn bring(_: u32) -> Box<Self> {
-        let mut page = Box::new(Chunks([const { Chunk([0; WORDS_A_CHUNK]) }; PAGE]));
-        for (chunk, next) in page.0.iter_mut().zip(1..) {
-            chunk.0[NEXT] = next;
-        }
-        page
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "what was stored was one")]
-    fn next_free(&self, place: usize) -> u16 {
-        self.0[place].0[NEXT] as u16
-    }
-
-    fn set_next_free(&mut self, place: usize, next: u16) {
-        self.0[place].0[NEXT] = next.into();
-    }
-
-    fn generation(&self) -> u32 {
-        0
-    }
-}
-
-/// One level: where each of its slots begins.
+/// One level: what each of its slots begins with.
 #[derive(Debug)]
 struct Level {
-    first: [u32; SLOTS],
+    first: [First; SLOTS],
     /// One bit a slot, set if it is not empty.
     occupied: [u64; OCCUPIED],
     /// How many timers the level holds.
@@ -124,7 +27,21 @@ struct Level {
 const OCCUPIED: usize = SLOTS / u64::BITS as usize;
 
 impl Level {
-    const EMPTY: Level = Level { first: [NIL; SLOTS], occupied: [0; OCCUPIED], len: 0 };
+    const EMPTY: Level = Level { first: [First::NONE; SLOTS], occupied: [0; OCCUPIED], len: 0 };
+}
+
+/// A chunk's number, or a timer's index with this bit, or nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct First(u32);
+
+const ALONE: u32 = 1 << 31;
+
+impl First {
+    const NONE: First = First(NIL);
+
+    fn as_alone(self) -> Option<u32> {
+        (self.0 & ALONE != 0 && self != First::NONE).then_some(self.0 & !ALONE)
+    }
 }
 
 /// See the [module](self).
@@ -136,7 +53,7 @@ pub(super) struct Slots {
     pool: Pool<Chunks>,
 }
 
-/// A timer that was taken from somewhere else to fill a hole.
+/// A timer that has another position now.
 #[derive(Debug)]
 pub(super) struct Moved {
     pub(super) index: u32,
@@ -155,129 +72,150 @@ impl Slots {
 
     /// The levels that hold timers, the nearest first.
     pub(super) fn levels(&self) -> impl Iterator<Item = u8> + use<> {
-        let mut left = self.not_empty;
-        core::iter::from_fn(move || {
-            let level = (left != 0).then(|| left.trailing_zeros() as u8)?;
-            left &= left - 1;
-            Some(level)
-        })
+        let not_empty = self.not_empty;
+        (0..8).filter(move |level| not_empty >> level & 1 == 1)
     }
 
+    #[inline]
     pub(super) fn is_empty(&self, place: Place) -> bool {
-        self.level(place).first[usize::from(place.slot)] == NIL
+        self.first(place) == First::NONE
     }
 
-    /// Puts a timer into a slot.
-    pub(super) fn push(&mut self, place: Place, index: u32) -> Position {
-        let level = &mut self.levels[usize::from(place.level) % LEVELS];
+    /// Puts a timer into a slot. Returns where it is, and which other had to move.
+    #[inline]
+    pub(super) fn push(&mut self, place: Place, index: u32) -> (Position, Option<Moved>) {
+        let level = self.level_mut(place);
         level.len += 1;
-        let first = level.first[usize::from(place.slot)];
-        if first != NIL {
-            let chunk = chunk_mut(&mut self.pool, first);
-            let len = chunk.len();
-            if len < FULL {
-                let word = FIRST + len;
-                chunk.0[word as usize % WORDS_A_CHUNK] = index;
-                chunk.0[SLOT_AND_LEN] += 1 << LEN_SHIFT;
-                return Position::of(first, word);
-            }
+        let first = &mut level.first[usize::from(place.slot)];
+        if *first == First::NONE {
+            *first = First(index | ALONE);
+            level.occupied[word_of(place.slot)] |= bit_of(place.slot);
+            self.not_empty |= 1 << place.level;
+            return (Position::alone(place), None);
         }
-        self.push_chunk(place, first, index)
+        let first = *first;
+        if let Some(other) = first.as_alone() {
+            let (number, chunk) = self.push_chunk(place, NIL);
+            let moved = Moved { index: other, to: Position::within(number, chunk.push(other)) };
+            return (Position::within(number, chunk.push(index)), Some(moved));
+        }
+        let chunk = self.chunk_mut(first.0);
+        if chunk.len() < FULL {
+            return (Position::within(first.0, chunk.push(index)), None);
+        }
+        let (number, chunk) = self.push_chunk(place, first.0);
+        (Position::within(number, chunk.push(index)), None)
     }
 
-    fn push_chunk(&mut self, place: Place, next: u32, index: u32) -> Position {
+    fn push_chunk(&mut self, place: Place, next: u32) -> (u32, &mut Chunk) {
         let (number, page, at) = self.pool.take(LIMIT);
-        let chunk = &mut page.0[at];
-        *chunk = Chunk::new(place, next);
-        chunk.0[FIRST as usize] = index;
-        chunk.0[SLOT_AND_LEN] += 1 << LEN_SHIFT;
-        let level = &mut self.levels[usize::from(place.level) % LEVELS];
-        level.first[usize::from(place.slot)] = number;
-        level.occupied[word_of(place.slot)] |= bit_of(place.slot);
-        self.not_empty |= 1 << place.level;
-        Position::of(number, FIRST)
+        self.levels[usize::from(place.level) % LEVELS].first[usize::from(place.slot)] = First(number);
+        let chunk = page.get_mut(at);
+        chunk.begin(place, next);
+        (number, chunk)
     }
 
     /// Takes out the timer at `position`. Returns the one that is there instead.
+    #[inline]
     pub(super) fn remove(&mut self, position: Position) -> Option<Moved> {
-        let place = chunk(&self.pool, position.chunk()).place();
+        let place = self.place(position);
         self.remove_from(place, position)
     }
 
-    /// Moves a timer to another slot. Returns where it is, and which one is in its place.
-    pub(super) fn relocate(&mut self, index: u32, from: Position, to: Place) -> (Position, Option<Moved>) {
-        let place = chunk(&self.pool, from.chunk()).place();
+    /// Moves a timer to another slot. Returns where it is, and which others had to move.
+    #[inline]
+    pub(super) fn relocate(
+        &mut self,
+        index: u32,
+        from: Position,
+        to: Place,
+    ) -> (Position, [Option<Moved>; 2]) {
+        let place = self.place(from);
         if place == to {
-            return (from, None);
+            return (from, [None, None]);
         }
         let moved = self.remove_from(place, from);
-        (self.push(to, index), moved)
+        let (position, displaced) = self.push(to, index);
+        (position, [moved, displaced])
     }
 
+    /// The slot that a position is in.
+    #[inline]
+    fn place(&self, position: Position) -> Place {
+        position.as_alone().unwrap_or_else(|| self.chunk(position.chunk()).place())
+    }
+
+    #[inline]
     fn remove_from(&mut self, place: Place, position: Position) -> Option<Moved> {
-        let first = self.level(place).first[usize::from(place.slot)];
-        let (last, to) = self.take_last(place, first);
+        let (last, to) = self.take_last(place);
         if to == position {
             return None;
         }
-        chunk_mut(&mut self.pool, position.chunk()).0[position.word()] = last;
+        self.chunk_mut(position.chunk()).replace(position, last);
         Some(Moved { index: last, to: position })
     }
 
     /// Takes a timer out of a slot that is not empty.
+    #[inline]
     pub(super) fn pop(&mut self, place: Place) -> u32 {
-        let first = self.level(place).first[usize::from(place.slot)];
-        self.take_last(place, first).0
+        self.take_last(place).0
     }
 
-    /// Takes the last timer out of a slot's first chunk.
-    fn take_last(&mut self, place: Place, first: u32) -> (u32, Position) {
-        let chunk = chunk_mut(&mut self.pool, first);
-        chunk.0[SLOT_AND_LEN] -= 1 << LEN_SHIFT;
-        let len = chunk.len();
-        let word = FIRST + len;
-        let index = chunk.0[word as usize % WORDS_A_CHUNK];
-        let next = chunk.next();
-        let level = &mut self.levels[usize::from(place.level) % LEVELS];
-        level.len -= 1;
-        if len == 0 {
-            level.first[usize::from(place.slot)] = next;
-            if next == NIL {
-                level.occupied[word_of(place.slot)] &= !bit_of(place.slot);
-                if level.len == 0 {
-                    self.not_empty &= !(1 << place.level);
-                }
-            }
-            self.pool.give_back(first);
+    /// Takes the last timer out of what a slot begins with.
+    #[inline]
+    fn take_last(&mut self, place: Place) -> (u32, Position) {
+        let first = self.first(place);
+        if let Some(index) = first.as_alone() {
+            self.count_out(place, Some(First::NONE));
+            return (index, Position::alone(place));
         }
-        (index, Position::of(first, word))
+        let chunk = self.chunk_mut(first.0);
+        let (index, word) = chunk.pop();
+        let next = (chunk.len() == 0).then(|| First(chunk.next()));
+        self.count_out(place, next);
+        if next.is_some() {
+            self.pool.give_back(first.0);
+        }
+        (index, Position::within(first.0, word))
+    }
+
+    /// A timer has left a slot, which begins with something else now.
+    #[inline]
+    fn count_out(&mut self, place: Place, next: Option<First>) {
+        let level = self.level_mut(place);
+        level.len -= 1;
+        let Some(next) = next else { return };
+        level.first[usize::from(place.slot)] = next;
+        if next == First::NONE {
+            level.occupied[word_of(place.slot)] &= !bit_of(place.slot);
+            if level.len == 0 {
+                self.not_empty &= !(1 << place.level);
+            }
+        }
     }
 
     /// The timer that will be taken as many pops later as a chunk holds, if this slot has so many. Fetches what will be needed
     /// to answer that the next time.
     pub(super) fn upcoming(&self, place: Place) -> Option<u32> {
-        let first = self.level(place).first[usize::from(place.slot)];
-        if first == NIL {
+        let chunk = self.first_chunk(place)?;
+        if chunk.next() == NIL {
             return None;
         }
-        let chunk_now = chunk(&self.pool, first);
-        if chunk_now.next() == NIL {
-            return None;
+        let then = self.chunk(chunk.next());
+        if chunk.len() == FULL && then.next() != NIL {
+            prefetch(self.chunk(then.next()));
         }
-        let then = chunk(&self.pool, chunk_now.next());
-        if chunk_now.len() == FULL && then.next() != NIL {
-            prefetch(chunk(&self.pool, then.next()));
-        }
-        Some(then.0[(FIRST + chunk_now.len() - 1) as usize % WORDS_A_CHUNK])
+        Some(then.get(chunk.len() - 1))
     }
 
     /// The timers in a slot's first chunk.
-    pub(super) fn first_few(&self, place: Place) -> impl Iterator<Item = u32> {
-        let first = self.level(place).first[usize::from(place.slot)];
-        let chunk = (first != NIL).then(|| chunk(&self.pool, first));
-        chunk
-            .into_iter()
-            .flat_map(|chunk| chunk.0[FIRST as usize..].iter().take(chunk.len() as usize).copied())
+    pub(super) fn first_few(&self, place: Place) -> &[u32] {
+        self.first_chunk(place).map_or(&[], Chunk::timers)
+    }
+
+    fn first_chunk(&self, place: Place) -> Option<&Chunk> {
+        let first = self.first(place);
+        (first.0 & ALONE == 0).then(|| self.chunk(first.0))
     }
 
     /// The first slot of `level` with timers in it, going once around from `slot`, which counts as the nearest.
@@ -303,19 +241,27 @@ impl Slots {
         (farthest != 0).then(|| at(word, farthest))
     }
 
-    fn level(&self, place: Place) -> &Level {
-        &self.levels[usize::from(place.level) % LEVELS]
+    #[inline]
+    fn first(&self, place: Place) -> First {
+        self.levels[usize::from(place.level) % LEVELS].first[usize::from(place.slot)]
     }
-}
 
-fn chunk(pool: &Pool<Chunks>, number: u32) -> &Chunk {
-    let (page, place) = pool.at(number);
-    &page.0[place]
-}
+    #[inline]
+    fn level_mut(&mut self, place: Place) -> &mut Level {
+        &mut self.levels[usize::from(place.level) % LEVELS]
+    }
 
-fn chunk_mut(pool: &mut Pool<Chunks>, number: u32) -> &mut Chunk {
-    let (page, place) = pool.at_mut(number);
-    &mut page.0[place]
+    #[inline]
+    fn chunk(&self, number: u32) -> &Chunk {
+        let (page, place) = self.pool.at(number);
+        page.get(place)
+    }
+
+    #[inline]
+    fn chunk_mut(&mut self, number: u32) -> &mut Chunk {
+        let (page, place) = self.pool.at_mut(number);
+        page.get_mut(place)
+    }
 }
 
 fn word_of(slot: u8) -> usize {

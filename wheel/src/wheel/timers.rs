@@ -12,15 +12,15 @@ use alloc::boxed::Box;
 use core::mem::{MaybeUninit, needs_drop};
 use core::num::NonZeroU32;
 
+use super::chunk::Position;
 use super::pool::{Page, Pool};
-use super::slots::Position;
 use crate::{Expired, Tick, TimerKey};
 
 /// How many timers a page has.
 const PAGE: usize = 1024;
 
 /// How many timers there may be: positions, which count by chunk, reach somewhat further.
-pub(super) const LIMIT: u32 = 1 << 31;
+pub(super) const LIMIT: u32 = 1 << 30;
 
 /// What the wheel knows of a timer besides its value: 16 bytes.
 #[derive(Debug)]
@@ -83,6 +83,7 @@ impl<T> Timers<T> {
     ///
     /// # Panics
     /// If there are [`LIMIT`] timers.
+    #[inline]
     pub(super) fn insert(
         &mut self,
         deadline: Tick,
@@ -101,6 +102,7 @@ impl<T> Timers<T> {
     }
 
     /// Ends a timer whose index does not stand anywhere any more.
+    #[inline]
     pub(super) fn remove(&mut self, index: u32) -> Expired<T> {
         let (memory, place) = self.pool.at_mut(index);
         let node = &mut memory.nodes[place];
@@ -119,6 +121,7 @@ impl<T> Timers<T> {
     }
 
     /// The timer that `key` names, unless it is stale.
+    #[inline]
     pub(super) fn find(&mut self, key: TimerKey) -> Option<Scheduled<'_>> {
         let (memory, place) = self.pool.find_mut(key.index)?;
         let node = &mut memory.nodes[place];
@@ -137,6 +140,7 @@ impl<T> Timers<T> {
     }
 
     /// The timer of an index that stands somewhere.
+    #[inline]
     pub(super) fn at(&mut self, index: u32) -> Scheduled<'_> {
         let (memory, place) = self.pool.at_mut(index);
         Scheduled(&mut memory.nodes[place])

@@ -13,19 +13,10 @@ impl Slots {
                 let place = Place { level: u8::try_from(level).expect("there are eight"), slot };
                 let occupied = self.levels[level].occupied[word_of(slot)] & bit_of(slot) != 0;
                 assert_eq!(occupied, !self.is_empty(place), "{place:?}");
-                let mut number = self.levels[level].first[usize::from(slot)];
-                let first = number;
-                while number != NIL {
-                    assert!(used.insert(number), "chunk {number} is in one list");
-                    let chunk = chunk(&self.pool, number);
-                    assert_eq!(chunk.place(), place, "chunk {number}");
-                    assert!((1..=FULL).contains(&chunk.len()), "chunk {number} has {}", chunk.len());
-                    assert!(number == first || chunk.len() == FULL, "only the first of {place:?} has room");
-                    let words = FIRST..FIRST + chunk.len();
-                    found.extend(
-                        words.map(|word| (chunk.0[word as usize], place, Position::of(number, word))),
-                    );
-                    number = chunk.next();
+                if let Some(index) = self.first(place).as_alone() {
+                    found.push((index, place, Position::alone(place)));
+                } else {
+                    self.check_list(place, &mut used, &mut found);
                 }
             }
             assert_eq!(self.levels[level].len > 0, self.not_empty >> level & 1 == 1, "level {level}");
@@ -33,5 +24,21 @@ impl Slots {
         }
         self.pool.check(|number| used.contains(&number));
         found
+    }
+
+    fn check_list(&self, place: Place, used: &mut BTreeSet<u32>, found: &mut Vec<(u32, Place, Position)>) {
+        let first = self.first(place).0;
+        let mut number = first;
+        while number != NIL {
+            assert!(used.insert(number), "chunk {number} is in one list");
+            let chunk = self.chunk(number);
+            assert_eq!(chunk.place(), place, "chunk {number}");
+            assert!((1..=FULL).contains(&chunk.len()), "chunk {number} has {}", chunk.len());
+            assert!(number == first || chunk.len() == FULL, "only the first of {place:?} has room");
+            for (word, index) in (2..).zip(chunk.timers()) {
+                found.push((*index, place, Position::within(number, word)));
+            }
+            number = chunk.next();
+        }
     }
 }

@@ -1,0 +1,162 @@
+//! Chunks: a few timers of one slot, by index, in one cache line.
+
+use alloc::boxed::Box;
+use core::num::NonZeroU32;
+
+use super::place::Place;
+use super::pool::Page;
+
+/// How many timers a chunk holds.
+pub(super) const FULL: u32 = 14;
+
+/// How many chunks there may be.
+pub(super) const LIMIT: u32 = 1 << 27;
+
+/// No chunk has this number.
+pub(super) const NIL: u32 = u32::MAX;
+
+/// How many chunks a page has.
+const PAGE: usize = 256;
+
+const WORDS: usize = 16;
+const NEXT: usize = 0;
+const SLOT_AND_LEN: usize = 1;
+const FIRST: u32 = 2;
+
+const ONE: u32 = 1 << 16;
+
+const _: () = assert!(FIRST + FULL == WORDS as u32 && size_of::<Chunk>() == 64);
+
+/// The next chunk of the slot, the slot and how many there are, and the timers' indices.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(super) struct Chunk([u32; WORDS]);
+
+impl Chunk {
+    /// Begins anew, without timers.
+    #[inline]
+    pub(super) fn begin(&mut self, place: Place, next: u32) {
+        self.0[NEXT] = next;
+        self.0[SLOT_AND_LEN] = place.to_bits();
+    }
+
+    #[inline]
+    pub(super) fn next(&self) -> u32 {
+        self.0[NEXT]
+    }
+
+    #[inline]
+    pub(super) fn place(&self) -> Place {
+        Place::from_bits(self.0[SLOT_AND_LEN])
+    }
+
+    #[inline]
+    pub(super) fn len(&self) -> u32 {
+        self.0[SLOT_AND_LEN] / ONE
+    }
+
+    /// Adds a timer to a chunk that is not full. Returns its word.
+    #[inline]
+    pub(super) fn push(&mut self, index: u32) -> u32 {
+        let word = FIRST + self.len();
+        self.0[word as usize % WORDS] = index;
+        self.0[SLOT_AND_LEN] += ONE;
+        word
+    }
+
+    /// Takes the last timer out of a chunk that is not empty. Returns it and its word.
+    #[inline]
+    pub(super) fn pop(&mut self) -> (u32, u32) {
+        self.0[SLOT_AND_LEN] -= ONE;
+        let word = FIRST + self.len();
+        (self.0[word as usize % WORDS], word)
+    }
+
+    /// Timer number `at`.
+    #[inline]
+    pub(super) fn get(&self, at: u32) -> u32 {
+        self.0[(FIRST + at) as usize % WORDS]
+    }
+
+    /// Puts another timer in the place of one.
+    #[inline]
+    pub(super) fn replace(&mut self, position: Position, index: u32) {
+        self.0[position.0.get() as usize % WORDS] = index;
+    }
+
+    pub(super) fn timers(&self) -> &[u32] {
+        &self.0[FIRST as usize..(FIRST + self.len().min(FULL)) as usize]
+    }
+}
+
+/// Where a timer's index stands: the chunk's number and the word in it, or the slot itself, if it is alone there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Position(NonZeroU32);
+
+const ALONE: u32 = 1 << 31;
+
+impl Position {
+    #[inline]
+    pub(super) fn within(chunk: u32, word: u32) -> Self {
+        Self(NonZeroU32::new(chunk * WORDS as u32 | word).expect("the first words are the chunk's own"))
+    }
+
+    #[inline]
+    pub(super) fn alone(place: Place) -> Self {
+        Self(NonZeroU32::MIN | ALONE | place.to_bits() << 1)
+    }
+
+    /// The slot, if the timer is alone in it.
+    #[inline]
+    pub(super) fn as_alone(self) -> Option<Place> {
+        (self.0.get() & ALONE != 0).then(|| Place::from_bits(self.0.get() >> 1))
+    }
+
+    #[inline]
+    pub(super) fn chunk(self) -> u32 {
+        self.0.get() / WORDS as u32
+    }
+}
+
+/// In a free chunk, the first word is the next free one.
+#[derive(Debug)]
+pub(super) struct Chunks([Chunk; PAGE]);
+
+impl Chunks {
+    #[inline]
+    pub(super) fn get(&self, place: usize) -> &Chunk {
+        &self.0[place]
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, place: usize) -> &mut Chunk {
+        &mut self.0[place]
+    }
+}
+
+impl Page for Chunks {
+    const LEN: usize = PAGE;
+
+    fn bring(_: u32) -> Box<Self> {
+        let mut page = Box::new(Chunks([const { Chunk([0; WORDS]) }; PAGE]));
+        for (chunk, next) in page.0.iter_mut().zip(1..) {
+            chunk.0[NEXT] = next;
+        }
+        page
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "what was stored was one")]
+    fn next_free(&self, place: usize) -> u16 {
+        self.0[place].0[NEXT] as u16
+    }
+
+    #[inline]
+    fn set_next_free(&mut self, place: usize, next: u16) {
+        self.0[place].0[NEXT] = next.into();
+    }
+
+    fn generation(&self) -> u32 {
+        0
+    }
+}
