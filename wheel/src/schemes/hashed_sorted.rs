@@ -77,6 +77,9 @@ impl Scheme for HashedSorted {
                 self.slots.unlink(nodes, index);
                 return Step::Due(index);
             }
+            if let Some(due) = self.slots.lists[self.slots.hash(*now)].first_due(nodes) {
+                self.turn.saw(due.0);
+            }
             if let Some(next) = self.turn.skip(now.0, until.0, self.slots.lists.len() as u64) {
                 *now = Tick(next - 1);
             }
@@ -87,10 +90,6 @@ impl Scheme for HashedSorted {
             let in_vain = self.due_at(nodes, tick).is_none();
             if work.left() == 0 || (in_vain && !work.spend()) {
                 return Step::OutOfWork;
-            }
-            if in_vain {
-                let list = self.slots.lists[self.slots.hash(tick)];
-                self.turn.saw(nodes[list.first as usize].due.0);
             }
             *now = tick;
         }

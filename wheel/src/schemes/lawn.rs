@@ -98,6 +98,9 @@ impl Blades {
             self.blades[moved as usize].position = position;
         }
         self.uncut = self.uncut.min(self.standing.len());
+        if self.standing.is_empty() {
+            self.closest = Tick::MAX;
+        }
     }
 }
 

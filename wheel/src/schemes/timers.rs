@@ -276,6 +276,14 @@ macro_rules! timer_queue {
             }
         }
 
+        #[cfg(test)]
+        impl<T> $name<T> {
+            /// Panics unless everything that must hold between two calls does.
+            pub(crate) fn check_invariants(&self) {
+                self.0.check();
+            }
+        }
+
         impl<T> core::fmt::Debug for $name<T> {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 f.debug_struct(stringify!($name))
