@@ -104,6 +104,12 @@ impl Calendar {
         firsts.min_by_key(|&first| nodes[first as usize].due)
     }
 
+    /// How many there are, and how long.
+    #[cfg(test)]
+    pub(super) fn days(&self) -> (usize, u64) {
+        (self.days.len(), 1 << self.length)
+    }
+
     fn too_many_days(&self) -> bool {
         self.days.len() > FEWEST_DAYS && self.len < self.days.len() / 2
     }

@@ -87,6 +87,12 @@ impl Blades {
         })
     }
 
+    /// How many TTLs there are.
+    #[cfg(test)]
+    pub(super) fn queues(&self) -> usize {
+        self.standing.len()
+    }
+
     /// Removes a blade that is empty.
     fn wither(&mut self, number: u32) {
         let Blade { ttl, position, .. } = self.blades[number as usize];

@@ -57,6 +57,8 @@ mod one_migration;
 mod ordered_list;
 mod simple;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod timers;
 mod turn;
 mod unordered_list;

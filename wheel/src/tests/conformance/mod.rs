@@ -32,7 +32,10 @@ macro_rules! queue {
             const UNITS: Option<u64> = $units;
 
             fn check(&self) {
-                self.check_invariants();
+                // Miri looks for what the checker cannot see, and would take hours for the checker.
+                if !cfg!(miri) {
+                    self.check_invariants();
+                }
             }
         }
     )*};

@@ -7,7 +7,8 @@ use super::{Queue, ahead, drain, schedule, size, window};
 use crate::{Expire, Tick, Work};
 
 pub(super) fn nothing_comes_before_its_tick_and_everything_at_it<Q: Queue>(at: fn(Tick) -> Q) {
-    for distance in [1, 2, 7, 8, 9, 100, 255, 256, 257, 1000, 70_000, 1 << 40] {
+    for distance in [1, 2, 7, 8, 9, 100, 255, 256, 257, 1000, 70_000, 1 << 40].into_iter().step_by(size(1, 3))
+    {
         let mut queue = at(Tick(1000));
         let deadline = ahead(&queue, distance);
         let (due, latest) = window(&queue, deadline).expect("it is ahead");
@@ -85,7 +86,7 @@ pub(super) fn rescheduling_moves_a_timer_both_ways<Q: Queue>(at: fn(Tick) -> Q) 
 pub(super) fn a_stale_key_finds_nothing<Q: Queue>(at: fn(Tick) -> Q) {
     let mut queue = at(Tick(0));
     let mut stale = Vec::new();
-    for round in 0..size(100, 10) as u64 {
+    for round in 0..size(100, 4) as u64 {
         let deadline = ahead(&queue, 3);
         let cancelled = schedule(&mut queue, deadline, round);
         assert_eq!(queue.cancel(cancelled), Some(round));
@@ -112,7 +113,7 @@ pub(super) fn a_stale_key_finds_nothing<Q: Queue>(at: fn(Tick) -> Q) {
 
 /// A range with room for the scheme's precision is met, by what the scheme chose in it.
 pub(super) fn a_range_is_met<Q: Queue>(at: fn(Tick) -> Q) {
-    for start in [1, 5, 63, 100, 200, 1000, 5000, 70_000] {
+    for start in [1, 5, 63, 100, 200, 1000, 5000, 70_000].into_iter().step_by(size(1, 3)) {
         let mut queue = at(Tick(17));
         let start = ahead(&queue, start);
         let room = 2 * queue.precision(start.0 - 17);
