@@ -77,12 +77,12 @@ pub(super) fn all_of_time_ends<Q: Queue>(at: fn(Tick) -> Q) {
 pub(super) fn stepping_over_wraps_tick_by_tick<Q: Queue>(at: fn(Tick) -> Q) {
     for bits in [3, 6, 8, 9, 16, 24, 40, 63].into_iter().step_by(size(1, 7)) {
         let wrap = 1_u64 << bits;
-        let start = wrap.saturating_sub(40);
+        let start = wrap.saturating_sub(size(40, 4) as u64);
         let mut queue = at(Tick(start));
         // One timer every tick, each as far ahead as the other.
         let ahead_of = |queue: &Q| ahead(queue, 20);
         let mut waiting: Vec<(u64, u64, u64)> = Vec::new();
-        for now in start + 1..start + size(120, 45) as u64 {
+        for now in start + 1..start + size(120, 8) as u64 {
             let deadline = ahead_of(&queue);
             let (due, latest) = window(&queue, deadline).expect("it is ahead");
             waiting.push((due, latest, now));

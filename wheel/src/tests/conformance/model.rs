@@ -279,25 +279,25 @@ fn run<Q: Queue>(queue: Q, magnitude: u32, steps: usize, random: &mut Random) {
 }
 
 pub(super) fn from_the_beginning_of_time<Q: Queue>(at: fn(Tick) -> Q) {
-    with_seeds(|random| run(at(Tick::ZERO), 10, size(400, 25), random));
+    with_seeds(|random| run(at(Tick::ZERO), 10, size(300, 12), random));
 }
 
 pub(super) fn with_deadlines_of_every_magnitude<Q: Queue>(at: fn(Tick) -> Q) {
     with_seeds(|random| {
         let magnitude = 8 + u32::try_from(random.below(50)).expect("below 50");
-        run(at(Tick(random.ticks(64))), magnitude, size(400, 25), random);
+        run(at(Tick(random.ticks(64))), magnitude, size(300, 12), random);
     });
 }
 
 pub(super) fn just_before_each_level_wraps<Q: Queue>(at: fn(Tick) -> Q) {
     with_seeds(|random| {
-        for bits in (8..u64::BITS).step_by(size(8, 48)) {
+        for bits in (8..u64::BITS).step_by(size(8, 56)) {
             let wrap = (1_u64 << bits).wrapping_mul(1 + random.below(1 << 8));
-            run(at(Tick(wrap.wrapping_sub(1 + random.below(300)))), 9, size(80, 15), random);
+            run(at(Tick(wrap.wrapping_sub(1 + random.below(300)))), 9, size(80, 8), random);
         }
     });
 }
 
 pub(super) fn up_to_the_end_of_time<Q: Queue>(at: fn(Tick) -> Q) {
-    with_seeds(|random| run(at(Tick(u64::MAX - random.ticks(18))), 12, size(400, 25), random));
+    with_seeds(|random| run(at(Tick(u64::MAX - random.ticks(18))), 12, size(300, 12), random));
 }

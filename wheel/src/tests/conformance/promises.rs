@@ -132,7 +132,7 @@ pub(super) fn a_range_is_met<Q: Queue>(at: fn(Tick) -> Q) {
 }
 
 pub(super) fn a_hundred_thousand_timers_on_one_tick<Q: Queue>(at: fn(Tick) -> Q) {
-    let count = size(100_000, 40) as u64;
+    let count = size(100_000, 12) as u64;
     for distance in [1, 300, 1 << 40] {
         let mut queue = at(Tick(0));
         if queue.horizon().is_some_and(|horizon| horizon < distance && distance > 300) {
@@ -159,7 +159,7 @@ pub(super) fn wakeups_alone_find_every_timer<Q: Queue>(at: fn(Tick) -> Q) {
         let mut queue = at(start);
         assert_eq!(queue.next_wakeup(Tick::MAX), None);
         let mut last = 0;
-        for _ in 0..size(200, 10) {
+        for _ in 0..size(200, 6) {
             let deadline = ahead(&queue, random.ticks(10).max(1));
             last = last.max(window(&queue, deadline).expect("it is ahead").1);
             schedule(&mut queue, deadline, deadline.0);

@@ -21,7 +21,7 @@ pub(super) fn without_work_nothing_comes_out<Q: Queue>(at: fn(Tick) -> Q) {
 }
 
 pub(super) fn one_unit_at_a_time_yields_the_same_as_all_at_once<Q: Queue>(at: fn(Tick) -> Q) {
-    let deadlines: Vec<u64> = (0..size(700, 30) as u64).map(|i| 1 + i * i * 37 % 20_000).collect();
+    let deadlines: Vec<u64> = (0..size(700, 8) as u64).map(|i| 1 + i * i * 37 % 20_000).collect();
     let (mut at_once, mut by_unit) = (at(Tick(0)), at(Tick(0)));
     for (&deadline, number) in deadlines.iter().zip(0..) {
         let deadline = ahead(&at_once, deadline);
@@ -52,7 +52,7 @@ pub(super) fn the_queue_may_change_wherever_it_stops<Q: Queue>(at: fn(Tick) -> Q
         let mut queue = at(Tick(100));
         let mut keys = Vec::new();
         let mut alive = 0;
-        for value in 0..size(100, 10) as u64 {
+        for value in 0..size(100, 5) as u64 {
             let deadline = ahead(&queue, 40 + random.below(4));
             keys.push(schedule(&mut queue, deadline, value));
             alive += 1;
@@ -66,13 +66,13 @@ pub(super) fn the_queue_may_change_wherever_it_stops<Q: Queue>(at: fn(Tick) -> Q
             queue.check();
             let key = keys[usize::try_from(random.below(keys.len() as u64)).expect("an index")];
             // Not for ever: where a change makes work for a whole pass, it would never end.
-            match random.below(if changes < 300 { 6 } else { 60 }) {
+            match random.below(if changes < size(300, 10) { 6 } else { 60 }) {
                 0 => alive -= usize::from(queue.cancel(key).is_some()),
                 1 => {
                     let deadline = ahead(&queue, random.below(20));
                     queue.reschedule(key, deadline).expect("within the horizon");
                 }
-                2 if changes < 300 => {
+                2 if changes < size(300, 10) => {
                     let deadline = ahead(&queue, random.below(20));
                     keys.push(schedule(&mut queue, deadline, 0));
                     alive += 1;
@@ -105,11 +105,12 @@ pub(super) fn a_drain_ends_though_every_expiry_schedules_another<Q: Queue>(at: f
 
 pub(super) fn what_is_scheduled_while_draining_takes_its_turn<Q: Queue>(at: fn(Tick) -> Q) {
     let mut queue = at(Tick(0));
+    let rounds = size(20, 4) as u64;
     schedule(&mut queue, Tick(1), 0);
     let mut came = Vec::new();
     while let Expire::Due(expired) = queue.expire_next(Tick(2000), &mut Work::unlimited()) {
         came.push((queue.now().0, expired.value));
-        if expired.value < 20 {
+        if expired.value < rounds {
             // One that is late, and one that is ahead.
             let deadline = ahead(&queue, 7);
             schedule(&mut queue, Tick(0), 100 + expired.value);
@@ -118,11 +119,11 @@ pub(super) fn what_is_scheduled_while_draining_takes_its_turn<Q: Queue>(at: fn(T
         queue.check();
     }
     assert!(came.is_sorted_by_key(|&(tick, _)| tick), "{came:?}");
-    for value in 0..20 {
+    for value in 0..rounds {
         let tick_of = |wanted| came.iter().find(|&&(_, value)| value == wanted).expect("it came").0;
         let late = tick_of(100 + value) - tick_of(value);
         assert!(late >= 1 && late <= 1 + queue.precision(0), "{came:?}");
         assert!(tick_of(value + 1) > tick_of(value));
     }
-    assert_eq!(came.len(), 41);
+    assert_eq!(came.len() as u64, 2 * rounds + 1);
 }
