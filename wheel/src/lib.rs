@@ -78,7 +78,7 @@
 #![deny(missing_docs)]
 
 extern crate alloc;
-#[cfg(test)]
+#[cfg(any(feature = "std", test))]
 extern crate std;
 
 #[doc = include_str!("../README.md")]
@@ -87,6 +87,8 @@ struct Readme;
 
 mod expire;
 mod key;
+#[cfg(any(feature = "std", test))]
+mod keyed;
 mod queue;
 mod range;
 pub mod schemes;
@@ -98,6 +100,8 @@ mod work;
 
 pub use expire::{Expire, Expired};
 pub use key::TimerKey;
+#[cfg(any(feature = "std", test))]
+pub use keyed::Keyed;
 pub use queue::{BeyondHorizon, TimerQueue};
 pub use tick::Tick;
 pub use wheel::{LEVELS, TimingWheel};

@@ -18,7 +18,9 @@ use crate::{Expire, Tick, TimerKey, Work, range};
 /// | PER_TICK_BOOKKEEPING | PerTickBookkeeping | [`expire_next`](Self::expire_next), once for every timer that comes out |
 /// | EXPIRY_PROCESSING | TimerExpired | what the caller does with an [`Expired`](crate::Expired) |
 ///
-/// A timer is named by the [`TimerKey`] that the queue gives out; `Keyed` takes names of the caller's own.
+/// A timer is named by the [`TimerKey`] that the queue gives out;
+#[cfg_attr(feature = "std", doc = "[`Keyed`](crate::Keyed) takes names of the caller's own.")]
+#[cfg_attr(not(feature = "std"), doc = "`Keyed` takes names of the caller's own, with the feature `std`.")]
 ///
 /// Whatever the scheme: no timer comes out early, all of one tick come before any of the next, and what is scheduled for
 /// now or earlier comes out at the next tick.

@@ -3,8 +3,8 @@
 /// A budget for [`TimerQueue::expire_next`](crate::TimerQueue::expire_next), so that a clump of timers
 /// cannot keep its thread from everything else.
 ///
-/// One unit pays for one timer touched: one that expires, or one that moves down a level. Empty slots cost
-/// nothing, since the wheel does not visit them.
+/// One unit pays for one timer touched: one that expires, one that moves down a level, or, in the
+/// [schemes](crate::schemes) that have to, one that is looked at without being due. Empty slots cost nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     left: u64,

@@ -6,9 +6,10 @@ use alloc::vec::Vec;
 use crate::{Expire, Tick, TimingWheel, Work};
 
 mod budget;
+mod conformance;
 mod edges;
+mod keyed;
 mod keys;
-mod model;
 mod ranges;
 mod seed;
 mod timetable;

@@ -1,0 +1,55 @@
+//! What lies beyond the horizon.
+
+use super::{Queue, drain, schedule};
+use crate::{BeyondHorizon, Tick};
+
+/// Where the queue stands, and the last tick that it takes: `None` if that is the last of all.
+fn reach(queue: &impl Queue) -> Option<(Tick, Tick)> {
+    let now = queue.now();
+    queue.horizon().map(|horizon| (now, Tick(now.0 + horizon)))
+}
+
+pub(super) fn what_is_beyond_comes_back_untouched<Q: Queue>(at: fn(Tick) -> Q) {
+    for start in [0, 1, 49, 50, 12_345] {
+        let mut queue = at(Tick(start));
+        let Some((now, last)) = reach(&queue) else {
+            schedule(&mut queue, Tick::MAX, 1);
+            return;
+        };
+        assert!(last > now);
+        for beyond in [last.saturating_add(1), last.saturating_add(1000), Tick::MAX] {
+            assert_eq!(queue.schedule(beyond, 7), Err(BeyondHorizon { value: 7, last }));
+            let range = beyond..=Tick::MAX;
+            assert_eq!(queue.schedule_within(range, 7), Err(BeyondHorizon { value: 7, last }));
+        }
+        queue.check();
+        assert!(queue.is_empty());
+        schedule(&mut queue, last, 1);
+        assert_eq!(drain(&mut queue, last.0 - 1), []);
+        assert_eq!(drain(&mut queue, last.0).len(), 1);
+    }
+}
+
+pub(super) fn a_timer_stays_where_it_was_if_it_cannot_be_moved<Q: Queue>(at: fn(Tick) -> Q) {
+    let mut queue = at(Tick(100));
+    let Some((_, last)) = reach(&queue) else { return };
+    let key = schedule(&mut queue, last, 1);
+    let refused = Err(BeyondHorizon { value: (), last });
+    let beyond = last.saturating_add(1);
+    assert_eq!(queue.reschedule(key, beyond), refused);
+    assert_eq!(queue.reschedule_within(key, beyond..=Tick::MAX), refused);
+    assert_eq!(queue.reschedule_within(key, last..=Tick::MAX), Ok(true));
+    queue.check();
+    assert_eq!((queue.deadline(key), queue.get(key)), (Some(last), Some(&1)));
+    assert_eq!(drain(&mut queue, last.0).len(), 1);
+}
+
+pub(super) fn a_range_that_is_partly_within_reach_is_met<Q: Queue>(at: fn(Tick) -> Q) {
+    let mut queue = at(Tick(100));
+    let last = reach(&queue).map_or(Tick(1000), |(_, last)| last);
+    let key = queue.schedule_within(last..=Tick::MAX, 1).expect("its start is within reach");
+    assert!(queue.deadline(key).is_some_and(|deadline| deadline >= last));
+    if queue.horizon().is_some() {
+        assert_eq!(queue.deadline(key), Some(last));
+    }
+}
