@@ -1,0 +1,120 @@
+//! Scheme 6: a wheel whose slots hold the timers of every turn.
+
+use super::arena::NIL;
+use super::list::{Link, ListNode};
+use super::slots::Slots;
+use super::timers::{Scheme, Step, Timers, timer_queue};
+use super::turn::Turn;
+use crate::{Tick, Work};
+
+/// Scheme 6 of Varghese & Lauck (section VI-A, *Hash Table with Unsorted Lists*): a wheel of one tick a slot, in which a
+/// timer of any later turn waits in the slot of its tick's low bits, and is looked at once a turn. So are the callouts of
+/// BSD since A. Costello's redesign (1995), and Netty's `HashedWheelTimer`.
+///
+/// | | worst | mean |
+/// |---|---|---|
+/// | START | O(1) | O(1) |
+/// | STOP | O(1) | O(1) |
+/// | PER_TICK | O(n) | O(1) if there are no more timers than slots, else n / slots |
+///
+/// A timer that runs for `T` ticks is looked at `T / slots` times. 24 bytes a timer and an `Option<T>`, and 4 bytes and a
+/// bit a slot.
+///
+/// Timers are compared with the clock, not counted down. Empty slots are skipped by a bitmap. Driven further than a turn
+/// at once, the wheel goes around once, and where that finds nothing due, straight to the earliest timer: nothing else
+/// would end a drive from tick 0 to `u64::MAX`. It wants to be woken at every slot that is not empty, due or not.
+pub struct HashedUnsortedWheel<T>(pub(super) Timers<HashedUnsorted, T>);
+
+impl<T> HashedUnsortedWheel<T> {
+    /// An empty wheel that stands at `now`, of `slots` slots, rounded up to a power of two of at least 2.
+    ///
+    /// # Panics
+    ///
+    /// If there are to be more than 2^31 slots.
+    #[must_use]
+    pub fn new(now: Tick, slots: usize) -> Self {
+        let slots = Slots::new(slots.next_power_of_two().max(2));
+        HashedUnsortedWheel(Timers::new(now, HashedUnsorted { slots, cursor: NIL, turn: Turn::new(now.0) }))
+    }
+}
+
+timer_queue!(HashedUnsortedWheel);
+
+pub(super) struct HashedUnsorted {
+    slots: Slots,
+    /// The node to look at next in the slot of the present tick. What is scheduled meanwhile goes to the front, out of its
+    /// way.
+    cursor: u32,
+    turn: Turn,
+}
+
+impl HashedUnsorted {
+    /// When the next slot comes that has timers in it.
+    fn next_slot(&self, now: Tick) -> Option<Tick> {
+        let ahead = self.slots.ahead_to_occupied(self.slots.hash(now))?;
+        now.0.checked_add(ahead as u64).map(Tick)
+    }
+}
+
+impl Scheme for HashedUnsorted {
+    type Link = Link;
+
+    fn link(&mut self, nodes: &mut [ListNode], _now: Tick, index: u32) {
+        let due = nodes[index as usize].due;
+        self.turn.saw(due.0);
+        self.slots.push_front(nodes, self.slots.hash(due), index);
+    }
+
+    fn unlink(&mut self, nodes: &mut [ListNode], _now: Tick, index: u32) {
+        if self.cursor == index {
+            self.cursor = nodes[index as usize].link.next;
+        }
+        self.slots.unlink(nodes, index);
+    }
+
+    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+        loop {
+            while self.cursor != NIL {
+                if !work.spend() {
+                    return Step::OutOfWork;
+                }
+                let index = self.cursor;
+                let node = &nodes[index as usize];
+                self.cursor = node.link.next;
+                if node.due <= *now {
+                    self.slots.unlink(nodes, index);
+                    return Step::Due(index);
+                }
+                self.turn.saw(node.due.0);
+            }
+            if let Some(next) = self.turn.skip(now.0, until.0, self.slots.lists.len() as u64) {
+                *now = Tick(next - 1);
+            }
+            match self.next_slot(*now) {
+                Some(tick) if tick <= until => *now = tick,
+                _ => return Step::UpToDate,
+            }
+            self.cursor = self.slots.lists[self.slots.hash(*now)].first;
+        }
+    }
+
+    fn next_wakeup(&self, _nodes: &[ListNode], now: Tick) -> Option<Tick> {
+        if self.cursor != NIL { Some(now) } else { self.next_slot(now) }
+    }
+
+    #[cfg(test)]
+    fn check(&self, nodes: &[ListNode], now: Tick) -> alloc::vec::Vec<u32> {
+        let mut all = alloc::vec::Vec::new();
+        for (slot, held) in self.slots.check(nodes) {
+            let seen = held.iter().take_while(|&&index| index != self.cursor).count();
+            for (position, &index) in held.iter().enumerate() {
+                let due = nodes[index as usize].due;
+                assert_eq!(self.slots.hash(due), slot, "slot of {due}");
+                assert!(due > now || due == now && position >= seen, "{due} was passed over at {now}");
+            }
+            all.extend(held);
+        }
+        assert!(self.cursor == NIL || nodes[self.cursor as usize].link.list as usize == self.slots.hash(now));
+        all
+    }
+}

@@ -1,0 +1,121 @@
+//! Wheels of growing slots, one above the other.
+
+use super::list::{List, ListNode};
+use super::slots::{Slots, next_bit};
+use crate::Tick;
+
+/// `LEVELS` wheels of `2^SLOT_BITS` slots, those of each level `2^GRAIN_BITS` times as long as those of the level below.
+///
+/// The slots of a level are numbered from tick 0 on. It holds those that begin now or less than a turn ahead.
+#[derive(Debug)]
+pub(super) struct Hierarchy<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize> {
+    slots: Slots,
+    /// How many timers each level holds.
+    pub(super) lens: [usize; LEVELS],
+}
+
+/// A slot that is not empty.
+#[derive(Clone, Copy)]
+pub(super) struct Event {
+    /// When it begins.
+    pub(super) tick: Tick,
+    /// The first timer in it.
+    pub(super) first: u32,
+}
+
+impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
+    Hierarchy<SLOT_BITS, GRAIN_BITS, LEVELS>
+{
+    pub(super) const SLOTS: u64 = 1 << SLOT_BITS;
+    const WORDS: usize = (1 << SLOT_BITS) / u64::BITS as usize;
+
+    pub(super) fn new() -> Self {
+        const { assert!(SLOT_BITS >= u64::BITS.ilog2(), "a level's bits fill words") };
+        Hierarchy { slots: Slots::new(LEVELS << SLOT_BITS), lens: [0; LEVELS] }
+    }
+
+    /// The number of the slot of `level` in which `tick` lies.
+    pub(super) fn number(level: u32, tick: Tick) -> u64 {
+        tick.0 >> (level * GRAIN_BITS)
+    }
+
+    /// The number of the first slot of `level` that begins at `tick`, which is not 0, or later.
+    pub(super) fn number_from(level: u32, tick: Tick) -> u64 {
+        ((tick.0 - 1) >> (level * GRAIN_BITS)) + 1
+    }
+
+    /// When a slot begins; at the last tick, if that would be after it.
+    fn begin(level: u32, number: u64) -> Tick {
+        let shift = level * GRAIN_BITS;
+        Tick(if number <= u64::MAX >> shift { number << shift } else { u64::MAX })
+    }
+
+    pub(super) fn link(&mut self, nodes: &mut [ListNode], index: u32, level: u32, number: u64) {
+        let slot = (level as usize) << SLOT_BITS | in_turn::<SLOT_BITS>(number);
+        self.slots.push_front(nodes, slot, index);
+        self.lens[level as usize] += 1;
+    }
+
+    pub(super) fn unlink(&mut self, nodes: &mut [ListNode], index: u32) {
+        let level = nodes[index as usize].link.list as usize >> SLOT_BITS;
+        self.slots.unlink(nodes, index);
+        self.lens[level] -= 1;
+    }
+
+    /// The first slot with timers that the hierarchy comes to. It is one that begins now until those are empty.
+    pub(super) fn next_event(&self, now: Tick) -> Option<Event> {
+        let mut earliest: Option<Event> = None;
+        for (level, &len) in (0..).zip(&self.lens) {
+            if len == 0 {
+                continue;
+            }
+            let current = Self::number(level, now);
+            let words = level as usize * Self::WORDS;
+            let words = &self.slots.occupied[words..words + Self::WORDS];
+            let slot = next_bit(words, in_turn::<SLOT_BITS>(current)).expect("the level is not empty");
+            let ahead = (slot as u64).wrapping_sub(current) & (Self::SLOTS - 1);
+            let tick = Self::begin(level, current.saturating_add(ahead));
+            if earliest.is_none_or(|earliest| tick < earliest.tick) {
+                let List { first } = self.slots.lists[(level as usize) << SLOT_BITS | slot];
+                earliest = Some(Event { tick, first });
+            }
+            if tick == now {
+                break;
+            }
+        }
+        earliest
+    }
+
+    /// Panics unless every timer is in a slot that begins now or ahead of it, less than a turn, at `begins` for its due
+    /// tick. Returns the nodes.
+    #[cfg(test)]
+    pub(super) fn check(
+        &self,
+        nodes: &[ListNode],
+        now: Tick,
+        begins: impl Fn(Tick, Tick) -> bool,
+    ) -> alloc::vec::Vec<u32> {
+        let mut lens = [0; LEVELS];
+        let mut all = alloc::vec::Vec::new();
+        for (slot, held) in self.slots.check(nodes) {
+            let level = u32::try_from(slot >> SLOT_BITS).expect("a level");
+            lens[level as usize] += held.len();
+            let current = Self::number(level, now);
+            let ahead = (slot as u64).wrapping_sub(current) & (Self::SLOTS - 1);
+            let begin = Self::begin(level, current.saturating_add(ahead));
+            assert!(begin >= now, "slot {slot} began at {begin}, before {now}");
+            for &index in &held {
+                let due = nodes[index as usize].due;
+                assert!(begins(due, begin), "{due} waits until {begin} on level {level} at {now}");
+            }
+            all.extend(held);
+        }
+        assert_eq!(lens, self.lens);
+        all
+    }
+}
+
+/// Where slot `number` is in its turn.
+fn in_turn<const SLOT_BITS: u32>(number: u64) -> usize {
+    usize::try_from(number & ((1 << SLOT_BITS) - 1)).expect("less than the slots")
+}

@@ -1,0 +1,101 @@
+//! Doubly linked lists through the nodes.
+
+use super::arena::{NIL, Node};
+
+/// A node's neighbours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Link {
+    /// [`NIL`] in the last node.
+    pub(super) next: u32,
+    /// In the first node, the last one: so a list has an end without storing it.
+    pub(super) previous: u32,
+    /// Which list the node is in, where a scheme has several.
+    pub(super) list: u32,
+}
+
+impl Default for Link {
+    fn default() -> Self {
+        Link { next: NIL, previous: NIL, list: 0 }
+    }
+}
+
+const _: () = assert!(size_of::<Node<Link>>() == 24);
+
+pub(super) type ListNode = Node<Link>;
+
+/// Where a list begins. The rest of it is in the nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct List {
+    /// [`NIL`] if the list is empty.
+    pub(super) first: u32,
+}
+
+impl List {
+    pub(super) const EMPTY: List = List { first: NIL };
+
+    pub(super) fn is_empty(self) -> bool {
+        self.first == NIL
+    }
+
+    /// When the first of the list is due.
+    pub(super) fn first_due(self, nodes: &[ListNode]) -> Option<crate::Tick> {
+        (self.first != NIL).then(|| nodes[self.first as usize].due)
+    }
+
+    pub(super) fn push_front(&mut self, nodes: &mut [ListNode], index: u32) {
+        let second = self.first;
+        let last = if second == NIL {
+            index
+        } else {
+            core::mem::replace(&mut nodes[second as usize].link.previous, index)
+        };
+        let link = &mut nodes[index as usize].link;
+        (link.next, link.previous) = (second, last);
+        self.first = index;
+    }
+
+    pub(super) fn push_back(&mut self, nodes: &mut [ListNode], index: u32) {
+        if self.first == NIL {
+            return self.push_front(nodes, index);
+        }
+        let last = core::mem::replace(&mut nodes[self.first as usize].link.previous, index);
+        nodes[last as usize].link.next = index;
+        let link = &mut nodes[index as usize].link;
+        (link.next, link.previous) = (NIL, last);
+    }
+
+    /// Puts a node behind the last that is not due later, searching from the rear.
+    pub(super) fn insert_sorted(&mut self, nodes: &mut [ListNode], index: u32) {
+        let due = nodes[index as usize].due;
+        if self.first == NIL || nodes[self.first as usize].due > due {
+            return self.push_front(nodes, index);
+        }
+        let mut before = nodes[self.first as usize].link.previous;
+        while nodes[before as usize].due > due {
+            before = nodes[before as usize].link.previous;
+        }
+        let after = nodes[before as usize].link.next;
+        if after == NIL {
+            return self.push_back(nodes, index);
+        }
+        nodes[before as usize].link.next = index;
+        nodes[after as usize].link.previous = index;
+        let link = &mut nodes[index as usize].link;
+        (link.next, link.previous) = (after, before);
+    }
+
+    /// Takes out a node of this list.
+    pub(super) fn unlink(&mut self, nodes: &mut [ListNode], index: u32) {
+        let Link { next, previous, .. } = nodes[index as usize].link;
+        if self.first == index {
+            self.first = next;
+        } else {
+            nodes[previous as usize].link.next = next;
+        }
+        if next != NIL {
+            nodes[next as usize].link.previous = previous;
+        } else if self.first != NIL {
+            nodes[self.first as usize].link.previous = previous;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Scheme 1: one list, all of it looked at on every tick.
+
+use super::arena::NIL;
+use super::list::{Link, List, ListNode};
+use super::timers::{Scheme, Step, Timers, timer_queue};
+use crate::{Tick, Work};
+
+/// Scheme 1 of Varghese & Lauck (section III-A, *Straightforward*): every timer is looked at on every tick.
+///
+/// | | worst | mean |
+/// |---|---|---|
+/// | START | O(1) | O(1) |
+/// | STOP | O(1) | O(1) |
+/// | PER_TICK | O(n) | O(n) |
+///
+/// 24 bytes a timer and an `Option<T>`: 16 would do for the scheme, the rest makes keys that can be trusted and a STOP
+/// that need not search. Timers are compared with the clock, not counted down.
+///
+/// Driven tick by tick, this is the scheme to the letter. Driven over many ticks at once, it makes one pass over the list
+/// at each tick that something was scheduled for, and one at the last: a pass finds the earliest of what remains. It
+/// wants to be woken at every tick.
+pub struct UnorderedList<T>(pub(super) Timers<Unordered, T>);
+
+impl<T> UnorderedList<T> {
+    /// An empty list that stands at `now`.
+    #[must_use]
+    pub fn new(now: Tick) -> Self {
+        UnorderedList(Timers::new(now, Unordered { list: List::EMPTY, cursor: NIL, earliest: Tick::MAX }))
+    }
+}
+
+timer_queue!(UnorderedList);
+
+pub(super) struct Unordered {
+    list: List,
+    /// The node that the pass under way looks at next. What is scheduled meanwhile goes to the front, out of its way.
+    cursor: u32,
+    /// Nothing that was looked at or scheduled since the last pass began is due before.
+    earliest: Tick,
+}
+
+impl Scheme for Unordered {
+    type Link = Link;
+
+    fn link(&mut self, nodes: &mut [ListNode], _now: Tick, index: u32) {
+        self.earliest = self.earliest.min(nodes[index as usize].due);
+        self.list.push_front(nodes, index);
+    }
+
+    fn unlink(&mut self, nodes: &mut [ListNode], _now: Tick, index: u32) {
+        if self.cursor == index {
+            self.cursor = nodes[index as usize].link.next;
+        }
+        self.list.unlink(nodes, index);
+    }
+
+    fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
+        loop {
+            while self.cursor != NIL {
+                if !work.spend() {
+                    return Step::OutOfWork;
+                }
+                let index = self.cursor;
+                let node = &nodes[index as usize];
+                self.cursor = node.link.next;
+                if node.due <= *now {
+                    self.list.unlink(nodes, index);
+                    return Step::Due(index);
+                }
+                self.earliest = self.earliest.min(node.due);
+            }
+            if *now == until || self.list.is_empty() {
+                return Step::UpToDate;
+            }
+            *now = self.earliest.max(now.saturating_add(1)).min(until);
+            self.cursor = self.list.first;
+            self.earliest = Tick::MAX;
+        }
+    }
+
+    fn next_wakeup(&self, _nodes: &[ListNode], now: Tick) -> Option<Tick> {
+        if self.cursor != NIL {
+            return Some(now);
+        }
+        (!self.list.is_empty()).then(|| now.saturating_add(1))
+    }
+
+    #[cfg(test)]
+    fn check(&self, nodes: &[ListNode], now: Tick) -> alloc::vec::Vec<u32> {
+        let held = self.list.check(nodes);
+        assert!(self.cursor == NIL || held.contains(&self.cursor), "the pass goes on within the list");
+        let seen = held.iter().take_while(|&&index| index != self.cursor);
+        for &index in seen {
+            let due = nodes[index as usize].due;
+            assert!(now < due && self.earliest <= due, "{due} was passed over at {now}");
+        }
+        held
+    }
+}
