@@ -104,15 +104,12 @@ impl Calendar {
         firsts.min_by_key(|&first| nodes[first as usize].due)
     }
 
-<<<<<<< HEAD
     /// How many there are, and how long.
     #[cfg(test)]
     pub(super) fn days(&self) -> (usize, u64) {
         (self.days.len(), 1 << self.length)
     }
 
-=======
->>>>>>> ae0a5f3a773d4c416257c4c4b091cc6efe2e12ae
     fn too_many_days(&self) -> bool {
         self.days.len() > FEWEST_DAYS && self.len < self.days.len() / 2
     }

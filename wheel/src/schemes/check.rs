@@ -87,30 +87,18 @@ impl Slots {
     /// not empty, with its nodes.
     pub(super) fn check(&self, nodes: &[ListNode]) -> Vec<(usize, Vec<u32>)> {
         let mut slots = Vec::new();
-<<<<<<< HEAD
         let occupied = (0..self.lists.len()).filter(|&slot| self.lists[slot].first != NIL);
         let bits: u32 = self.occupied.iter().map(|word| word.count_ones()).sum();
         for slot in occupied {
             assert!(self.occupied[slot / 64] >> (slot % 64) & 1 == 1, "bit of slot {slot}");
             let list = self.lists[slot];
-=======
-        for (slot, list) in self.lists.iter().enumerate() {
-            let bit = self.occupied[slot / 64] >> (slot % 64) & 1;
-            assert_eq!(bit == 1, !list.is_empty(), "bit of slot {slot}");
-            if list.is_empty() {
-                continue;
-            }
->>>>>>> ae0a5f3a773d4c416257c4c4b091cc6efe2e12ae
             let held = list.check(nodes);
             for &index in &held {
                 assert_eq!(nodes[index as usize].link.list as usize, slot, "node {index} knows its slot");
             }
             slots.push((slot, held));
         }
-<<<<<<< HEAD
         assert_eq!(bits as usize, slots.len(), "no other bit is set");
-=======
->>>>>>> ae0a5f3a773d4c416257c4c4b091cc6efe2e12ae
         slots
     }
 }

@@ -77,12 +77,9 @@ impl Scheme for HashedSorted {
                 self.slots.unlink(nodes, index);
                 return Step::Due(index);
             }
-<<<<<<< HEAD
             if let Some(due) = self.slots.lists[self.slots.hash(*now)].first_due(nodes) {
                 self.turn.saw(due.0);
             }
-=======
->>>>>>> ae0a5f3a773d4c416257c4c4b091cc6efe2e12ae
             if let Some(next) = self.turn.skip(now.0, until.0, self.slots.lists.len() as u64) {
                 *now = Tick(next - 1);
             }
@@ -94,13 +91,6 @@ impl Scheme for HashedSorted {
             if work.left() == 0 || (in_vain && !work.spend()) {
                 return Step::OutOfWork;
             }
-<<<<<<< HEAD
-=======
-            if in_vain {
-                let list = self.slots.lists[self.slots.hash(tick)];
-                self.turn.saw(nodes[list.first as usize].due.0);
-            }
->>>>>>> ae0a5f3a773d4c416257c4c4b091cc6efe2e12ae
             *now = tick;
         }
     }

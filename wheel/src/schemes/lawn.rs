@@ -87,15 +87,12 @@ impl Blades {
         })
     }
 
-<<<<<<< HEAD
     /// How many TTLs there are.
     #[cfg(test)]
     pub(super) fn queues(&self) -> usize {
         self.standing.len()
     }
 
-=======
->>>>>>> ae0a5f3a773d4c416257c4c4b091cc6efe2e12ae
     /// Removes a blade that is empty.
     fn wither(&mut self, number: u32) {
         let Blade { ttl, position, .. } = self.blades[number as usize];
@@ -107,12 +104,9 @@ impl Blades {
             self.blades[moved as usize].position = position;
         }
         self.uncut = self.uncut.min(self.standing.len());
-<<<<<<< HEAD
         if self.standing.is_empty() {
             self.closest = Tick::MAX;
         }
-=======
->>>>>>> ae0a5f3a773d4c416257c4c4b091cc6efe2e12ae
     }
 }
 

@@ -57,11 +57,8 @@ mod one_migration;
 mod ordered_list;
 mod simple;
 mod slots;
-<<<<<<< HEAD
 #[cfg(test)]
 mod tests;
-=======
->>>>>>> ae0a5f3a773d4c416257c4c4b091cc6efe2e12ae
 mod timers;
 mod turn;
 mod unordered_list;

@@ -18,14 +18,15 @@ pub(super) const NIL: u32 = u32::MAX;
 /// How many chunks a page has.
 const PAGE: usize = 256;
 
-const WORDS: usize = 16;
+const WORD_BITS: u32 = 4;
+const WORDS: usize = 1 << WORD_BITS;
 const NEXT: usize = 0;
 const SLOT_AND_LEN: usize = 1;
 const FIRST: u32 = 2;
 
 const ONE: u32 = 1 << 16;
 
-const _: () = assert!(FIRST + FULL == WORDS as u32 && size_of::<Chunk>() == 64);
+const _: () = assert!(FIRST + FULL == 1 << WORD_BITS && size_of::<Chunk>() == 64);
 
 /// The next chunk of the slot, the slot and how many there are, and the timers' indices.
 #[derive(Debug)]
@@ -98,7 +99,7 @@ const ALONE: u32 = 1 << 31;
 impl Position {
     #[inline]
     pub(super) fn within(chunk: u32, word: u32) -> Self {
-        Self(NonZeroU32::new(chunk * WORDS as u32 | word).expect("the first words are the chunk's own"))
+        Self(NonZeroU32::new(chunk << WORD_BITS | word).expect("the first words are the chunk's own"))
     }
 
     #[inline]
@@ -114,7 +115,7 @@ impl Position {
 
     #[inline]
     pub(super) fn chunk(self) -> u32 {
-        self.0.get() / WORDS as u32
+        self.0.get() >> WORD_BITS
     }
 }
 
