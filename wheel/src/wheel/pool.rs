@@ -54,7 +54,7 @@ impl<P: Page> Pool<P> {
     ///
     /// # Panics
     /// When all indices below `limit` are in use.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&mut self, limit: u32) -> (u32, &mut P, usize) {
         if self.pages.get(self.lowest).is_none_or(|held| held.page.is_none() || is_full(held)) {
             self.make_room(limit);
@@ -89,7 +89,7 @@ impl<P: Page> Pool<P> {
     }
 
     /// Gives an entry back that was in use.
-    #[inline]
+    #[inline(always)]
     pub(super) fn give_back(&mut self, index: u32) {
         let (at, place) = split::<P>(index);
         let held = &mut self.pages[at];
@@ -102,18 +102,25 @@ impl<P: Page> Pool<P> {
         held.in_use -= 1;
         self.lowest = self.lowest.min(at);
         if held.in_use == 0 {
-            if self.empty == SPARE {
-                held.generation = page.generation();
-                held.page = None;
-                held.first_free = 0;
-            } else {
-                self.empty += 1;
-            }
+            self.emptied(at);
+        }
+    }
+
+    #[cold]
+    fn emptied(&mut self, at: usize) {
+        if self.empty < SPARE {
+            self.empty += 1;
+            return;
+        }
+        let held = &mut self.pages[at];
+        if let Some(page) = held.page.take() {
+            held.generation = page.generation();
+            held.first_free = 0;
         }
     }
 
     /// The page of an entry in use, and its place in that.
-    #[inline]
+    #[inline(always)]
     pub(super) fn at(&self, index: u32) -> (&P, usize) {
         let (at, place) = split::<P>(index);
         let Some(page) = &self.pages[at].page else { no_page() };
@@ -121,7 +128,7 @@ impl<P: Page> Pool<P> {
     }
 
     /// The page of an entry in use, and its place in that.
-    #[inline]
+    #[inline(always)]
     pub(super) fn at_mut(&mut self, index: u32) -> (&mut P, usize) {
         let (at, place) = split::<P>(index);
         let Some(page) = &mut self.pages[at].page else { no_page() };
@@ -129,14 +136,14 @@ impl<P: Page> Pool<P> {
     }
 
     /// The page of an index that may be anything.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&self, index: u32) -> Option<(&P, usize)> {
         let (at, place) = split::<P>(index);
         Some((self.pages.get(at)?.page.as_deref()?, place))
     }
 
     /// The page of an index that may be anything.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find_mut(&mut self, index: u32) -> Option<(&mut P, usize)> {
         let (at, place) = split::<P>(index);
         Some((self.pages.get_mut(at)?.page.as_deref_mut()?, place))

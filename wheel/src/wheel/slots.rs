@@ -116,7 +116,7 @@ impl Slots {
     }
 
     /// Takes out the timer at `position`. Returns the one that is there instead.
-    #[inline]
+    #[inline(always)]
     pub(super) fn remove(&mut self, position: Position) -> Option<Moved> {
         let place = self.place(position);
         self.remove_from(place, position)
@@ -140,12 +140,12 @@ impl Slots {
     }
 
     /// The slot that a position is in.
-    #[inline]
+    #[inline(always)]
     fn place(&self, position: Position) -> Place {
         position.as_alone().unwrap_or_else(|| self.chunk(position.chunk()).place())
     }
 
-    #[inline]
+    #[inline(always)]
     fn remove_from(&mut self, place: Place, position: Position) -> Option<Moved> {
         let (last, to) = self.take_last(place);
         if to == position {
@@ -162,7 +162,7 @@ impl Slots {
     }
 
     /// Takes the last timer out of what a slot begins with.
-    #[inline]
+    #[inline(always)]
     fn take_last(&mut self, place: Place) -> (u32, Position) {
         let first = self.first(place);
         if let Some(index) = first.as_alone() {
@@ -180,7 +180,7 @@ impl Slots {
     }
 
     /// A timer has left a slot, which begins with something else now.
-    #[inline]
+    #[inline(always)]
     fn count_out(&mut self, place: Place, next: Option<First>) {
         let level = self.level_mut(place);
         level.len -= 1;
@@ -241,23 +241,23 @@ impl Slots {
         (farthest != 0).then(|| at(word, farthest))
     }
 
-    #[inline]
+    #[inline(always)]
     fn first(&self, place: Place) -> First {
         self.levels[usize::from(place.level) % LEVELS].first[usize::from(place.slot)]
     }
 
-    #[inline]
+    #[inline(always)]
     fn level_mut(&mut self, place: Place) -> &mut Level {
         &mut self.levels[usize::from(place.level) % LEVELS]
     }
 
-    #[inline]
+    #[inline(always)]
     fn chunk(&self, number: u32) -> &Chunk {
         let (page, place) = self.pool.at(number);
         page.get(place)
     }
 
-    #[inline]
+    #[inline(always)]
     fn chunk_mut(&mut self, number: u32) -> &mut Chunk {
         let (page, place) = self.pool.at_mut(number);
         page.get_mut(place)

@@ -83,7 +83,7 @@ impl<T> Timers<T> {
     ///
     /// # Panics
     /// If there are [`LIMIT`] timers.
-    #[inline]
+    #[inline(always)]
     pub(super) fn insert(
         &mut self,
         deadline: Tick,
@@ -102,7 +102,7 @@ impl<T> Timers<T> {
     }
 
     /// Ends a timer whose index does not stand anywhere any more.
-    #[inline]
+    #[inline(always)]
     pub(super) fn remove(&mut self, index: u32) -> Expired<T> {
         let (memory, place) = self.pool.at_mut(index);
         let node = &mut memory.nodes[place];
@@ -121,7 +121,7 @@ impl<T> Timers<T> {
     }
 
     /// The timer that `key` names, unless it is stale.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&mut self, key: TimerKey) -> Option<Scheduled<'_>> {
         let (memory, place) = self.pool.find_mut(key.index)?;
         let node = &mut memory.nodes[place];
@@ -140,7 +140,7 @@ impl<T> Timers<T> {
     }
 
     /// The timer of an index that stands somewhere.
-    #[inline]
+    #[inline(always)]
     pub(super) fn at(&mut self, index: u32) -> Scheduled<'_> {
         let (memory, place) = self.pool.at_mut(index);
         Scheduled(&mut memory.nodes[place])
