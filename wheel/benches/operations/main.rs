@@ -1,0 +1,158 @@
+//! What setting, moving, cancelling and expiring a timer costs, in nanoseconds, with how many timers outstanding.
+//!
+//! All structures take turns within a run, and every size has several runs: the median is told, and how far the runs lie
+//! from it. [`phases`] are the operations one by one with random deadlines, [`sessions`] all of them together, as a
+//! server with heartbeats mixes them.
+
+mod phases;
+mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
+
+use clap::{Parser, ValueEnum};
+
+use phases::Phases;
+use support::args::Common;
+use support::deadlines::Deadlines;
+use support::plot::Axes;
+use support::report::{Plot, Report};
+use support::statistics::{ns_each, short};
+use support::structures::{Limits, Structure, Visitor, structures};
+use support::verify::verify;
+use support::{Failure, table};
+
+/// Nanoseconds per operation, for every scheme and for the crates that people would use instead
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(flatten)]
+    common: Common,
+
+    /// The largest number of timers
+    #[arg(long)]
+    max_timers: Option<u32>,
+
+    /// Only these operations, separated by commas
+    #[arg(long, value_delimiter = ',', value_enum)]
+    ops: Vec<Op>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Op {
+    /// Setting a timer, in memory that grows
+    Schedule,
+    /// Moving a timer to another deadline
+    Reschedule,
+    /// Cancelling a timer
+    Cancel,
+    /// What of cancelling was left for when time passes
+    Sweep,
+    /// Setting a timer, in memory that was used before
+    Refill,
+    /// Driving time until a timer comes out
+    Expire,
+    /// All of it, as sessions with heartbeats do
+    Sessions,
+}
+
+impl Op {
+    fn name(self) -> String {
+        format!("{self:?}").to_lowercase()
+    }
+}
+
+fn main() -> Result<(), Failure> {
+    let mut args = Args::parse();
+    if args.ops.is_empty() {
+        args.ops = Op::value_variants().to_vec();
+    }
+    let mut report = Report::new("operations", "ns", "timers");
+    let mut subjects = Subjects { common: &args.common, all: Vec::new() };
+    structures(&mut subjects);
+    let subjects = subjects.all;
+
+    let max = args.max_timers.unwrap_or(args.common.either(10_000_000, 10_000));
+    for timers in [1_000, 10_000, 100_000, 1_000_000, 10_000_000].into_iter().filter(|&timers| timers <= max)
+    {
+        let deadlines = Deadlines::random(timers, timers.into());
+        let mut checksum = None;
+        for run in 0..args.common.runs(5) {
+            for subject in &subjects {
+                table::progress(format_args!("{} timers, run {run}: {}", short(timers.into()), subject.name));
+                measure(subject, &args, &deadlines, &mut checksum, &mut report);
+            }
+        }
+    }
+    let titles: Vec<(Op, String)> = args.ops.iter().map(|&op| (op, op.name())).collect();
+    let files: Vec<String> = titles.iter().map(|(_, name)| format!("operations-{name}.svg")).collect();
+    let plots: Vec<Plot<'_>> =
+        titles.iter().zip(&files).map(|((_, op), file)| Plot { file, op, axes: axes(op) }).collect();
+    report.tell(&args.common, &plots)
+}
+
+fn axes(op: &str) -> Axes {
+    Axes { title: format!("{op}: nanoseconds per operation"), x: "timers outstanding", y: "ns" }
+}
+
+/// A structure, with its type in the functions.
+struct Subject {
+    name: &'static str,
+    limits: Limits,
+    phases: fn(&Deadlines, bool) -> Phases,
+    sessions: fn(u32, u64) -> sessions::Outcome,
+}
+
+struct Subjects<'a> {
+    common: &'a Common,
+    all: Vec<Subject>,
+}
+
+impl Visitor for Subjects<'_> {
+    fn visit<S: Structure>(&mut self) {
+        if !self.common.wants(S::NAME) {
+            return;
+        }
+        verify::<S>();
+        let (phases, sessions) = (phases::measure::<S>, sessions::measure::<S>);
+        self.all.push(Subject { name: S::NAME, limits: S::LIMITS, phases, sessions });
+    }
+}
+
+fn measure(
+    subject: &Subject,
+    args: &Args,
+    deadlines: &Deadlines,
+    checksum_of_all: &mut Option<u64>,
+    report: &mut Report,
+) {
+    let timers = u32::try_from(deadlines.first.len()).expect("made of a u32");
+    let changes = timers <= subject.limits.change;
+    let expires = timers <= subject.limits.expire;
+    if changes && args.ops.iter().any(|&op| op != Op::Sessions) {
+        let phases = (subject.phases)(deadlines, expires && args.ops.contains(&Op::Expire));
+        for (op, time) in phases.times() {
+            if let Some(time) = time.filter(|_| args.ops.contains(&op)) {
+                report.add(&op.name(), subject.name, timers.into(), ns_each(time, phases.timers));
+            }
+        }
+    }
+    if timers <= subject.limits.sessions && args.ops.contains(&Op::Sessions) {
+        let outcome = (subject.sessions)(timers, sessions::ticks(timers, args.common.quick));
+        let extra = report.add(
+            &Op::Sessions.name(),
+            subject.name,
+            timers.into(),
+            ns_each(outcome.time, outcome.operations),
+        );
+        extra.insert("operations".into(), outcome.operations.into());
+        if let Some(checksum) = outcome.checksum {
+            let first = extra.insert("checksum".into(), checksum.into());
+            assert!(first.is_none_or(|first| first == checksum), "each run is the same");
+            assert_eq!(
+                *checksum_of_all.get_or_insert(checksum),
+                checksum,
+                "{} has another history",
+                subject.name
+            );
+        }
+    }
+}

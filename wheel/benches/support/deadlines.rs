@@ -1,0 +1,23 @@
+//! Random deadlines, made before the clock runs.
+
+use super::random::Random;
+
+/// How far ahead random deadlines lie at most, in ticks.
+pub(crate) const SPAN: u32 = 60_000;
+
+/// A timer for each number below the length: when it is due first, when after it was moved, and in which order the
+/// timers are visited.
+#[derive(Debug)]
+pub(crate) struct Deadlines {
+    pub(crate) first: Vec<u32>,
+    pub(crate) second: Vec<u32>,
+    pub(crate) order: Vec<u32>,
+}
+
+impl Deadlines {
+    pub(crate) fn random(timers: u32, seed: u64) -> Deadlines {
+        let mut random = Random(seed);
+        let mut deadlines = || (0..timers).map(|_| 1 + random.below(SPAN)).collect();
+        Deadlines { first: deadlines(), second: deadlines(), order: random.permutation(timers) }
+    }
+}

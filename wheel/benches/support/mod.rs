@@ -1,0 +1,17 @@
+//! What the benchmarks share.
+
+#![allow(dead_code, reason = "each benchmark uses a part")]
+
+pub(crate) mod args;
+pub(crate) mod deadlines;
+pub(crate) mod machine;
+pub(crate) mod plot;
+pub(crate) mod random;
+pub(crate) mod report;
+pub(crate) mod statistics;
+pub(crate) mod structures;
+pub(crate) mod table;
+pub(crate) mod verify;
+
+/// Whatever keeps a benchmark from its figures, as a sentence for its user.
+pub(crate) type Failure = Box<dyn std::error::Error>;

@@ -1,0 +1,158 @@
+//! All figures of a benchmark, and what becomes of them: tables, JSON, plots.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use serde_json::{Map, Value, json};
+
+use super::args::Common;
+use super::plot::{Axes, Line};
+use super::statistics::{Spread, short};
+use super::{Failure, machine, plot, table};
+
+/// The figures by operation, structure and size. Repeated runs add to the same figure.
+#[derive(Debug)]
+pub(crate) struct Report {
+    benchmark: &'static str,
+    /// What a figure is in: "ns", "bytes".
+    unit: &'static str,
+    /// What the sizes count.
+    size: &'static str,
+    cells: Vec<Cell>,
+}
+
+#[derive(Debug)]
+struct Cell {
+    op: String,
+    structure: String,
+    size: u64,
+    figures: Vec<f64>,
+    /// What else is told of it in JSON.
+    extra: Map<String, Value>,
+}
+
+impl Report {
+    pub(crate) fn new(benchmark: &'static str, unit: &'static str, size: &'static str) -> Report {
+        Report { benchmark, unit, size, cells: Vec::new() }
+    }
+
+    pub(crate) fn add(
+        &mut self,
+        op: &str,
+        structure: &str,
+        size: u64,
+        figure: f64,
+    ) -> &mut Map<String, Value> {
+        let same = |cell: &Cell| cell.op == op && cell.structure == structure && cell.size == size;
+        let at = self.cells.iter().position(same).unwrap_or_else(|| {
+            let (op, structure) = (op.to_owned(), structure.to_owned());
+            self.cells.push(Cell { op, structure, size, figures: Vec::new(), extra: Map::new() });
+            self.cells.len() - 1
+        });
+        let cell = &mut self.cells[at];
+        cell.figures.push(figure);
+        &mut cell.extra
+    }
+
+    /// One table for each operation, then the files that were asked for.
+    pub(crate) fn tell(&self, common: &Common, plots: &[Plot<'_>]) -> Result<(), Failure> {
+        for op in self.distinct(|cell| cell.op.clone()) {
+            self.print(&op)?;
+        }
+        self.write(common, plots)
+    }
+
+    /// The files that were asked for.
+    pub(crate) fn write(&self, common: &Common, plots: &[Plot<'_>]) -> Result<(), Failure> {
+        if let Some(path) = &common.json {
+            let text = serde_json::to_string_pretty(&self.json(common))?;
+            fs::write(path, text + "\n")
+                .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+        }
+        if let Some(directory) = &common.plot {
+            fs::create_dir_all(directory)?;
+            for wanted in plots {
+                let lines = self.lines(wanted.op);
+                plot::draw(&directory.join(wanted.file), &wanted.axes, &lines)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, op: &str) -> Result<(), Failure> {
+        let cells = || self.cells.iter().filter(|cell| cell.op == op);
+        let mut sizes: Vec<u64> = cells().map(|cell| cell.size).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let mut lines: Vec<(String, Vec<Option<String>>)> = Vec::new();
+        for cell in cells() {
+            let at = lines.iter().position(|(name, _)| *name == cell.structure).unwrap_or_else(|| {
+                lines.push((cell.structure.clone(), vec![None; sizes.len()]));
+                lines.len() - 1
+            });
+            let column = sizes.partition_point(|&size| size < cell.size);
+            lines[at].1[column] = Spread::of(cell.figures.clone()).map(|spread| spread.show());
+        }
+        let columns: Vec<String> = sizes.into_iter().map(short).collect();
+        table::print(&format!("{op}, {} ({} across)", self.unit, self.size), &columns, &lines)
+    }
+
+    fn json(&self, common: &Common) -> Value {
+        let rows: Vec<Value> = self.cells.iter().filter_map(|cell| self.row(cell)).collect();
+        json!({
+            "benchmark": self.benchmark,
+            "quick": common.quick,
+            "machine": machine::describe(),
+            "rows": rows,
+        })
+    }
+
+    fn row(&self, cell: &Cell) -> Option<Value> {
+        let spread = Spread::of(cell.figures.clone())?;
+        let mut row = Map::new();
+        row.insert("structure".into(), json!(cell.structure));
+        row.insert(self.size.replace(' ', "_"), json!(cell.size));
+        row.insert("op".into(), json!(cell.op));
+        row.insert(self.unit.replace(' ', "_"), json!(spread.median));
+        row.insert("min".into(), json!(spread.min));
+        row.insert("max".into(), json!(spread.max));
+        row.insert("runs".into(), json!(spread.runs));
+        row.extend(cell.extra.clone());
+        Some(row.into())
+    }
+
+    fn lines(&self, op: &str) -> Vec<Line> {
+        let mut points: BTreeMap<&str, Vec<(f64, f64)>> = BTreeMap::new();
+        let mut names = Vec::new();
+        for cell in self.cells.iter().filter(|cell| cell.op == op) {
+            let Some(spread) = Spread::of(cell.figures.clone()) else { continue };
+            if !points.contains_key(&*cell.structure) {
+                names.push(&*cell.structure);
+            }
+            #[expect(clippy::cast_precision_loss, reason = "for the eye")]
+            points.entry(&cell.structure).or_default().push((cell.size as f64, spread.median));
+        }
+        names
+            .into_iter()
+            .map(|name| Line { name: name.to_owned(), points: points.remove(name).unwrap_or_default() })
+            .collect()
+    }
+
+    fn distinct<V: PartialEq>(&self, of: impl Fn(&Cell) -> V) -> Vec<V> {
+        let mut all = Vec::new();
+        for value in self.cells.iter().map(of) {
+            if !all.contains(&value) {
+                all.push(value);
+            }
+        }
+        all
+    }
+}
+
+/// A plot of one operation: a line for each structure.
+#[derive(Debug)]
+pub(crate) struct Plot<'a> {
+    pub(crate) file: &'a str,
+    pub(crate) op: &'a str,
+    pub(crate) axes: Axes,
+}

@@ -1,0 +1,68 @@
+//! The middle and the ends of a few figures.
+
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spread {
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    pub(crate) runs: usize,
+}
+
+impl Spread {
+    /// `None` of nothing.
+    pub(crate) fn of(mut figures: Vec<f64>) -> Option<Spread> {
+        figures.sort_by(f64::total_cmp);
+        let (&min, &max) = (figures.first()?, figures.last()?);
+        let middle = figures.len() / 2;
+        let median = if figures.len() % 2 == 1 {
+            figures[middle]
+        } else {
+            f64::midpoint(figures[middle - 1], figures[middle])
+        };
+        Some(Spread { median, min, max, runs: figures.len() })
+    }
+
+    /// The median; with how far the runs lie from it in percent, if there were several.
+    pub(crate) fn show(&self) -> String {
+        let median = show(self.median);
+        if self.runs < 2 || self.median == 0.0 {
+            return median;
+        }
+        let off = (self.max - self.median).max(self.median - self.min);
+        format!("{median} ±{:.0}%", 100.0 * off / self.median)
+    }
+}
+
+/// A figure with about three digits.
+pub(crate) fn show(figure: f64) -> String {
+    match figure.abs() {
+        0.0 => "0".to_owned(),
+        ..0.1 => format!("{figure:.3}"),
+        ..10.0 => format!("{figure:.1}"),
+        _ => format!("{figure:.0}"),
+    }
+}
+
+/// Nanoseconds for one of so many.
+#[expect(clippy::cast_precision_loss, reason = "neither comes near 2^53")]
+pub(crate) fn ns_each(time: Duration, count: u64) -> f64 {
+    time.as_nanos() as f64 / count.max(1) as f64
+}
+
+/// How many of these there are for one of those.
+#[expect(clippy::cast_precision_loss, reason = "neither comes near 2^53")]
+pub(crate) fn ratio(these: u64, those: u64) -> f64 {
+    these as f64 / those.max(1) as f64
+}
+
+/// 10k, 1M and the like.
+pub(crate) fn short(count: u64) -> String {
+    match count {
+        0 => "0".to_owned(),
+        count if count.is_multiple_of(1_000_000) => format!("{}M", count / 1_000_000),
+        count if count.is_multiple_of(1_000) => format!("{}k", count / 1_000),
+        count => count.to_string(),
+    }
+}
