@@ -1,0 +1,149 @@
+//! The workload of J. Snellman's Ratas (2016), anew from its description: pairs of endpoints that send each other
+//! messages, with timers of every kind, through 300 s of virtual time in ticks of 20 µs.
+//!
+//! [`units`] is the workload. All exact schemes receive the same messages at the same ticks, whatever the order of timers
+//! within a tick, and that is compared. Setting up the pairs happens within the measured time, since it is spread over the
+//! first second; making room for them does not.
+
+#[path = "../support/mod.rs"]
+mod support;
+mod units;
+
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use clap::{Parser, ValueEnum};
+
+use support::args::Common;
+use support::plot::Axes;
+use support::report::{Plot, Report};
+use support::statistics::{ns_each, short};
+use support::structures::{Scheme, SchemeVisitor, schemes};
+use support::{Failure, table};
+use units::{Totals, World};
+
+/// Ratas's workload: time per message and per work unit, for every scheme
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(flatten)]
+    common: Common,
+
+    /// How many work units, which are pairs of endpoints; several separated by commas
+    #[arg(long, value_delimiter = ',')]
+    units: Vec<u32>,
+
+    /// Whether idle timers may be anywhere within a second
+    #[arg(long, value_enum, default_value_t = Ranges::On)]
+    ranges: Ranges,
+
+    /// Give up on a scheme that takes longer, in seconds
+    #[arg(long, default_value_t = 300)]
+    limit: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Ranges {
+    On,
+    Off,
+}
+
+fn main() -> Result<(), Failure> {
+    let mut args = Args::parse();
+    if args.units.is_empty() {
+        args.units = args.common.either(vec![1_000, 4_000, 16_000, 64_000, 256_000], vec![10]);
+    }
+    let limit = Duration::from_secs(args.common.either(args.limit, args.limit.min(1)));
+    let mut report = Report::new("work_units", "ns", "units");
+    let mut subjects = Subjects { common: &args.common, all: Vec::new() };
+    schemes(&mut subjects);
+    let mut subjects = subjects.all;
+
+    for &units in &args.units {
+        let mut expected = None;
+        for run in 0..args.common.runs(1) {
+            subjects.retain(|subject| {
+                table::progress(format_args!("{} units, run {run}: {}", short(units.into()), subject.name));
+                let Some(outcome) = (subject.measure)(units, args.ranges == Ranges::On, limit) else {
+                    table::progress(format_args!("{} took longer than {limit:?}", subject.name));
+                    return false;
+                };
+                if outcome.exact {
+                    assert_eq!(
+                        *expected.get_or_insert(outcome.totals.history()),
+                        outcome.totals.history(),
+                        "{} has another history",
+                        subject.name
+                    );
+                }
+                add(&mut report, &args, subject.name, units, &outcome);
+                true
+            });
+        }
+        if let Some((messages, digest)) = expected {
+            let units = short(units.into());
+            writeln!(io::stdout(), "{units} units: {messages} messages received, checksum {digest:016x}")?;
+        }
+    }
+    let axes = |title: &str| Axes { title: title.to_owned(), x: "work units", y: "ns" };
+    let plots = [
+        Plot {
+            file: "work-units-message.svg",
+            op: "message",
+            axes: axes("work units: nanoseconds per message"),
+        },
+        Plot { file: "work-units-unit.svg", op: "unit", axes: axes("work units: nanoseconds per unit") },
+    ];
+    report.tell(&args.common, &plots)
+}
+
+fn add(report: &mut Report, args: &Args, name: &str, units: u32, outcome: &Outcome) {
+    let Outcome { time, totals, exact } = outcome;
+    report.add("unit", name, units.into(), ns_each(*time, units.into()));
+    let extra = report.add("message", name, units.into(), ns_each(*time, totals.messages));
+    extra.insert("ranges".into(), (args.ranges == Ranges::On).into());
+    extra.insert("seconds".into(), time.as_secs_f64().into());
+    extra.insert("messages".into(), totals.messages.into());
+    extra.insert("checksum".into(), format!("{:016x}", totals.digest).into());
+    extra.insert("schedules".into(), totals.schedules.into());
+    extra.insert("expiries".into(), totals.expiries.into());
+    extra.insert("exact".into(), (*exact).into());
+}
+
+/// A scheme, with its type in the function.
+struct Subject {
+    name: &'static str,
+    measure: fn(u32, bool, Duration) -> Option<Outcome>,
+}
+
+struct Outcome {
+    time: Duration,
+    totals: Totals,
+    /// Whether timers come out at their ticks: those of requests, which make the history.
+    exact: bool,
+}
+
+struct Subjects<'a> {
+    common: &'a Common,
+    all: Vec<Subject>,
+}
+
+impl SchemeVisitor<u32> for Subjects<'_> {
+    fn visit<Q: Scheme<u32>>(&mut self) {
+        if self.common.wants(Q::NAME) {
+            self.all.push(Subject { name: Q::NAME, measure: measure::<Q> });
+        }
+    }
+}
+
+/// `None` if it takes longer than the limit.
+fn measure<Q: Scheme<u32>>(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
+    let mut world = World::<Q>::new(units, ranges);
+    let clock = Instant::now();
+    while world.run_for_a_second() {
+        if clock.elapsed() > limit {
+            return None;
+        }
+    }
+    let time = clock.elapsed();
+    Some(Outcome { time, exact: world.is_exact(), totals: world.totals() })
+}
