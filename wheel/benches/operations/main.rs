@@ -65,7 +65,7 @@ fn main() -> Result<(), Failure> {
     if args.ops.is_empty() {
         args.ops = Op::value_variants().to_vec();
     }
-    let mut report = Report::new("operations", "ns", "timers");
+    let mut report = Report::new("operations", "timers");
     let mut subjects = Subjects { common: &args.common, all: Vec::new() };
     structures(&mut subjects);
     let subjects = subjects.all;
@@ -131,7 +131,7 @@ fn measure(
         let phases = (subject.phases)(deadlines, expires && args.ops.contains(&Op::Expire));
         for (op, time) in phases.times() {
             if let Some(time) = time.filter(|_| args.ops.contains(&op)) {
-                report.add(&op.name(), subject.name, timers.into(), ns_each(time, phases.timers));
+                report.add(&op.name(), "ns", subject.name, timers.into(), ns_each(time, phases.timers));
             }
         }
     }
@@ -139,6 +139,7 @@ fn measure(
         let outcome = (subject.sessions)(timers, sessions::ticks(timers, args.common.quick));
         let extra = report.add(
             &Op::Sessions.name(),
+            "ns",
             subject.name,
             timers.into(),
             ns_each(outcome.time, outcome.operations),

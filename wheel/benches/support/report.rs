@@ -14,8 +14,6 @@ use super::{Failure, machine, plot, table};
 #[derive(Debug)]
 pub(crate) struct Report {
     benchmark: &'static str,
-    /// What a figure is in: "ns", "bytes".
-    unit: &'static str,
     /// What the sizes count.
     size: &'static str,
     cells: Vec<Cell>,
@@ -24,6 +22,8 @@ pub(crate) struct Report {
 #[derive(Debug)]
 struct Cell {
     op: String,
+    /// What the figures are in: "ns", "bytes".
+    unit: &'static str,
     structure: String,
     size: u64,
     figures: Vec<f64>,
@@ -32,13 +32,14 @@ struct Cell {
 }
 
 impl Report {
-    pub(crate) fn new(benchmark: &'static str, unit: &'static str, size: &'static str) -> Report {
-        Report { benchmark, unit, size, cells: Vec::new() }
+    pub(crate) fn new(benchmark: &'static str, size: &'static str) -> Report {
+        Report { benchmark, size, cells: Vec::new() }
     }
 
     pub(crate) fn add(
         &mut self,
         op: &str,
+        unit: &'static str,
         structure: &str,
         size: u64,
         figure: f64,
@@ -46,7 +47,7 @@ impl Report {
         let same = |cell: &Cell| cell.op == op && cell.structure == structure && cell.size == size;
         let at = self.cells.iter().position(same).unwrap_or_else(|| {
             let (op, structure) = (op.to_owned(), structure.to_owned());
-            self.cells.push(Cell { op, structure, size, figures: Vec::new(), extra: Map::new() });
+            self.cells.push(Cell { op, unit, structure, size, figures: Vec::new(), extra: Map::new() });
             self.cells.len() - 1
         });
         let cell = &mut self.cells[at];
@@ -94,7 +95,8 @@ impl Report {
             lines[at].1[column] = Spread::of(cell.figures.clone()).map(|spread| spread.show());
         }
         let columns: Vec<String> = sizes.into_iter().map(short).collect();
-        table::print(&format!("{op}, {} ({} across)", self.unit, self.size), &columns, &lines)
+        let unit = cells().map(|cell| cell.unit).next().unwrap_or_default();
+        table::print(&format!("{op}, {unit} ({} across)", self.size), &columns, &lines)
     }
 
     fn json(&self, common: &Common) -> Value {
@@ -113,7 +115,7 @@ impl Report {
         row.insert("structure".into(), json!(cell.structure));
         row.insert(self.size.replace(' ', "_"), json!(cell.size));
         row.insert("op".into(), json!(cell.op));
-        row.insert(self.unit.replace(' ', "_"), json!(spread.median));
+        row.insert(cell.unit.replace(' ', "_"), json!(spread.median));
         row.insert("min".into(), json!(spread.min));
         row.insert("max".into(), json!(spread.max));
         row.insert("runs".into(), json!(spread.runs));

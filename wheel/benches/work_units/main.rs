@@ -53,7 +53,7 @@ fn main() -> Result<(), Failure> {
         args.units = args.common.either(vec![1_000, 4_000, 16_000, 64_000, 256_000], vec![10]);
     }
     let limit = Duration::from_secs(args.common.either(args.limit, args.limit.min(1)));
-    let mut report = Report::new("work_units", "ns", "units");
+    let mut report = Report::new("work_units", "units");
     let mut subjects = Subjects { common: &args.common, all: Vec::new() };
     schemes(&mut subjects);
     let mut subjects = subjects.all;
@@ -98,8 +98,8 @@ fn main() -> Result<(), Failure> {
 
 fn add(report: &mut Report, args: &Args, name: &str, units: u32, outcome: &Outcome) {
     let Outcome { time, totals, exact } = outcome;
-    report.add("unit", name, units.into(), ns_each(*time, units.into()));
-    let extra = report.add("message", name, units.into(), ns_each(*time, totals.messages));
+    report.add("unit", "ns", name, units.into(), ns_each(*time, units.into()));
+    let extra = report.add("message", "ns", name, units.into(), ns_each(*time, totals.messages));
     extra.insert("ranges".into(), (args.ranges == Ranges::On).into());
     extra.insert("seconds".into(), time.as_secs_f64().into());
     extra.insert("messages".into(), totals.messages.into());
