@@ -1,1 +1,188 @@
-fn main() {}
+//! How often a host is woken for a timer, if it sleeps between: the question of Varghese & Lauck's appendix A, where a
+//! chip that scans the slots interrupts the host when it finds a busy one.
+//!
+//! They count `T / M` interrupts a timer for Scheme 6 (timers of `T` ticks, `M` slots) and at most as many as there are
+//! levels for Scheme 7; Scheme 2 needs one. Here the chip is `next_wakeup`. A tick is a millisecond. So many timers run
+//! for an hour; each has a random length between one tick and twice the mean, and is set again when it expires. With
+//! slack, a timer may come anywhere within a sixty-fourth of the mean after its deadline.
+//!
+//! Several timers may come out at one wake-up, so there may be less than one for each. The last line of a table is the
+//! least that timers without slack allow.
+
+mod support;
+
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use encke_wheel::{Expire, Tick, Work};
+
+use support::args::Common;
+use support::plot::Axes;
+use support::random::{hash, mix};
+use support::report::{Plot, Report};
+use support::statistics::{ratio, short};
+use support::structures::{Scheme, SchemeVisitor, schemes};
+use support::{Failure, table};
+
+const SECOND: u32 = 1_000;
+const MINUTE: u32 = 60 * SECOND;
+const HOUR: u64 = 60 * MINUTE as u64;
+
+/// Wake-ups per expired timer, if the host sleeps in between
+#[derive(Debug, Parser)]
+struct Args {
+    #[command(flatten)]
+    common: Common,
+
+    /// Cut a scheme short that takes longer, in milliseconds
+    #[arg(long, default_value_t = 10_000)]
+    limit: u64,
+}
+
+/// Some timers that are set again and again.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    op: &'static str,
+    timers: u32,
+    /// How long one runs on average, in ticks.
+    mean: u32,
+    slack: u32,
+    /// How long all of it goes on, in ticks.
+    until: u64,
+}
+
+fn main() -> Result<(), Failure> {
+    let args = Args::parse();
+    let limit = Duration::from_millis(args.common.either(args.limit, args.limit.min(200)));
+    let mut report = Report::new("wakeups", "timers");
+    let mut subjects = Subjects { common: &args.common, all: Vec::new() };
+    schemes(&mut subjects);
+    for load in loads(args.common.either(HOUR, HOUR / 10)) {
+        let mut least = None;
+        for subject in &subjects.all {
+            table::progress(format_args!(
+                "{} timers, {}: {}",
+                short(load.timers.into()),
+                load.op,
+                subject.name
+            ));
+            let counts = (subject.measure)(load, limit);
+            if counts.expired == 0 {
+                continue;
+            }
+            if counts.exact && !counts.cut_short && load.slack == 0 {
+                let history = (counts.expired, counts.busy, counts.digest);
+                assert_eq!(*least.get_or_insert(history), history, "{} has another history", subject.name);
+            }
+            let figure = ratio(counts.wakeups, counts.expired);
+            let extra = report.add(load.op, "wakeups", subject.name, load.timers.into(), figure);
+            extra.insert("woken".into(), counts.wakeups.into());
+            extra.insert("expired".into(), counts.expired.into());
+            extra.insert("touched".into(), counts.touched.into());
+            extra.insert("cut_short".into(), counts.cut_short.into());
+        }
+        if let Some((expired, busy, _)) = least {
+            report.add(load.op, "wakeups", "(the least)", load.timers.into(), ratio(busy, expired));
+        }
+    }
+    let axes = |title: &str| Axes {
+        title: format!("wake-ups per expired timer, {title}"),
+        x: "timers",
+        y: "wake-ups",
+    };
+    let plots = [Plot { file: "wakeups.svg", op: "one minute", axes: axes("one minute each") }];
+    report.tell(&args.common, &plots)
+}
+
+fn loads(until: u64) -> impl Iterator<Item = Load> {
+    let all = [
+        ("one second", SECOND, 0),
+        ("one minute", MINUTE, 0),
+        ("ten minutes", 10 * MINUTE, 0),
+        ("one minute, slack", MINUTE, MINUTE / 64),
+    ];
+    all.into_iter().flat_map(move |(op, mean, slack)| {
+        // The shorter they are, the more of them expire.
+        let sizes: &[u32] = if mean == SECOND { &[1, 100] } else { &[1, 100, 10_000] };
+        sizes.iter().map(move |&timers| Load { op, timers, mean, slack, until })
+    })
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    wakeups: u64,
+    expired: u64,
+    /// Timers that expired, moved or were looked at.
+    touched: u64,
+    /// Ticks at which timers expired.
+    busy: u64,
+    /// Depends on which timers expired when.
+    digest: u64,
+    /// Whether every timer expired at its tick.
+    exact: bool,
+    cut_short: bool,
+}
+
+/// A scheme, with its type in the function.
+struct Subject {
+    name: &'static str,
+    measure: fn(Load, Duration) -> Counts,
+}
+
+struct Subjects<'a> {
+    common: &'a Common,
+    all: Vec<Subject>,
+}
+
+impl SchemeVisitor<u32> for Subjects<'_> {
+    fn visit<Q: Scheme<u32>>(&mut self) {
+        if self.common.wants(Q::NAME) {
+            self.all.push(Subject { name: Q::NAME, measure: measure::<Q> });
+        }
+    }
+}
+
+fn measure<Q: Scheme<u32>>(load: Load, limit: Duration) -> Counts {
+    let reach = u64::from(2 * load.mean + load.slack);
+    let mut queue = Q::with_reach(reach);
+    for id in 0..load.timers {
+        set(&mut queue, load, id);
+    }
+    let mut counts = Counts { exact: true, ..Counts::default() };
+    let began = Instant::now();
+    let mut work = Work::unlimited();
+    while let Some(wakeup) = queue.next_wakeup(Tick(load.until)) {
+        counts.wakeups += 1;
+        let before = counts.expired;
+        while let Expire::Due(expired) = queue.expire_next(wakeup, &mut work) {
+            let (now, id) = (queue.now(), expired.value);
+            let late = now.saturating_since(expired.deadline);
+            assert!(now >= expired.deadline, "{}: a timer was early", Q::NAME);
+            assert!(late <= queue.precision(reach), "{}: a timer was too late", Q::NAME);
+            counts.expired += 1;
+            counts.exact &= late == 0;
+            counts.digest = counts.digest.wrapping_add(mix(now.0 << 32 | u64::from(id)));
+            set(&mut queue, load, id);
+        }
+        counts.busy += u64::from(counts.expired > before);
+        if counts.wakeups.is_multiple_of(256) && began.elapsed() > limit {
+            counts.cut_short = true;
+            break;
+        }
+    }
+    counts.touched = u64::MAX - work.left();
+    counts
+}
+
+/// Sets a timer to a length that depends on the present tick and the timer alone.
+fn set<Q: Scheme<u32>>(queue: &mut Q, load: Load, id: u32) {
+    let now = queue.now();
+    let length = 1 + hash(now.0 << 32 | u64::from(id), 2 * load.mean);
+    let deadline = now.saturating_add(length.into());
+    let set = if load.slack == 0 {
+        queue.schedule(deadline, id)
+    } else {
+        queue.schedule_within(deadline..=deadline.saturating_add(load.slack.into()), id)
+    };
+    assert!(set.is_ok(), "{}: the scheme reaches so far", Q::NAME);
+}
