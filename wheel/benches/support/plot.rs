@@ -3,16 +3,23 @@
 
 use std::path::Path;
 
+use plotters::coord::Shift;
 use plotters::coord::combinators::IntoLogRange;
+use plotters::drawing::DrawingArea;
 use plotters::prelude::{
-    ChartBuilder, Circle, DrawingBackend, IntoDrawingArea, IntoFont, LineSeries, PathElement, RGBColor,
-    SVGBackend, SeriesLabelPosition, ShapeStyle, TextStyle,
+    ChartBuilder, Circle, Color, DrawingBackend, IntoDrawingArea, IntoFont, LineSeries, PathElement,
+    RGBColor, SVGBackend, ShapeStyle, Text, TextStyle,
 };
 
 use super::Failure;
 use super::statistics::{short, show};
 
-const SIZE: (u32, u32) = (960, 560);
+const SIZE: (u32, u32) = (960, 540);
+/// How much of the width the names take.
+const LEGEND: u32 = 250;
+const DOT: i32 = 3;
+type Area<B> = DrawingArea<B, Shift>;
+
 const INK: RGBColor = RGBColor(0x80, 0x80, 0x80);
 
 /// Of middling lightness, and told apart by hue. Dots tell the first round from the second.
@@ -40,28 +47,26 @@ pub(crate) struct Line {
     pub(crate) points: Vec<(f64, f64)>,
 }
 
-/// Draws the lines into a file. Zeros, which have no logarithm, stand where 1 would.
+impl Line {
+    fn end(&self) -> f64 {
+        self.points.last().map_or(0.0, |&(_, y)| y)
+    }
+}
+
+/// Draws the lines into a file. Zeros, which have no logarithm, stand at the lower end.
 pub(crate) fn draw(path: &Path, axes: &Axes, lines: &[Line]) -> Result<(), Failure> {
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
-    chart(&root, axes, lines).map_err(|error| format!("cannot draw {}: {error}", path.display()))?;
+    let (left, right) = root.split_horizontally(SIZE.0 - LEGEND);
+    chart(&left, axes, lines)
+        .and_then(|()| legend(&right, lines))
+        .map_err(|error| format!("cannot draw {}: {error}", path.display()))?;
     root.present().map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     Ok(())
 }
 
-fn chart<B: DrawingBackend>(
-    root: &plotters::drawing::DrawingArea<B, plotters::coord::Shift>,
-    axes: &Axes,
-    lines: &[Line],
-) -> Result<(), String> {
-    let text = |size: i32| TextStyle::from(("sans-serif", size).into_font()).color(&INK);
-    let of = |pick: fn(&(f64, f64)) -> f64| {
-        let all = lines.iter().flat_map(|line| &line.points).map(pick);
-        let (low, high) =
-            all.fold((f64::MAX, 1.0_f64), |(low, high), value| (low.min(value), high.max(value)));
-        (low.clamp(0.01, 1e12), high)
-    };
-    let (xs, ys) = (of(|point| point.0.max(1.0)), of(|point| point.1.max(0.01)));
-    let mut chart = ChartBuilder::on(root)
+fn chart<B: DrawingBackend>(area: &Area<B>, axes: &Axes, lines: &[Line]) -> Result<(), String> {
+    let (xs, ys) = (bounds(lines, |point| point.0.max(1.0)), bounds(lines, |point| point.1.max(0.01)));
+    let mut chart = ChartBuilder::on(area)
         .caption(&axes.title, text(20))
         .margin(12)
         .x_label_area_size(44)
@@ -71,38 +76,69 @@ fn chart<B: DrawingBackend>(
     chart
         .configure_mesh()
         .axis_style(INK)
-        .bold_line_style(ShapeStyle::from(plotters::style::Color::mix(&INK, 0.3)))
-        .light_line_style(ShapeStyle::from(plotters::style::Color::mix(&INK, 0.1)))
+        .bold_line_style(INK.mix(0.3))
+        .light_line_style(INK.mix(0.1))
         .label_style(text(14))
         .x_desc(axes.x)
         .y_desc(axes.y)
         .x_label_formatter(&|size| label(*size))
-        .y_label_formatter(&|figure| show(*figure))
+        .y_label_formatter(&|figure| label(*figure))
         .draw()
         .map_err(|error| error.to_string())?;
     for (number, line) in lines.iter().enumerate() {
-        let colour = COLOURS[number % COLOURS.len()];
-        let dot = ShapeStyle { color: colour.into(), filled: number < COLOURS.len(), stroke_width: 1 };
         let points = || line.points.iter().map(|&(x, y)| (x.max(1.0), y.max(0.01)));
-        let style = ShapeStyle { color: colour.into(), filled: true, stroke_width: 2 };
-        chart
-            .draw_series(LineSeries::new(points(), style))
-            .map_err(|error| error.to_string())?
-            .label(&line.name)
-            .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], style));
-        chart
-            .draw_series(points().map(|point| Circle::new(point, 3, dot)))
-            .map_err(|error| error.to_string())?;
+        let series = LineSeries::new(points(), stroke(number));
+        chart.draw_series(series).map_err(|error| error.to_string())?;
+        let dots = points().map(|point| Circle::new(point, DOT, dot(number)));
+        chart.draw_series(dots).map_err(|error| error.to_string())?;
     }
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .label_font(text(13))
-        .draw()
-        .map_err(|error| error.to_string())
+    Ok(())
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sizes are whole numbers")]
-fn label(size: f64) -> String {
-    short(size.round() as u64)
+/// The names of the lines, in the order in which these end, so that the eye finds them.
+fn legend<B: DrawingBackend>(area: &Area<B>, lines: &[Line]) -> Result<(), String> {
+    let mut numbers: Vec<usize> = (0..lines.len()).collect();
+    numbers.sort_by(|&one, &other| lines[other].end().total_cmp(&lines[one].end()));
+    for (y, number) in (60..).step_by(24).zip(numbers) {
+        let line = PathElement::new([(4, y), (32, y)], stroke(number));
+        area.draw(&line).map_err(|error| error.to_string())?;
+        area.draw(&Circle::new((18, y), DOT, dot(number))).map_err(|error| error.to_string())?;
+        let name = Text::new(lines[number].name.clone(), (40, y - 6), text(14));
+        area.draw(&name).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+fn text(size: i32) -> TextStyle<'static> {
+    TextStyle::from(("sans-serif", size).into_font()).color(&INK)
+}
+
+/// The first line, which is ours, is the broadest.
+fn stroke(number: usize) -> ShapeStyle {
+    let colour = COLOURS[number % COLOURS.len()];
+    colour.stroke_width(if number == 0 { 4 } else { 2 })
+}
+
+fn dot(number: usize) -> ShapeStyle {
+    ShapeStyle { filled: number < COLOURS.len(), ..COLOURS[number % COLOURS.len()].stroke_width(1) }
+}
+
+/// From where to where the lines go.
+fn bounds(lines: &[Line], pick: fn(&(f64, f64)) -> f64) -> (f64, f64) {
+    let all = lines.iter().flat_map(|line| &line.points).map(pick);
+    let (low, high) = all.fold((f64::MAX, 1.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+    (low.min(high), high)
+}
+
+fn label(figure: f64) -> String {
+    if figure < 1_000.0 { show(figure) } else { short(whole(figure)) }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "marks of an axis are whole numbers"
+)]
+fn whole(figure: f64) -> u64 {
+    figure.round() as u64
 }

@@ -101,7 +101,6 @@ fn add(report: &mut Report, args: &Args, name: &str, units: u32, outcome: &Outco
     report.add("unit", "ns", name, units.into(), ns_each(*time, units.into()));
     let extra = report.add("message", "ns", name, units.into(), ns_each(*time, totals.messages));
     extra.insert("ranges".into(), (args.ranges == Ranges::On).into());
-    extra.insert("seconds".into(), time.as_secs_f64().into());
     extra.insert("messages".into(), totals.messages.into());
     extra.insert("checksum".into(), format!("{:016x}", totals.digest).into());
     extra.insert("schedules".into(), totals.schedules.into());

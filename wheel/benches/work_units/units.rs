@@ -90,6 +90,8 @@ pub(crate) struct World<Q> {
     endpoints: Vec<Endpoint>,
     /// How many of them have begun.
     begun: u32,
+    /// When the next pair begins; the end of time if all have begun.
+    next_beginning: u64,
     totals: Totals,
 }
 
@@ -97,7 +99,10 @@ impl<Q: Scheme<u32>> World<Q> {
     pub(crate) fn new(pairs: u32, ranges: bool) -> Self {
         let endpoints = vec![UNBORN; 2 * pairs as usize];
         let timers = Q::with_reach(CLOSE);
-        World { timers, now: 0, ranges, endpoints, begun: 0, totals: Totals::default() }
+        let totals = Totals::default();
+        let mut world = World { timers, now: 0, ranges, endpoints, begun: 0, next_beginning: 0, totals };
+        world.next_beginning = world.beginning();
+        world
     }
 
     /// Whether requests go out at their ticks.
@@ -111,10 +116,10 @@ impl<Q: Scheme<u32>> World<Q> {
     pub(crate) fn run_for_a_second(&mut self) -> bool {
         let until = self.now + SECOND;
         while self.now < until {
-            let at_most = (self.now + SLEEP).min(until).min(self.next_beginning());
+            let at_most = (self.now + SLEEP).min(until).min(self.next_beginning);
             let next = self.timers.next_wakeup(Tick(at_most)).map_or(at_most, |tick| tick.0);
             self.drive(next);
-            while self.next_beginning() <= self.now {
+            while self.next_beginning <= self.now {
                 self.begin();
             }
         }
@@ -156,8 +161,8 @@ impl<Q: Scheme<u32>> World<Q> {
         self.now = to;
     }
 
-    /// Pairs begin in the course of the first second, each somewhere in its part of it.
-    fn next_beginning(&self) -> u64 {
+    /// When the next pair begins. They do in the course of the first second, each somewhere in its part of it.
+    fn beginning(&self) -> u64 {
         let pairs = self.endpoints.len() as u64 / 2;
         let pair = u64::from(self.begun / 2);
         let part = (pair << 16) + u64::from(hash(pair, 1 << 16));
@@ -175,6 +180,7 @@ impl<Q: Scheme<u32>> World<Q> {
             self.set(endpoint, Kind::Close, CLOSE);
         }
         self.request(client);
+        self.next_beginning = self.beginning();
     }
 
     fn request(&mut self, endpoint: u32) {
