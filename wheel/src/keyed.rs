@@ -142,8 +142,6 @@ impl<K: Hash + Eq, Q, S: BuildHasher> Keyed<K, Q, S> {
         K: Borrow<I>,
         I: Hash + Eq + ?Sized,
         Q: TimerQueue<(K, V)>,
-        V: 'static,
-        K: 'static,
     {
         self.queue.get(*self.keys.get(id)?).map(|(_, value)| value)
     }

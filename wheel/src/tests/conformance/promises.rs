@@ -133,9 +133,9 @@ pub(super) fn a_range_is_met<Q: Queue>(at: fn(Tick) -> Q) {
 
 pub(super) fn a_hundred_thousand_timers_on_one_tick<Q: Queue>(at: fn(Tick) -> Q) {
     let count = size(100_000, 12) as u64;
-    for distance in [1, 300, 1 << 40] {
+    for distance in [300, 1 << 40] {
         let mut queue = at(Tick(0));
-        if queue.horizon().is_some_and(|horizon| horizon < distance && distance > 300) {
+        if queue.horizon().is_some_and(|horizon| horizon < 300 && distance > 300) {
             continue;
         }
         let deadline = ahead(&queue, distance);
