@@ -9,7 +9,7 @@ use crate::{Expire, Tick, TimerKey, Work, range};
 /// Timers that each carry a `T` and come out when they are due: the timer module of G. Varghese and A. Lauck, *Hashed and
 /// Hierarchical Timing Wheels* (1997), section II.
 ///
-/// Their four routines, and those of A. Kaippallimalil Jacob et al., *Timer Lawn*, under their names here:
+/// Their four routines, and those of A. Lev-Libfeld, *Timer Lawn*, under their names here:
 ///
 /// | Varghese & Lauck | Timer Lawn | here |
 /// |---|---|---|

@@ -7,7 +7,7 @@ use super::timers::{Scheme, Step, Timers, timer_queue};
 use crate::{Tick, Work};
 
 /// Scheme 3 of Varghese & Lauck (section IV-A, *Tree-Based Algorithms*) as a binary heap, the most common timer queue of
-/// all: libevent, Go, Java and Asio have it.
+/// all: libevent, Java and Asio have it.
 ///
 /// | | worst | mean |
 /// |---|---|---|

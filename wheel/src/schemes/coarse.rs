@@ -16,7 +16,7 @@ use crate::{Tick, Work};
 /// | STOP | O(1) | O(1) |
 /// | PER_TICK | O(1), and what comes out | O(1) |
 ///
-/// 24 bytes a timer and an `Option<T>`, and 5.7 KiB.
+/// 24 bytes a timer and an `Option<T>`, and 5.6 KiB.
 ///
 /// The wheels are those of Linux (T. Gleixner, *timers: Switch to a non-cascading wheel*, 2016): 64 slots a level, a slot
 /// of each level 8 times as long as one of the level below; but 21 levels for all of `u64`, where Linux has 8 or 9 and

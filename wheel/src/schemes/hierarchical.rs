@@ -14,7 +14,7 @@ use crate::{Tick, Work};
 /// | STOP | O(1) | O(1) |
 /// | PER_TICK | O(n) | O(1); a timer moves 7 times at most |
 ///
-/// 24 bytes a timer and an `Option<T>`, and 8.5 KiB. The slots are doubly linked lists, as everybody has them;
+/// 24 bytes a timer and an `Option<T>`, and 8.3 KiB. The slots are doubly linked lists, as everybody has them;
 /// [`TimingWheel`](crate::TimingWheel) is the same scheme made for the caches of today.
 ///
 /// The level is found from the number of ticks ahead, in constant time. Empty slots are skipped by bitmaps. It wants to be

@@ -18,7 +18,7 @@ use crate::{Tick, Work};
 /// | STOP | O(1), and O(log t) for the last of its TTL | O(1) |
 /// | PER_TICK | O(t), and what is due | O(1) if nothing is due |
 ///
-/// 24 bytes a timer and an `Option<T>`; some 40 bytes a TTL.
+/// 24 bytes a timer and an `Option<T>`; some 50 bytes a TTL.
 ///
 /// **Many TTLs are its weakness**: whenever a timer is due, the first of every queue is looked at. With as many TTLs as
 /// timers, as for deadlines at random, it is worse than [`UnorderedList`](super::UnorderedList).

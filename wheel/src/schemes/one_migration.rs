@@ -15,7 +15,7 @@ use crate::{Tick, Work};
 /// | STOP | O(1) | O(1) |
 /// | PER_TICK | O(n) | O(1); a timer moves once at most |
 ///
-/// 24 bytes a timer and an `Option<T>`, and 8.5 KiB.
+/// 24 bytes a timer and an `Option<T>`, and 8.3 KiB.
 ///
 /// When the slot of a timer begins, it moves to the first slot that begins at its deadline or later, on the lowest level
 /// that reaches so far: at least one level down. So it never is early; up to 65,279 ticks ahead it is exact; and further
