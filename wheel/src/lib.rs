@@ -35,6 +35,13 @@
 //!                  ...
 //! ```
 //!
+//! A slot holds its timers as indices, in *chunks* of one cache line each. So a slot is emptied by
+//! reading memory in order, and what it will need next is known in time to be fetched: there is no list of nodes, of which
+//! each tells only where the next one is.
+//!
+//! A timer that is put off stays where it is. When the wheel comes to it there, it moves to where it belongs by then. So
+//! putting off, which is what becomes of most timeouts, is one store, however often.
+//!
 //! Each level has a bitmap of the slots that are not empty, so the wheel goes from one such slot to the next
 //! and never visits the others. Eight levels rather than the usual four cost 4 KiB that stay untouched as
 //! long as nobody schedules that far ahead, and spare the list of what lies beyond the horizon.
@@ -43,6 +50,21 @@
 //! is not empty, is what remains to be done. Nothing can be added to it, because what is scheduled now is due
 //! at the next tick at the earliest. For the same reason taking what is due at one tick comes to an end even
 //! if every expiry schedules another timer at once.
+//!
+//! # Memory
+//!
+//! ```text
+//!  slot ──▶ chunk: next, slot, len, 14 indices ──▶ chunk ──▶ ...       64 bytes, only the first may have room
+//!             │
+//!             ▼ index                        ▲ position
+//!           node: deadline, position, generation           16 bytes
+//!           value                                          apart
+//! ```
+//!
+//! A timer alone in its slot needs no chunk. One that is cancelled leaves a hole, which the last timer of its slot's first
+//! chunk fills. Nodes with values, and chunks, come in pages, of which the lowest with room is filled first; pages that run
+//! empty are given back, but for a few to spare. Nothing is ever copied to grow. All in all it is about 21 bytes a timer,
+//! and its value.
 //!
 //! # How to use it
 //!
@@ -60,7 +82,7 @@
 //! assert_eq!(wheel.cancel(idle), None, "the key is stale by now");
 //!
 //! // Sleep until the wheel has something to do, but no longer than until 2000.
-//! assert_eq!(wheel.next_wakeup(Tick(2000)), Some(Tick(1050)));
+//! assert_eq!(wheel.next_wakeup(Tick(2000)), Some(Tick(1025)), "where the ping was before it was put off");
 //!
 //! // Then take what is due, at most 64 timers at a time.
 //! let mut work = Work::new(64);

@@ -55,7 +55,7 @@ pub trait TimerQueue<T> {
     ///
     /// # Panics
     ///
-    /// If the queue holds `u32::MAX` timers already.
+    /// If the queue holds as many timers as it can: 2^30 at least.
     fn schedule(&mut self, deadline: Tick, value: T) -> Result<TimerKey, BeyondHorizon<T>>;
 
     /// Schedules a timer that may come out at any tick in `range`: the scheme takes what is cheapest.
@@ -66,7 +66,7 @@ pub trait TimerQueue<T> {
     ///
     /// # Panics
     ///
-    /// If the queue holds `u32::MAX` timers already.
+    /// If the queue holds as many timers as it can: 2^30 at least.
     fn schedule_within(
         &mut self,
         range: RangeInclusive<Tick>,

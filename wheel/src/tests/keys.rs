@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
 use super::{drain, size};
+use crate::wheel::check::PAGE;
 use crate::{Tick, TimerKey, TimingWheel};
 
 #[test]
@@ -73,8 +74,8 @@ fn memory_whose_generations_have_run_out_is_retired() {
     wheel.check_invariants();
 }
 
-/// More than a few pages hold.
-const MANY: u64 = 20_000;
+/// With ten more, they fill twenty pages.
+const MANY: u64 = 20 * PAGE - 10;
 
 #[test]
 fn memory_is_given_back() {

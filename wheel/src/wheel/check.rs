@@ -4,6 +4,9 @@ use super::TimingWheel;
 use super::place::Place;
 use crate::{Tick, TimerKey};
 
+/// How many timers a page of memory has.
+pub(crate) const PAGE: u64 = super::timers::PAGE as u64;
+
 impl<T> TimingWheel<T> {
     /// Panics unless everything that must hold between two calls does.
     pub(crate) fn check_invariants(&self) {

@@ -1,7 +1,7 @@
 //! The wheel itself.
 
 #[cfg(test)]
-mod check;
+pub(crate) mod check;
 mod chunk;
 mod place;
 mod pool;
@@ -205,7 +205,8 @@ impl<T> TimingWheel<T> {
             if timer.deadline() <= self.now {
                 return Some(index);
             }
-            let (position, displaced) = self.slots.push(Place::of(self.now, timer.deadline()), index);
+            let (place, _) = Place::of(self.now, timer.deadline());
+            let (position, displaced) = self.slots.push(place, index);
             timer.set_position(position);
             self.note(displaced);
         }
@@ -251,9 +252,7 @@ impl<T> TimingWheel<T> {
 
     /// Where a timer goes that is due at `deadline`.
     fn place_of(&mut self, deadline: Tick) -> Place {
-        let place = Place::of(self.now, deadline);
-        // A slot that is never reached is no reason to look.
-        let start = place.start(self.now).unwrap_or(Tick::MAX);
+        let (place, start) = Place::of(self.now, deadline);
         self.quiet_until = self.quiet_until.min(start);
         place
     }

@@ -23,12 +23,12 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Where a timer for `deadline` belongs while the wheel stands at `now`.
+    /// Where a timer for `deadline` belongs while the wheel stands at `now`, and the first tick of that slot.
     ///
     /// A deadline that is not ahead belongs to the next tick. At the end of time there is none: the slot is
     /// then the one that would come next, and the wheel never gets there.
     #[inline]
-    pub(super) fn of(now: Tick, deadline: Tick) -> Place {
+    pub(super) fn of(now: Tick, deadline: Tick) -> (Place, Tick) {
         let delta = deadline.saturating_since(now).max(1);
         let due = now.0.wrapping_add(delta);
         let level = delta.ilog2() / u8::BITS;
@@ -37,7 +37,8 @@ impl Place {
         let shift = level * u8::BITS;
         let wraps = (due >> shift).wrapping_sub(now.0 >> shift) >= SLOTS as u64;
         let level = u8::try_from(level).expect("a tick has eight digits") + u8::from(wraps);
-        Place { level, slot: digit(due, level) }
+        let start = due & (u64::MAX << (u32::from(level) * u8::BITS));
+        (Place { level, slot: digit(due, level) }, Tick(start))
     }
 
     /// The level and the slot, in 16 bits.

@@ -39,7 +39,7 @@ pub(super) struct Pool<P> {
 struct Held<P> {
     page: Option<Box<P>>,
     generation: u32,
-    /// The page's length, if none is free.
+    /// The page's length, if none is free, or the page is not there.
     first_free: u16,
     in_use: u16,
 }
@@ -56,7 +56,7 @@ impl<P: Page> Pool<P> {
     /// When all indices below `limit` are in use.
     #[inline(always)]
     pub(super) fn take(&mut self, limit: u32) -> (u32, &mut P, usize) {
-        if self.pages.get(self.lowest).is_none_or(|held| held.page.is_none() || is_full(held)) {
+        if self.pages.get(self.lowest).is_none_or(is_full) {
             self.make_room(limit);
         }
         let at = self.lowest;
@@ -66,7 +66,7 @@ impl<P: Page> Pool<P> {
         held.first_free = page.next_free(place);
         self.empty -= usize::from(held.in_use == 0);
         held.in_use += 1;
-        if usize::from(held.first_free) == P::LEN {
+        if held.first_free == end::<P>() {
             self.room.remove(at);
         }
         (index::<P>(at, place), page, place)
@@ -77,13 +77,14 @@ impl<P: Page> Pool<P> {
         self.lowest = self.room.lowest().unwrap_or_else(|| {
             let at = self.pages.len();
             assert!(at * P::LEN < limit as usize, "at most {limit} at a time");
-            self.pages.push(Held { page: None, generation: 1, first_free: 0, in_use: 0 });
+            self.pages.push(Held { page: None, generation: 1, first_free: end::<P>(), in_use: 0 });
             self.room.insert(at);
             at
         });
         let held = &mut self.pages[self.lowest];
         if held.page.is_none() {
             held.page = Some(P::bring(held.generation));
+            held.first_free = 0;
             self.empty += 1;
         }
     }
@@ -95,10 +96,11 @@ impl<P: Page> Pool<P> {
         let held = &mut self.pages[at];
         let Some(page) = &mut held.page else { no_page() };
         page.set_next_free(place, held.first_free);
-        if usize::from(held.first_free) == P::LEN {
+        let was_full = is_full(held);
+        held.first_free = u16::try_from(place).expect("a place in a page");
+        if was_full {
             self.room.insert(at);
         }
-        held.first_free = u16::try_from(place).expect("a place in a page");
         held.in_use -= 1;
         self.lowest = self.lowest.min(at);
         if held.in_use == 0 {
@@ -115,7 +117,7 @@ impl<P: Page> Pool<P> {
         let held = &mut self.pages[at];
         if let Some(page) = held.page.take() {
             held.generation = page.generation();
-            held.first_free = 0;
+            held.first_free = end::<P>();
         }
     }
 
@@ -156,7 +158,14 @@ impl<P: Page> Pool<P> {
 }
 
 fn is_full<P: Page>(held: &Held<P>) -> bool {
-    usize::from(held.first_free) == P::LEN
+    held.first_free == end::<P>()
+}
+
+/// Ends the list of a page's free entries.
+fn end<P: Page>() -> u16 {
+    #[expect(clippy::cast_possible_truncation, reason = "below 2^16, as asserted for every pool")]
+    let end = P::LEN as u16;
+    end
 }
 
 fn split<P: Page>(index: u32) -> (usize, usize) {

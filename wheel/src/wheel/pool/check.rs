@@ -7,7 +7,7 @@ impl<P: Page> Pool<P> {
         let mut empty = 0;
         for (at, held) in self.pages.iter().enumerate() {
             let room = self.room.pages[at / BITS] >> (at % BITS) & 1 == 1;
-            assert_eq!(room, !is_full(held), "page {at}");
+            assert_eq!(room, held.page.is_none() || !is_full(held), "page {at}");
             assert!(!room || at >= self.lowest, "page {at} has room, below {}", self.lowest);
             assert!(!room || self.room.words[at / BITS / BITS] >> (at / BITS % BITS) & 1 == 1);
             let mut free = vec![held.page.is_none(); P::LEN];
