@@ -13,6 +13,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 use crate::{Expire, Tick, TimerKey, Work, range};
+use chunk::Position;
 pub use place::LEVELS;
 use place::Place;
 use slots::{Moved, Slots};
@@ -113,12 +114,17 @@ impl<T> TimingWheel<T> {
         timer.set_deadline(deadline);
         if !put_off {
             let from = timer.position();
-            let to = self.place_of(deadline);
-            let (position, moved) = self.slots.relocate(key.index, from, to);
-            self.timers.at(key.index).set_position(position);
-            moved.into_iter().for_each(|moved| self.note(moved));
+            self.relocate(key.index, from, deadline);
         }
         true
+    }
+
+    #[inline(never)]
+    fn relocate(&mut self, index: u32, from: Position, deadline: Tick) {
+        let to = self.place_of(deadline);
+        let (position, moved) = self.slots.relocate(index, from, to);
+        self.timers.at(index).set_position(position);
+        moved.into_iter().for_each(|moved| self.note(moved));
     }
 
     /// Like [`reschedule`](Self::reschedule) with a deadline chosen as in

@@ -82,7 +82,7 @@ impl Slots {
     }
 
     /// Puts a timer into a slot. Returns where it is, and which other had to move.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, place: Place, index: u32) -> (Position, Option<Moved>) {
         let level = self.level_mut(place);
         level.len += 1;
@@ -107,6 +107,7 @@ impl Slots {
         (Position::within(number, chunk.push(index)), None)
     }
 
+    #[inline(never)]
     fn push_chunk(&mut self, place: Place, next: u32) -> (u32, &mut Chunk) {
         let (number, page, at) = self.pool.take(LIMIT);
         self.levels[usize::from(place.level) % LEVELS].first[usize::from(place.slot)] = First(number);
