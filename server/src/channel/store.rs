@@ -19,6 +19,10 @@ use crate::metrics::Metrics;
 use crate::session::SessionCell;
 use crate::timeouts::{Timeouts, Told, Wish};
 
+/// How many logs one publish looks at to keep all within their budget. Looking at one frees a message, or finds it younger
+/// than it stood for, which each message is at most once: so many more than one is enough to keep up.
+const LOGS_LOOKED_AT: usize = 1024;
+
 /// What logs may hold.
 #[derive(Clone, Debug)]
 pub struct LogLimits {
@@ -35,7 +39,7 @@ pub struct LogLimits {
 /// All channels.
 #[derive(Debug)]
 pub(crate) struct Channels {
-    /// The table. Its lock is held for one look-up, and with no other.
+    /// The table. Its lock is held for one look-up; at most a session's is held meanwhile.
     table: RwLock<BTreeMap<ChannelName, Arc<Channel>>>,
     limit: usize,
     log_limits: LogLimits,
@@ -214,9 +218,11 @@ impl Channels {
         self.forget(channel);
     }
 
-    /// Lets go of the oldest messages of all, until the logs together hold no more than they may.
+    /// Lets go of the oldest messages of all, until the logs together hold no more than they may. What is more than a
+    /// publish should have to wait for is left to the next.
     fn keep_to_budget(&self) {
-        while let Some(channel) = self.budget.oldest_if_over() {
+        for _ in 0..LOGS_LOOKED_AT {
+            let Some(channel) = self.budget.oldest_if_over() else { return };
             let stands_at = channel.state.lock().place.map(|(at, _)| at);
             self.trim(&channel, |log| {
                 // Where it stands is where its oldest was. If that is gone, it only has to move back.

@@ -9,7 +9,6 @@ use crate::session::{Left, Notes};
 use crate::transport::attachment::Attachment;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
 use crate::transport::metered::Metered;
-use crate::transport::retry::{goaway, retry_ms};
 use crate::transport::steps::poll_steps;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::{Overdue, WriteHold};
@@ -120,9 +119,7 @@ impl Connection {
 
     /// There is no Close frame here: the last event says why, and when to come back.
     async fn say_goodbye(mut self, code: CloseCode) {
-        let retry = retry_ms(code);
-        self.events().retry(retry);
-        self.events().plain(&goaway(code, retry));
+        self.events().farewell(code);
         let Self { mut socket, mut out, attachment, .. } = self;
         let shared = std::sync::Arc::clone(&attachment.shared);
         // The session has let go already; its place is another's now.

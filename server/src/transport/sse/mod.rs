@@ -12,7 +12,7 @@ mod request;
 use std::sync::Arc;
 
 use crate::server::Shared;
-use crate::session::{Left, Transport};
+use crate::session::{Left, NotSubscribed, Transport};
 use crate::shutdown::OpenConnection;
 use crate::transport::Socket;
 use crate::transport::attachment::Attachment;
@@ -37,14 +37,14 @@ pub(crate) async fn serve(
 }
 
 fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
-    let Accepted { head, mut attached, place, channels } = accepted;
+    let Accepted { head, mut attached, channels } = accepted;
     let pong_timeout = shared.sessions.settings().pong_timeout;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
     let link = Arc::clone(&attached.link);
     let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
     socket.give_up_after(Some(pong_timeout));
-    let attachment = Attachment::new(attached, Transport::Events, place, shared);
+    let attachment = Attachment::new(attached, Transport::Events, shared);
     let mut connection = Connection {
         socket,
         token: attachment.session.resume_token().expose(),
@@ -62,10 +62,11 @@ fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
         connection.events().plain(&unsubscribed(&channel, "forbidden"));
     }
     for channel in channels {
-        let sessions = Arc::clone(&connection.attachment.shared.sessions);
-        if let Err(error) = sessions.subscribe(&connection.attachment.session, &channel, None) {
+        let Attachment { session, link, shared, .. } = &connection.attachment;
+        if let Err(error) = shared.sessions.subscribe(session, link, &channel, None) {
             tracing::debug!(%channel, %error, "not subscribed");
-            connection.events().plain(&unsubscribed(&channel, "limit"));
+            let reason = if error == NotSubscribed::Forbidden { "forbidden" } else { "limit" };
+            connection.events().plain(&unsubscribed(&channel, reason));
         }
     }
     connection

@@ -75,7 +75,7 @@ async fn open(
     // A copy, though it is empty as a rule: tungstenite would go on using the memory, which is hyper's whole buffer.
     let (socket, read_already) = (parts.io.into_inner(), parts.read_buf.to_vec());
     let limits = &shared.config.limits;
-    match attach(&caller, &query, shared) {
+    match attach(&caller, &query, &socket, shared) {
         Ok((attachment, greeting)) => {
             let link = Arc::clone(&attachment.link);
             let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
@@ -92,20 +92,27 @@ async fn open(
     }
 }
 
-fn attach(caller: &Caller, query: &str, shared: &Arc<Shared>) -> Result<(Attachment, Greeting), CloseCode> {
+fn attach(
+    caller: &Caller,
+    query: &str,
+    socket: &Socket,
+    shared: &Arc<Shared>,
+) -> Result<(Attachment, Greeting), CloseCode> {
     let Query { resume, seq, token, heartbeat } =
         Query::parse(query).map_err(|BadQuery| CloseCode::ProtocolError)?;
     let identity = caller.identify(token.as_deref(), &shared.config)?;
-    let place = shared.places.take(caller.address).ok_or(CloseCode::Overloaded)?;
+    let place = shared.places.take(caller.address);
     let request = AttachRequest { resume, seq, identity, heartbeat, transport: Transport::WebSocket };
-    let mut attached = shared.sessions.attach(&request).map_err(|refusal| match refusal {
-        Refusal::Overloaded => CloseCode::Overloaded,
-        Refusal::Draining => CloseCode::Draining,
-        Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
-    })?;
+    let mut attached =
+        shared.sessions.attach(&request, place, || socket.is_over()).map_err(|refusal| match refusal {
+            Refusal::Overloaded => CloseCode::Overloaded,
+            Refusal::Draining => CloseCode::Draining,
+            Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
+            Refusal::Late => CloseCode::Replaced,
+        })?;
     let greeting =
         Greeting { heartbeat, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };
-    Ok((Attachment::new(attached, Transport::WebSocket, place, Arc::clone(shared)), greeting))
+    Ok((Attachment::new(attached, Transport::WebSocket, Arc::clone(shared)), greeting))
 }
 
 async fn websocket<S>(socket: S, read_already: Vec<u8>, limits: &Limits) -> WebSocketStream<S>
