@@ -2,7 +2,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::dialect::json::SharedMessage;
+use encke_core::dialect::json::{CompactJson, SharedMessage};
 use encke_core::session::outbox::{Bounds, Slot};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -151,7 +151,7 @@ impl Channel {
     pub(super) fn append(
         &self,
         at: Timestamp,
-        data: &str,
+        data: &CompactJson<'_>,
         limits: &LogLimits,
         then: impl FnOnce(&mut State, Change),
     ) -> Result<Appended, Retired> {

@@ -1,3 +1,6 @@
+use std::io::Write;
+use std::net::TcpStream;
+
 use encke_tests::patience::until;
 use encke_tests::{Answer, RunningServer};
 use serde_json::{Value, json};
@@ -62,6 +65,25 @@ fn a_broadcast_says_what_became_of_each() {
         let body = json!({"channels": vec!["a"; count], "data": 1}).to_string();
         assert_error(&server.admin.post("/api/broadcast", &body), 400, "bad_request");
     }
+}
+
+#[test]
+fn a_broadcast_outlives_the_connection_that_asked_for_it() {
+    let server = RunningServer::with(&[]);
+    let names: Vec<_> = (0..1000).map(|number| format!("c{number}")).collect();
+    let body = json!({"channels": names, "data": " a b "}).to_string();
+    let (host, length) = (server.admin.address(), body.len());
+    let head = format!("Host: {host}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n");
+    let mut stream = TcpStream::connect(host).expect("the listener accepts");
+    write!(stream, "POST /api/broadcast HTTP/1.1\r\n{head}\r\n{body}").expect("the listener reads");
+    let published = || server.admin.metrics().value("encke_messages_published_total");
+    until("it has begun", || published() > 0.0);
+    drop(stream);
+    until("all are published", || published() == 1000.0);
+    let page = get(&server, "/api/channels?limit=1000");
+    let channels = page["channels"].as_array().expect("a list");
+    assert!(channels.iter().all(|channel| channel["last"] == 1), "{page}");
+    assert_eq!(get(&server, "/api/channels/c999/history")["messages"][0]["data"], " a b ");
 }
 
 #[test]
