@@ -101,18 +101,24 @@ impl Route {
 }
 
 /// The route for a method and a path's parts, and its parameter. `path` is for people.
+///
+/// HEAD is GET whose body hyper leaves out: every server has both (RFC 9110, section 9.1).
 pub(crate) fn find<'a>(
     method: &Method,
     segments: &[&'a str],
     path: &str,
 ) -> Result<(&'static Route, &'a str), ApiError> {
+    let wanted = if method == Method::HEAD { &Method::GET } else { method };
     let mut allowed = Vec::new();
     for route in ROUTES {
         if let Some(parameter) = route.parameter(segments) {
-            if route.method == *method {
+            if route.method == *wanted {
                 return Ok((route, parameter));
             }
             allowed.push(route.method.as_str());
+            if route.method == Method::GET {
+                allowed.push(Method::HEAD.as_str());
+            }
         }
     }
     if allowed.is_empty() {
@@ -142,6 +148,7 @@ mod tests {
         for path in ["/", "/api", "/api/", "/healthz/", "/api/channels/a/", "/api/channels/a/history/b"] {
             assert_eq!(found(Method::GET, path), None, "{path}");
         }
+        assert_eq!(found(Method::HEAD, "/healthz"), Some(("/healthz", "")));
         assert_eq!(found(Method::POST, "/healthz"), None);
     }
 
