@@ -109,7 +109,10 @@ fn history_is_read_from_an_offset_on() {
     assert_eq!(history("?since=3&limit=2"), [4, 5]);
     assert!(history("?since=7").is_empty());
     assert!(history("?since=18446744073709551615").is_empty());
-    for query in ["since=-1", "since=x", "limit=0", "limit=1001", "epoch=e"] {
+    assert!(history("?since=18446744073709551616").is_empty(), "a number like any other");
+    for query in
+        ["since=-1", "since=%2B1", "since=1.0", "since=", "since=x", "limit=0", "limit=1001", "epoch=e"]
+    {
         let answer = server.admin.get(&format!("/api/channels/a%2Fb%20c/history?{query}"));
         assert_error(&answer, 400, "bad_request");
     }
