@@ -18,6 +18,7 @@ pub mod network;
 pub mod patience;
 pub mod process;
 pub mod raw;
+pub mod schemathesis;
 pub mod server;
 pub mod tls;
 
@@ -27,5 +28,6 @@ pub use events::EventStream;
 pub use logs::Logs;
 pub use metrics::Metrics;
 pub use raw::{Frame, RawClient};
+pub use schemathesis::Schemathesis;
 pub use server::{Launch, RunningServer};
 pub use tls::{Certificate, TlsClient};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use encke_core::dialect::json::compact;
+use encke_core::dialect::json::CompactJson;
 use encke_core::session::outbox::{Bounds, Slot};
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
@@ -106,12 +106,11 @@ impl Channels {
         self.budget.bytes()
     }
 
-    /// Appends to a channel's log, and sees that its subscribers are told. `data` is JSON.
+    /// Appends to a channel's log, and sees that its subscribers are told.
     ///
     /// # Errors
     /// [`Full`], when there is no such channel and may be no more.
-    pub(crate) fn publish(&self, name: &ChannelName, data: &str) -> Result<Published, Full> {
-        let data = compact(data);
+    pub(crate) fn publish(&self, name: &ChannelName, data: &CompactJson<'_>) -> Result<Published, Full> {
         let now = self.timeouts.clock().now();
         loop {
             let channel = self.open(name)?;
@@ -125,7 +124,7 @@ impl Channels {
                 }
                 told = self.want_age(&channel, state);
             };
-            match channel.append(now, &data, &self.log_limits, then) {
+            match channel.append(now, data, &self.log_limits, then) {
                 Err(Retired) => self.forget(&channel),
                 Ok(Appended { offset, sweep }) => {
                     self.timeouts.tell_wheel(&channel.timer, told);

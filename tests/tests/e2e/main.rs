@@ -38,6 +38,8 @@ mod loadgen;
 mod logs;
 // Clients that fall silent.
 mod mute;
+// The admin API held against its own description.
+mod openapi;
 // What a session is sent again after a cut, and what may be forgotten.
 mod replay;
 // The hello, and coming back.

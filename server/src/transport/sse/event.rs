@@ -77,13 +77,15 @@ pub(super) fn parse_id(id: &str) -> Option<(String, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use encke_core::dialect::json::CompactJson;
+
     use super::*;
 
     #[test]
     fn events_are_lines() {
         let mut out = Vec::new();
         let mut events = Events { out: &mut out, token: "s_a.b" };
-        events.message(7, &SharedMessage::new("news", 42, r#"{"a":"\n"}"#));
+        events.message(7, &SharedMessage::new("news", 42, &CompactJson::of(r#"{"a":"\n"}"#)));
         events.heartbeat();
         events.farewell(CloseCode::Kicked);
         events.farewell(CloseCode::Lifetime);

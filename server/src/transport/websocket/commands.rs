@@ -2,8 +2,8 @@
 
 use encke_core::close::CloseReason;
 use encke_core::dialect::json::{
-    Command, CommandError, Done, ErrorCode, Outcome, Present, Reply, ReplyError, Request, ServerMessage,
-    Since, parse_command,
+    Command, CommandError, CompactJson, Done, ErrorCode, Outcome, Present, Reply, ReplyError, Request,
+    ServerMessage, Since, parse_command,
 };
 use encke_core::session::ConnectionInput;
 
@@ -102,7 +102,7 @@ impl Connection {
 
     fn publish(&self, channel: &str, data: &str) -> Answer {
         let name = self.allowed_channel(Permission::Publish, channel)?;
-        let published = self.shared().channels.publish(&name, data)?;
+        let published = self.shared().channels.publish(&name, &CompactJson::of(data))?;
         let epoch = published.channel.epoch().to_owned().into();
         Ok(Done::Published { offset: published.offset, epoch })
     }
