@@ -1,8 +1,9 @@
 //! What the end-to-end tests drive the two binaries with: processes that end with the test, an admin client, a stock
 //! WebSocket client, one of hand-made frames, a network to cut.
 //!
-//! The binaries must have been built before ([`binaries`]). The machine must be Linux with iproute2 and libfaketime, the
-//! user root, and a process allowed to open 10,500 descriptors: a test that lacks something fails and says so.
+//! The binaries must have been built before ([`binaries`]), and schemathesis installed. The machine must be Linux with
+//! iproute2 and libfaketime, the user root, and a process allowed to open 10,500 descriptors: a test that lacks something
+//! fails and says so. `tests/run` sees to all of it.
 //!
 //! Everything blocks and nothing waits for ever: all waiting goes through [`patience`].
 
