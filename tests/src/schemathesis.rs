@@ -11,8 +11,8 @@ use tempfile::TempDir;
 use crate::binaries;
 use crate::process::Process;
 
-/// A run takes a fraction of it, on a machine with nothing else to do.
-const LIMIT: Duration = Duration::from_secs(180);
+/// A run takes a twentieth of it, on a machine with nothing else to do.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// Tests one server, in a directory of its own.
 #[derive(Debug)]
