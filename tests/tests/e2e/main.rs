@@ -6,6 +6,8 @@ mod admin;
 mod admin_channels;
 // Keys of the admin API.
 mod api_keys;
+// What the README has for browsers, in one.
+mod browser;
 // Channels: subscribing, publishing, history and its limits.
 mod channels;
 // Commands, good and bad.
