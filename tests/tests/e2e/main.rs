@@ -22,6 +22,8 @@ mod descriptors;
 mod drain;
 // How sessions end: by command, lifetime, idleness.
 mod ending;
+// EventSource as others have built it.
+mod event_source;
 // Frames that RFC 6455 does not allow, and connections that break.
 mod frames;
 // A connection that is gone without a word from the network.
