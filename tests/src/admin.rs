@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Metrics;
 use crate::patience::PATIENCE;
@@ -104,6 +104,15 @@ impl Admin {
     pub fn phase(&self, id: &str) -> Option<String> {
         let answer = self.get(&format!("/api/sessions/{id}"));
         (answer.status == 200).then(|| answer.json()["phase"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Publishes one message: where it is now.
+    #[track_caller]
+    pub fn publish(&self, channel: &str, data: impl Into<Value>) -> Value {
+        let message = json!({ "channel": channel, "data": data.into() });
+        let answer = self.post("/api/publish", &message.to_string());
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
     }
 
     /// `POST /api/sessions/{id}/disconnect`

@@ -17,13 +17,6 @@ fn get(server: &RunningServer, path: &str) -> Value {
     answer.json()
 }
 
-#[track_caller]
-fn publish(server: &RunningServer, channel: &str, data: Value) -> Value {
-    let answer = server.admin.post("/api/publish", &json!({"channel": channel, "data": data}).to_string());
-    assert_eq!(answer.status, 200, "{answer:?}");
-    answer.json()
-}
-
 fn subscribe(channel: &str) -> String {
     json!({"id": 1, "subscribe": {"channel": channel}}).to_string()
 }
@@ -90,7 +83,7 @@ fn a_broadcast_outlives_the_connection_that_asked_for_it() {
 fn history_is_read_from_an_offset_on() {
     let server = RunningServer::with(&["channel.history_messages=5"]);
     for number in 1..=7 {
-        publish(&server, "a/b c", json!(number));
+        server.admin.publish("a/b c", json!(number));
     }
     let history = |query: &str| {
         let page = get(&server, &format!("/api/channels/a%2Fb%20c/history{query}"));
@@ -148,7 +141,7 @@ fn pages_of_channels_and_of_subscribers() {
         client.ask(&subscribe("b"));
     }
     for channel in ["d", "a", "c é"] {
-        publish(&server, channel, json!("x"));
+        server.admin.publish(channel, json!("x"));
     }
     let page = get(&server, "/api/channels?limit=2");
     assert_eq!((&page["channels"][0]["channel"], &page["next_cursor"]), (&json!("a"), &json!("b")));
@@ -239,8 +232,8 @@ fn a_session_shows_what_it_has_not_read_and_not_acknowledged() {
     let subscription =
         |cursor: u64, backlog: u64| json!([{"channel": "news", "cursor": cursor, "backlog": backlog}]);
     assert_eq!(server.admin.session(&id)["subscriptions"], subscription(0, 0));
-    publish(&server, "news", json!(1));
-    publish(&server, "news", json!(2));
+    server.admin.publish("news", json!(1));
+    server.admin.publish("news", json!(2));
     let (_, last) = (client.object(), client.object());
     assert_eq!(last["message"]["offset"], 2);
     let session = server.admin.session(&id);
@@ -251,7 +244,7 @@ fn a_session_shows_what_it_has_not_read_and_not_acknowledged() {
     let left = client.drop_connection();
     server.await_phase(&left.session, "suspended");
     for number in 3..=5 {
-        publish(&server, "news", json!(number));
+        server.admin.publish("news", json!(number));
     }
     let session = server.admin.session(&id);
     assert_eq!((&session["subscriptions"], &session["unacked"]), (&subscription(2, 3), &json!(1)));
