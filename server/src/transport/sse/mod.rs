@@ -9,6 +9,7 @@ mod connection;
 mod event;
 mod request;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use crate::server::Shared;
@@ -21,19 +22,25 @@ use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
 
-use connection::Connection;
+use connection::{Connection, Ending};
 pub(crate) use request::{Accepted, accept};
 
 /// Serves an accepted request to its end, on the socket that it came on.
-pub(crate) async fn serve(
+///
+/// A task is as large as all that it ever holds: so it begins with the connection, and the end is boxed.
+pub(crate) fn serve(
     socket: Socket,
     accepted: Accepted,
     shared: Arc<Shared>,
     open_connection: OpenConnection,
-) {
-    let connection = open(socket, accepted, shared);
-    connection.run().await;
-    drop(open_connection);
+) -> impl Future<Output = ()> + Send {
+    let mut connection = open(socket, accepted, shared);
+    async move {
+        if let Ending::Close(code) = connection.run().await {
+            Box::pin(connection.say_goodbye(code)).await;
+        }
+        drop(open_connection);
+    }
 }
 
 fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
