@@ -18,7 +18,7 @@ use encke_server::session::NoHooks;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-/// A session server for WebSocket clients, every timeout on one timing wheel.
+/// A session server for WebSocket and server-sent events, every timeout on one timing wheel.
 #[derive(Parser)]
 #[command(version, about, args_conflicts_with_subcommands = true)]
 struct Args {

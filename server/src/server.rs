@@ -34,6 +34,8 @@ pub(crate) struct Shared {
     pub(crate) channels: Arc<Channels>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) places: Arc<Places>,
+    /// Sockets of one address, if connections of one are limited.
+    pub(crate) sockets: Option<Arc<Places>>,
     pub(crate) connections: Connections,
     pub(crate) stop_accepting: Flag,
     batches: Receiver<Batch>,
@@ -140,8 +142,10 @@ impl Server {
             WheelSettings { tick: config.timers.tick, stall_threshold: config.timers.stall_threshold };
         let wheel = WheelThread::start(settings, Arc::clone(&timeouts), names, sender)?;
 
+        let limit_each = config.limits.max_connections_per_address;
         let shared = Arc::new(Shared {
-            places: Places::new(config.limits.max_connections, config.limits.max_connections_per_address),
+            places: Places::new(config.limits.max_connections, limit_each),
+            sockets: (limit_each != usize::MAX).then(|| Places::new(usize::MAX, sockets_each(limit_each))),
             config,
             timeouts,
             sessions,
@@ -264,4 +268,11 @@ impl ActOnExpiry for Actor {
     fn taken_up(&self, expired_at: Timestamp) {
         self.metrics.batch_taken_up(self.timeouts.clock().now().since(expired_at));
     }
+}
+
+/// How many sockets one address may have that may have so many connections: each may be on its way out while its successor is on
+/// its way in, and whoever is refused must be told so first.
+fn sockets_each(connections_each: usize) -> usize {
+    const ON_THEIR_WAY: usize = 16;
+    connections_each.saturating_mul(2).saturating_add(ON_THEIR_WAY)
 }

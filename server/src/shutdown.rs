@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, watch};
 
+use crate::transport::Place;
+
 /// A flag that is set once and can be waited for.
 #[derive(Debug)]
 pub(crate) struct Flag(watch::Sender<bool>);
@@ -44,12 +46,17 @@ struct Count {
 pub(crate) struct OpenConnection(#[expect(dead_code, reason = "held for its drop")] Arc<Entry>);
 
 #[derive(Debug)]
-struct Entry(Arc<Count>);
+struct Entry {
+    count: Arc<Count>,
+    /// Its socket among those of one address, where that is limited.
+    #[expect(dead_code, reason = "held for its drop")]
+    socket: Option<Box<Place>>,
+}
 
 impl Connections {
-    pub(crate) fn enter(&self) -> OpenConnection {
+    pub(crate) fn enter(&self, socket: Option<Place>) -> OpenConnection {
         self.0.open.fetch_add(1, Ordering::Relaxed);
-        OpenConnection(Arc::new(Entry(Arc::clone(&self.0))))
+        OpenConnection(Arc::new(Entry { count: Arc::clone(&self.0), socket: socket.map(Box::new) }))
     }
 
     pub(crate) fn open(&self) -> usize {
@@ -70,8 +77,8 @@ impl Connections {
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        if self.0.open.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.0.none_left.notify_waiters();
+        if self.count.open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.count.none_left.notify_waiters();
         }
     }
 }

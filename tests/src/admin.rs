@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::Metrics;
 use crate::patience::PATIENCE;
@@ -12,6 +12,7 @@ use crate::patience::PATIENCE;
 #[derive(Clone, Copy, Debug)]
 pub struct Admin {
     address: SocketAddr,
+    key: Option<&'static str>,
 }
 
 /// A whole answer.
@@ -28,7 +29,13 @@ impl Admin {
     /// For the listener at `address`.
     #[must_use]
     pub fn new(address: SocketAddr) -> Self {
-        Self { address }
+        Self { address, key: None }
+    }
+
+    /// The same with a key of the API.
+    #[must_use]
+    pub fn with_key(self, key: &'static str) -> Self {
+        Self { key: Some(key), ..self }
     }
 
     /// Where it is.
@@ -47,7 +54,7 @@ impl Admin {
     /// `method path`
     #[track_caller]
     pub fn ask(&self, method: &str, path: &str) -> Answer {
-        self.ask_with(method, path, &format!("Host: {}\r\n", self.address))
+        self.ask_with(method, path, &self.headers())
     }
 
     /// `method path` with other headers than `Host`: lines that end in CR LF.
@@ -65,9 +72,14 @@ impl Admin {
     /// `POST path` with a body, and with headers of its own: lines that end in CR LF.
     #[track_caller]
     pub fn send(&self, path: &str, headers: &str, body: &str) -> Answer {
-        let (host, length) = (self.address, body.len());
-        let headers = format!("Host: {host}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n");
+        let (own, length) = (self.headers(), body.len());
+        let headers = format!("{own}{headers}Content-Length: {length}\r\nConnection: close\r\n");
         ask(self.address, &format!("POST {path} HTTP/1.1\r\n{headers}\r\n{body}"))
+    }
+
+    fn headers(&self) -> String {
+        let authorization = self.key.map(|key| format!("Authorization: Bearer {key}\r\n"));
+        format!("Host: {}\r\n{}", self.address, authorization.unwrap_or_default())
     }
 
     /// All metrics.
@@ -92,6 +104,15 @@ impl Admin {
     pub fn phase(&self, id: &str) -> Option<String> {
         let answer = self.get(&format!("/api/sessions/{id}"));
         (answer.status == 200).then(|| answer.json()["phase"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Publishes one message: where it is now.
+    #[track_caller]
+    pub fn publish(&self, channel: &str, data: impl Into<Value>) -> Value {
+        let message = json!({ "channel": channel, "data": data.into() });
+        let answer = self.post("/api/publish", &message.to_string());
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.json()
     }
 
     /// `POST /api/sessions/{id}/disconnect`

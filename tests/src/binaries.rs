@@ -20,6 +20,22 @@ pub fn loadgen() -> PathBuf {
     find("loadgen", "LOADGEN_BIN", "encke-loadgen")
 }
 
+/// The Python that has schemathesis: `PYTHON_BIN`, or of the environment that `tests/run` makes in the target directory.
+///
+/// # Panics
+/// When it is not there.
+#[must_use]
+pub fn python() -> PathBuf {
+    let ours = || beside_this_test("../venv/bin/python");
+    let path = std::env::var_os("PYTHON_BIN").map_or_else(ours, PathBuf::from);
+    assert!(
+        path.is_file(),
+        "{} is not there: run tests/run once, or set PYTHON_BIN to one with tests/openapi/requirements.txt",
+        path.display()
+    );
+    path
+}
+
 fn find(name: &str, variable: &str, package: &str) -> PathBuf {
     let path = std::env::var_os(variable).map_or_else(|| beside_this_test(name), PathBuf::from);
     assert!(

@@ -1,8 +1,9 @@
 //! What the end-to-end tests drive the two binaries with: processes that end with the test, an admin client, a stock
-//! WebSocket client, one of hand-made frames, a network to cut.
+//! WebSocket client, one of hand-made frames, browsers, a network to cut.
 //!
-//! The binaries must have been built before ([`binaries`]). The machine must be Linux with iproute2 and libfaketime, the
-//! user root, and a process allowed to open 10,500 descriptors: a test that lacks something fails and says so.
+//! The binaries must have been built before ([`binaries`]), schemathesis and the packages of `tests/browser` ([`script`])
+//! installed. The machine must be Linux with iproute2, libfaketime, node and Chromium, the user root, and a process allowed to
+//! open 10,500 descriptors: a test that lacks something fails and says so. `tests/run` sees to all of it.
 //!
 //! Everything blocks and nothing waits for ever: all waiting goes through [`patience`].
 
@@ -18,6 +19,9 @@ pub mod network;
 pub mod patience;
 pub mod process;
 pub mod raw;
+pub mod relay;
+pub mod schemathesis;
+pub mod script;
 pub mod server;
 pub mod tls;
 
@@ -27,5 +31,8 @@ pub use events::EventStream;
 pub use logs::Logs;
 pub use metrics::Metrics;
 pub use raw::{Frame, RawClient};
+pub use relay::Relay;
+pub use schemathesis::Schemathesis;
+pub use script::Script;
 pub use server::{Launch, RunningServer};
 pub use tls::{Certificate, TlsClient};

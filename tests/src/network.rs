@@ -86,6 +86,14 @@ impl Link {
         thread.join().expect("the namespace reaches this end")
     }
 
+    /// A command that is run in the namespace.
+    #[must_use]
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("ip");
+        command.args(["netns", "exec", &self.namespace, program]);
+        command
+    }
+
     /// From here on nothing gets through, and neither end is told.
     pub fn cut(&self) {
         ip(&format!("-n {} link set {} down", self.namespace, self.there));
@@ -98,7 +106,7 @@ impl Link {
 
     /// Makes the namespace's kernel forget every connection, as if its machine had lost power.
     pub fn forget_connections(&self) {
-        run(Command::new("ip").args(["netns", "exec", &self.namespace, "ss", "-K", "-t"]));
+        run(self.command("ss").args(["-K", "-t"]));
     }
 }
 

@@ -27,15 +27,20 @@ pub fn eventually<T>(what: impl Display, look: impl FnMut() -> Option<T>) -> T {
 /// # Panics
 /// When there is nothing until then.
 #[track_caller]
-pub fn eventually_within<T>(limit: Duration, what: impl Display, mut look: impl FnMut() -> Option<T>) -> T {
+pub fn eventually_within<T>(limit: Duration, what: impl Display, look: impl FnMut() -> Option<T>) -> T {
+    look_for(limit, look).unwrap_or_else(|| panic!("waited {limit:?} in vain: {what}"))
+}
+
+/// Looks until there is something to see, for `limit` at most.
+pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + limit;
     loop {
         // Looked at last after the limit, however long a look takes.
         let last = Instant::now() >= until;
-        if let Some(seen) = look() {
+        let seen = look();
+        if seen.is_some() || last {
             return seen;
         }
-        assert!(!last, "waited {limit:?} in vain: {what}");
         std::thread::sleep(BETWEEN_LOOKS);
     }
 }

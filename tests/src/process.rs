@@ -7,7 +7,7 @@ use std::time::Duration;
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
-use crate::patience::{eventually_within, let_pass};
+use crate::patience::{eventually_within, let_pass, until};
 
 /// Ends the process when it is dropped.
 #[derive(Debug)]
@@ -33,11 +33,30 @@ impl Process {
         self.signal(Signal::TERM);
     }
 
-    /// Stops the process for this long, as if the machine had been suspended.
-    pub fn freeze(&self, time: Duration) {
+    /// Stops the process until `meanwhile` is over, as if the machine had been suspended. Returns what that has returned.
+    ///
+    /// # Panics
+    /// When it does not stop.
+    #[track_caller]
+    pub fn stopped<R>(&self, meanwhile: impl FnOnce() -> R) -> R {
         self.signal(Signal::STOP);
-        let_pass(time);
+        // One thread takes the signal and tells the others, which run on until then.
+        until("every thread has stopped", || self.thread_states().iter().all(|state| *state == 'T'));
+        let result = meanwhile();
         self.signal(Signal::CONT);
+        result
+    }
+
+    /// Stops the process for this long.
+    pub fn freeze(&self, time: Duration) {
+        self.stopped(|| let_pass(time));
+    }
+
+    /// What each thread is doing, by its letter in proc(5).
+    fn thread_states(&self) -> Vec<char> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the process is there");
+        let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+        stats.filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next()).collect()
     }
 
     /// Waits for its end.

@@ -118,7 +118,8 @@ pub(super) fn presence(call: &Call<'_>) -> Result<Reply, ApiError> {
     }
     let channel = find(call)?;
     let now = call.shared.timeouts.clock().now();
-    let (mut subscribers, total) = channel.subscribers(cursor, limit + 1);
+    let place = usize::try_from(cursor).unwrap_or(usize::MAX);
+    let (mut subscribers, total) = channel.subscribers(place, limit + 1);
     // The place of the first that is not shown any more.
     let next_cursor = subscribers.get(limit).map(|(place, _)| *place);
     subscribers.truncate(limit);
@@ -146,8 +147,12 @@ fn find(call: &Call<'_>) -> Result<Arc<Channel>, ApiError> {
     channel.ok_or_else(|| ApiError::not_found(format!("no such channel: {name}")))
 }
 
-fn parse_number<T: std::str::FromStr>(name: &str, text: &str) -> Result<T, ApiError> {
-    text.parse().map_err(|_| ApiError::bad_request(format!("{name} must be a number, not negative")))
+/// A number that is larger than any there can be is as good as the largest: there is nothing after it.
+fn parse_number(name: &str, text: &str) -> Result<u64, ApiError> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(ApiError::bad_request(format!("{name} must be a number, not negative")));
+    }
+    Ok(text.parse().unwrap_or(u64::MAX))
 }
 
 fn bad_channel(message: String) -> ApiError {

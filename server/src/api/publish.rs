@@ -1,6 +1,13 @@
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use encke_core::dialect::json::CompactJson;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tokio::task::{JoinError, yield_now};
 
 use super::channels::channel_name;
 use super::routes::Call;
@@ -12,6 +19,9 @@ use crate::server::Shared;
 
 /// Channels of one broadcast.
 const MOST_CHANNELS: usize = 1000;
+
+/// Appends of a broadcast before others get their turn. Each may wake the first of an audience.
+const APPENDS_AT_ONCE: usize = 16;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,27 +69,49 @@ enum Outcome {
 pub(super) fn publish(call: &Call<'_>) -> Result<Reply, ApiError> {
     let request: Publish<'_> = parse(call.body)?;
     check_length(call.shared, request.data)?;
-    let published = append(call.shared, &request.channel, request.data)?;
+    let published = append(call.shared, &request.channel, &CompactJson::of(request.data.get()))?;
     Ok(json(&Place { offset: published.offset, epoch: published.channel.epoch() }))
 }
 
 /// `POST /api/broadcast`: the same message to each of some channels. One that is refused keeps it from no other.
-pub(super) fn broadcast(call: &Call<'_>) -> Result<Reply, ApiError> {
-    let request: Broadcast<'_> = parse(call.body)?;
+///
+/// In a task of its own, for a connection that ends takes its request with it: whoever hangs up does not leave it half done.
+pub(super) fn broadcast(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+    let (shared, body) = (Arc::clone(call.shared), call.body.clone());
+    let task = tokio::spawn(async move { append_to_each(&shared, &body).await });
+    task.map(|result| match result.map_err(JoinError::try_into_panic) {
+        Ok(answer) => answer,
+        Err(Ok(panic)) => resume_unwind(panic),
+        Err(Err(_)) => Err(stopping()),
+    })
+    .boxed()
+}
+
+async fn append_to_each(shared: &Shared, body: &[u8]) -> Result<Reply, ApiError> {
+    let request: Broadcast<'_> = parse(body)?;
     if !(1..=MOST_CHANNELS).contains(&request.channels.len()) {
         return Err(ApiError::bad_request(format!("channels must be from 1 to {MOST_CHANNELS}")));
     }
-    check_length(call.shared, request.data)?;
-    let published = request.channels.iter().map(|channel| ResultFor {
-        channel,
-        outcome: match append(call.shared, channel, request.data) {
+    check_length(shared, request.data)?;
+    let data = CompactJson::of(request.data.get());
+    let mut published = Vec::with_capacity(request.channels.len());
+    for some in request.channels.chunks(APPENDS_AT_ONCE) {
+        published.extend(some.iter().map(|channel| ResultFor::of(channel, append(shared, channel, &data))));
+        yield_now().await;
+    }
+    Ok(json(&Results { published }))
+}
+
+impl<'a> ResultFor<'a> {
+    fn of(channel: &'a str, result: Result<Published, ApiError>) -> Self {
+        let outcome = match result {
             Ok(Published { channel, offset }) => {
                 Outcome::Published { offset, epoch: channel.epoch().to_owned() }
             }
             Err(error) => Outcome::Refused { error: error.into_body() },
-        },
-    });
-    Ok(json(&Results { published: published.collect() }))
+        };
+        Self { channel, outcome }
+    }
 }
 
 /// A client could not have sent it either.
@@ -92,9 +124,14 @@ fn check_length(shared: &Shared, data: &RawValue) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
 }
 
-fn append(shared: &Shared, channel: &str, data: &RawValue) -> Result<Published, ApiError> {
+fn append(shared: &Shared, channel: &str, data: &CompactJson<'_>) -> Result<Published, ApiError> {
     let name = channel_name(shared, channel)?;
-    Ok(shared.channels.publish(&name, data.get())?)
+    Ok(shared.channels.publish(&name, data)?)
+}
+
+/// The process is at its end, and its tasks with it.
+fn stopping() -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is stopping")
 }
 
 /// Not 409: nothing is wrong with the request. Channels that nobody uses go away, so it may succeed later.

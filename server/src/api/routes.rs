@@ -1,5 +1,9 @@
 //! Which request is for which handler.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use hyper::Method;
 
 use super::{channels, health, metrics, openapi, publish, sessions, timers};
@@ -8,15 +12,24 @@ use crate::server::Shared;
 
 /// A request that has found its handler.
 pub(crate) struct Call<'a> {
-    pub(crate) shared: &'a Shared,
+    pub(crate) shared: &'a Arc<Shared>,
     /// What stands in the path for `{id}` or `{name}`, as it was written.
     pub(crate) parameter: &'a str,
     pub(crate) query: &'a str,
     /// Empty, unless the route [takes one](Route::takes_body).
-    pub(crate) body: &'a [u8],
+    pub(crate) body: &'a Bytes,
 }
 
-type Handler = fn(&Call<'_>) -> Result<Reply, ApiError>;
+type Answer = Result<Reply, ApiError>;
+
+/// What answers a request.
+#[derive(Clone, Copy, Debug)]
+enum Handler {
+    /// In no time.
+    AtOnce(fn(&Call<'_>) -> Answer),
+    /// With pauses in which others run.
+    InTurns(fn(&Call<'_>) -> BoxFuture<'static, Answer>),
+}
 
 /// One method of one path.
 #[derive(Debug)]
@@ -25,7 +38,7 @@ pub(crate) struct Route {
     /// With at most one part that stands for any: `{id}` or `{name}`.
     path: &'static str,
     pub(crate) takes_body: bool,
-    pub(crate) answer: Handler,
+    handler: Handler,
 }
 
 #[rustfmt::skip]
@@ -40,7 +53,7 @@ static ROUTES: &[Route] = &[
     Route::new(Method::DELETE, "/api/sessions/{id}", sessions::end),
     Route::new(Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
     Route::post("/api/publish", publish::publish),
-    Route::post("/api/broadcast", publish::broadcast),
+    Route::post_in_turns("/api/broadcast", publish::broadcast),
     Route::get("/api/channels", channels::list),
     Route::get("/api/channels/{name}", channels::show),
     Route::get("/api/channels/{name}/history", channels::history),
@@ -48,16 +61,28 @@ static ROUTES: &[Route] = &[
 ];
 
 impl Route {
-    const fn new(method: Method, path: &'static str, answer: Handler) -> Self {
-        Self { method, path, takes_body: false, answer }
+    const fn new(method: Method, path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
+        Self { method, path, takes_body: false, handler: Handler::AtOnce(answer) }
     }
 
-    const fn get(path: &'static str, answer: Handler) -> Self {
+    const fn get(path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
         Self::new(Method::GET, path, answer)
     }
 
-    const fn post(path: &'static str, answer: Handler) -> Self {
-        Self { method: Method::POST, path, takes_body: true, answer }
+    const fn post(path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
+        Self { method: Method::POST, path, takes_body: true, handler: Handler::AtOnce(answer) }
+    }
+
+    const fn post_in_turns(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
+        Self { method: Method::POST, path, takes_body: true, handler: Handler::InTurns(answer) }
+    }
+
+    /// Answers a request that was found to be for this route.
+    pub(crate) async fn answer(&self, call: &Call<'_>) -> Answer {
+        match self.handler {
+            Handler::AtOnce(answer) => answer(call),
+            Handler::InTurns(answer) => answer(call).await,
+        }
     }
 
     /// What stands for the part that may be any, if the path is this one's; empty if there is no such part.
@@ -76,18 +101,24 @@ impl Route {
 }
 
 /// The route for a method and a path's parts, and its parameter. `path` is for people.
+///
+/// HEAD is GET whose body hyper leaves out: every server has both (RFC 9110, section 9.1).
 pub(crate) fn find<'a>(
     method: &Method,
     segments: &[&'a str],
     path: &str,
 ) -> Result<(&'static Route, &'a str), ApiError> {
+    let wanted = if method == Method::HEAD { &Method::GET } else { method };
     let mut allowed = Vec::new();
     for route in ROUTES {
         if let Some(parameter) = route.parameter(segments) {
-            if route.method == *method {
+            if route.method == *wanted {
                 return Ok((route, parameter));
             }
             allowed.push(route.method.as_str());
+            if route.method == Method::GET {
+                allowed.push(Method::HEAD.as_str());
+            }
         }
     }
     if allowed.is_empty() {
@@ -117,6 +148,7 @@ mod tests {
         for path in ["/", "/api", "/api/", "/healthz/", "/api/channels/a/", "/api/channels/a/history/b"] {
             assert_eq!(found(Method::GET, path), None, "{path}");
         }
+        assert_eq!(found(Method::HEAD, "/healthz"), Some(("/healthz", "")));
         assert_eq!(found(Method::POST, "/healthz"), None);
     }
 
@@ -138,7 +170,10 @@ mod tests {
             let methods = item.as_object().expect("an object").keys().filter(|key| *key != "parameters");
             methods.map(move |method| (path.clone(), method.to_uppercase()))
         });
-        let routes = ROUTES.iter().filter(|route| route.path.starts_with("/api/"));
+        let for_programs = ["/healthz", "/readyz", "/metrics"];
+        let routes = ROUTES
+            .iter()
+            .filter(|route| route.path.starts_with("/api/") || for_programs.contains(&route.path));
         let routes = routes.map(|route| (route.path.to_owned(), route.method.to_string()));
         assert_eq!(documented.collect::<BTreeSet<_>>(), routes.collect());
     }

@@ -33,12 +33,6 @@ impl Identity {
         self.0.as_ref()?.expires
     }
 
-    /// Whether the token has expired.
-    #[must_use]
-    pub fn is_expired(&self, now: UnixTime) -> bool {
-        self.expires().is_some_and(|expires| now >= expires)
-    }
-
     /// Whether it may do this on `channel`.
     #[must_use]
     pub fn allows(&self, permission: Permission, channel: &str) -> bool {

@@ -44,8 +44,11 @@ impl Origins {
     ///
     /// Without an origin it is no browser's. With one, it must be listed, or the server's own, or both must be
     /// on the visitor's own machine. `null`, which a page gives when it hides its origin, is none of these.
+    ///
+    /// A name as `Host` proves little: whoever serves a page can have its name lead to the visitor's own machine from one
+    /// moment to the next. `unguarded`: nothing else would keep such a page out, so a host must be an address or `localhost`.
     #[must_use]
-    pub fn allows(&self, origin: Option<&str>, host: Option<&str>) -> bool {
+    pub fn allows(&self, origin: Option<&str>, host: Option<&str>, unguarded: bool) -> bool {
         let Some(origin) = origin else { return true };
         if self.any || self.listed.iter().any(|listed| listed.eq_ignore_ascii_case(origin)) {
             return true;
@@ -55,7 +58,7 @@ impl Origins {
         let Some(to) = host.and_then(|host| Place::parse(host, from.default_port)) else { return false };
         let same =
             from.default_port.is_some() && from.port == to.port && from.host.eq_ignore_ascii_case(&to.host);
-        same || (from.is_loopback() && to.is_loopback())
+        (same && !(unguarded && to.is_name())) || (from.is_loopback() && to.is_loopback())
     }
 }
 
@@ -98,9 +101,20 @@ impl Place {
 
     /// Whether it is the machine that the browser runs on.
     fn is_loopback(&self) -> bool {
-        let address = self.host.trim_start_matches('[').trim_end_matches(']');
+        self.is_localhost() || self.address().is_some_and(|address| address.is_loopback())
+    }
+
+    /// Whether someone decides where it leads.
+    fn is_name(&self) -> bool {
+        !self.is_localhost() && self.address().is_none()
+    }
+
+    fn is_localhost(&self) -> bool {
         self.host.eq_ignore_ascii_case("localhost")
-            || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+
+    fn address(&self) -> Option<IpAddr> {
+        self.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
     }
 }
 
@@ -156,10 +170,25 @@ mod tests {
             (Some("http://localhost:3000"), "evil.example:8000", false),
             (Some("http://10.0.0.7"), "localhost", false),
         ] {
-            assert_eq!(none.allows(origin, Some(host)), allowed, "{origin:?} {host}");
+            assert_eq!(none.allows(origin, Some(host), false), allowed, "{origin:?} {host}");
         }
-        assert!(!none.allows(Some("https://chat.example"), None));
-        assert!(none.allows(None, None));
+        assert!(!none.allows(Some("https://chat.example"), None, false));
+        assert!(none.allows(None, None, false));
+    }
+
+    #[test]
+    fn where_nothing_else_guards_a_name_is_not_believed() {
+        let listed = origins(&["http://app.example"]);
+        for (origin, host, allowed) in [
+            (None, "evil.example:8000", true),
+            (Some("http://evil.example:8000"), "evil.example:8000", false),
+            (Some("http://127.0.0.1:8000"), "127.0.0.1:8000", true),
+            (Some("http://10.0.0.7:8000"), "10.0.0.7:8000", true),
+            (Some("http://localhost:8000"), "localhost:8000", true),
+            (Some("http://app.example"), "app.example", true),
+        ] {
+            assert_eq!(listed.allows(origin, Some(host), true), allowed, "{origin:?} {host}");
+        }
     }
 
     #[test]
@@ -175,11 +204,11 @@ mod tests {
             ("https://sub.app.example", false),
             ("null", false),
         ] {
-            assert_eq!(listed.allows(Some(origin), Some("chat.example")), allowed, "{origin}");
+            assert_eq!(listed.allows(Some(origin), Some("chat.example"), false), allowed, "{origin}");
         }
         let any = origins(&["*"]);
-        assert!(any.allows(Some("https://evil.example"), Some("chat.example")));
-        assert!(any.allows(Some("null"), None));
+        assert!(any.allows(Some("https://evil.example"), Some("chat.example"), true));
+        assert!(any.allows(Some("null"), None, true));
     }
 
     #[test]

@@ -51,6 +51,9 @@ impl Budget {
 
     /// The log that may have the oldest message of all, if together they hold too much.
     pub(super) fn oldest_if_over(&self) -> Option<Arc<Channel>> {
+        if self.bytes() <= self.limit {
+            return None;
+        }
         let mut order = self.order.lock();
         while self.bytes() > self.limit {
             let (place, channel) = order.first_key_value()?;

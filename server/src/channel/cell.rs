@@ -2,7 +2,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::dialect::json::SharedMessage;
+use encke_core::dialect::json::{CompactJson, SharedMessage};
 use encke_core::session::outbox::{Bounds, Slot};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -127,12 +127,8 @@ impl Channel {
 
     /// The sessions that follow it, from place `from` on, each with its place; and how many there are in all.
     pub(crate) fn subscribers(&self, from: usize, limit: usize) -> (Vec<(usize, Arc<SessionCell>)>, usize) {
-        let (page, total) = {
-            let state = self.state.lock();
-            (state.subscribers.page(from, limit), state.subscribers.len())
-        };
-        let page = page.into_iter().filter_map(|(place, session)| Some((place, session.upgrade()?)));
-        (page.collect(), total)
+        let state = self.state.lock();
+        (state.subscribers.page(from, limit), state.subscribers.len())
     }
 
     /// The messages after `since` that are still there, at most `limit`.
@@ -155,7 +151,7 @@ impl Channel {
     pub(super) fn append(
         &self,
         at: Timestamp,
-        data: &str,
+        data: &CompactJson<'_>,
         limits: &LogLimits,
         then: impl FnOnce(&mut State, Change),
     ) -> Result<Appended, Retired> {

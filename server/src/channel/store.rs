@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use encke_core::dialect::json::compact;
+use encke_core::dialect::json::CompactJson;
 use encke_core::session::outbox::{Bounds, Slot};
 use parking_lot::RwLock;
 use tokio::runtime::Handle;
@@ -18,6 +18,10 @@ use super::subscribers::SubscriberKey;
 use crate::metrics::Metrics;
 use crate::session::SessionCell;
 use crate::timeouts::{Timeouts, Told, Wish};
+
+/// How many logs one publish looks at to keep all within their budget. Looking at one frees a message, or finds it younger
+/// than it stood for, which each message is at most once: so many more than one is enough to keep up.
+const LOGS_LOOKED_AT: usize = 1024;
 
 /// What logs may hold.
 #[derive(Clone, Debug)]
@@ -35,7 +39,7 @@ pub struct LogLimits {
 /// All channels.
 #[derive(Debug)]
 pub(crate) struct Channels {
-    /// The table. Its lock is held for one look-up, and with no other.
+    /// The table. Its lock is held for one look-up; at most a session's is held meanwhile.
     table: RwLock<BTreeMap<ChannelName, Arc<Channel>>>,
     limit: usize,
     log_limits: LogLimits,
@@ -102,12 +106,11 @@ impl Channels {
         self.budget.bytes()
     }
 
-    /// Appends to a channel's log, and sees that its subscribers are told. `data` is JSON.
+    /// Appends to a channel's log, and sees that its subscribers are told.
     ///
     /// # Errors
     /// [`Full`], when there is no such channel and may be no more.
-    pub(crate) fn publish(&self, name: &ChannelName, data: &str) -> Result<Published, Full> {
-        let data = compact(data);
+    pub(crate) fn publish(&self, name: &ChannelName, data: &CompactJson<'_>) -> Result<Published, Full> {
         let now = self.timeouts.clock().now();
         loop {
             let channel = self.open(name)?;
@@ -121,7 +124,7 @@ impl Channels {
                 }
                 told = self.want_age(&channel, state);
             };
-            match channel.append(now, &data, &self.log_limits, then) {
+            match channel.append(now, data, &self.log_limits, then) {
                 Err(Retired) => self.forget(&channel),
                 Ok(Appended { offset, sweep }) => {
                     self.timeouts.tell_wheel(&channel.timer, told);
@@ -214,9 +217,11 @@ impl Channels {
         self.forget(channel);
     }
 
-    /// Lets go of the oldest messages of all, until the logs together hold no more than they may.
+    /// Lets go of the oldest messages of all, until the logs together hold no more than they may. What is more than a
+    /// publish should have to wait for is left to the next.
     fn keep_to_budget(&self) {
-        while let Some(channel) = self.budget.oldest_if_over() {
+        for _ in 0..LOGS_LOOKED_AT {
+            let Some(channel) = self.budget.oldest_if_over() else { return };
             let stands_at = channel.state.lock().place.map(|(at, _)| at);
             self.trim(&channel, |log| {
                 // Where it stands is where its oldest was. If that is gone, it only has to move back.

@@ -1,4 +1,4 @@
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 
 use encke_core::session::outbox::Slot;
 use slab::Slab;
@@ -61,11 +61,36 @@ impl Subscribers {
         (at + look_at_most < end).then_some((at + look_at_most, None))
     }
 
-    /// The sessions from place `from` on, each with its place.
-    pub(super) fn page(&self, from: usize, limit: usize) -> Vec<(usize, Weak<SessionCell>)> {
+    /// The sessions from place `from` on that are there still, each with its place. Fewer than `limit` only when there are
+    /// no more: one that is just going away takes nobody's place.
+    pub(super) fn page(&self, from: usize, limit: usize) -> Vec<(usize, Arc<SessionCell>)> {
         (from..self.0.capacity())
-            .filter_map(|place| Some((place, Weak::clone(&self.0.get(place)?.session))))
+            .filter_map(|place| Some((place, self.0.get(place)?.session.upgrade()?)))
             .take(limit)
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sessions_that_are_gone_make_no_page_short() {
+        let sessions: Vec<_> = (0..5).map(|_| SessionCell::of_no_one()).collect();
+        let slot = encke_core::session::Outbox::new(1).subscribe((), 0, false);
+        let mut subscribers = Subscribers::default();
+        for session in &sessions {
+            subscribers.add(Weak::new(), slot);
+            subscribers.add(Arc::downgrade(session), slot);
+        }
+        let (mut seen, mut from) = (Vec::new(), 0);
+        for expected in [2, 2, 1, 0] {
+            let page = subscribers.page(from, 2);
+            assert_eq!(page.len(), expected);
+            from = page.last().map_or(from, |(place, _)| place + 1);
+            seen.extend(page.into_iter().map(|(_, session)| session.id()));
+        }
+        assert_eq!(seen, sessions.iter().map(|session| session.id()).collect::<Vec<_>>());
     }
 }

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_core::dialect::json::CompactJson;
 use encke_core::session::outbox::Bounds;
 use tokio::runtime::{Builder, Runtime};
 
@@ -28,7 +29,7 @@ impl World {
     }
 
     fn publish(&self, channel: &str, data: &str) -> Result<u64, Full> {
-        self.channels.publish(&name(channel), data).map(|published| published.offset)
+        self.channels.publish(&name(channel), &CompactJson::of(data)).map(|published| published.offset)
     }
 
     fn bounds(&self, channel: &str) -> Bounds {

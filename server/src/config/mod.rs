@@ -72,13 +72,13 @@ pub struct TimersConfig {
 /// What a client may use.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// How long a connection may take to become a WebSocket.
+    /// How long a connection may take to become a session's.
     pub handshake_timeout: Duration,
     /// The longest message from a client, in bytes.
     pub max_message: usize,
-    /// What may wait to be read by a client, in bytes.
+    /// What may wait in the kernel to be read by a client, in bytes.
     pub send_buffer: usize,
-    /// Open WebSocket connections.
+    /// Open connections.
     pub max_connections: usize,
     /// Sessions, suspended ones included.
     pub max_sessions: usize,

@@ -136,8 +136,8 @@ fn lists_are_written_as_toml_or_json() {
     let environment =
         vec![("ENCKE_AUTH__ORIGINS".into(), r#"["https://a.example", 'http://b.example:81']"#.into())];
     let config = Settings { environment, ..Settings::default() }.resolve().expect("TOML");
-    assert!(config.auth.origins.allows(Some("http://b.example:81"), Some("chat.example")));
-    assert!(!config.auth.origins.allows(Some("http://b.example"), Some("chat.example")));
+    assert!(config.auth.origins.allows(Some("http://b.example:81"), Some("chat.example"), false));
+    assert!(!config.auth.origins.allows(Some("http://b.example"), Some("chat.example"), false));
     assert!(with(&["auth.origins=[]"]).resolve().is_ok());
 }
 

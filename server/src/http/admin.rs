@@ -35,7 +35,7 @@ pub(crate) fn serve(socket: TcpStream, _peer: SocketAddr, shared: Arc<Shared>) {
     });
 }
 
-async fn answer(request: Request<Incoming>, shared: &Shared) -> Result<Reply, ApiError> {
+async fn answer(request: Request<Incoming>, shared: &Arc<Shared>) -> Result<Reply, ApiError> {
     let (head, body) = request.into_parts();
     let head = Request::from_parts(head, ());
     check_browser(&head)?;
@@ -44,7 +44,7 @@ async fn answer(request: Request<Incoming>, shared: &Shared) -> Result<Reply, Ap
     let (route, parameter) = routes::find(head.method(), &parts, head.uri().path())?;
     let body = if route.takes_body { body::read(head.headers(), body, shared).await? } else { Bytes::new() };
     let query = head.uri().query().unwrap_or_default();
-    (route.answer)(&Call { shared, parameter, query, body: &body })
+    route.answer(&Call { shared, parameter, query, body: &body }).await
 }
 
 /// The parts of the path. The guards look at the same ones as the routes do, so that no spelling gets around them.

@@ -38,8 +38,15 @@ enum NotServed {
 ///
 /// HTTP/1.1 alone, because hyper-util's `auto` builder has no timeout while it guesses the version.
 pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, shared: Arc<Shared>) {
+    let place = match &shared.sockets {
+        Some(sockets) => match sockets.take(peer.ip()) {
+            Some(place) => Some(place),
+            None => return tracing::debug!("connection cut: limits.max_connections_per_address"),
+        },
+        None => None,
+    };
     // Counted before the task first runs, so that a drain does not overlook it.
-    let open_connection = shared.connections.enter();
+    let open_connection = shared.connections.enter(place);
     tokio::spawn(async move {
         let patience = shared.timeouts.sleep(shared.config.limits.handshake_timeout);
         let request = Box::pin(serve_http(socket, peer, &shared, &open_connection));

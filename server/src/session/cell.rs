@@ -104,6 +104,22 @@ impl SessionCell {
         })
     }
 
+    /// A session that no client has.
+    #[cfg(test)]
+    pub(crate) fn of_no_one() -> Arc<Self> {
+        let attach = encke_core::session::Attach {
+            connection: encke_core::session::ConnectionId(1),
+            carrier: encke_core::session::Carrier::Events,
+            seq: None,
+            token_expires: None,
+            entropy: 0,
+        };
+        let outbox = encke_core::session::Outbox::new(1);
+        let machine = Session::open(Timestamp::from_nanos(0), Arc::default(), outbox, attach);
+        let (link, transport, identity) = (None, Transport::Events, Identity::ANONYMOUS);
+        Self::new(SessionId::random(), Secret::random(), SessionState { machine, link, transport, identity })
+    }
+
     /// Its name.
     #[must_use]
     pub(crate) fn id(&self) -> SessionId {

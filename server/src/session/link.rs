@@ -5,6 +5,9 @@ use atomic_waker::AtomicWaker;
 use encke_core::Timestamp;
 use encke_core::close::CloseCode;
 use encke_core::session::ConnectionId;
+use parking_lot::Mutex;
+
+use crate::transport::Place;
 
 /// What ties a session to the task of one of its connections. Owned by both; holds no socket.
 ///
@@ -16,6 +19,8 @@ pub(crate) struct Link {
     waker: AtomicWaker,
     /// When bytes last arrived, in the server's time. Stored below the frame decoder.
     heard_at: AtomicU64,
+    /// The connection's place among those that there may be, until it lets go of it or another takes the session over.
+    place: Mutex<Option<Place>>,
 }
 
 /// Notes for a connection's task. They do not add up: asking twice is asking once.
@@ -51,13 +56,28 @@ impl Notes {
 }
 
 impl Link {
-    pub(crate) fn new(id: ConnectionId, now: Timestamp) -> Self {
+    pub(crate) fn new(id: ConnectionId, now: Timestamp, place: Option<Place>) -> Self {
         Self {
             id,
             notes: AtomicU32::new(0),
             waker: AtomicWaker::new(),
             heard_at: AtomicU64::new(now.as_nanos()),
+            place: Mutex::new(place),
         }
+    }
+
+    /// Lets go of the connection's place, or hands it on.
+    pub(crate) fn leave(&self) -> Option<Place> {
+        self.place.lock().take()
+    }
+
+    /// Makes sure that the connection has a place: that of the one it replaces, if it has none. Returns whether it has.
+    pub(super) fn settle(&self, replaced: Option<&Self>) -> bool {
+        let mut place = self.place.lock();
+        if place.is_none() {
+            *place = replaced.and_then(Self::leave);
+        }
+        place.is_some()
     }
 
     /// Leaves a note. Returns the task, which is to be woken then. A session lets go of a connection once, so there is

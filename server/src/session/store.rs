@@ -22,6 +22,7 @@ use crate::channel::{ChannelName, Channels};
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::timeouts::{Timeouts, Wish};
+use crate::transport::Place;
 
 /// A connection that wants a session.
 #[derive(Clone, Debug)]
@@ -61,6 +62,8 @@ pub(crate) enum Refusal {
     NotTheUser,
     /// The session that it asks for is not there, and it wants no other.
     Gone,
+    /// It is over already, and its client has come back on another.
+    Late,
 }
 
 /// What sessions may use.
@@ -123,17 +126,26 @@ impl Sessions {
         &self.settings
     }
 
-    /// Gives a connection the session it asks for, or a new one.
+    /// Gives a connection the session it asks for, or a new one. If there was no place for it, it may have that of a connection
+    /// whose session it takes over: who has lost one that nobody has missed yet is not kept out by it.
+    ///
+    /// One that is over takes nothing over. A client may have cut it, come back, and have been served on the new one first: the
+    /// late one must not take the session from that. So `is_over` is asked with the session's lock held.
     ///
     /// # Errors
-    /// [`Refusal`], when there can be no new one.
-    pub(crate) fn attach(&self, request: &AttachRequest) -> Result<Attached, Refusal> {
+    /// [`Refusal`].
+    pub(crate) fn attach(
+        &self,
+        request: &AttachRequest,
+        place: Option<Place>,
+        is_over: impl Fn() -> bool,
+    ) -> Result<Attached, Refusal> {
         if self.draining.load(Ordering::Acquire) {
             return Err(Refusal::Draining);
         }
         let now = self.timeouts.clock().now();
         let id = ConnectionId(self.connections.fetch_add(1, Ordering::Relaxed) + 1);
-        let link = Arc::new(Link::new(id, now));
+        let link = Arc::new(Link::new(id, now, place));
         let attach = Attach {
             connection: id,
             carrier: match request.transport {
@@ -147,7 +159,7 @@ impl Sessions {
         if let Some(offered) = &request.resume {
             let token = ResumeToken::parse(offered);
             let resumed = match token {
-                Some(token) => self.resume(&token, attach, request, &link)?,
+                Some(token) => self.resume(&token, attach, request, &link, is_over)?,
                 None => None,
             };
             self.metrics.resumed(resumed.is_some());
@@ -156,7 +168,9 @@ impl Sessions {
                 return Ok(Attached { session, recovered: true, link, revoked });
             }
             if request.transport == Transport::Events {
-                return Err(Refusal::Gone);
+                // A drain that has begun since may be what ended it.
+                let draining = self.draining.load(Ordering::Acquire);
+                return Err(if draining { Refusal::Draining } else { Refusal::Gone });
             }
         }
         let session = self.open(attach, request, &link)?;
@@ -169,6 +183,7 @@ impl Sessions {
         attach: Attach,
         request: &AttachRequest,
         link: &Arc<Link>,
+        is_over: impl Fn() -> bool,
     ) -> Result<Option<Arc<SessionCell>>, Refusal> {
         let found = self.registry.get(token.id);
         let Some(session) = found.filter(|session| session.secret.matches(&token.secret)) else {
@@ -177,6 +192,17 @@ impl Sessions {
         let accepted = self.step(&session, |state, now| {
             if !state.identity.is_same_user(&request.identity) {
                 return Err(Refusal::NotTheUser);
+            }
+            // Due already, it may be about to end.
+            state.machine.handle_timeout(now);
+            if matches!(state.machine.phase(), Phase::Closed(_)) {
+                return Ok(false);
+            }
+            if matches!(state.machine.phase(), Phase::Attached(_)) && is_over() {
+                return Err(Refusal::Late);
+            }
+            if !link.settle(state.link.as_deref()) {
+                return Err(Refusal::Overloaded);
             }
             state.machine.handle(now, Input::Attach(attach));
             let accepted = state.machine.phase() == Phase::Attached(attach.connection);
@@ -196,6 +222,9 @@ impl Sessions {
         request: &AttachRequest,
         link: &Arc<Link>,
     ) -> Result<Arc<SessionCell>, Refusal> {
+        if !link.settle(None) {
+            return Err(Refusal::Overloaded);
+        }
         let now = self.timeouts.clock().now();
         // A session that asked to be resumed claims messages that a new one has never sent.
         let attach = Attach { seq: None, ..attach };

@@ -37,21 +37,30 @@ pub(crate) enum NotSubscribed {
     TooMany { limit: usize },
     #[error(transparent)]
     Full(#[from] Full),
-    #[error("the session is over")]
-    Ended,
+    #[error("the token does not allow to subscribe to this channel")]
+    Forbidden,
+    #[error("the session is not this connection's any more")]
+    Detached,
 }
 
 impl Sessions {
     /// Makes a session follow a channel, from now on or from after `since` on. If it does already, nothing changes.
+    ///
+    /// Whether it may is looked at here, under the session's lock: since the connection asked, another may have taken the
+    /// session over, with a token that allows less.
     pub(crate) fn subscribe(
         &self,
         session: &Arc<SessionCell>,
+        link: &Link,
         name: &ChannelName,
         since: Option<&Since<'_>>,
     ) -> Result<Subscribed, NotSubscribed> {
         let mut state = session.state.lock();
-        if matches!(state.machine.phase(), Phase::Closed(_)) {
-            return Err(NotSubscribed::Ended);
+        if state.machine.phase() != Phase::Attached(link.id) {
+            return Err(NotSubscribed::Detached);
+        }
+        if !state.identity.allows(Permission::Subscribe, name.as_str()) {
+            return Err(NotSubscribed::Forbidden);
         }
         if let Some((_, followed)) = state.find(name.as_str()) {
             let channel = Arc::clone(&followed.channel);
@@ -74,15 +83,17 @@ impl Sessions {
         Ok(self.channels.subscribe(name, session, join)?)
     }
 
-    /// The session gets nothing new from the channel. Returns whether it followed it.
-    pub(crate) fn unsubscribe(&self, session: &Arc<SessionCell>, name: &str) -> bool {
+    /// The session gets nothing new from the channel. Nothing happens if it does not follow it, or has another connection.
+    pub(crate) fn unsubscribe(&self, session: &Arc<SessionCell>, link: &Link, name: &str) {
         let mut state = session.state.lock();
-        let Some((slot, followed)) = state.find(name) else { return false };
+        if state.machine.phase() != Phase::Attached(link.id) {
+            return;
+        }
+        let Some((slot, followed)) = state.find(name) else { return };
         let followed = followed.clone();
         state.machine.outbox_mut().unsubscribe(slot);
         drop(state);
         self.release(&followed);
-        true
     }
 
     /// The client has a new token. Returns the channels that it does not allow it to follow any more, or nothing when the

@@ -3,7 +3,6 @@ use std::sync::Arc;
 use encke_core::close::SuspendReason;
 use encke_core::session::ConnectionInput;
 
-use super::Place;
 use crate::server::Shared;
 use crate::session::{Attached, Left, Link, Outgoing, SessionCell, Transport};
 
@@ -15,13 +14,12 @@ pub(super) struct Attachment {
     pub(super) link: Arc<Link>,
     pub(super) shared: Arc<Shared>,
     transport: Transport,
-    _place: Place,
 }
 
 impl Attachment {
-    pub(super) fn new(attached: Attached, transport: Transport, place: Place, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(attached: Attached, transport: Transport, shared: Arc<Shared>) -> Self {
         shared.metrics.connections(transport).inc();
-        Self { session: attached.session, link: attached.link, shared, transport, _place: place }
+        Self { session: attached.session, link: attached.link, shared, transport }
     }
 
     /// Tells the session what happened to its connection. Returns whether it is this one's still.
@@ -39,6 +37,7 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         // Nothing happens if it knows already.
         self.tell(ConnectionInput::Ended(SuspendReason::ConnectionLost));
+        self.link.leave();
         self.shared.metrics.connections(self.transport).dec();
     }
 }

@@ -21,6 +21,11 @@ pub(super) fn retry_ms(code: CloseCode) -> u64 {
     }
 }
 
+/// Whether the session has ended, and its client comes back to a new one.
+pub(super) fn is_to_begin_anew(code: CloseCode) -> bool {
+    matches!(code, CloseCode::Draining | CloseCode::Idle | CloseCode::Lifetime)
+}
+
 /// Says that the connection is about to be closed, and why.
 pub(super) fn goaway(code: CloseCode, retry_ms: u64) -> ServerMessage<'static> {
     ServerMessage::Goaway(Goaway { reason: code.reason().into(), retry_ms })

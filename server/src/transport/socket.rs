@@ -2,6 +2,7 @@ use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
@@ -44,6 +45,15 @@ impl Socket {
             Self::Plain(tcp) => tcp,
             Self::Tls(tls) => &tls.get_ref().0.tcp,
         }
+    }
+
+    /// Whether the peer has ended the connection, as far as the kernel knows.
+    pub(crate) fn is_over(&self) -> bool {
+        let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        let mut look = [PollFd::new(self.tcp(), ends)];
+        // Returns at once, and cannot be interrupted then.
+        let at_once = Timespec::default();
+        matches!(poll(&mut look, Some(&at_once)), Ok(1..)) && look[0].revents().intersects(ends)
     }
 
     /// Whether the read that just ended took bytes from the kernel; `given` says whether it gave any.

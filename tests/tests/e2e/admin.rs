@@ -181,12 +181,12 @@ fn wrong_methods_are_told_the_right_ones() {
     let session = server.client();
     let path = format!("/api/sessions/{}", session.hello.session);
     for (method, path, allow) in [
-        ("POST", "/healthz", "GET"),
-        ("PUT", "/readyz", "GET"),
-        ("DELETE", "/metrics", "GET"),
-        ("POST", "/api/timers", "GET"),
-        ("DELETE", "/api/sessions", "GET"),
-        ("POST", &*path, "GET, DELETE"),
+        ("POST", "/healthz", "GET, HEAD"),
+        ("PUT", "/readyz", "GET, HEAD"),
+        ("DELETE", "/metrics", "GET, HEAD"),
+        ("POST", "/api/timers", "GET, HEAD"),
+        ("DELETE", "/api/sessions", "GET, HEAD"),
+        ("POST", &*path, "GET, HEAD, DELETE"),
         ("GET", &*format!("{path}/disconnect"), "POST"),
         ("DELETE", &*format!("{path}/disconnect"), "POST"),
     ] {
@@ -195,6 +195,21 @@ fn wrong_methods_are_told_the_right_ones() {
         assert_eq!(answer.header("allow"), Some(allow), "{method} {path}");
     }
     server.await_phase(&session.hello.session, "attached");
+}
+
+#[test]
+fn head_is_get_without_its_body() {
+    let server = server();
+    let session = server.client();
+    for path in ["/healthz", "/metrics", &format!("/api/sessions/{}", session.hello.session), "/api/nothing"]
+    {
+        let (get, head) = (server.admin.get(path), server.admin.ask("HEAD", path));
+        assert_eq!((head.status, &*head.body), (get.status, ""), "{path}");
+        assert_eq!(head.header("content-type"), get.header("content-type"), "{path}");
+        assert!(head.header("content-length").is_some_and(|length| length != "0"), "{path}: {head:?}");
+    }
+    let head = server.admin.ask("HEAD", "/api/publish");
+    assert_eq!((head.status, head.header("allow")), (405, Some("POST")));
 }
 
 #[test]

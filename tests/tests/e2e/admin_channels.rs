@@ -1,3 +1,6 @@
+use std::io::Write;
+use std::net::TcpStream;
+
 use encke_tests::patience::until;
 use encke_tests::{Answer, RunningServer};
 use serde_json::{Value, json};
@@ -11,13 +14,6 @@ fn assert_error(answer: &Answer, status: u16, code: &str) {
 fn get(server: &RunningServer, path: &str) -> Value {
     let answer = server.admin.get(path);
     assert_eq!(answer.status, 200, "{path}: {answer:?}");
-    answer.json()
-}
-
-#[track_caller]
-fn publish(server: &RunningServer, channel: &str, data: Value) -> Value {
-    let answer = server.admin.post("/api/publish", &json!({"channel": channel, "data": data}).to_string());
-    assert_eq!(answer.status, 200, "{answer:?}");
     answer.json()
 }
 
@@ -65,10 +61,29 @@ fn a_broadcast_says_what_became_of_each() {
 }
 
 #[test]
+fn a_broadcast_outlives_the_connection_that_asked_for_it() {
+    let server = RunningServer::with(&[]);
+    let names: Vec<_> = (0..1000).map(|number| format!("c{number}")).collect();
+    let body = json!({"channels": names, "data": " a b "}).to_string();
+    let (host, length) = (server.admin.address(), body.len());
+    let head = format!("Host: {host}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n");
+    let mut stream = TcpStream::connect(host).expect("the listener accepts");
+    write!(stream, "POST /api/broadcast HTTP/1.1\r\n{head}\r\n{body}").expect("the listener reads");
+    let published = || server.admin.metrics().value("encke_messages_published_total");
+    until("it has begun", || published() > 0.0);
+    drop(stream);
+    until("all are published", || published() == 1000.0);
+    let page = get(&server, "/api/channels?limit=1000");
+    let channels = page["channels"].as_array().expect("a list");
+    assert!(channels.iter().all(|channel| channel["last"] == 1), "{page}");
+    assert_eq!(get(&server, "/api/channels/c999/history")["messages"][0]["data"], " a b ");
+}
+
+#[test]
 fn history_is_read_from_an_offset_on() {
     let server = RunningServer::with(&["channel.history_messages=5"]);
     for number in 1..=7 {
-        publish(&server, "a/b c", json!(number));
+        server.admin.publish("a/b c", json!(number));
     }
     let history = |query: &str| {
         let page = get(&server, &format!("/api/channels/a%2Fb%20c/history{query}"));
@@ -87,7 +102,10 @@ fn history_is_read_from_an_offset_on() {
     assert_eq!(history("?since=3&limit=2"), [4, 5]);
     assert!(history("?since=7").is_empty());
     assert!(history("?since=18446744073709551615").is_empty());
-    for query in ["since=-1", "since=x", "limit=0", "limit=1001", "epoch=e"] {
+    assert!(history("?since=18446744073709551616").is_empty(), "a number like any other");
+    for query in
+        ["since=-1", "since=%2B1", "since=1.0", "since=", "since=x", "limit=0", "limit=1001", "epoch=e"]
+    {
         let answer = server.admin.get(&format!("/api/channels/a%2Fb%20c/history?{query}"));
         assert_error(&answer, 400, "bad_request");
     }
@@ -123,7 +141,7 @@ fn pages_of_channels_and_of_subscribers() {
         client.ask(&subscribe("b"));
     }
     for channel in ["d", "a", "c é"] {
-        publish(&server, channel, json!("x"));
+        server.admin.publish(channel, json!("x"));
     }
     let page = get(&server, "/api/channels?limit=2");
     assert_eq!((&page["channels"][0]["channel"], &page["next_cursor"]), (&json!("a"), &json!("b")));
@@ -181,7 +199,7 @@ fn bodies_are_checked() {
     assert_eq!(get(&server, "/api/channels/news")["last"], 1, "nothing else was published");
     let (get, post) = (server.admin.get("/api/publish"), server.admin.post("/api/channels", good));
     assert_eq!((get.status, get.header("allow")), (405, Some("POST")));
-    assert_eq!((post.status, post.header("allow")), (405, Some("GET")));
+    assert_eq!((post.status, post.header("allow")), (405, Some("GET, HEAD")));
 }
 
 #[test]
@@ -214,8 +232,8 @@ fn a_session_shows_what_it_has_not_read_and_not_acknowledged() {
     let subscription =
         |cursor: u64, backlog: u64| json!([{"channel": "news", "cursor": cursor, "backlog": backlog}]);
     assert_eq!(server.admin.session(&id)["subscriptions"], subscription(0, 0));
-    publish(&server, "news", json!(1));
-    publish(&server, "news", json!(2));
+    server.admin.publish("news", json!(1));
+    server.admin.publish("news", json!(2));
     let (_, last) = (client.object(), client.object());
     assert_eq!(last["message"]["offset"], 2);
     let session = server.admin.session(&id);
@@ -226,7 +244,7 @@ fn a_session_shows_what_it_has_not_read_and_not_acknowledged() {
     let left = client.drop_connection();
     server.await_phase(&left.session, "suspended");
     for number in 3..=5 {
-        publish(&server, "news", json!(number));
+        server.admin.publish("news", json!(number));
     }
     let session = server.admin.session(&id);
     assert_eq!((&session["subscriptions"], &session["unacked"]), (&subscription(2, 3), &json!(1)));

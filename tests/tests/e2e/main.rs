@@ -6,6 +6,8 @@ mod admin;
 mod admin_channels;
 // Keys of the admin API.
 mod api_keys;
+// What the README has for browsers, in one.
+mod browser;
 // Channels: subscribing, publishing, history and its limits.
 mod channels;
 // Commands, good and bad.
@@ -20,6 +22,8 @@ mod descriptors;
 mod drain;
 // How sessions end: by command, lifetime, idleness.
 mod ending;
+// EventSource as others have built it.
+mod event_source;
 // Frames that RFC 6455 does not allow, and connections that break.
 mod frames;
 // A connection that is gone without a word from the network.
@@ -38,6 +42,8 @@ mod loadgen;
 mod logs;
 // Clients that fall silent.
 mod mute;
+// The admin API held against its own description.
+mod openapi;
 // What a session is sent again after a cut, and what may be forgotten.
 mod replay;
 // The hello, and coming back.

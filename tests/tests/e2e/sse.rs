@@ -241,9 +241,21 @@ fn a_drain_says_when_to_come_back() {
     let [retry, goaway] = &said[..] else { panic!("{said:?}") };
     let retry: u64 = retry.strip_prefix("retry: ").expect("a time").parse().expect("in milliseconds");
     assert!((500..10_000).contains(&retry), "{retry}");
-    let expected = format!(r#"data: {{"goaway":{{"reason":"draining","retry_ms":{retry}}}}}"#);
+    let expected = format!("id:\ndata: {{\"goaway\":{{\"reason\":\"draining\",\"retry_ms\":{retry}}}}}");
     assert_eq!(*goaway, expected);
     assert!(server.await_exit(PATIENCE).success());
+}
+
+/// The empty id takes from an `EventSource` what it would come back with, so it asks for what it asked for at first.
+#[test]
+fn who_is_to_begin_anew_is_left_without_an_id() {
+    let server = RunningServer::with(&["session.lifetime=500ms", "session.idle=200ms"]);
+    let (events, hello) = follow(&server, "news");
+    let last = "id:\ndata: {\"goaway\":{\"reason\":\"lifetime\",\"retry_ms\":1000}}";
+    assert_eq!(events.to_end(), ["retry: 1000", last], "and never idle, for it can give no command");
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "lifetime")]);
+    let mut again = EventStream::open(server.public, "channels=news");
+    assert!(!again.hello().recovered);
 }
 
 #[test]

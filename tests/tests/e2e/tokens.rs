@@ -1,7 +1,9 @@
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
 use encke_tests::events::ask_events;
-use encke_tests::patience::{LATE, let_pass};
+use encke_tests::patience::{LATE, PATIENCE, let_pass, until};
 use encke_tests::server::run_to_end;
 use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
 use jsonwebtoken::{EncodingKey, Header};
@@ -329,4 +331,57 @@ fn a_stream_ends_with_its_token() {
     let mut again = EventStream::open_with(server.public, &format!("token={narrow}"), &id);
     assert!(again.hello().recovered);
     assert_eq!(again.event(), r#"data: {"unsubscribed":{"channel":"news","reason":"forbidden"}}"#);
+}
+
+/// The command is read when the token has run out, before anything has said so.
+#[test]
+fn a_command_that_comes_too_late_is_not_carried_out() {
+    let server = server();
+    let mut reader = connect(&server, &token("bob", json!({"news": ["subscribe"]})));
+    let epoch = reader.subscribe("news");
+    let exp = soon();
+    let claims = json!({"sub": "alice", "exp": exp, "channels": {"*": ["publish"]}});
+    let mut writer = connect(&server, &sign(&claims, SECRET));
+    server.stopped(|| {
+        writer.send(r#"{"id":1,"publish":{"channel":"news","data":1}}"#);
+        until("the token has run out", || unix_time() > Duration::from_secs(exp));
+    });
+    assert_eq!(writer.close_code(), Some(TOKEN_EXPIRED));
+    server
+        .logs
+        .await_lifecycle(&writer.hello.session, &[("opened", "connect"), ("suspended", "token_expired")]);
+    let subscribed = reader.ask(r#"{"id":2,"subscribe":{"channel":"news"}}"#);
+    assert_eq!(subscribed["ok"], json!({"channel": "news", "epoch": epoch, "offset": 0}));
+}
+
+/// A connection that has lost its session to another, with a narrower token, can bring it nothing any more.
+#[test]
+fn a_stream_that_was_taken_over_subscribes_nothing() {
+    const TRIES: usize = 50;
+    let server = server();
+    let wide = token("alice", json!({"*": ["subscribe"]}));
+    let narrow = token("alice", json!({"news": ["subscribe"]}));
+    let hello = connect(&server, &narrow).hello;
+    let mut taken_over = 0;
+    for _ in 0..TRIES {
+        let request = format!(
+            "GET /events?resume={}&channels=secret&token={wide} HTTP/1.1\r\nHost: {}\r\n\r\n",
+            hello.resume, server.public
+        );
+        let mut stream = TcpStream::connect(server.public).expect("the server accepts");
+        stream.write_all(request.as_bytes()).expect("the server reads");
+        let _client = Client::connect(server.public, &format!("resume={}&token={narrow}", hello.resume));
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+        let mut said = [0; 4096];
+        let mut read = || stream.read(&mut said).expect("the server answers");
+        assert!(read() > 0, "a head, and a hello");
+        if server.admin.session(&hello.session)["transport"] == "sse" {
+            continue;
+        }
+        taken_over += 1;
+        while read() > 0 {}
+        let session = server.admin.session(&hello.session);
+        assert_eq!(session["subscriptions"], json!([]), "after {taken_over} take-overs");
+    }
+    println!("taken over {taken_over} times of {TRIES}");
 }

@@ -65,8 +65,8 @@ impl Work<'_> {
             let due = sleep_until(self.course.due(number));
             tokio::pin!(due);
             loop {
+                // Not biased: who is behind must read, too, or the server stops reading.
                 tokio::select! {
-                    biased;
                     () = &mut due => break,
                     event = connection.next() => if !self.hear(event, &mut unanswered) { return },
                 }

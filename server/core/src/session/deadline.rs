@@ -27,8 +27,8 @@ pub enum Deadline {
     Reconnect,
     /// The client has asked for nothing.
     ///
-    /// Armed always, if configured; put off by commands, not by acknowledgements or pongs. When it passes, the
-    /// session closes.
+    /// Armed always, if configured, save for a session that was last attached to a stream of events, over which none can
+    /// come; put off by commands, not by acknowledgements or pongs. When it passes, the session closes.
     Idle,
     /// The client's token has run out.
     ///

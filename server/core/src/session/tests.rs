@@ -473,6 +473,11 @@ fn each_deadline_is_armed_in_the_phases_of_its_comment() {
     let poll = Attach { connection: B, carrier: Carrier::Poll, ..with_token };
     table.input(1_003, Input::Attach(poll));
     assert_eq!(table.armed(), [PollHold, Idle, Token, Lifetime], "attached to a poll");
-    table.input(1_004, Input::Close(CloseReason::Kicked));
+    let events = Attach { connection: ConnectionId(3), carrier: Carrier::Events, ..with_token };
+    table.input(1_004, Input::Attach(events));
+    assert_eq!(table.armed(), [Ping, Token, Lifetime], "attached to a stream of events");
+    table.input(1_005, Input::Attach(Attach { connection: A, ..with_token }));
+    assert_eq!(table.armed(), [Ping, Idle, Token, Lifetime], "attached again");
+    table.input(1_006, Input::Close(CloseReason::Kicked));
     assert_eq!(table.armed(), [], "closed");
 }

@@ -9,7 +9,6 @@ use crate::session::{Left, Notes};
 use crate::transport::attachment::Attachment;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
 use crate::transport::metered::Metered;
-use crate::transport::retry::{goaway, retry_ms};
 use crate::transport::steps::poll_steps;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::{Overdue, WriteHold};
@@ -29,7 +28,7 @@ pub(super) struct Connection {
 
 /// How a stream ends.
 #[derive(Clone, Copy, Debug)]
-enum Ending {
+pub(super) enum Ending {
     /// We say that it does, and why.
     Close(CloseCode),
     /// There is no one to say anything to.
@@ -37,11 +36,9 @@ enum Ending {
 }
 
 impl Connection {
-    /// Serves the stream to its end.
-    pub(super) async fn run(mut self) {
-        if let Ending::Close(code) = poll_fn(|context| poll_steps(|| self.poll_step(context))).await {
-            self.say_goodbye(code).await;
-        }
+    /// Sends events until something ends the stream.
+    pub(super) async fn run(&mut self) -> Ending {
+        poll_fn(|context| poll_steps(|| self.poll_step(context))).await
     }
 
     /// Notes, then writes, then a look whether the client is there still.
@@ -119,10 +116,8 @@ impl Connection {
     }
 
     /// There is no Close frame here: the last event says why, and when to come back.
-    async fn say_goodbye(mut self, code: CloseCode) {
-        let retry = retry_ms(code);
-        self.events().retry(retry);
-        self.events().plain(&goaway(code, retry));
+    pub(super) async fn say_goodbye(mut self, code: CloseCode) {
+        self.events().farewell(code);
         let Self { mut socket, mut out, attachment, .. } = self;
         let shared = std::sync::Arc::clone(&attachment.shared);
         // The session has let go already; its place is another's now.

@@ -1,8 +1,10 @@
 //! Events as HTML has them, section 9.2: unnamed ones, each an object of the dialect in one line.
 
+use encke_core::close::CloseCode;
 use encke_core::dialect::json::{Gap, ServerMessage, SharedMessage};
 
 use crate::session::Outgoing;
+use crate::transport::retry::{goaway, is_to_begin_anew, retry_ms};
 
 /// Events, one after the other.
 pub(super) struct Events<'a> {
@@ -28,9 +30,15 @@ impl Events<'_> {
         self.out.extend_from_slice(b":\n\n");
     }
 
-    /// How long the client is to wait before it comes back.
-    pub(super) fn retry(&mut self, ms: u64) {
-        self.out.extend_from_slice(format!("retry: {ms}\n\n").as_bytes());
+    /// The last event of a stream: why it ends, and when to come back.
+    pub(super) fn farewell(&mut self, code: CloseCode) {
+        let retry = retry_ms(code);
+        self.out.extend_from_slice(format!("retry: {retry}\n\n").as_bytes());
+        if is_to_begin_anew(code) {
+            // Without an id to come back with, it asks for what it asked for at first.
+            self.out.extend_from_slice(b"id:\n");
+        }
+        self.plain(&goaway(code, retry));
     }
 
     fn id(&mut self, seq: u64) {
@@ -69,18 +77,23 @@ pub(super) fn parse_id(id: &str) -> Option<(String, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use encke_core::dialect::json::CompactJson;
+
     use super::*;
 
     #[test]
     fn events_are_lines() {
         let mut out = Vec::new();
         let mut events = Events { out: &mut out, token: "s_a.b" };
-        events.message(7, &SharedMessage::new("news", 42, r#"{"a":"\n"}"#));
+        events.message(7, &SharedMessage::new("news", 42, &CompactJson::of(r#"{"a":"\n"}"#)));
         events.heartbeat();
-        events.retry(5);
+        events.farewell(CloseCode::Kicked);
+        events.farewell(CloseCode::Lifetime);
         let text = concat!(
             "id: s_a.b:7\ndata: {\"message\":{\"seq\":7,\"channel\":\"news\",\"offset\":42,\"data\":{\"a\":\"\\n\"}}}\n\n",
-            ":\n\nretry: 5\n\n",
+            ":\n\n",
+            "retry: 2147483647\n\ndata: {\"goaway\":{\"reason\":\"kicked\",\"retry_ms\":2147483647}}\n\n",
+            "retry: 1000\n\nid:\ndata: {\"goaway\":{\"reason\":\"lifetime\",\"retry_ms\":1000}}\n\n",
         );
         assert_eq!(String::from_utf8(out).as_deref(), Ok(text));
         assert_eq!(parse_id("s_a.b:7"), Some(("s_a.b".into(), 7)));

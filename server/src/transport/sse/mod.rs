@@ -9,10 +9,11 @@ mod connection;
 mod event;
 mod request;
 
+use std::future::Future;
 use std::sync::Arc;
 
 use crate::server::Shared;
-use crate::session::{Left, Transport};
+use crate::session::{Left, NotSubscribed, Transport};
 use crate::shutdown::OpenConnection;
 use crate::transport::Socket;
 use crate::transport::attachment::Attachment;
@@ -21,30 +22,36 @@ use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
 
-use connection::Connection;
+use connection::{Connection, Ending};
 pub(crate) use request::{Accepted, accept};
 
 /// Serves an accepted request to its end, on the socket that it came on.
-pub(crate) async fn serve(
+///
+/// A task is as large as all that it ever holds: so it begins with the connection, and the end is boxed.
+pub(crate) fn serve(
     socket: Socket,
     accepted: Accepted,
     shared: Arc<Shared>,
     open_connection: OpenConnection,
-) {
-    let connection = open(socket, accepted, shared);
-    connection.run().await;
-    drop(open_connection);
+) -> impl Future<Output = ()> + Send {
+    let mut connection = open(socket, accepted, shared);
+    async move {
+        if let Ending::Close(code) = connection.run().await {
+            Box::pin(connection.say_goodbye(code)).await;
+        }
+        drop(open_connection);
+    }
 }
 
 fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
-    let Accepted { head, mut attached, place, channels } = accepted;
+    let Accepted { head, mut attached, channels } = accepted;
     let pong_timeout = shared.sessions.settings().pong_timeout;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
     let link = Arc::clone(&attached.link);
     let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
     socket.give_up_after(Some(pong_timeout));
-    let attachment = Attachment::new(attached, Transport::Events, place, shared);
+    let attachment = Attachment::new(attached, Transport::Events, shared);
     let mut connection = Connection {
         socket,
         token: attachment.session.resume_token().expose(),
@@ -62,10 +69,11 @@ fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
         connection.events().plain(&unsubscribed(&channel, "forbidden"));
     }
     for channel in channels {
-        let sessions = Arc::clone(&connection.attachment.shared.sessions);
-        if let Err(error) = sessions.subscribe(&connection.attachment.session, &channel, None) {
+        let Attachment { session, link, shared, .. } = &connection.attachment;
+        if let Err(error) = shared.sessions.subscribe(session, link, &channel, None) {
             tracing::debug!(%channel, %error, "not subscribed");
-            connection.events().plain(&unsubscribed(&channel, "limit"));
+            let reason = if error == NotSubscribed::Forbidden { "forbidden" } else { "limit" };
+            connection.events().plain(&unsubscribed(&channel, reason));
         }
     }
     connection

@@ -12,8 +12,7 @@ use crate::http::reply::{no_content, with};
 use crate::http::{ApiError, Reply};
 use crate::server::Shared;
 use crate::session::{AttachRequest, Attached, Refusal, Transport};
-use crate::transport::retry::{goaway, retry_ms};
-use crate::transport::{Caller, Place};
+use crate::transport::Caller;
 
 const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -24,7 +23,6 @@ pub(crate) struct Accepted {
     /// The answer's head.
     pub(super) head: Vec<u8>,
     pub(super) attached: Attached,
-    pub(super) place: Place,
     /// What to follow besides what the session follows already.
     pub(super) channels: Vec<ChannelName>,
 }
@@ -70,7 +68,7 @@ fn admit<B>(request: &Request<B>, caller: &Caller, shared: &Shared) -> Result<Ac
     {
         return refuse(ApiError::forbidden(format!("the token does not allow to subscribe to {channel}")));
     }
-    let place = shared.places.take(caller.address).ok_or_else(|| come_back(CloseCode::Overloaded))?;
+    let place = shared.places.take(caller.address);
     let attach = AttachRequest {
         resume: query.resume,
         seq: query.seq,
@@ -78,15 +76,16 @@ fn admit<B>(request: &Request<B>, caller: &Caller, shared: &Shared) -> Result<Ac
         heartbeat: Heartbeat::Frame,
         transport: Transport::Events,
     };
-    let attached = match shared.sessions.attach(&attach) {
+    // hyper has the socket; and an EventSource waits for seconds before it comes back.
+    let attached = match shared.sessions.attach(&attach, place, || false) {
         Ok(attached) => attached,
         Err(Refusal::Overloaded) => return Err(come_back(CloseCode::Overloaded)),
         Err(Refusal::Draining) => return Err(come_back(CloseCode::Draining)),
         Err(Refusal::NotTheUser) => return refuse(ApiError::forbidden("the session is another user's")),
         // The one answer after which an EventSource does not try again.
-        Err(Refusal::Gone) => return Err(Box::new(no_content())),
+        Err(Refusal::Gone | Refusal::Late) => return Err(Box::new(no_content())),
     };
-    Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, place, channels: query.channels })
+    Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels: query.channels })
 }
 
 fn refuse<T>(error: ApiError) -> Result<T, Box<Reply>> {
@@ -136,11 +135,8 @@ impl Query {
 
 /// An EventSource takes any status but 200 for final. So it is sent away in the stream itself.
 fn come_back(code: CloseCode) -> Box<Reply> {
-    let retry = retry_ms(code);
     let mut out = Vec::new();
-    let mut events = Events { out: &mut out, token: "" };
-    events.retry(retry);
-    events.plain(&goaway(code, retry));
+    Events { out: &mut out, token: "" }.farewell(code);
     let mut reply = with(StatusCode::OK, EVENT_STREAM, out);
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Box::new(reply)

@@ -2,8 +2,8 @@
 
 use encke_core::close::CloseReason;
 use encke_core::dialect::json::{
-    Command, CommandError, Done, ErrorCode, Outcome, Present, Reply, ReplyError, Request, ServerMessage,
-    Since, parse_command,
+    Command, CommandError, CompactJson, Done, ErrorCode, Outcome, Present, Reply, ReplyError, Request,
+    ServerMessage, Since, parse_command,
 };
 use encke_core::session::ConnectionInput;
 
@@ -38,7 +38,10 @@ impl Connection {
                 self.progress(ConnectionInput::PongMessage { seq }, id);
             }
             request => {
-                self.tell(ConnectionInput::Command);
+                if !self.tell(ConnectionInput::Command) {
+                    // The session has just let go of this connection: nothing that it asks for counts.
+                    return Ok(());
+                }
                 let id = match &request {
                     Ok(request) => request.id,
                     Err(error) => error.id,
@@ -65,7 +68,8 @@ impl Connection {
         let answer = match command {
             Command::Subscribe { channel, since } => self.subscribe(&channel, since.as_ref()),
             Command::Unsubscribe { channel } => {
-                self.shared().sessions.unsubscribe(&self.attachment.session, &channel);
+                let Attachment { session, link, shared, .. } = &self.attachment;
+                shared.sessions.unsubscribe(session, link, &channel);
                 Ok(Done::Nothing {})
             }
             Command::Publish { channel, data } => self.publish(&channel, data),
@@ -83,8 +87,9 @@ impl Connection {
     }
 
     fn subscribe(&mut self, channel: &str, since: Option<&Since<'_>>) -> Answer {
-        let name = self.allowed_channel(Permission::Subscribe, channel)?;
-        let subscribed = self.shared().sessions.subscribe(&self.attachment.session, &name, since)?;
+        let name = self.channel_name(channel)?;
+        let Attachment { session, link, shared, .. } = &self.attachment;
+        let subscribed = shared.sessions.subscribe(session, link, &name, since)?;
         // After the reply comes what there is to read.
         self.left.more = true;
         Ok(Done::Subscribed {
@@ -97,7 +102,7 @@ impl Connection {
 
     fn publish(&self, channel: &str, data: &str) -> Answer {
         let name = self.allowed_channel(Permission::Publish, channel)?;
-        let published = self.shared().channels.publish(&name, data)?;
+        let published = self.shared().channels.publish(&name, &CompactJson::of(data))?;
         let epoch = published.channel.epoch().to_owned().into();
         Ok(Done::Published { offset: published.offset, epoch })
     }
@@ -195,6 +200,12 @@ impl From<Full> for Refused {
 
 impl From<NotSubscribed> for Refused {
     fn from(error: NotSubscribed) -> Self {
-        Self { code: ErrorCode::Limit, message: error.to_string() }
+        let code = match error {
+            NotSubscribed::Forbidden => ErrorCode::Forbidden,
+            NotSubscribed::TooMany { .. } | NotSubscribed::Full(_) | NotSubscribed::Detached => {
+                ErrorCode::Limit
+            }
+        };
+        Self { code, message: error.to_string() }
     }
 }

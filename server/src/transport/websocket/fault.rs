@@ -11,10 +11,6 @@ pub(super) fn judge(error: &Error) -> (SuspendReason, Ending) {
         Error::Utf8(_) => CloseCode::InvalidPayload,
         Error::Protocol(ProtocolError::ResetWithoutClosingHandshake) => return LOST,
         Error::Protocol(_) => CloseCode::BadFrame,
-        // The replies to what the peer sends do not fit the buffer: it does not read them.
-        Error::WriteBufferFull(_) => {
-            return (SuspendReason::SlowConsumer, Ending::Close(CloseCode::SlowConsumer));
-        }
         _ => return LOST,
     };
     (SuspendReason::BadFrame, Ending::Close(code))

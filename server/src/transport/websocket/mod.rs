@@ -7,6 +7,8 @@ mod frame;
 mod goodbye;
 mod query;
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 
 use encke_core::close::CloseCode;
@@ -43,18 +45,31 @@ pub(crate) struct Upgrade {
 
 /// Serves a WebSocket to its end.
 ///
-/// A task is as large as what it may hold at once, for all its life. So the beginning and the end are boxed, and the
-/// connection stays where it is.
-pub(crate) async fn serve(upgrade: Upgrade, shared: Arc<Shared>) {
+/// A task is as large as all that it ever holds, for all its life: also what it was given, and what it has moved elsewhere. So the
+/// beginning and the end are boxed, outside of it, and it holds the connection and no more.
+pub(crate) fn serve(upgrade: Upgrade, shared: Arc<Shared>) -> impl Future<Output = ()> + Send {
     let Upgrade { caller, on_upgrade, query, open_connection } = upgrade;
-    let mut opened = Box::pin(open(caller, on_upgrade, query, &shared)).await;
-    if let Some(connection) = &mut opened {
-        let ending = connection.run().await;
-        if let Some((socket, unwritten)) = opened.take().map(Connection::into_socket) {
-            Box::pin(goodbye::say(socket, unwritten, ending, &shared)).await;
+    let opening = Box::pin(open(caller, on_upgrade, query, Arc::clone(&shared)));
+    async move {
+        let mut opened = opening.await;
+        if let Some(connection) = &mut opened {
+            let ending = connection.run().await;
+            say_goodbye(&mut opened, ending, &shared).await;
         }
+        drop(open_connection);
     }
-    drop(open_connection);
+}
+
+fn say_goodbye(
+    opened: &mut Option<Connection>,
+    ending: Ending,
+    shared: &Arc<Shared>,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    let Some((socket, unwritten)) = opened.take().map(Connection::into_socket) else {
+        return Box::pin(std::future::ready(()));
+    };
+    let shared = Arc::clone(shared);
+    Box::pin(async move { goodbye::say(socket, unwritten, ending, &shared).await })
 }
 
 /// Takes the socket over from hyper and gives it a session. A connection that gets none is told why.
@@ -62,7 +77,7 @@ async fn open(
     caller: Caller,
     on_upgrade: OnUpgrade,
     query: String,
-    shared: &Arc<Shared>,
+    shared: Arc<Shared>,
 ) -> Option<Connection> {
     let upgraded = match on_upgrade.await {
         Ok(upgraded) => upgraded,
@@ -75,7 +90,7 @@ async fn open(
     // A copy, though it is empty as a rule: tungstenite would go on using the memory, which is hyper's whole buffer.
     let (socket, read_already) = (parts.io.into_inner(), parts.read_buf.to_vec());
     let limits = &shared.config.limits;
-    match attach(&caller, &query, shared) {
+    match attach(&caller, &query, &socket, &shared) {
         Ok((attachment, greeting)) => {
             let link = Arc::clone(&attachment.link);
             let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
@@ -86,26 +101,33 @@ async fn open(
         Err(code) => {
             tracing::debug!(reason = code.reason(), "connection refused");
             let socket = websocket(socket, read_already, limits).await;
-            goodbye::say(socket, Unwritten::default(), Ending::Close(code), shared).await;
+            goodbye::say(socket, Unwritten::default(), Ending::Close(code), &shared).await;
             None
         }
     }
 }
 
-fn attach(caller: &Caller, query: &str, shared: &Arc<Shared>) -> Result<(Attachment, Greeting), CloseCode> {
+fn attach(
+    caller: &Caller,
+    query: &str,
+    socket: &Socket,
+    shared: &Arc<Shared>,
+) -> Result<(Attachment, Greeting), CloseCode> {
     let Query { resume, seq, token, heartbeat } =
         Query::parse(query).map_err(|BadQuery| CloseCode::ProtocolError)?;
     let identity = caller.identify(token.as_deref(), &shared.config)?;
-    let place = shared.places.take(caller.address).ok_or(CloseCode::Overloaded)?;
+    let place = shared.places.take(caller.address);
     let request = AttachRequest { resume, seq, identity, heartbeat, transport: Transport::WebSocket };
-    let mut attached = shared.sessions.attach(&request).map_err(|refusal| match refusal {
-        Refusal::Overloaded => CloseCode::Overloaded,
-        Refusal::Draining => CloseCode::Draining,
-        Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
-    })?;
+    let mut attached =
+        shared.sessions.attach(&request, place, || socket.is_over()).map_err(|refusal| match refusal {
+            Refusal::Overloaded => CloseCode::Overloaded,
+            Refusal::Draining => CloseCode::Draining,
+            Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
+            Refusal::Late => CloseCode::Replaced,
+        })?;
     let greeting =
         Greeting { heartbeat, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };
-    Ok((Attachment::new(attached, Transport::WebSocket, place, Arc::clone(shared)), greeting))
+    Ok((Attachment::new(attached, Transport::WebSocket, Arc::clone(shared)), greeting))
 }
 
 async fn websocket<S>(socket: S, read_already: Vec<u8>, limits: &Limits) -> WebSocketStream<S>

@@ -13,7 +13,7 @@ pub use server_message::{
     Done, ErrorCode, Gap, Goaway, Hello, Message, Outcome, Ping, Present, Reply, ReplyError, ServerMessage,
     Unsubscribed,
 };
-pub use shared_message::{SharedMessage, compact};
+pub use shared_message::{CompactJson, SharedMessage};
 
 /// The version that [`Hello`] announces.
 pub const VERSION: u32 = 1;

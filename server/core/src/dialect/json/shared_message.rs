@@ -14,13 +14,13 @@ const HEAD: &str = r#"{"message":{"seq":"#;
 const TAIL_END: &str = "}}";
 
 impl SharedMessage {
-    /// `data` is JSON without white space between its tokens: see [`compact`].
+    /// Message number `offset` of a channel.
     #[must_use]
-    pub fn new(channel: &str, offset: u64, data: &str) -> Self {
+    pub fn new(channel: &str, offset: u64, data: &CompactJson<'_>) -> Self {
         let channel = serde_json::to_string(channel).expect("strings serialize");
         let mut tail = format!(r#","channel":{channel},"offset":{offset},"data":"#);
         let data_at = u32::try_from(tail.len()).expect("names are limited, far below 4 GiB");
-        tail.push_str(data);
+        tail.push_str(data.as_str());
         tail.push_str(TAIL_END);
         Self { tail: tail.into_boxed_str(), data_at }
     }
@@ -51,15 +51,27 @@ impl SharedMessage {
     }
 }
 
-/// JSON text without the white space between its tokens. `json` must be JSON; what is inside its strings stays.
-#[must_use]
-pub fn compact(json: &str) -> Cow<'_, str> {
-    let mut kept = Kept::default();
-    if json.chars().all(|char| kept.keeps(char)) {
-        return Cow::Borrowed(json);
+/// JSON text without the white space between its tokens.
+#[derive(Clone, Debug)]
+pub struct CompactJson<'a>(Cow<'a, str>);
+
+impl<'a> CompactJson<'a> {
+    /// `json` must be JSON; what is inside its strings stays.
+    #[must_use]
+    pub fn of(json: &'a str) -> Self {
+        let mut kept = Kept::default();
+        if json.chars().all(|char| kept.keeps(char)) {
+            return Self(Cow::Borrowed(json));
+        }
+        let mut kept = Kept::default();
+        Self(Cow::Owned(json.chars().filter(|char| kept.keeps(*char)).collect()))
     }
-    let mut kept = Kept::default();
-    Cow::Owned(json.chars().filter(|char| kept.keeps(*char)).collect())
+
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 /// Whether each of the characters of a JSON text belongs to it.

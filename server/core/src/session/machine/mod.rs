@@ -74,7 +74,6 @@ impl<C> Session<C> {
         if let Some(lifetime) = session.timeouts.lifetime {
             session.deadlines.arm(Deadline::Lifetime, now + lifetime);
         }
-        session.put_off_idle();
         session.attach(attach, Transition::Opened);
         session
     }
@@ -261,6 +260,13 @@ impl<C> Session<C> {
         self.deadlines.disarm(Deadline::Pong);
         self.deadlines.disarm(Deadline::Reconnect);
         self.arm_token(attach.token_expires);
+        let idle_armed = self.deadlines.armed().any(|(_, deadline)| deadline == Deadline::Idle);
+        match attach.carrier {
+            // No command can come.
+            Carrier::Events => self.deadlines.disarm(Deadline::Idle),
+            Carrier::Stream(_) | Carrier::Poll if !idle_armed => self.put_off_idle(),
+            Carrier::Stream(_) | Carrier::Poll => {}
+        }
         match attach.carrier {
             Carrier::Stream(_) | Carrier::Events => {
                 let half = self.timeouts.ping_interval / 2;

@@ -1,0 +1,13 @@
+// node event_source.mjs ADDRESS CHANNELS
+//
+// The EventSource of npm's `eventsource`. Prints what it hears, and `readyState` at each error.
+
+import { EventSource } from "eventsource";
+import { tell, untilTestEnds } from "./test.mjs";
+
+const [address, channels] = process.argv.slice(2);
+const source = new EventSource(`http://${address}/events?channels=${channels}`);
+source.onmessage = ({ data }) => tell(JSON.parse(data));
+source.onerror = () => tell({ error: source.readyState });
+await untilTestEnds();
+source.close();

@@ -1,0 +1,13 @@
+// node event_source_page.mjs ADDRESS CHANNELS
+//
+// Chromium's EventSource. Prints what it hears, and `readyState` at each error.
+
+import { openPage } from "./page.mjs";
+
+const [address, channels] = process.argv.slice(2);
+const page = await openPage(address);
+await page.evaluate((channels) => {
+  const source = new EventSource(`/events?channels=${channels}`);
+  source.onmessage = ({ data }) => tell(JSON.parse(data));
+  source.onerror = () => tell({ error: source.readyState });
+}, channels);

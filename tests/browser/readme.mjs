@@ -1,0 +1,13 @@
+// The code of the README's section "In a browser", as it stands there.
+
+import { readFileSync } from "node:fs";
+
+const section = /^## In a browser\n(.*?)^## /ms;
+const block = /^```js\n(.*?)^```$/ms;
+
+export function codeOfReadme() {
+  const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+  const code = section.exec(readme)?.[1].match(block)?.[1];
+  if (!code) throw new Error('the README has no block of js under "In a browser"');
+  return code;
+}

@@ -1,0 +1,198 @@
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use encke_tests::patience::{let_pass, until};
+use encke_tests::{Admin, Client, EventStream, Launch, RunningServer, Said, Schemathesis};
+use jsonwebtoken::{EncodingKey, Header};
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+const KEY: &str = "openapi-key-0123456789";
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+const DISCONNECTED: u16 = 4007;
+
+/// What is followed, and published to, all the while.
+const CHANNEL: &str = "news";
+const CHANNELS: [&str; 4] = [CHANNEL, "a/b c", "é*", "%2F"];
+
+/// Sessions that the test may end.
+const DOOMED: usize = 40;
+
+/// However slow the machine: what is published stays, and no session expires.
+fn launch() -> Launch {
+    Launch::with(&["session.reconnect_window=1h", "channel.history_messages=100000"])
+}
+
+#[test]
+fn the_api_is_as_it_says_without_keys() {
+    let server = launch().start();
+    println!("{}", hold_against_its_description(&server, false, ""));
+}
+
+#[test]
+fn the_api_is_as_it_says_with_keys() {
+    let launch = launch().set(&format!("auth.api_keys=[\"{KEY}\"]"));
+    let mut server = launch.environment("ENCKE_AUTH__SECRET", SECRET).start();
+    server.admin = server.admin.with_key(KEY);
+    let claims = json!({"sub": "alice", "channels": {"*": ["subscribe", "publish", "presence"]}});
+    let key = EncodingKey::from_secret(SECRET.as_bytes());
+    let token = jsonwebtoken::encode(&Header::default(), &claims, &key).expect("it can be signed");
+    println!("{}", hold_against_its_description(&server, true, &format!("token={token}")));
+}
+
+/// `ENCKE_SEED=<n>` tries other things, which a machine's mood may change a little all the same. Returns what was done.
+fn hold_against_its_description(server: &RunningServer, keyed: bool, query: &str) -> String {
+    let follower = Follower::begin(server.public, query);
+    let publisher = Publisher::begin(server.admin);
+    let doomed: Vec<_> = (0..DOOMED).map(|_| subscriber(server.public, query)).collect();
+    let idle: Vec<_> = (0..3).map(|_| subscriber(server.public, query)).collect();
+    let suspended = subscriber(server.public, query).drop_connection().session;
+    server.await_phase(&suspended, "suspended");
+    let mut events = EventStream::open(server.public, &format!("channels={CHANNEL}&{query}"));
+    let mut sessions = vec![follower.session.clone(), suspended, events.hello().session];
+    sessions.extend(ids(&idle).into_iter().map(ToOwned::to_owned));
+
+    let seed = std::env::var("ENCKE_SEED").unwrap_or_else(|_| "1".to_owned());
+    let document = server.admin.get("/api/openapi.json");
+    let schemathesis = Schemathesis::of(&document.body)
+        .dictionary("sessions", sessions.iter().map(|session| &**session))
+        .dictionary("doomed", ids(&doomed))
+        .dictionary("channels", CHANNELS)
+        .dictionary("users", ["alice"])
+        .environment("ENCKE_API_KEY", KEY)
+        .environment("ENCKE_KEPT", &sessions.join(","))
+        .environment("ENCKE_DOOMED", &ids(&doomed).join(","))
+        .environment("ENCKE_HAS_KEYS", if keyed { "1" } else { "" });
+    schemathesis.check_document();
+    let (report, seen) = schemathesis.test(&format!("http://{}", server.admin.address()), &seed);
+
+    assert_all_was_reached(&document.json(), &seen, keyed);
+
+    publisher.end();
+    follower.assert_exact(publish(server.admin));
+    for session in sessions {
+        assert!(server.admin.phase(&session).is_some(), "{session} has ended");
+    }
+    let health = server.admin.get("/healthz");
+    assert_eq!(health.status, 200, "{health:?}");
+    let mut client = subscriber(server.public, query);
+    client.send(r#"{"close":{}}"#);
+    assert_eq!(client.close_code(), Some(1000));
+    format!("ENCKE_SEED={seed}\n{report}\n{seen}")
+}
+
+/// Each operation has succeeded, and has been refused to those without a key.
+fn assert_all_was_reached(document: &Value, seen: &Value, keyed: bool) {
+    let paths = document["paths"].as_object().expect("paths");
+    let items = paths.values().flat_map(|path| path.as_object().expect("an object").values());
+    for operation in items.filter(|item| item["operationId"].is_string()) {
+        let name = operation["operationId"].as_str().expect("a string");
+        for status in operation["responses"].as_object().expect("an object").keys() {
+            if status.starts_with('2') || (keyed && status == "401") {
+                assert!(seen[name][status].is_u64(), "{name} was never answered with {status}: {seen}");
+            }
+        }
+    }
+}
+
+/// Publishes what is followed: its offset.
+fn publish(admin: Admin) -> u64 {
+    let answer = admin.post("/api/publish", &json!({"channel": CHANNEL, "data": "a message"}).to_string());
+    answer.json()["offset"].as_u64().unwrap_or_else(|| panic!("{answer:?}"))
+}
+
+fn ids(clients: &[Client]) -> Vec<&str> {
+    clients.iter().map(|client| &*client.hello.session).collect()
+}
+
+fn subscriber(address: SocketAddr, query: &str) -> Client {
+    let mut client = Client::connect(address, query);
+    client.subscribe(CHANNELS[1]);
+    client
+}
+
+/// A client that follows a channel, comes back when its connection is dropped, and notes what it is sent.
+struct Follower {
+    session: String,
+    /// The seq and the offset of each message.
+    received: Arc<Mutex<Vec<(u64, u64)>>>,
+    leave: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Follower {
+    /// From the channel's first message on.
+    fn begin(address: SocketAddr, query: &str) -> Self {
+        let mut client = Client::connect(address, query);
+        client.subscribe(CHANNEL);
+        let (session, query) = (client.hello.session.clone(), query.to_owned());
+        let (received, leave) = <(Arc<Mutex<Vec<_>>>, Arc<AtomicBool>)>::default();
+        let thread = std::thread::spawn({
+            let (received, leave) = (Arc::clone(&received), Arc::clone(&leave));
+            move || {
+                while !leave.load(Ordering::Acquire) {
+                    match client.next_within(Duration::from_millis(10)) {
+                        Some(Said::Object(object)) => {
+                            let number = |name: &str| object["message"][name].as_u64();
+                            let message = number("seq").zip(number("offset"));
+                            received.lock().push(message.unwrap_or_else(|| panic!("{object}")));
+                        }
+                        Some(Said::Close(DISCONNECTED, _)) => {
+                            let seq = received.lock().last().map_or(0, |(seq, _)| *seq);
+                            let (session, token) = (&client.hello.session, &client.hello.resume);
+                            let next = Client::connect(address, &format!("resume={token}&seq={seq}&{query}"));
+                            assert!(next.hello.recovered && next.hello.session == *session);
+                            client = next;
+                        }
+                        Some(Said::Ping(_)) | None => {}
+                        Some(other) => panic!("{other:?}"),
+                    }
+                }
+            }
+        });
+        Self { session, received, leave, thread }
+    }
+
+    /// Every message up to the channel's `last` has come, in order, once.
+    fn assert_exact(self, last: u64) {
+        until("the last message has come", || {
+            self.thread.is_finished()
+                || self.received.lock().last().is_some_and(|(_, offset)| *offset >= last)
+        });
+        self.leave.store(true, Ordering::Release);
+        self.thread.join().expect("it has seen nothing strange");
+        let received = self.received.lock();
+        let expected: Vec<_> = (1..=last).map(|number| (number, number)).collect();
+        assert!(*received == expected, "up to {last}: {received:?}");
+    }
+}
+
+/// Publishes until it is ended.
+struct Publisher {
+    leave: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
+}
+
+impl Publisher {
+    fn begin(admin: Admin) -> Self {
+        let leave = Arc::new(AtomicBool::new(false));
+        let thread = std::thread::spawn({
+            let leave = Arc::clone(&leave);
+            move || {
+                while !leave.load(Ordering::Acquire) {
+                    publish(admin);
+                    let_pass(Duration::from_millis(20));
+                }
+            }
+        });
+        Self { leave, thread }
+    }
+
+    fn end(self) {
+        self.leave.store(true, Ordering::Release);
+        self.thread.join().expect("it can publish");
+    }
+}
