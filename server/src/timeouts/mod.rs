@@ -187,3 +187,5 @@ impl TickLength {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turn_tests;
