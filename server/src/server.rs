@@ -18,8 +18,7 @@ use crate::metrics::{Metrics, Readings};
 use crate::session::{Hooks, SessionLimits, Sessions};
 use crate::shutdown::{Connections, Flag};
 use crate::timeouts::{
-    ActOnExpiry, Batch, DISPATCH_BATCHES, Timeouts, TimerCell, TimerName, WheelSettings, WheelThread,
-    WorkerPool,
+    ActOnExpiry, Batch, DISPATCH_BATCHES, Timeouts, TimerCell, TimerName, WheelThread, WorkerPool,
 };
 use crate::transport::Places;
 
@@ -138,9 +137,7 @@ impl Server {
             runtime: runtime.handle().clone(),
         };
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(actor))?;
-        let settings =
-            WheelSettings { tick: config.timers.tick, stall_threshold: config.timers.stall_threshold };
-        let wheel = WheelThread::start(settings, Arc::clone(&timeouts), names, sender)?;
+        let wheel = WheelThread::start(config.timers.wheel(), Arc::clone(&timeouts), names, sender)?;
 
         let limit_each = config.limits.max_connections_per_address;
         let shared = Arc::new(Shared {

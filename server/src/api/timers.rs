@@ -8,14 +8,14 @@ use crate::http::Reply;
 use crate::http::reply::json;
 use crate::metrics::Lateness;
 use crate::server::Shared;
-use crate::timeouts::DISPATCH_BATCHES;
+use crate::timeouts::{DISPATCH_BATCHES, Scheme};
 
 #[derive(Serialize)]
 struct Timers {
-    scheme: &'static str,
+    scheme: Scheme,
     tick_ms: f64,
     entries: usize,
-    /// Entries per level, the finest first.
+    /// Entries per level of the scheme, the finest first.
     levels: Vec<usize>,
     lateness: Lateness,
     dispatch: Dispatch,
@@ -43,10 +43,10 @@ struct Stalls {
 pub(crate) fn show(shared: &Shared) -> Reply {
     let stats = &shared.timeouts.stats;
     json(&Timers {
-        scheme: "hierarchical",
+        scheme: shared.config.timers.scheme,
         tick_ms: millis(shared.config.timers.tick),
         entries: shared.timeouts.entries(),
-        levels: stats.occupancy.iter().map(|level| level.load(Ordering::Relaxed)).collect(),
+        levels: stats.occupancy().iter().map(|level| level.load(Ordering::Relaxed)).collect(),
         lateness: shared.metrics.lateness(),
         dispatch: Dispatch {
             depth: shared.dispatch_depth(),

@@ -15,10 +15,12 @@ use std::time::Duration;
 use encke_core::session::Timeouts as SessionTimeouts;
 
 use crate::auth::Auth;
+use crate::timeouts::WheelSettings;
 use crate::tls::Tls;
 use layers::Layers;
 
 pub use crate::channel::LogLimits;
+pub use crate::timeouts::Scheme;
 pub use layers::{Source, default_file};
 
 /// Everything that can be set, checked.
@@ -57,6 +59,8 @@ pub struct Config {
 /// The wheel and the workers.
 #[derive(Clone, Debug)]
 pub struct TimersConfig {
+    /// How the wheel keeps its timers.
+    pub scheme: Scheme,
     /// The wheel's unit of time.
     pub tick: Duration,
     /// Threads that act on what expires.
@@ -215,7 +219,38 @@ fn without_secret(flag: &str) -> &str {
     flag.split(|c| !is_key(c)).next().unwrap_or_default().trim_end()
 }
 
+impl TimersConfig {
+    /// How late a timeout may pass for its scheme's sake.
+    fn lateness(&self, timeout: Duration) -> Duration {
+        let wheel = self.wheel();
+        self.scheme.lateness(self.tick, timeout.saturating_add(wheel.longest_sleep()))
+    }
+
+    /// For the wheel thread.
+    pub(crate) fn wheel(&self) -> WheelSettings {
+        WheelSettings { scheme: self.scheme, tick: self.tick, stall_threshold: self.stall_threshold }
+    }
+}
+
 impl Config {
+    /// Every timeout that is set, with its key.
+    fn timeouts(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+        let session = &self.session;
+        let timeouts = [
+            ("session.ping_interval", Some(session.ping_interval)),
+            ("session.pong_timeout", Some(session.pong_timeout)),
+            ("session.reconnect_window", Some(session.reconnect_window)),
+            ("session.lifetime", session.lifetime),
+            ("session.idle", session.idle),
+            ("session.write_timeout", Some(self.write_timeout)),
+            ("session.close_timeout", Some(self.close_timeout)),
+            ("channel.history_age", self.channel.log.age),
+            ("limits.handshake_timeout", Some(self.limits.handshake_timeout)),
+            ("shutdown.drain", Some(self.drain)),
+        ];
+        timeouts.into_iter().filter_map(|(key, timeout)| Some((key, timeout?)))
+    }
+
     /// What is not wrong, but likely trouble: a sentence each. `descriptors` is how many the process may open.
     #[must_use]
     pub fn warnings(&self, descriptors: u64) -> Vec<String> {
@@ -237,6 +272,25 @@ impl Config {
                  raise LimitNOFILE or `ulimit -n`"
             ));
         }
+        warnings.extend(self.late_timeouts());
         warnings
+    }
+
+    /// Timeouts that the scheme may make pass later than others take.
+    fn late_timeouts(&self) -> Option<String> {
+        let (key_of_shortest, shortest) = self.timeouts().min_by_key(|(_, timeout)| *timeout)?;
+        let late = self.timeouts().filter_map(|(key, timeout)| {
+            let late = self.timers.lateness(timeout);
+            (late > shortest / 2).then(|| format!("{key} up to {}", humantime::format_duration(late)))
+        });
+        let late: Vec<_> = late.collect();
+        (!late.is_empty()).then(|| {
+            format!(
+                "with timers.scheme = {}, some timeouts may pass late by more than half of {key_of_shortest} ({}): {}",
+                self.timers.scheme,
+                humantime::format_duration(shortest),
+                late.join(", ")
+            )
+        })
     }
 }

@@ -10,7 +10,9 @@ use serde::Deserialize;
 use super::auth::{RawAuth, RawTls};
 use super::layers::Layers;
 use super::units::{Size, Span, SpanOrOff};
-use super::{ChannelConfig, Config, ConfigError, Limits, LogConfig, LogFormat, LogLimits, TimersConfig};
+use super::{
+    ChannelConfig, Config, ConfigError, Limits, LogConfig, LogFormat, LogLimits, Scheme, TimersConfig,
+};
 use crate::auth::Auth;
 use crate::tls::Tls;
 
@@ -37,18 +39,11 @@ struct Listen {
 #[derive(Deserialize)]
 struct Timers {
     tick: Span,
-    #[expect(dead_code, reason = "read for its check: there is one scheme")]
     scheme: Scheme,
     workers: usize,
     ping_slack: Span,
     stall_threshold: Span,
     watchdog: Span,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "lowercase")]
-enum Scheme {
-    Hierarchical,
 }
 
 #[derive(Deserialize)]
@@ -114,12 +109,13 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     let tls = checks.tls(&raw.tls)?;
     checks.listen(&raw.listen, &auth, insecure)?;
     checks.timers(&raw.timers)?;
-    checks.at_least_two_ticks(&raw)?;
     checks.session(&raw.session)?;
     checks.channel(&raw.channel, raw.limits.max_message.0)?;
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
-    Ok(raw.into_config(auth, tls))
+    let config = raw.into_config(auth, tls);
+    checks.at_least_two_ticks(&config)?;
+    Ok(config)
 }
 
 impl Raw {
@@ -129,6 +125,7 @@ impl Raw {
             admin: self.listen.admin,
             backlog: i32::from(self.listen.backlog),
             timers: TimersConfig {
+                scheme: self.timers.scheme,
                 tick: self.timers.tick.0,
                 workers: self.timers.workers,
                 ping_slack: self.timers.ping_slack.0,
@@ -226,25 +223,12 @@ impl Checks<'_> {
         )
     }
 
-    fn at_least_two_ticks(&self, raw: &Raw) -> Result<(), ConfigError> {
-        let session = &raw.session;
-        let timeouts = [
-            ("session.ping_interval", Some(session.ping_interval.0)),
-            ("session.pong_timeout", Some(session.pong_timeout.0)),
-            ("session.reconnect_window", Some(session.reconnect_window.0)),
-            ("session.lifetime", session.lifetime.0),
-            ("session.idle", session.idle.0),
-            ("session.write_timeout", Some(session.write_timeout.0)),
-            ("session.close_timeout", Some(session.close_timeout.0)),
-            ("channel.history_age", raw.channel.history_age.0),
-            ("limits.handshake_timeout", Some(raw.limits.handshake_timeout.0)),
-            ("shutdown.drain", Some(raw.shutdown.drain.0)),
-        ];
-        for (key, timeout) in timeouts {
-            let long_enough = timeout.is_none_or(|timeout| timeout >= 2 * raw.timers.tick.0);
+    fn at_least_two_ticks(&self, config: &Config) -> Result<(), ConfigError> {
+        for (key, timeout) in config.timeouts() {
+            let long_enough = timeout >= 2 * config.timers.tick;
             self.require(long_enough, key, "must be at least two ticks (timers.tick)")?;
         }
-        let slack_fits = raw.timers.ping_slack.0 < raw.session.ping_interval.0;
+        let slack_fits = config.timers.ping_slack < config.session.ping_interval;
         self.require(slack_fits, "timers.ping_slack", "must be shorter than session.ping_interval")
     }
 

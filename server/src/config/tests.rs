@@ -53,7 +53,7 @@ fn errors_name_the_key_and_where_it_was_set() {
         ),
         (&["timers.workers=0"], "must be from 1 to 256"),
         (&["timers.workers=many"], "`timers.workers`"),
-        (&["timers.scheme=sundial"], "unknown variant `sundial`, expected `hierarchical`"),
+        (&["timers.scheme=sundial"], "unknown variant `sundial`, expected one of `hierarchical`, `hier"),
         (&["timers.tick=0s"], "must be from 1ms to 1s"),
         (&["session.pong_timeout=26s"], "must not be longer than session.ping_interval"),
         (&["session.close_timeout=15ms"], "must be at least two ticks"),
@@ -75,6 +75,46 @@ fn errors_name_the_key_and_where_it_was_set() {
         let error = error(&with(flags));
         assert!(error.contains(message), "{flags:?}: {error}");
     }
+}
+
+#[test]
+fn every_scheme_has_a_name() {
+    let error = error(&with(&["timers.scheme=sundial"]));
+    for scheme in Scheme::ALL {
+        assert!(error.contains(&format!("`{scheme}`")), "{scheme}: {error}");
+        let config = with(&[&format!("timers.scheme={scheme}")]).resolve().expect("valid");
+        assert_eq!(config.timers.scheme, scheme);
+        let told = default_file().lines().filter(|line| line.starts_with(&format!("#   {scheme} "))).count();
+        assert_eq!(told, 1, "{scheme} is explained in the default file");
+    }
+    let names = error.split_once("expected one of").expect("the names").1.matches('`').count() / 2;
+    assert_eq!(names, Scheme::ALL.len());
+}
+
+#[test]
+fn a_scheme_that_comes_late_is_a_warning() {
+    for scheme in Scheme::ALL {
+        let warnings =
+            with(&[&format!("timers.scheme={scheme}")]).resolve().expect("valid").warnings(1 << 20);
+        let warns = warnings.iter().any(|warning| warning.contains(&format!("timers.scheme = {scheme}")));
+        assert_eq!(warns, matches!(scheme, Scheme::Coarse | Scheme::OneMigration), "{scheme}: {warnings:?}");
+    }
+    let coarse = with(&["timers.scheme=coarse", "session.lifetime=off", "channel.history_age=off"]);
+    let warnings = coarse.resolve().expect("valid").warnings(1 << 20);
+    assert_eq!(
+        warnings,
+        [
+            "with timers.scheme = coarse, some timeouts may pass late by more than half of session.close_timeout (2s): \
+          session.reconnect_window up to 5s 110ms"
+        ]
+    );
+    let even = with(&[
+        "timers.scheme=coarse",
+        "session.lifetime=off",
+        "channel.history_age=off",
+        "session.reconnect_window=25s",
+    ]);
+    assert_eq!(even.resolve().expect("valid").warnings(1 << 20), Vec::<String>::new());
 }
 
 #[test]

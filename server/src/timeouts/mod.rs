@@ -12,6 +12,7 @@ mod arming;
 mod hyper_timer;
 mod name;
 mod parking;
+mod scheme;
 mod sleep;
 mod sleepers;
 mod wheel;
@@ -30,7 +31,6 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
 use encke_core::Timestamp;
-use encke_wheel::LEVELS;
 
 use crate::clock::{Clock, nanos};
 use sleepers::Sleepers;
@@ -38,6 +38,7 @@ use sleepers::Sleepers;
 pub(crate) use arming::{Told, Wish};
 pub(crate) use hyper_timer::WheelTimer;
 pub(crate) use name::{TimerCell, TimerName};
+pub use scheme::Scheme;
 pub(crate) use sleep::Sleep;
 pub(crate) use sleepers::SleeperId;
 pub(crate) use wheel::{WheelSettings, WheelThread};
@@ -59,14 +60,25 @@ pub(crate) struct Timeouts {
 /// Written by the wheel thread after every turn, read by metrics and the admin API.
 #[derive(Debug, Default)]
 pub(crate) struct WheelStats {
-    /// Timers in the wheel, per level.
-    pub(crate) occupancy: [AtomicUsize; LEVELS],
+    /// Timers in the wheel, per level; from when there is one.
+    occupancy: OnceLock<Box<[AtomicUsize]>>,
     /// Turns that came later than planned by more than the threshold.
     pub(crate) stalls: AtomicU64,
     /// Nanoseconds taken out of the server's time by stalls.
     pub(crate) stolen_nanos: AtomicU64,
     /// [`Clock::uptime`] of the last turn, in nanoseconds.
     pub(crate) last_turn_nanos: AtomicU64,
+}
+
+impl WheelStats {
+    fn has_levels(&self, levels: usize) {
+        self.occupancy.get_or_init(|| (0..levels).map(|_| AtomicUsize::new(0)).collect());
+    }
+
+    /// Timers in the wheel: on each of its scheme's levels, the finest first.
+    pub(crate) fn occupancy(&self) -> &[AtomicUsize] {
+        self.occupancy.get().map_or(&[], |levels| levels)
+    }
 }
 
 impl Timeouts {
@@ -141,7 +153,7 @@ impl Timeouts {
     /// Timers in the wheel.
     #[must_use]
     pub(crate) fn entries(&self) -> usize {
-        self.stats.occupancy.iter().map(|level| level.load(Ordering::Relaxed)).sum()
+        self.stats.occupancy().iter().map(|level| level.load(Ordering::Relaxed)).sum()
     }
 
     fn unpark_wheel(&self) {
@@ -156,6 +168,10 @@ impl Timeouts {
 struct TickLength(u64);
 
 impl TickLength {
+    fn of(tick: Duration) -> Self {
+        Self(nanos(tick).max(1))
+    }
+
     fn first_at_or_after(self, nanos: u64) -> encke_wheel::Tick {
         encke_wheel::Tick(nanos.div_ceil(self.0))
     }
@@ -171,3 +187,5 @@ impl TickLength {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod turn_tests;

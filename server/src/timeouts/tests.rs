@@ -13,8 +13,13 @@ use crossbeam_channel::unbounded;
 use super::*;
 
 const PATIENCE: Duration = Duration::from_secs(20);
-const SETTINGS: WheelSettings =
-    WheelSettings { tick: Duration::from_millis(1), stall_threshold: Duration::from_millis(500) };
+pub(super) const SETTINGS: WheelSettings = WheelSettings {
+    scheme: Scheme::Hierarchical,
+    tick: Duration::from_millis(1),
+    stall_threshold: Duration::from_millis(500),
+};
+/// How much later than due a soft expiry may come.
+pub(super) const SLACK: Duration = Duration::from_millis(20);
 
 struct Rig {
     timeouts: Arc<Timeouts>,
@@ -29,7 +34,7 @@ impl Rig {
 
     fn start_with(dispatch_batches: usize, settings: WheelSettings) -> Self {
         let clock = Arc::new(Clock::new(settings.stall_threshold));
-        let (timeouts, names) = Timeouts::new(clock, Duration::from_millis(20));
+        let (timeouts, names) = Timeouts::new(clock, SLACK);
         let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
         let wheel = WheelThread::start(settings, Arc::clone(&timeouts), names, sender).expect("a thread");
         Self { timeouts, batches, wheel }
@@ -76,30 +81,44 @@ impl Rig {
     }
 }
 
-fn after(now: Timestamp, ms: u64) -> u64 {
+/// The same on every scheme, all at once. The thread's name says which one failed.
+fn on_every_scheme(dispatch_batches: usize, test: impl Fn(Rig) + Sync) {
+    thread::scope(|scope| {
+        for scheme in Scheme::ALL {
+            let test = &test;
+            let settings = WheelSettings { scheme, ..SETTINGS };
+            let run = move || test(Rig::start_with(dispatch_batches, settings));
+            thread::Builder::new().name(scheme.to_string()).spawn_scoped(scope, run).expect("a thread");
+        }
+    });
+}
+
+pub(super) fn after(now: Timestamp, ms: u64) -> u64 {
     (now + Duration::from_millis(ms)).as_nanos()
 }
 
 #[test]
 fn names_expire_in_the_order_of_their_deadlines_and_never_early() {
-    let rig = Rig::start(16);
-    let now = rig.now();
-    let dues = [5, 30, 60].map(|ms| after(now, ms));
-    let cells = dues.map(|due| rig.arm_new(Wish::exact(due)));
-    rig.expect(&[(&cells[0], dues[0]), (&cells[1], dues[1]), (&cells[2], dues[2])]);
-    rig.wheel.stop();
+    on_every_scheme(16, |rig| {
+        let now = rig.now();
+        let dues = [50, 80, 110].map(|ms| after(now, ms));
+        let cells = dues.map(|due| rig.arm_new(Wish::exact(due)));
+        rig.expect(&[(&cells[0], dues[0]), (&cells[1], dues[1]), (&cells[2], dues[2])]);
+        rig.wheel.stop();
+    });
 }
 
 #[test]
 fn an_earlier_wish_wakes_the_wheel_and_a_later_one_holds_it_back() {
-    let rig = Rig::start(16);
-    let now = rig.now();
-    let early = rig.arm_new(Wish::exact(after(now, 60_000)));
-    let late = rig.arm_new(Wish::exact(after(now, 40)));
-    rig.timeouts.arm(&late, Wish::exact(after(now, 400)));
-    rig.timeouts.arm(&early, Wish::exact(after(now, 80)));
-    rig.expect(&[(&early, after(now, 80)), (&late, after(now, 400))]);
-    rig.wheel.stop();
+    on_every_scheme(16, |rig| {
+        let now = rig.now();
+        let early = rig.arm_new(Wish::exact(after(now, 60_000)));
+        let late = rig.arm_new(Wish::exact(after(now, 100)));
+        rig.timeouts.arm(&late, Wish::exact(after(now, 400)));
+        rig.timeouts.arm(&early, Wish::exact(after(now, 150)));
+        rig.expect(&[(&early, after(now, 150)), (&late, after(now, 400))]);
+        rig.wheel.stop();
+    });
 }
 
 #[test]
@@ -141,16 +160,17 @@ fn a_wheel_that_does_not_turn_is_noticed() {
 
 #[test]
 fn what_wants_nothing_any_more_leaves_the_wheel() {
-    let rig = Rig::start(16);
-    let wish = Wish::exact(after(rig.now(), 60_000));
-    let cells: Vec<_> = (0..100).map(|_| rig.arm_new(wish)).collect();
-    rig.eventually("all are armed", |rig| rig.timeouts.entries() == 100);
-    for cell in &cells {
-        rig.timeouts.arm(cell, Wish::NONE);
-    }
-    rig.eventually("none is", |rig| rig.timeouts.entries() == 0);
-    assert!(cells.iter().all(|cell| Arc::strong_count(cell) == 1), "the wheel holds on to none");
-    rig.wheel.stop();
+    on_every_scheme(16, |rig| {
+        let wish = Wish::exact(after(rig.now(), 60_000));
+        let cells: Vec<_> = (0..100).map(|_| rig.arm_new(wish)).collect();
+        rig.eventually("all are armed", |rig| rig.timeouts.entries() == 100);
+        for cell in &cells {
+            rig.timeouts.arm(cell, Wish::NONE);
+        }
+        rig.eventually("none is", |rig| rig.timeouts.entries() == 0);
+        assert!(cells.iter().all(|cell| Arc::strong_count(cell) == 1), "the wheel holds on to none");
+        rig.wheel.stop();
+    });
 }
 
 #[test]
@@ -167,21 +187,22 @@ fn soft_wishes_that_lie_close_are_armed_for_one_tick() {
 #[test]
 fn a_full_dispatch_channel_loses_nothing_and_the_wheel_turns_on() {
     const NAMES: usize = 1_000;
-    let rig = Rig::start(1);
-    let due = after(rig.now(), 5);
-    let cells: Vec<_> = (0..NAMES).map(|_| rig.arm_new(Wish::exact(due))).collect();
-    let armed: HashSet<_> = cells.iter().map(Arc::as_ptr).collect();
-    // No one receives: one batch in the channel, one with the wheel thread, the rest in the wheel.
-    rig.eventually("the channel is full", |rig| rig.batches.is_full());
-    let last_turn = rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed);
-    rig.eventually("it turns on", |rig| {
-        rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed) > last_turn
+    on_every_scheme(1, |rig| {
+        let due = after(rig.now(), 5);
+        let cells: Vec<_> = (0..NAMES).map(|_| rig.arm_new(Wish::exact(due))).collect();
+        let armed: HashSet<_> = cells.iter().map(Arc::as_ptr).collect();
+        // No one receives: one batch in the channel, one with the wheel thread, the rest in the wheel.
+        rig.eventually("the channel is full", |rig| rig.batches.is_full());
+        let last_turn = rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed);
+        rig.eventually("it turns on", |rig| {
+            rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed) > last_turn
+        });
+        let expired = rig.expire(NAMES);
+        assert_eq!(expired.len(), NAMES, "none twice");
+        let expired: HashSet<_> = expired.iter().map(|(cell, _)| Arc::as_ptr(cell)).collect();
+        assert_eq!(expired, armed, "none lost");
+        rig.wheel.stop();
     });
-    let expired = rig.expire(NAMES);
-    assert_eq!(expired.len(), NAMES, "none twice");
-    let expired: HashSet<_> = expired.iter().map(|(cell, _)| Arc::as_ptr(cell)).collect();
-    assert_eq!(expired, armed, "none lost");
-    rig.wheel.stop();
 }
 
 /// Acts as the server's workers do, and panics when told to.
@@ -249,14 +270,15 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 #[test]
 fn a_sleep_ends_when_its_time_has_come() {
-    let rig = Rig::start(16);
-    let (workers, _acted) = start_worker(&rig, 0);
-    let before = rig.now();
-    block_on(rig.timeouts.sleep(Duration::from_millis(30)));
-    assert!(rig.now().since(before) >= Duration::from_millis(30), "early");
-    block_on(rig.timeouts.sleep_until(before));
-    rig.wheel.stop();
-    workers.join();
+    on_every_scheme(16, |rig| {
+        let (workers, _acted) = start_worker(&rig, 0);
+        let before = rig.now();
+        block_on(rig.timeouts.sleep(Duration::from_millis(30)));
+        assert!(rig.now().since(before) >= Duration::from_millis(30), "early");
+        block_on(rig.timeouts.sleep_until(before));
+        rig.wheel.stop();
+        workers.join();
+    });
 }
 
 #[test]

@@ -1,3 +1,4 @@
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
@@ -5,10 +6,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use encke_core::Timestamp;
-use encke_wheel::{Expire, Tick, TimingWheel, Work};
+use encke_wheel::{Expire, Tick, TimerKey, TimerQueue, Work};
 
 use crate::clock::nanos;
 
+use super::scheme::{Scheme, UseQueue};
 use super::{Batch, TickLength, Timeouts, TimerCell, Wish};
 
 /// Expiries and cascades between two looks into the names: a crowd on one tick does not keep a cancelled timer in.
@@ -17,10 +19,19 @@ const WORK_PER_LOOK: u64 = 4096;
 /// How the wheel thread turns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WheelSettings {
+    /// How the wheel keeps its timers.
+    pub(crate) scheme: Scheme,
     /// The wheel's unit of time.
     pub(crate) tick: Duration,
     /// Waking later than planned by more than this is a stall.
     pub(crate) stall_threshold: Duration,
+}
+
+impl WheelSettings {
+    /// However far the next expiry is. So far behind may the wheel stand when it takes up a name.
+    pub(crate) fn longest_sleep(&self) -> Duration {
+        self.stall_threshold / 2
+    }
 }
 
 /// The running wheel thread.
@@ -42,25 +53,8 @@ impl WheelThread {
         names: Receiver<Arc<TimerCell>>,
         batches: Sender<Batch>,
     ) -> std::io::Result<Self> {
-        let stop = Arc::new(AtomicBool::new(false));
-        let tick = TickLength(nanos(settings.tick).max(1));
-        let wheel = TimingWheel::new(tick.last_at_or_before(timeouts.clock().now()));
-        let turner = Turner {
-            wheel,
-            tick,
-            longest_sleep: settings.stall_threshold / 2,
-            timeouts: Arc::clone(&timeouts),
-            names,
-            batches,
-            pending: Batch::default(),
-            stop: Arc::clone(&stop),
-        };
-        let thread = thread::Builder::new().name("encke-wheel".into()).spawn(move || {
-            let _abort = AbortOnPanic;
-            turner.run();
-        })?;
-        timeouts.wheel_thread.get_or_init(|| thread.thread().clone());
-        Ok(Self { thread, timeouts, stop })
+        let now = TickLength::of(settings.tick).last_at_or_before(timeouts.clock().now());
+        settings.scheme.queue(now, Unstarted { settings, timeouts, names, batches })
     }
 
     /// Ends the thread. The workers, finding no more batches, end after it.
@@ -69,6 +63,47 @@ impl WheelThread {
         self.timeouts.unpark_wheel();
         // It cannot have panicked: that would have ended the process.
         let _ = self.thread.join();
+    }
+}
+
+/// A wheel thread that has no wheel yet.
+pub(super) struct Unstarted {
+    pub(super) settings: WheelSettings,
+    pub(super) timeouts: Arc<Timeouts>,
+    pub(super) names: Receiver<Arc<TimerCell>>,
+    pub(super) batches: Sender<Batch>,
+}
+
+impl Unstarted {
+    pub(super) fn turner<Q: TimerQueue<Arc<TimerCell>>>(self, wheel: Q) -> Turner<Q> {
+        self.timeouts.stats.has_levels(wheel.levels());
+        Turner {
+            wheel,
+            tick: TickLength::of(self.settings.tick),
+            longest_sleep: self.settings.longest_sleep(),
+            timeouts: self.timeouts,
+            names: self.names,
+            batches: self.batches,
+            pending: Batch::default(),
+            stop: Arc::new(AtomicBool::new(false)),
+        }
+    }
+}
+
+/// Starts the thread. All that it does is compiled for the very scheme.
+impl UseQueue<Arc<TimerCell>> for Unstarted {
+    type Output = std::io::Result<WheelThread>;
+
+    fn with<Q: TimerQueue<Arc<TimerCell>> + Send + 'static>(self, wheel: Q) -> Self::Output {
+        let timeouts = Arc::clone(&self.timeouts);
+        let turner = self.turner(wheel);
+        let stop = Arc::clone(&turner.stop);
+        let thread = thread::Builder::new().name("encke-wheel".into()).spawn(move || {
+            let _abort = AbortOnPanic;
+            turner.run();
+        })?;
+        timeouts.wheel_thread.get_or_init(|| thread.thread().clone());
+        Ok(WheelThread { thread, timeouts, stop })
     }
 }
 
@@ -84,8 +119,8 @@ impl Drop for AbortOnPanic {
 }
 
 /// What the wheel thread owns. It only routes: it runs no session code and takes no session's lock.
-struct Turner {
-    wheel: TimingWheel<Arc<TimerCell>>,
+pub(super) struct Turner<Q> {
+    pub(super) wheel: Q,
     tick: TickLength,
     longest_sleep: Duration,
     timeouts: Arc<Timeouts>,
@@ -98,12 +133,12 @@ struct Turner {
 
 /// Whether everything that had expired went out to the workers.
 #[derive(PartialEq)]
-enum Dispatch {
+pub(super) enum Dispatch {
     Done,
     ChannelFull,
 }
 
-impl Turner {
+impl<Q: TimerQueue<Arc<TimerCell>>> Turner<Q> {
     fn run(mut self) {
         while !self.stop.load(Ordering::Acquire) {
             let now = self.begin_turn();
@@ -128,7 +163,7 @@ impl Turner {
     }
 
     /// Takes every waiting name. Returns whether there was any.
-    fn receive_names(&mut self) -> bool {
+    pub(super) fn receive_names(&mut self) -> bool {
         let mut any = false;
         // Bounded, so that a flood of names does not keep the wheel from turning.
         for _ in 0..self.names.len() {
@@ -161,10 +196,15 @@ impl Turner {
         while let (Some(earliest), Some(latest)) = (wish.earliest(), wish.latest(self.timeouts.slack)) {
             let first = self.tick.first_at_or_after(earliest);
             let last = self.tick.last_at_or_before(Timestamp::from_nanos(latest)).max(first);
-            let key = self.wheel.schedule_within(first..=last, Arc::clone(&cell));
-            let at = self.wheel.deadline(key).unwrap_or(first);
-            // An exact deadline within a tick is served by the end of it; a wish for the same one again is, too.
-            if cell.arming.set_armed(self.tick.nanos(at).min(latest)) != Wish::NONE {
+            let (key, at) = self.enter(first..=last, Arc::clone(&cell));
+            let late = self.wheel.precision(at.saturating_since(self.wheel.now()));
+            let served = match late {
+                // An exact deadline within a tick is served by the end of it; a wish for the same one again is, too.
+                0 => self.tick.nanos(at).min(latest),
+                // It may come out so late; a wish for before that may get an entry that does not.
+                _ => self.tick.nanos(at.saturating_add(late)),
+            };
+            if cell.arming.set_armed(served) != Wish::NONE {
                 *cell.key.lock() = Some(key);
                 return;
             }
@@ -173,8 +213,21 @@ impl Turner {
         }
     }
 
+    /// Puts a name into the wheel for a tick in `range`: the entry, and the tick. What lies beyond the scheme's horizon
+    /// goes where that ends: it fires early, finds that its wish is later, and is armed again.
+    fn enter(&mut self, range: RangeInclusive<Tick>, cell: Arc<TimerCell>) -> (TimerKey, Tick) {
+        let key = match self.wheel.schedule_within(range, cell) {
+            Ok(key) => key,
+            Err(beyond) => {
+                let at_horizon = self.wheel.schedule(beyond.last, beyond.value);
+                at_horizon.expect("the scheme reaches as far as it says")
+            }
+        };
+        (key, self.wheel.deadline(key).expect("it was put in just now"))
+    }
+
     /// Drives the wheel to `now` and sends what expires, 64 a message.
-    fn advance(&mut self, now: Timestamp) -> Dispatch {
+    pub(super) fn advance(&mut self, now: Timestamp) -> Dispatch {
         let to = self.tick.last_at_or_before(now);
         let mut work = Work::new(WORK_PER_LOOK);
         loop {
@@ -216,9 +269,9 @@ impl Turner {
         }
     }
 
-    fn publish_occupancy(&self) {
-        for (shown, entries) in self.timeouts.stats.occupancy.iter().zip(self.wheel.occupancy()) {
-            shown.store(entries, Ordering::Relaxed);
+    pub(super) fn publish_occupancy(&self) {
+        for (level, shown) in self.timeouts.stats.occupancy().iter().enumerate() {
+            shown.store(self.wheel.occupancy(level), Ordering::Relaxed);
         }
     }
 
@@ -234,7 +287,7 @@ impl Turner {
     }
 
     /// When there is something to do next, as far as the wheel knows.
-    fn wake_up(&self, now: Timestamp, dispatch: &Dispatch) -> Timestamp {
+    pub(super) fn wake_up(&self, now: Timestamp, dispatch: &Dispatch) -> Timestamp {
         let at_most = now + self.longest_sleep;
         let next_tick = Tick(self.tick.last_at_or_before(now).0.saturating_add(1));
         let tick = match dispatch {

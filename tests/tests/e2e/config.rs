@@ -62,7 +62,7 @@ fn contradictions_are_named() {
         (&["timers.workers=0"], "timers.workers"),
         (&["timers.ping_slack=25s"], "timers.ping_slack"),
         (&["timers.watchdog=100ms"], "timers.watchdog"),
-        (&["timers.scheme=lawn"], "timers.scheme"),
+        (&["timers.scheme=sundial"], "timers.scheme"),
         (&["limits.max_message=10"], "limits.max_message"),
         (&["session.ping_interval=soon"], "session.ping_interval"),
         (&["session.ping_interval=off"], "session.ping_interval"),

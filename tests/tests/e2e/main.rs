@@ -48,6 +48,8 @@ mod openapi;
 mod replay;
 // The hello, and coming back.
 mod resume;
+// The same timeouts on every scheme of timers.
+mod schemes;
 // Clients that do not read.
 mod slow_consumer;
 // Server-sent events.

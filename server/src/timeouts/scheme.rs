@@ -1,0 +1,129 @@
+use std::fmt;
+use std::time::Duration;
+
+use encke_wheel::schemes::{
+    BalancedTree, BinaryHeap, CalendarQueue, CoarseWheel, HashedSortedWheel, HashedUnsortedWheel,
+    HierarchicalWheel, Lawn, LogicSimulationWheel, OneMigrationWheel, OrderedList, SimpleWheel,
+    UnorderedList,
+};
+use encke_wheel::{Tick, TimerQueue, TimingWheel};
+use serde::{Deserialize, Serialize};
+
+use super::TickLength;
+use crate::clock::nanos;
+
+/// The slots of wheels that stand alone. At 10 ms a tick one turn is 164 s, longer than what every session waits for by
+/// default (25 s, 10 s, 120 s): of those a wheel that reaches one turn refuses none, and one that hashes looks at none in
+/// vain. Only a lifetime, idleness or the age of a log lies further ahead. It is 66 KiB, and has a few timers a slot for as
+/// many sessions as a process serves.
+const SLOTS: usize = 1 << 14;
+
+/// How the wheel thread keeps its timers: `timers.scheme`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Scheme {
+    /// [`TimingWheel`]
+    Hierarchical,
+    /// [`HierarchicalWheel`]
+    HierarchicalLists,
+    /// [`OneMigrationWheel`]
+    OneMigration,
+    /// [`CoarseWheel`]
+    Coarse,
+    /// [`SimpleWheel`]
+    Simple,
+    /// [`HashedSortedWheel`]
+    HashedSorted,
+    /// [`HashedUnsortedWheel`]
+    HashedUnsorted,
+    /// [`LogicSimulationWheel`]
+    LogicSimulation,
+    /// [`CalendarQueue`]
+    CalendarQueue,
+    /// [`BinaryHeap`]
+    BinaryHeap,
+    /// [`BalancedTree`]
+    BalancedTree,
+    /// [`OrderedList`]
+    OrderedList,
+    /// [`UnorderedList`]
+    UnorderedList,
+    /// [`Lawn`]
+    Lawn,
+}
+
+/// What is to be done with a queue of timers, whatever its scheme. It is compiled for each.
+pub(super) trait UseQueue<T> {
+    type Output;
+
+    fn with<Q: TimerQueue<T> + Send + 'static>(self, queue: Q) -> Self::Output;
+}
+
+impl Scheme {
+    /// All of them.
+    pub const ALL: [Self; 14] = [
+        Self::Hierarchical,
+        Self::HierarchicalLists,
+        Self::OneMigration,
+        Self::Coarse,
+        Self::Simple,
+        Self::HashedSorted,
+        Self::HashedUnsorted,
+        Self::LogicSimulation,
+        Self::CalendarQueue,
+        Self::BinaryHeap,
+        Self::BalancedTree,
+        Self::OrderedList,
+        Self::UnorderedList,
+        Self::Lawn,
+    ];
+
+    /// Makes a queue that stands at `now`.
+    pub(super) fn queue<T: Send + 'static, U: UseQueue<T>>(self, now: Tick, user: U) -> U::Output {
+        match self {
+            Self::Hierarchical => user.with(TimingWheel::new(now)),
+            Self::HierarchicalLists => user.with(HierarchicalWheel::new(now)),
+            Self::OneMigration => user.with(OneMigrationWheel::new(now)),
+            Self::Coarse => user.with(CoarseWheel::new(now)),
+            Self::Simple => user.with(SimpleWheel::new(now, SLOTS)),
+            Self::HashedSorted => user.with(HashedSortedWheel::new(now, SLOTS)),
+            Self::HashedUnsorted => user.with(HashedUnsortedWheel::new(now, SLOTS)),
+            Self::LogicSimulation => user.with(LogicSimulationWheel::new(now, SLOTS)),
+            Self::CalendarQueue => user.with(CalendarQueue::new(now)),
+            Self::BinaryHeap => user.with(BinaryHeap::new(now)),
+            Self::BalancedTree => user.with(BalancedTree::new(now)),
+            Self::OrderedList => user.with(OrderedList::new(now)),
+            Self::UnorderedList => user.with(UnorderedList::new(now)),
+            Self::Lawn => user.with(Lawn::new(now)),
+        }
+    }
+
+    /// How late a timeout may pass that is armed so far ahead, beside what rounding up to a tick takes.
+    #[must_use]
+    pub fn lateness(self, tick: Duration, ahead: Duration) -> Duration {
+        let tick = TickLength::of(tick);
+        let ahead = tick.first_at_or_after(nanos(ahead)).0;
+        let late = self.queue(Tick::ZERO, Precision { ahead });
+        Duration::from_nanos(tick.nanos(Tick(late)))
+    }
+}
+
+/// Its name in the configuration.
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
+/// How many ticks late a timer may come out that is scheduled so many ahead.
+struct Precision {
+    ahead: u64,
+}
+
+impl UseQueue<()> for Precision {
+    type Output = u64;
+
+    fn with<Q: TimerQueue<()>>(self, queue: Q) -> u64 {
+        queue.precision(self.ahead)
+    }
+}
