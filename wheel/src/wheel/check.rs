@@ -17,7 +17,7 @@ impl<T> TimingWheel<T> {
         }
         let event = self.next_event().map_or(Tick::MAX, |(tick, _)| tick);
         assert!(self.quiet_until <= event, "quiet until {}, but {event} is something", self.quiet_until);
-        assert_eq!(self.len(), self.occupancy().iter().sum());
+        assert_eq!(self.len() + self.slots.holes(), self.occupancy().iter().sum::<usize>());
     }
 
     /// The wheel comes to a timer's slot before it is due.

@@ -18,6 +18,9 @@ pub(super) const NIL: u32 = u32::MAX;
 /// How many chunks a page has.
 const PAGE: usize = if cfg!(miri) { 4 } else { 256 };
 
+/// Stands where a timer was that was cancelled or moved. No timer has this index.
+pub(super) const HOLE: u32 = u32::MAX;
+
 const WORD_BITS: u32 = 4;
 const WORDS: usize = 1 << WORD_BITS;
 const NEXT: usize = 0;
@@ -79,13 +82,19 @@ impl Chunk {
         self.0[(FIRST + at) as usize % WORDS]
     }
 
-    /// Puts another timer in the place of one.
+    /// Puts something else in the place of a timer or a hole.
     #[inline]
     pub(super) fn replace(&mut self, position: Position, index: u32) {
         self.0[position.0.get() as usize % WORDS] = index;
     }
 
-    pub(super) fn timers(&self) -> &[u32] {
+    /// Where number `at` is, in the chunk of this number.
+    pub(super) fn position(number: u32, at: u32) -> Position {
+        Position::within(number, FIRST + at)
+    }
+
+    /// Timers and holes.
+    pub(super) fn words(&self) -> &[u32] {
         &self.0[FIRST as usize..(FIRST + self.len().min(FULL)) as usize]
     }
 }

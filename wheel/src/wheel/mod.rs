@@ -22,6 +22,13 @@ use timers::Timers;
 /// With fewer timers than this, all of them are in the processor's cache, and asking for them beforehand only costs.
 const PREFETCH_FROM: usize = 16 * 1024;
 
+/// So many holes are no matter.
+const FEW_HOLES: usize = if cfg!(miri) { 16 } else { 1024 };
+
+/// How many chunks are looked at for each timer that is cancelled or moved while there are too many holes. One would do on average:
+/// then a third of what chunks hold is holes.
+const CHUNKS_SWEPT: usize = 2;
+
 /// Timers that each carry a `T`, ordered by deadline. The [crate documentation](crate) tells how to use it.
 ///
 /// The wheel holds at most 2^30 timers at a time and panics when asked for one more. It takes 21 bytes a timer and the value,
@@ -122,9 +129,11 @@ impl<T> TimingWheel<T> {
     #[inline(never)]
     fn relocate(&mut self, index: u32, from: Position, deadline: Tick) {
         let to = self.place_of(deadline);
-        let (position, moved) = self.slots.relocate(index, from, to);
+        self.slots.vacate(from);
+        let (position, displaced) = self.slots.push(to, index);
         self.timers.at(index).set_position(position);
-        moved.into_iter().for_each(|moved| self.note(moved));
+        self.note(displaced);
+        self.keep_holes_few();
     }
 
     /// Like [`reschedule`](Self::reschedule) with a deadline chosen as in
@@ -140,9 +149,10 @@ impl<T> TimingWheel<T> {
     /// Takes a timer out before it expires, in constant time. Returns `None` if the key is stale.
     pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
         let position = self.timers.find(key)?.position();
-        let moved = self.slots.remove(position);
-        self.note(moved);
-        Some(self.timers.remove(key.index).value)
+        self.slots.vacate(position);
+        let value = self.timers.remove(key.index).value;
+        self.keep_holes_few();
+        Some(value)
     }
 
     /// The deadline that a timer was scheduled for, even if it lies in the past.
@@ -206,7 +216,7 @@ impl<T> TimingWheel<T> {
     fn next_due(&mut self, place: Place, work: &mut Work) -> Option<u32> {
         while !self.slots.is_empty(place) && work.spend() {
             self.prefetch_upcoming(place);
-            let index = self.slots.pop(place);
+            let Some(index) = self.slots.pop(place) else { continue };
             let mut timer = self.timers.at(index);
             if timer.deadline() <= self.now {
                 return Some(index);
@@ -229,7 +239,7 @@ impl<T> TimingWheel<T> {
     #[must_use]
     pub fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
         let at_most = at_most.max(self.now);
-        if at_most < self.quiet_until {
+        if at_most < self.quiet_until || self.is_empty() {
             return None;
         }
         self.next_event().map(|(tick, _)| tick).filter(|&tick| tick <= at_most)
@@ -263,6 +273,21 @@ impl<T> TimingWheel<T> {
         place
     }
 
+    /// Every hole is one more word in a slot: half as many as there are timers may be.
+    #[inline]
+    fn keep_holes_few(&mut self) {
+        if self.slots.holes() > FEW_HOLES + self.timers.len() / 2 {
+            self.fill_holes();
+        }
+    }
+
+    #[cold]
+    fn fill_holes(&mut self) {
+        for _ in 0..CHUNKS_SWEPT {
+            self.slots.sweep(|Moved { index, to }| self.timers.at(index).set_position(to));
+        }
+    }
+
     /// A timer was moved, to fill a hole or because it is not alone any more.
     fn note(&mut self, moved: Option<Moved>) {
         if let Some(Moved { index, to }) = moved {
@@ -273,7 +298,7 @@ impl<T> TimingWheel<T> {
     /// Fetches what a slot begins with, before it is emptied.
     fn prefetch_first(&self, place: Place) {
         if self.len() >= PREFETCH_FROM {
-            self.slots.first_few(place).iter().for_each(|index| self.timers.prefetch(*index));
+            self.slots.first_few(place).for_each(|index| self.timers.prefetch(index));
         }
     }
 

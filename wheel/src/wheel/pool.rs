@@ -151,6 +151,11 @@ impl<P: Page> Pool<P> {
         Some((self.pages.get_mut(at)?.page.as_deref_mut()?, place))
     }
 
+    /// Whether no page reaches as far as this index.
+    pub(super) fn is_beyond(&self, index: u32) -> bool {
+        split::<P>(index).0 >= self.pages.len()
+    }
+
     /// Every page that is there.
     pub(super) fn pages_mut(&mut self) -> impl Iterator<Item = &mut P> {
         self.pages.iter_mut().filter_map(|held| held.page.as_deref_mut())

@@ -1,12 +1,12 @@
 //! The slots: which timers are where, by index.
 //!
 //! A slot has no timer, or one, or a list of [chunks](super::chunk), of which only the first may have room. A timer goes into
-//! that; one that is taken out leaves a hole, which the last one of the first chunk fills. So a slot is emptied by reading
-//! memory in order, and whoever empties it knows early what comes next.
+//! that; one that is taken out leaves a hole. So a slot is emptied by reading memory in order, and whoever empties it knows
+//! early what comes next. When there are too many holes, they are filled, a chunk at a time, by the last timers of their slots.
 
 use alloc::boxed::Box;
 
-use super::chunk::{Chunk, Chunks, FULL, LIMIT, NIL, Position};
+use super::chunk::{Chunk, Chunks, FULL, HOLE, LIMIT, NIL, Position};
 use super::place::{LEVELS, Place, SLOTS};
 use super::pool::Pool;
 use super::timers::prefetch;
@@ -44,6 +44,9 @@ impl First {
     }
 }
 
+/// Timers and holes looked at in one sweep: more than a chunk has.
+const SWEPT_AT_ONCE: usize = 32;
+
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -51,6 +54,9 @@ pub(super) struct Slots {
     /// One bit a level, set if it holds timers.
     not_empty: u8,
     pool: Pool<Chunks>,
+    holes: usize,
+    /// The chunk that is looked at next for holes.
+    sweep: u32,
 }
 
 /// A timer that has another position now.
@@ -62,10 +68,16 @@ pub(super) struct Moved {
 
 impl Slots {
     pub(super) fn new() -> Self {
-        Slots { levels: Box::new([Level::EMPTY; LEVELS]), not_empty: 0, pool: Pool::new() }
+        Slots {
+            levels: Box::new([Level::EMPTY; LEVELS]),
+            not_empty: 0,
+            pool: Pool::new(),
+            holes: 0,
+            sweep: 0,
+        }
     }
 
-    /// How many timers a level holds.
+    /// How many timers a level holds, and holes.
     pub(super) fn len(&self, level: usize) -> usize {
         self.levels[level].len
     }
@@ -116,53 +128,64 @@ impl Slots {
         (number, chunk)
     }
 
-    /// Takes out the timer at `position`. Returns the one that is there instead.
+    /// Takes out the timer at `position`. In a chunk it leaves a hole: that is one store, and nothing need be read.
     #[inline(always)]
-    pub(super) fn remove(&mut self, position: Position) -> Option<Moved> {
-        let place = self.place(position);
-        self.remove_from(place, position)
-    }
-
-    /// Moves a timer to another slot. Returns where it is, and which others had to move.
-    #[inline]
-    pub(super) fn relocate(
-        &mut self,
-        index: u32,
-        from: Position,
-        to: Place,
-    ) -> (Position, [Option<Moved>; 2]) {
-        let place = self.place(from);
-        if place == to {
-            return (from, [None, None]);
+    pub(super) fn vacate(&mut self, position: Position) {
+        if let Some(place) = position.as_alone() {
+            self.count_out(place, Some(First::NONE));
+        } else {
+            self.chunk_mut(position.chunk()).replace(position, HOLE);
+            self.holes += 1;
         }
-        let moved = self.remove_from(place, from);
-        let (position, displaced) = self.push(to, index);
-        (position, [moved, displaced])
     }
 
-    /// The slot that a position is in.
-    #[inline(always)]
-    fn place(&self, position: Position) -> Place {
-        position.as_alone().unwrap_or_else(|| self.chunk(position.chunk()).place())
-    }
-
-    #[inline(always)]
-    fn remove_from(&mut self, place: Place, position: Position) -> Option<Moved> {
-        let (last, to) = self.take_last(place);
-        if to == position {
-            return None;
-        }
-        self.chunk_mut(position.chunk()).replace(position, last);
-        Some(Moved { index: last, to: position })
-    }
-
-    /// Takes a timer out of a slot that is not empty.
+    /// How many timers were taken out whose place is not used again yet. Levels count them.
     #[inline]
-    pub(super) fn pop(&mut self, place: Place) -> u32 {
-        self.take_last(place).0
+    pub(super) fn holes(&self) -> usize {
+        self.holes
     }
 
-    /// Takes the last timer out of what a slot begins with.
+    /// Fills the holes of one chunk with the last timers of its slot, and goes on to the next chunk, in the order of memory. Does
+    /// only so much at a time.
+    #[inline(never)]
+    pub(super) fn sweep(&mut self, mut moved: impl FnMut(Moved)) {
+        let number = self.sweep;
+        if self.pool.is_beyond(number) {
+            self.sweep = 0;
+            return;
+        }
+        let mut at = 0;
+        for _ in 0..SWEPT_AT_ONCE {
+            // What is not in use has no timers.
+            let Some(chunk) = self.pool.find(number).map(|(page, place)| page.get(place)) else { break };
+            if at >= chunk.len() {
+                break;
+            }
+            if chunk.get(at) != HOLE {
+                at += 1;
+                continue;
+            }
+            let place = chunk.place();
+            let (last, _) = self.take_last(place);
+            if last != HOLE {
+                self.holes -= 1;
+                let to = Chunk::position(number, at);
+                self.chunk_mut(number).replace(to, last);
+                moved(Moved { index: last, to });
+            }
+        }
+        let more = self.pool.find(number).is_some_and(|(page, place)| at < page.get(place).len());
+        self.sweep = number + u32::from(!more);
+    }
+
+    /// Takes a timer out of a slot that is not empty, or a hole.
+    #[inline]
+    pub(super) fn pop(&mut self, place: Place) -> Option<u32> {
+        let index = self.take_last(place).0;
+        (index != HOLE).then_some(index)
+    }
+
+    /// Takes the last timer, or hole, out of what a slot begins with.
     #[inline(always)]
     fn take_last(&mut self, place: Place) -> (u32, Position) {
         let first = self.first(place);
@@ -172,11 +195,13 @@ impl Slots {
         }
         let chunk = self.chunk_mut(first.0);
         let (index, word) = chunk.pop();
+        let is_hole = index == HOLE;
         let next = (chunk.len() == 0).then(|| First(chunk.next()));
         self.count_out(place, next);
         if next.is_some() {
             self.pool.give_back(first.0);
         }
+        self.holes -= usize::from(is_hole);
         (index, Position::within(first.0, word))
     }
 
@@ -206,12 +231,13 @@ impl Slots {
         if chunk.len() == FULL && then.next() != NIL {
             prefetch(self.chunk(then.next()));
         }
-        Some(then.get(chunk.len() - 1))
+        Some(then.get(chunk.len() - 1)).filter(|index| *index != HOLE)
     }
 
     /// The timers in a slot's first chunk.
-    pub(super) fn first_few(&self, place: Place) -> &[u32] {
-        self.first_chunk(place).map_or(&[], Chunk::timers)
+    pub(super) fn first_few(&self, place: Place) -> impl Iterator<Item = u32> {
+        let chunk = self.first_chunk(place).map_or(&[][..], Chunk::words);
+        chunk.iter().copied().filter(|index| *index != HOLE)
     }
 
     fn first_chunk(&self, place: Place) -> Option<&Chunk> {

@@ -7,8 +7,9 @@ impl Slots {
     pub(in crate::wheel) fn check(&self) -> Vec<(u32, Place, Position)> {
         let mut used = BTreeSet::new();
         let mut found = Vec::new();
+        let mut holes = 0;
         for level in 0..LEVELS {
-            let before = found.len();
+            let before = found.len() + holes;
             let Level { first, occupied, .. } = &self.levels[level];
             for (word, first) in (0_u8..).zip(first.chunks(64)) {
                 if occupied[usize::from(word)] == 0 {
@@ -22,18 +23,25 @@ impl Slots {
                     if let Some(index) = self.first(place).as_alone() {
                         found.push((index, place, Position::alone(place)));
                     } else {
-                        self.check_list(place, &mut used, &mut found);
+                        self.check_list(place, &mut used, &mut found, &mut holes);
                     }
                 }
             }
             assert_eq!(self.levels[level].len > 0, self.not_empty >> level & 1 == 1, "level {level}");
-            assert_eq!(self.levels[level].len, found.len() - before, "level {level}");
+            assert_eq!(self.levels[level].len, found.len() + holes - before, "level {level}");
         }
+        assert_eq!(self.holes, holes);
         self.pool.check(|number| used.contains(&number));
         found
     }
 
-    fn check_list(&self, place: Place, used: &mut BTreeSet<u32>, found: &mut Vec<(u32, Place, Position)>) {
+    fn check_list(
+        &self,
+        place: Place,
+        used: &mut BTreeSet<u32>,
+        found: &mut Vec<(u32, Place, Position)>,
+        holes: &mut usize,
+    ) {
         let first = self.first(place).0;
         let mut number = first;
         while number != NIL {
@@ -42,8 +50,12 @@ impl Slots {
             assert_eq!(chunk.place(), place, "chunk {number}");
             assert!((1..=FULL).contains(&chunk.len()), "chunk {number} has {}", chunk.len());
             assert!(number == first || chunk.len() == FULL, "only the first of {place:?} has room");
-            for (word, index) in (2..).zip(chunk.timers()) {
-                found.push((*index, place, Position::within(number, word)));
+            for (word, index) in (2..).zip(chunk.words()) {
+                if *index == HOLE {
+                    *holes += 1;
+                } else {
+                    found.push((*index, place, Position::within(number, word)));
+                }
             }
             number = chunk.next();
         }
