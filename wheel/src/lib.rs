@@ -61,10 +61,10 @@
 //!           value                                          apart
 //! ```
 //!
-//! A timer alone in its slot needs no chunk. One that is cancelled leaves a hole, which the last timer of its slot's first
-//! chunk fills. Nodes with values, and chunks, come in pages, of which the lowest with room is filled first; pages that run
-//! empty are given back, but for a few to spare. Nothing is ever copied to grow. All in all it is about 21 bytes a timer,
-//! and its value.
+//! A timer alone in its slot needs no chunk. One that is cancelled or moved leaves a hole, which is one store. When there are half
+//! as many holes as timers, each such call fills those of two chunks, with the last timers of their slots. Nodes with values, and chunks, come in pages, of which the lowest with room is filled first; pages that run
+//! empty are given back, but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23 bytes a timer, and
+//! its value.
 //!
 //! # How to use it
 //!

@@ -31,7 +31,7 @@ const CHUNKS_SWEPT: usize = 2;
 
 /// Timers that each carry a `T`, ordered by deadline. The [crate documentation](crate) tells how to use it.
 ///
-/// The wheel holds at most 2^30 timers at a time and panics when asked for one more. It takes 21 bytes a timer and the value,
+/// The wheel holds at most 2^30 timers at a time and panics when asked for one more. It takes 21 to 23 bytes a timer and the value,
 /// in pages of 1024 timers, of which the lowest is filled first; empty ones are given back.
 pub struct TimingWheel<T> {
     /// The tick the wheel stands at. Everything due earlier has come out; what is due now is coming out.
@@ -68,7 +68,7 @@ impl<T> TimingWheel<T> {
         self.len() == 0
     }
 
-    /// How many timers each level holds, the nearest level first.
+    /// How many timers each level holds, the nearest level first. Some that were cancelled or moved are counted still.
     #[must_use]
     pub fn occupancy(&self) -> [usize; LEVELS] {
         core::array::from_fn(|level| self.slots.len(level))
