@@ -123,7 +123,8 @@ pub trait TimerQueue<T> {
         1
     }
 
-    /// How many timers a part holds: a level of a hierarchy, the overflow list of a wheel.
+    /// How many timers a part holds: a level of a hierarchy, the overflow list of a wheel. Some schemes count what was cancelled
+    /// until they come across it.
     fn occupancy(&self, _level: usize) -> usize {
         self.len()
     }

@@ -60,7 +60,9 @@ pub(crate) struct Timeouts {
 /// Written by the wheel thread after every turn, read by metrics and the admin API.
 #[derive(Debug, Default)]
 pub(crate) struct WheelStats {
-    /// Timers in the wheel, per level; from when there is one.
+    /// Timers in the wheel.
+    entries: AtomicUsize,
+    /// What each level holds, which may be timers that were cancelled, too; from when there is a wheel.
     occupancy: OnceLock<Box<[AtomicUsize]>>,
     /// Turns that came later than planned by more than the threshold.
     pub(crate) stalls: AtomicU64,
@@ -75,7 +77,7 @@ impl WheelStats {
         self.occupancy.get_or_init(|| (0..levels).map(|_| AtomicUsize::new(0)).collect());
     }
 
-    /// Timers in the wheel: on each of its scheme's levels, the finest first.
+    /// Timers on each of the scheme's levels, the finest first. It may count some that were cancelled.
     pub(crate) fn occupancy(&self) -> &[AtomicUsize] {
         self.occupancy.get().map_or(&[], |levels| levels)
     }
@@ -153,7 +155,7 @@ impl Timeouts {
     /// Timers in the wheel.
     #[must_use]
     pub(crate) fn entries(&self) -> usize {
-        self.stats.occupancy().iter().map(|level| level.load(Ordering::Relaxed)).sum()
+        self.stats.entries.load(Ordering::Relaxed)
     }
 
     fn unpark_wheel(&self) {

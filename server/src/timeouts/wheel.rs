@@ -270,6 +270,7 @@ impl<Q: TimerQueue<Arc<TimerCell>>> Turner<Q> {
     }
 
     pub(super) fn publish_occupancy(&self) {
+        self.timeouts.stats.entries.store(self.wheel.len(), Ordering::Relaxed);
         for (level, shown) in self.timeouts.stats.occupancy().iter().enumerate() {
             shown.store(self.wheel.occupancy(level), Ordering::Relaxed);
         }

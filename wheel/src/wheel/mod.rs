@@ -23,7 +23,7 @@ use timers::Timers;
 const PREFETCH_FROM: usize = 16 * 1024;
 
 /// So many holes are no matter.
-const FEW_HOLES: usize = if cfg!(miri) { 16 } else { 1024 };
+const FEW_HOLES: usize = if cfg!(test) { 16 } else { 1024 };
 
 /// How many chunks are looked at for each timer that is cancelled or moved while there are too many holes. One would do on average:
 /// then a third of what chunks hold is holes.
