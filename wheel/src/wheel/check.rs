@@ -44,4 +44,9 @@ impl<T> TimingWheel<T> {
     pub(crate) fn pages(&self) -> usize {
         self.timers.pages()
     }
+
+    /// How many places hold nothing since their timers were cancelled or moved.
+    pub(crate) fn holes(&self) -> usize {
+        self.slots.holes()
+    }
 }

@@ -68,12 +68,11 @@ impl Chunk {
         word
     }
 
-    /// Takes the last timer out of a chunk that is not empty. Returns it and its word.
+    /// Takes the last timer, or hole, out of a chunk that is not empty.
     #[inline]
-    pub(super) fn pop(&mut self) -> (u32, u32) {
+    pub(super) fn pop(&mut self) -> u32 {
         self.0[SLOT_AND_LEN] -= ONE;
-        let word = FIRST + self.len();
-        (self.0[word as usize % WORDS], word)
+        self.get(self.len())
     }
 
     /// Timer number `at`.

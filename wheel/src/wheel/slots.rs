@@ -166,8 +166,7 @@ impl Slots {
                 continue;
             }
             let place = chunk.place();
-            let (last, _) = self.take_last(place);
-            if last != HOLE {
+            if let Some(last) = self.pop(place) {
                 self.holes -= 1;
                 let to = Chunk::position(number, at);
                 self.chunk_mut(number).replace(to, last);
@@ -178,31 +177,23 @@ impl Slots {
         self.sweep = number + u32::from(!more);
     }
 
-    /// Takes a timer out of a slot that is not empty, or a hole.
-    #[inline]
-    pub(super) fn pop(&mut self, place: Place) -> Option<u32> {
-        let index = self.take_last(place).0;
-        (index != HOLE).then_some(index)
-    }
-
-    /// Takes the last timer, or hole, out of what a slot begins with.
+    /// Takes the last timer out of what a slot begins with, which is not empty. `None` if that was a hole.
     #[inline(always)]
-    fn take_last(&mut self, place: Place) -> (u32, Position) {
+    pub(super) fn pop(&mut self, place: Place) -> Option<u32> {
         let first = self.first(place);
         if let Some(index) = first.as_alone() {
             self.count_out(place, Some(First::NONE));
-            return (index, Position::alone(place));
+            return Some(index);
         }
         let chunk = self.chunk_mut(first.0);
-        let (index, word) = chunk.pop();
-        let is_hole = index == HOLE;
+        let index = Some(chunk.pop()).filter(|index| *index != HOLE);
         let next = (chunk.len() == 0).then(|| First(chunk.next()));
         self.count_out(place, next);
         if next.is_some() {
             self.pool.give_back(first.0);
         }
-        self.holes -= usize::from(is_hole);
-        (index, Position::within(first.0, word))
+        self.holes -= usize::from(index.is_none());
+        index
     }
 
     /// A timer has left a slot, which begins with something else now.
