@@ -38,22 +38,22 @@ pub(super) struct Hierarchical {
     wheels: Wheels,
 }
 
-/// The lowest level on which the slot of `due` is less than a turn ahead.
-pub(super) fn level_of(now: Tick, due: Tick) -> u32 {
+/// The slot of `due` on the lowest level on which it is less than a turn ahead: the level, and its number there.
+pub(super) fn place(now: Tick, due: Tick) -> (u32, u64) {
     let level = (due.0 - now.0).ilog2() / 8;
     // Fewer than 256^(level+1) ticks can still reach over 256 slot boundaries, when they start in the middle of a slot.
     // That would be the slot in which `now` lies, one turn too early.
     let slots = Wheels::number(level, due) - Wheels::number(level, now);
-    level + u32::from(slots >= Wheels::SLOTS)
+    let level = level + u32::from(slots >= Wheels::SLOTS);
+    (level, Wheels::number(level, due))
 }
 
 impl Scheme for Hierarchical {
     type Link = Link;
 
     fn link(&mut self, nodes: &mut [ListNode], now: Tick, index: u32) {
-        let due = nodes[index as usize].due;
-        let level = level_of(now, due);
-        self.wheels.link(nodes, index, level, Wheels::number(level, due));
+        let (level, number) = place(now, nodes[index as usize].due);
+        self.wheels.link(nodes, index, level, number);
     }
 
     fn unlink(&mut self, nodes: &mut [ListNode], _now: Tick, index: u32) {
@@ -61,18 +61,7 @@ impl Scheme for Hierarchical {
     }
 
     fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
-        while let Some(event) = self.wheels.next_event(*now).filter(|event| event.tick <= until) {
-            if !work.spend() {
-                return Step::OutOfWork;
-            }
-            *now = event.tick;
-            self.wheels.unlink(nodes, event.first);
-            if nodes[event.first as usize].due <= event.tick {
-                return Step::Due(event.first);
-            }
-            self.link(nodes, *now, event.first);
-        }
-        Step::UpToDate
+        self.wheels.advance(nodes, now, until, work, place)
     }
 
     fn next_wakeup(&self, _nodes: &[ListNode], now: Tick) -> Option<Tick> {

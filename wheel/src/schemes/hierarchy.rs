@@ -2,7 +2,8 @@
 
 use super::list::{List, ListNode};
 use super::slots::{Slots, next_bit};
-use crate::Tick;
+use super::timers::Step;
+use crate::{Tick, Work};
 
 /// `LEVELS` wheels of `2^SLOT_BITS` slots, those of each level `2^GRAIN_BITS` times as long as those of the level below.
 ///
@@ -84,6 +85,32 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
             }
         }
         earliest
+    }
+
+    /// Drives towards `until`: a timer that is due comes out, any other in a slot that begins moves to the level and slot that
+    /// `place` says, at a time, for its due tick.
+    pub(super) fn advance(
+        &mut self,
+        nodes: &mut [ListNode],
+        now: &mut Tick,
+        until: Tick,
+        work: &mut Work,
+        place: impl Fn(Tick, Tick) -> (u32, u64),
+    ) -> Step {
+        while let Some(Event { tick, first }) = self.next_event(*now).filter(|event| event.tick <= until) {
+            if !work.spend() {
+                return Step::OutOfWork;
+            }
+            *now = tick;
+            self.unlink(nodes, first);
+            let due = nodes[first as usize].due;
+            if due <= tick {
+                return Step::Due(first);
+            }
+            let (level, number) = place(tick, due);
+            self.link(nodes, first, level, number);
+        }
+        Step::UpToDate
     }
 
     /// Panics unless every timer is in a slot that begins now or ahead of it, less than a turn, at `begins` for its due

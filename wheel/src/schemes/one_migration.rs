@@ -1,6 +1,6 @@
 //! Scheme 7 with one migration: between exact and coarse.
 
-use super::hierarchical::{Wheels, level_of};
+use super::hierarchical::{Wheels, place};
 use super::list::{Link, ListNode};
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use crate::{Tick, Work};
@@ -63,9 +63,8 @@ impl Scheme for OneMigration {
     }
 
     fn link(&mut self, nodes: &mut [ListNode], now: Tick, index: u32) {
-        let due = nodes[index as usize].due;
-        let level = level_of(now, due);
-        self.wheels.link(nodes, index, level, Wheels::number(level, due));
+        let (level, number) = place(now, nodes[index as usize].due);
+        self.wheels.link(nodes, index, level, number);
     }
 
     fn unlink(&mut self, nodes: &mut [ListNode], _now: Tick, index: u32) {
@@ -73,20 +72,7 @@ impl Scheme for OneMigration {
     }
 
     fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
-        while let Some(event) = self.wheels.next_event(*now).filter(|event| event.tick <= until) {
-            if !work.spend() {
-                return Step::OutOfWork;
-            }
-            *now = event.tick;
-            self.wheels.unlink(nodes, event.first);
-            let due = nodes[event.first as usize].due;
-            if due <= event.tick {
-                return Step::Due(event.first);
-            }
-            let (level, number) = last_place(*now, due);
-            self.wheels.link(nodes, event.first, level, number);
-        }
-        Step::UpToDate
+        self.wheels.advance(nodes, now, until, work, last_place)
     }
 
     fn next_wakeup(&self, _nodes: &[ListNode], now: Tick) -> Option<Tick> {
