@@ -1,7 +1,7 @@
 //! Scheme 6: a wheel whose slots hold the timers of every turn.
 
 use super::arena::NIL;
-use super::list::{Link, ListNode};
+use super::list::{Link, ListNode, pass};
 use super::slots::Slots;
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use super::turn::Turn;
@@ -74,18 +74,12 @@ impl Scheme for HashedUnsorted {
 
     fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
         loop {
-            while self.cursor != NIL {
-                if !work.spend() {
-                    return Step::OutOfWork;
-                }
-                let index = self.cursor;
-                let node = &nodes[index as usize];
-                self.cursor = node.link.next;
-                if node.due <= *now {
+            let saw = |due: Tick| self.turn.saw(due.0);
+            if let Some(step) = pass(nodes, &mut self.cursor, *now, work, saw) {
+                if let Step::Due(index) = step {
                     self.slots.unlink(nodes, index);
-                    return Step::Due(index);
                 }
-                self.turn.saw(node.due.0);
+                return step;
             }
             if let Some(next) = self.turn.skip(now.0, until.0, self.slots.lists.len() as u64) {
                 *now = Tick(next - 1);

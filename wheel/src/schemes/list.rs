@@ -1,6 +1,8 @@
 //! Doubly linked lists through the nodes.
 
 use super::arena::{NIL, Node};
+use super::timers::Step;
+use crate::{Tick, Work};
 
 /// A node's neighbours.
 #[derive(Clone, Copy, Debug)]
@@ -98,4 +100,28 @@ impl List {
             nodes[self.first as usize].link.previous = previous;
         }
     }
+}
+
+/// Goes on with a pass over a list, up to a timer that is due at `now`: the caller takes it out. The due ticks of all others are
+/// told. `None` at the end of the list.
+pub(super) fn pass(
+    nodes: &[ListNode],
+    cursor: &mut u32,
+    now: Tick,
+    work: &mut Work,
+    mut not_due: impl FnMut(Tick),
+) -> Option<Step> {
+    while *cursor != NIL {
+        if !work.spend() {
+            return Some(Step::OutOfWork);
+        }
+        let index = *cursor;
+        let node = &nodes[index as usize];
+        *cursor = node.link.next;
+        if node.due <= now {
+            return Some(Step::Due(index));
+        }
+        not_due(node.due);
+    }
+    None
 }

@@ -1,7 +1,7 @@
 //! Scheme 1: one list, all of it looked at on every tick.
 
 use super::arena::NIL;
-use super::list::{Link, List, ListNode};
+use super::list::{Link, List, ListNode, pass};
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use crate::{Tick, Work};
 
@@ -56,18 +56,12 @@ impl Scheme for Unordered {
 
     fn advance(&mut self, nodes: &mut [ListNode], now: &mut Tick, until: Tick, work: &mut Work) -> Step {
         loop {
-            while self.cursor != NIL {
-                if !work.spend() {
-                    return Step::OutOfWork;
-                }
-                let index = self.cursor;
-                let node = &nodes[index as usize];
-                self.cursor = node.link.next;
-                if node.due <= *now {
+            let saw = |due| self.earliest = self.earliest.min(due);
+            if let Some(step) = pass(nodes, &mut self.cursor, *now, work, saw) {
+                if let Step::Due(index) = step {
                     self.list.unlink(nodes, index);
-                    return Step::Due(index);
                 }
-                self.earliest = self.earliest.min(node.due);
+                return step;
             }
             if *now == until || self.list.is_empty() {
                 return Step::UpToDate;
