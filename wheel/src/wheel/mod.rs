@@ -22,9 +22,6 @@ use timers::Timers;
 /// With fewer timers than this, all of them are in the processor's cache, and asking for them beforehand only costs.
 const PREFETCH_FROM: usize = 16 * 1024;
 
-/// So many holes are no matter.
-const FEW_HOLES: usize = if cfg!(test) { 16 } else { 1024 };
-
 /// How many chunks are looked at for each timer that is cancelled or moved while there are too many holes. One would do on average:
 /// then a third of what chunks hold is holes.
 const CHUNKS_SWEPT: usize = 2;
@@ -273,10 +270,12 @@ impl<T> TimingWheel<T> {
         place
     }
 
-    /// Every hole is one more word in a slot: half as many as there are timers may be.
+    /// Every hole is one more word in a slot. With the timers, they may be half as many again as the pages there are have room
+    /// for: chunks need not shrink before the timers' own memory can.
     #[inline]
     fn keep_holes_few(&mut self) {
-        if self.slots.holes() > FEW_HOLES + self.timers.len() / 2 {
+        let room = self.timers.room();
+        if self.timers.len() + self.slots.holes() > room + room / 2 {
             self.fill_holes();
         }
     }

@@ -31,6 +31,8 @@ pub(super) struct Pool<P> {
     room: Room,
     /// No page below has room.
     lowest: usize,
+    /// Pages that are there.
+    held: usize,
     /// Pages of which nothing is in use, at most [`SPARE`].
     empty: usize,
 }
@@ -47,7 +49,7 @@ struct Held<P> {
 impl<P: Page> Pool<P> {
     pub(super) const fn new() -> Self {
         const { assert!(P::LEN.is_power_of_two() && P::LEN < 1 << u16::BITS) }
-        Pool { pages: Vec::new(), room: Room::new(), lowest: 0, empty: 0 }
+        Pool { pages: Vec::new(), room: Room::new(), lowest: 0, held: 0, empty: 0 }
     }
 
     /// Takes a free entry: its index, its page, and its place in that.
@@ -85,6 +87,7 @@ impl<P: Page> Pool<P> {
         if held.page.is_none() {
             held.page = Some(P::bring(held.generation));
             held.first_free = 0;
+            self.held += 1;
             self.empty += 1;
         }
     }
@@ -118,6 +121,7 @@ impl<P: Page> Pool<P> {
         if let Some(page) = held.page.take() {
             held.generation = page.generation();
             held.first_free = end::<P>();
+            self.held -= 1;
         }
     }
 
@@ -149,6 +153,11 @@ impl<P: Page> Pool<P> {
     pub(super) fn find_mut(&mut self, index: u32) -> Option<(&mut P, usize)> {
         let (at, place) = split::<P>(index);
         Some((self.pages.get_mut(at)?.page.as_deref_mut()?, place))
+    }
+
+    /// How many pages are there.
+    pub(super) fn pages_held(&self) -> usize {
+        self.held
     }
 
     /// Whether no page reaches as far as this index.

@@ -16,8 +16,8 @@ use super::chunk::Position;
 use super::pool::{Page, Pool};
 use crate::{Expired, Tick, TimerKey};
 
-/// How many timers a page has. Miri would take minutes to fill the usual ones.
-pub(super) const PAGE: usize = if cfg!(miri) { 16 } else { 1024 };
+/// How many timers a page has. Tests do without the thousands it takes to fill usual ones.
+pub(super) const PAGE: usize = if cfg!(any(test, miri)) { 16 } else { 1024 };
 
 /// How many timers there may be: positions, which count by chunk, reach somewhat further.
 pub(super) const LIMIT: u32 = 1 << 30;
@@ -77,6 +77,11 @@ impl<T> Timers<T> {
 
     pub(super) fn len(&self) -> usize {
         self.len
+    }
+
+    /// How many timers the pages that are there have room for, free or not.
+    pub(super) fn room(&self) -> usize {
+        self.pool.pages_held() * PAGE
     }
 
     /// Makes a timer. `position` is told its index and says where that stands.
