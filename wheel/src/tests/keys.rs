@@ -128,7 +128,7 @@ fn cancelled_timers_do_not_add_up() {
         assert!(wheel.reschedule(key, Tick(900_000 - number % 7)));
         assert_eq!(wheel.cancel(key), Some(number));
         // Half as many again as there is room for, and what one round of sweeping is behind.
-        let room = wheel.pages() * PAGE as usize;
+        let room = wheel.pages() * usize::try_from(PAGE).expect("a page is small");
         assert!(wheel.len() + wheel.holes() <= room + room / 2 + 32, "{} after {number}", wheel.holes());
     }
     wheel.check_invariants();

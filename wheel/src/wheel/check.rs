@@ -10,7 +10,7 @@ pub(crate) const PAGE: u64 = super::timers::PAGE as u64;
 impl<T> TimingWheel<T> {
     /// Panics unless everything that must hold between two calls does.
     pub(crate) fn check_invariants(&self) {
-        let found = self.slots.check();
+        let found = self.slots.check(|index, position| self.timers.stands_at(index, position));
         self.timers.check(found.iter().map(|(index, _, position)| (*index, *position)));
         for (index, place, _) in found {
             self.check_place(index, place);

@@ -18,9 +18,6 @@ pub(super) const NIL: u32 = u32::MAX;
 /// How many chunks a page has.
 const PAGE: usize = if cfg!(miri) { 4 } else { 256 };
 
-/// Stands where a timer was that was cancelled or moved. No timer has this index.
-pub(super) const HOLE: u32 = u32::MAX;
-
 const WORD_BITS: u32 = 4;
 const WORDS: usize = 1 << WORD_BITS;
 const NEXT: usize = 0;
@@ -68,11 +65,10 @@ impl Chunk {
         word
     }
 
-    /// Takes the last timer, or hole, out of a chunk that is not empty.
+    /// Takes out so many of the last timers and holes.
     #[inline]
-    pub(super) fn pop(&mut self) -> u32 {
-        self.0[SLOT_AND_LEN] -= ONE;
-        self.get(self.len())
+    pub(super) fn truncate(&mut self, count: u32) {
+        self.0[SLOT_AND_LEN] -= count * ONE;
     }
 
     /// Timer number `at`.
@@ -95,6 +91,33 @@ impl Chunk {
     /// Timers and holes.
     pub(super) fn words(&self) -> &[u32] {
         &self.0[FIRST as usize..(FIRST + self.len().min(FULL)) as usize]
+    }
+}
+
+/// What a slot begins with: the indices of a chunk, the last first, and where they stand.
+#[derive(Debug)]
+pub(super) struct Last {
+    words: [u32; WORDS],
+    /// So many, from [`FIRST`].
+    count: u32,
+    /// Of the first word.
+    position: Position,
+}
+
+impl Last {
+    #[inline(always)]
+    pub(super) fn of(number: u32, chunk: &Chunk) -> Self {
+        Last { words: chunk.0, count: chunk.len(), position: Position::within(number, FIRST) }
+    }
+
+    #[inline(always)]
+    pub(super) fn alone(index: u32, place: Place) -> Self {
+        Last { words: [index; WORDS], count: 1, position: Position::alone(place) }
+    }
+
+    #[inline(always)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, Position)> {
+        (0..self.count).rev().map(|at| (self.words[(FIRST + at) as usize % WORDS], self.position.plus(at)))
     }
 }
 
@@ -121,9 +144,10 @@ impl Position {
         (self.0.get() & ALONE != 0).then(|| Place::from_bits(self.0.get() >> 1))
     }
 
-    #[inline]
-    pub(super) fn chunk(self) -> u32 {
-        self.0.get() >> WORD_BITS
+    /// So many words further in the same chunk.
+    #[inline(always)]
+    fn plus(self, words: u32) -> Self {
+        Self(self.0.saturating_add(words))
     }
 }
 

@@ -17,7 +17,7 @@ use chunk::Position;
 pub use place::LEVELS;
 use place::Place;
 use slots::{Moved, Slots};
-use timers::Timers;
+use timers::{Scheduled, Timers};
 
 /// With fewer timers than this, all of them are in the processor's cache, and asking for them beforehand only costs.
 const PREFETCH_FROM: usize = 16 * 1024;
@@ -126,7 +126,7 @@ impl<T> TimingWheel<T> {
     #[inline(never)]
     fn relocate(&mut self, index: u32, from: Position, deadline: Tick) {
         let to = self.place_of(deadline);
-        self.slots.vacate(from);
+        self.slots.leave(from);
         let (position, displaced) = self.slots.push(to, index);
         self.timers.at(index).set_position(position);
         self.note(displaced);
@@ -146,7 +146,7 @@ impl<T> TimingWheel<T> {
     /// Takes a timer out before it expires, in constant time. Returns `None` if the key is stale.
     pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
         let position = self.timers.find(key)?.position();
-        self.slots.vacate(position);
+        self.slots.leave(position);
         let value = self.timers.remove(key.index).value;
         self.keep_holes_few();
         Some(value)
@@ -203,27 +203,57 @@ impl<T> TimingWheel<T> {
             if work.left() == 0 {
                 return Expire::OutOfWork;
             }
-            if let Some(index) = self.next_due(place, work) {
+            let due = if place.level > 0 { self.cascade(place, work) } else { self.next_due(place, work) };
+            if let Some(index) = due {
                 return Expire::Due(self.timers.remove(index));
             }
         }
     }
 
-    /// Empties a slot that the wheel has come to, until a timer in it is due, or [`Work`] runs out, or it is empty.
+    /// Empties the slot of a tick that the wheel has come to, until a timer in it is due, or [`Work`] runs out.
     fn next_due(&mut self, place: Place, work: &mut Work) -> Option<u32> {
         while !self.slots.is_empty(place) && work.spend() {
             self.prefetch_upcoming(place);
-            let Some(index) = self.slots.pop(place) else { continue };
-            let mut timer = self.timers.at(index);
+            let (index, position) = self.slots.pop(place);
+            let Some(mut timer) = self.timers.standing_at(index, position) else {
+                self.slots.fill_hole();
+                continue;
+            };
             if timer.deadline() <= self.now {
                 return Some(index);
             }
-            let (place, _) = Place::of(self.now, timer.deadline());
-            let (position, displaced) = self.slots.push(place, index);
-            timer.set_position(position);
+            // It was put off.
+            let displaced = put(&mut self.slots, self.now, index, &mut timer);
             self.note(displaced);
         }
         None
+    }
+
+    /// Empties a slot of a level above, a chunk at a time, into the levels below, until a timer in it is due, or [`Work`] runs out.
+    #[inline(never)]
+    fn cascade(&mut self, place: Place, work: &mut Work) -> Option<u32> {
+        let mut due = None;
+        while due.is_none() && work.left() > 0 && !self.slots.is_empty(place) {
+            let last = self.slots.last(place);
+            self.prefetch_next(place);
+            let (mut taken, mut holes) = (0, 0);
+            for (index, position) in last.iter() {
+                if due.is_some() || !work.spend() {
+                    break;
+                }
+                taken += 1;
+                match self.timers.standing_at(index, position) {
+                    None => holes += 1,
+                    Some(timer) if timer.deadline() <= self.now => due = Some(index),
+                    Some(mut timer) => {
+                        let displaced = put(&mut self.slots, self.now, index, &mut timer);
+                        self.note(displaced);
+                    }
+                }
+            }
+            self.slots.take(place, taken, holes);
+        }
+        due
     }
 
     /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later
@@ -283,7 +313,13 @@ impl<T> TimingWheel<T> {
     #[cold]
     fn fill_holes(&mut self) {
         for _ in 0..CHUNKS_SWEPT {
-            self.slots.sweep(|Moved { index, to }| self.timers.at(index).set_position(to));
+            self.slots.sweep(|index, from, to| match self.timers.standing_at(index, from) {
+                Some(mut timer) => {
+                    timer.set_position(to);
+                    true
+                }
+                None => false,
+            });
         }
     }
 
@@ -309,6 +345,22 @@ impl<T> TimingWheel<T> {
             self.timers.prefetch(index);
         }
     }
+
+    /// Fetches what a slot's second chunk holds.
+    fn prefetch_next(&self, place: Place) {
+        if self.len() >= PREFETCH_FROM {
+            self.slots.next_few(place).for_each(|index| self.timers.prefetch(index));
+        }
+    }
+}
+
+/// Puts a timer that is ahead into its slot. Returns which other had to move.
+#[inline(always)]
+fn put(slots: &mut Slots, now: Tick, index: u32, timer: &mut Scheduled<'_>) -> Option<Moved> {
+    let (to, _) = Place::of(now, timer.deadline());
+    let (position, displaced) = slots.push(to, index);
+    timer.set_position(position);
+    displaced
 }
 
 impl<T> fmt::Debug for TimingWheel<T> {

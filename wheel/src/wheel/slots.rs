@@ -6,7 +6,7 @@
 
 use alloc::boxed::Box;
 
-use super::chunk::{Chunk, Chunks, FULL, HOLE, LIMIT, NIL, Position};
+use super::chunk::{Chunk, Chunks, FULL, LIMIT, Last, NIL, Position};
 use super::place::{LEVELS, Place, SLOTS};
 use super::pool::Pool;
 use super::timers::prefetch;
@@ -128,18 +128,18 @@ impl Slots {
         (number, chunk)
     }
 
-    /// Takes out the timer at `position`. In a chunk it leaves a hole: that is one store, and nothing need be read.
+    /// The timer at `position` is there no more. In a chunk its index stays, as a hole: nothing need be read or written, since
+    /// the timer tells.
     #[inline(always)]
-    pub(super) fn vacate(&mut self, position: Position) {
+    pub(super) fn leave(&mut self, position: Position) {
         if let Some(place) = position.as_alone() {
-            self.count_out(place, Some(First::NONE));
+            self.count_out(place, 1, Some(First::NONE));
         } else {
-            self.chunk_mut(position.chunk()).replace(position, HOLE);
             self.holes += 1;
         }
     }
 
-    /// How many timers were taken out whose place is not used again yet. Levels count them.
+    /// How many indices stand where their timers are no more. Levels count them.
     #[inline]
     pub(super) fn holes(&self) -> usize {
         self.holes
@@ -147,8 +147,10 @@ impl Slots {
 
     /// Fills the holes of one chunk with the last timers of its slot, and goes on to the next chunk, in the order of memory. Does
     /// only so much at a time.
+    ///
+    /// `moves` is told an index, where it stands and where it would stand; if that timer is there still, it makes it so and says yes.
     #[inline(never)]
-    pub(super) fn sweep(&mut self, mut moved: impl FnMut(Moved)) {
+    pub(super) fn sweep(&mut self, mut moves: impl FnMut(u32, Position, Position) -> bool) {
         let number = self.sweep;
         if self.pool.is_beyond(number) {
             self.sweep = 0;
@@ -161,46 +163,81 @@ impl Slots {
             if at >= chunk.len() {
                 break;
             }
-            if chunk.get(at) != HOLE {
+            let to = Chunk::position(number, at);
+            if moves(chunk.get(at), to, to) {
                 at += 1;
                 continue;
             }
             let place = chunk.place();
-            if let Some(last) = self.pop(place) {
-                self.holes -= 1;
-                let to = Chunk::position(number, at);
+            let (last, from) = self.last(place).iter().next().expect("it holds this chunk");
+            let filled = moves(last, from, to);
+            if filled {
                 self.chunk_mut(number).replace(to, last);
-                moved(Moved { index: last, to });
             }
+            self.take(place, 1, 1);
         }
         let more = self.pool.find(number).is_some_and(|(page, place)| at < page.get(place).len());
         self.sweep = number + u32::from(!more);
     }
 
-    /// Takes the last timer out of what a slot begins with, which is not empty. `None` if that was a hole.
+    /// Takes the last index out of what a slot begins with, which is not empty, and tells where it stood.
     #[inline(always)]
-    pub(super) fn pop(&mut self, place: Place) -> Option<u32> {
+    pub(super) fn pop(&mut self, place: Place) -> (u32, Position) {
         let first = self.first(place);
         if let Some(index) = first.as_alone() {
-            self.count_out(place, Some(First::NONE));
-            return Some(index);
+            self.count_out(place, 1, Some(First::NONE));
+            return (index, Position::alone(place));
         }
         let chunk = self.chunk_mut(first.0);
-        let index = Some(chunk.pop()).filter(|index| *index != HOLE);
-        let next = (chunk.len() == 0).then(|| First(chunk.next()));
-        self.count_out(place, next);
+        chunk.truncate(1);
+        let at = chunk.len();
+        let popped = (chunk.get(at), Chunk::position(first.0, at));
+        let next = (at == 0).then(|| First(chunk.next()));
+        self.count_out(place, 1, next);
         if next.is_some() {
             self.pool.give_back(first.0);
         }
-        self.holes -= usize::from(index.is_none());
-        index
+        popped
     }
 
-    /// A timer has left a slot, which begins with something else now.
+    /// What was popped was a hole.
+    pub(super) fn fill_hole(&mut self) {
+        self.holes -= 1;
+    }
+
+    /// What a slot that is not empty begins with.
     #[inline(always)]
-    fn count_out(&mut self, place: Place, next: Option<First>) {
+    pub(super) fn last(&self, place: Place) -> Last {
+        let first = self.first(place);
+        match first.as_alone() {
+            Some(index) => Last::alone(index, place),
+            None => Last::of(first.0, self.chunk(first.0)),
+        }
+    }
+
+    /// Takes out as many of what [`last`](Self::last) has told, the first first, of which so many were holes.
+    #[inline(always)]
+    pub(super) fn take(&mut self, place: Place, count: u32, holes: usize) {
+        self.holes -= holes;
+        let first = self.first(place);
+        if first.as_alone().is_some() {
+            self.count_out(place, 1, Some(First::NONE));
+            return;
+        }
+        let chunk = self.chunk_mut(first.0);
+        chunk.truncate(count);
+        let next = (chunk.len() == 0).then(|| First(chunk.next()));
+        self.count_out(place, count as usize, next);
+        if next.is_some() {
+            self.pool.give_back(first.0);
+        }
+    }
+
+    /// So many have left a slot, which begins with something else now.
+    #[inline(always)]
+    fn count_out(&mut self, place: Place, timers: usize, next: Option<First>) {
         let level = self.level_mut(place);
-        level.len -= 1;
+        level.len -= timers;
         let Some(next) = next else { return };
         level.first[usize::from(place.slot)] = next;
         if next == First::NONE {
@@ -211,24 +248,39 @@ impl Slots {
         }
     }
 
-    /// The timer that will be taken as many pops later as a chunk holds, if this slot has so many. Fetches what will be needed
+    /// The index that will be taken as many pops later as a chunk holds, if this slot has so many. Fetches what will be needed
     /// to answer that the next time.
     pub(super) fn upcoming(&self, place: Place) -> Option<u32> {
         let chunk = self.first_chunk(place)?;
-        if chunk.next() == NIL {
-            return None;
+        let then = self.next_chunk(chunk)?;
+        if chunk.len() == FULL
+            && let Some(next) = self.next_chunk(then)
+        {
+            prefetch(next);
         }
-        let then = self.chunk(chunk.next());
-        if chunk.len() == FULL && then.next() != NIL {
-            prefetch(self.chunk(then.next()));
-        }
-        Some(then.get(chunk.len() - 1)).filter(|index| *index != HOLE)
+        Some(then.get(chunk.len() - 1))
     }
 
-    /// The timers in a slot's first chunk.
+    /// The indices in a slot's first chunk. Fetches the second.
     pub(super) fn first_few(&self, place: Place) -> impl Iterator<Item = u32> {
-        let chunk = self.first_chunk(place).map_or(&[][..], Chunk::words);
-        chunk.iter().copied().filter(|index| *index != HOLE)
+        self.few(self.first_chunk(place))
+    }
+
+    /// The indices in a slot's second chunk, if the first is all there. Fetches the third.
+    pub(super) fn next_few(&self, place: Place) -> impl Iterator<Item = u32> {
+        let first = self.first_chunk(place).filter(|chunk| chunk.len() == FULL);
+        self.few(first.and_then(|chunk| self.next_chunk(chunk)))
+    }
+
+    fn few(&self, chunk: Option<&Chunk>) -> impl Iterator<Item = u32> {
+        if let Some(next) = chunk.and_then(|chunk| self.next_chunk(chunk)) {
+            prefetch(next);
+        }
+        chunk.map_or(&[][..], Chunk::words).iter().copied()
+    }
+
+    fn next_chunk(&self, chunk: &Chunk) -> Option<&Chunk> {
+        Some(chunk.next()).filter(|next| *next != NIL).map(|next| self.chunk(next))
     }
 
     fn first_chunk(&self, place: Place) -> Option<&Chunk> {

@@ -151,9 +151,18 @@ impl<T> Timers<T> {
         Scheduled(&mut memory.nodes[place])
     }
 
-    /// Fetches a timer that will soon expire.
+    /// The timer of an index that is found at this position, unless it is gone from there.
+    #[inline(always)]
+    pub(super) fn standing_at(&mut self, index: u32, position: Position) -> Option<Scheduled<'_>> {
+        let (memory, place) = self.pool.find_mut(index)?;
+        let node = &mut memory.nodes[place];
+        (node.position == Some(position)).then_some(Scheduled(node))
+    }
+
+    /// Fetches a timer that will soon expire, if it is still there.
+    #[inline]
     pub(super) fn prefetch(&self, index: u32) {
-        let (memory, place) = self.pool.at(index);
+        let Some((memory, place)) = self.pool.find(index) else { return };
         prefetch(&memory.nodes[place]);
         prefetch(&memory.values[place]);
     }

@@ -3,13 +3,13 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Slots {
-    /// Panics unless everything that must hold does. Returns every timer's index, slot and position.
-    pub(in crate::wheel) fn check(&self) -> Vec<(u32, Place, Position)> {
+    /// Panics unless everything that must hold does. `stands` tells whether a timer is at a position still. Returns the index, slot
+    /// and position of all that are.
+    pub(in crate::wheel) fn check(&self, stands: impl Fn(u32, Position) -> bool) -> Vec<(u32, Place, Position)> {
         let mut used = BTreeSet::new();
         let mut found = Vec::new();
-        let mut holes = 0;
         for level in 0..LEVELS {
-            let before = found.len() + holes;
+            let before = found.len();
             let Level { first, occupied, .. } = &self.levels[level];
             for (word, first) in (0_u8..).zip(first.chunks(64)) {
                 if occupied[usize::from(word)] == 0 {
@@ -23,15 +23,17 @@ impl Slots {
                     if let Some(index) = self.first(place).as_alone() {
                         found.push((index, place, Position::alone(place)));
                     } else {
-                        self.check_list(place, &mut used, &mut found, &mut holes);
+                        self.check_list(place, &mut used, &mut found);
                     }
                 }
             }
             assert_eq!(self.levels[level].len > 0, self.not_empty >> level & 1 == 1, "level {level}");
-            assert_eq!(self.levels[level].len, found.len() + holes - before, "level {level}");
+            assert_eq!(self.levels[level].len, found.len() - before, "level {level}");
         }
-        assert_eq!(self.holes, holes);
         self.pool.check(|number| used.contains(&number));
+        let all = found.len();
+        found.retain(|&(index, _, position)| stands(index, position));
+        assert_eq!(self.holes, all - found.len());
         found
     }
 
@@ -40,7 +42,6 @@ impl Slots {
         place: Place,
         used: &mut BTreeSet<u32>,
         found: &mut Vec<(u32, Place, Position)>,
-        holes: &mut usize,
     ) {
         let first = self.first(place).0;
         let mut number = first;
@@ -51,11 +52,7 @@ impl Slots {
             assert!((1..=FULL).contains(&chunk.len()), "chunk {number} has {}", chunk.len());
             assert!(number == first || chunk.len() == FULL, "only the first of {place:?} has room");
             for (word, index) in (2..).zip(chunk.words()) {
-                if *index == HOLE {
-                    *holes += 1;
-                } else {
-                    found.push((*index, place, Position::within(number, word)));
-                }
+                found.push((*index, place, Position::within(number, word)));
             }
             number = chunk.next();
         }

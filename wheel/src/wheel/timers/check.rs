@@ -1,13 +1,15 @@
 use super::*;
+use alloc::collections::BTreeSet;
 
 impl<T> Timers<T> {
     /// Panics unless everything that must hold does, and these are all that are scheduled.
     pub(in crate::wheel) fn check(&self, scheduled: impl Iterator<Item = (u32, Position)>) {
-        let mut count = 0;
+        let mut seen = BTreeSet::new();
         for (index, position) in scheduled {
-            count += 1;
             assert_eq!(self.node(index).position, Some(position), "timer {index}");
+            assert!(seen.insert(index), "timer {index} stands at one place");
         }
+        let count = seen.len();
         assert_eq!(self.len, count, "every timer is in a slot");
         let nodes = self.pool.pages().flat_map(|memory| &memory.nodes);
         assert_eq!(nodes.filter(|node| node.position.is_some()).count(), count, "and nothing else");
@@ -16,6 +18,10 @@ impl<T> Timers<T> {
             // What is retired is never free.
             node.is_some_and(|node| node.position.is_some() || node.generation == 0)
         });
+    }
+
+    pub(in crate::wheel) fn stands_at(&self, index: u32, position: Position) -> bool {
+        self.pool.find(index).is_some_and(|(memory, place)| memory.nodes[place].position == Some(position))
     }
 
     pub(in crate::wheel) fn deadline_at(&self, index: u32) -> Tick {
