@@ -94,30 +94,32 @@ impl Chunk {
     }
 }
 
-/// What a slot begins with: the indices of a chunk, the last first, and where they stand.
+/// What a slot begins with: the indices of a chunk, and where they stand.
 #[derive(Debug)]
 pub(super) struct Last {
     words: [u32; WORDS],
-    /// So many, from [`FIRST`].
-    count: u32,
-    /// Of the first word.
-    position: Position,
+    /// The words up to this one, from [`FIRST`].
+    end: u32,
+    chunk: u32,
 }
 
 impl Last {
     #[inline(always)]
     pub(super) fn of(number: u32, chunk: &Chunk) -> Self {
-        Last { words: chunk.0, count: chunk.len(), position: Position::within(number, FIRST) }
+        Last { words: chunk.0, end: FIRST + chunk.len(), chunk: number }
     }
 
     #[inline(always)]
     pub(super) fn alone(index: u32, place: Place) -> Self {
-        Last { words: [index; WORDS], count: 1, position: Position::alone(place) }
+        Last { words: [index; WORDS], end: FIRST + 1, chunk: Position::alone(place).chunk() }
     }
 
+    /// The last first, and at most so many.
     #[inline(always)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, Position)> {
-        (0..self.count).rev().map(|at| (self.words[(FIRST + at) as usize % WORDS], self.position.plus(at)))
+    pub(super) fn iter(&self, at_most: u64) -> impl Iterator<Item = (u32, Position)> {
+        let at_most = u32::try_from(at_most).unwrap_or(FULL);
+        let words = FIRST.max(self.end.saturating_sub(at_most))..self.end;
+        words.rev().map(|word| (self.words[word as usize % WORDS], Position::within(self.chunk, word)))
     }
 }
 
@@ -135,19 +137,18 @@ impl Position {
 
     #[inline]
     pub(super) fn alone(place: Place) -> Self {
-        Self(NonZeroU32::MIN | ALONE | place.to_bits() << 1)
+        Self::within(ALONE >> WORD_BITS | place.to_bits(), FIRST)
     }
 
     /// The slot, if the timer is alone in it.
     #[inline]
     pub(super) fn as_alone(self) -> Option<Place> {
-        (self.0.get() & ALONE != 0).then(|| Place::from_bits(self.0.get() >> 1))
+        (self.0.get() & ALONE != 0).then(|| Place::from_bits(self.chunk()))
     }
 
-    /// So many words further in the same chunk.
-    #[inline(always)]
-    fn plus(self, words: u32) -> Self {
-        Self(self.0.saturating_add(words))
+    #[inline]
+    pub(super) fn chunk(self) -> u32 {
+        self.0.get() >> WORD_BITS
     }
 }
 

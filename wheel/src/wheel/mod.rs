@@ -232,28 +232,30 @@ impl<T> TimingWheel<T> {
     /// Empties a slot of a level above, a chunk at a time, into the levels below, until a timer in it is due, or [`Work`] runs out.
     #[inline(never)]
     fn cascade(&mut self, place: Place, work: &mut Work) -> Option<u32> {
-        let mut due = None;
-        while due.is_none() && work.left() > 0 && !self.slots.is_empty(place) {
+        while work.left() > 0 && !self.slots.is_empty(place) {
             let last = self.slots.last(place);
             self.prefetch_next(place);
-            let (mut taken, mut holes) = (0, 0);
-            for (index, position) in last.iter() {
-                if due.is_some() || !work.spend() {
+            let (mut taken, mut holes, mut due) = (0, 0, None);
+            for (index, position) in last.iter(work.left()) {
+                taken += 1;
+                let Some(mut timer) = self.timers.standing_at(index, position) else {
+                    holes += 1;
+                    continue;
+                };
+                if timer.deadline() <= self.now {
+                    due = Some(index);
                     break;
                 }
-                taken += 1;
-                match self.timers.standing_at(index, position) {
-                    None => holes += 1,
-                    Some(timer) if timer.deadline() <= self.now => due = Some(index),
-                    Some(mut timer) => {
-                        let displaced = put(&mut self.slots, self.now, index, &mut timer);
-                        self.note(displaced);
-                    }
-                }
+                let displaced = put(&mut self.slots, self.now, index, &mut timer);
+                self.note(displaced);
             }
+            work.spend_some(taken);
             self.slots.take(place, taken, holes);
+            if due.is_some() {
+                return due;
+            }
         }
-        due
+        None
     }
 
     /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later

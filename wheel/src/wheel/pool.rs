@@ -59,8 +59,21 @@ impl<P: Page> Pool<P> {
     #[inline(always)]
     pub(super) fn take(&mut self, limit: u32) -> (u32, &mut P, usize) {
         if self.pages.get(self.lowest).is_none_or(is_full) {
-            self.make_room(limit);
+            return self.take_elsewhere(limit);
         }
+        self.take_there()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_elsewhere(&mut self, limit: u32) -> (u32, &mut P, usize) {
+        self.make_room(limit);
+        self.take_there()
+    }
+
+    /// Takes the first free entry of the lowest page with room.
+    #[inline(always)]
+    fn take_there(&mut self) -> (u32, &mut P, usize) {
         let at = self.lowest;
         let held = &mut self.pages[at];
         let Some(page) = &mut held.page else { no_page() };
@@ -74,7 +87,6 @@ impl<P: Page> Pool<P> {
         (index::<P>(at, place), page, place)
     }
 
-    #[cold]
     fn make_room(&mut self, limit: u32) {
         self.lowest = self.room.lowest().unwrap_or_else(|| {
             let at = self.pages.len();

@@ -3,46 +3,57 @@ use crate::{BeyondHorizon, Expire, Tick, TimerKey, TimerQueue, Work};
 
 /// A wheel without a horizon refuses nothing.
 impl<T> TimerQueue<T> for TimingWheel<T> {
+    #[inline]
     fn now(&self) -> Tick {
         self.now()
     }
 
+    #[inline]
     fn len(&self) -> usize {
         self.len()
     }
 
+    #[inline]
     fn schedule(&mut self, deadline: Tick, value: T) -> Result<TimerKey, BeyondHorizon<T>> {
         Ok(self.schedule(deadline, value))
     }
 
+    #[inline]
     fn reschedule(&mut self, key: TimerKey, deadline: Tick) -> Result<bool, BeyondHorizon<()>> {
         Ok(self.reschedule(key, deadline))
     }
 
+    #[inline]
     fn cancel(&mut self, key: TimerKey) -> Option<T> {
         self.cancel(key)
     }
 
+    #[inline]
     fn deadline(&self, key: TimerKey) -> Option<Tick> {
         self.deadline(key)
     }
 
+    #[inline]
     fn get(&self, key: TimerKey) -> Option<&T> {
         self.get(key)
     }
 
+    #[inline]
     fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
         self.expire_next(now, work)
     }
 
+    #[inline]
     fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
         self.next_wakeup(at_most)
     }
 
+    #[inline]
     fn levels(&self) -> usize {
         LEVELS
     }
 
+    #[inline]
     fn occupancy(&self, level: usize) -> usize {
         self.slots.len(level)
     }

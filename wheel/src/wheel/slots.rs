@@ -169,7 +169,7 @@ impl Slots {
                 continue;
             }
             let place = chunk.place();
-            let (last, from) = self.last(place).iter().next().expect("it holds this chunk");
+            let (last, from) = self.last(place).iter(1).next().expect("it holds this chunk");
             let filled = moves(last, from, to);
             if filled {
                 self.chunk_mut(number).replace(to, last);
