@@ -17,6 +17,10 @@ impl<T> TimingWheel<T> {
         }
         let event = self.next_event().map_or(Tick::MAX, |(tick, _)| tick);
         assert!(self.quiet_until <= event, "quiet until {}, but {event} is something", self.quiet_until);
+        if let Some(next) = self.next_if_known() {
+            assert_eq!(next.start(self.now), Some(self.quiet_until), "of {next:?}");
+            assert_eq!(self.quiet_until, event);
+        }
         assert_eq!(self.len() + self.slots.holes(), self.occupancy().iter().sum::<usize>());
     }
 

@@ -190,6 +190,11 @@ impl Page for Chunks {
         self.0[place].0[NEXT] = next.into();
     }
 
+    #[inline]
+    fn is_retired(&self, _: usize) -> bool {
+        false
+    }
+
     fn generation(&self) -> u32 {
         0
     }

@@ -15,7 +15,7 @@ use core::ops::RangeInclusive;
 use crate::{Expire, Tick, TimerKey, Work, range};
 use chunk::Position;
 pub use place::LEVELS;
-use place::Place;
+use place::{Known, Place};
 use slots::{Moved, Slots};
 use timers::{Scheduled, Timers};
 
@@ -33,8 +33,10 @@ const CHUNKS_SWEPT: usize = 2;
 pub struct TimingWheel<T> {
     /// The tick the wheel stands at. Everything due earlier has come out; what is due now is coming out.
     now: Tick,
-    /// Nothing happens before this tick, so that a clock that ticks on for nothing costs next to nothing.
+    /// Nothing happens before this tick.
     quiet_until: Tick,
+    /// The slot that begins then, if it is known. While there is something in it, it need not be looked for.
+    next: Known,
     slots: Slots,
     timers: Timers<T>,
 }
@@ -43,7 +45,7 @@ impl<T> TimingWheel<T> {
     /// An empty wheel that stands at `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        TimingWheel { now, quiet_until: Tick::MAX, slots: Slots::new(), timers: Timers::new() }
+        TimingWheel { now, quiet_until: Tick::MAX, next: Known::NONE, slots: Slots::new(), timers: Timers::new() }
     }
 
     /// The tick the wheel stands at: the latest it was driven to or, when [`Work`] ran out on the way there,
@@ -145,9 +147,8 @@ impl<T> TimingWheel<T> {
 
     /// Takes a timer out before it expires, in constant time. Returns `None` if the key is stale.
     pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
-        let position = self.timers.find(key)?.position();
+        let (position, value) = self.timers.cancel(key)?;
         self.slots.leave(position);
-        let value = self.timers.remove(key.index).value;
         self.keep_holes_few();
         Some(value)
     }
@@ -175,58 +176,51 @@ impl<T> TimingWheel<T> {
     /// Stretches without timers are skipped, not stepped through, however long.
     pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
         let now = now.max(self.now);
-        if now < self.quiet_until {
-            self.now = now;
-            return Expire::UpToDate;
-        }
-        if work.left() > 0 {
-            self.now = self.now.max(self.quiet_until);
-        }
         loop {
-            let place = match Place::current(self.now, 0) {
-                // The rest of this tick.
-                due if !self.slots.is_empty(due) => due,
-                _ => {
-                    let event = self.next_event();
-                    self.quiet_until = event.map_or(Tick::MAX, |(tick, _)| tick);
-                    let Some((tick, place)) = event.filter(|&(tick, _)| tick <= now) else {
-                        self.now = now;
-                        return Expire::UpToDate;
-                    };
-                    if work.left() > 0 {
-                        self.now = tick;
-                        self.prefetch_first(place);
-                    }
-                    place
+            if now < self.quiet_until {
+                self.now = now;
+                return Expire::UpToDate;
+            }
+            let Some(next) = self.next_if_known() else {
+                if self.look_ahead() {
+                    continue;
                 }
+                self.now = now;
+                return Expire::UpToDate;
             };
             if work.left() == 0 {
                 return Expire::OutOfWork;
             }
-            let due = if place.level > 0 { self.cascade(place, work) } else { self.next_due(place, work) };
-            if let Some(index) = due {
-                return Expire::Due(self.timers.remove(index));
+            if self.now < self.quiet_until {
+                self.now = self.quiet_until;
+                self.prefetch_first(next);
+            }
+            let due = if next.level > 0 { self.cascade(next, work) } else { self.next_due(next, work) };
+            if let Some(expired) = due.and_then(|index| self.timers.expire(index)) {
+                return Expire::Due(expired);
             }
         }
     }
 
     /// Empties the slot of a tick that the wheel has come to, until a timer in it is due, or [`Work`] runs out.
+    #[inline(always)]
     fn next_due(&mut self, place: Place, work: &mut Work) -> Option<u32> {
         while !self.slots.is_empty(place) && work.spend() {
             self.prefetch_upcoming(place);
             let (index, position) = self.slots.pop(place);
-            let Some(mut timer) = self.timers.standing_at(index, position) else {
-                self.slots.fill_hole();
-                continue;
-            };
-            if timer.deadline() <= self.now {
-                return Some(index);
+            match self.timers.standing_at(index, position) {
+                None => self.slots.fill_hole(),
+                Some(timer) if timer.deadline() <= self.now => return Some(index),
+                Some(_) => self.put_off(index),
             }
-            // It was put off.
-            let displaced = put(&mut self.slots, self.now, index, &mut timer);
-            self.note(displaced);
         }
         None
+    }
+
+    #[cold]
+    fn put_off(&mut self, index: u32) {
+        let displaced = put(&mut self.slots, self.now, index, &mut self.timers.at(index));
+        self.note(displaced);
     }
 
     /// Empties a slot of a level above, a chunk at a time, into the levels below, until a timer in it is due, or [`Work`] runs out.
@@ -271,12 +265,22 @@ impl<T> TimingWheel<T> {
         if at_most < self.quiet_until || self.is_empty() {
             return None;
         }
+        if self.next_if_known().is_some() {
+            return Some(self.quiet_until);
+        }
         self.next_event().map(|(tick, _)| tick).filter(|&tick| tick <= at_most)
     }
 
     /// The first slot with timers that the wheel comes to, and when. It is the slot where the wheel stands
     /// until that is empty.
+    #[inline]
     fn next_event(&self) -> Option<(Tick, Place)> {
+        self.slots.later_in_turn(self.now).or_else(|| self.next_event_of_all())
+    }
+
+    /// Looks into all levels.
+    #[inline(never)]
+    fn next_event_of_all(&self) -> Option<(Tick, Place)> {
         let mut earliest: Option<(Tick, Place)> = None;
         for level in self.slots.levels() {
             let current = Place::current(self.now, level);
@@ -298,8 +302,22 @@ impl<T> TimingWheel<T> {
     /// Where a timer goes that is due at `deadline`.
     fn place_of(&mut self, deadline: Tick) -> Place {
         let (place, start) = Place::of(self.now, deadline);
-        self.quiet_until = self.quiet_until.min(start);
+        if start < self.quiet_until && self.now < start {
+            (self.quiet_until, self.next) = (start, place.into());
+        }
         place
+    }
+
+    #[inline]
+    fn next_if_known(&self) -> Option<Place> {
+        self.next.place().filter(|next| !self.slots.is_empty(*next))
+    }
+
+    /// Looks for the slot that comes next. `false` if there is none.
+    fn look_ahead(&mut self) -> bool {
+        let event = self.next_event();
+        (self.quiet_until, self.next) = event.map_or((Tick::MAX, Known::NONE), |(tick, place)| (tick, place.into()));
+        event.is_some()
     }
 
     /// Every hole is one more word in a slot. With the timers, they may be half as many again as the pages there are have room

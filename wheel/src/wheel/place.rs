@@ -73,6 +73,26 @@ impl Place {
     }
 }
 
+/// A slot, or none, in one word: memory that is written in parts and read as a whole soon after makes the processor wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Known(u32);
+
+impl Known {
+    pub(super) const NONE: Known = Known(u32::MAX);
+
+    #[inline]
+    pub(super) fn place(self) -> Option<Place> {
+        (self.0 != Self::NONE.0).then(|| Place::from_bits(self.0))
+    }
+}
+
+impl From<Place> for Known {
+    #[inline]
+    fn from(place: Place) -> Self {
+        Known(place.to_bits())
+    }
+}
+
 /// Digit number `level` of `tick` in base 256.
 fn digit(tick: u64, level: u8) -> u8 {
     #[expect(clippy::cast_possible_truncation, reason = "the digit is what is left")]

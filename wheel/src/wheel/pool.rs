@@ -17,6 +17,8 @@ pub(super) trait Page: Sized {
     /// The free entry after this free one.
     fn next_free(&self, place: usize) -> u16;
     fn set_next_free(&mut self, place: usize, next: u16);
+    /// Whether this entry is never to be used again.
+    fn is_retired(&self, place: usize) -> bool;
     /// What the page that comes here after this one is to know.
     fn generation(&self) -> u32;
 }
@@ -107,20 +109,34 @@ impl<P: Page> Pool<P> {
     /// Gives an entry back that was in use.
     #[inline(always)]
     pub(super) fn give_back(&mut self, index: u32) {
+        let Some(()) = self.give_back_if(index, |_, _| Some(())) else { no_page() };
+    }
+
+    /// Gives an entry back if something is taken out of it. The index may be anything.
+    #[inline(always)]
+    pub(super) fn give_back_if<R>(
+        &mut self,
+        index: u32,
+        take: impl FnOnce(&mut P, usize) -> Option<R>,
+    ) -> Option<R> {
         let (at, place) = split::<P>(index);
-        let held = &mut self.pages[at];
-        let Some(page) = &mut held.page else { no_page() };
+        let held = self.pages.get_mut(at)?;
+        let page = held.page.as_deref_mut()?;
+        let taken = take(page, place)?;
+        if page.is_retired(place) {
+            return Some(taken);
+        }
         page.set_next_free(place, held.first_free);
-        let was_full = is_full(held);
-        held.first_free = u16::try_from(place).expect("a place in a page");
-        if was_full {
+        if is_full(held) {
             self.room.insert(at);
         }
+        held.first_free = u16::try_from(place).expect("a place in a page");
         held.in_use -= 1;
-        self.lowest = self.lowest.min(at);
         if held.in_use == 0 {
             self.emptied(at);
         }
+        self.lowest = self.lowest.min(at);
+        Some(taken)
     }
 
     #[cold]

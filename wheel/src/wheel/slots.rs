@@ -10,6 +10,7 @@ use super::chunk::{Chunk, Chunks, FULL, LIMIT, Last, NIL, Position};
 use super::place::{LEVELS, Place, SLOTS};
 use super::pool::Pool;
 use super::timers::prefetch;
+use crate::Tick;
 
 #[cfg(test)]
 mod check;
@@ -288,27 +289,43 @@ impl Slots {
         (first.0 & ALONE == 0).then(|| self.chunk(first.0))
     }
 
+    /// The first tick after `now` with timers of its own, if the levels above have none before: that is, unless `now` begins a
+    /// turn, or all that is left of this turn is empty.
+    #[inline]
+    pub(super) fn later_in_turn(&self, now: Tick) -> Option<(Tick, Place)> {
+        let Place { slot: here, .. } = Place::current(now, 0);
+        let occupied = &self.levels[0].occupied;
+        let mut word = word_of(here);
+        let mut bits = occupied[word % OCCUPIED] & (u64::MAX << (u32::from(here) % u64::BITS));
+        if here == 0 {
+            return None;
+        }
+        while bits == 0 {
+            word += 1;
+            bits = *occupied.get(word)?;
+        }
+        let slot = slot_of(word, bits);
+        let ahead = u64::from(slot - here);
+        Some((Tick(now.0 + ahead), Place { level: 0, slot }))
+    }
+
     /// The first slot of `level` with timers in it, going once around from `slot`, which counts as the nearest.
     pub(super) fn next_occupied(&self, level: u8, slot: u8) -> Option<u8> {
         let occupied = &self.levels[usize::from(level) % LEVELS].occupied;
         let (word, ahead) = (word_of(slot), u64::MAX << (u32::from(slot) % u64::BITS));
-        let at = |word: usize, bits: u64| {
-            let slot = word * u64::BITS as usize + bits.trailing_zeros() as usize;
-            u8::try_from(slot).expect("a level has 256 slots")
-        };
         let nearest = occupied[word % OCCUPIED] & ahead;
         if nearest != 0 {
-            return Some(at(word, nearest));
+            return Some(slot_of(word, nearest));
         }
         for step in 1..OCCUPIED {
             let word = (word + step) % OCCUPIED;
             if occupied[word] != 0 {
-                return Some(at(word, occupied[word]));
+                return Some(slot_of(word, occupied[word]));
             }
         }
         // Once around: the slots before it.
         let farthest = occupied[word % OCCUPIED] & !ahead;
-        (farthest != 0).then(|| at(word, farthest))
+        (farthest != 0).then(|| slot_of(word, farthest))
     }
 
     #[inline(always)]
@@ -332,6 +349,12 @@ impl Slots {
         let (page, place) = self.pool.at_mut(number);
         page.get_mut(place)
     }
+}
+
+/// The slot of the first of these bits, of which there is one.
+fn slot_of(word: usize, bits: u64) -> u8 {
+    let slot = word * u64::BITS as usize + bits.trailing_zeros() as usize;
+    u8::try_from(slot).expect("a level has 256 slots")
 }
 
 fn word_of(slot: u8) -> usize {

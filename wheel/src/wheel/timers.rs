@@ -23,7 +23,7 @@ pub(super) const PAGE: usize = if cfg!(any(test, miri)) { 16 } else { 1024 };
 pub(super) const LIMIT: u32 = 1 << 30;
 
 /// What the wheel knows of a timer besides its value: 16 bytes.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Node {
     /// In a free node, the next free one of its page.
     deadline: Tick,
@@ -70,6 +70,23 @@ impl Scheduled<'_> {
     }
 }
 
+impl<T> Memory<T> {
+    /// Takes a timer out that is scheduled, if its node fits. Returns the node as it was.
+    #[inline(always)]
+    fn end(&mut self, place: usize, fits: impl FnOnce(&Node) -> bool) -> Option<(Node, T)> {
+        let node = &mut self.nodes[place];
+        // A key of another wheel can match what was never used.
+        if node.position.is_none() || !fits(node) {
+            return None;
+        }
+        let was = *node;
+        node.position = None;
+        node.generation = node.generation.wrapping_add(1);
+        // SAFETY: The node had a position, so the value is initialized. It has none now: the value is not read again.
+        Some((was, unsafe { self.values[place].assume_init_read() }))
+    }
+}
+
 impl<T> Timers<T> {
     pub(super) const fn new() -> Self {
         Timers { pool: Pool::new(), len: 0 }
@@ -106,23 +123,25 @@ impl<T> Timers<T> {
         TimerKey { index, generation }
     }
 
-    /// Ends a timer whose index does not stand anywhere any more.
+    /// Ends the timer that `key` names, unless it is stale, and tells where its index stands.
     #[inline(always)]
-    pub(super) fn remove(&mut self, index: u32) -> Expired<T> {
-        let (memory, place) = self.pool.at_mut(index);
-        let node = &mut memory.nodes[place];
-        node.position.take().expect("only what is scheduled is removed");
-        // SAFETY: The node had a position, so the value is initialized. It has none now: the value is not read again.
-        let value = unsafe { memory.values[place].assume_init_read() };
-        let generation = NonZeroU32::new(node.generation).expect("it was scheduled");
-        let expired = Expired { key: TimerKey { index, generation }, deadline: node.deadline, value };
+    pub(super) fn cancel(&mut self, key: TimerKey) -> Option<(Position, T)> {
+        let generation = key.generation.get();
+        let ended = self.pool.give_back_if(key.index, |memory, place| {
+            memory.end(place, |node| node.generation == generation).map(|(node, value)| (node.position, value))
+        });
+        let (position, value) = ended?;
         self.len -= 1;
-        node.generation = node.generation.wrapping_add(1);
-        // An index without generations is retired, so that none of its keys can ever name another timer.
-        if node.generation != 0 {
-            self.pool.give_back(index);
-        }
-        expired
+        Some((position?, value))
+    }
+
+    /// Ends a timer that is scheduled.
+    #[inline(always)]
+    pub(super) fn expire(&mut self, index: u32) -> Option<Expired<T>> {
+        let (node, value) = self.pool.give_back_if(index, |memory, place| memory.end(place, |_| true))?;
+        self.len -= 1;
+        let key = TimerKey { index, generation: NonZeroU32::new(node.generation)? };
+        Some(Expired { key, deadline: node.deadline, value })
     }
 
     /// The timer that `key` names, unless it is stale.
@@ -190,6 +209,12 @@ impl<T> Page for Memory<T> {
 
     fn set_next_free(&mut self, place: usize, next: u16) {
         self.nodes[place].deadline = Tick(next.into());
+    }
+
+    /// An index without generations is retired, so that none of its keys can ever name another timer.
+    #[inline]
+    fn is_retired(&self, place: usize) -> bool {
+        self.nodes[place].generation == 0
     }
 
     fn generation(&self) -> u32 {
