@@ -88,13 +88,14 @@ pub trait TimerQueue<T> {
     /// # Errors
     ///
     /// [`BeyondHorizon`] when all of the range is further ahead than the scheme reaches. The timer stays as it was.
+    #[inline]
     fn reschedule_within(
         &mut self,
         key: TimerKey,
         range: RangeInclusive<Tick>,
     ) -> Result<bool, BeyondHorizon<()>> {
         match self.deadline(key) {
-            Some(deadline) if range.contains(&deadline) => Ok(true),
+            Some(deadline) if range::includes(&range, deadline) => Ok(true),
             _ => self.reschedule(key, range::choose(self.now(), &self.within_reach(range))),
         }
     }

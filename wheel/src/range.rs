@@ -4,6 +4,12 @@ use core::ops::RangeInclusive;
 
 use crate::Tick;
 
+/// Whether a deadline in `range` may stay. (A range that is used up as an iterator is still one here, which is one question less.)
+#[inline]
+pub(crate) fn includes(range: &RangeInclusive<Tick>, deadline: Tick) -> bool {
+    *range.start() <= deadline && deadline <= *range.end()
+}
+
 /// The tick in `range` that costs the least, for a wheel that stands at `now`.
 ///
 /// A timer due on the first tick of a slot expires straight from that slot, without moving down through the

@@ -194,6 +194,7 @@ impl<Q: Scheme<u32>> World<Q> {
     }
 
     /// Sends what may be sent.
+    #[inline]
     fn send(&mut self, endpoint: u32) {
         let this = &mut self.endpoints[endpoint as usize];
         if this.queued == 0 || this.quota == 0 {
@@ -233,6 +234,7 @@ impl<Q: Scheme<u32>> World<Q> {
     }
 
     /// Puts off the idle timer.
+    #[inline]
     fn touch(&mut self, endpoint: u32) {
         if !self.ranges {
             return self.set(endpoint, Kind::Idle, IDLE);
@@ -252,6 +254,7 @@ impl<Q: Scheme<u32>> World<Q> {
     }
 
     /// Sets or moves a timer to so many ticks from now.
+    #[inline]
     fn set(&mut self, endpoint: u32, kind: Kind, ticks: u64) {
         self.totals.schedules += 1;
         let deadline = Tick(self.now + ticks);

@@ -140,7 +140,7 @@ impl<T> TimingWheel<T> {
     /// Returns `false` if the key is stale.
     pub fn reschedule_within(&mut self, key: TimerKey, range: RangeInclusive<Tick>) -> bool {
         match self.deadline(key) {
-            Some(deadline) if range.contains(&deadline) => true,
+            Some(deadline) if range::includes(&range, deadline) => true,
             _ => self.reschedule(key, range::choose(self.now, &range)),
         }
     }

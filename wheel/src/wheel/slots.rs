@@ -251,6 +251,7 @@ impl Slots {
 
     /// The index that will be taken as many pops later as a chunk holds, if this slot has so many. Fetches what will be needed
     /// to answer that the next time.
+    #[inline]
     pub(super) fn upcoming(&self, place: Place) -> Option<u32> {
         let chunk = self.first_chunk(place)?;
         let then = self.next_chunk(chunk)?;

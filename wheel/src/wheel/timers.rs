@@ -154,6 +154,7 @@ impl<T> Timers<T> {
     }
 
     /// The deadline and the value of the timer that `key` names, unless it is stale.
+    #[inline]
     pub(super) fn get(&self, key: TimerKey) -> Option<(Tick, &T)> {
         let (memory, place) = self.pool.find(key.index)?;
         let node = &memory.nodes[place];
