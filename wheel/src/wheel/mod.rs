@@ -12,12 +12,12 @@ mod timers;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::{Expire, Tick, TimerKey, Work, range};
+use crate::{Expire, Expired, Tick, TimerKey, Work, range};
 use chunk::Position;
 pub use place::LEVELS;
 use place::{Known, Place};
 use slots::{Moved, Slots};
-use timers::{Scheduled, Timers};
+use timers::{NotDue, Scheduled, Timers};
 
 /// With fewer timers than this, all of them are in the processor's cache, and asking for them beforehand only costs.
 const PREFETCH_FROM: usize = 16 * 1024;
@@ -195,26 +195,20 @@ impl<T> TimingWheel<T> {
                 self.now = self.quiet_until;
                 self.prefetch_first(next);
             }
-            let due = if next.level > 0 { self.cascade(next, work) } else { self.next_due(next, work) };
-            if let Some(expired) = due.and_then(|index| self.timers.expire(index)) {
+            if next.level > 0 {
+                let Some(expired) = self.cascade(next, work) else { continue };
                 return Expire::Due(expired);
             }
-        }
-    }
-
-    /// Empties the slot of a tick that the wheel has come to, until a timer in it is due, or [`Work`] runs out.
-    #[inline(always)]
-    fn next_due(&mut self, place: Place, work: &mut Work) -> Option<u32> {
-        while !self.slots.is_empty(place) && work.spend() {
-            self.prefetch_upcoming(place);
-            let (index, position) = self.slots.pop(place);
-            match self.timers.standing_at(index, position) {
-                None => self.slots.fill_hole(),
-                Some(timer) if timer.deadline() <= self.now => return Some(index),
-                Some(_) => self.put_off(index),
+            while !self.slots.is_empty(next) && work.spend() {
+                self.prefetch_upcoming(next);
+                let (index, position) = self.slots.pop(next);
+                match self.timers.expire(index, position, self.now) {
+                    Ok(expired) => return Expire::Due(expired),
+                    Err(NotDue::Gone) => self.slots.fill_hole(),
+                    Err(NotDue::Ahead) => self.put_off(index),
+                }
             }
         }
-        None
     }
 
     #[cold]
@@ -225,7 +219,7 @@ impl<T> TimingWheel<T> {
 
     /// Empties a slot of a level above, a chunk at a time, into the levels below, until a timer in it is due, or [`Work`] runs out.
     #[inline(never)]
-    fn cascade(&mut self, place: Place, work: &mut Work) -> Option<u32> {
+    fn cascade(&mut self, place: Place, work: &mut Work) -> Option<Expired<T>> {
         while work.left() > 0 && !self.slots.is_empty(place) {
             let last = self.slots.last(place);
             self.prefetch_next(place);
@@ -237,7 +231,7 @@ impl<T> TimingWheel<T> {
                     continue;
                 };
                 if timer.deadline() <= self.now {
-                    due = Some(index);
+                    due = self.timers.expire(index, position, self.now).ok();
                     break;
                 }
                 let displaced = put(&mut self.slots, self.now, index, &mut timer);

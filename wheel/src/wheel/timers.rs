@@ -70,6 +70,15 @@ impl Scheduled<'_> {
     }
 }
 
+/// Why a timer does not expire.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum NotDue {
+    /// It was put off.
+    Ahead,
+    /// It was cancelled, or moved.
+    Gone,
+}
+
 impl<T> Memory<T> {
     /// Takes a timer out that is scheduled, if its node fits. Returns the node as it was.
     #[inline(always)]
@@ -135,13 +144,23 @@ impl<T> Timers<T> {
         Some((position?, value))
     }
 
-    /// Ends a timer that is scheduled.
+    /// Ends the timer of an index that was found at this position, if it is there still, and due.
     #[inline(always)]
-    pub(super) fn expire(&mut self, index: u32) -> Option<Expired<T>> {
-        let (node, value) = self.pool.give_back_if(index, |memory, place| memory.end(place, |_| true))?;
+    pub(super) fn expire(&mut self, index: u32, position: Position, now: Tick) -> Result<Expired<T>, NotDue> {
+        let mut why = NotDue::Gone;
+        let ended = self.pool.give_back_if(index, |memory, place| {
+            memory.end(place, |node| {
+                if node.position != Some(position) {
+                    return false;
+                }
+                why = NotDue::Ahead;
+                node.deadline <= now
+            })
+        });
+        let Some((node, value)) = ended else { return Err(why) };
         self.len -= 1;
-        let key = TimerKey { index, generation: NonZeroU32::new(node.generation)? };
-        Some(Expired { key, deadline: node.deadline, value })
+        let Some(generation) = NonZeroU32::new(node.generation) else { return Err(why) };
+        Ok(Expired { key: TimerKey { index, generation }, deadline: node.deadline, value })
     }
 
     /// The timer that `key` names, unless it is stale.
