@@ -9,11 +9,11 @@ use alloc::boxed::Box;
 use super::chunk::{Chunk, Chunks, FULL, LIMIT, Last, NIL, Position};
 use super::place::{LEVELS, Place, SLOTS};
 use super::pool::Pool;
-use super::timers::prefetch;
-use crate::Tick;
 
+mod ahead;
 #[cfg(test)]
 mod check;
+mod sweep;
 
 /// One level: what each of its slots begins with.
 #[derive(Debug)]
@@ -44,9 +44,6 @@ impl First {
         (self.0 & ALONE != 0 && self != First::NONE).then_some(self.0 & !ALONE)
     }
 }
-
-/// Timers and holes looked at in one sweep: more than a chunk has.
-const SWEPT_AT_ONCE: usize = 32;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -146,41 +143,6 @@ impl Slots {
         self.holes
     }
 
-    /// Fills the holes of one chunk with the last timers of its slot, and goes on to the next chunk, in the order of memory. Does
-    /// only so much at a time.
-    ///
-    /// `moves` is told an index, where it stands and where it would stand; if that timer is there still, it makes it so and says yes.
-    #[inline(never)]
-    pub(super) fn sweep(&mut self, mut moves: impl FnMut(u32, Position, Position) -> bool) {
-        let number = self.sweep;
-        if self.pool.is_beyond(number) {
-            self.sweep = 0;
-            return;
-        }
-        let mut at = 0;
-        for _ in 0..SWEPT_AT_ONCE {
-            // What is not in use has no timers.
-            let Some(chunk) = self.pool.find(number).map(|(page, place)| page.get(place)) else { break };
-            if at >= chunk.len() {
-                break;
-            }
-            let to = Chunk::position(number, at);
-            if moves(chunk.get(at), to, to) {
-                at += 1;
-                continue;
-            }
-            let place = chunk.place();
-            let (last, from) = self.last(place).iter(1).next().expect("it holds this chunk");
-            let filled = moves(last, from, to);
-            if filled {
-                self.chunk_mut(number).replace(to, last);
-            }
-            self.take(place, 1, 1);
-        }
-        let more = self.pool.find(number).is_some_and(|(page, place)| at < page.get(place).len());
-        self.sweep = number + u32::from(!more);
-    }
-
     /// Takes the last index out of what a slot begins with, which is not empty, and tells where it stood.
     #[inline(always)]
     pub(super) fn pop(&mut self, place: Place) -> (u32, Position) {
@@ -249,86 +211,6 @@ impl Slots {
         }
     }
 
-    /// The index that will be taken as many pops later as a chunk holds, if this slot has so many. Fetches what will be needed
-    /// to answer that the next time.
-    #[inline]
-    pub(super) fn upcoming(&self, place: Place) -> Option<u32> {
-        let chunk = self.first_chunk(place)?;
-        let then = self.next_chunk(chunk)?;
-        if chunk.len() == FULL
-            && let Some(next) = self.next_chunk(then)
-        {
-            prefetch(next);
-        }
-        Some(then.get(chunk.len() - 1))
-    }
-
-    /// The indices in a slot's first chunk. Fetches the second.
-    pub(super) fn first_few(&self, place: Place) -> impl Iterator<Item = u32> {
-        self.few(self.first_chunk(place))
-    }
-
-    /// The indices in a slot's second chunk, if the first is all there. Fetches the third.
-    pub(super) fn next_few(&self, place: Place) -> impl Iterator<Item = u32> {
-        let first = self.first_chunk(place).filter(|chunk| chunk.len() == FULL);
-        self.few(first.and_then(|chunk| self.next_chunk(chunk)))
-    }
-
-    fn few(&self, chunk: Option<&Chunk>) -> impl Iterator<Item = u32> {
-        if let Some(next) = chunk.and_then(|chunk| self.next_chunk(chunk)) {
-            prefetch(next);
-        }
-        chunk.map_or(&[][..], Chunk::words).iter().copied()
-    }
-
-    fn next_chunk(&self, chunk: &Chunk) -> Option<&Chunk> {
-        Some(chunk.next()).filter(|next| *next != NIL).map(|next| self.chunk(next))
-    }
-
-    fn first_chunk(&self, place: Place) -> Option<&Chunk> {
-        let first = self.first(place);
-        (first.0 & ALONE == 0).then(|| self.chunk(first.0))
-    }
-
-    /// The first tick after `now` with timers of its own, if the levels above have none before: that is, unless `now` begins a
-    /// turn, or all that is left of this turn is empty.
-    #[inline]
-    pub(super) fn later_in_turn(&self, now: Tick) -> Option<(Tick, Place)> {
-        let Place { slot: here, .. } = Place::current(now, 0);
-        let occupied = &self.levels[0].occupied;
-        let mut word = word_of(here);
-        let mut bits = occupied[word % OCCUPIED] & (u64::MAX << (u32::from(here) % u64::BITS));
-        if here == 0 {
-            return None;
-        }
-        while bits == 0 {
-            word += 1;
-            bits = *occupied.get(word)?;
-        }
-        let slot = slot_of(word, bits);
-        let ahead = u64::from(slot - here);
-        Some((Tick(now.0 + ahead), Place { level: 0, slot }))
-    }
-
-    /// The first slot of `level` with timers in it, going once around from `slot`, which counts as the nearest.
-    pub(super) fn next_occupied(&self, level: u8, slot: u8) -> Option<u8> {
-        let occupied = &self.levels[usize::from(level) % LEVELS].occupied;
-        let (word, ahead) = (word_of(slot), u64::MAX << (u32::from(slot) % u64::BITS));
-        let nearest = occupied[word % OCCUPIED] & ahead;
-        if nearest != 0 {
-            return Some(slot_of(word, nearest));
-        }
-        for step in 1..OCCUPIED {
-            let word = (word + step) % OCCUPIED;
-            if occupied[word] != 0 {
-                return Some(slot_of(word, occupied[word]));
-            }
-        }
-        // Once around: the slots before it.
-        let farthest = occupied[word % OCCUPIED] & !ahead;
-        (farthest != 0).then(|| slot_of(word, farthest))
-    }
-
     #[inline(always)]
     fn first(&self, place: Place) -> First {
         self.levels[usize::from(place.level) % LEVELS].first[usize::from(place.slot)]
@@ -350,12 +232,6 @@ impl Slots {
         let (page, place) = self.pool.at_mut(number);
         page.get_mut(place)
     }
-}
-
-/// The slot of the first of these bits, of which there is one.
-fn slot_of(word: usize, bits: u64) -> u8 {
-    let slot = word * u64::BITS as usize + bits.trailing_zeros() as usize;
-    u8::try_from(slot).expect("a level has 256 slots")
 }
 
 fn word_of(slot: u8) -> usize {

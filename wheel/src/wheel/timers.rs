@@ -137,7 +137,9 @@ impl<T> Timers<T> {
     pub(super) fn cancel(&mut self, key: TimerKey) -> Option<(Position, T)> {
         let generation = key.generation.get();
         let ended = self.pool.give_back_if(key.index, |memory, place| {
-            memory.end(place, |node| node.generation == generation).map(|(node, value)| (node.position, value))
+            memory
+                .end(place, |node| node.generation == generation)
+                .map(|(node, value)| (node.position, value))
         });
         let (position, value) = ended?;
         self.len -= 1;

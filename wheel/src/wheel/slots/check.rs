@@ -5,7 +5,10 @@ use alloc::vec::Vec;
 impl Slots {
     /// Panics unless everything that must hold does. `stands` tells whether a timer is at a position still. Returns the index, slot
     /// and position of all that are.
-    pub(in crate::wheel) fn check(&self, stands: impl Fn(u32, Position) -> bool) -> Vec<(u32, Place, Position)> {
+    pub(in crate::wheel) fn check(
+        &self,
+        stands: impl Fn(u32, Position) -> bool,
+    ) -> Vec<(u32, Place, Position)> {
         let mut used = BTreeSet::new();
         let mut found = Vec::new();
         for level in 0..LEVELS {
@@ -37,12 +40,7 @@ impl Slots {
         found
     }
 
-    fn check_list(
-        &self,
-        place: Place,
-        used: &mut BTreeSet<u32>,
-        found: &mut Vec<(u32, Place, Position)>,
-    ) {
+    fn check_list(&self, place: Place, used: &mut BTreeSet<u32>, found: &mut Vec<(u32, Place, Position)>) {
         let first = self.first(place).0;
         let mut number = first;
         while number != NIL {
