@@ -61,10 +61,12 @@
 //!           value                                          apart
 //! ```
 //!
-//! A timer alone in its slot needs no chunk. One that is cancelled or moved leaves a hole, which is one store. When there are half
-//! as many holes as timers, each such call fills those of two chunks, with the last timers of their slots. Nodes with values, and chunks, come in pages, of which the lowest with room is filled first; pages that run
-//! empty are given back, but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23 bytes a timer, and
-//! its value.
+//! A timer alone in its slot needs no chunk. One that is cancelled or moved leaves its index behind: what stands in a chunk counts if
+//! the timer it names says that it stands there. So neither has to read or write the chunk. There may be half as many indices again
+//! as the timers' pages have room for; beyond that, each such call fills the holes of two chunks with the last timers of their slots.
+//!
+//! Nodes with values, and chunks, come in pages, of which the lowest with room is filled first; pages that run empty are given back,
+//! but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23 bytes a timer, and its value.
 //!
 //! # How to use it
 //!

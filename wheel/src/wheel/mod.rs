@@ -52,7 +52,7 @@ impl<T> TimingWheel<T> {
         }
     }
 
-    /// The tick the wheel stands at: the latest it was driven to or, when [`Work`] ran out on the way there,
+    /// The tick the wheel stands at: the latest it was driven to or, when [`Work`](crate::Work) ran out on the way there,
     /// the one at which it stopped.
     #[must_use]
     pub fn now(&self) -> Tick {

@@ -1,8 +1,9 @@
 //! The slots: which timers are where, by index.
 //!
-//! A slot has no timer, or one, or a list of [chunks](super::chunk), of which only the first may have room. A timer goes into
-//! that; one that is taken out leaves a hole. So a slot is emptied by reading memory in order, and whoever empties it knows
-//! early what comes next. When there are too many holes, they are filled, a chunk at a time, by the last timers of their slots.
+//! A slot has no timer, or one, or a list of [chunks](super::chunk), of which only the first may have room. A timer's index goes into
+//! that. When the timer is cancelled or moved, the index stays, as a *hole*: it counts only while the timer's position says that it
+//! stands there. So a slot is emptied by reading memory in order, and whoever empties it knows early what comes next. When there are
+//! too many holes, they are filled, a chunk at a time, by the last timers of their slots.
 
 use alloc::boxed::Box;
 
@@ -151,15 +152,10 @@ impl Slots {
             self.count_out(place, 1, Some(First::NONE));
             return (index, Position::alone(place));
         }
-        let chunk = self.chunk_mut(first.0);
-        chunk.truncate(1);
-        let at = chunk.len();
+        let chunk = self.chunk(first.0);
+        let at = chunk.len() - 1;
         let popped = (chunk.get(at), Chunk::position(first.0, at));
-        let next = (at == 0).then(|| First(chunk.next()));
-        self.count_out(place, 1, next);
-        if next.is_some() {
-            self.pool.give_back(first.0);
-        }
+        self.shorten(place, first.0, 1);
         popped
     }
 
@@ -185,14 +181,20 @@ impl Slots {
         let first = self.first(place);
         if first.as_alone().is_some() {
             self.count_out(place, 1, Some(First::NONE));
-            return;
+        } else {
+            self.shorten(place, first.0, count);
         }
-        let chunk = self.chunk_mut(first.0);
+    }
+
+    /// Takes the last few out of a slot's first chunk, and that away if it is empty then.
+    #[inline(always)]
+    fn shorten(&mut self, place: Place, number: u32, count: u32) {
+        let chunk = self.chunk_mut(number);
         chunk.truncate(count);
         let next = (chunk.len() == 0).then(|| First(chunk.next()));
         self.count_out(place, count as usize, next);
         if next.is_some() {
-            self.pool.give_back(first.0);
+            self.pool.give_back(number);
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) const LIMIT: u32 = 1 << 30;
 struct Node {
     /// In a free node, the next free one of its page.
     deadline: Tick,
-    /// Where its index stands; `None` while it is free.
+    /// Where its index stands; it may stand in other places too, and does not count there. `None` while it is free.
     position: Option<Position>,
     /// Which use of this index the node is in, or will be when it is free; 0 when there are no more. So the key of a timer
     /// that is gone never matches.
