@@ -17,7 +17,20 @@ use crate::target::Target;
 #[command(name = "loadgen", version)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    pub(crate) scenario: Scenario,
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them")]
+pub(crate) enum Command {
+    #[command(flatten)]
+    Scenario(Scenario),
+    /// Run the scenarios against a small server that breaks its promises one at a time: is every fault reported?
+    #[command(
+        after_help = "Exit code: 0 every fault was found and the honest server is clean, 1 otherwise.\n\n\
+                            Example: loadgen selftest"
+    )]
+    Selftest,
 }
 
 #[derive(Debug, Subcommand)]

@@ -2,7 +2,8 @@
 //!
 //! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks,
 //! [`heard`] what it understands of channels, [`admin`] how to publish without one,
-//! [`report`] what is told in the end, and [`assertion`] whether that was good enough.
+//! [`report`] what is told in the end, and [`assertion`] whether that was good enough. [`selftest`] runs all of it
+//! against a server that is known to be broken.
 
 mod admin;
 mod args;
@@ -16,6 +17,7 @@ mod own;
 mod progress;
 mod report;
 mod scenario;
+mod selftest;
 mod source;
 mod swallow;
 mod target;
@@ -28,11 +30,11 @@ use std::process::ExitCode;
 use std::rc::Rc;
 
 use clap::Parser;
-use tokio::runtime::{Builder, LocalOptions};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 use tokio::signal::ctrl_c;
 use tokio::time::{Instant, timeout};
 
-use crate::args::{Args, Load};
+use crate::args::{Args, Command, Load};
 use crate::assertion::{Assertion, Verdict};
 use crate::client::Dialer;
 use crate::failure::Failures;
@@ -50,12 +52,18 @@ use crate::source::Sources;
 const COULD_NOT_RUN: u8 = 1;
 /// Bad usage. clap exits with the same.
 const BAD_USAGE: u8 = 2;
+/// A fault was missed, or the honest server was not found to be so.
+const SELFTEST_FAILED: u8 = 1;
 const ASSERTION_FAILED: u8 = 99;
 
 fn main() -> ExitCode {
     let args = Args::parse();
     let log = Log::default();
-    match run(&args.scenario, &log) {
+    let done = match &args.command {
+        Command::Scenario(scenario) => run(scenario, &log),
+        Command::Selftest => run_selftest(),
+    };
+    match done {
         Ok(code) => code,
         Err(message) => {
             log.line(&message);
@@ -68,8 +76,32 @@ fn run(scenario: &args::Scenario, log: &Log) -> Result<ExitCode, String> {
     let load = scenario.load();
     own::reserve_descriptors(load.connections)?;
     let output = Output::open(load.json.as_deref())?;
+    let report = start_runtime()?.block_on(measure(scenario, log))?;
+    output.write(&report).map_err(|error| format!("cannot write the report: {error}"))?;
+    Ok(ExitCode::from(exit_code(&report, &load.assertions, log)))
+}
+
+fn run_selftest() -> Result<ExitCode, String> {
+    let outcome = start_runtime()?.block_on(async {
+        tokio::select! {
+            biased;
+            _ = ctrl_c() => Err("interrupted".to_owned()),
+            outcome = selftest::run() => outcome,
+        }
+    })?;
+    writeln!(io::stdout(), "{}", outcome.to_table())
+        .map_err(|error| format!("cannot write the result: {error}"))?;
+    Ok(ExitCode::from(if outcome.is_good() { 0 } else { SELFTEST_FAILED }))
+}
+
+fn start_runtime() -> Result<LocalRuntime, String> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    runtime.map_err(|error| format!("cannot start: {error}"))
+}
+
+/// Runs what the command line asks for, and reports what was asked for and what came of it.
+pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Group, String> {
+    let load = scenario.load();
     let header = Group::default()
         .with("scenario", scenario.name())
         .with("target", load.url.as_str())
@@ -80,21 +112,19 @@ fn run(scenario: &args::Scenario, log: &Log) -> Result<ExitCode, String> {
             .with("duration_seconds", seconds(load.duration))
             .with("connect_timeout_seconds", seconds(load.connect_timeout))
     };
-    let report = match scenario {
-        args::Scenario::Hold(_) => runtime.block_on(drive(Hold::default(), held(header), &load, log)),
-        args::Scenario::Storm(_) => runtime.block_on(drive(Storm::default(), held(header), &load, log)),
+    match scenario {
+        args::Scenario::Hold(_) => drive(Hold::default(), held(header), &load, log).await,
+        args::Scenario::Storm(_) => drive(Storm::default(), held(header), &load, log).await,
         args::Scenario::Mute(mute) => {
             let header = held(header).with("share", mute.share);
-            runtime.block_on(drive(Mute::new(mute.share), header, &load, log))
+            drive(Mute::new(mute.share), header, &load, log).await
         }
         args::Scenario::Fanout(fanout) => {
             let fanout = Fanout::new(fanout.clone());
             let header = fanout.asked_for(header, &load);
-            runtime.block_on(drive(fanout, header, &load, log))
+            drive(fanout, header, &load, log).await
         }
-    }?;
-    output.write(&report).map_err(|error| format!("cannot write the report: {error}"))?;
-    Ok(ExitCode::from(exit_code(&report, &load.assertions, log)))
+    }
 }
 
 /// Runs a scenario until it is over or Ctrl-C, and reports in either case.

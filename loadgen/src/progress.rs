@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::interval;
 
 const REDRAW: Duration = Duration::from_millis(100);
@@ -20,11 +20,20 @@ pub(crate) struct Bar {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     bars: MultiProgress,
+    is_silent: bool,
 }
 
 impl Log {
+    /// Neither lines nor bars.
+    pub(crate) fn silent() -> Self {
+        Self { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), is_silent: true }
+    }
+
     #[expect(clippy::print_stderr, reason = "this is the one place that talks to the user while running")]
     pub(crate) fn line(&self, text: &str) {
+        if self.is_silent {
+            return;
+        }
         self.bars.suspend(|| eprintln!("loadgen: {text}"));
     }
 }

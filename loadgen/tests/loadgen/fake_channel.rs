@@ -129,7 +129,8 @@ async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Error> {
         session: format!("s_{session}").into(),
         resume: format!("s_{session}.secret").into(),
         recovered: resume.is_some(),
-        seq: 0,
+        // It says where the client says it was, whatever it then sends.
+        seq: resume.map_or(0, |(_, seq)| seq) as u64,
         ping_interval_ms: 60_000,
         pong_timeout_ms: 10_000,
         reconnect_window_ms: 60_000,

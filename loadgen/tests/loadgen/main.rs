@@ -8,4 +8,5 @@ mod exit_codes;
 mod fanout;
 mod hold;
 mod mute;
+mod selftest;
 mod storm;

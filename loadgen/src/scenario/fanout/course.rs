@@ -15,6 +15,16 @@ pub(super) struct Course {
     size: usize,
 }
 
+/// Whose message it is that has some data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recognized {
+    /// This run's, by its number, to the last byte.
+    Ours(u32),
+    /// It says that it is one of this run, but it is not what was published.
+    Corrupted,
+    Foreign,
+}
+
 impl Course {
     /// `count` messages, `rate` a second, the first one at `start`; `size` is the length of their data.
     pub(super) fn new(start: Instant, count: u32, rate: f64, size: usize) -> Self {
@@ -47,18 +57,33 @@ impl Course {
         format!("\"{said:x<width$}\"", width = self.size - quotes)
     }
 
-    /// The number of the message that has this data, if it is one of this run.
-    pub(super) fn number_of(&self, data: &str) -> Option<u32> {
+    /// What message has this data.
+    pub(super) fn recognize(&self, data: &str) -> Recognized {
+        match self.number_in(data) {
+            Some((number, rest)) if data.len() == self.size && is_filler(rest) => Recognized::Ours(number),
+            Some(_) => Recognized::Corrupted,
+            None => Recognized::Foreign,
+        }
+    }
+
+    /// The number, if it and the time are those of a message of this run, and what follows them.
+    fn number_in<'a>(&self, data: &'a str) -> Option<(u32, &'a str)> {
         let (number, rest) = take_number(data.strip_prefix('"')?)?;
-        let (time, _) = take_number(rest.strip_prefix(' ')?)?;
+        let (time, rest) = take_number(rest.strip_prefix(' ')?)?;
         let number = u32::try_from(number).ok()?;
         let due = self.due.get(number as usize)?;
-        (data.len() == self.size && time == self.time_of(*due)).then_some(number)
+        (time == self.time_of(*due)).then_some((number, rest))
     }
 
     fn time_of(&self, due: Instant) -> u64 {
         self.unix_micros + as_micros(due - self.start())
     }
+}
+
+/// What stands between the time and the end of the data.
+fn is_filler(text: &str) -> bool {
+    let filler = text.strip_prefix(' ').and_then(|text| text.strip_suffix('"'));
+    filler.is_some_and(|filler| filler.bytes().all(|byte| byte == b'x'))
 }
 
 fn as_micros(time: Duration) -> u64 {
@@ -67,6 +92,8 @@ fn as_micros(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use Recognized::{Corrupted, Foreign, Ours};
+
     use super::*;
 
     #[test]
@@ -77,7 +104,7 @@ mod tests {
                 let data = course.data(number);
                 assert_eq!(data.len(), size, "{data}");
                 assert!(serde_json::from_str::<String>(&data).is_ok(), "{data}");
-                assert_eq!(course.number_of(&data), Some(number));
+                assert_eq!(course.recognize(&data), Ours(number));
             }
         }
     }
@@ -86,12 +113,23 @@ mod tests {
     fn data_of_others_is_not_ours() {
         let now = Instant::now();
         let (ours, theirs) = (Course::new(now, 10, 1.0, 100), Course::new(now, 10, 2.0, 100));
-        assert_eq!(ours.number_of(&theirs.data(1)), None, "due at another time");
+        assert_eq!(ours.recognize(&theirs.data(1)), Foreign, "due at another time");
         let longer = Course::new(now, 11, 1.0, 100);
-        assert_eq!(ours.number_of(&longer.data(10)), None, "beyond the last one");
+        assert_eq!(ours.recognize(&longer.data(10)), Foreign, "beyond the last one");
         for bad in ["", "\"", "1", "\"x\"", "\"1\"", "\"1 x\"", "{}", "null"] {
-            assert_eq!(ours.number_of(bad), None, "{bad}");
+            assert_eq!(ours.recognize(bad), Foreign, "{bad}");
         }
+    }
+
+    #[test]
+    fn data_that_was_changed_on_the_way_is_told_apart() {
+        let course = Course::new(Instant::now(), 10, 1.0, 40);
+        let data = course.data(3);
+        let (head, tail) = data.split_at(data.len() - 2);
+        for changed in [format!("{head}y\""), format!("{head}\""), format!("{data}\""), head.to_owned()] {
+            assert_eq!(course.recognize(&changed), Corrupted, "{changed}");
+        }
+        assert_eq!(course.recognize(&format!("{head}{tail}")), Ours(3));
     }
 
     #[test]

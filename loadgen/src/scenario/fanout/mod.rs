@@ -2,6 +2,7 @@
 
 mod course;
 mod ledger;
+mod numbering;
 mod publisher;
 mod tally;
 
@@ -14,8 +15,9 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
-use self::course::Course;
+use self::course::{Course, Recognized};
 use self::ledger::Ledger;
+use self::numbering::Numbering;
 use self::publisher::{Publisher, Work};
 use self::tally::Tally;
 use super::answering::Answering;
@@ -68,6 +70,7 @@ pub(crate) struct Fanout {
 #[derive(Debug)]
 struct Subscriber {
     ticket: Ticket,
+    numbering: Numbering,
     ledger: Ledger,
     unacked: u32,
 }
@@ -249,7 +252,9 @@ impl Fanout {
             return;
         }
         self.subscribed.increment();
-        let mut subscriber = Subscriber { ticket: greeting.ticket, ledger: Ledger::default(), unacked: 0 };
+        let numbering = Numbering::after(greeting.ticket.seq);
+        let mut subscriber =
+            Subscriber { ticket: greeting.ticket, numbering, ledger: Ledger::default(), unacked: 0 };
         // The sender lives as long as the scenario does.
         tokio::select! {
             biased;
@@ -298,11 +303,16 @@ impl Fanout {
         let (mut connection, greeting) = opened.map_err(|failure| setup.failures.record(&failure)).ok()?;
         self.resume.record(cut_at.elapsed());
         if greeting.recovered {
+            // The hello is to say where the stream goes on, which is what it was asked for.
+            if greeting.ticket.seq != subscriber.ticket.seq {
+                self.tally.misnumbered();
+            }
             self.resumed.increment();
             self.took.set(self.took.get().max(Some(cut_at.elapsed())));
             return Some(connection);
         }
         setup.failures.record(&Failure::NotRecovered);
+        subscriber.numbering = Numbering::after(greeting.ticket.seq);
         subscriber.ticket = greeting.ticket;
         if !self.subscribe(&mut connection, setup).await {
             return None;
@@ -327,25 +337,32 @@ impl Fanout {
     }
 
     fn hear(&self, text: &str, subscriber: &mut Subscriber) {
-        let seq = match self.reader.read(text) {
+        let numbering = &mut subscriber.numbering;
+        let (seq, follows) = match self.reader.read(text) {
             Heard::Message { seq, data } => {
-                let course = self.course.get();
-                match course.and_then(|course| Some((course, course.number_of(data)?))) {
-                    Some((course, number)) => {
-                        self.tally.message(course, number, subscriber.ledger.take(number));
-                    }
-                    None => self.tally.foreign(),
-                }
-                seq
+                self.take(data, &mut subscriber.ledger);
+                (seq, numbering.message(seq))
             }
             Heard::Gap { seq, messages } => {
                 self.tally.gap(messages);
-                seq
+                (seq, numbering.gap(seq))
             }
-            Heard::Elsewhere { seq } => seq,
+            // A message or a gap: what holds for both.
+            Heard::Elsewhere { seq } => (seq, numbering.gap(seq)),
             Heard::Reply(_) | Heard::Other => return,
         };
+        if !follows {
+            self.tally.misnumbered();
+        }
         subscriber.ticket.seq = seq;
         subscriber.unacked += 1;
+    }
+    fn take(&self, data: &str, ledger: &mut Ledger) {
+        let Some(course) = self.course.get() else { return self.tally.foreign() };
+        match course.recognize(data) {
+            Recognized::Ours(number) => self.tally.message(course, number, ledger.take(number)),
+            Recognized::Corrupted => self.tally.corrupted(),
+            Recognized::Foreign => self.tally.foreign(),
+        }
     }
 }

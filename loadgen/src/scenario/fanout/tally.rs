@@ -18,6 +18,10 @@ pub(super) struct Tally {
     misordered: Counter,
     /// Messages of the channel that are not of this run.
     foreign: Counter,
+    /// Messages of this run whose data is not what was published.
+    corrupted: Counter,
+    /// Messages and gaps whose seq does not follow from the one before.
+    misnumbered: Counter,
     gaps: Counter,
     /// What the gaps name.
     gap_messages: Counter,
@@ -34,11 +38,23 @@ impl Tally {
 
     /// Changes with everything that arrives.
     pub(super) fn arrivals(&self) -> u64 {
-        self.received.get() + self.duplicated.get() + self.foreign.get() + self.gaps.get()
+        self.received.get() + self.duplicated.get() + self.unknown() + self.gaps.get()
+    }
+
+    fn unknown(&self) -> u64 {
+        self.foreign.get() + self.corrupted.get()
     }
 
     pub(super) fn foreign(&self) {
         self.foreign.increment();
+    }
+
+    pub(super) fn corrupted(&self) {
+        self.corrupted.increment();
+    }
+
+    pub(super) fn misnumbered(&self) {
+        self.misnumbered.increment();
     }
 
     pub(super) fn gap(&self, messages: u64) {
@@ -71,6 +87,8 @@ impl Tally {
             .with("duplicated", self.duplicated.get())
             .with("misordered", self.misordered.get())
             .with("foreign", self.foreign.get())
+            .with("corrupted", self.corrupted.get())
+            .with("misnumbered", self.misnumbered.get())
             .with("gaps", self.gaps.get())
             .with("gap_messages", self.gap_messages.get())
             .with("latency_ms", self.to_last_delivery(course).summary())
