@@ -1,13 +1,12 @@
 //! The command line, as typed by the user and checked by clap.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::admin::AdminUrl;
-use crate::assertion::Assertion;
 use crate::target::Target;
+use crate::wanted::Wanted;
 
 /// Loads a session server and breaks its sessions on purpose.
 ///
@@ -24,7 +23,7 @@ pub(crate) struct Args {
 #[expect(clippy::large_enum_variant, reason = "there is one of them")]
 pub(crate) enum Command {
     #[command(flatten)]
-    Scenario(Scenario),
+    Run(Scenario),
     /// Run the scenarios against a small server that breaks its promises one at a time: is every fault reported?
     #[command(
         after_help = "Exit code: 0 every fault was found and the honest server is clean, 1 otherwise.\n\n\
@@ -90,12 +89,8 @@ pub(crate) struct Load {
     /// How long a connection may take to its hello
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) connect_timeout: Duration,
-    /// Write the report as JSON to this file, or with "-" to stdout in place of the table
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Exit with 99 unless this holds: a number of the report, one of < <= > >= == !=, a number (repeatable)
-    #[arg(long = "assert", value_name = "EXPR")]
-    pub(crate) assertions: Vec<Assertion>,
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -151,12 +146,8 @@ pub(crate) struct Fanout {
     /// How long a connection may take to its hello, and a subscription to its reply
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     connect_timeout: Duration,
-    /// Write the report as JSON to this file, or with "-" to stdout in place of the table
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Exit with 99 unless this holds: a number of the report, one of < <= > >= == !=, a number (repeatable)
-    #[arg(long = "assert", value_name = "EXPR")]
-    assertions: Vec<Assertion>,
+    #[command(flatten)]
+    wanted: Wanted,
 }
 
 /// A message says its number and its time, which takes up to 30 bytes.
@@ -179,8 +170,7 @@ impl Fanout {
             rate: self.rate,
             duration: Duration::ZERO,
             connect_timeout: self.connect_timeout,
-            json: self.json.clone(),
-            assertions: self.assertions.clone(),
+            wanted: self.wanted.clone(),
         }
     }
 }

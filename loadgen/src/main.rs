@@ -1,52 +1,48 @@
 //! `loadgen` loads a session server over WebSocket and breaks its sessions on purpose.
 //!
 //! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks,
-//! [`heard`] what it understands of channels, [`admin`] how to publish without one,
-//! [`report`] what is told in the end, and [`assertion`] whether that was good enough. [`selftest`] runs all of it
-//! against a server that is known to be broken.
+//! [`heard`] what it understands of channels, [`admin`] how to publish without one. [`record`] samples what is counted
+//! meanwhile, [`run`] drives it all, [`result`] is what is told in the end, and [`assertion`] whether that was
+//! good enough. [`selftest`] runs all of it against a server that is known to be broken.
 
 mod admin;
 mod args;
 mod assertion;
 mod client;
-mod counts;
 mod failure;
 mod heard;
-mod histogram;
+mod output;
 mod own;
 mod progress;
-mod report;
+mod record;
+mod result;
+mod run;
 mod scenario;
 mod selftest;
 mod source;
+mod stop;
 mod swallow;
 mod target;
 mod upgrade;
+mod wanted;
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
-use std::rc::Rc;
 
 use clap::Parser;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
-use tokio::signal::ctrl_c;
-use tokio::time::{Instant, timeout};
 
-use crate::args::{Args, Command, Load};
+use crate::args::{Args, Command};
 use crate::assertion::{Assertion, Verdict};
-use crate::client::Dialer;
-use crate::failure::Failures;
-use crate::own::Lag;
+use crate::output::Output;
 use crate::progress::Log;
-use crate::report::{Group, seconds};
+use crate::result::{Document, Group, seconds};
+use crate::run::drive;
 use crate::scenario::fanout::Fanout;
 use crate::scenario::hold::Hold;
 use crate::scenario::mute::Mute;
 use crate::scenario::storm::Storm;
-use crate::scenario::{Scenario, Setup};
-use crate::source::Sources;
+use crate::stop::Signals;
 
 /// The scenario could not run at all.
 const COULD_NOT_RUN: u8 = 1;
@@ -60,38 +56,39 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let log = Log::default();
     let done = match &args.command {
-        Command::Scenario(scenario) => run(scenario, &log),
+        Command::Run(scenario) => run_scenario(scenario, &log),
         Command::Selftest => run_selftest(),
     };
-    match done {
-        Ok(code) => code,
-        Err(message) => {
-            log.line(&message);
-            ExitCode::from(COULD_NOT_RUN)
-        }
-    }
+    ExitCode::from(done.unwrap_or_else(|message| {
+        log.line(&message);
+        COULD_NOT_RUN
+    }))
 }
 
-fn run(scenario: &args::Scenario, log: &Log) -> Result<ExitCode, String> {
+fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     let load = scenario.load();
+    if load.wanted.quiet || load.wanted.json_lines {
+        log.hide_bars();
+    }
     own::reserve_descriptors(load.connections)?;
-    let output = Output::open(load.json.as_deref())?;
-    let report = start_runtime()?.block_on(measure(scenario, log))?;
-    output.write(&report).map_err(|error| format!("cannot write the report: {error}"))?;
-    Ok(ExitCode::from(exit_code(&report, &load.assertions, log)))
+    let output = Output::open(&load.wanted)?;
+    let document = start_runtime()?.block_on(measure(scenario, log))?;
+    output.write(&document).map_err(|error| format!("cannot write the result: {error}"))?;
+    Ok(exit_code(&document, &load.wanted.assertions, log))
 }
 
-fn run_selftest() -> Result<ExitCode, String> {
+fn run_selftest() -> Result<u8, String> {
     let outcome = start_runtime()?.block_on(async {
+        let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
         tokio::select! {
             biased;
-            _ = ctrl_c() => Err("interrupted".to_owned()),
+            () = signals.next() => Err("interrupted".to_owned()),
             outcome = selftest::run() => outcome,
         }
     })?;
     writeln!(io::stdout(), "{}", outcome.to_table())
         .map_err(|error| format!("cannot write the result: {error}"))?;
-    Ok(ExitCode::from(if outcome.is_good() { 0 } else { SELFTEST_FAILED }))
+    Ok(if outcome.is_good() { 0 } else { SELFTEST_FAILED })
 }
 
 fn start_runtime() -> Result<LocalRuntime, String> {
@@ -100,7 +97,7 @@ fn start_runtime() -> Result<LocalRuntime, String> {
 }
 
 /// Runs what the command line asks for, and reports what was asked for and what came of it.
-pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Group, String> {
+pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, String> {
     let load = scenario.load();
     let header = Group::default()
         .with("scenario", scenario.name())
@@ -127,46 +124,19 @@ pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Grou
     }
 }
 
-/// Runs a scenario until it is over or Ctrl-C, and reports in either case.
-async fn drive<S: Scenario>(scenario: S, header: Group, load: &Load, log: &Log) -> Result<Group, String> {
-    let cannot_resolve = |why: String| format!("cannot resolve {}: {why}", load.url.as_str());
-    let address = timeout(load.connect_timeout, load.url.resolve())
-        .await
-        .map_err(|_| cannot_resolve("it takes too long".to_owned()))?
-        .map_err(|error| cannot_resolve(error.to_string()))?;
-    let dialer =
-        Dialer { target: load.url.clone(), sources: Sources::new(address), timeout: load.connect_timeout };
-    let setup = Rc::new(Setup { load: load.clone(), dialer, failures: Failures::new(log.clone()) });
-    let scenario = Rc::new(scenario);
-    let lag = Lag::default();
-    let start = Instant::now();
-    let interrupted = tokio::select! {
-        () = scenario.clone().run(setup.clone()) => false,
-        _ = ctrl_c() => true,
-        never = progress::draw(log.clone(), || scenario.bars(&setup)) => match never {},
-        never = lag.watch() => match never {},
-    };
-    Ok(header
-        .with("interrupted", interrupted)
-        .with("elapsed_seconds", seconds(start.elapsed()))
-        .and(scenario.outcome(&setup))
-        .with("error_kinds", setup.failures.by_kind())
-        .with("loadgen", lag.and_usage()))
-}
-
-/// What the exit code says about a report. What is wrong is told on the way.
-fn exit_code(report: &Group, assertions: &[Assertion], log: &Log) -> u8 {
-    if report.number("connected") == Ok(0.0) && report.number("errors") != Ok(0.0) {
+/// What the exit code says about a result. What is wrong is told on the way.
+fn exit_code(document: &Document, assertions: &[Assertion], log: &Log) -> u8 {
+    if document.number("connected") == Ok(0.0) && document.number("errors") != Ok(0.0) {
         log.line("not one connection could be opened");
         return COULD_NOT_RUN;
     }
-    if report.number("subscribed") == Ok(0.0) && report.number("errors") != Ok(0.0) {
+    if document.number("subscribed") == Ok(0.0) && document.number("errors") != Ok(0.0) {
         log.line("not one connection could subscribe");
         return COULD_NOT_RUN;
     }
     let mut code = 0;
     for assertion in assertions {
-        match assertion.judge(report) {
+        match assertion.judge(document) {
             Verdict::Holds => {}
             Verdict::Fails(number) => {
                 log.line(&format!("does not hold: {assertion} (it is {number})"));
@@ -179,34 +149,4 @@ fn exit_code(report: &Group, assertions: &[Assertion], log: &Log) -> u8 {
         }
     }
     code
-}
-
-/// Where the report goes. A file is opened before the run, so that a bad path costs no run.
-enum Output {
-    Table,
-    JsonToStdout,
-    JsonToFile(File),
-}
-
-impl Output {
-    fn open(json: Option<&Path>) -> Result<Self, String> {
-        match json {
-            None => Ok(Self::Table),
-            Some(path) if path == Path::new("-") => Ok(Self::JsonToStdout),
-            Some(path) => File::create(path)
-                .map(Self::JsonToFile)
-                .map_err(|error| format!("cannot write {}: {error}", path.display())),
-        }
-    }
-
-    fn write(self, report: &Group) -> io::Result<()> {
-        match self {
-            Self::Table => writeln!(io::stdout(), "{}", report.to_table()),
-            Self::JsonToStdout => writeln!(io::stdout(), "{}", report.to_json()),
-            Self::JsonToFile(mut file) => {
-                writeln!(file, "{}", report.to_json())?;
-                writeln!(io::stdout(), "{}", report.to_table())
-            }
-        }
-    }
 }

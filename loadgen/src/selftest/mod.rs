@@ -21,7 +21,7 @@ use self::server::Server;
 use self::verdict::Verdict;
 use crate::args::{Args, Command};
 use crate::progress::Log;
-use crate::report::Group;
+use crate::result::Document;
 
 /// One row of the result.
 #[derive(Debug)]
@@ -57,8 +57,8 @@ const STAGGER: Duration = Duration::from_millis(40);
 
 /// What was reported of every run against the honest server, and of every case.
 struct Reports {
-    honest: Vec<Group>,
-    faulty: Vec<Group>,
+    honest: Vec<Document>,
+    faulty: Vec<Document>,
 }
 
 /// Runs everything at once, since nearly all of it is waiting; and then what did not come out well once more, one
@@ -97,7 +97,7 @@ impl Reports {
         Ok(())
     }
 
-    fn honest_of(&self, run: &Run) -> &Group {
+    fn honest_of(&self, run: &Run) -> &Document {
         let index = RUNS.iter().position(|known| known.words == run.words);
         &self.honest[index.expect("each is run honestly, too")]
     }
@@ -119,17 +119,17 @@ impl Reports {
     }
 }
 
-async fn measure_at(start: Instant, run: &Run, fault: Fault) -> Result<Group, String> {
+async fn measure_at(start: Instant, run: &Run, fault: Fault) -> Result<Document, String> {
     sleep_until(start).await;
     measure(run, fault).await
 }
 
 /// The report of one run against a server with one fault.
-async fn measure(run: &Run, fault: Fault) -> Result<Group, String> {
+async fn measure(run: &Run, fault: Fault) -> Result<Document, String> {
     let server = Server::start(fault).await.map_err(|error| format!("cannot serve: {error}"))?;
     let words = format!("loadgen {}", run.words.replace("URL", &server.url()));
     match Args::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?.command {
-        Command::Scenario(scenario) => crate::measure(&scenario, &Log::silent()).await,
+        Command::Run(scenario) => crate::measure(&scenario, &Log::silent()).await,
         Command::Selftest => Err("a self-test within a self-test".to_owned()),
     }
 }

@@ -2,7 +2,7 @@
 
 use super::cases::{Case, Run, Sign};
 use crate::assertion::{Assertion, Verdict as Judgement};
-use crate::report::Group;
+use crate::result::Document;
 
 /// What became of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,31 +33,31 @@ impl Verdict {
 
 impl Case {
     /// Found is what the report shows in full, and the report of the same run against the honest server does not.
-    pub(super) fn judge(&self, faulty: &Group, honest: &Group) -> Verdict {
+    pub(super) fn judge(&self, faulty: &Document, honest: &Document) -> Verdict {
         let shown = |report| self.signs.iter().all(|sign| sign.shows(report));
         if shown(faulty) && !shown(honest) { Verdict::Found } else { Verdict::Missed }
     }
 
     /// What the report says where the fault is to be seen.
-    pub(super) fn told(&self, report: &Group) -> String {
+    pub(super) fn told(&self, report: &Document) -> String {
         tell(self.signs.iter(), report)
     }
 }
 
 impl Run {
-    pub(super) fn judge(&self, honest: &Group) -> Verdict {
+    pub(super) fn judge(&self, honest: &Document) -> Verdict {
         if self.clean.iter().all(|sign| sign.shows(honest)) { Verdict::Clean } else { Verdict::Unclean }
     }
 
     /// What the report says that it should not.
-    pub(super) fn told(&self, report: &Group) -> String {
+    pub(super) fn told(&self, report: &Document) -> String {
         let told = tell(self.clean.iter().filter(|sign| !sign.shows(report)), report);
         if told.is_empty() { "nothing".to_owned() } else { told }
     }
 }
 
 impl Sign {
-    fn shows(&self, report: &Group) -> bool {
+    fn shows(&self, report: &Document) -> bool {
         self.assertion().is_ok_and(|assertion| assertion.judge(report) == Judgement::Holds)
     }
 
@@ -66,7 +66,7 @@ impl Sign {
     }
 }
 
-fn tell<'a>(signs: impl Iterator<Item = &'a Sign>, report: &Group) -> String {
+fn tell<'a>(signs: impl Iterator<Item = &'a Sign>, report: &Document) -> String {
     let told = signs.map(|sign| match report.number(sign.path) {
         Ok(number) => format!("{} {number}", sign.path),
         Err(_) => format!("{} -", sign.path),
@@ -84,13 +84,19 @@ mod tests {
     use super::super::fault::Fault;
     use super::*;
     use crate::args::Args;
+    use crate::result::Group;
 
     fn case(fault: Fault) -> &'static Case {
         CASES.iter().find(|case| case.fault == fault).expect("every fault has a case")
     }
 
-    fn report(lost: u64) -> Group {
-        Group::default().with("lost", lost).with("duplicated", 0).with("misordered", 0)
+    fn nothing() -> Document {
+        Document::of_numbers(Group::default())
+    }
+
+    fn report(lost: u64) -> Document {
+        let counts = Group::default().with("lost", lost).with("duplicated", 0).with("misordered", 0);
+        Document::of_numbers(counts)
     }
 
     #[test]
@@ -100,24 +106,19 @@ mod tests {
         assert_eq!(case.told(&report(1)), "lost 1, duplicated 0, misordered 0");
         assert_eq!(case.judge(&report(0), &report(0)), Verdict::Missed, "not seen");
         assert_eq!(case.judge(&report(1), &report(1)), Verdict::Missed, "seen everywhere");
-        assert_eq!(case.judge(&Group::default(), &report(0)), Verdict::Missed, "not counted any more");
-        let more = report(1).and(Group::default()).with("x", 1);
-        assert_eq!(case.judge(&more, &report(0)), Verdict::Found);
+        assert_eq!(case.judge(&nothing(), &report(0)), Verdict::Missed, "not counted any more");
     }
 
     #[test]
     fn the_honest_server_is_clean_only_in_everything() {
         let run = RUNS.iter().find(|run| run.scenario() == "storm").expect("there is such a run");
         let storm = |resumed: u64| {
-            Group::default()
-                .with("errors", 0)
-                .with("dropped", 5)
-                .with("resumed", resumed)
-                .with("unexpected_closes", 0)
+            let counts = Group::default().with("errors", 0).with("dropped", 5).with("resumed", resumed);
+            Document::of_numbers(counts.with("unexpected_closes", 0))
         };
         assert_eq!((run.judge(&storm(5)), run.told(&storm(5))), (Verdict::Clean, "nothing".to_owned()));
         assert_eq!((run.judge(&storm(4)), run.told(&storm(4))), (Verdict::Unclean, "resumed 4".to_owned()));
-        assert_eq!(run.judge(&Group::default()), Verdict::Unclean);
+        assert_eq!(run.judge(&nothing()), Verdict::Unclean);
     }
 
     #[test]

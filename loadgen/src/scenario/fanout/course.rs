@@ -1,5 +1,6 @@
 //! When each message is due, and the data that says so.
 
+use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
@@ -11,6 +12,8 @@ use crate::heard::take_number;
 #[derive(Debug)]
 pub(super) struct Course {
     due: Vec<Instant>,
+    /// When publishing each of them actually began.
+    starts: Vec<Cell<Option<Instant>>>,
     unix_micros: u64,
     size: usize,
 }
@@ -31,7 +34,9 @@ impl Course {
         let lead = start.saturating_duration_since(Instant::now());
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + lead;
         let due = (0..count).map(|number| start + Duration::from_secs_f64(f64::from(number) / rate));
-        Self { due: due.collect(), unix_micros: as_micros(unix), size }
+        let due: Vec<_> = due.collect();
+        let starts = vec![Cell::new(None); due.len()];
+        Self { due, starts, unix_micros: as_micros(unix), size }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -44,6 +49,16 @@ impl Course {
 
     pub(super) fn due(&self, number: u32) -> Instant {
         self.due[number as usize]
+    }
+
+    /// Publishing this message begins now.
+    pub(super) fn note_start(&self, number: u32) {
+        self.starts[number as usize].set(Some(Instant::now()));
+    }
+
+    /// When publishing this message actually began.
+    pub(super) fn start_of(&self, number: u32) -> Instant {
+        self.starts[number as usize].get().unwrap_or_else(|| self.due(number))
     }
 
     pub(super) fn last_due(&self) -> Instant {

@@ -24,12 +24,11 @@ use super::answering::Answering;
 use super::{Opened, Pace, Scenario, Setup, open_all};
 use crate::args::{self, Load, PublishBy};
 use crate::client::{Connection, Event, Ticket};
-use crate::counts::Counter;
 use crate::failure::Failure;
 use crate::heard::{Heard, Reader};
-use crate::histogram::Times;
 use crate::progress::Bar;
-use crate::report::{Group, seconds};
+use crate::record::{Counter, Latency, Recorder};
+use crate::result::{Group, seconds};
 
 /// From when all are subscribed to the first message.
 const LEAD: Duration = Duration::from_millis(100);
@@ -61,8 +60,8 @@ pub(crate) struct Fanout {
     gone: Counter,
     /// From the cut to the last hello that said `recovered`.
     took: Cell<Option<Duration>>,
-    connect: Times,
-    resume: Times,
+    connect: Latency,
+    resume: Latency,
     answering: Answering,
 }
 
@@ -76,12 +75,29 @@ struct Subscriber {
 }
 
 impl Scenario for Fanout {
+    fn record(&self, recorder: &Recorder) {
+        for (name, counter) in [
+            ("subscribed", &self.subscribed),
+            ("published", &self.published),
+            ("dropped", &self.dropped),
+            ("resumed", &self.resumed),
+            ("not_recovered", &self.not_recovered),
+            ("unexpected_closes", &self.answering.unexpected_closes),
+        ] {
+            recorder.counter(name, counter);
+        }
+        self.tally.record(recorder);
+        recorder.latency("connect", &self.connect);
+        recorder.latency("resume", &self.resume);
+    }
+
     async fn run(self: Rc<Self>, setup: Rc<Setup>) {
         let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("subscribe");
         let mut subscribers = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connected.increment();
-            self.connect.record(opened.took());
+            opened.record(&self.connect);
             subscribers.spawn_local(self.clone().follow(setup.clone(), opened, self.cut.subscribe()));
         })
         .await;
@@ -95,6 +111,7 @@ impl Scenario for Fanout {
             Ok(publisher) => publisher,
             Err(failure) => return setup.failures.record(&failure),
         };
+        setup.recorder.phase("publish");
         let course = self.course.get_or_init(|| self.start_course());
         let publish = async {
             publisher.run(self.work(course, &setup)).await;
@@ -103,6 +120,7 @@ impl Scenario for Fanout {
         let cut = async {
             if let Some(after) = self.options.cut_after {
                 sleep_until(course.start() + after).await;
+                setup.recorder.phase("resume");
                 self.cut.send_replace(Some(Instant::now()));
             }
         };
@@ -133,8 +151,8 @@ impl Scenario for Fanout {
             .with("seconds", self.took.get().map(seconds))
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
-            .with("connect_ms", self.connect.summary())
-            .with("resume_ms", self.resume.summary())
+            .and(self.connect.summary("connect"))
+            .and(self.resume.summary("resume"))
             .with("close_codes", self.answering.close_codes.by_code())
     }
 }
@@ -157,8 +175,8 @@ impl Fanout {
             not_recovered: Counter::default(),
             gone: Counter::default(),
             took: Cell::new(None),
-            connect: Times::default(),
-            resume: Times::default(),
+            connect: Latency::default(),
+            resume: Latency::default(),
             answering: Answering::default(),
         }
     }
@@ -299,9 +317,10 @@ impl Fanout {
         cut_at: Instant,
         setup: &Setup,
     ) -> Option<Connection> {
+        let start = Instant::now();
         let opened = setup.dialer.open(Some(&subscriber.ticket)).await;
         let (mut connection, greeting) = opened.map_err(|failure| setup.failures.record(&failure)).ok()?;
-        self.resume.record(cut_at.elapsed());
+        self.resume.record(cut_at, start, Instant::now());
         if greeting.recovered {
             // The hello is to say where the stream goes on, which is what it was asked for.
             if greeting.ticket.seq != subscriber.ticket.seq {

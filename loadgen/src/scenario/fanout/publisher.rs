@@ -9,9 +9,9 @@ use super::course::Course;
 use crate::admin::Admin;
 use crate::args::PublishBy;
 use crate::client::{Connection, Event};
-use crate::counts::Counter;
 use crate::failure::{Failure, Failures};
 use crate::heard::{Heard, Reader};
+use crate::record::Counter;
 use crate::scenario::Setup;
 
 /// How to publish.
@@ -77,6 +77,7 @@ impl Work<'_> {
                 u64::from(number) + 1
             );
             unanswered += 1;
+            self.course.note_start(number);
             connection.send(command).await;
         }
         while unanswered > 0 {
@@ -114,6 +115,7 @@ impl Work<'_> {
         for number in self.numbers() {
             sleep_until(self.course.due(number)).await;
             let data = self.course.data(number);
+            self.course.note_start(number);
             match admin.publish(format!(r#"{{"channel":{channel},"data":{data}}}"#)).await {
                 Ok(()) => self.published.increment(),
                 Err(failure) => self.failures.record(&failure),

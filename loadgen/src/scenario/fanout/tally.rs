@@ -6,9 +6,8 @@ use tokio::time::Instant;
 
 use super::course::Course;
 use super::ledger::Arrival;
-use crate::counts::Counter;
-use crate::histogram::Times;
-use crate::report::Group;
+use crate::record::{Counter, Latency, Recorder};
+use crate::result::Group;
 
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -25,13 +24,29 @@ pub(super) struct Tally {
     gaps: Counter,
     /// What the gaps name.
     gap_messages: Counter,
-    latency: Times,
+    latency: Latency,
     /// When each message reached the last subscriber so far.
     last_of: RefCell<Vec<Option<Instant>>>,
     last: Cell<Option<Instant>>,
 }
 
 impl Tally {
+    pub(super) fn record(&self, recorder: &Recorder) {
+        for (name, counter) in [
+            ("received", &self.received),
+            ("duplicated", &self.duplicated),
+            ("misordered", &self.misordered),
+            ("foreign", &self.foreign),
+            ("corrupted", &self.corrupted),
+            ("misnumbered", &self.misnumbered),
+            ("gaps", &self.gaps),
+            ("gap_messages", &self.gap_messages),
+        ] {
+            recorder.counter(name, counter);
+        }
+        recorder.latency("delivery_latency", &self.latency);
+    }
+
     pub(super) fn received(&self) -> u64 {
         self.received.get()
     }
@@ -70,7 +85,7 @@ impl Tally {
         }
         self.received.increment();
         let now = Instant::now();
-        self.latency.record(now.saturating_duration_since(course.due(number)));
+        self.latency.record(course.due(number), course.start_of(number), now);
         self.last.set(Some(now));
         let mut last_of = self.last_of.borrow_mut();
         if last_of.is_empty() {
@@ -91,18 +106,18 @@ impl Tally {
             .with("misnumbered", self.misnumbered.get())
             .with("gaps", self.gaps.get())
             .with("gap_messages", self.gap_messages.get())
-            .with("latency_ms", self.to_last_delivery(course).summary())
-            .with("delivery_latency_ms", self.latency.summary())
+            .and(self.to_last_delivery(course).summary("latency"))
+            .and(self.latency.summary("delivery_latency"))
             .with("deliveries_per_second", self.rate(course))
     }
 
     /// One sample a message: from when it was due until it reached the last of those whom it has reached.
-    fn to_last_delivery(&self, course: Option<&Course>) -> Times {
-        let times = Times::default();
+    fn to_last_delivery(&self, course: Option<&Course>) -> Latency {
+        let times = Latency::default();
         let last_of = self.last_of.borrow();
         for (number, last) in (0..).zip(last_of.iter()) {
             if let (Some(course), Some(last)) = (course, last) {
-                times.record(last.saturating_duration_since(course.due(number)));
+                times.record(course.due(number), course.start_of(number), *last);
             }
         }
         times
