@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
-use crate::admin::AdminUrl;
+use crate::cost;
 use crate::target::Target;
 use crate::wanted::Wanted;
 
@@ -90,6 +90,8 @@ pub(crate) struct Load {
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) connect_timeout: Duration,
     #[command(flatten)]
+    pub(crate) cost: cost::Options,
+    #[command(flatten)]
     pub(crate) wanted: Wanted,
 }
 
@@ -126,14 +128,8 @@ pub(crate) struct Fanout {
           value_parser = clap::value_parser!(u32).range(MIN_SIZE..=MAX_SIZE))]
     pub(crate) size: u32,
     /// How to publish: the command of one more WebSocket connection, or POST /api/publish at the admin listener
-    #[arg(long, value_enum, default_value_t = PublishBy::Ws)]
+    #[arg(long, value_enum, default_value_t = PublishBy::Ws, requires_if("admin", "admin"))]
     pub(crate) publisher: PublishBy,
-    /// Where the admin listener is: http://host:port
-    #[arg(long, value_name = "URL", required_if_eq("publisher", "admin"))]
-    pub(crate) admin: Option<AdminUrl>,
-    /// The key of the admin listener, if it wants one
-    #[arg(long, value_name = "KEY", requires = "admin")]
-    pub(crate) api_key: Option<String>,
     /// Cut every subscriber's connection this long after the first message was due; all come back and resume
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) cut_after: Option<Duration>,
@@ -146,6 +142,8 @@ pub(crate) struct Fanout {
     /// How long a connection may take to its hello, and a subscription to its reply
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     connect_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) cost: cost::Options,
     #[command(flatten)]
     wanted: Wanted,
 }
@@ -170,6 +168,10 @@ impl Fanout {
             rate: self.rate,
             duration: Duration::ZERO,
             connect_timeout: self.connect_timeout,
+            cost: cost::Options {
+                admin_is_for_publishing: self.publisher == PublishBy::Admin,
+                ..self.cost.clone()
+            },
             wanted: self.wanted.clone(),
         }
     }

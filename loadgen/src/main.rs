@@ -2,13 +2,14 @@
 //!
 //! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks,
 //! [`heard`] what it understands of channels, [`admin`] how to publish without one. [`record`] samples what is counted
-//! meanwhile, [`run`] drives it all, [`result`] is what is told in the end, and [`assertion`] whether that was
+//! meanwhile, [`cost`] what the server takes, [`run`] drives it all, [`result`] is what is told in the end, and [`assertion`] whether that was
 //! good enough. [`selftest`] runs all of it against a server that is known to be broken.
 
 mod admin;
 mod args;
 mod assertion;
 mod client;
+mod cost;
 mod failure;
 mod heard;
 mod output;

@@ -1,5 +1,6 @@
 //! One run of a scenario, from resolving the target to its document.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -7,11 +8,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use crate::args::Load;
 use crate::client::Dialer;
+use crate::cost::{self, Bottleneck, Cost, Second};
 use crate::failure::Failures;
 use crate::own::Lag;
 use crate::progress::{self, Log};
 use crate::record::Recorder;
-use crate::result::{Document, Ending, Group, Run};
+use crate::result::{Document, Ending, Group, Run, Sample};
 use crate::scenario::{Scenario, Setup};
 use crate::source::Sources;
 use crate::stop::Signals;
@@ -41,6 +43,8 @@ pub(crate) async fn drive<S: Scenario>(
     recorder.counter("errors", failures.count());
     lag.record(&recorder);
     scenario.record(&recorder);
+    let mut cost = Cost::open(&load.cost, &recorder, log).await?;
+    let bottleneck = RefCell::new(Bottleneck::default());
     let setup = Rc::new(Setup { load: load.clone(), dialer, failures, recorder: recorder.clone() });
     let scenario = Rc::new(scenario);
     let started_at = SystemTime::now();
@@ -48,30 +52,44 @@ pub(crate) async fn drive<S: Scenario>(
     let ending = tokio::select! {
         () = scenario.clone().run(setup.clone()) => Ending::Finished,
         () = signals.next() => Ending::Interrupted,
-        assertion = sample(&recorder, load, &lag) => Ending::Aborted(assertion),
+        assertion = sample(&recorder, load, &lag, |second| look_at(second, &bottleneck, log)) => Ending::Aborted(assertion),
         never = progress::draw(log.clone(), &recorder, || scenario.bars(&setup)) => match never {},
         never = lag.watch() => match never {},
+        never = cost.watch(|| cost::Load::of(recorder.traffic())) => match never {},
     };
     let elapsed = start.elapsed();
+    cost.look(cost::Load::of(recorder.traffic())).await;
     lag.sample();
     recorder.sample();
-    let numbers = scenario
+    let bottleneck = bottleneck.into_inner();
+    bottleneck.warnings().iter().for_each(|warning| log.line(warning));
+    let mut numbers = scenario
         .outcome(&setup)
         .with("error_kinds", setup.failures.by_kind())
-        .with("traffic", recorder.traffic().summary())
-        .with("loadgen", lag.and_usage());
+        .with("traffic", recorder.traffic().summary());
+    if let Some(server) = cost.server() {
+        numbers = numbers.with("server", server);
+    }
+    let numbers = numbers.with("loadgen", lag.and_usage().and(cost.own()).and(bottleneck.outcome()));
     let run = Run { started_at, elapsed, ending, phases: recorder.phases() };
     Ok(Document::new(asked_for, run, numbers, &recorder.series()))
 }
 
-/// Samples everything each second. Returns the first assertion that cannot hold any more, if that is to end the run.
-async fn sample(recorder: &Recorder, load: &Load, lag: &Lag) -> String {
+fn look_at(second: &Sample, bottleneck: &RefCell<Bottleneck>, log: &Log) {
+    if bottleneck.borrow_mut().look(Second::of(second)) {
+        log.line("loadgen itself is the bottleneck: it uses up its core, and the server does not");
+    }
+}
+
+/// Samples everything each second, and gives the sample to `look`. Returns the first assertion that cannot hold any more, if that is to end the run.
+async fn sample(recorder: &Recorder, load: &Load, lag: &Lag, look: impl Fn(&Sample)) -> String {
     let mut second = interval_at(Instant::now() + SAMPLE, SAMPLE);
     second.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         second.tick().await;
         lag.sample();
         recorder.sample();
+        look(&recorder.last());
         if load.wanted.json_lines {
             progress::tell_sample(recorder);
         }

@@ -38,6 +38,10 @@ impl Traffic {
         self.0.open.get()
     }
 
+    pub(crate) fn pings(&self) -> u64 {
+        self.0.pings.get()
+    }
+
     pub(super) fn counters(&self) -> [(&'static str, &Counter); 4] {
         let Counts { connects, messages, pings, closes, .. } = &*self.0;
         [("connects", connects), ("messages", messages), ("pings", pings), ("closes", closes)]

@@ -4,6 +4,7 @@ mod fake_channel;
 mod fake_server;
 mod run;
 
+mod cost;
 mod exit_codes;
 mod fanout;
 mod hold;

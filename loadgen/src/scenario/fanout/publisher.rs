@@ -33,9 +33,9 @@ pub(super) struct Work<'a> {
 
 impl Publisher {
     pub(super) async fn open(options: &crate::args::Fanout, setup: &Rc<Setup>) -> Result<Self, Failure> {
-        match (options.publisher, &options.admin) {
+        match (options.publisher, &options.cost.admin) {
             (PublishBy::Admin, Some(url)) => {
-                Ok(Self::Admin(Admin::new(url.clone(), options.api_key.as_deref())?))
+                Ok(Self::Admin(Admin::new(url.clone(), options.cost.api_key.as_deref())?))
             }
             (PublishBy::Admin | PublishBy::Ws, _) => {
                 setup.dialer.open(None).await.map(|(connection, _)| Self::Connection(connection))
