@@ -86,26 +86,31 @@ impl Account {
     }
 
     pub(crate) fn outcome(&self) -> Group {
+        let descriptors = Group::default()
+            .with("before", self.before.descriptors)
+            .with("peak", self.descriptors_peak)
+            .with("after", self.last.descriptors);
+        let steady = self.steady.as_ref();
+        self.outcome_in_short()
+            .with("descriptors", descriptors)
+            .with("threads_peak", self.threads_peak)
+            .with("steady_connections", steady.map(|steady| steady.to.1.connections))
+            .with("steady_seconds", steady.map(|steady| seconds(steady.to.0.at - steady.from.0.at)))
+    }
+
+    /// CPU and memory.
+    pub(crate) fn outcome_in_short(&self) -> Group {
         let Self { before, last, .. } = self;
         let steady = self.steady.as_ref();
-        let ran = last.at - before.at;
         let resident = Group::default()
             .with("before", before.resident_bytes)
             .with("steady", steady.map(|steady| steady.to.0.resident_bytes))
             .with("peak", self.resident_peak)
             .with("after", last.resident_bytes);
-        let descriptors = Group::default()
-            .with("before", before.descriptors)
-            .with("peak", self.descriptors_peak)
-            .with("after", last.descriptors);
-        let mean = (ran >= SHORTEST).then(|| cores(before, last));
+        let mean = (last.at - before.at >= SHORTEST).then(|| cores(before, last));
         Group::default()
             .with("cores", Group::default().with("mean", mean).with("peak", self.cores_peak))
             .with("resident_bytes", resident)
-            .with("descriptors", descriptors)
-            .with("threads_peak", self.threads_peak)
-            .with("steady_seconds", steady.map(|steady| seconds(steady.to.0.at - steady.from.0.at)))
-            .with("steady_connections", steady.map(|steady| steady.to.1.connections))
             .with("bytes_per_connection", steady.and_then(|steady| steady.bytes_per_connection(before)))
             .with("cpu_ms_per_ping", steady.and_then(Steady::cpu_ms_per_ping))
     }

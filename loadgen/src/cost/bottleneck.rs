@@ -72,10 +72,10 @@ impl Bottleneck {
 
     pub(crate) fn outcome(&self) -> Group {
         let warnings = self.warnings();
-        Group::default()
-            .with("saturated_seconds", self.saturated)
-            .with("lagging_seconds", self.lagging)
-            .with("warnings", warnings.iter().map(String::as_str).collect::<Vec<_>>())
+        Group::default().with("saturated_seconds", self.saturated).with("lagging_seconds", self.lagging).with(
+            "warnings",
+            (!warnings.is_empty()).then(|| warnings.iter().map(String::as_str).collect::<Vec<_>>()),
+        )
     }
 }
 

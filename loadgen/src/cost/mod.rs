@@ -127,7 +127,7 @@ impl Cost {
 
     /// What there is to add to the `loadgen` part of the result.
     pub(crate) fn own(&self) -> Group {
-        self.own.as_ref().map(|(_, account)| account.outcome()).unwrap_or_default()
+        self.own.as_ref().map(|(_, account)| account.outcome_in_short()).unwrap_or_default()
     }
 }
 
