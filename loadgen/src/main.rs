@@ -3,7 +3,7 @@
 //! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks,
 //! [`heard`] what it understands of channels, [`admin`] how to publish without one. [`record`] samples what is counted
 //! meanwhile, [`run`] drives it all, [`result`] is what is told in the end, and [`assertion`] whether that was
-//! good enough.
+//! good enough; [`page`] shows it.
 
 mod admin;
 mod args;
@@ -13,6 +13,7 @@ mod failure;
 mod heard;
 mod output;
 mod own;
+mod page;
 mod progress;
 mod record;
 mod result;
@@ -91,12 +92,15 @@ fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
             runtime.block_on(drive(fanout, header, &load, log))
         }
     }?;
+    let verdicts: Vec<_> =
+        load.wanted.assertions.iter().map(|assertion| (assertion, assertion.judge(&document))).collect();
+    let document = document.judged(verdicts.iter().map(|(it, verdict)| it.told(verdict)).collect());
     output.write(&document).map_err(|error| format!("cannot write the result: {error}"))?;
-    Ok(exit_code(&document, &load.wanted.assertions, log))
+    Ok(exit_code(&document, &verdicts, log))
 }
 
 /// What the exit code says about a result. What is wrong is told on the way.
-fn exit_code(document: &Document, assertions: &[Assertion], log: &Log) -> u8 {
+fn exit_code(document: &Document, verdicts: &[(&Assertion, Verdict)], log: &Log) -> u8 {
     if document.number("connected") == Ok(0.0) && document.number("errors") != Ok(0.0) {
         log.line("not one connection could be opened");
         return COULD_NOT_RUN;
@@ -106,9 +110,9 @@ fn exit_code(document: &Document, assertions: &[Assertion], log: &Log) -> u8 {
         return COULD_NOT_RUN;
     }
     let mut code = 0;
-    for assertion in assertions {
-        match assertion.judge(document) {
-            Verdict::Holds => {}
+    for (assertion, verdict) in verdicts {
+        match verdict {
+            Verdict::Holds(_) => {}
             Verdict::Fails(number) => {
                 log.line(&format!("does not hold: {assertion} (it is {number})"));
                 code = if code == BAD_USAGE { code } else { ASSERTION_FAILED };

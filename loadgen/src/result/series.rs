@@ -117,10 +117,6 @@ impl Series {
         &self.columns
     }
 
-    pub(crate) fn column(&self, kind: Kind, name: &str) -> Option<&Column> {
-        self.columns.iter().find(|column| column.kind == kind && column.name == name)
-    }
-
     /// How long each sample is, in seconds.
     pub(crate) fn lengths(&self) -> impl Iterator<Item = f64> {
         let starts = std::iter::once(0.0).chain(self.t.iter().copied());
