@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::admin::AdminUrl;
+use crate::compare::Compare;
 use crate::target::Target;
 use crate::wanted::Wanted;
 
@@ -20,9 +21,15 @@ pub(crate) struct Args {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them")]
 pub(crate) enum Command {
     #[command(flatten)]
     Run(Scenario),
+    /// Put the results of several runs side by side, with ratios to the first
+    #[command(
+        after_help = "Example: loadgen compare before/result.json after/result.json --report difference"
+    )]
+    Compare(Compare),
 }
 
 #[derive(Debug, Subcommand)]

@@ -9,6 +9,7 @@ mod admin;
 mod args;
 mod assertion;
 mod client;
+mod compare;
 mod failure;
 mod heard;
 mod output;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     let log = Log::default();
     let done = match &args.command {
         Command::Run(scenario) => run_scenario(scenario, &log),
+        Command::Compare(compare) => compare.run().map(|()| 0),
     };
     ExitCode::from(done.unwrap_or_else(|message| {
         log.line(&message);

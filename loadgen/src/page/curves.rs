@@ -116,13 +116,7 @@ impl Curves {
     }
 
     fn line(&self, index: usize, column: &Column) -> Line {
-        let rate = |value: f64, length: f64| if length > 0.0 { value / length } else { 0.0 };
-        let values =
-            column.values.iter().zip(self.series.lengths()).map(|(value, length)| match column.kind {
-                Kind::Count => value.map(|count| rate(count, length)),
-                Kind::Gauge | Kind::Time => *value,
-            });
-        let points = self.series.t().iter().copied().zip(values).collect();
+        let points = self.series.points(column);
         let percentile = PERCENTILES.iter().position(|end| column.name.ends_with(end));
         let (name, colour) = match percentile {
             Some(rank) => (PERCENTILES[rank].trim_start_matches('.').to_owned(), format!("q{rank}")),

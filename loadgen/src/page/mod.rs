@@ -2,6 +2,7 @@
 //! both take their colours from the style sheet, for light and for dark ground.
 
 mod axis;
+mod compare;
 mod curves;
 mod plot;
 mod spread;
@@ -11,6 +12,7 @@ mod unit;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
+pub(crate) use self::compare::of_comparison;
 use self::curves::Curves;
 use self::plot::Plot;
 use crate::result::{Distribution, Document};
@@ -33,10 +35,14 @@ pub(crate) fn of_run(document: &Document) -> String {
         (plots("The server's cost", &curves.cost("server.")))
         (tables::group("The server's cost in numbers", document, "server"))
         (plots("loadgen's own cost", &curves.cost("loadgen.")))
-        (tables::group("Close codes", document, "close_codes"))
-        (tables::group("Errors", document, "error_kinds"))
-        (tables::settings(document))
-        (tables::numbers(document))
+        div.grid {
+            div {
+                (tables::settings(document))
+                (tables::group("Close codes", document, "close_codes"))
+                (tables::group("Errors", document, "error_kinds"))
+            }
+            div { (tables::numbers(document)) }
+        }
     };
     page(&title, &body)
 }
@@ -105,8 +111,8 @@ fn spreads(document: &Document) -> Vec<Plot> {
             continue;
         }
         let first = if from_start.is_some() { "from when it was due" } else { base };
-        let mut named = vec![(first.to_owned(), distribution)];
-        named.extend(from_start.map(|it| ("from its actual start".to_owned(), it)));
+        let mut named = vec![(0, first.to_owned(), distribution)];
+        named.extend(from_start.map(|it| (1, "from its actual start".to_owned(), it)));
         plots.extend(spread::histogram(name, &named));
         plots.extend(spread::percentiles(name, &named));
     }

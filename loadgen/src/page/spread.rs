@@ -10,17 +10,17 @@ const BUCKETS: u16 = 60;
 /// Times are recorded in microseconds: what took less took one.
 const SHORTEST_MS: f64 = 0.001;
 
-/// A distribution, and what it is called in the plot.
-pub(super) type Named<'a> = (String, &'a Distribution);
+/// A distribution, its colour's number, and what it is called in the plot.
+pub(super) type Named<'a> = (usize, String, &'a Distribution);
 
 /// How many took how long.
 pub(super) fn histogram(title: &str, distributions: &[Named<'_>]) -> Option<Plot> {
     let (low, high) = bounds(distributions)?;
     let x = Axis::logarithmic(low, high, Unit::Millis);
     let edge = |index: u16| low * (high / low).powf(f64::from(index) / f64::from(BUCKETS));
-    let lines = distributions.iter().enumerate().map(|(index, (name, distribution))| Line {
+    let lines = distributions.iter().map(|(index, name, distribution)| Line {
         name: name.clone(),
-        colour: format!("c{index}"),
+        colour: format!("c{}", index % 8),
         points: buckets(distribution, &edge),
     });
     let lines: Vec<_> = lines.collect();
@@ -40,13 +40,13 @@ pub(super) fn histogram(title: &str, distributions: &[Named<'_>]) -> Option<Plot
 /// How long it took at every percentile.
 pub(super) fn percentiles(title: &str, distributions: &[Named<'_>]) -> Option<Plot> {
     let (low, high) = bounds(distributions)?;
-    let most = distributions.iter().map(|(_, distribution)| distribution.micros().len()).max()?;
+    let most = distributions.iter().map(|(_, _, distribution)| distribution.micros().len()).max()?;
     // The last percentile at which two samples still differ.
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
     let x = Axis::quantiles(1.0 - 1.0 / (most as f64 * 2.0));
-    let lines = distributions.iter().enumerate().map(|(index, (name, distribution))| Line {
+    let lines = distributions.iter().map(|(index, name, distribution)| Line {
         name: name.clone(),
-        colour: format!("c{index}"),
+        colour: format!("c{}", index % 8),
         points: quantiles(distribution),
     });
     let lines = lines.collect();
@@ -70,7 +70,7 @@ pub(super) fn percentiles(title: &str, distributions: &[Named<'_>]) -> Option<Pl
 
 /// The shortest and the longest of all times, in milliseconds, if there are any.
 fn bounds(distributions: &[Named<'_>]) -> Option<(f64, f64)> {
-    let filled = || distributions.iter().map(|(_, it)| *it).filter(|it| !it.micros().is_empty());
+    let filled = || distributions.iter().map(|(_, _, it)| *it).filter(|it| !it.micros().is_empty());
     let low = filled().map(|it| it.at(0.0)).reduce(f64::min)?.max(SHORTEST_MS);
     let high = filled().map(|it| it.at(1.0)).reduce(f64::max)?.max(low);
     Some(if high < low * 1.2 { (low / 1.2, high * 1.2) } else { (low, high) })
@@ -121,13 +121,13 @@ mod tests {
     fn every_sample_is_in_a_bucket() {
         for samples in [vec![7], vec![0, 0, 5], (1..=5000).collect(), vec![1, 3_600_000]] {
             let distribution = of(&samples);
-            let plot = histogram("", &[(String::new(), &distribution)]).expect("there are samples");
+            let plot = histogram("", &[(0, String::new(), &distribution)]).expect("there are samples");
             let counts = plot.lines[0].points.iter().filter_map(|(_, count)| *count).sum::<f64>();
             assert!(
                 (counts - f64::from(u32::try_from(samples.len()).expect("few"))).abs() < 1e-9,
                 "{samples:?}"
             );
-            let plot = percentiles("", &[(String::new(), &distribution)]).expect("there are samples");
+            let plot = percentiles("", &[(0, String::new(), &distribution)]).expect("there are samples");
             assert!(plot.lines[0].points.is_sorted_by(|one, other| one.1 <= other.1));
         }
     }
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn where_nothing_was_measured_there_is_no_plot() {
         let distribution = of(&[]);
-        assert!(histogram("", &[(String::new(), &distribution)]).is_none());
-        assert!(percentiles("", &[(String::new(), &distribution)]).is_none());
+        assert!(histogram("", &[(0, String::new(), &distribution)]).is_none());
+        assert!(percentiles("", &[(0, String::new(), &distribution)]).is_none());
     }
 }

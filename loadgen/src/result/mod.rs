@@ -19,7 +19,7 @@ pub(crate) use self::document::{Document, Ending, Phase, Run};
 pub(crate) use self::group::{Field, Group};
 pub(crate) use self::path::NoNumber;
 pub(crate) use self::series::{Column, Kind, Sample, Series};
-pub(crate) use self::table::{is_distribution, percentile_names, show};
+pub(crate) use self::table::{align, is_distribution, new_table, percentile_names, show};
 
 /// Whole numbers above zero without a fraction.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]
