@@ -41,6 +41,11 @@ pub(crate) async fn drive<S: Scenario>(
     recorder.counter("errors", failures.count());
     lag.record(&recorder);
     scenario.record(&recorder);
+    if load.wanted.abort_on_fail {
+        for assertion in load.wanted.assertions.iter().filter(|it| !recorder.grows(it.path())) {
+            log.line(&format!("{assertion} is judged in the end only: the number may still change"));
+        }
+    }
     let setup = Rc::new(Setup { load: load.clone(), dialer, failures, recorder: recorder.clone() });
     let scenario = Rc::new(scenario);
     let started_at = SystemTime::now();
@@ -53,6 +58,9 @@ pub(crate) async fn drive<S: Scenario>(
         never = lag.watch() => match never {},
     };
     let elapsed = start.elapsed();
+    if let Ending::Aborted(assertion) = &ending {
+        log.line(&format!("ended early: {assertion} cannot hold any more"));
+    }
     lag.sample();
     recorder.sample();
     let numbers = scenario

@@ -7,6 +7,8 @@ mod curves;
 mod plot;
 mod spread;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod tiles;
 mod unit;
 

@@ -4,8 +4,11 @@ mod fake_channel;
 mod fake_server;
 mod run;
 
+mod assertions;
+mod compare;
 mod exit_codes;
 mod fanout;
 mod hold;
 mod mute;
+mod result;
 mod storm;
