@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
+use crate::compare::Compare;
 use crate::cost;
 use crate::target::Target;
 use crate::wanted::Wanted;
@@ -30,6 +31,11 @@ pub(crate) enum Command {
                             Example: loadgen selftest"
     )]
     Selftest,
+    /// Put the results of several runs side by side, with ratios to the first
+    #[command(
+        after_help = "Example: loadgen compare before/result.json after/result.json --report difference"
+    )]
+    Compare(Compare),
 }
 
 #[derive(Debug, Subcommand)]

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use bytesize::ByteSize;
 
-use crate::result::{Document, NoNumber, millis, seconds};
+use crate::result::{Document, Group, NoNumber, millis, seconds, shortest};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Assertion {
@@ -35,11 +35,10 @@ const OPERATORS: [(&str, Operator); 6] = [
     (">", Operator::Greater),
 ];
 
-/// What became of an assertion.
+/// What became of an assertion, with the number that it is about.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    Holds,
-    /// It does not: the number is this one.
+    Holds(f64),
     Fails(f64),
     /// There is no such number.
     Meaningless(NoNumber),
@@ -87,10 +86,23 @@ impl Assertion {
 
     pub(crate) fn judge(&self, document: &Document) -> Verdict {
         match document.number(&self.path) {
-            Ok(number) if self.operator.holds(number, self.bound) => Verdict::Holds,
+            Ok(number) if self.operator.holds(number, self.bound) => Verdict::Holds(number),
             Ok(number) => Verdict::Fails(number),
             Err(why) => Verdict::Meaningless(why),
         }
+    }
+
+    /// For the result.
+    pub(crate) fn told(&self, verdict: &Verdict) -> Group {
+        let (holds, number) = match verdict {
+            Verdict::Holds(number) => (Some(true), Some(*number)),
+            Verdict::Fails(number) => (Some(false), Some(*number)),
+            Verdict::Meaningless(_) => (None, None),
+        };
+        Group::default()
+            .with("assert", self.text.as_str())
+            .with("holds", holds)
+            .with("number", number.map(shortest))
     }
 
     /// Whether it cannot hold any more, given that the number is this one and only grows.
@@ -126,7 +138,6 @@ impl Operator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Group;
 
     fn parse(text: &str) -> Assertion {
         text.parse().expect("the text is an assertion")
@@ -144,7 +155,7 @@ mod tests {
     #[test]
     fn every_operator_compares() {
         for holds in ["errors<3", "errors<=2", "errors>1", "errors>=2", "errors==2", "errors!=3"] {
-            assert_eq!(judge(holds), Verdict::Holds, "{holds}");
+            assert_eq!(judge(holds), Verdict::Holds(2.0), "{holds}");
         }
         for fails in ["errors<2", "errors<=1", "errors>2", "errors>=3", "errors==3", "errors!=2"] {
             assert_eq!(judge(fails), Verdict::Fails(2.0), "{fails}");
@@ -153,20 +164,20 @@ mod tests {
 
     #[test]
     fn blanks_and_fractions_are_fine() {
-        assert_eq!(judge(" connect_ms.p99 < 1.5001 "), Verdict::Holds);
+        assert_eq!(judge(" connect_ms.p99 < 1.5001 "), Verdict::Holds(1.5));
         assert_eq!(judge("connect_ms.p99<=1.4999"), Verdict::Fails(1.5));
     }
 
     #[test]
     fn a_path_must_lead_to_a_number() {
-        assert_eq!(judge("list[1]==5"), Verdict::Holds);
+        assert_eq!(judge("list[1]==5"), Verdict::Holds(5.0));
         assert_eq!(judge("conect_ms.p99<1"), Verdict::Meaningless(NoNumber::Unknown));
         assert_eq!(judge("scenario==1"), Verdict::Meaningless(NoNumber::NotANumber));
     }
 
     #[test]
     fn a_bound_may_have_the_unit_that_the_path_has() {
-        assert_eq!(judge("connect_ms.p99.9==2500ms"), Verdict::Holds);
+        assert_eq!(judge("connect_ms.p99.9==2500ms"), Verdict::Holds(2500.0));
         assert_eq!(judge("connect_ms.p99.9<2s"), Verdict::Fails(2500.0));
         for (text, bound) in [
             ("elapsed_seconds<2min", 120.0),

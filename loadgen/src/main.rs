@@ -2,18 +2,21 @@
 //!
 //! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks,
 //! [`heard`] what it understands of channels, [`admin`] how to publish without one. [`record`] samples what is counted
-//! meanwhile, [`cost`] what the server takes, [`run`] drives it all, [`result`] is what is told in the end, and [`assertion`] whether that was
-//! good enough. [`selftest`] runs all of it against a server that is known to be broken.
+//! meanwhile, [`cost`] what the server takes, [`run`] drives it all, [`result`] is what is told in the end, and
+//! [`assertion`] whether that was good enough; [`page`] shows it. [`selftest`] runs all of it against a server that is
+//! known to be broken.
 
 mod admin;
 mod args;
 mod assertion;
 mod client;
+mod compare;
 mod cost;
 mod failure;
 mod heard;
 mod output;
 mod own;
+mod page;
 mod progress;
 mod record;
 mod result;
@@ -33,12 +36,12 @@ use std::process::ExitCode;
 use clap::Parser;
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
-use crate::args::{Args, Command};
+use crate::args::{Args, Command, Load};
 use crate::assertion::{Assertion, Verdict};
 use crate::output::Output;
 use crate::progress::Log;
 use crate::result::{Document, Group, seconds};
-use crate::run::drive;
+use crate::run::{Measured, drive};
 use crate::scenario::fanout::Fanout;
 use crate::scenario::hold::Hold;
 use crate::scenario::mute::Mute;
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
     let done = match &args.command {
         Command::Run(scenario) => run_scenario(scenario, &log),
         Command::Selftest => run_selftest(),
+        Command::Compare(compare) => compare.run().map(|()| 0),
     };
     ExitCode::from(done.unwrap_or_else(|message| {
         log.line(&message);
@@ -74,8 +78,11 @@ fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     own::reserve_descriptors(load.connections)?;
     let output = Output::open(&load.wanted)?;
     let document = start_runtime()?.block_on(measure(scenario, log))?;
+    let verdicts: Vec<_> =
+        load.wanted.assertions.iter().map(|assertion| (assertion, assertion.judge(&document))).collect();
+    let document = document.judged(verdicts.iter().map(|(it, verdict)| it.told(verdict)).collect());
     output.write(&document).map_err(|error| format!("cannot write the result: {error}"))?;
-    Ok(exit_code(&document, &load.wanted.assertions, log))
+    Ok(exit_code(&document, &verdicts, log))
 }
 
 fn run_selftest() -> Result<u8, String> {
@@ -100,33 +107,40 @@ fn start_runtime() -> Result<LocalRuntime, String> {
 /// Runs what the command line asks for, and reports what was asked for and what came of it.
 pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, String> {
     let load = scenario.load();
+    let measured = run_one(scenario, &load, log).await?;
+    Ok(Document::new(asked_for(scenario, &load), measured.run, measured.numbers, &measured.series))
+}
+
+async fn run_one(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<Measured, String> {
+    match scenario {
+        args::Scenario::Hold(_) => drive(Hold::default(), load, log).await,
+        args::Scenario::Storm(_) => drive(Storm::default(), load, log).await,
+        args::Scenario::Mute(mute) => drive(Mute::new(mute.share), load, log).await,
+        args::Scenario::Fanout(fanout) => drive(Fanout::new(fanout.clone()), load, log).await,
+    }
+}
+
+/// The settings, as the result tells them.
+fn asked_for(scenario: &args::Scenario, load: &Load) -> Group {
     let header = Group::default()
         .with("scenario", scenario.name())
         .with("target", load.url.as_str())
         .with("connections", u64::from(load.connections))
         .with("rate", load.rate);
-    let held = |header: Group| {
-        header
-            .with("duration_seconds", seconds(load.duration))
-            .with("connect_timeout_seconds", seconds(load.connect_timeout))
-    };
+    if let args::Scenario::Fanout(fanout) = scenario {
+        return Fanout::new(fanout.clone()).asked_for(header, load);
+    }
+    let header = header
+        .with("duration_seconds", seconds(load.duration))
+        .with("connect_timeout_seconds", seconds(load.connect_timeout));
     match scenario {
-        args::Scenario::Hold(_) => drive(Hold::default(), held(header), &load, log).await,
-        args::Scenario::Storm(_) => drive(Storm::default(), held(header), &load, log).await,
-        args::Scenario::Mute(mute) => {
-            let header = held(header).with("share", mute.share);
-            drive(Mute::new(mute.share), header, &load, log).await
-        }
-        args::Scenario::Fanout(fanout) => {
-            let fanout = Fanout::new(fanout.clone());
-            let header = fanout.asked_for(header, &load);
-            drive(fanout, header, &load, log).await
-        }
+        args::Scenario::Mute(mute) => header.with("share", mute.share),
+        _ => header,
     }
 }
 
 /// What the exit code says about a result. What is wrong is told on the way.
-fn exit_code(document: &Document, assertions: &[Assertion], log: &Log) -> u8 {
+fn exit_code(document: &Document, verdicts: &[(&Assertion, Verdict)], log: &Log) -> u8 {
     if document.number("connected") == Ok(0.0) && document.number("errors") != Ok(0.0) {
         log.line("not one connection could be opened");
         return COULD_NOT_RUN;
@@ -136,9 +150,9 @@ fn exit_code(document: &Document, assertions: &[Assertion], log: &Log) -> u8 {
         return COULD_NOT_RUN;
     }
     let mut code = 0;
-    for assertion in assertions {
-        match assertion.judge(document) {
-            Verdict::Holds => {}
+    for (assertion, verdict) in verdicts {
+        match verdict {
+            Verdict::Holds(_) => {}
             Verdict::Fails(number) => {
                 log.line(&format!("does not hold: {assertion} (it is {number})"));
                 code = if code == BAD_USAGE { code } else { ASSERTION_FAILED };

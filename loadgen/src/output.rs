@@ -26,6 +26,7 @@ enum Stdout {
 /// The files of `--report DIR`.
 #[derive(Debug)]
 struct Report {
+    page: File,
     json: File,
     csv: File,
 }
@@ -70,12 +71,13 @@ impl Report {
         fs::create_dir_all(directory)
             .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
         let create = |name| create(&directory.join(name));
-        Ok(Self { json: create("result.json")?, csv: create("series.csv")? })
+        Ok(Self { page: create("index.html")?, json: create("result.json")?, csv: create("series.csv")? })
     }
 
     fn write(mut self, document: &Document) -> io::Result<()> {
         writeln!(self.json, "{}", document.to_json())?;
-        self.csv.write_all(&document.series().to_csv().map_err(io::Error::other)?)
+        self.csv.write_all(&document.series().to_csv().map_err(io::Error::other)?)?;
+        self.page.write_all(crate::page::of_run(document).as_bytes())
     }
 }
 

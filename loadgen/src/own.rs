@@ -90,7 +90,8 @@ impl Lag {
         let (now, cpu_now) = (Instant::now(), cpu_time());
         if now - then >= SHORTEST_SAMPLE {
             let used = cpu_now.zip(cpu_then).map(|(now, then)| now.saturating_sub(then));
-            self.cores.set(used.map(|used| used.as_secs_f64() / (now - then).as_secs_f64()));
+            let cores = |used: Duration| used.as_secs_f64() / (now - then).as_secs_f64();
+            self.cores.set(used.map(|used| (cores(used) * 1e3).round() / 1e3));
             self.cpu_seen.set((now, cpu_now));
         }
         self.resident_bytes.set(status_bytes("VmRSS:").map(|bytes| bytes as f64));

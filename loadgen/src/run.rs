@@ -13,20 +13,23 @@ use crate::failure::Failures;
 use crate::own::Lag;
 use crate::progress::{self, Log};
 use crate::record::Recorder;
-use crate::result::{Document, Ending, Group, Run, Sample};
+use crate::result::{Ending, Group, Run, Sample, Series};
 use crate::scenario::{Scenario, Setup};
 use crate::source::Sources;
 use crate::stop::Signals;
 
 const SAMPLE: Duration = Duration::from_secs(1);
 
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) run: Run,
+    pub(crate) numbers: Group,
+    pub(crate) series: Series,
+}
+
 /// Runs a scenario until it is over, a signal comes, or `--abort-on-fail` ends it; in each case there is a result.
-pub(crate) async fn drive<S: Scenario>(
-    scenario: S,
-    asked_for: Group,
-    load: &Load,
-    log: &Log,
-) -> Result<Document, String> {
+pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> Result<Measured, String> {
     let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let cannot_resolve = |why: String| format!("cannot resolve {}: {why}", load.url.as_str());
     let address = timeout(load.connect_timeout, load.url.resolve())
@@ -45,6 +48,11 @@ pub(crate) async fn drive<S: Scenario>(
     scenario.record(&recorder);
     let mut cost = Cost::open(&load.cost, &recorder, log).await?;
     let bottleneck = RefCell::new(Bottleneck::default());
+    if load.wanted.abort_on_fail {
+        for assertion in load.wanted.assertions.iter().filter(|it| !recorder.grows(it.path())) {
+            log.line(&format!("{assertion} is judged in the end only: the number may still change"));
+        }
+    }
     let setup = Rc::new(Setup { load: load.clone(), dialer, failures, recorder: recorder.clone() });
     let scenario = Rc::new(scenario);
     let started_at = SystemTime::now();
@@ -58,6 +66,9 @@ pub(crate) async fn drive<S: Scenario>(
         never = cost.watch(|| cost::Load::of(recorder.traffic())) => match never {},
     };
     let elapsed = start.elapsed();
+    if let Ending::Aborted(assertion) = &ending {
+        log.line(&format!("ended early: {assertion} cannot hold any more"));
+    }
     cost.look(cost::Load::of(recorder.traffic())).await;
     lag.sample();
     recorder.sample();
@@ -72,7 +83,7 @@ pub(crate) async fn drive<S: Scenario>(
     }
     let numbers = numbers.with("loadgen", lag.and_usage().and(cost.own()).and(bottleneck.outcome()));
     let run = Run { started_at, elapsed, ending, phases: recorder.phases() };
-    Ok(Document::new(asked_for, run, numbers, &recorder.series()))
+    Ok(Measured { run, numbers, series: recorder.series() })
 }
 
 fn look_at(second: &Sample, bottleneck: &RefCell<Bottleneck>, log: &Log) {

@@ -19,7 +19,7 @@ pub(crate) struct Wanted {
     #[arg(long = "assert", value_name = "EXPR", help_heading = "Result")]
     pub(crate) assertions: Vec<Assertion>,
     /// End the run as soon as an assertion can no longer hold: looks each second at what only grows, like 'errors==0'
-    #[arg(long, help_heading = "Result")]
+    #[arg(long, requires = "assertions", help_heading = "Result")]
     pub(crate) abort_on_fail: bool,
     /// Tell nothing but what went wrong
     #[arg(long, help_heading = "Result")]

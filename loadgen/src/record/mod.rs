@@ -161,6 +161,15 @@ impl Recorder {
         self.shared.series.borrow().clone()
     }
 
+    /// Whether the number at this path of the result is one of those that [`Self::growing`] tells.
+    pub(crate) fn grows(&self, path: &str) -> bool {
+        let is_counter = self.shared.counters.borrow().iter().any(|it| it.name == path);
+        let is_of_times = path.rsplit_once('.').is_some_and(|(name, what)| {
+            ["max", "count"].contains(&what) && self.shared.times.borrow().iter().any(|it| it.name == name)
+        });
+        is_counter || is_of_times
+    }
+
     /// What the number at this path of the result has grown to, if it can only grow: a counter, or the count or the
     /// maximum of times.
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
@@ -232,6 +241,9 @@ mod tests {
         let connect = Latency::default();
         recorder.latency("connect", &connect);
         assert_eq!(recorder.growing("connect_ms.max"), None);
+        assert!(
+            recorder.grows("connect_ms.max") && recorder.grows("pings") && !recorder.grows("connect_ms.p99")
+        );
         let now = Instant::now();
         connect.record(now, now, now + Duration::from_millis(4));
         assert!(recorder.growing("connect_from_start_ms.max").is_some_and(|max| (4.0..4.1).contains(&max)));

@@ -24,14 +24,18 @@ struct Counts {
 
 /// One connection, as long as it is kept.
 #[derive(Debug)]
-pub(crate) struct Live(Traffic);
+pub(crate) struct Live {
+    traffic: Traffic,
+    /// What comes before is the hello, which is no message.
+    is_greeted: Cell<bool>,
+}
 
 impl Traffic {
     /// A connection is there; it has not said hello yet.
     pub(crate) fn opened(&self) -> Live {
         self.0.open.set(self.0.open.get() + 1);
         self.0.peak.set(self.0.peak.get().max(self.0.open.get()));
-        Live(self.clone())
+        Live { traffic: self.clone(), is_greeted: Cell::new(false) }
     }
 
     pub(crate) fn open(&self) -> u64 {
@@ -62,14 +66,16 @@ impl Traffic {
 impl Live {
     /// It has said hello.
     pub(crate) fn greeted(&self) {
-        self.0.0.connects.increment();
+        self.is_greeted.set(true);
+        self.traffic.0.connects.increment();
     }
 
     pub(crate) fn saw(&self, event: &Event) {
-        let counts = &self.0.0;
+        let counts = &self.traffic.0;
         match event {
             Event::Ping => counts.pings.increment(),
-            Event::Text(_) => counts.messages.increment(),
+            Event::Text(_) if self.is_greeted.get() => counts.messages.increment(),
+            Event::Text(_) => {}
             Event::Closed(code) => {
                 counts.closes.increment();
                 counts.close_codes.record(*code);
@@ -80,7 +86,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        let open = &self.0.0.open;
+        let open = &self.traffic.0.open;
         open.set(open.get() - 1);
     }
 }

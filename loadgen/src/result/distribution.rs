@@ -6,6 +6,7 @@ use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerial
 use serde::ser::{Serialize, Serializer};
 
 use super::group::{Field, Group};
+#[cfg(test)]
 use super::path::NoNumber;
 
 /// The names of the percentiles that are told, and where they are.
@@ -53,6 +54,7 @@ impl Distribution {
     }
 
     /// One of the percentiles by its name.
+    #[cfg(test)]
     pub(crate) fn number(&self, name: &str) -> Result<f64, NoNumber> {
         self.percentiles().number(name)
     }

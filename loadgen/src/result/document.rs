@@ -14,6 +14,7 @@ const FORMAT: u64 = 1;
 /// The first field that nobody asked for. Before it are the settings.
 const STARTED_AT: &str = "started_at";
 const PHASES: &str = "phases";
+const ASSERTIONS: &str = "assertions";
 const HISTOGRAMS: &str = "histograms";
 const SERIES: &str = "series";
 /// No result is nearly as large: it would have to be another file.
@@ -100,6 +101,10 @@ impl Document {
         self.0.get(name).and_then(Field::as_text).unwrap_or_default()
     }
 
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.0.get(name) == Some(&Field::Flag(true))
+    }
+
     pub(crate) fn to_json(&self) -> String {
         self.0.to_json()
     }
@@ -116,7 +121,21 @@ impl Document {
     /// What came of it, but for phases, histograms and series.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (&str, &Field)> {
         let all = self.0.iter().skip_while(|(name, _)| *name != STARTED_AT);
-        all.filter(|(name, _)| ![PHASES, HISTOGRAMS, SERIES].contains(name))
+        all.filter(|(name, _)| ![PHASES, ASSERTIONS, HISTOGRAMS, SERIES].contains(name))
+    }
+
+    /// Adds what became of the assertions.
+    #[must_use]
+    pub(crate) fn judged(self, verdicts: Vec<Group>) -> Self {
+        let (behind, mut fields): (Vec<_>, Vec<_>) =
+            self.0.into_iter().partition(|(name, _)| [HISTOGRAMS, SERIES].contains(&name.as_str()));
+        fields.push((ASSERTIONS.to_owned(), verdicts.into()));
+        Self(fields.into_iter().chain(behind).collect())
+    }
+
+    pub(crate) fn assertions(&self) -> Vec<&Group> {
+        let list = self.0.get(ASSERTIONS).and_then(Field::as_list).unwrap_or_default();
+        list.iter().filter_map(Field::as_group).collect()
     }
 
     pub(crate) fn phases(&self) -> Vec<Phase> {

@@ -16,9 +16,20 @@ use std::time::Duration;
 
 pub(crate) use self::distribution::Distribution;
 pub(crate) use self::document::{Document, Ending, Phase, Run};
-pub(crate) use self::group::Group;
+pub(crate) use self::group::{Field, Group};
 pub(crate) use self::path::NoNumber;
-pub(crate) use self::series::{Kind, Sample, Series};
+pub(crate) use self::series::{Column, Kind, Sample, Series};
+pub(crate) use self::table::{align, is_distribution, new_table, percentile_names, show};
+
+/// Whole numbers above zero without a fraction.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]
+pub(crate) fn shortest(value: f64) -> Field {
+    if value.fract() == 0.0 && (0.0..1e15).contains(&value) {
+        Field::Count(value as u64)
+    } else {
+        Field::Real(value)
+    }
+}
 
 /// Milliseconds, with microseconds as their fraction.
 pub(crate) fn millis(time: Duration) -> f64 {

@@ -121,8 +121,18 @@ impl Series {
         self.columns.iter().find(|column| column.kind == kind && column.name == name)
     }
 
+    /// A column of this series over time; what was counted as how many a second.
+    pub(crate) fn points(&self, column: &Column) -> Vec<(f64, Option<f64>)> {
+        let rate = |value: f64, length: f64| if length > 0.0 { value / length } else { 0.0 };
+        let values = column.values.iter().zip(self.lengths()).map(|(value, length)| match column.kind {
+            Kind::Count => value.map(|count| rate(count, length)),
+            Kind::Gauge | Kind::Time => *value,
+        });
+        self.t.iter().copied().zip(values).collect()
+    }
+
     /// How long each sample is, in seconds.
-    pub(crate) fn lengths(&self) -> impl Iterator<Item = f64> {
+    fn lengths(&self) -> impl Iterator<Item = f64> {
         let starts = std::iter::once(0.0).chain(self.t.iter().copied());
         self.t.iter().zip(starts).map(|(end, start)| end - start)
     }

@@ -2,6 +2,7 @@
 
 use super::group::{Field, Group};
 use super::series::{Column, Kind, Sample, Series};
+use super::shortest;
 
 impl Sample {
     /// The same fields as in the series.
@@ -61,14 +62,8 @@ impl Series {
     }
 }
 
-/// Whole numbers without a fraction, which is shorter.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]
 fn number(value: Option<f64>) -> Field {
-    match value {
-        None => Field::Nothing,
-        Some(value) if value.fract() == 0.0 && (0.0..1e15).contains(&value) => Field::Count(value as u64),
-        Some(value) => Field::Real(value),
-    }
+    value.map_or(Field::Nothing, shortest)
 }
 
 #[cfg(test)]

@@ -58,7 +58,7 @@ impl Run {
 
 impl Sign {
     fn shows(&self, report: &Document) -> bool {
-        self.assertion().is_ok_and(|assertion| assertion.judge(report) == Judgement::Holds)
+        self.assertion().is_ok_and(|assertion| matches!(assertion.judge(report), Judgement::Holds(_)))
     }
 
     fn assertion(&self) -> Result<Assertion, String> {

@@ -4,10 +4,13 @@ mod fake_channel;
 mod fake_server;
 mod run;
 
+mod assertions;
+mod compare;
 mod cost;
 mod exit_codes;
 mod fanout;
 mod hold;
 mod mute;
+mod result;
 mod selftest;
 mod storm;
