@@ -6,6 +6,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
 use crate::compare::Compare;
 use crate::cost;
+use crate::parts;
 use crate::target::Target;
 use crate::wanted::Wanted;
 
@@ -69,6 +70,16 @@ impl Scenario {
         }
     }
 
+    /// Why it cannot be spread over several processes, if it cannot.
+    pub(crate) fn needs_one_process(&self) -> Option<&'static str> {
+        match self {
+            Self::Fanout(_) => {
+                Some("one publisher serves all subscribers, and one process must see all that arrives")
+            }
+            Self::Hold(_) | Self::Mute(_) | Self::Storm(_) => None,
+        }
+    }
+
     pub(crate) fn load(&self) -> Load {
         match self {
             Self::Hold(load) | Self::Storm(load) => load.clone(),
@@ -96,7 +107,12 @@ pub(crate) struct Load {
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) connect_timeout: Duration,
     #[command(flatten)]
-    pub(crate) cost: cost::Options,
+    pub(crate) cost: cost::Sampling,
+    #[command(flatten)]
+    pub(crate) parts: parts::Processes,
+    /// From the start to when the first connection is due
+    #[arg(skip)]
+    pub(crate) first_due: Duration,
     #[command(flatten)]
     pub(crate) wanted: Wanted,
 }
@@ -149,7 +165,9 @@ pub(crate) struct Fanout {
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     connect_timeout: Duration,
     #[command(flatten)]
-    pub(crate) cost: cost::Options,
+    pub(crate) cost: cost::Sampling,
+    #[command(flatten)]
+    pub(crate) parts: parts::Processes,
     #[command(flatten)]
     wanted: Wanted,
 }
@@ -174,10 +192,12 @@ impl Fanout {
             rate: self.rate,
             duration: Duration::ZERO,
             connect_timeout: self.connect_timeout,
-            cost: cost::Options {
+            cost: cost::Sampling {
                 admin_is_for_publishing: self.publisher == PublishBy::Admin,
                 ..self.cost.clone()
             },
+            parts: self.parts.clone(),
+            first_due: Duration::ZERO,
             wanted: self.wanted.clone(),
         }
     }

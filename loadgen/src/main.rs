@@ -2,7 +2,7 @@
 //!
 //! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks,
 //! [`heard`] what it understands of channels, [`admin`] how to publish without one. [`record`] samples what is counted
-//! meanwhile, [`cost`] what the server takes, [`run`] drives it all, [`result`] is what is told in the end, and
+//! meanwhile, [`cost`] what the server takes, [`run`] drives it all, [`parts`] spreads it over processes, [`result`] is what is told in the end, and
 //! [`assertion`] whether that was good enough; [`page`] shows it. [`selftest`] runs all of it against a server that is
 //! known to be broken.
 
@@ -17,6 +17,7 @@ mod heard;
 mod output;
 mod own;
 mod page;
+mod parts;
 mod progress;
 mod record;
 mod result;
@@ -58,7 +59,8 @@ const ASSERTION_FAILED: u8 = 99;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let log = Log::default();
+    let is_part = matches!(&args.command, Command::Run(scenario) if scenario.load().parts.part.is_some());
+    let log = if is_part { Log::to_parent() } else { Log::default() };
     let done = match &args.command {
         Command::Run(scenario) => run_scenario(scenario, &log),
         Command::Selftest => run_selftest(),
@@ -72,10 +74,17 @@ fn main() -> ExitCode {
 
 fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     let load = scenario.load();
+    if let Some(part) = load.parts.part {
+        return run_part(scenario, &part.share(&load), log);
+    }
+    if let Err(why) = check_processes(scenario, &load) {
+        log.line(&why);
+        return Ok(BAD_USAGE);
+    }
     if load.wanted.quiet || load.wanted.json_lines {
         log.hide_bars();
     }
-    own::reserve_descriptors(load.connections)?;
+    own::reserve_descriptors(load.connections.div_ceil(load.parts.processes))?;
     let output = Output::open(&load.wanted)?;
     let document = start_runtime()?.block_on(measure(scenario, log))?;
     let verdicts: Vec<_> =
@@ -83,6 +92,26 @@ fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     let document = document.judged(verdicts.iter().map(|(it, verdict)| it.told(verdict)).collect());
     output.write(&document).map_err(|error| format!("cannot write the result: {error}"))?;
     Ok(exit_code(&document, &verdicts, log))
+}
+
+fn check_processes(scenario: &args::Scenario, load: &Load) -> Result<(), String> {
+    let (processes, connections) = (load.parts.processes, load.connections);
+    if processes > connections {
+        return Err(format!("{connections} connections are too few for {processes} processes"));
+    }
+    match scenario.needs_one_process() {
+        Some(why) if processes > 1 => {
+            Err(format!("{} does not run with --processes: {why}", scenario.name()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Runs one part of a load that is spread over processes.
+fn run_part(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<u8, String> {
+    own::reserve_descriptors(load.connections)?;
+    parts::tell_measured(start_runtime()?.block_on(run_one(scenario, load, log))?);
+    Ok(0)
 }
 
 fn run_selftest() -> Result<u8, String> {
@@ -107,7 +136,10 @@ fn start_runtime() -> Result<LocalRuntime, String> {
 /// Runs what the command line asks for, and reports what was asked for and what came of it.
 pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, String> {
     let load = scenario.load();
-    let measured = run_one(scenario, &load, log).await?;
+    let measured = match load.parts.processes {
+        1 => run_one(scenario, &load, log).await?,
+        processes => parts::run(processes, &load, log).await?,
+    };
     Ok(Document::new(asked_for(scenario, &load), measured.run, measured.numbers, &measured.series))
 }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::interval;
 
+use crate::parts;
 use crate::record::Recorder;
 use crate::result::Group;
 
@@ -27,13 +28,28 @@ pub(crate) struct Bar {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     bars: MultiProgress,
-    is_silent: bool,
+    voice: Voice,
+}
+
+/// Who hears the lines.
+#[derive(Clone, Copy, Debug, Default)]
+enum Voice {
+    #[default]
+    User,
+    /// The process that has started this one.
+    Parent,
+    Nobody,
 }
 
 impl Log {
     /// Neither lines nor bars.
     pub(crate) fn silent() -> Self {
-        Self { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), is_silent: true }
+        Self { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), voice: Voice::Nobody }
+    }
+
+    /// No bars, and lines for the process that has started this one.
+    pub(crate) fn to_parent() -> Self {
+        Self { voice: Voice::Parent, ..Self::silent() }
     }
 
     /// From now on no bars are drawn.
@@ -43,10 +59,11 @@ impl Log {
 
     #[expect(clippy::print_stderr, reason = "this is the one place that talks to the user while running")]
     pub(crate) fn line(&self, text: &str) {
-        if self.is_silent {
-            return;
+        match self.voice {
+            Voice::User => self.bars.suspend(|| eprintln!("loadgen: {text}")),
+            Voice::Parent => parts::tell_log(text),
+            Voice::Nobody => {}
         }
-        self.bars.suspend(|| eprintln!("loadgen: {text}"));
     }
 }
 
@@ -88,9 +105,11 @@ fn headline(recorder: &Recorder) -> String {
     let last = recorder.last();
     let rate = |name| HumanCount(last.get(name).unwrap_or_default() as u64);
     let total = |name| HumanCount(recorder.growing(name).unwrap_or_default() as u64);
+    // What other processes have open is known by samples only.
+    let open =
+        Some(recorder.traffic().open()).filter(|open| *open > 0).map_or(rate("connections"), HumanCount);
     format!(
-        "{} open, {} connects/s, {} messages/s, {} pings/s, {} closes, {} errors",
-        HumanCount(recorder.traffic().open()),
+        "{open} open, {} connects/s, {} messages/s, {} pings/s, {} closes, {} errors",
         rate("connects"),
         rate("messages"),
         rate("pings"),

@@ -11,6 +11,7 @@ use crate::client::Dialer;
 use crate::cost::{self, Bottleneck, Cost, Second};
 use crate::failure::Failures;
 use crate::own::Lag;
+use crate::parts::Parent;
 use crate::progress::{self, Log};
 use crate::record::Recorder;
 use crate::result::{Ending, Group, Run, Sample, Series};
@@ -36,10 +37,23 @@ pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> R
         .await
         .map_err(|_| cannot_resolve("it takes too long".to_owned()))?
         .map_err(|error| cannot_resolve(error.to_string()))?;
+    let mut parent = None;
+    let sources = match load.parts.part {
+        None => Sources::new(address),
+        Some(part) => {
+            let cannot_listen = |error| format!("cannot listen to the parent process: {error}");
+            let parent = parent.insert(Parent::listen().map_err(cannot_listen)?);
+            tokio::select! {
+                start = parent.wait_for_start() => start?,
+                () = signals.next() => return Err("interrupted before the start".to_owned()),
+            }
+            Sources::for_part(address, part)
+        }
+    };
     let (recorder, lag, failures) = (Recorder::starting_now(), Lag::default(), Failures::new(log.clone()));
     let dialer = Dialer {
         target: load.url.clone(),
-        sources: Sources::new(address),
+        sources,
         timeout: load.connect_timeout,
         traffic: recorder.traffic().clone(),
     };
@@ -48,6 +62,7 @@ pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> R
     scenario.record(&recorder);
     let mut cost = Cost::open(&load.cost, &recorder, log).await?;
     let bottleneck = RefCell::new(Bottleneck::default());
+    let is_alone = parent.is_none();
     if load.wanted.abort_on_fail {
         for assertion in load.wanted.assertions.iter().filter(|it| !recorder.grows(it.path())) {
             log.line(&format!("{assertion} is judged in the end only: the number may still change"));
@@ -60,7 +75,8 @@ pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> R
     let ending = tokio::select! {
         () = scenario.clone().run(setup.clone()) => Ending::Finished,
         () = signals.next() => Ending::Interrupted,
-        assertion = sample(&recorder, load, &lag, |second| look_at(second, &bottleneck, log)) => Ending::Aborted(assertion),
+        () = has_stopped(&mut parent) => Ending::Interrupted,
+        assertion = sample(&recorder, load, &lag, |second| look_at(second, &bottleneck, is_alone, log)) => Ending::Aborted(assertion),
         never = progress::draw(log.clone(), &recorder, || scenario.bars(&setup)) => match never {},
         never = lag.watch() => match never {},
         never = cost.watch(|| cost::Load::of(recorder.traffic())) => match never {},
@@ -69,11 +85,10 @@ pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> R
     if let Ending::Aborted(assertion) = &ending {
         log.line(&format!("ended early: {assertion} cannot hold any more"));
     }
-    cost.look(cost::Load::of(recorder.traffic())).await;
     lag.sample();
     recorder.sample();
+    cost.look_after().await;
     let bottleneck = bottleneck.into_inner();
-    bottleneck.warnings().iter().for_each(|warning| log.line(warning));
     let mut numbers = scenario
         .outcome(&setup)
         .with("error_kinds", setup.failures.by_kind())
@@ -81,13 +96,27 @@ pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> R
     if let Some(server) = cost.server() {
         numbers = numbers.with("server", server);
     }
-    let numbers = numbers.with("loadgen", lag.and_usage().and(cost.own()).and(bottleneck.outcome()));
+    let mut own = lag.and_usage().and(cost.own());
+    // Which of several processes was a bottleneck, if any, is seen by who sees all of them and the server.
+    if parent.is_none() {
+        bottleneck.warnings().iter().for_each(|warning| log.line(warning));
+        own = own.and(bottleneck.outcome());
+    }
+    let numbers = numbers.with("loadgen", own);
     let run = Run { started_at, elapsed, ending, phases: recorder.phases() };
     Ok(Measured { run, numbers, series: recorder.series() })
 }
 
-fn look_at(second: &Sample, bottleneck: &RefCell<Bottleneck>, log: &Log) {
-    if bottleneck.borrow_mut().look(Second::of(second)) {
+/// Returns when the parent process, if there is one, wants this one to stop.
+async fn has_stopped(parent: &mut Option<Parent>) {
+    match parent {
+        Some(parent) => parent.has_stopped().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn look_at(second: &Sample, bottleneck: &RefCell<Bottleneck>, is_alone: bool, log: &Log) {
+    if bottleneck.borrow_mut().look(Second::of(second)) && is_alone {
         log.line("loadgen itself is the bottleneck: it uses up its core, and the server does not");
     }
 }

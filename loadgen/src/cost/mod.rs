@@ -6,8 +6,8 @@
 
 mod account;
 mod bottleneck;
-mod options;
 mod process;
+mod sampling;
 mod timers;
 
 use std::convert::Infallible;
@@ -19,8 +19,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use self::account::Account;
 pub(crate) use self::account::Load;
 pub(crate) use self::bottleneck::{Bottleneck, Second};
-pub(crate) use self::options::Options;
 use self::process::{NoReading, Process, Reading};
+pub(crate) use self::sampling::Sampling;
 use self::timers::TimersAccount;
 use crate::admin::Admin;
 use crate::progress::Log;
@@ -58,7 +58,7 @@ struct Server {
 
 impl Cost {
     /// Looks at everything for the first time: what cannot be sampled is told before the run.
-    pub(crate) async fn open(options: &Options, recorder: &Recorder, log: &Log) -> Result<Self, String> {
+    pub(crate) async fn open(options: &Sampling, recorder: &Recorder, log: &Log) -> Result<Self, String> {
         let server = options.pid.map(|pid| Server::open(pid, recorder)).transpose()?;
         let own = Process::open(std::process::id()).ok();
         let own = own.and_then(|own| Some((own.reading().ok()?, own)));
@@ -67,7 +67,7 @@ impl Cost {
     }
 
     async fn open_timers(
-        options: &Options,
+        options: &Sampling,
         recorder: &Recorder,
     ) -> Result<Option<(Admin, TimersAccount)>, String> {
         let Some(url) = &options.admin else { return Ok(None) };
@@ -91,8 +91,12 @@ impl Cost {
         }
     }
 
-    /// Looks once more, at the end.
-    pub(crate) async fn look(&mut self, load: Load) {
+    /// Looks once more when loadgen has let go of everything.
+    pub(crate) async fn look_after(&mut self) {
+        self.look(Load::default()).await;
+    }
+
+    async fn look(&mut self, load: Load) {
         let server =
             self.server.as_ref().filter(|server| !server.has_ended).map(|server| server.process.clone());
         let own = self.own.as_ref().map(|(own, _)| own.clone());

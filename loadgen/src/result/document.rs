@@ -172,7 +172,7 @@ fn told(numbers: Group, prefix: &str, histograms: &mut Group) -> Group {
 }
 
 impl Phase {
-    fn to_json(&self) -> Group {
+    pub(crate) fn to_json(&self) -> Group {
         Group::default()
             .with("name", self.name.as_str())
             .with("start_seconds", self.start)
@@ -180,7 +180,7 @@ impl Phase {
             .with("seconds", ((self.end - self.start) * 1e6).round() / 1e6)
     }
 
-    fn from_json(field: &Field) -> Option<Self> {
+    pub(crate) fn from_json(field: &Field) -> Option<Self> {
         let group = field.as_group()?;
         let number = |name| group.get(name).and_then(Field::as_number);
         let name = group.get("name")?.as_text()?.to_owned();

@@ -10,6 +10,7 @@ mod path;
 mod read;
 mod series;
 mod series_text;
+mod sum;
 mod table;
 
 use std::time::Duration;

@@ -51,7 +51,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     fn from_now(load: &Load) -> Self {
-        Self { start: Instant::now(), rate: load.rate }
+        Self { start: Instant::now() + load.first_due, rate: load.rate }
     }
 
     fn due(self, index: u32) -> Instant {

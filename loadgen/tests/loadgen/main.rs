@@ -11,6 +11,7 @@ mod exit_codes;
 mod fanout;
 mod hold;
 mod mute;
+mod processes;
 mod result;
 mod selftest;
 mod storm;

@@ -5,7 +5,7 @@ use clap::Args;
 use crate::admin::AdminUrl;
 
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Options {
+pub(crate) struct Sampling {
     /// Sample what this process, the server, takes each second: CPU, resident memory, descriptors, threads
     #[arg(long, value_name = "PID", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Server")]
     pub(crate) pid: Option<u32>,
