@@ -63,7 +63,8 @@ fn merge_fields(path: &str, mut fields: Vec<Field>) -> Result<Field, String> {
             let numbers: Option<Vec<f64>> = fields.iter().map(Field::as_number).collect();
             let numbers = numbers.ok_or_else(|| odd(path))?;
             Field::Real(match rule(path) {
-                Rule::Sum => numbers.iter().sum(),
+                // Back to the decimals that the parts have.
+                Rule::Sum => (numbers.iter().sum::<f64>() * 1e6).round() / 1e6,
                 Rule::Mean => numbers.iter().sum::<f64>() / numbers.len() as f64,
                 Rule::Max => numbers.iter().copied().fold(f64::MIN, f64::max),
             })
