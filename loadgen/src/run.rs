@@ -63,11 +63,13 @@ pub(crate) async fn drive<S: Scenario>(
     }
     lag.sample();
     recorder.sample();
+    // Before the result itself takes memory.
+    let own = lag.and_usage();
     let numbers = scenario
         .outcome(&setup)
         .with("error_kinds", setup.failures.by_kind())
         .with("traffic", recorder.traffic().summary())
-        .with("loadgen", lag.and_usage());
+        .with("loadgen", own);
     let run = Run { started_at, elapsed, ending, phases: recorder.phases() };
     Ok(Document::new(asked_for, run, numbers, &recorder.series()))
 }

@@ -124,18 +124,27 @@ impl Plot {
         let mut taken = f64::MIN;
         let mut marks = Vec::new();
         for (value, text) in &self.x.marks {
-            let (x, half) = (self.at_x(*value), letters(text) / 2.0);
-            if x - half > taken {
-                taken = x + half + LETTER;
+            let (x, width) = (self.at_x(*value), letters(text));
+            let start = match self.anchor(x, text) {
+                "start" => x,
+                "end" => x - width,
+                _ => x - width / 2.0,
+            };
+            if start > taken {
+                taken = start + width + LETTER;
                 marks.push((x, text.as_str()));
             }
         }
         marks
     }
 
-    /// Texts at the right edge end there.
+    /// At the edges texts begin or end at their mark, so as not to touch those of the other axis, or to be cut off.
     fn anchor(&self, x: f64, text: &str) -> &'static str {
-        if x + letters(text) / 2.0 > WIDTH { "end" } else { "middle" }
+        match x {
+            x if x < LEFT + 1.0 => "start",
+            x if x + letters(text) / 2.0 > WIDTH => "end",
+            _ => "middle",
+        }
     }
 
     fn draw_line(&self, line: &Line) -> Markup {
