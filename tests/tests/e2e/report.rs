@@ -14,7 +14,7 @@ const LINE_CONTRAST: f64 = 3.0;
 /// Runs a scenario, which has a page after that.
 fn run(scenario: &str, server: &RunningServer, arguments: &[&str], directory: &Path) {
     let directory = directory.to_str().expect("its name is text");
-    Report::of(scenario, server, &[arguments, &["--report", directory]].concat());
+    drop(Report::of(scenario, server, &[arguments, &["--report", directory]].concat()));
 }
 
 #[track_caller]
