@@ -1,6 +1,7 @@
 //! One run of a scenario, from resolving the target to its document.
 
 use std::cell::RefCell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -32,24 +33,16 @@ pub(crate) struct Measured {
 /// Runs a scenario until it is over, a signal comes, or `--abort-on-fail` ends it; in each case there is a result.
 pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> Result<Measured, String> {
     let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
-    let cannot_resolve = |why: String| format!("cannot resolve {}: {why}", load.url.as_str());
-    let address = timeout(load.connect_timeout, load.url.resolve())
-        .await
-        .map_err(|_| cannot_resolve("it takes too long".to_owned()))?
-        .map_err(|error| cannot_resolve(error.to_string()))?;
-    let mut parent = None;
-    let sources = match load.parts.part {
-        None => Sources::new(address),
-        Some(part) => {
-            let cannot_listen = |error| format!("cannot listen to the parent process: {error}");
-            let parent = parent.insert(Parent::listen().map_err(cannot_listen)?);
-            tokio::select! {
-                start = parent.wait_for_start() => start?,
-                () = signals.next() => return Err("interrupted before the start".to_owned()),
-            }
-            Sources::for_part(address, part)
+    let address = resolve(load).await?;
+    let mut parent = load.parts.part.map(|_| Parent::listen()).transpose()?;
+    if let Some(parent) = &mut parent {
+        tokio::select! {
+            start = parent.wait_for_start() => start?,
+            () = signals.next() => return Err("interrupted before the start".to_owned()),
         }
-    };
+    }
+    let sources =
+        load.parts.part.map_or_else(|| Sources::new(address), |part| Sources::for_part(address, part));
     let (recorder, lag, failures) = (Recorder::starting_now(), Lag::default(), Failures::new(log.clone()));
     let dialer = Dialer {
         target: load.url.clone(),
@@ -87,24 +80,30 @@ pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> R
     }
     lag.sample();
     recorder.sample();
+    // Before the result itself takes memory.
+    let mut own = lag.and_usage();
     cost.look_after().await;
     let bottleneck = bottleneck.into_inner();
-    let mut numbers = scenario
-        .outcome(&setup)
-        .with("error_kinds", setup.failures.by_kind())
-        .with("traffic", recorder.traffic().summary());
-    if let Some(server) = cost.server() {
-        numbers = numbers.with("server", server);
-    }
-    let mut own = lag.and_usage().and(cost.own());
+    own = own.and(cost.own());
     // Which of several processes was a bottleneck, if any, is seen by who sees all of them and the server.
     if parent.is_none() {
         bottleneck.warnings().iter().for_each(|warning| log.line(warning));
         own = own.and(bottleneck.outcome());
     }
-    let numbers = numbers.with("loadgen", own);
+    let numbers = scenario
+        .outcome(&setup)
+        .with("error_kinds", setup.failures.by_kind())
+        .with("traffic", recorder.traffic().summary())
+        .and(cost.server().map(|server| Group::default().with("server", server)).unwrap_or_default())
+        .with("loadgen", own);
     let run = Run { started_at, elapsed, ending, phases: recorder.phases() };
     Ok(Measured { run, numbers, series: recorder.series() })
+}
+
+async fn resolve(load: &Load) -> Result<SocketAddr, String> {
+    let cannot = |why: String| format!("cannot resolve {}: {why}", load.url.as_str());
+    let address = timeout(load.connect_timeout, load.url.resolve()).await;
+    address.map_err(|_| cannot("it takes too long".to_owned()))?.map_err(|error| cannot(error.to_string()))
 }
 
 /// Returns when the parent process, if there is one, wants this one to stop.

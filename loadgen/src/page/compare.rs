@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::axis::Axis;
 use super::plot::{Form, Line, Plot};
+use super::points::points;
 use super::unit::Unit;
 use super::{page, plots, section, spread};
 use crate::compare::{Compared, rows, show_ratio};
@@ -105,7 +106,7 @@ fn over_time(results: &[Compared]) -> Vec<Plot> {
     let end = series.iter().filter_map(|series| series.t().last().copied()).reduce(f64::max).unwrap_or(1.0);
     let plot = |(kind, name): (Kind, &str)| {
         let lines = results.iter().zip(&series).enumerate().filter_map(|(index, (result, series))| {
-            let points = series.points(series.column(kind, name)?);
+            let points = points(series, series.column(kind, name)?);
             Some(Line { name: result.name.clone(), colour: format!("c{}", index % 8), points })
         });
         let lines: Vec<_> = lines.collect();
@@ -113,7 +114,7 @@ fn over_time(results: &[Compared]) -> Vec<Plot> {
         let unit = if kind == Kind::Count { Unit::PerSecond } else { Unit::of(name) };
         Some(Plot {
             title: name.to_owned(),
-            note: if kind == Kind::Count { "a second" } else { "" },
+            note: if kind == Kind::Count { "a second".to_owned() } else { String::new() },
             x: Axis::time(end),
             y: Axis::from_zero(highest, unit),
             unit,

@@ -2,6 +2,7 @@
 
 use super::axis::Axis;
 use super::plot::{Form, Line, Plot};
+use super::points::{note_on_rates, points};
 use super::unit::Unit;
 use crate::result::{Column, Document, Kind, Series};
 
@@ -42,12 +43,25 @@ impl Curves {
         plots
     }
 
-    /// What the scenario counts.
+    /// What the scenario counts, or each of several, whose names come before a dot.
     pub(super) fn events(&self) -> Vec<Plot> {
         let told = |name: &str| TRAFFIC.iter().any(|(_, names)| names.contains(&name)) || name == "errors";
-        self.counts("Events", |name| {
+        let is_event = |name: &str| {
             !told(name) && !name.starts_with(PREFIX_OF_CODES) && !name.ends_with(".count") && !is_cost(name)
-        })
+        };
+        let mut scenarios: Vec<&str> = Vec::new();
+        for column in self.find(Kind::Count, is_event) {
+            let scenario = scenario_of(&column.name);
+            if !scenarios.contains(&scenario) {
+                scenarios.push(scenario);
+            }
+        }
+        let of_scenario = |scenario: &str| {
+            let title =
+                if scenario.is_empty() { "Events".to_owned() } else { format!("Events of {scenario}") };
+            self.counts(&title, |name| is_event(name) && scenario_of(name) == scenario)
+        };
+        scenarios.into_iter().flat_map(of_scenario).collect()
     }
 
     /// Of everything that is timed, the percentiles of each second.
@@ -107,16 +121,16 @@ impl Curves {
         let y =
             if is_wide { Axis::logarithmic(lowest, highest, unit) } else { Axis::from_zero(highest, unit) };
         let note = match (unit, is_wide) {
-            (Unit::PerSecond, _) => "a second",
-            (_, true) => "logarithmic",
-            _ => "",
+            (Unit::PerSecond, _) => note_on_rates(&self.series),
+            (_, true) => "logarithmic".to_owned(),
+            _ => String::new(),
         };
         let x = Axis::time(self.series.t().last().copied()?);
         Some(Plot { title, note, x, y, unit, bands: self.bands.clone(), lines, form: Form::Lines })
     }
 
     fn line(&self, index: usize, column: &Column) -> Line {
-        let points = self.series.points(column);
+        let points = points(&self.series, column);
         let percentile = PERCENTILES.iter().position(|end| column.name.ends_with(end));
         let (name, colour) = match percentile {
             Some(rank) => (PERCENTILES[rank].trim_start_matches('.').to_owned(), format!("q{rank}")),
@@ -124,6 +138,10 @@ impl Curves {
         };
         Line { name, colour, points }
     }
+}
+
+fn scenario_of(name: &str) -> &str {
+    name.split_once('.').map_or("", |(scenario, _)| scenario)
 }
 
 fn peak(column: &Column) -> f64 {

@@ -5,6 +5,7 @@ mod axis;
 mod compare;
 mod curves;
 mod plot;
+mod points;
 mod spread;
 mod tables;
 #[cfg(test)]

@@ -13,6 +13,8 @@ const LEFT: f64 = 58.0;
 const RIGHT: f64 = 588.0;
 const TOP: f64 = 20.0;
 const BOTTOM: f64 = 222.0;
+/// From so many points on a line is thinner.
+const DENSE: usize = 300;
 /// How wide a letter of a label is, about.
 const LETTER: f64 = 6.2;
 
@@ -20,7 +22,7 @@ const LETTER: f64 = 6.2;
 pub(super) struct Plot {
     pub(super) title: String,
     /// Below the title, for what it does not say.
-    pub(super) note: &'static str,
+    pub(super) note: String,
     pub(super) x: Axis,
     pub(super) y: Axis,
     pub(super) unit: Unit,
@@ -122,18 +124,27 @@ impl Plot {
         let mut taken = f64::MIN;
         let mut marks = Vec::new();
         for (value, text) in &self.x.marks {
-            let (x, half) = (self.at_x(*value), letters(text) / 2.0);
-            if x - half > taken {
-                taken = x + half + LETTER;
+            let (x, width) = (self.at_x(*value), letters(text));
+            let start = match self.anchor(x, text) {
+                "start" => x,
+                "end" => x - width,
+                _ => x - width / 2.0,
+            };
+            if start > taken {
+                taken = start + width + LETTER;
                 marks.push((x, text.as_str()));
             }
         }
         marks
     }
 
-    /// Texts at the right edge end there.
+    /// At the edges texts begin or end at their mark, so as not to touch those of the other axis, or to be cut off.
     fn anchor(&self, x: f64, text: &str) -> &'static str {
-        if x + letters(text) / 2.0 > WIDTH { "end" } else { "middle" }
+        match x {
+            x if x < LEFT + 1.0 => "start",
+            x if x + letters(text) / 2.0 > WIDTH => "end",
+            _ => "middle",
+        }
     }
 
     fn draw_line(&self, line: &Line) -> Markup {
@@ -143,7 +154,11 @@ impl Plot {
             Form::Steps => self.add_steps(line, &mut path),
             Form::Lines => self.add_lines(line, &mut path, &mut dots),
         }
-        let class = if self.form == Form::Steps { "steps" } else { "line" };
+        let class = match self.form {
+            Form::Steps => "steps",
+            Form::Lines if line.points.len() > DENSE => "line dense",
+            Form::Lines => "line",
+        };
         html! {
             path class={ (class) " " (line.colour) } d=(PreEscaped(path)) { title { (line.name) } }
             @for (x, y) in dots {

@@ -27,7 +27,7 @@ pub(super) fn histogram(title: &str, distributions: &[Named<'_>]) -> Option<Plot
     let highest = lines.iter().filter_map(Line::highest).reduce(f64::max)?;
     Some(Plot {
         title: title.to_owned(),
-        note: "how many took how long",
+        note: "how many took how long".to_owned(),
         x,
         y: Axis::from_zero(highest, Unit::Plain),
         unit: Unit::Plain,
@@ -58,7 +58,7 @@ pub(super) fn percentiles(title: &str, distributions: &[Named<'_>]) -> Option<Pl
     };
     Some(Plot {
         title: title.to_owned(),
-        note: "at every percentile",
+        note: "at every percentile".to_owned(),
         x,
         y,
         unit: Unit::Millis,

@@ -17,9 +17,11 @@ use crate::run::Measured;
 pub(crate) struct Parent(BufReader<pipe::Receiver>);
 
 impl Parent {
-    pub(crate) fn listen() -> io::Result<Self> {
-        let input = io::stdin().as_fd().try_clone_to_owned()?;
-        Ok(Self(BufReader::new(pipe::Receiver::from_owned_fd(input)?)))
+    pub(crate) fn listen() -> Result<Self, String> {
+        let input = io::stdin().as_fd().try_clone_to_owned().and_then(pipe::Receiver::from_owned_fd);
+        input
+            .map(|input| Self(BufReader::new(input)))
+            .map_err(|error| format!("there is no parent process: {error}"))
     }
 
     /// Says that all is prepared, and waits for the instant at which all parts begin.

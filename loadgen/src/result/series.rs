@@ -120,22 +120,6 @@ impl Series {
     pub(crate) fn column(&self, kind: Kind, name: &str) -> Option<&Column> {
         self.columns.iter().find(|column| column.kind == kind && column.name == name)
     }
-
-    /// A column of this series over time; what was counted as how many a second.
-    pub(crate) fn points(&self, column: &Column) -> Vec<(f64, Option<f64>)> {
-        let rate = |value: f64, length: f64| if length > 0.0 { value / length } else { 0.0 };
-        let values = column.values.iter().zip(self.lengths()).map(|(value, length)| match column.kind {
-            Kind::Count => value.map(|count| rate(count, length)),
-            Kind::Gauge | Kind::Time => *value,
-        });
-        self.t.iter().copied().zip(values).collect()
-    }
-
-    /// How long each sample is, in seconds.
-    fn lengths(&self) -> impl Iterator<Item = f64> {
-        let starts = std::iter::once(0.0).chain(self.t.iter().copied());
-        self.t.iter().zip(starts).map(|(end, start)| end - start)
-    }
 }
 
 #[cfg(test)]
@@ -165,7 +149,6 @@ mod tests {
         assert_eq!(values(&series, "connections"), [Some(5.0), Some(3.0)]);
         assert_eq!(values(&series, "errors"), [Some(1.0), Some(3.0)]);
         assert_eq!(values(&series, "connect_ms.p99"), [Some(7.0), Some(1.0)]);
-        assert_eq!(series.lengths().collect::<Vec<_>>(), [1.0, 2.4 - 1.0]);
     }
 
     #[test]
