@@ -1,7 +1,7 @@
 //! `--processes N`: one run, spread over several processes of this program, each with a core of its own.
 //!
 //! The [`parent`] starts [`children`] with its own command line and a [`part`] to play, and has all of them begin at one instant.
-//! They speak [`line`]s of JSON: what goes wrong, a sample each second, and in the end all that they have counted and
+//! They speak [lines](mod@line) of JSON: what goes wrong, a sample each second, and in the end all that they have counted and
 //! timed, which [`merge`] adds up exactly. [`child`] is their side of it.
 
 mod child;
