@@ -1,11 +1,13 @@
-//! The one thing that loadgen asks of the admin API: to publish.
+//! What loadgen asks of the admin API: to publish, and how the server is doing.
 
+use std::error::Error;
 use std::str::FromStr;
 
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::http::request::Builder;
 use hyper::{Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use serde::Deserialize;
@@ -17,8 +19,8 @@ use crate::failure::Failure;
 #[derive(Clone, Debug)]
 pub(crate) struct AdminUrl {
     authority: String,
-    /// Of the publishing call.
-    path: String,
+    /// Before the paths of the calls.
+    base: String,
 }
 
 impl FromStr for AdminUrl {
@@ -31,11 +33,20 @@ impl FromStr for AdminUrl {
         }
         let host = uri.host().filter(|host| !host.is_empty()).ok_or("names no host")?;
         let authority = format!("{host}:{}", uri.port_u16().unwrap_or(80));
-        Ok(Self { authority, path: format!("{}/api/publish", uri.path().trim_end_matches('/')) })
+        Ok(Self { authority, base: uri.path().trim_end_matches('/').to_owned() })
     }
 }
 
-/// Publishes over one connection, which is opened again when it was lost.
+/// The longest answer that is read.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+impl AdminUrl {
+    fn path(&self, call: &str) -> String {
+        format!("{}{call}", self.base)
+    }
+}
+
+/// Calls over one connection, which is opened again when it was lost.
 #[derive(Debug)]
 pub(crate) struct Admin {
     url: AdminUrl,
@@ -52,38 +63,46 @@ impl Admin {
 
     /// Publishes one message. The body is the call's: `{"channel":..,"data":..}`.
     pub(crate) async fn publish(&mut self, body: String) -> Result<(), Failure> {
-        let mut connection = match self.connection.take() {
-            Some(connection) if !connection.is_closed() => connection,
-            _ => self.connect().await?,
-        };
-        connection.ready().await.map_err(|error| gone(&error))?;
-        let mut request = Request::post(&self.url.path)
-            .header(HOST, &self.url.authority)
-            .header(CONTENT_TYPE, "application/json");
-        if let Some(authorization) = &self.authorization {
-            request = request.header(AUTHORIZATION, authorization);
-        }
-        let request = request.body(Full::from(body)).map_err(|error| gone(&error))?;
-        let response = connection.send_request(request).await.map_err(|error| gone(&error))?;
-        let status = response.status();
-        // Read to its end, or the connection could not be used again.
-        let body = response.into_body().collect().await.map_err(|error| gone(&error))?.to_bytes();
-        self.connection = Some(connection);
+        let request = Request::post(self.url.path("/api/publish"));
+        let request = request.header(CONTENT_TYPE, "application/json");
+        let (status, body) = self.call(request, body).await.map_err(Failure::PublisherGone)?;
         if status.is_success() { Ok(()) } else { Err(Failure::Publish(code_of(status, &body))) }
     }
 
-    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Failure> {
-        let stream = TcpStream::connect(&self.url.authority).await.map_err(|error| gone(&error))?;
-        stream.set_nodelay(true).map_err(|error| gone(&error))?;
-        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| gone(&error))?;
+    /// What there is to read at this path.
+    pub(crate) async fn get(&mut self, path: &str) -> Result<Bytes, String> {
+        let (status, body) = self.call(Request::get(self.url.path(path)), String::new()).await?;
+        if status.is_success() { Ok(body) } else { Err(format!("{path}: {}", code_of(status, &body))) }
+    }
+
+    async fn call(&mut self, request: Builder, body: String) -> Result<(StatusCode, Bytes), String> {
+        let mut connection = match self.connection.take() {
+            Some(connection) if !connection.is_closed() => connection,
+            _ => self.connect().await.map_err(|error| error.to_string())?,
+        };
+        connection.ready().await.map_err(|error| error.to_string())?;
+        let mut request = request.header(HOST, &self.url.authority);
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let request = request.body(Full::from(body)).map_err(|error| error.to_string())?;
+        let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
+        let status = response.status();
+        // Read to its end, or the connection could not be used again.
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect();
+        let body = body.await.map_err(|error| error.to_string())?.to_bytes();
+        self.connection = Some(connection);
+        Ok((status, body))
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Box<dyn Error>> {
+        let stream = TcpStream::connect(&self.url.authority).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         // Its error is that of the request that it fails.
         tokio::task::spawn_local(async move { drop(connection.await) });
         Ok(sender)
     }
-}
-
-fn gone(error: &dyn std::error::Error) -> Failure {
-    Failure::PublisherGone(error.to_string())
 }
 
 /// The API's own code if the body has one, otherwise the status.
@@ -112,7 +131,7 @@ mod tests {
             ("http://[::1]:8001/encke/", "[::1]:8001", "/encke/api/publish"),
         ] {
             let url: AdminUrl = url.parse().expect("the URL is good");
-            assert_eq!((url.authority.as_str(), url.path.as_str()), (authority, path));
+            assert_eq!((url.authority.as_str(), url.path("/api/publish").as_str()), (authority, path));
         }
         for bad in ["https://127.0.0.1:8001", "127.0.0.1:8001", "/api", "http://"] {
             assert!(bad.parse::<AdminUrl>().is_err(), "{bad}");

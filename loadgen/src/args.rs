@@ -1,13 +1,14 @@
 //! The command line, as typed by the user and checked by clap.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 
-use crate::admin::AdminUrl;
-use crate::assertion::Assertion;
+use crate::compare::Compare;
+use crate::cost;
+use crate::parts;
 use crate::target::Target;
+use crate::wanted::Wanted;
 
 /// Loads a session server and breaks its sessions on purpose.
 ///
@@ -17,7 +18,25 @@ use crate::target::Target;
 #[command(name = "loadgen", version)]
 pub(crate) struct Args {
     #[command(subcommand)]
-    pub(crate) scenario: Scenario,
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them")]
+pub(crate) enum Command {
+    #[command(flatten)]
+    Run(Scenario),
+    /// Run the scenarios against a small server that breaks its promises one at a time: is every fault reported?
+    #[command(
+        after_help = "Exit code: 0 every fault was found and the honest server is clean, 1 otherwise.\n\n\
+                            Example: loadgen selftest"
+    )]
+    Selftest,
+    /// Put the results of several runs side by side, with ratios to the first
+    #[command(
+        after_help = "Example: loadgen compare before/result.json after/result.json --report difference"
+    )]
+    Compare(Compare),
 }
 
 #[derive(Debug, Subcommand)]
@@ -51,6 +70,16 @@ impl Scenario {
         }
     }
 
+    /// Why it cannot be spread over several processes, if it cannot.
+    pub(crate) fn needs_one_process(&self) -> Option<&'static str> {
+        match self {
+            Self::Fanout(_) => {
+                Some("one publisher serves all subscribers, and one process must see all that arrives")
+            }
+            Self::Hold(_) | Self::Mute(_) | Self::Storm(_) => None,
+        }
+    }
+
     pub(crate) fn load(&self) -> Load {
         match self {
             Self::Hold(load) | Self::Storm(load) => load.clone(),
@@ -77,12 +106,15 @@ pub(crate) struct Load {
     /// How long a connection may take to its hello
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) connect_timeout: Duration,
-    /// Write the report as JSON to this file, or with "-" to stdout in place of the table
-    #[arg(long, value_name = "FILE")]
-    pub(crate) json: Option<PathBuf>,
-    /// Exit with 99 unless this holds: a number of the report, one of < <= > >= == !=, a number (repeatable)
-    #[arg(long = "assert", value_name = "EXPR")]
-    pub(crate) assertions: Vec<Assertion>,
+    #[command(flatten)]
+    pub(crate) cost: cost::Sampling,
+    #[command(flatten)]
+    pub(crate) parts: parts::Processes,
+    /// From the start to when the first connection is due
+    #[arg(skip)]
+    pub(crate) first_due: Duration,
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -118,14 +150,8 @@ pub(crate) struct Fanout {
           value_parser = clap::value_parser!(u32).range(MIN_SIZE..=MAX_SIZE))]
     pub(crate) size: u32,
     /// How to publish: the command of one more WebSocket connection, or POST /api/publish at the admin listener
-    #[arg(long, value_enum, default_value_t = PublishBy::Ws)]
+    #[arg(long, value_enum, default_value_t = PublishBy::Ws, requires_if("admin", "admin"))]
     pub(crate) publisher: PublishBy,
-    /// Where the admin listener is: http://host:port
-    #[arg(long, value_name = "URL", required_if_eq("publisher", "admin"))]
-    pub(crate) admin: Option<AdminUrl>,
-    /// The key of the admin listener, if it wants one
-    #[arg(long, value_name = "KEY", requires = "admin")]
-    pub(crate) api_key: Option<String>,
     /// Cut every subscriber's connection this long after the first message was due; all come back and resume
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) cut_after: Option<Duration>,
@@ -138,12 +164,12 @@ pub(crate) struct Fanout {
     /// How long a connection may take to its hello, and a subscription to its reply
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     connect_timeout: Duration,
-    /// Write the report as JSON to this file, or with "-" to stdout in place of the table
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
-    /// Exit with 99 unless this holds: a number of the report, one of < <= > >= == !=, a number (repeatable)
-    #[arg(long = "assert", value_name = "EXPR")]
-    assertions: Vec<Assertion>,
+    #[command(flatten)]
+    pub(crate) cost: cost::Sampling,
+    #[command(flatten)]
+    pub(crate) parts: parts::Processes,
+    #[command(flatten)]
+    wanted: Wanted,
 }
 
 /// A message says its number and its time, which takes up to 30 bytes.
@@ -166,8 +192,13 @@ impl Fanout {
             rate: self.rate,
             duration: Duration::ZERO,
             connect_timeout: self.connect_timeout,
-            json: self.json.clone(),
-            assertions: self.assertions.clone(),
+            cost: cost::Sampling {
+                admin_is_for_publishing: self.publisher == PublishBy::Admin,
+                ..self.cost.clone()
+            },
+            parts: self.parts.clone(),
+            first_due: Duration::ZERO,
+            wanted: self.wanted.clone(),
         }
     }
 }

@@ -1,9 +1,11 @@
-//! `--assert 'connect_ms.p99<2000'`: a number of the report, compared with a bound.
+//! `--assert 'connect_ms.p99<2000'`: a number of the result, compared with a bound.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::report::{Group, NoNumber};
+use bytesize::ByteSize;
+
+use crate::result::{Document, Group, NoNumber, millis, seconds, shortest};
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Assertion {
@@ -33,11 +35,10 @@ const OPERATORS: [(&str, Operator); 6] = [
     (">", Operator::Greater),
 ];
 
-/// What became of an assertion.
+/// What became of an assertion, with the number that it is about.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    Holds,
-    /// It does not: the number is this one.
+    Holds(f64),
     Fails(f64),
     /// There is no such number.
     Meaningless(NoNumber),
@@ -53,21 +54,63 @@ impl FromStr for Assertion {
             .ok_or("has none of the operators < <= > >= == !=")?;
         let (path, bound) = text.split_once(symbol).expect("the text contains the symbol");
         let (path, bound) = (path.trim(), bound.trim());
-        let is_path_char = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+        let is_path_char = |c: char| c.is_ascii_alphanumeric() || "_.-[]".contains(c);
         if path.is_empty() || !path.chars().all(is_path_char) {
             return Err(format!("{path:?} is not a path like connect_ms.p99"));
         }
-        let bound = bound.parse().map_err(|_| format!("{bound:?} is not a number"))?;
+        let bound = parse_bound(path, bound)?;
         Ok(Self { text: text.to_owned(), path: path.to_owned(), operator, bound })
     }
 }
 
+/// A number; where the path says in which unit it counts, one with a unit, too.
+#[expect(clippy::cast_precision_loss, reason = "no bound comes near 2^53 bytes")]
+fn parse_bound(path: &str, text: &str) -> Result<f64, String> {
+    if let Some(number) = text.parse().ok().filter(|number: &f64| number.is_finite()) {
+        return Ok(number);
+    }
+    let no_number = || format!("{text:?} is not a number");
+    let duration = || humantime::parse_duration(text).map_err(|error| format!("{}: {error}", no_number()));
+    match path.rsplit(['_', '.']).find(|word| ["ms", "seconds", "bytes"].contains(word)) {
+        Some("ms") => duration().map(millis),
+        Some("seconds") => duration().map(seconds),
+        Some(_) => text.parse().map(|ByteSize(bytes)| bytes as f64).map_err(|_| no_number()),
+        None => Err(no_number()),
+    }
+}
+
 impl Assertion {
-    pub(crate) fn judge(&self, report: &Group) -> Verdict {
-        match report.number(&self.path) {
-            Ok(number) if self.operator.holds(number, self.bound) => Verdict::Holds,
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) fn judge(&self, document: &Document) -> Verdict {
+        match document.number(&self.path) {
+            Ok(number) if self.operator.holds(number, self.bound) => Verdict::Holds(number),
             Ok(number) => Verdict::Fails(number),
             Err(why) => Verdict::Meaningless(why),
+        }
+    }
+
+    /// For the result.
+    pub(crate) fn told(&self, verdict: &Verdict) -> Group {
+        let (holds, number) = match verdict {
+            Verdict::Holds(number) => (Some(true), Some(*number)),
+            Verdict::Fails(number) => (Some(false), Some(*number)),
+            Verdict::Meaningless(_) => (None, None),
+        };
+        Group::default()
+            .with("assert", self.text.as_str())
+            .with("holds", holds)
+            .with("number", number.map(shortest))
+    }
+
+    /// Whether it cannot hold any more, given that the number is this one and only grows.
+    pub(crate) fn is_past(&self, number: f64) -> bool {
+        match self.operator {
+            Operator::Less => number >= self.bound,
+            Operator::LessOrEqual | Operator::Equal => number > self.bound,
+            Operator::Greater | Operator::GreaterOrEqual | Operator::NotEqual => false,
         }
     }
 }
@@ -96,18 +139,23 @@ impl Operator {
 mod tests {
     use super::*;
 
+    fn parse(text: &str) -> Assertion {
+        text.parse().expect("the text is an assertion")
+    }
+
     fn judge(text: &str) -> Verdict {
-        let report = Group::default()
+        let numbers = Group::default()
             .with("scenario", "hold")
             .with("errors", 2)
-            .with("connect_ms", Group::default().with("p99", 1.5));
-        text.parse::<Assertion>().expect("the text is an assertion").judge(&report)
+            .with("connect_ms", Group::default().with("p99", 1.5).with("p99.9", 2500.0))
+            .with("list", vec![4.0, 5.0]);
+        parse(text).judge(&Document::of_numbers(numbers))
     }
 
     #[test]
     fn every_operator_compares() {
         for holds in ["errors<3", "errors<=2", "errors>1", "errors>=2", "errors==2", "errors!=3"] {
-            assert_eq!(judge(holds), Verdict::Holds, "{holds}");
+            assert_eq!(judge(holds), Verdict::Holds(2.0), "{holds}");
         }
         for fails in ["errors<2", "errors<=1", "errors>2", "errors>=3", "errors==3", "errors!=2"] {
             assert_eq!(judge(fails), Verdict::Fails(2.0), "{fails}");
@@ -116,19 +164,51 @@ mod tests {
 
     #[test]
     fn blanks_and_fractions_are_fine() {
-        assert_eq!(judge(" connect_ms.p99 < 1.5001 "), Verdict::Holds);
+        assert_eq!(judge(" connect_ms.p99 < 1.5001 "), Verdict::Holds(1.5));
         assert_eq!(judge("connect_ms.p99<=1.4999"), Verdict::Fails(1.5));
     }
 
     #[test]
     fn a_path_must_lead_to_a_number() {
+        assert_eq!(judge("list[1]==5"), Verdict::Holds(5.0));
         assert_eq!(judge("conect_ms.p99<1"), Verdict::Meaningless(NoNumber::Unknown));
         assert_eq!(judge("scenario==1"), Verdict::Meaningless(NoNumber::NotANumber));
     }
 
     #[test]
+    fn a_bound_may_have_the_unit_that_the_path_has() {
+        assert_eq!(judge("connect_ms.p99.9==2500ms"), Verdict::Holds(2500.0));
+        assert_eq!(judge("connect_ms.p99.9<2s"), Verdict::Fails(2500.0));
+        for (text, bound) in [
+            ("elapsed_seconds<2min", 120.0),
+            ("lag_ms_max<500us", 0.5),
+            ("loadgen.peak_resident_bytes<1MiB", 1_048_576.0),
+        ] {
+            assert!((parse(text).bound - bound).abs() < 1e-9, "{text}");
+        }
+        for bad in ["errors<2s", "connect_ms.p99<2MiB", "peak_bytes<2s", "deliveries_per_second<2s"] {
+            assert!(bad.parse::<Assertion>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_grows_can_pass_an_upper_bound_only() {
+        for (text, past) in
+            [("lost==0", [false, true]), ("lost<=0", [false, true]), ("lost<1", [false, true])]
+        {
+            assert_eq!([0.0, 1.0].map(|number| parse(text).is_past(number)), past, "{text}");
+        }
+        for never in ["lost>=5", "lost>5", "lost!=0"] {
+            assert!(!parse(never).is_past(0.0), "{never}");
+        }
+        assert!(!parse("received==10").is_past(9.0), "it may still come true");
+    }
+
+    #[test]
     fn bad_assertions_are_refused() {
-        for bad in ["", "errors", "errors=2", "<2", "errors<", "errors<x", "errors<2<3", "errors=<2"] {
+        for bad in
+            ["", "errors", "errors=2", "<2", "errors<", "errors<x", "errors<2<3", "errors=<2", "errors<nan"]
+        {
             assert!(bad.parse::<Assertion>().is_err(), "{bad}");
         }
     }

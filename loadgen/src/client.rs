@@ -12,6 +12,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use crate::failure::Failure;
+use crate::record::{Live, Traffic};
 use crate::source::Sources;
 use crate::swallow::Swallow;
 use crate::target::Target;
@@ -60,6 +61,7 @@ pub(crate) struct Dialer {
     pub(crate) sources: Sources,
     /// How long connect, upgrade and hello may take together.
     pub(crate) timeout: Duration,
+    pub(crate) traffic: Traffic,
 }
 
 impl Dialer {
@@ -79,8 +81,9 @@ impl Dialer {
         let socket =
             WebSocketStream::from_partially_read(Swallow::new(stream), rest, Role::Client, Some(config))
                 .await;
-        let mut connection = Connection { socket };
+        let mut connection = Connection { socket, live: self.traffic.opened() };
         let greeting = connection.greeting().await?;
+        connection.live.greeted();
         Ok((connection, greeting))
     }
 }
@@ -89,6 +92,7 @@ impl Dialer {
 #[derive(Debug)]
 pub(crate) struct Connection {
     socket: WebSocketStream<Swallow<TcpStream>>,
+    live: Live,
 }
 
 impl Connection {
@@ -99,8 +103,8 @@ impl Connection {
 
     /// Waits for what happens next. After [`Event::Closed`] nothing does.
     pub(crate) async fn next(&mut self) -> Event {
-        loop {
-            return match self.socket.next().await {
+        let event = loop {
+            break match self.socket.next().await {
                 Some(Ok(Message::Ping(_))) => Event::Ping,
                 Some(Ok(Message::Text(text))) => Event::Text(text),
                 Some(Ok(Message::Close(frame))) => Event::Closed(frame.map_or(NO_CODE, |it| it.code.into())),
@@ -108,7 +112,9 @@ impl Connection {
                 Some(Err(error)) => Event::Closed(code_of(&error)),
                 None => Event::Closed(NO_CLOSE_FRAME),
             };
-        }
+        };
+        self.live.saw(&event);
+        event
     }
 
     /// Sends a command. An error shows as the end of the connection when the next event is asked for.

@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use tokio_tungstenite::tungstenite;
 
 use crate::progress::Log;
+use crate::record::Counter;
 
 /// More kinds than these are counted, but no longer told.
 const MAX_LINES: usize = 20;
@@ -100,12 +101,13 @@ impl fmt::Display for Failure {
 #[derive(Debug)]
 pub(crate) struct Failures {
     by_kind: RefCell<BTreeMap<String, u64>>,
+    count: Counter,
     log: Log,
 }
 
 impl Failures {
     pub(crate) fn new(log: Log) -> Self {
-        Self { by_kind: RefCell::default(), log }
+        Self { by_kind: RefCell::default(), count: Counter::default(), log }
     }
 
     pub(crate) fn record(&self, failure: &Failure) {
@@ -115,10 +117,16 @@ impl Failures {
             self.log.line(&format!("first error of its kind ({kind}): {failure}"));
         }
         *by_kind.entry(kind).or_default() += 1;
+        self.count.increment();
     }
 
     pub(crate) fn total(&self) -> u64 {
-        self.by_kind.borrow().values().sum()
+        self.count.get()
+    }
+
+    /// The total, which goes on growing.
+    pub(crate) fn count(&self) -> &Counter {
+        &self.count
     }
 
     pub(crate) fn by_kind(&self) -> BTreeMap<String, u64> {

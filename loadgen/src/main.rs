@@ -1,143 +1,190 @@
 //! `loadgen` loads a session server over WebSocket and breaks its sessions on purpose.
 //!
 //! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks,
-//! [`heard`] what it understands of channels, [`admin`] how to publish without one,
-//! [`report`] what is told in the end, and [`assertion`] whether that was good enough.
+//! [`heard`] what it understands of channels, [`admin`] how to publish without one. [`record`] samples what is counted
+//! meanwhile, [`cost`] what the server takes, [`run`] drives it all, [`parts`] spreads it over processes, [`result`] is what is told in the end, and
+//! [`assertion`] whether that was good enough; [`page`] shows it. [`selftest`] runs all of it against a server that is
+//! known to be broken.
 
 mod admin;
 mod args;
 mod assertion;
 mod client;
-mod counts;
+mod compare;
+mod cost;
 mod failure;
 mod heard;
-mod histogram;
+mod output;
 mod own;
+mod page;
+mod parts;
 mod progress;
-mod report;
+mod record;
+mod result;
+mod run;
 mod scenario;
+mod selftest;
 mod source;
+mod stop;
 mod swallow;
 mod target;
 mod upgrade;
+mod wanted;
 
-use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
 use std::process::ExitCode;
-use std::rc::Rc;
 
 use clap::Parser;
-use tokio::runtime::{Builder, LocalOptions};
-use tokio::signal::ctrl_c;
-use tokio::time::{Instant, timeout};
+use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
 
-use crate::args::{Args, Load};
+use crate::args::{Args, Command, Load};
 use crate::assertion::{Assertion, Verdict};
-use crate::client::Dialer;
-use crate::failure::Failures;
-use crate::own::Lag;
+use crate::output::Output;
 use crate::progress::Log;
-use crate::report::{Group, seconds};
+use crate::result::{Document, Group, seconds};
+use crate::run::{Measured, drive};
 use crate::scenario::fanout::Fanout;
 use crate::scenario::hold::Hold;
 use crate::scenario::mute::Mute;
 use crate::scenario::storm::Storm;
-use crate::scenario::{Scenario, Setup};
-use crate::source::Sources;
+use crate::stop::Signals;
 
 /// The scenario could not run at all.
 const COULD_NOT_RUN: u8 = 1;
 /// Bad usage. clap exits with the same.
 const BAD_USAGE: u8 = 2;
+/// A fault was missed, or the honest server was not found to be so.
+const SELFTEST_FAILED: u8 = 1;
 const ASSERTION_FAILED: u8 = 99;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let log = Log::default();
-    match run(&args.scenario, &log) {
-        Ok(code) => code,
-        Err(message) => {
-            log.line(&message);
-            ExitCode::from(COULD_NOT_RUN)
+    let is_part = matches!(&args.command, Command::Run(scenario) if scenario.load().parts.part.is_some());
+    let log = if is_part { Log::to_parent() } else { Log::default() };
+    let done = match &args.command {
+        Command::Run(scenario) => run_scenario(scenario, &log),
+        Command::Selftest => run_selftest(),
+        Command::Compare(compare) => compare.run().map(|()| 0),
+    };
+    ExitCode::from(done.unwrap_or_else(|message| {
+        log.line(&message);
+        COULD_NOT_RUN
+    }))
+}
+
+fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
+    let load = scenario.load();
+    if let Some(part) = load.parts.part {
+        return run_part(scenario, &part.share(&load), log);
+    }
+    if let Err(why) = check_processes(scenario, &load) {
+        log.line(&why);
+        return Ok(BAD_USAGE);
+    }
+    if load.wanted.quiet || load.wanted.json_lines {
+        log.hide_bars();
+    }
+    own::reserve_descriptors(load.connections.div_ceil(load.parts.processes))?;
+    let output = Output::open(&load.wanted)?;
+    let document = start_runtime()?.block_on(measure(scenario, log))?;
+    let verdicts: Vec<_> =
+        load.wanted.assertions.iter().map(|assertion| (assertion, assertion.judge(&document))).collect();
+    let document = document.judged(verdicts.iter().map(|(it, verdict)| it.told(verdict)).collect());
+    output.write(&document).map_err(|error| format!("cannot write the result: {error}"))?;
+    Ok(exit_code(&document, &verdicts, log))
+}
+
+fn check_processes(scenario: &args::Scenario, load: &Load) -> Result<(), String> {
+    let (processes, connections) = (load.parts.processes, load.connections);
+    if processes > connections {
+        return Err(format!("{connections} connections are too few for {processes} processes"));
+    }
+    match scenario.needs_one_process() {
+        Some(why) if processes > 1 => {
+            Err(format!("{} does not run with --processes: {why}", scenario.name()))
         }
+        _ => Ok(()),
     }
 }
 
-fn run(scenario: &args::Scenario, log: &Log) -> Result<ExitCode, String> {
-    let load = scenario.load();
+/// Runs one part of a load that is spread over processes.
+fn run_part(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<u8, String> {
     own::reserve_descriptors(load.connections)?;
-    let output = Output::open(load.json.as_deref())?;
+    parts::tell_measured(start_runtime()?.block_on(run_one(scenario, load, log))?);
+    Ok(0)
+}
+
+fn run_selftest() -> Result<u8, String> {
+    let outcome = start_runtime()?.block_on(async {
+        let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
+        tokio::select! {
+            biased;
+            () = signals.next() => Err("interrupted".to_owned()),
+            outcome = selftest::run() => outcome,
+        }
+    })?;
+    writeln!(io::stdout(), "{}", outcome.to_table())
+        .map_err(|error| format!("cannot write the result: {error}"))?;
+    Ok(if outcome.is_good() { 0 } else { SELFTEST_FAILED })
+}
+
+fn start_runtime() -> Result<LocalRuntime, String> {
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
-    let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
+    runtime.map_err(|error| format!("cannot start: {error}"))
+}
+
+/// Runs what the command line asks for, and reports what was asked for and what came of it.
+pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, String> {
+    let load = scenario.load();
+    let measured = match load.parts.processes {
+        1 => run_one(scenario, &load, log).await?,
+        processes => parts::run(processes, &load, log).await?,
+    };
+    Ok(Document::new(asked_for(scenario, &load), measured.run, measured.numbers, &measured.series))
+}
+
+async fn run_one(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<Measured, String> {
+    match scenario {
+        args::Scenario::Hold(_) => drive(Hold::default(), load, log).await,
+        args::Scenario::Storm(_) => drive(Storm::default(), load, log).await,
+        args::Scenario::Mute(mute) => drive(Mute::new(mute.share), load, log).await,
+        args::Scenario::Fanout(fanout) => drive(Fanout::new(fanout.clone()), load, log).await,
+    }
+}
+
+/// The settings, as the result tells them.
+fn asked_for(scenario: &args::Scenario, load: &Load) -> Group {
     let header = Group::default()
         .with("scenario", scenario.name())
         .with("target", load.url.as_str())
         .with("connections", u64::from(load.connections))
         .with("rate", load.rate);
-    let held = |header: Group| {
-        header
-            .with("duration_seconds", seconds(load.duration))
-            .with("connect_timeout_seconds", seconds(load.connect_timeout))
-    };
-    let report = match scenario {
-        args::Scenario::Hold(_) => runtime.block_on(drive(Hold::default(), held(header), &load, log)),
-        args::Scenario::Storm(_) => runtime.block_on(drive(Storm::default(), held(header), &load, log)),
-        args::Scenario::Mute(mute) => {
-            let header = held(header).with("share", mute.share);
-            runtime.block_on(drive(Mute::new(mute.share), header, &load, log))
-        }
-        args::Scenario::Fanout(fanout) => {
-            let fanout = Fanout::new(fanout.clone());
-            let header = fanout.asked_for(header, &load);
-            runtime.block_on(drive(fanout, header, &load, log))
-        }
-    }?;
-    output.write(&report).map_err(|error| format!("cannot write the report: {error}"))?;
-    Ok(ExitCode::from(exit_code(&report, &load.assertions, log)))
+    if let args::Scenario::Fanout(fanout) = scenario {
+        return Fanout::new(fanout.clone()).asked_for(header, load);
+    }
+    let header = header
+        .with("duration_seconds", seconds(load.duration))
+        .with("connect_timeout_seconds", seconds(load.connect_timeout));
+    match scenario {
+        args::Scenario::Mute(mute) => header.with("share", mute.share),
+        _ => header,
+    }
 }
 
-/// Runs a scenario until it is over or Ctrl-C, and reports in either case.
-async fn drive<S: Scenario>(scenario: S, header: Group, load: &Load, log: &Log) -> Result<Group, String> {
-    let cannot_resolve = |why: String| format!("cannot resolve {}: {why}", load.url.as_str());
-    let address = timeout(load.connect_timeout, load.url.resolve())
-        .await
-        .map_err(|_| cannot_resolve("it takes too long".to_owned()))?
-        .map_err(|error| cannot_resolve(error.to_string()))?;
-    let dialer =
-        Dialer { target: load.url.clone(), sources: Sources::new(address), timeout: load.connect_timeout };
-    let setup = Rc::new(Setup { load: load.clone(), dialer, failures: Failures::new(log.clone()) });
-    let scenario = Rc::new(scenario);
-    let lag = Lag::default();
-    let start = Instant::now();
-    let interrupted = tokio::select! {
-        () = scenario.clone().run(setup.clone()) => false,
-        _ = ctrl_c() => true,
-        never = progress::draw(log.clone(), || scenario.bars(&setup)) => match never {},
-        never = lag.watch() => match never {},
-    };
-    Ok(header
-        .with("interrupted", interrupted)
-        .with("elapsed_seconds", seconds(start.elapsed()))
-        .and(scenario.outcome(&setup))
-        .with("error_kinds", setup.failures.by_kind())
-        .with("loadgen", lag.and_usage()))
-}
-
-/// What the exit code says about a report. What is wrong is told on the way.
-fn exit_code(report: &Group, assertions: &[Assertion], log: &Log) -> u8 {
-    if report.number("connected") == Ok(0.0) && report.number("errors") != Ok(0.0) {
+/// What the exit code says about a result. What is wrong is told on the way.
+fn exit_code(document: &Document, verdicts: &[(&Assertion, Verdict)], log: &Log) -> u8 {
+    if document.number("connected") == Ok(0.0) && document.number("errors") != Ok(0.0) {
         log.line("not one connection could be opened");
         return COULD_NOT_RUN;
     }
-    if report.number("subscribed") == Ok(0.0) && report.number("errors") != Ok(0.0) {
+    if document.number("subscribed") == Ok(0.0) && document.number("errors") != Ok(0.0) {
         log.line("not one connection could subscribe");
         return COULD_NOT_RUN;
     }
     let mut code = 0;
-    for assertion in assertions {
-        match assertion.judge(report) {
-            Verdict::Holds => {}
+    for (assertion, verdict) in verdicts {
+        match verdict {
+            Verdict::Holds(_) => {}
             Verdict::Fails(number) => {
                 log.line(&format!("does not hold: {assertion} (it is {number})"));
                 code = if code == BAD_USAGE { code } else { ASSERTION_FAILED };
@@ -149,34 +196,4 @@ fn exit_code(report: &Group, assertions: &[Assertion], log: &Log) -> u8 {
         }
     }
     code
-}
-
-/// Where the report goes. A file is opened before the run, so that a bad path costs no run.
-enum Output {
-    Table,
-    JsonToStdout,
-    JsonToFile(File),
-}
-
-impl Output {
-    fn open(json: Option<&Path>) -> Result<Self, String> {
-        match json {
-            None => Ok(Self::Table),
-            Some(path) if path == Path::new("-") => Ok(Self::JsonToStdout),
-            Some(path) => File::create(path)
-                .map(Self::JsonToFile)
-                .map_err(|error| format!("cannot write {}: {error}", path.display())),
-        }
-    }
-
-    fn write(self, report: &Group) -> io::Result<()> {
-        match self {
-            Self::Table => writeln!(io::stdout(), "{}", report.to_table()),
-            Self::JsonToStdout => writeln!(io::stdout(), "{}", report.to_json()),
-            Self::JsonToFile(mut file) => {
-                writeln!(file, "{}", report.to_json())?;
-                writeln!(io::stdout(), "{}", report.to_table())
-            }
-        }
-    }
 }

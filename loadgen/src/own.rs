@@ -9,11 +9,14 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeVal;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::report::{Group, millis, seconds};
+use crate::record::{Gauge, Recorder};
+use crate::result::{Group, millis, seconds};
 
 /// Descriptors for everything that is not a connection.
 const OTHER_DESCRIPTORS: u64 = 64;
 const LAG_SAMPLE: Duration = Duration::from_millis(10);
+/// In a shorter time than this the kernel's count of CPU time tells nothing.
+const SHORTEST_SAMPLE: Duration = Duration::from_millis(500);
 
 /// Raises the descriptor limit as far as this process may, and checks that the connections fit.
 pub(crate) fn reserve_descriptors(connections: u32) -> Result<(), String> {
@@ -37,10 +40,29 @@ fn check_descriptors(connections: u32, limit: u64) -> Result<(), String> {
     ))
 }
 
-/// How late this process's own tasks run. What it measures of the server is late by up to as much.
-#[derive(Debug, Default)]
+/// How late this process's own tasks run, and what they take. What it measures of the server is late by up to as much.
+#[derive(Debug)]
 pub(crate) struct Lag {
     longest: Cell<Duration>,
+    longest_of_second: Cell<Duration>,
+    /// When the CPU time was last looked at, and what it was.
+    cpu_seen: Cell<(Instant, Option<Duration>)>,
+    lag_ms: Gauge,
+    cores: Gauge,
+    resident_bytes: Gauge,
+}
+
+impl Default for Lag {
+    fn default() -> Self {
+        Self {
+            longest: Cell::default(),
+            longest_of_second: Cell::default(),
+            cpu_seen: Cell::new((Instant::now(), cpu_time())),
+            lag_ms: Gauge::default(),
+            cores: Gauge::default(),
+            resident_bytes: Gauge::default(),
+        }
+    }
 }
 
 impl Lag {
@@ -49,15 +71,38 @@ impl Lag {
         sample.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let due = sample.tick().await;
-            self.longest.set(self.longest.get().max(Instant::now().saturating_duration_since(due)));
+            let late = Instant::now().saturating_duration_since(due);
+            self.longest.set(self.longest.get().max(late));
+            self.longest_of_second.set(self.longest_of_second.get().max(late));
         }
     }
 
-    /// The `loadgen` part of the report.
+    pub(crate) fn record(&self, recorder: &Recorder) {
+        recorder.gauge("loadgen.cores", &self.cores);
+        recorder.gauge("loadgen.resident_bytes", &self.resident_bytes);
+        recorder.gauge("loadgen.lag_ms", &self.lag_ms);
+    }
+
+    /// Sets what is recorded.
+    #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
+    pub(crate) fn sample(&self) {
+        let (then, cpu_then) = self.cpu_seen.get();
+        let (now, cpu_now) = (Instant::now(), cpu_time());
+        if now - then >= SHORTEST_SAMPLE {
+            let used = cpu_now.zip(cpu_then).map(|(now, then)| now.saturating_sub(then));
+            let cores = |used: Duration| used.as_secs_f64() / (now - then).as_secs_f64();
+            self.cores.set(used.map(|used| (cores(used) * 1e3).round() / 1e3));
+            self.cpu_seen.set((now, cpu_now));
+        }
+        self.resident_bytes.set(status_bytes("VmRSS:").map(|bytes| bytes as f64));
+        self.lag_ms.set(Some(millis(self.longest_of_second.take())));
+    }
+
+    /// The `loadgen` part of the result.
     pub(crate) fn and_usage(&self) -> Group {
         Group::default()
             .with("cpu_seconds", cpu_time().map(seconds))
-            .with("peak_resident_bytes", peak_resident_bytes())
+            .with("peak_resident_bytes", status_bytes(PEAK))
             .with("lag_ms_max", millis(self.longest.get()))
     }
 }
@@ -74,10 +119,11 @@ fn as_duration(time: TimeVal) -> Option<Duration> {
 }
 
 /// The high-water mark of this program. (That of getrusage begins with what was forked to start it.)
-fn peak_resident_bytes() -> Option<u64> {
+const PEAK: &str = "VmHWM:";
+
+fn status_bytes(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let kibibytes =
-        status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().strip_suffix(" kB")?;
+    let kibibytes = status.lines().find_map(|line| line.strip_prefix(name))?.trim().strip_suffix(" kB")?;
     Some(kibibytes.parse::<u64>().ok()? * 1024)
 }
 
@@ -96,6 +142,6 @@ mod tests {
     #[test]
     fn the_process_knows_what_it_takes() {
         assert!(cpu_time().is_some());
-        assert!(peak_resident_bytes().is_some_and(|bytes| bytes > 100_000));
+        assert!(status_bytes(PEAK).is_some_and(|bytes| bytes > 100_000));
     }
 }

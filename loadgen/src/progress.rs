@@ -1,12 +1,20 @@
-//! What is told while a scenario runs: bars when stderr is a terminal, and lines about errors in any case.
+//! What is told while a scenario runs: a live view when stderr is a terminal, or lines of JSON; and what goes wrong,
+//! in any case.
 
 use std::convert::Infallible;
+use std::io::{self, Write};
 use std::time::Duration;
 
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use indicatif::{HumanCount, MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tokio::time::interval;
 
+use crate::parts;
+use crate::record::Recorder;
+use crate::result::Group;
+
 const REDRAW: Duration = Duration::from_millis(100);
+/// More bars than these would not fit a terminal.
+const MAX_BARS: usize = 16;
 
 /// How far something has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,29 +28,92 @@ pub(crate) struct Bar {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     bars: MultiProgress,
+    voice: Voice,
+}
+
+/// Who hears the lines.
+#[derive(Clone, Copy, Debug, Default)]
+enum Voice {
+    #[default]
+    User,
+    /// The process that has started this one.
+    Parent,
+    Nobody,
 }
 
 impl Log {
+    /// Neither lines nor bars.
+    pub(crate) fn silent() -> Self {
+        Self { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), voice: Voice::Nobody }
+    }
+
+    /// No bars, and lines for the process that has started this one.
+    pub(crate) fn to_parent() -> Self {
+        Self { voice: Voice::Parent, ..Self::silent() }
+    }
+
+    /// From now on no bars are drawn.
+    pub(crate) fn hide_bars(&self) {
+        self.bars.set_draw_target(ProgressDrawTarget::hidden());
+    }
+
     #[expect(clippy::print_stderr, reason = "this is the one place that talks to the user while running")]
     pub(crate) fn line(&self, text: &str) {
-        self.bars.suspend(|| eprintln!("loadgen: {text}"));
+        match self.voice {
+            Voice::User => self.bars.suspend(|| eprintln!("loadgen: {text}")),
+            Voice::Parent => parts::tell_log(text),
+            Voice::Nobody => {}
+        }
     }
 }
 
-/// Draws the bars until it is dropped. indicatif draws nothing when stderr is not a terminal.
-pub(crate) async fn draw(log: Log, read: impl Fn() -> Vec<Bar>) -> Infallible {
-    let style = ProgressStyle::with_template("{prefix:>10} {wide_bar} {pos}/{len} {elapsed}")
-        .expect("the template is a constant and valid");
-    let drawn: Vec<ProgressBar> = read()
-        .iter()
-        .map(|bar| log.bars.add(ProgressBar::new(bar.of).with_style(style.clone()).with_prefix(bar.label)))
-        .collect();
+/// Tells the last sample on stdout. Whether anyone still listens there is no matter of the run.
+pub(crate) fn tell_sample(recorder: &Recorder) {
+    let sample = recorder.last();
+    let line = Group::default()
+        .with("t", sample.t)
+        .with("phase", recorder.current_phase().as_str())
+        .and(sample.to_json())
+        .to_json_line();
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// Draws the live view until it is dropped. indicatif draws nothing when stderr is not a terminal.
+pub(crate) async fn draw(log: Log, recorder: &Recorder, read: impl Fn() -> Vec<Bar>) -> Infallible {
+    let style =
+        |template| ProgressStyle::with_template(template).expect("the template is a constant and valid");
+    let head =
+        log.bars.add(ProgressBar::new_spinner().with_style(style("{prefix:>10.bold} {elapsed} {msg}")));
+    let bar_style = style("{prefix:>10} {wide_bar} {human_pos}/{human_len}");
+    let new_bar = |bar: &Bar| ProgressBar::new(bar.of).with_style(bar_style.clone()).with_prefix(bar.label);
+    let drawn: Vec<_> = read().iter().take(MAX_BARS).map(|bar| log.bars.add(new_bar(bar))).collect();
     let mut redraw = interval(REDRAW);
     loop {
         redraw.tick().await;
+        head.set_prefix(recorder.current_phase());
+        head.set_message(headline(recorder));
         for (bar, drawn) in read().iter().zip(&drawn) {
             drawn.set_length(bar.of);
             drawn.set_position(bar.done);
         }
     }
+}
+
+/// Connections, rates and errors in one line.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they are counts")]
+fn headline(recorder: &Recorder) -> String {
+    let last = recorder.last();
+    let rate = |name| HumanCount(last.get(name).unwrap_or_default() as u64);
+    let total = |name| HumanCount(recorder.growing(name).unwrap_or_default() as u64);
+    // What other processes have open is known by samples only.
+    let open =
+        Some(recorder.traffic().open()).filter(|open| *open > 0).map_or(rate("connections"), HumanCount);
+    format!(
+        "{open} open, {} connects/s, {} messages/s, {} pings/s, {} closes, {} errors",
+        rate("connects"),
+        rate("messages"),
+        rate("pings"),
+        total("closes"),
+        total("errors"),
+    )
 }

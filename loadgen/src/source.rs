@@ -3,8 +3,11 @@
 use std::cell::Cell;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::ops::Range;
 
 use tokio::net::{TcpSocket, TcpStream};
+
+use crate::parts::Part;
 
 /// How many connects leave from one address before the next takes its turn. Linux tries one half of the ports
 /// first; once those are taken each connect searches through all of them. Measured: 19,000 connections and their
@@ -17,13 +20,24 @@ const ADDRESSES: u8 = 250;
 #[derive(Debug)]
 pub(crate) struct Sources {
     server: SocketAddr,
+    /// The indices of its addresses.
+    range: Range<u8>,
     current: Cell<u8>,
     connects: Cell<u32>,
 }
 
 impl Sources {
     pub(crate) fn new(server: SocketAddr) -> Self {
-        Self { server, current: Cell::new(0), connects: Cell::new(0) }
+        Self::within(0..ADDRESSES, server)
+    }
+
+    /// With addresses that no other part has.
+    pub(crate) fn for_part(server: SocketAddr, part: Part) -> Self {
+        Self::within(part.addresses(ADDRESSES), server)
+    }
+
+    fn within(range: Range<u8>, server: SocketAddr) -> Self {
+        Self { server, current: Cell::new(range.start), range, connects: Cell::new(0) }
     }
 
     /// Connects once. An address that has run out of ports is left behind for the next one.
@@ -50,10 +64,11 @@ impl Sources {
     /// Moves on from this address unless another connect already did. False if it was the last one.
     fn leave(&self, index: u8) -> bool {
         if self.current.get() == index {
-            self.current.set((index + 1) % ADDRESSES);
+            let next = Some(index + 1).filter(|next| self.range.contains(next));
+            self.current.set(next.unwrap_or(self.range.start));
             self.connects.set(0);
         }
-        self.is_loopback() && index + 1 < ADDRESSES
+        self.is_loopback() && index + 1 < self.range.end
     }
 
     fn is_loopback(&self) -> bool {
@@ -108,6 +123,16 @@ mod tests {
         assert_eq!(sources.take_turn(), 1);
         assert!(!sources.leave(ADDRESSES - 1), "after the last address the error is the answer");
         assert!(!Sources::new(([192, 0, 2, 1], 80).into()).leave(0), "elsewhere there is but one address");
+    }
+
+    #[test]
+    fn a_part_stays_with_its_own_addresses() {
+        let sources = Sources::for_part(([127, 0, 0, 1], 80).into(), "63/64".parse().expect("it is a part"));
+        let first = sources.take_turn();
+        assert_eq!(first, 246);
+        let next: Vec<bool> = (first..ADDRESSES).map(|index| sources.leave(index)).collect();
+        assert_eq!(next, [true, true, true, false]);
+        assert_eq!(sources.take_turn(), first, "and from the beginning again");
     }
 
     #[tokio::test]

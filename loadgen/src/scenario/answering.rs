@@ -1,7 +1,7 @@
 //! What most connections do most of the time: answer pings, until the server ends them unasked.
 
 use crate::client::{Connection, Event};
-use crate::counts::{CloseCodes, Counter};
+use crate::record::{CloseCodes, Counter};
 
 #[derive(Debug, Default)]
 pub(super) struct Answering {

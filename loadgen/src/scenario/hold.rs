@@ -8,28 +8,34 @@ use tokio::time::timeout_at;
 use super::answering::Answering;
 use super::{Pace, Scenario, Setup, open_all};
 use crate::client::Connection;
-use crate::counts::Counter;
-use crate::histogram::Times;
 use crate::progress::Bar;
-use crate::report::Group;
+use crate::record::{Counter, Latency, Recorder};
+use crate::result::Group;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     connected: Counter,
-    connect: Times,
+    connect: Latency,
     answering: Answering,
 }
 
 impl Scenario for Hold {
+    fn record(&self, recorder: &Recorder) {
+        recorder.counter("unexpected_closes", &self.answering.unexpected_closes);
+        recorder.latency("connect", &self.connect);
+    }
+
     async fn run(self: Rc<Self>, setup: Rc<Setup>) {
         let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("connect");
         let mut held = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connected.increment();
-            self.connect.record(opened.took());
+            opened.record(&self.connect);
             held.spawn_local(self.clone().stay(opened.connection));
         })
         .await;
+        setup.recorder.phase("hold");
         // Over when the time is, or when nothing is left to hold.
         let _ = timeout_at(pace.end(&setup.load), held.join_all()).await;
     }
@@ -44,7 +50,7 @@ impl Scenario for Hold {
             .with("errors", setup.failures.total())
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
-            .with("connect_ms", self.connect.summary())
+            .and(self.connect.summary("connect"))
             .with("close_codes", self.answering.close_codes.by_code())
     }
 }

@@ -19,7 +19,8 @@ use crate::args::Load;
 use crate::client::{Connection, Dialer, Greeting, Ticket};
 use crate::failure::{Failure, Failures};
 use crate::progress::Bar;
-use crate::report::Group;
+use crate::record::{Latency, Recorder};
+use crate::result::Group;
 
 /// What a scenario works with.
 #[derive(Debug)]
@@ -27,9 +28,12 @@ pub(crate) struct Setup {
     pub(crate) load: Load,
     pub(crate) dialer: Dialer,
     pub(crate) failures: Failures,
+    pub(crate) recorder: Recorder,
 }
 
 pub(crate) trait Scenario {
+    /// Names what is worth a curve over time; called once, before it runs. [`crate::record`] says how.
+    fn record(&self, _recorder: &Recorder) {}
     /// Runs to the end. Dropping the future drops every connection.
     async fn run(self: Rc<Self>, setup: Rc<Setup>);
     /// How far it has come, always the same bars in the same order.
@@ -47,7 +51,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     fn from_now(load: &Load) -> Self {
-        Self { start: Instant::now(), rate: load.rate }
+        Self { start: Instant::now() + load.first_due, rate: load.rate }
     }
 
     fn due(self, index: u32) -> Instant {
@@ -78,6 +82,8 @@ struct Opened {
     connection: Connection,
     greeting: Greeting,
     due: Instant,
+    /// When connecting began.
+    start: Instant,
     /// When the hello was read.
     at: Instant,
 }
@@ -85,6 +91,10 @@ struct Opened {
 impl Opened {
     fn took(&self) -> Duration {
         self.at.saturating_duration_since(self.due)
+    }
+
+    fn record(&self, latency: &Latency) {
+        latency.record(self.due, self.start, self.at);
     }
 }
 
@@ -117,8 +127,9 @@ async fn open_all(
 }
 
 async fn open(setup: Rc<Setup>, attempt: Attempt) -> Result<Opened, Failure> {
+    let start = Instant::now();
     let (connection, greeting) = setup.dialer.open(attempt.resume.as_ref()).await?;
-    Ok(Opened { connection, greeting, due: attempt.due, at: Instant::now() })
+    Ok(Opened { connection, greeting, due: attempt.due, start, at: Instant::now() })
 }
 
 /// What a task came to.

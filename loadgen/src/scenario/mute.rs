@@ -10,10 +10,9 @@ use tokio::time::{Instant, timeout_at};
 use super::answering::Answering;
 use super::{Pace, Scenario, Setup, open_all};
 use crate::client::{Connection, Event, NO_CLOSE_FRAME};
-use crate::counts::Counter;
-use crate::histogram::Times;
 use crate::progress::Bar;
-use crate::report::Group;
+use crate::record::{Counter, Latency, Recorder, Times};
+use crate::result::Group;
 
 /// The server counts from when the ping left, we from when it arrived: this much may lie between.
 const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
@@ -29,18 +28,33 @@ pub(crate) struct Mute {
     early: Counter,
     /// Muted connections that ended with a code that has nothing to do with silence.
     other_closes: Counter,
-    connect: Times,
+    connect: Latency,
     lateness: Times,
     /// The other connections; the pings and the close codes are those of all.
     answering: Answering,
 }
 
 impl Scenario for Mute {
+    fn record(&self, recorder: &Recorder) {
+        for (name, counter) in [
+            ("muted", &self.muted),
+            ("closed", &self.closed),
+            ("early", &self.early),
+            ("other_closes", &self.other_closes),
+            ("unexpected_closes", &self.answering.unexpected_closes),
+        ] {
+            recorder.counter(name, counter);
+        }
+        recorder.times("lateness_ms", &self.lateness);
+        recorder.latency("connect", &self.connect);
+    }
+
     async fn run(self: Rc<Self>, setup: Rc<Setup>) {
         let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("connect");
         let (mut muted, mut answering) = (JoinSet::new(), JoinSet::new());
         open_all(&setup, pace.attempts(&setup.load), |opened| {
-            self.connect.record(opened.took());
+            opened.record(&self.connect);
             if self.is_next_muted() {
                 self.muted.increment();
                 muted.spawn_local(self.clone().stay_mute(opened.connection, opened.greeting.pong_timeout));
@@ -50,6 +64,7 @@ impl Scenario for Mute {
             self.connected.increment();
         })
         .await;
+        setup.recorder.phase("silence");
         // Over when the time is, or when the last of the muted ones is gone.
         let _ = timeout_at(pace.end(&setup.load), muted.join_all()).await;
     }
@@ -74,7 +89,7 @@ impl Scenario for Mute {
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
             .with("lateness_ms", self.lateness.summary())
-            .with("connect_ms", self.connect.summary())
+            .and(self.connect.summary("connect"))
             .with("close_codes", self.answering.close_codes.by_code())
     }
 }
@@ -88,7 +103,7 @@ impl Mute {
             closed: Counter::default(),
             early: Counter::default(),
             other_closes: Counter::default(),
-            connect: Times::default(),
+            connect: Latency::default(),
             lateness: Times::default(),
             answering: Answering::default(),
         }

@@ -11,11 +11,10 @@ use tokio::time::{Instant, sleep_until};
 use super::answering::Answering;
 use super::{Attempt, Opened, Pace, Scenario, Setup, open_all};
 use crate::client::{Connection, Greeting, Ticket, seq_of};
-use crate::counts::Counter;
 use crate::failure::Failure;
-use crate::histogram::Times;
 use crate::progress::Bar;
-use crate::report::{Group, seconds};
+use crate::record::{Counter, Latency, Recorder};
+use crate::result::{Group, seconds};
 
 #[derive(Debug, Default)]
 pub(crate) struct Storm {
@@ -23,7 +22,7 @@ pub(crate) struct Storm {
     dropped: Counter,
     resumed: Counter,
     /// Of the resumes alone.
-    connect: Times,
+    connect: Latency,
     /// From the drop to the last hello that said `recovered`.
     took: Cell<Option<Duration>>,
     /// Before the drop and after the resume.
@@ -31,8 +30,16 @@ pub(crate) struct Storm {
 }
 
 impl Scenario for Storm {
+    fn record(&self, recorder: &Recorder) {
+        recorder.counter("dropped", &self.dropped);
+        recorder.counter("resumed", &self.resumed);
+        recorder.counter("unexpected_closes", &self.answering.unexpected_closes);
+        recorder.latency("connect", &self.connect);
+    }
+
     async fn run(self: Rc<Self>, setup: Rc<Setup>) {
         let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("connect");
         let (drop_now, dropping) = watch::channel(());
         let mut held = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
@@ -40,8 +47,10 @@ impl Scenario for Storm {
             held.spawn_local(self.clone().stay_until(dropping.clone(), opened));
         })
         .await;
+        setup.recorder.phase("hold");
         sleep_until(pace.end(&setup.load)).await;
 
+        setup.recorder.phase("resume");
         let dropped_at = Instant::now();
         drop(drop_now);
         let tickets: Vec<Ticket> = held.join_all().await.into_iter().flatten().collect();
@@ -70,7 +79,7 @@ impl Scenario for Storm {
             .with("seconds", self.took.get().map(seconds))
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
-            .with("connect_ms", self.connect.summary())
+            .and(self.connect.summary("connect"))
             .with("close_codes", self.answering.close_codes.by_code())
     }
 }
@@ -97,7 +106,7 @@ impl Storm {
     }
 
     fn record_return(&self, opened: &Opened, setup: &Setup) {
-        self.connect.record(opened.took());
+        opened.record(&self.connect);
         if opened.greeting.recovered {
             self.resumed.increment();
             self.took.set(self.took.get().max(Some(opened.took())));

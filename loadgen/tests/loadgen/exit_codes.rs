@@ -23,7 +23,11 @@ async fn hold_with(options: &str) -> crate::run::Ended {
 async fn assertions_that_hold_change_nothing() {
     let ended = hold_with("--assert connected==2 --assert connect_ms.p99<60000 --assert errors<=0").await;
     ended.assert_code(0);
-    assert!(ended.stdout.contains("connect_ms.p99"), "without --json a table: {}", ended.stdout);
+    assert!(
+        ended.stdout.contains("connect_ms ") && ended.stdout.contains("p99.99"),
+        "without --json a table: {}",
+        ended.stdout
+    );
     assert_eq!(ended.stderr, "");
 }
 

@@ -129,7 +129,8 @@ async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Error> {
         session: format!("s_{session}").into(),
         resume: format!("s_{session}.secret").into(),
         recovered: resume.is_some(),
-        seq: 0,
+        // It says where the client says it was, whatever it then sends.
+        seq: resume.map_or(0, |(_, seq)| seq) as u64,
         ping_interval_ms: 60_000,
         pong_timeout_ms: 10_000,
         reconnect_window_ms: 60_000,
@@ -245,6 +246,10 @@ async fn serve_admin(stream: TcpStream, shared: &Shared) -> std::io::Result<()> 
             }
         }
         let head = head.to_ascii_lowercase();
+        if head.starts_with("get ") {
+            stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").await?;
+            continue;
+        }
         let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
         let mut body = vec![0; length.and_then(|text| text.parse().ok()).expect("a call has a length")];
         stream.read_exact(&mut body).await?;

@@ -152,6 +152,8 @@ async fn greet(
     shared: &Shared,
 ) -> Result<(), Error> {
     let resume = parse_resume(query);
+    // Before the hello: a client that has all of these may be gone at once.
+    shared.seen.lock().expect("no test panics while it looks").resumes.extend(resume.clone());
     let hello = ServerMessage::Hello(Hello {
         version: 1,
         session: format!("s_{index}").into(),
@@ -170,7 +172,6 @@ async fn greet(
     {
         let mut seen = shared.seen.lock().expect("no test panics while it looks");
         seen.greeted += 1;
-        seen.resumes.extend(resume);
     }
     shared.greeted.send_modify(|greeted| *greeted += 1);
     Ok(())

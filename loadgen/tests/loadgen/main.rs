@@ -4,8 +4,14 @@ mod fake_channel;
 mod fake_server;
 mod run;
 
+mod assertions;
+mod compare;
+mod cost;
 mod exit_codes;
 mod fanout;
 mod hold;
 mod mute;
+mod processes;
+mod result;
+mod selftest;
 mod storm;

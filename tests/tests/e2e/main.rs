@@ -46,6 +46,8 @@ mod mute;
 mod openapi;
 // What a session is sent again after a cut, and what may be forgotten.
 mod replay;
+// The pages of the load generator, in a browser.
+mod report;
 // The hello, and coming back.
 mod resume;
 // The same timeouts on every scheme of timers.

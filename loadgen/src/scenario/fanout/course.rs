@@ -1,5 +1,6 @@
 //! When each message is due, and the data that says so.
 
+use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
@@ -11,8 +12,20 @@ use crate::heard::take_number;
 #[derive(Debug)]
 pub(super) struct Course {
     due: Vec<Instant>,
+    /// When publishing each of them actually began.
+    starts: Vec<Cell<Option<Instant>>>,
     unix_micros: u64,
     size: usize,
+}
+
+/// Whose message it is that has some data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recognized {
+    /// This run's, by its number, to the last byte.
+    Ours(u32),
+    /// It says that it is one of this run, but it is not what was published.
+    Corrupted,
+    Foreign,
 }
 
 impl Course {
@@ -21,7 +34,9 @@ impl Course {
         let lead = start.saturating_duration_since(Instant::now());
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + lead;
         let due = (0..count).map(|number| start + Duration::from_secs_f64(f64::from(number) / rate));
-        Self { due: due.collect(), unix_micros: as_micros(unix), size }
+        let due: Vec<_> = due.collect();
+        let starts = vec![Cell::new(None); due.len()];
+        Self { due, starts, unix_micros: as_micros(unix), size }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -36,6 +51,16 @@ impl Course {
         self.due[number as usize]
     }
 
+    /// Publishing this message begins now.
+    pub(super) fn note_start(&self, number: u32) {
+        self.starts[number as usize].set(Some(Instant::now()));
+    }
+
+    /// When publishing this message actually began.
+    pub(super) fn start_of(&self, number: u32) -> Instant {
+        self.starts[number as usize].get().unwrap_or_else(|| self.due(number))
+    }
+
     pub(super) fn last_due(&self) -> Instant {
         self.due[self.due.len() - 1]
     }
@@ -47,18 +72,33 @@ impl Course {
         format!("\"{said:x<width$}\"", width = self.size - quotes)
     }
 
-    /// The number of the message that has this data, if it is one of this run.
-    pub(super) fn number_of(&self, data: &str) -> Option<u32> {
+    /// What message has this data.
+    pub(super) fn recognize(&self, data: &str) -> Recognized {
+        match self.number_in(data) {
+            Some((number, rest)) if data.len() == self.size && is_filler(rest) => Recognized::Ours(number),
+            Some(_) => Recognized::Corrupted,
+            None => Recognized::Foreign,
+        }
+    }
+
+    /// The number, if it and the time are those of a message of this run, and what follows them.
+    fn number_in<'a>(&self, data: &'a str) -> Option<(u32, &'a str)> {
         let (number, rest) = take_number(data.strip_prefix('"')?)?;
-        let (time, _) = take_number(rest.strip_prefix(' ')?)?;
+        let (time, rest) = take_number(rest.strip_prefix(' ')?)?;
         let number = u32::try_from(number).ok()?;
         let due = self.due.get(number as usize)?;
-        (data.len() == self.size && time == self.time_of(*due)).then_some(number)
+        (time == self.time_of(*due)).then_some((number, rest))
     }
 
     fn time_of(&self, due: Instant) -> u64 {
         self.unix_micros + as_micros(due - self.start())
     }
+}
+
+/// What stands between the time and the end of the data.
+fn is_filler(text: &str) -> bool {
+    let filler = text.strip_prefix(' ').and_then(|text| text.strip_suffix('"'));
+    filler.is_some_and(|filler| filler.bytes().all(|byte| byte == b'x'))
 }
 
 fn as_micros(time: Duration) -> u64 {
@@ -67,6 +107,8 @@ fn as_micros(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use Recognized::{Corrupted, Foreign, Ours};
+
     use super::*;
 
     #[test]
@@ -77,7 +119,7 @@ mod tests {
                 let data = course.data(number);
                 assert_eq!(data.len(), size, "{data}");
                 assert!(serde_json::from_str::<String>(&data).is_ok(), "{data}");
-                assert_eq!(course.number_of(&data), Some(number));
+                assert_eq!(course.recognize(&data), Ours(number));
             }
         }
     }
@@ -86,12 +128,23 @@ mod tests {
     fn data_of_others_is_not_ours() {
         let now = Instant::now();
         let (ours, theirs) = (Course::new(now, 10, 1.0, 100), Course::new(now, 10, 2.0, 100));
-        assert_eq!(ours.number_of(&theirs.data(1)), None, "due at another time");
+        assert_eq!(ours.recognize(&theirs.data(1)), Foreign, "due at another time");
         let longer = Course::new(now, 11, 1.0, 100);
-        assert_eq!(ours.number_of(&longer.data(10)), None, "beyond the last one");
+        assert_eq!(ours.recognize(&longer.data(10)), Foreign, "beyond the last one");
         for bad in ["", "\"", "1", "\"x\"", "\"1\"", "\"1 x\"", "{}", "null"] {
-            assert_eq!(ours.number_of(bad), None, "{bad}");
+            assert_eq!(ours.recognize(bad), Foreign, "{bad}");
         }
+    }
+
+    #[test]
+    fn data_that_was_changed_on_the_way_is_told_apart() {
+        let course = Course::new(Instant::now(), 10, 1.0, 40);
+        let data = course.data(3);
+        let (head, tail) = data.split_at(data.len() - 2);
+        for changed in [format!("{head}y\""), format!("{head}\""), format!("{data}\""), head.to_owned()] {
+            assert_eq!(course.recognize(&changed), Corrupted, "{changed}");
+        }
+        assert_eq!(course.recognize(&format!("{head}{tail}")), Ours(3));
     }
 
     #[test]

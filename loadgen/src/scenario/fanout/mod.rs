@@ -2,6 +2,7 @@
 
 mod course;
 mod ledger;
+mod numbering;
 mod publisher;
 mod tally;
 
@@ -14,20 +15,20 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, interval, sleep, sleep_until, timeout};
 
-use self::course::Course;
+use self::course::{Course, Recognized};
 use self::ledger::Ledger;
+use self::numbering::Numbering;
 use self::publisher::{Publisher, Work};
 use self::tally::Tally;
 use super::answering::Answering;
 use super::{Opened, Pace, Scenario, Setup, open_all};
 use crate::args::{self, Load, PublishBy};
 use crate::client::{Connection, Event, Ticket};
-use crate::counts::Counter;
 use crate::failure::Failure;
 use crate::heard::{Heard, Reader};
-use crate::histogram::Times;
 use crate::progress::Bar;
-use crate::report::{Group, seconds};
+use crate::record::{Counter, Latency, Recorder};
+use crate::result::{Group, seconds};
 
 /// From when all are subscribed to the first message.
 const LEAD: Duration = Duration::from_millis(100);
@@ -59,8 +60,8 @@ pub(crate) struct Fanout {
     gone: Counter,
     /// From the cut to the last hello that said `recovered`.
     took: Cell<Option<Duration>>,
-    connect: Times,
-    resume: Times,
+    connect: Latency,
+    resume: Latency,
     answering: Answering,
 }
 
@@ -68,17 +69,35 @@ pub(crate) struct Fanout {
 #[derive(Debug)]
 struct Subscriber {
     ticket: Ticket,
+    numbering: Numbering,
     ledger: Ledger,
     unacked: u32,
 }
 
 impl Scenario for Fanout {
+    fn record(&self, recorder: &Recorder) {
+        for (name, counter) in [
+            ("subscribed", &self.subscribed),
+            ("published", &self.published),
+            ("dropped", &self.dropped),
+            ("resumed", &self.resumed),
+            ("not_recovered", &self.not_recovered),
+            ("unexpected_closes", &self.answering.unexpected_closes),
+        ] {
+            recorder.counter(name, counter);
+        }
+        self.tally.record(recorder);
+        recorder.latency("connect", &self.connect);
+        recorder.latency("resume", &self.resume);
+    }
+
     async fn run(self: Rc<Self>, setup: Rc<Setup>) {
         let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("subscribe");
         let mut subscribers = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connected.increment();
-            self.connect.record(opened.took());
+            opened.record(&self.connect);
             subscribers.spawn_local(self.clone().follow(setup.clone(), opened, self.cut.subscribe()));
         })
         .await;
@@ -92,6 +111,7 @@ impl Scenario for Fanout {
             Ok(publisher) => publisher,
             Err(failure) => return setup.failures.record(&failure),
         };
+        setup.recorder.phase("publish");
         let course = self.course.get_or_init(|| self.start_course());
         let publish = async {
             publisher.run(self.work(course, &setup)).await;
@@ -100,6 +120,7 @@ impl Scenario for Fanout {
         let cut = async {
             if let Some(after) = self.options.cut_after {
                 sleep_until(course.start() + after).await;
+                setup.recorder.phase("resume");
                 self.cut.send_replace(Some(Instant::now()));
             }
         };
@@ -130,8 +151,8 @@ impl Scenario for Fanout {
             .with("seconds", self.took.get().map(seconds))
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
-            .with("connect_ms", self.connect.summary())
-            .with("resume_ms", self.resume.summary())
+            .and(self.connect.summary("connect"))
+            .and(self.resume.summary("resume"))
             .with("close_codes", self.answering.close_codes.by_code())
     }
 }
@@ -154,8 +175,8 @@ impl Fanout {
             not_recovered: Counter::default(),
             gone: Counter::default(),
             took: Cell::new(None),
-            connect: Times::default(),
-            resume: Times::default(),
+            connect: Latency::default(),
+            resume: Latency::default(),
             answering: Answering::default(),
         }
     }
@@ -249,7 +270,9 @@ impl Fanout {
             return;
         }
         self.subscribed.increment();
-        let mut subscriber = Subscriber { ticket: greeting.ticket, ledger: Ledger::default(), unacked: 0 };
+        let numbering = Numbering::after(greeting.ticket.seq);
+        let mut subscriber =
+            Subscriber { ticket: greeting.ticket, numbering, ledger: Ledger::default(), unacked: 0 };
         // The sender lives as long as the scenario does.
         tokio::select! {
             biased;
@@ -294,15 +317,21 @@ impl Fanout {
         cut_at: Instant,
         setup: &Setup,
     ) -> Option<Connection> {
+        let start = Instant::now();
         let opened = setup.dialer.open(Some(&subscriber.ticket)).await;
         let (mut connection, greeting) = opened.map_err(|failure| setup.failures.record(&failure)).ok()?;
-        self.resume.record(cut_at.elapsed());
+        self.resume.record(cut_at, start, Instant::now());
         if greeting.recovered {
+            // The hello is to say where the stream goes on, which is what it was asked for.
+            if greeting.ticket.seq != subscriber.ticket.seq {
+                self.tally.misnumbered();
+            }
             self.resumed.increment();
             self.took.set(self.took.get().max(Some(cut_at.elapsed())));
             return Some(connection);
         }
         setup.failures.record(&Failure::NotRecovered);
+        subscriber.numbering = Numbering::after(greeting.ticket.seq);
         subscriber.ticket = greeting.ticket;
         if !self.subscribe(&mut connection, setup).await {
             return None;
@@ -327,25 +356,32 @@ impl Fanout {
     }
 
     fn hear(&self, text: &str, subscriber: &mut Subscriber) {
-        let seq = match self.reader.read(text) {
+        let numbering = &mut subscriber.numbering;
+        let (seq, follows) = match self.reader.read(text) {
             Heard::Message { seq, data } => {
-                let course = self.course.get();
-                match course.and_then(|course| Some((course, course.number_of(data)?))) {
-                    Some((course, number)) => {
-                        self.tally.message(course, number, subscriber.ledger.take(number));
-                    }
-                    None => self.tally.foreign(),
-                }
-                seq
+                self.take(data, &mut subscriber.ledger);
+                (seq, numbering.message(seq))
             }
             Heard::Gap { seq, messages } => {
                 self.tally.gap(messages);
-                seq
+                (seq, numbering.gap(seq))
             }
-            Heard::Elsewhere { seq } => seq,
+            // A message or a gap: what holds for both.
+            Heard::Elsewhere { seq } => (seq, numbering.gap(seq)),
             Heard::Reply(_) | Heard::Other => return,
         };
+        if !follows {
+            self.tally.misnumbered();
+        }
         subscriber.ticket.seq = seq;
         subscriber.unacked += 1;
+    }
+    fn take(&self, data: &str, ledger: &mut Ledger) {
+        let Some(course) = self.course.get() else { return self.tally.foreign() };
+        match course.recognize(data) {
+            Recognized::Ours(number) => self.tally.message(course, number, ledger.take(number)),
+            Recognized::Corrupted => self.tally.corrupted(),
+            Recognized::Foreign => self.tally.foreign(),
+        }
     }
 }

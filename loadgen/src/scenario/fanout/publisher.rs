@@ -9,9 +9,9 @@ use super::course::Course;
 use crate::admin::Admin;
 use crate::args::PublishBy;
 use crate::client::{Connection, Event};
-use crate::counts::Counter;
 use crate::failure::{Failure, Failures};
 use crate::heard::{Heard, Reader};
+use crate::record::Counter;
 use crate::scenario::Setup;
 
 /// How to publish.
@@ -33,9 +33,9 @@ pub(super) struct Work<'a> {
 
 impl Publisher {
     pub(super) async fn open(options: &crate::args::Fanout, setup: &Rc<Setup>) -> Result<Self, Failure> {
-        match (options.publisher, &options.admin) {
+        match (options.publisher, &options.cost.admin) {
             (PublishBy::Admin, Some(url)) => {
-                Ok(Self::Admin(Admin::new(url.clone(), options.api_key.as_deref())?))
+                Ok(Self::Admin(Admin::new(url.clone(), options.cost.api_key.as_deref())?))
             }
             (PublishBy::Admin | PublishBy::Ws, _) => {
                 setup.dialer.open(None).await.map(|(connection, _)| Self::Connection(connection))
@@ -77,6 +77,7 @@ impl Work<'_> {
                 u64::from(number) + 1
             );
             unanswered += 1;
+            self.course.note_start(number);
             connection.send(command).await;
         }
         while unanswered > 0 {
@@ -114,6 +115,7 @@ impl Work<'_> {
         for number in self.numbers() {
             sleep_until(self.course.due(number)).await;
             let data = self.course.data(number);
+            self.course.note_start(number);
             match admin.publish(format!(r#"{{"channel":{channel},"data":{data}}}"#)).await {
                 Ok(()) => self.published.increment(),
                 Err(failure) => self.failures.record(&failure),

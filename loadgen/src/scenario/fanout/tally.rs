@@ -6,9 +6,8 @@ use tokio::time::Instant;
 
 use super::course::Course;
 use super::ledger::Arrival;
-use crate::counts::Counter;
-use crate::histogram::Times;
-use crate::report::Group;
+use crate::record::{Counter, Latency, Recorder};
+use crate::result::Group;
 
 #[derive(Debug, Default)]
 pub(super) struct Tally {
@@ -18,27 +17,59 @@ pub(super) struct Tally {
     misordered: Counter,
     /// Messages of the channel that are not of this run.
     foreign: Counter,
+    /// Messages of this run whose data is not what was published.
+    corrupted: Counter,
+    /// Messages and gaps whose seq does not follow from the one before.
+    misnumbered: Counter,
     gaps: Counter,
     /// What the gaps name.
     gap_messages: Counter,
-    latency: Times,
+    latency: Latency,
     /// When each message reached the last subscriber so far.
     last_of: RefCell<Vec<Option<Instant>>>,
     last: Cell<Option<Instant>>,
 }
 
 impl Tally {
+    pub(super) fn record(&self, recorder: &Recorder) {
+        for (name, counter) in [
+            ("received", &self.received),
+            ("duplicated", &self.duplicated),
+            ("misordered", &self.misordered),
+            ("foreign", &self.foreign),
+            ("corrupted", &self.corrupted),
+            ("misnumbered", &self.misnumbered),
+            ("gaps", &self.gaps),
+            ("gap_messages", &self.gap_messages),
+        ] {
+            recorder.counter(name, counter);
+        }
+        recorder.latency("delivery_latency", &self.latency);
+    }
+
     pub(super) fn received(&self) -> u64 {
         self.received.get()
     }
 
     /// Changes with everything that arrives.
     pub(super) fn arrivals(&self) -> u64 {
-        self.received.get() + self.duplicated.get() + self.foreign.get() + self.gaps.get()
+        self.received.get() + self.duplicated.get() + self.unknown() + self.gaps.get()
+    }
+
+    fn unknown(&self) -> u64 {
+        self.foreign.get() + self.corrupted.get()
     }
 
     pub(super) fn foreign(&self) {
         self.foreign.increment();
+    }
+
+    pub(super) fn corrupted(&self) {
+        self.corrupted.increment();
+    }
+
+    pub(super) fn misnumbered(&self) {
+        self.misnumbered.increment();
     }
 
     pub(super) fn gap(&self, messages: u64) {
@@ -54,7 +85,7 @@ impl Tally {
         }
         self.received.increment();
         let now = Instant::now();
-        self.latency.record(now.saturating_duration_since(course.due(number)));
+        self.latency.record(course.due(number), course.start_of(number), now);
         self.last.set(Some(now));
         let mut last_of = self.last_of.borrow_mut();
         if last_of.is_empty() {
@@ -71,20 +102,22 @@ impl Tally {
             .with("duplicated", self.duplicated.get())
             .with("misordered", self.misordered.get())
             .with("foreign", self.foreign.get())
+            .with("corrupted", self.corrupted.get())
+            .with("misnumbered", self.misnumbered.get())
             .with("gaps", self.gaps.get())
             .with("gap_messages", self.gap_messages.get())
-            .with("latency_ms", self.to_last_delivery(course).summary())
-            .with("delivery_latency_ms", self.latency.summary())
+            .and(self.to_last_delivery(course).summary("latency"))
+            .and(self.latency.summary("delivery_latency"))
             .with("deliveries_per_second", self.rate(course))
     }
 
     /// One sample a message: from when it was due until it reached the last of those whom it has reached.
-    fn to_last_delivery(&self, course: Option<&Course>) -> Times {
-        let times = Times::default();
+    fn to_last_delivery(&self, course: Option<&Course>) -> Latency {
+        let times = Latency::default();
         let last_of = self.last_of.borrow();
         for (number, last) in (0..).zip(last_of.iter()) {
             if let (Some(course), Some(last)) = (course, last) {
-                times.record(last.saturating_duration_since(course.due(number)));
+                times.record(course.due(number), course.start_of(number), *last);
             }
         }
         times

@@ -2,9 +2,11 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
-#[derive(Debug, Default)]
-pub(crate) struct Counter(Cell<u64>);
+/// A number that only grows. A clone is the same one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counter(Rc<Cell<u64>>);
 
 impl Counter {
     pub(crate) fn increment(&self) {
@@ -16,6 +18,21 @@ impl Counter {
     }
 
     pub(crate) fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A measured number that comes and goes. A clone is the same one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gauge(Rc<Cell<Option<f64>>>);
+
+impl Gauge {
+    /// `None` where it could not be measured.
+    pub(crate) fn set(&self, value: Option<f64>) {
+        self.0.set(value);
+    }
+
+    pub(crate) fn get(&self) -> Option<f64> {
         self.0.get()
     }
 }

@@ -1,0 +1,256 @@
+//! What a process took over a run: from its readings, and how many connections there were at each.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::process::Reading;
+use crate::record::Traffic;
+use crate::result::{Group, seconds};
+
+/// A shorter time than this between two readings tells nothing about CPU, which is counted in ticks of 10 ms.
+const SHORTEST: Duration = Duration::from_millis(500);
+/// Less CPU time than this is not divided by anything.
+const LEAST_CPU: Duration = Duration::from_millis(100);
+
+/// What loadgen was doing to the server at one instant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Load {
+    pub(crate) connections: u64,
+    /// Since the start.
+    pub(crate) pings: u64,
+}
+
+impl Load {
+    pub(crate) fn of(traffic: &Traffic) -> Self {
+        Self { connections: traffic.open(), pings: traffic.pings() }
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Account {
+    before: Reading,
+    last: Reading,
+    /// Of one core, over the last interval.
+    cores: Option<f64>,
+    cores_peak: Option<f64>,
+    resident_peak: u64,
+    descriptors_peak: Option<u64>,
+    threads_peak: u64,
+    steady: Option<Steady>,
+}
+
+/// The longest way that the most connections were held: from the reading that had one in a hundred more than any
+/// before it, for as long as none has one in a hundred less.
+#[derive(Clone, Copy, Debug)]
+struct Steady {
+    from: (Reading, Load),
+    to: (Reading, Load),
+    goes_on: bool,
+}
+
+impl Account {
+    /// `before` is what there was before the first connection.
+    pub(crate) fn new(before: Reading) -> Self {
+        Self {
+            before,
+            last: before,
+            cores: None,
+            cores_peak: None,
+            resident_peak: before.resident_bytes,
+            descriptors_peak: before.descriptors,
+            threads_peak: before.threads,
+            steady: None,
+        }
+    }
+
+    pub(crate) fn add(&mut self, reading: Reading, load: Load) {
+        if reading.at - self.last.at >= SHORTEST {
+            self.cores = Some(cores(&self.last, &reading));
+            self.cores_peak = self.cores_peak.max_of(self.cores);
+        }
+        self.last = reading;
+        self.resident_peak = self.resident_peak.max(reading.resident_bytes);
+        self.descriptors_peak = self.descriptors_peak.max(reading.descriptors);
+        self.threads_peak = self.threads_peak.max(reading.threads);
+        self.steady = Steady::after(self.steady, (reading, load));
+    }
+
+    pub(crate) fn cpu_seconds(&self) -> f64 {
+        seconds(self.last.cpu.saturating_sub(self.before.cpu))
+    }
+
+    /// Over the last interval that was long enough.
+    pub(crate) fn cores(&self) -> Option<f64> {
+        self.cores
+    }
+
+    pub(crate) fn outcome(&self) -> Group {
+        let descriptors = Group::default()
+            .with("before", self.before.descriptors)
+            .with("peak", self.descriptors_peak)
+            .with("after", self.last.descriptors);
+        let steady = self.steady.as_ref();
+        self.outcome_in_short()
+            .with("descriptors", descriptors)
+            .with("threads_peak", self.threads_peak)
+            .with("steady_connections", steady.map(|steady| steady.to.1.connections))
+            .with("steady_seconds", steady.map(|steady| seconds(steady.to.0.at - steady.from.0.at)))
+    }
+
+    /// CPU and memory.
+    pub(crate) fn outcome_in_short(&self) -> Group {
+        let Self { before, last, .. } = self;
+        let steady = self.steady.as_ref();
+        let resident = Group::default()
+            .with("before", before.resident_bytes)
+            .with("steady", steady.map(|steady| steady.to.0.resident_bytes))
+            .with("peak", self.resident_peak)
+            .with("after", last.resident_bytes);
+        let mean = (last.at - before.at >= SHORTEST).then(|| cores(before, last));
+        Group::default()
+            .with("cores", Group::default().with("mean", mean).with("peak", self.cores_peak))
+            .with("resident_bytes", resident)
+            .with("bytes_per_connection", steady.and_then(|steady| steady.bytes_per_connection(before)))
+            .with("cpu_ms_per_ping", steady.and_then(Steady::cpu_ms_per_ping))
+    }
+}
+
+impl Steady {
+    fn after(steady: Option<Self>, now: (Reading, Load)) -> Option<Self> {
+        let connections = now.1.connections;
+        let most = steady.map_or(0, |steady| steady.from.1.connections);
+        if connections * 100 > most * 101 {
+            return Some(Self { from: now, to: now, goes_on: true });
+        }
+        let mut steady = steady?;
+        steady.goes_on &= connections * 100 >= most * 99;
+        if steady.goes_on {
+            steady.to = now;
+        }
+        Some(steady)
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
+    fn bytes_per_connection(&self, before: &Reading) -> Option<f64> {
+        let (reading, load) = self.to;
+        let grown = reading.resident_bytes.saturating_sub(before.resident_bytes);
+        (load.connections > 0).then(|| (grown as f64 / load.connections as f64).round())
+    }
+
+    /// Of all CPU time: it is what a ping takes if pings are all there is to do.
+    #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
+    fn cpu_ms_per_ping(&self) -> Option<f64> {
+        let pings = self.to.1.pings.saturating_sub(self.from.1.pings);
+        let cpu = self.to.0.cpu.saturating_sub(self.from.0.cpu);
+        let each = || (cpu.as_secs_f64() * 1e7 / pings as f64).round() / 1e4;
+        (pings > 0 && cpu >= LEAST_CPU).then(each)
+    }
+}
+
+fn cores(from: &Reading, to: &Reading) -> f64 {
+    let share = to.cpu.saturating_sub(from.cpu).as_secs_f64() / span(from.at, to.at);
+    (share * 1e4).round() / 1e4
+}
+
+fn span(from: Instant, to: Instant) -> f64 {
+    to.saturating_duration_since(from).as_secs_f64().max(f64::EPSILON)
+}
+
+/// The larger of two that may be missing.
+trait MaxOf {
+    fn max_of(self, other: Self) -> Self;
+}
+
+impl MaxOf for Option<f64> {
+    fn max_of(self, other: Self) -> Self {
+        self.into_iter().chain(other).reduce(f64::max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was read at a second: CPU in milliseconds, memory in bytes, connections, pings.
+    type Row = (u64, u64, u64, u64, u64);
+
+    fn account(rows: &[Row]) -> Account {
+        let start = Instant::now();
+        let reading = |(second, cpu_ms, resident_bytes, connections, pings): Row| {
+            let at = start + Duration::from_secs(second);
+            let cpu = Duration::from_millis(cpu_ms);
+            let reading =
+                Reading { at, cpu, resident_bytes, descriptors: Some(10 + connections), threads: 6 };
+            (reading, Load { connections, pings })
+        };
+        let mut account = Account::new(reading(rows[0]).0);
+        rows[1..].iter().for_each(|row| {
+            let (reading, load) = reading(*row);
+            account.add(reading, load);
+        });
+        account
+    }
+
+    #[test]
+    fn a_run_that_holds_is_accounted_for() {
+        let account = account(&[
+            (0, 1000, 5_000, 0, 0),
+            (1, 1800, 9_000, 50, 0),
+            (2, 2400, 15_000, 100, 10),
+            (3, 2500, 15_100, 100, 110),
+            (4, 2600, 15_200, 100, 210),
+            (5, 2650, 6_000, 0, 215),
+        ]);
+        let outcome = account.outcome();
+        assert_eq!(account.cpu_seconds().to_string(), "1.65");
+        for (path, number) in [
+            ("cores.mean", 0.33),
+            ("cores.peak", 0.8),
+            ("resident_bytes.before", 5000.0),
+            ("resident_bytes.steady", 15_200.0),
+            ("resident_bytes.peak", 15_200.0),
+            ("resident_bytes.after", 6000.0),
+            ("descriptors.before", 10.0),
+            ("descriptors.peak", 110.0),
+            ("descriptors.after", 10.0),
+            ("threads_peak", 6.0),
+            ("steady_seconds", 2.0),
+            ("steady_connections", 100.0),
+            ("bytes_per_connection", 102.0),
+            ("cpu_ms_per_ping", 1.0),
+        ] {
+            assert_eq!(outcome.number(path), Ok(number), "{path}");
+        }
+    }
+
+    #[test]
+    fn steady_is_where_the_most_connections_were_and_not_what_comes_after() {
+        let account = account(&[
+            (0, 0, 0, 0, 0),
+            (1, 0, 1_000, 1000, 0),
+            (2, 0, 2_000, 995, 0),
+            (3, 0, 9_000, 500, 0),
+            (4, 0, 9_000, 1000, 0),
+        ]);
+        let outcome = account.outcome();
+        assert_eq!(outcome.number("steady_seconds"), Ok(1.0));
+        assert_eq!(outcome.number("steady_connections"), Ok(995.0));
+        assert_eq!(outcome.number("bytes_per_connection"), Ok(2.0));
+        assert!(outcome.number("cpu_ms_per_ping").is_err(), "without pings there is nothing to tell");
+    }
+
+    #[test]
+    fn a_run_without_a_second_has_no_rates() {
+        let outcome = account(&[(0, 0, 0, 0, 0)]).outcome();
+        for path in ["cores.mean", "cores.peak", "bytes_per_connection", "steady_connections"] {
+            assert!(outcome.number(path).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn little_cpu_time_is_not_divided() {
+        let account = account(&[(0, 0, 0, 0, 0), (1, 0, 0, 9, 0), (2, 90, 0, 9, 500)]);
+        assert!(account.outcome().number("cpu_ms_per_ping").is_err());
+    }
+}

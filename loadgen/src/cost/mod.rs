@@ -1,0 +1,200 @@
+//! What the server takes, and what loadgen itself does, sampled each second: CPU, memory, descriptors, threads; and what
+//! Encke says about its timers.
+//!
+//! [`process`] reads what the kernel knows, [`timers`] what Encke tells, [`account`] makes peaks, means and costs of a
+//! connection and of a ping from it, [`bottleneck`] says whether the server was what was measured.
+
+mod account;
+mod bottleneck;
+mod process;
+mod sampling;
+mod timers;
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+
+use self::account::Account;
+pub(crate) use self::account::Load;
+pub(crate) use self::bottleneck::{Bottleneck, Second};
+use self::process::{NoReading, Process, Reading};
+pub(crate) use self::sampling::Sampling;
+use self::timers::TimersAccount;
+use crate::admin::Admin;
+use crate::progress::Log;
+use crate::record::{Gauge, Recorder};
+use crate::result::Group;
+
+const SAMPLE: Duration = Duration::from_secs(1);
+/// Before the sample of everything else is taken, so that it has what was read for it.
+const FIRST_SAMPLE: Duration = Duration::from_millis(900);
+/// The admin API's time to answer; a later answer would be of another second.
+const PATIENCE: Duration = Duration::from_millis(800);
+
+/// What is sampled.
+#[derive(Debug)]
+pub(crate) struct Cost {
+    server: Option<Server>,
+    timers: Option<(Admin, TimersAccount)>,
+    /// Not where there is no /proc.
+    own: Option<(Process, Account)>,
+    log: Log,
+}
+
+#[derive(Debug)]
+struct Server {
+    pid: u32,
+    process: Process,
+    resident_from: &'static str,
+    account: Account,
+    has_ended: bool,
+    cores: Gauge,
+    resident_bytes: Gauge,
+    descriptors: Gauge,
+    threads: Gauge,
+}
+
+impl Cost {
+    /// Looks at everything for the first time: what cannot be sampled is told before the run.
+    pub(crate) async fn open(options: &Sampling, recorder: &Recorder, log: &Log) -> Result<Self, String> {
+        let server = options.pid.map(|pid| Server::open(pid, recorder)).transpose()?;
+        let own = Process::open(std::process::id()).ok();
+        let own = own.and_then(|own| Some((own.reading().ok()?, own)));
+        let own = own.map(|(before, own)| (own, Account::new(before)));
+        Ok(Self { server, timers: Self::open_timers(options, recorder).await?, own, log: log.clone() })
+    }
+
+    async fn open_timers(
+        options: &Sampling,
+        recorder: &Recorder,
+    ) -> Result<Option<(Admin, TimersAccount)>, String> {
+        let Some(url) = &options.admin else { return Ok(None) };
+        let mut admin =
+            Admin::new(url.clone(), options.api_key.as_deref()).map_err(|error| error.to_string())?;
+        let before = match ask(&mut admin).await {
+            Ok(before) => before,
+            Err(_) if options.admin_is_for_publishing => return Ok(None),
+            Err(why) => return Err(format!("cannot sample the admin API: {why}")),
+        };
+        Ok(Some((admin, TimersAccount::new(before, recorder))))
+    }
+
+    /// Samples each second, as long as it is awaited. `load` tells what loadgen is doing to the server.
+    pub(crate) async fn watch(&mut self, load: impl Fn() -> Load) -> Infallible {
+        let mut second = interval_at(Instant::now() + FIRST_SAMPLE, SAMPLE);
+        second.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        loop {
+            second.tick().await;
+            self.look(load()).await;
+        }
+    }
+
+    /// Looks once more when loadgen has let go of everything.
+    pub(crate) async fn look_after(&mut self) {
+        self.look(Load::default()).await;
+    }
+
+    async fn look(&mut self, load: Load) {
+        let server =
+            self.server.as_ref().filter(|server| !server.has_ended).map(|server| server.process.clone());
+        let own = self.own.as_ref().map(|(own, _)| own.clone());
+        // The kernel walks all mappings of a process to say what is resident: not on the thread that measures.
+        let read = spawn_blocking(move || (server.map(|it| it.reading()), own.map(|it| it.reading())));
+        let (server, own) = read.await.expect("reading does not panic, and is not aborted");
+        if let (Some(watched), Some(reading)) = (&mut self.server, server) {
+            watched.add(reading, load, &self.log);
+        }
+        if let (Some((_, account)), Some(Ok(reading))) = (&mut self.own, own) {
+            account.add(reading, load);
+        }
+        if let Some((admin, account)) = &mut self.timers {
+            match ask(admin).await {
+                Ok(timers) => account.add(timers),
+                Err(why) => {
+                    if account.miss() {
+                        self.log.line(&format!("a sample of the admin API is missing: {why}"));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The `server` part of the result, if anything was asked for.
+    pub(crate) fn server(&self) -> Option<Group> {
+        let process = self.server.as_ref().map(Server::outcome);
+        let timers =
+            self.timers.as_ref().map(|(_, account)| Group::default().with("timers", account.outcome()));
+        process.into_iter().chain(timers).reduce(Group::and)
+    }
+
+    /// What there is to add to the `loadgen` part of the result.
+    pub(crate) fn own(&self) -> Group {
+        self.own.as_ref().map(|(_, account)| account.outcome_in_short()).unwrap_or_default()
+    }
+}
+
+async fn ask(admin: &mut Admin) -> Result<timers::Timers, String> {
+    let answer = timeout(PATIENCE, admin.get(timers::PATH)).await;
+    timers::parse(&answer.map_err(|_| format!("no answer within {} ms", PATIENCE.as_millis()))??)
+}
+
+impl Server {
+    fn open(pid: u32, recorder: &Recorder) -> Result<Self, String> {
+        let process = Process::open(pid)?;
+        let before = process.reading().map_err(|why| match why {
+            NoReading::Gone => format!("process {pid} has ended"),
+            NoReading::Other(why) => format!("cannot sample process {pid}: {why}"),
+        })?;
+        let gauge = |name: &str| {
+            let gauge = Gauge::default();
+            recorder.gauge(&format!("server.{name}"), &gauge);
+            gauge
+        };
+        Ok(Self {
+            pid,
+            resident_from: process.resident_from(),
+            process,
+            account: Account::new(before),
+            has_ended: false,
+            cores: gauge("cores"),
+            resident_bytes: gauge("resident_bytes"),
+            descriptors: gauge("descriptors"),
+            threads: gauge("threads"),
+        })
+    }
+
+    fn add(&mut self, reading: Result<Reading, NoReading>, load: Load, log: &Log) {
+        match reading {
+            Ok(reading) => {
+                self.account.add(reading, load);
+                self.show(Some(&reading));
+            }
+            Err(why) => {
+                self.show(None);
+                if why == NoReading::Gone && !self.has_ended {
+                    self.has_ended = true;
+                    log.line(&format!("process {} (--pid) has ended during the run", self.pid));
+                }
+            }
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
+    fn show(&self, reading: Option<&Reading>) {
+        self.cores.set(reading.and_then(|_| self.account.cores()));
+        self.resident_bytes.set(reading.map(|reading| reading.resident_bytes as f64));
+        self.descriptors.set(reading.and_then(|reading| reading.descriptors).map(|count| count as f64));
+        self.threads.set(reading.map(|reading| reading.threads as f64));
+    }
+
+    fn outcome(&self) -> Group {
+        Group::default()
+            .with("pid", u64::from(self.pid))
+            .with("ended", self.has_ended)
+            .with("resident_from", self.resident_from)
+            .with("cpu_seconds", self.account.cpu_seconds())
+            .and(self.account.outcome())
+    }
+}

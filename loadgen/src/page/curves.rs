@@ -1,0 +1,158 @@
+//! Plots over time, from the series of a result.
+
+use super::axis::Axis;
+use super::plot::{Form, Line, Plot};
+use super::points::{note_on_rates, points};
+use super::unit::Unit;
+use crate::result::{Column, Document, Kind, Series};
+
+/// What is counted on every connection: these have plots of their own.
+const TRAFFIC: [(&str, &[&str]); 3] =
+    [("Connects and closes", &["connects", "closes"]), ("Messages", &["messages"]), ("Pings", &["pings"])];
+const PREFIX_OF_CODES: &str = "closes.";
+/// More lines than these in one plot nobody can tell apart.
+const MAX_LINES: usize = 6;
+/// The percentiles of a second, and `max`: columns whose names end like this share a plot.
+const PERCENTILES: [&str; 5] = [".p50", ".p90", ".p99", ".p99.9", ".max"];
+/// From this ratio of the highest to the lowest value on, small ones could not be seen on a linear axis.
+const WIDE: f64 = 30.0;
+
+/// Makes plots of one run's series.
+#[derive(Debug)]
+pub(super) struct Curves {
+    series: Series,
+    bands: Vec<(f64, f64, String)>,
+}
+
+impl Curves {
+    pub(super) fn of(document: &Document) -> Self {
+        let bands = document.phases().into_iter().map(|phase| (phase.start, phase.end, phase.name));
+        Self { series: document.series(), bands: bands.collect() }
+    }
+
+    /// Connections, and what happened on them.
+    pub(super) fn traffic(&self) -> Vec<Plot> {
+        let open = self.find(Kind::Gauge, |name| name == "connections");
+        let mut plots = Vec::from_iter(self.plot("Open connections".to_owned(), Unit::Plain, &open));
+        for (title, names) in TRAFFIC {
+            let counts = self.find(Kind::Count, |name| names.contains(&name));
+            plots.extend(self.plot(title.to_owned(), Unit::PerSecond, &counts));
+        }
+        plots.extend(self.counts("Errors", |name| name == "errors"));
+        plots.extend(self.counts("Closes by code", |name| name.starts_with(PREFIX_OF_CODES)));
+        plots
+    }
+
+    /// What the scenario counts, or each of several, whose names come before a dot.
+    pub(super) fn events(&self) -> Vec<Plot> {
+        let told = |name: &str| TRAFFIC.iter().any(|(_, names)| names.contains(&name)) || name == "errors";
+        let is_event = |name: &str| {
+            !told(name) && !name.starts_with(PREFIX_OF_CODES) && !name.ends_with(".count") && !is_cost(name)
+        };
+        let mut scenarios: Vec<&str> = Vec::new();
+        for column in self.find(Kind::Count, is_event) {
+            let scenario = scenario_of(&column.name);
+            if !scenarios.contains(&scenario) {
+                scenarios.push(scenario);
+            }
+        }
+        let of_scenario = |scenario: &str| {
+            let title =
+                if scenario.is_empty() { "Events".to_owned() } else { format!("Events of {scenario}") };
+            self.counts(&title, |name| is_event(name) && scenario_of(name) == scenario)
+        };
+        scenarios.into_iter().flat_map(of_scenario).collect()
+    }
+
+    /// Of everything that is timed, the percentiles of each second.
+    pub(super) fn times(&self) -> Vec<Plot> {
+        let times = self.find(Kind::Time, |name| !is_cost(name));
+        self.by_stem(&times, |stem| format!("{stem} by second"))
+    }
+
+    /// What the server costs, or loadgen itself: the columns whose names begin like this.
+    pub(super) fn cost(&self, prefix: &str) -> Vec<Plot> {
+        let measured = [Kind::Gauge, Kind::Time].map(|kind| self.find(kind, |name| name.starts_with(prefix)));
+        let mut plots = self.by_stem(&measured.concat(), |stem| stem.trim_start_matches(prefix).to_owned());
+        for column in self.find(Kind::Count, |name| name.starts_with(prefix) && !name.ends_with(".count")) {
+            let title = column.name.trim_start_matches(prefix).to_owned();
+            plots.extend(self.plot(title, Unit::PerSecond, &[column]));
+        }
+        plots
+    }
+
+    /// Counts a second, without what never happened. Those of a size share a plot.
+    fn counts(&self, title: &str, wanted: impl Fn(&str) -> bool) -> Vec<Plot> {
+        let mut columns = self.find(Kind::Count, wanted);
+        columns.retain(|column| column.values.iter().flatten().any(|count| *count > 0.0));
+        columns.sort_by(|one, other| peak(other).total_cmp(&peak(one)));
+        let mut groups: Vec<Vec<&Column>> = Vec::new();
+        for column in columns {
+            match groups.last_mut() {
+                Some(group) if group.len() < MAX_LINES && peak(column) * WIDE > peak(group[0]) => {
+                    group.push(column)
+                }
+                _ => groups.push(vec![column]),
+            }
+        }
+        groups.iter().filter_map(|group| self.plot(title.to_owned(), Unit::PerSecond, group)).collect()
+    }
+
+    fn by_stem(&self, columns: &[&Column], title: impl Fn(&str) -> String) -> Vec<Plot> {
+        let plots = columns.chunk_by(|one, other| stem(&one.name) == stem(&other.name)).filter_map(|group| {
+            let stem = stem(&group[0].name);
+            self.plot(title(stem), Unit::of(stem), group)
+        });
+        plots.collect()
+    }
+
+    fn find(&self, kind: Kind, wanted: impl Fn(&str) -> bool) -> Vec<&Column> {
+        self.series.columns().iter().filter(|column| column.kind == kind && wanted(&column.name)).collect()
+    }
+
+    /// None if nothing was measured.
+    fn plot(&self, title: String, unit: Unit, columns: &[&Column]) -> Option<Plot> {
+        let lines: Vec<_> =
+            columns.iter().enumerate().map(|(index, column)| self.line(index, column)).collect();
+        let highest = lines.iter().filter_map(Line::highest).reduce(f64::max)?;
+        let values = lines.iter().flat_map(|line| &line.points).filter_map(|(_, y)| *y);
+        let lowest = values.filter(|value| *value > 0.0).reduce(f64::min).unwrap_or(highest);
+        let is_wide = unit == Unit::Millis && highest / lowest > WIDE;
+        let y =
+            if is_wide { Axis::logarithmic(lowest, highest, unit) } else { Axis::from_zero(highest, unit) };
+        let note = match (unit, is_wide) {
+            (Unit::PerSecond, _) => note_on_rates(&self.series),
+            (_, true) => "logarithmic".to_owned(),
+            _ => String::new(),
+        };
+        let x = Axis::time(self.series.t().last().copied()?);
+        Some(Plot { title, note, x, y, unit, bands: self.bands.clone(), lines, form: Form::Lines })
+    }
+
+    fn line(&self, index: usize, column: &Column) -> Line {
+        let points = points(&self.series, column);
+        let percentile = PERCENTILES.iter().position(|end| column.name.ends_with(end));
+        let (name, colour) = match percentile {
+            Some(rank) => (PERCENTILES[rank].trim_start_matches('.').to_owned(), format!("q{rank}")),
+            None => (column.name.clone(), format!("c{}", index % 8)),
+        };
+        Line { name, colour, points }
+    }
+}
+
+fn scenario_of(name: &str) -> &str {
+    name.split_once('.').map_or("", |(scenario, _)| scenario)
+}
+
+fn peak(column: &Column) -> f64 {
+    column.values.iter().flatten().copied().fold(0.0, f64::max)
+}
+
+fn is_cost(name: &str) -> bool {
+    name.starts_with("server.") || name.starts_with("loadgen.")
+}
+
+/// What several columns are percentiles of.
+fn stem(name: &str) -> &str {
+    PERCENTILES.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+}

@@ -1,0 +1,234 @@
+//! One plot as SVG. Its colours are the style sheet's, so it can be read on light and on dark ground.
+
+use std::fmt::Write;
+
+use maud::{Markup, PreEscaped, html};
+
+use super::axis::Axis;
+use super::unit::Unit;
+
+const WIDTH: f64 = 600.0;
+const HEIGHT: f64 = 250.0;
+const LEFT: f64 = 58.0;
+const RIGHT: f64 = 588.0;
+const TOP: f64 = 20.0;
+const BOTTOM: f64 = 222.0;
+/// From so many points on a line is thinner.
+const DENSE: usize = 300;
+/// How wide a letter of a label is, about.
+const LETTER: f64 = 6.2;
+
+#[derive(Debug)]
+pub(super) struct Plot {
+    pub(super) title: String,
+    /// Below the title, for what it does not say.
+    pub(super) note: String,
+    pub(super) x: Axis,
+    pub(super) y: Axis,
+    pub(super) unit: Unit,
+    /// Stretches of the x axis with names.
+    pub(super) bands: Vec<(f64, f64, String)>,
+    pub(super) lines: Vec<Line>,
+    /// What the lines are drawn as.
+    pub(super) form: Form,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    Lines,
+    /// From each point to the next as high as the point.
+    Steps,
+}
+
+#[derive(Debug)]
+pub(super) struct Line {
+    pub(super) name: String,
+    /// A class of the style sheet.
+    pub(super) colour: String,
+    /// By ascending x; None where nothing was measured.
+    pub(super) points: Vec<(f64, Option<f64>)>,
+}
+
+impl Line {
+    pub(super) fn highest(&self) -> Option<f64> {
+        self.points.iter().filter_map(|(_, y)| *y).reduce(f64::max)
+    }
+}
+
+impl Plot {
+    pub(super) fn draw(&self) -> Markup {
+        html! {
+            figure {
+                figcaption { (self.title) @if !self.note.is_empty() { " " small { (self.note) } } }
+                svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(self.title) {
+                    (self.draw_bands())
+                    (self.draw_axes())
+                    @for line in &self.lines { (self.draw_line(line)) }
+                }
+                @if self.lines.len() > 1 || self.form == Form::Lines { (self.legend()) }
+            }
+        }
+    }
+
+    fn legend(&self) -> Markup {
+        html! {
+            ul.legend {
+                @for line in &self.lines {
+                    li {
+                        i class=(line.colour) {}
+                        (line.name)
+                        @if let (Some(highest), Form::Lines) = (line.highest(), self.form) {
+                            " " small { "max " (self.unit.show(highest)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A name that has no room is left out; its title is there all the same.
+    fn draw_bands(&self) -> Markup {
+        html! {
+            @for (index, (start, end, name)) in self.bands.iter().enumerate() {
+                @let (left, right) = (self.at_x(*start), self.at_x(*end));
+                @let room = right - left;
+                g {
+                    title { (name) }
+                    rect class=(if index % 2 == 0 { "band" } else { "band other" })
+                        x=(short(left)) y=(TOP) width=(short(room)) height=(BOTTOM - TOP) {}
+                    @if letters(name) < room {
+                        text.phase x=(short(left + room / 2.0)) y=(TOP - 6.0) text-anchor="middle" { (name) }
+                    }
+                }
+            }
+        }
+    }
+
+    fn draw_axes(&self) -> Markup {
+        html! {
+            @for (value, text) in &self.y.marks {
+                @let y = short(self.at_y(*value));
+                path.rule d={ "M" (LEFT) " " (y) "H" (RIGHT) } {}
+                text x=(LEFT - 6.0) y=(y) dy="0.35em" text-anchor="end" { (text) }
+            }
+            path.axis d={ "M" (LEFT) " " (BOTTOM) "H" (RIGHT) } {}
+            @for (x, text) in self.roomy_x_marks() {
+                path.axis d={ "M" (short(x)) " " (BOTTOM) "v4" } {}
+                text x=(short(x)) y=(BOTTOM + 17.0) text-anchor=(self.anchor(x, text)) { (text) }
+            }
+        }
+    }
+
+    /// The marks of the x axis whose texts do not touch.
+    fn roomy_x_marks(&self) -> Vec<(f64, &str)> {
+        let mut taken = f64::MIN;
+        let mut marks = Vec::new();
+        for (value, text) in &self.x.marks {
+            let (x, width) = (self.at_x(*value), letters(text));
+            let start = match self.anchor(x, text) {
+                "start" => x,
+                "end" => x - width,
+                _ => x - width / 2.0,
+            };
+            if start > taken {
+                taken = start + width + LETTER;
+                marks.push((x, text.as_str()));
+            }
+        }
+        marks
+    }
+
+    /// At the edges texts begin or end at their mark, so as not to touch those of the other axis, or to be cut off.
+    fn anchor(&self, x: f64, text: &str) -> &'static str {
+        match x {
+            x if x < LEFT + 1.0 => "start",
+            x if x + letters(text) / 2.0 > WIDTH => "end",
+            _ => "middle",
+        }
+    }
+
+    fn draw_line(&self, line: &Line) -> Markup {
+        let mut path = String::new();
+        let mut dots = Vec::new();
+        match self.form {
+            Form::Steps => self.add_steps(line, &mut path),
+            Form::Lines => self.add_lines(line, &mut path, &mut dots),
+        }
+        let class = match self.form {
+            Form::Steps => "steps",
+            Form::Lines if line.points.len() > DENSE => "line dense",
+            Form::Lines => "line",
+        };
+        html! {
+            path class={ (class) " " (line.colour) } d=(PreEscaped(path)) { title { (line.name) } }
+            @for (x, y) in dots {
+                circle class=(line.colour) cx=(short(x)) cy=(short(y)) r="3" {}
+            }
+        }
+    }
+
+    /// Points that have a neighbour are joined; the others become dots.
+    fn add_lines(&self, line: &Line, path: &mut String, dots: &mut Vec<(f64, f64)>) {
+        for stretch in line.points.split(|(_, y)| y.is_none()) {
+            let at: Vec<_> =
+                stretch.iter().filter_map(|(x, y)| Some((self.at_x(*x), self.at_y((*y)?)))).collect();
+            match thinned(&at)[..] {
+                [] => {}
+                [point] => dots.push(point),
+                ref points => {
+                    for (index, (x, y)) in points.iter().enumerate() {
+                        let letter = if index == 0 { 'M' } else { 'L' };
+                        write!(path, "{letter}{} {}", short(*x), short(*y)).expect("a text takes everything");
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_steps(&self, line: &Line, path: &mut String) {
+        let mut begun = false;
+        for (x, y) in &line.points {
+            let (x, y) = (short(self.at_x(*x)), short(self.at_y(y.unwrap_or(self.y.low()))));
+            let start = if begun { String::new() } else { format!("M{x} {BOTTOM}") };
+            write!(path, "{start}H{x}V{y}").expect("a text takes everything");
+            begun = true;
+        }
+        if begun {
+            write!(path, "V{BOTTOM}Z").expect("a text takes everything");
+        }
+    }
+
+    fn at_x(&self, value: f64) -> f64 {
+        LEFT + self.x.place(value) * (RIGHT - LEFT)
+    }
+
+    fn at_y(&self, value: f64) -> f64 {
+        BOTTOM - self.y.place(value) * (BOTTOM - TOP)
+    }
+}
+
+/// At most the lowest and the highest point of every half pixel: what is not seen need not be in the page.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let column = |point: &(f64, f64)| (point.0 * 2.0).floor();
+    let mut thin: Vec<(f64, f64)> = Vec::new();
+    for group in points.chunk_by(|one, other| column(one) == column(other)) {
+        if group.len() <= 2 {
+            thin.extend(group);
+            continue;
+        }
+        let by_y = |one: &&(f64, f64), other: &&(f64, f64)| one.1.total_cmp(&other.1);
+        thin.extend(group.iter().min_by(by_y).into_iter().chain(group.iter().max_by(by_y)));
+    }
+    thin
+}
+
+#[expect(clippy::cast_precision_loss, reason = "no text is that long")]
+fn letters(text: &str) -> f64 {
+    text.chars().count() as f64 * LETTER
+}
+
+/// A coordinate, to the tenth.
+fn short(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}

@@ -1,0 +1,126 @@
+//! Pages of results that were made up.
+
+use std::time::{Duration, SystemTime};
+
+use roxmltree::Document as Xml;
+
+use super::{of_comparison, of_run};
+use crate::compare::Compared;
+use crate::record::Times;
+use crate::result::{Document, Ending, Group, Kind, Phase, Run, Sample, Series};
+
+const HOSTILE: &str = "<script>alert(1)</script>\"'&";
+
+/// Of a run of so many seconds in which everything has hostile names.
+fn result(seconds: u32) -> Document {
+    let mut series = Series::default();
+    for second in 1..=seconds {
+        let t = f64::from(second);
+        let sample = [
+            (Kind::Gauge, "connections", Some(t)),
+            (Kind::Gauge, "server.resident_bytes", Some(1e6 + t)),
+            (Kind::Gauge, "server.cores", None),
+            (Kind::Gauge, "server.wheel_lateness_ms.p50", Some(0.01)),
+            (Kind::Gauge, "server.wheel_lateness_ms.p99", Some(5.0)),
+            (Kind::Count, "errors", Some(1.0)),
+            (Kind::Count, "early", Some(0.0)),
+            (Kind::Count, HOSTILE, Some(2.0)),
+            (Kind::Time, "lateness_ms.p50", Some(0.5).filter(|_| second % 3 > 0)),
+            (Kind::Time, "lateness_ms.p99.9", Some(t)),
+        ];
+        let values = sample.map(|(kind, name, value)| (kind, name.to_owned(), value)).into();
+        series.push(&Sample { t, values });
+    }
+    let lateness = Times::default();
+    for millis in 0..2000 {
+        lateness.record(Duration::from_millis(millis));
+    }
+    let run = Run {
+        started_at: SystemTime::UNIX_EPOCH,
+        elapsed: Duration::from_secs(seconds.into()),
+        ending: Ending::Interrupted,
+        phases: vec![Phase { name: HOSTILE.to_owned(), start: 0.0, end: f64::from(seconds) }],
+    };
+    let numbers = Group::default()
+        .with("errors", 3)
+        .with("lateness_ms", lateness.summary())
+        .with("nothing_ms", Times::default().summary())
+        .with("error_kinds", Group::default().with(HOSTILE, 3))
+        .with("server", Group::default().with("bytes_per_connection", 2318.0));
+    let asked_for = Group::default().with("scenario", HOSTILE).with("target", HOSTILE);
+    Document::new(asked_for, run, numbers, &series).judged(vec![Group::default().with("assert", HOSTILE)])
+}
+
+/// The titles of the plots, each of which must be well-formed and have something in it.
+fn plots(page: &str) -> Vec<String> {
+    let plot = |svg: &str| {
+        let svg = format!("<svg{}</svg>", svg.split_once("</svg>").expect("what begins also ends").0);
+        let xml = Xml::parse(&svg).unwrap_or_else(|error| panic!("{error} in {svg}"));
+        let drawn = |node: &roxmltree::Node<'_, '_>| {
+            let is_line = node
+                .attribute("class")
+                .is_some_and(|class| class.starts_with("line ") || class.starts_with("steps "));
+            (is_line && node.attribute("d").is_some_and(|d| !d.is_empty())) || node.has_tag_name("circle")
+        };
+        let title = xml.root_element().attribute("aria-label").expect("a plot has a title").to_owned();
+        assert!(xml.descendants().any(|node| drawn(&node)), "{title} is empty");
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        title
+    };
+    page.split("<svg").skip(1).map(plot).collect()
+}
+
+/// Nothing of it can run or be fetched from elsewhere.
+fn assert_harmless(page: &str) {
+    for bad in ["<script", "src=", "href=", "http://", "https://", "@import", "url("] {
+        assert!(!page.contains(bad), "{bad} in the page");
+    }
+    assert!(page.contains("&lt;script&gt;"), "names are there, as text");
+}
+
+#[test]
+fn a_page_shows_everything_and_runs_nothing() {
+    let page = of_run(&result(10));
+    assert_harmless(&page);
+    let titles = plots(&page);
+    for title in [
+        "Open connections",
+        "Errors",
+        "Events",
+        "lateness_ms by second",
+        "resident_bytes",
+        "wheel_lateness_ms",
+    ] {
+        assert!(titles.iter().any(|known| known == title), "{title} in {titles:?}");
+    }
+    assert_eq!(titles.iter().filter(|title| *title == "lateness_ms").count(), 2, "histogram and percentiles");
+    for absent in ["nothing_ms", "cores"] {
+        assert!(!titles.iter().any(|known| known == absent), "{absent} was not measured");
+    }
+    for text in ["bytes_per_connection", "interrupted", "prefers-color-scheme: dark"] {
+        assert!(page.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn short_and_long_runs_have_a_page() {
+    for seconds in [0, 1, 2, 7000] {
+        let page = of_run(&result(seconds));
+        assert!(plots(&page).len() >= 2);
+        assert!(page.len() < 1 << 20, "{} bytes", page.len());
+    }
+}
+
+#[test]
+fn a_comparison_has_all_results_in_each_plot() {
+    let results = [("one", 10), (HOSTILE, 20), ("three", 0)]
+        .map(|(name, seconds)| Compared { name: name.to_owned(), document: result(seconds) });
+    let page = of_comparison(&results);
+    assert_harmless(&page);
+    let titles = plots(&page);
+    for title in ["lateness_ms", "connections", "errors", "lateness_ms.p99.9"] {
+        let is_told = titles.iter().any(|known| known == title);
+        assert_eq!(is_told, title != "lateness_ms.p99.9", "{title} in {titles:?}");
+    }
+    assert!(page.contains("1.00x"));
+}

@@ -1,0 +1,42 @@
+//! The numbers to look at first.
+
+use maud::{Markup, html};
+
+use super::unit::{Unit, show_in_full};
+use crate::result::Document;
+
+/// Paths, what they are called, and whether more than none of it is bad. Those that a result has not are left out.
+const TILES: [(&str, &str, bool); 18] = [
+    ("traffic.connections_max", "connections at most", false),
+    ("traffic.connects", "connects", false),
+    ("connect_ms.p99", "connect, p99", false),
+    ("traffic.messages", "messages", false),
+    ("latency_ms.p99", "latency to the last, p99", false),
+    ("deliveries_per_second", "deliveries a second", false),
+    ("lateness_ms.p99", "lateness, p99", false),
+    ("resumed", "resumed", false),
+    ("seconds", "seconds until the last was back", false),
+    ("errors", "errors", true),
+    ("unexpected_closes", "unexpected closes", true),
+    ("early", "early", true),
+    ("still_open", "still open", true),
+    ("lost", "lost", true),
+    ("duplicated", "duplicated", true),
+    ("misordered", "misordered", true),
+    ("not_recovered", "not recovered", true),
+    ("gaps", "gaps", true),
+];
+
+pub(super) fn of(document: &Document) -> Markup {
+    let tiles = TILES.iter().filter_map(|(path, name, is_fault)| {
+        let number = document.number(path).ok()?;
+        Some((number, show_in_full(Unit::of(path), number), name, *is_fault && number > 0.0))
+    });
+    html! {
+        div.tiles {
+            @for (number, text, name, is_bad) in tiles {
+                div class=[is_bad.then_some("bad")] title=(number) { b { (text) } (name) }
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What is counted and timed while a scenario runs, by name. One task samples all of it each second.
+//!
+//! A scenario keeps its [`Counter`]s, [`Gauge`]s and [`Times`] (or [`Latency`], for both views of coordinated omission)
+//! as fields, and names those worth a curve over time once, in [`Scenario::record`](crate::scenario::Scenario::record):
+//!
+//! ```text
+//! fn record(&self, recorder: &Recorder) {
+//!     recorder.counter("early", &self.early);          // only grows: can also end a run, with --abort-on-fail
+//!     recorder.gauge("backlog", &self.backlog);        // comes and goes
+//!     recorder.times("lateness_ms", &self.lateness);   // count, p50, p90, p99, p99.9 and max of each second
+//!     recorder.latency("connect", &self.connect);      // connect_ms, and connect_from_start_ms
+//! }
+//! ```
+//! The names are those of the outcome, so that an assertion finds both. What is named twice is added up. Where several
+//! scenarios run at once, each gets its own [`Recorder::within`]. Connections, connects, closes by code, messages and
+//! pings are counted in [`Traffic`], errors in [`Failures`](crate::failure::Failures): they need no naming.
+//! [`Recorder::phase`] tells where in its course the run is.
+
+mod counts;
+mod look;
+#[cfg(test)]
+mod tests;
+mod times;
+mod traffic;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use tokio::time::Instant;
+
+pub(crate) use self::counts::{CloseCodes, Counter, Gauge};
+pub(crate) use self::times::{Latency, Times};
+pub(crate) use self::traffic::{Live, Traffic};
+use crate::result::{Phase, Sample, Series};
+
+/// More phases than these are not told apart.
+const MAX_PHASES: usize = 256;
+
+/// A clone records into the same run.
+#[derive(Clone, Debug)]
+pub(crate) struct Recorder {
+    /// Before every name, with a dot after it.
+    prefix: String,
+    shared: Rc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    start: Instant,
+    traffic: Traffic,
+    counters: RefCell<Vec<Named<Counter>>>,
+    gauges: RefCell<Vec<Named<Gauge>>>,
+    times: RefCell<Vec<Named<Times>>>,
+    /// What the count of each close code was when it was last looked at.
+    codes_seen: RefCell<BTreeMap<u16, u64>>,
+    /// By name, and since when.
+    phases: RefCell<Vec<(String, f64)>>,
+    series: RefCell<Series>,
+    last: RefCell<Sample>,
+}
+
+#[derive(Debug)]
+struct Named<T> {
+    name: String,
+    source: T,
+    /// What a counter was when it was last looked at.
+    seen: u64,
+}
+
+impl Recorder {
+    pub(crate) fn starting_now() -> Self {
+        let shared = Shared {
+            start: Instant::now(),
+            traffic: Traffic::default(),
+            counters: RefCell::default(),
+            gauges: RefCell::default(),
+            times: RefCell::default(),
+            codes_seen: RefCell::default(),
+            phases: RefCell::default(),
+            series: RefCell::default(),
+            last: RefCell::default(),
+        };
+        let recorder = Self { prefix: String::new(), shared: Rc::new(shared) };
+        for (name, counter) in recorder.shared.traffic.counters() {
+            recorder.counter(name, counter);
+        }
+        recorder
+    }
+
+    /// The same, with names that begin with `prefix.`: for one of several scenarios.
+    #[cfg_attr(not(test), expect(dead_code, reason = "for a scenario that runs others"))]
+    pub(crate) fn within(&self, prefix: &str) -> Self {
+        Self { prefix: format!("{}{prefix}.", self.prefix), shared: self.shared.clone() }
+    }
+
+    pub(crate) fn counter(&self, name: &str, counter: &Counter) {
+        self.shared.counters.borrow_mut().push(self.named(name, counter));
+    }
+
+    pub(crate) fn gauge(&self, name: &str, gauge: &Gauge) {
+        self.shared.gauges.borrow_mut().push(self.named(name, gauge));
+    }
+
+    pub(crate) fn times(&self, name: &str, times: &Times) {
+        self.shared.times.borrow_mut().push(self.named(name, times));
+    }
+
+    pub(crate) fn latency(&self, name: &str, latency: &Latency) {
+        for (name, times) in latency.named(name) {
+            self.times(&name, times);
+        }
+    }
+
+    fn named<T: Clone>(&self, name: &str, source: &T) -> Named<T> {
+        Named { name: format!("{}{name}", self.prefix), source: source.clone(), seen: 0 }
+    }
+
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.shared.traffic
+    }
+
+    /// From now on the run is in this phase.
+    pub(crate) fn phase(&self, name: &str) {
+        let mut phases = self.shared.phases.borrow_mut();
+        if phases.len() < MAX_PHASES {
+            phases.push((name.to_owned(), self.seconds()));
+        }
+    }
+
+    pub(crate) fn current_phase(&self) -> String {
+        self.shared.phases.borrow().last().map_or_else(String::new, |(name, _)| name.clone())
+    }
+
+    pub(crate) fn phases(&self) -> Vec<Phase> {
+        let phases = self.shared.phases.borrow();
+        let ends = phases.iter().skip(1).map(|(_, start)| *start).chain([self.seconds()]);
+        phases
+            .iter()
+            .zip(ends)
+            .map(|((name, start), end)| Phase { name: name.clone(), start: *start, end })
+            .collect()
+    }
+
+    /// Since the start, to the microsecond.
+    pub(crate) fn seconds(&self) -> f64 {
+        crate::result::seconds(self.shared.start.elapsed())
+    }
+
+    /// Looks at everything now, for the series.
+    pub(crate) fn sample(&self) {
+        let sample = self.shared.look(self.seconds());
+        self.shared.series.borrow_mut().push(&sample);
+        self.shared.last.replace(sample);
+    }
+
+    /// The sample that was taken last.
+    pub(crate) fn last(&self) -> Sample {
+        self.shared.last.borrow().clone()
+    }
+
+    pub(crate) fn series(&self) -> Series {
+        self.shared.series.borrow().clone()
+    }
+
+    /// Whether the number at this path of the result is one of those that [`Self::growing`] tells.
+    pub(crate) fn grows(&self, path: &str) -> bool {
+        let is_counter = self.shared.counters.borrow().iter().any(|it| it.name == path);
+        let is_of_times = path.rsplit_once('.').is_some_and(|(name, what)| {
+            ["max", "count"].contains(&what) && self.shared.times.borrow().iter().any(|it| it.name == name)
+        });
+        is_counter || is_of_times
+    }
+
+    /// What the number at this path of the result has grown to, if it can only grow: a counter, or the count or the
+    /// maximum of times.
+    #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
+    pub(crate) fn growing(&self, path: &str) -> Option<f64> {
+        let counters = self.shared.counters.borrow();
+        let mut counters = counters.iter().filter(|it| it.name == path).map(|it| it.source.get()).peekable();
+        if counters.peek().is_some() {
+            return Some(counters.sum::<u64>() as f64);
+        }
+        let (name, what) = path.rsplit_once('.')?;
+        let times = self.shared.times.borrow();
+        let times = times.iter().filter(|it| it.name == name).map(|it| &it.source);
+        match what {
+            "max" => times.filter_map(Times::max_micros).max().map(|micros| micros as f64 / 1e3),
+            "count" => times.map(Times::count).reduce(|one, other| one + other).map(|count| count as f64),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! How long things took: recorded in microseconds, told in milliseconds.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use tokio::time::Instant;
+
+use crate::result::{Distribution, Group};
+
+/// Longer times than this are recorded as this.
+const HIGHEST: Duration = Duration::from_secs(3600);
+const SIGNIFICANT_DIGITS: u8 = 3;
+/// Seconds are many, and their percentiles are told to one in a hundred.
+const DIGITS_OF_A_SECOND: u8 = 2;
+
+/// A histogram of times, over the whole run and over the present second. A clone is the same one.
+#[derive(Clone, Debug)]
+pub(crate) struct Times(Rc<Histograms>);
+
+#[derive(Debug)]
+struct Histograms {
+    whole: RefCell<Histogram<u64>>,
+    second: RefCell<Histogram<u32>>,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        let whole = Histogram::new_with_bounds(1, as_micros(HIGHEST), SIGNIFICANT_DIGITS)
+            .expect("one microsecond to one hour with three digits is a valid range");
+        Self(Rc::new(Histograms { whole: RefCell::new(whole), second: RefCell::new(new_second()) }))
+    }
+}
+
+/// An empty histogram of a second's times.
+pub(super) fn new_second() -> Histogram<u32> {
+    Histogram::new_with_bounds(1, as_micros(HIGHEST), DIGITS_OF_A_SECOND)
+        .expect("one microsecond to one hour with two digits is a valid range")
+}
+
+impl Times {
+    pub(crate) fn record(&self, time: Duration) {
+        let micros = as_micros(time);
+        self.0.whole.borrow_mut().saturating_record(micros);
+        self.0.second.borrow_mut().saturating_record(micros);
+    }
+
+    /// All of them so far.
+    pub(crate) fn summary(&self) -> Distribution {
+        self.0.whole.borrow().clone().into()
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        self.0.whole.borrow().len()
+    }
+
+    /// The longest one so far.
+    pub(super) fn max_micros(&self) -> Option<u64> {
+        let whole = self.0.whole.borrow();
+        (!whole.is_empty()).then(|| whole.max())
+    }
+
+    /// Adds those since the last call to others.
+    pub(super) fn take_second(&self, into: &mut Histogram<u32>) {
+        let mut second = self.0.second.borrow_mut();
+        into.add(&*second).expect("all seconds have the same bounds");
+        second.reset();
+    }
+}
+
+/// A latency seen both ways. From the instant at which something was due, so that waiting for a slow server (or a slow
+/// loadgen) to get round to it counts, too; and from when it was actually started, which leaves that waiting out:
+/// coordinated omission, where the difference is large.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Latency {
+    from_due: Times,
+    from_start: Times,
+}
+
+impl Latency {
+    pub(crate) fn record(&self, due: Instant, start: Instant, end: Instant) {
+        self.from_due.record(end.saturating_duration_since(due));
+        self.from_start.record(end.saturating_duration_since(start));
+    }
+
+    /// Both, by name: `connect` gives `connect_ms` and `connect_from_start_ms`.
+    pub(crate) fn summary(&self, name: &str) -> Group {
+        let [from_due, from_start] = self.named(name);
+        Group::default().with(&from_due.0, from_due.1.summary()).with(&from_start.0, from_start.1.summary())
+    }
+
+    pub(super) fn named(&self, name: &str) -> [(String, &Times); 2] {
+        [(format!("{name}_ms"), &self.from_due), (format!("{name}_from_start_ms"), &self.from_start)]
+    }
+}
+
+fn as_micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tells_milliseconds_with_microseconds() {
+        let times = Times::default();
+        for micros in 1..=1000 {
+            times.record(Duration::from_micros(micros));
+        }
+        let summary = times.summary();
+        assert_eq!(summary.number("p50"), Ok(0.5));
+        assert_eq!(summary.number("p99"), Ok(0.99));
+        assert_eq!(summary.number("max"), Ok(1.0));
+    }
+
+    #[test]
+    fn without_samples_there_is_no_number() {
+        assert!(Times::default().summary().number("p99").is_err());
+    }
+
+    #[test]
+    fn what_is_too_long_is_recorded_as_the_longest() {
+        let times = Times::default();
+        times.record(HIGHEST * 100);
+        let max = times.summary().number("max").expect("there is a sample");
+        assert!((3_600_000.0..3_605_000.0).contains(&max), "{max}");
+    }
+
+    #[test]
+    fn what_waited_for_its_start_is_late_from_when_it_was_due() {
+        let latency = Latency::default();
+        let due = Instant::now();
+        let start = due + Duration::from_millis(100);
+        latency.record(due, start, start + Duration::from_millis(5));
+        let both = latency.summary("connect");
+        let near = |path, exact: f64| (both.number(path).expect("it is there") - exact).abs() < exact / 500.0;
+        assert!(near("connect_ms.max", 105.0));
+        assert!(near("connect_from_start_ms.max", 5.0));
+    }
+
+    #[test]
+    fn each_second_has_its_own() {
+        let times = Times::default();
+        for count in [3, 0, 1] {
+            (0..count).for_each(|_| times.record(Duration::from_millis(1)));
+            let mut second = new_second();
+            times.take_second(&mut second);
+            assert_eq!(second.len(), count);
+        }
+        assert_eq!(times.count(), 4);
+    }
+}

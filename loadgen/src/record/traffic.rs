@@ -1,0 +1,92 @@
+//! What passes over all connections of a run, whatever the scenario: counted where it passes.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use super::counts::{CloseCodes, Counter};
+use crate::client::Event;
+use crate::result::Group;
+
+/// A clone is the same one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Traffic(Rc<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    open: Cell<u64>,
+    peak: Cell<u64>,
+    connects: Counter,
+    messages: Counter,
+    pings: Counter,
+    closes: Counter,
+    close_codes: CloseCodes,
+}
+
+/// One connection, as long as it is kept.
+#[derive(Debug)]
+pub(crate) struct Live {
+    traffic: Traffic,
+    /// What comes before is the hello, which is no message.
+    is_greeted: Cell<bool>,
+}
+
+impl Traffic {
+    /// A connection is there; it has not said hello yet.
+    pub(crate) fn opened(&self) -> Live {
+        self.0.open.set(self.0.open.get() + 1);
+        self.0.peak.set(self.0.peak.get().max(self.0.open.get()));
+        Live { traffic: self.clone(), is_greeted: Cell::new(false) }
+    }
+
+    pub(crate) fn open(&self) -> u64 {
+        self.0.open.get()
+    }
+
+    pub(crate) fn pings(&self) -> u64 {
+        self.0.pings.get()
+    }
+
+    pub(super) fn counters(&self) -> [(&'static str, &Counter); 4] {
+        let Counts { connects, messages, pings, closes, .. } = &*self.0;
+        [("connects", connects), ("messages", messages), ("pings", pings), ("closes", closes)]
+    }
+
+    pub(super) fn close_codes(&self) -> &CloseCodes {
+        &self.0.close_codes
+    }
+
+    /// The `traffic` part of the result.
+    pub(crate) fn summary(&self) -> Group {
+        let counts =
+            self.counters().into_iter().map(|(name, counter)| (name.to_owned(), counter.get().into()));
+        counts.chain([("connections_max".to_owned(), self.0.peak.get().into())]).collect()
+    }
+}
+
+impl Live {
+    /// It has said hello.
+    pub(crate) fn greeted(&self) {
+        self.is_greeted.set(true);
+        self.traffic.0.connects.increment();
+    }
+
+    pub(crate) fn saw(&self, event: &Event) {
+        let counts = &self.traffic.0;
+        match event {
+            Event::Ping => counts.pings.increment(),
+            Event::Text(_) if self.is_greeted.get() => counts.messages.increment(),
+            Event::Text(_) => {}
+            Event::Closed(code) => {
+                counts.closes.increment();
+                counts.close_codes.record(*code);
+            }
+        }
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        let open = &self.traffic.0.open;
+        open.set(open.get() - 1);
+    }
+}

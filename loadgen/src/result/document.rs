@@ -1,0 +1,243 @@
+//! The document of one run: what was asked for, what came of it, and everything in full behind that.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use super::distribution::Distribution;
+use super::group::{Field, Group};
+use super::series::Series;
+use super::{NoNumber, seconds};
+
+/// Of the document's form.
+const FORMAT: u64 = 1;
+/// The first field that nobody asked for. Before it are the settings.
+const STARTED_AT: &str = "started_at";
+const PHASES: &str = "phases";
+const ASSERTIONS: &str = "assertions";
+const HISTOGRAMS: &str = "histograms";
+const SERIES: &str = "series";
+/// No result is nearly as large: it would have to be another file.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+
+/// How a run came to its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Finished,
+    /// By the user.
+    Interrupted,
+    /// By this assertion, which could not hold any more.
+    Aborted(String),
+}
+
+/// A part of a run, in seconds since its start.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Phase {
+    pub(crate) name: String,
+    pub(crate) start: f64,
+    pub(crate) end: f64,
+}
+
+/// When and how it ran.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) started_at: SystemTime,
+    pub(crate) elapsed: Duration,
+    pub(crate) ending: Ending,
+    pub(crate) phases: Vec<Phase>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Document(Group);
+
+impl Document {
+    pub(crate) fn new(asked_for: Group, run: Run, numbers: Group, series: &Series) -> Self {
+        let aborted_by = match &run.ending {
+            Ending::Aborted(assertion) => Some(assertion.as_str()),
+            Ending::Finished | Ending::Interrupted => None,
+        };
+        let started_at = humantime::format_rfc3339_seconds(run.started_at).to_string();
+        let mut histograms = Group::default();
+        let numbers = told(numbers, "", &mut histograms);
+        let document = Group::default()
+            .with("format", FORMAT)
+            .and(asked_for)
+            .with(STARTED_AT, started_at.as_str())
+            .with("interrupted", run.ending == Ending::Interrupted)
+            .with("aborted_by", aborted_by)
+            .with("elapsed_seconds", seconds(run.elapsed))
+            .with(PHASES, run.phases.iter().map(Phase::to_json).collect::<Vec<_>>())
+            .and(numbers)
+            .with(HISTOGRAMS, histograms)
+            .with(SERIES, series.to_json());
+        Self(document)
+    }
+
+    /// Of these numbers and nothing else.
+    #[cfg(test)]
+    pub(crate) fn of_numbers(numbers: Group) -> Self {
+        Self(numbers)
+    }
+
+    pub(crate) fn read(path: &Path) -> Result<Self, String> {
+        let cannot = |why: &dyn std::fmt::Display| format!("cannot read {}: {why}", path.display());
+        let size = fs::metadata(path).map_err(|error| cannot(&error))?.len();
+        if size > MAX_FILE_BYTES {
+            return Err(cannot(&"it is too large for a result"));
+        }
+        let text = fs::read_to_string(path).map_err(|error| cannot(&error))?;
+        let group: Group = serde_json::from_str(&text).map_err(|error| cannot(&error))?;
+        if group.get("format") != Some(&FORMAT.into()) {
+            return Err(cannot(&"it is no result of this loadgen (\"format\" is not 1)"));
+        }
+        Ok(Self(group))
+    }
+
+    pub(crate) fn number(&self, path: &str) -> Result<f64, NoNumber> {
+        self.0.number(path)
+    }
+
+    pub(crate) fn text(&self, name: &str) -> &str {
+        self.0.get(name).and_then(Field::as_text).unwrap_or_default()
+    }
+
+    pub(crate) fn flag(&self, name: &str) -> bool {
+        self.0.get(name) == Some(&Field::Flag(true))
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        self.0.to_json()
+    }
+
+    pub(crate) fn as_group(&self) -> &Group {
+        &self.0
+    }
+
+    /// What was asked for.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = (&str, &Field)> {
+        self.0.iter().skip_while(|(name, _)| *name == "format").take_while(|(name, _)| *name != STARTED_AT)
+    }
+
+    /// What came of it, but for phases, histograms and series.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = (&str, &Field)> {
+        let all = self.0.iter().skip_while(|(name, _)| *name != STARTED_AT);
+        all.filter(|(name, _)| ![PHASES, ASSERTIONS, HISTOGRAMS, SERIES].contains(name))
+    }
+
+    /// Adds what became of the assertions.
+    #[must_use]
+    pub(crate) fn judged(self, verdicts: Vec<Group>) -> Self {
+        let (behind, mut fields): (Vec<_>, Vec<_>) =
+            self.0.into_iter().partition(|(name, _)| [HISTOGRAMS, SERIES].contains(&name.as_str()));
+        fields.push((ASSERTIONS.to_owned(), verdicts.into()));
+        Self(fields.into_iter().chain(behind).collect())
+    }
+
+    pub(crate) fn assertions(&self) -> Vec<&Group> {
+        let list = self.0.get(ASSERTIONS).and_then(Field::as_list).unwrap_or_default();
+        list.iter().filter_map(Field::as_group).collect()
+    }
+
+    pub(crate) fn phases(&self) -> Vec<Phase> {
+        let list = self.0.get(PHASES).and_then(Field::as_list).unwrap_or_default();
+        list.iter().filter_map(Phase::from_json).collect()
+    }
+
+    /// The histograms that can be read, by the path of their percentiles.
+    pub(crate) fn histograms(&self) -> Vec<(&str, Distribution)> {
+        let histograms = self.0.get(HISTOGRAMS).and_then(Field::as_group).into_iter().flat_map(Group::iter);
+        histograms.filter_map(|(name, field)| Some((name, Distribution::from_json(field)?))).collect()
+    }
+
+    pub(crate) fn series(&self) -> Series {
+        self.0.get(SERIES).and_then(Series::from_json).unwrap_or_default()
+    }
+}
+
+/// The numbers with percentiles in place of distributions, which go to the histograms.
+fn told(numbers: Group, prefix: &str, histograms: &mut Group) -> Group {
+    let tell = |(name, field)| {
+        let path = format!("{prefix}{name}");
+        let field = match field {
+            Field::Group(group) => told(group, &format!("{path}."), histograms).into(),
+            Field::Distribution(distribution) => {
+                histograms.push(path, distribution.to_json().into());
+                distribution.percentiles().into()
+            }
+            other => other,
+        };
+        (name, field)
+    };
+    numbers.into_iter().map(tell).collect()
+}
+
+impl Phase {
+    pub(crate) fn to_json(&self) -> Group {
+        Group::default()
+            .with("name", self.name.as_str())
+            .with("start_seconds", self.start)
+            .with("end_seconds", self.end)
+            .with("seconds", ((self.end - self.start) * 1e6).round() / 1e6)
+    }
+
+    pub(crate) fn from_json(field: &Field) -> Option<Self> {
+        let group = field.as_group()?;
+        let number = |name| group.get(name).and_then(Field::as_number);
+        let name = group.get("name")?.as_text()?.to_owned();
+        Some(Self { name, start: number("start_seconds")?, end: number("end_seconds")? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Sample;
+
+    fn document() -> Document {
+        let times = crate::record::Times::default();
+        times.record(Duration::from_millis(2));
+        let mut series = Series::default();
+        series.push(&Sample { t: 1.0, values: Vec::new() });
+        let phases = vec![Phase { name: "hold".to_owned(), start: 0.0, end: 1.5 }];
+        let ending = Ending::Aborted("errors==0".to_owned());
+        let run = Run { started_at: SystemTime::UNIX_EPOCH, elapsed: Duration::from_secs(2), ending, phases };
+        let numbers = Group::default()
+            .with("errors", 1)
+            .with("inner", Group::default().with("connect_ms", times.summary()));
+        Document::new(Group::default().with("scenario", "hold"), run, numbers, &series)
+    }
+
+    #[test]
+    fn a_document_is_read_back_with_all_that_it_says() {
+        let written = document();
+        let file = tempfile::NamedTempFile::new().expect("there is room for a file");
+        fs::write(file.path(), written.to_json()).expect("there is room in it");
+        let document = Document::read(file.path()).expect("it was just written");
+        assert_eq!(document.text("scenario"), "hold");
+        assert_eq!(document.text("started_at"), "1970-01-01T00:00:00Z");
+        assert_eq!(document.text("aborted_by"), "errors==0");
+        assert_eq!(document.number("phases[0].seconds"), Ok(1.5));
+        assert_eq!(document.number("inner.connect_ms.p99.99"), Ok(2.0));
+        assert_eq!(document.settings().map(|(name, _)| name).collect::<Vec<_>>(), ["scenario"]);
+        let numbers: Vec<_> = document.numbers().map(|(name, _)| name).collect();
+        assert_eq!(
+            numbers,
+            ["started_at", "interrupted", "aborted_by", "elapsed_seconds", "errors", "inner"]
+        );
+        assert_eq!(document.phases()[0].name, "hold");
+        assert_eq!(document.series().t(), [1.0]);
+        let histograms = document.histograms();
+        assert_eq!((histograms[0].0, histograms[0].1.micros().len()), ("inner.connect_ms", 1));
+    }
+
+    #[test]
+    fn another_file_is_told() {
+        let file = tempfile::NamedTempFile::new().expect("there is room for a file");
+        for (text, why) in [("{}", "no result"), ("[1]", "invalid type"), ("x", "expected value")] {
+            fs::write(file.path(), text).expect("there is room in it");
+            let error = Document::read(file.path()).expect_err("it is no result");
+            assert!(error.contains(why), "{error}");
+        }
+        assert!(Document::read(Path::new("/nowhere/result.json")).is_err());
+    }
+}

@@ -1,0 +1,182 @@
+//! Named fields in a fixed order: what every part of a result is made of.
+
+use std::collections::BTreeMap;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+
+use super::distribution::Distribution;
+
+/// Named fields, in the order in which they were added.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Group(Vec<(String, Field)>);
+
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[serde(untagged)]
+pub(crate) enum Field {
+    /// There was nothing to measure.
+    Nothing,
+    Flag(bool),
+    Count(u64),
+    Real(f64),
+    Text(String),
+    List(Vec<Field>),
+    Group(Group),
+    /// Told by its percentiles; [`super::Document`] keeps all of it beside them.
+    Distribution(Box<Distribution>),
+}
+
+impl Group {
+    #[must_use]
+    pub(crate) fn with(mut self, name: &str, field: impl Into<Field>) -> Self {
+        self.push(name.to_owned(), field.into());
+        self
+    }
+
+    /// Appends the fields of another group.
+    #[must_use]
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self
+    }
+
+    pub(crate) fn push(&mut self, name: String, field: Field) {
+        self.0.push((name, field));
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Field> {
+        self.iter().find(|(known, _)| *known == name).map(|(_, field)| field)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Field)> {
+        self.0.iter().map(|(name, field)| (name.as_str(), field))
+    }
+
+    pub(crate) fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("string keys and plain values cannot fail to serialize")
+    }
+
+    pub(crate) fn to_json_line(&self) -> String {
+        serde_json::to_string(self).expect("string keys and plain values cannot fail to serialize")
+    }
+}
+
+impl Field {
+    pub(crate) fn as_number(&self) -> Option<f64> {
+        match self {
+            Self::Real(number) => Some(*number),
+            #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
+            Self::Count(count) => Some(*count as f64),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    pub(crate) fn as_group(&self) -> Option<&Group> {
+        if let Self::Group(group) = self { Some(group) } else { None }
+    }
+
+    pub(crate) fn as_list(&self) -> Option<&[Self]> {
+        if let Self::List(list) = self { Some(list) } else { None }
+    }
+}
+
+impl FromIterator<(String, Field)> for Group {
+    fn from_iter<I: IntoIterator<Item = (String, Field)>>(fields: I) -> Self {
+        Self(fields.into_iter().collect())
+    }
+}
+
+impl IntoIterator for Group {
+    type Item = (String, Field);
+    type IntoIter = std::vec::IntoIter<Self::Item>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
+impl Serialize for Group {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, field) in &self.0 {
+            map.serialize_entry(name, field)?;
+        }
+        map.end()
+    }
+}
+
+impl From<bool> for Field {
+    fn from(flag: bool) -> Self {
+        Self::Flag(flag)
+    }
+}
+
+impl From<u64> for Field {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<f64> for Field {
+    fn from(number: f64) -> Self {
+        Self::Real(number)
+    }
+}
+
+impl From<&str> for Field {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<Group> for Field {
+    fn from(group: Group) -> Self {
+        Self::Group(group)
+    }
+}
+
+impl From<Distribution> for Field {
+    fn from(distribution: Distribution) -> Self {
+        Self::Distribution(Box::new(distribution))
+    }
+}
+
+impl<K: ToString> From<BTreeMap<K, u64>> for Field {
+    fn from(counts: BTreeMap<K, u64>) -> Self {
+        Self::Group(counts.iter().map(|(key, count)| (key.to_string(), (*count).into())).collect())
+    }
+}
+
+impl<T: Into<Self>> From<Option<T>> for Field {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Nothing, Into::into)
+    }
+}
+
+impl<T: Into<Self>> From<Vec<T>> for Field {
+    fn from(values: Vec<T>) -> Self {
+        Self::List(values.into_iter().map(Into::into).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_keeps_the_order() {
+        let group = Group::default()
+            .with("scenario", "hold")
+            .with("connected", 3)
+            .with("connect_ms", Group::default().with("p50", 0.25).with("max", None::<f64>))
+            .with("close_codes", BTreeMap::from([(4000_u16, 2)]))
+            .with("seconds", vec![1.5, 2.0]);
+        assert_eq!(
+            group.to_json_line(),
+            r#"{"scenario":"hold","connected":3,"connect_ms":{"p50":0.25,"max":null},"close_codes":{"4000":2},"seconds":[1.5,2.0]}"#
+        );
+    }
+}

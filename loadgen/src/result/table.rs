@@ -1,0 +1,74 @@
+//! A result for people in a terminal, by the paths that assertions use.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::distribution::PERCENTILES;
+use super::document::Document;
+use super::group::{Field, Group};
+
+impl Document {
+    /// What was asked for and what came of it, and a table of the percentiles below.
+    pub(crate) fn to_table(&self) -> String {
+        let (mut plain, mut times) = (new_table(), new_table());
+        times.set_header(["ms", "count"].into_iter().chain(percentile_names()));
+        for (name, field) in self.settings().chain(self.numbers()) {
+            add_rows(name, field, &mut plain, &mut times);
+        }
+        align(&mut plain);
+        align(&mut times);
+        if times.is_empty() { plain.to_string() } else { format!("{plain}\n{times}") }
+    }
+}
+
+/// As a table it has one column for each of these, after the count.
+pub(crate) fn percentile_names() -> impl Iterator<Item = &'static str> {
+    PERCENTILES.iter().map(|(name, _)| *name).chain(["max"])
+}
+
+/// Whether these are the percentiles of something.
+pub(crate) fn is_distribution(group: &Group) -> bool {
+    group.get("count").is_some() && group.get("p99.99").is_some()
+}
+
+/// A table whose numbers stand under each other.
+pub(crate) fn new_table() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::UTF8_BORDERS_ONLY);
+    table
+}
+
+/// Aligns all columns but the first to the right. To be called when all rows are in.
+pub(crate) fn align(table: &mut Table) {
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+}
+
+fn add_rows(path: &str, field: &Field, plain: &mut Table, times: &mut Table) {
+    match field {
+        Field::Group(group) if is_distribution(group) => {
+            let cell = |name| show(group.get(name).unwrap_or(&Field::Nothing));
+            let cells = ["count"].into_iter().chain(percentile_names()).map(cell);
+            times.add_row(std::iter::once(path.to_owned()).chain(cells));
+        }
+        Field::Group(group) => {
+            for (name, field) in group.iter() {
+                add_rows(&format!("{path}.{name}"), field, plain, times);
+            }
+        }
+        field => drop(plain.add_row([path.to_owned(), show(field)])),
+    }
+}
+
+/// One value in a few characters.
+pub(crate) fn show(field: &Field) -> String {
+    match field {
+        Field::Nothing => "-".to_owned(),
+        Field::Flag(flag) => flag.to_string(),
+        Field::Count(count) => count.to_string(),
+        Field::Real(number) => format!("{number:.3}"),
+        Field::Text(text) => text.clone(),
+        Field::List(list) => list.iter().map(show).collect::<Vec<_>>().join(" "),
+        Field::Group(_) | Field::Distribution(_) => "...".to_owned(),
+    }
+}

@@ -1,0 +1,144 @@
+//! One run of a scenario, from resolving the target to its document.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+
+use crate::args::Load;
+use crate::client::Dialer;
+use crate::cost::{self, Bottleneck, Cost, Second};
+use crate::failure::Failures;
+use crate::own::Lag;
+use crate::parts::Parent;
+use crate::progress::{self, Log};
+use crate::record::Recorder;
+use crate::result::{Ending, Group, Run, Sample, Series};
+use crate::scenario::{Scenario, Setup};
+use crate::source::Sources;
+use crate::stop::Signals;
+
+const SAMPLE: Duration = Duration::from_secs(1);
+
+/// What came of a run.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    pub(crate) run: Run,
+    pub(crate) numbers: Group,
+    pub(crate) series: Series,
+}
+
+/// Runs a scenario until it is over, a signal comes, or `--abort-on-fail` ends it; in each case there is a result.
+pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> Result<Measured, String> {
+    let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
+    let address = resolve(load).await?;
+    let mut parent = load.parts.part.map(|_| Parent::listen()).transpose()?;
+    if let Some(parent) = &mut parent {
+        tokio::select! {
+            start = parent.wait_for_start() => start?,
+            () = signals.next() => return Err("interrupted before the start".to_owned()),
+        }
+    }
+    let sources =
+        load.parts.part.map_or_else(|| Sources::new(address), |part| Sources::for_part(address, part));
+    let (recorder, lag, failures) = (Recorder::starting_now(), Lag::default(), Failures::new(log.clone()));
+    let dialer = Dialer {
+        target: load.url.clone(),
+        sources,
+        timeout: load.connect_timeout,
+        traffic: recorder.traffic().clone(),
+    };
+    recorder.counter("errors", failures.count());
+    lag.record(&recorder);
+    scenario.record(&recorder);
+    let mut cost = Cost::open(&load.cost, &recorder, log).await?;
+    let bottleneck = RefCell::new(Bottleneck::default());
+    let is_alone = parent.is_none();
+    if load.wanted.abort_on_fail {
+        for assertion in load.wanted.assertions.iter().filter(|it| !recorder.grows(it.path())) {
+            log.line(&format!("{assertion} is judged in the end only: the number may still change"));
+        }
+    }
+    let setup = Rc::new(Setup { load: load.clone(), dialer, failures, recorder: recorder.clone() });
+    let scenario = Rc::new(scenario);
+    let started_at = SystemTime::now();
+    let start = Instant::now();
+    let ending = tokio::select! {
+        () = scenario.clone().run(setup.clone()) => Ending::Finished,
+        () = signals.next() => Ending::Interrupted,
+        () = has_stopped(&mut parent) => Ending::Interrupted,
+        assertion = sample(&recorder, load, &lag, |second| look_at(second, &bottleneck, is_alone, log)) => Ending::Aborted(assertion),
+        never = progress::draw(log.clone(), &recorder, || scenario.bars(&setup)) => match never {},
+        never = lag.watch() => match never {},
+        never = cost.watch(|| cost::Load::of(recorder.traffic())) => match never {},
+    };
+    let elapsed = start.elapsed();
+    if let Ending::Aborted(assertion) = &ending {
+        log.line(&format!("ended early: {assertion} cannot hold any more"));
+    }
+    lag.sample();
+    recorder.sample();
+    // Before the result itself takes memory.
+    let mut own = lag.and_usage();
+    cost.look_after().await;
+    let bottleneck = bottleneck.into_inner();
+    own = own.and(cost.own());
+    // Which of several processes was a bottleneck, if any, is seen by who sees all of them and the server.
+    if parent.is_none() {
+        bottleneck.warnings().iter().for_each(|warning| log.line(warning));
+        own = own.and(bottleneck.outcome());
+    }
+    let numbers = scenario
+        .outcome(&setup)
+        .with("error_kinds", setup.failures.by_kind())
+        .with("traffic", recorder.traffic().summary())
+        .and(cost.server().map(|server| Group::default().with("server", server)).unwrap_or_default())
+        .with("loadgen", own);
+    let run = Run { started_at, elapsed, ending, phases: recorder.phases() };
+    Ok(Measured { run, numbers, series: recorder.series() })
+}
+
+async fn resolve(load: &Load) -> Result<SocketAddr, String> {
+    let cannot = |why: String| format!("cannot resolve {}: {why}", load.url.as_str());
+    let address = timeout(load.connect_timeout, load.url.resolve()).await;
+    address.map_err(|_| cannot("it takes too long".to_owned()))?.map_err(|error| cannot(error.to_string()))
+}
+
+/// Returns when the parent process, if there is one, wants this one to stop.
+async fn has_stopped(parent: &mut Option<Parent>) {
+    match parent {
+        Some(parent) => parent.has_stopped().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn look_at(second: &Sample, bottleneck: &RefCell<Bottleneck>, is_alone: bool, log: &Log) {
+    if bottleneck.borrow_mut().look(Second::of(second)) && is_alone {
+        log.line("loadgen itself is the bottleneck: it uses up its core, and the server does not");
+    }
+}
+
+/// Samples everything each second, and gives the sample to `look`. Returns the first assertion that cannot hold any more, if that is to end the run.
+async fn sample(recorder: &Recorder, load: &Load, lag: &Lag, look: impl Fn(&Sample)) -> String {
+    let mut second = interval_at(Instant::now() + SAMPLE, SAMPLE);
+    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        second.tick().await;
+        lag.sample();
+        recorder.sample();
+        look(&recorder.last());
+        if load.wanted.json_lines {
+            progress::tell_sample(recorder);
+        }
+        if !load.wanted.abort_on_fail {
+            continue;
+        }
+        for assertion in &load.wanted.assertions {
+            if recorder.growing(assertion.path()).is_some_and(|number| assertion.is_past(number)) {
+                return assertion.to_string();
+            }
+        }
+    }
+}

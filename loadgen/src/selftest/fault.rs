@@ -1,0 +1,160 @@
+//! What a server can do wrong: one thing at a time. The server asks here before everything that it could spoil.
+
+use std::time::Duration;
+
+use encke_core::close::CloseCode;
+
+/// The message of a session's stream that is spoilt, counted from 0.
+const SPOILT: usize = 5;
+/// From when an honest server's client has been silent for too long to when that is acted on: servers round up,
+/// and a client that reads a ping late must not take the close for an early one.
+const SLACK: Duration = Duration::from_millis(50);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// The honest server.
+    None,
+    LosesMessage,
+    DoublesMessage,
+    MisordersMessages,
+    ChangesMessage,
+    DeliversForeign,
+    TellsGap,
+    SkipsSeq,
+    DelaysMessages,
+    SkipsOnResume,
+    RepeatsOnResume,
+    MisstatesSeqOnResume,
+    ForgetsSessions,
+    RefusesToResume,
+    ClosesEarly,
+    ClosesLate,
+    NeverCloses,
+    ClosesWithWrongCode,
+    CutsWithoutClose,
+    ClosesWhoAnswers,
+    NeverPings,
+    GreetsLate,
+}
+
+/// What becomes of one message that one session is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Sent,
+    Lost,
+    Doubled,
+    /// Sent after the next one.
+    HeldBack,
+    Changed,
+    /// Sent, and after it one that nobody published.
+    WithForeign,
+    /// A gap is told in its place.
+    Gap,
+}
+
+impl Fault {
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::None => "nothing",
+            Self::LosesMessage => "loses a message",
+            Self::DoublesMessage => "delivers a message twice",
+            Self::MisordersMessages => "misorders two messages",
+            Self::ChangesMessage => "changes a byte of a message",
+            Self::DeliversForeign => "delivers what nobody published",
+            Self::TellsGap => "drops a message and tells a gap",
+            Self::SkipsSeq => "leaves out a seq",
+            Self::DelaysMessages => "delivers 400 ms late",
+            Self::SkipsOnResume => "loses a message at each resume",
+            Self::RepeatsOnResume => "repeats a message at each resume",
+            Self::MisstatesSeqOnResume => "greets a resumed session with a wrong seq",
+            Self::ForgetsSessions => "forgets sessions inside their window",
+            Self::RefusesToResume => "refuses every resume",
+            Self::ClosesEarly => "closes before the pong deadline",
+            Self::ClosesLate => "closes 500 ms after the pong deadline",
+            Self::NeverCloses => "never closes a mute peer",
+            Self::ClosesWithWrongCode => "closes a mute peer with a wrong code",
+            Self::CutsWithoutClose => "cuts a mute peer without a Close frame",
+            Self::ClosesWhoAnswers => "closes peers that answer",
+            Self::NeverPings => "never pings",
+            Self::GreetsLate => "greets 500 ms late",
+        }
+    }
+
+    /// What happens to the message at this place of this session's stream, both counted from 0.
+    pub(super) fn fate(self, session: u64, place: usize) -> Fate {
+        if session > 0 || place != SPOILT {
+            return Fate::Sent;
+        }
+        match self {
+            Self::LosesMessage => Fate::Lost,
+            Self::DoublesMessage => Fate::Doubled,
+            Self::MisordersMessages => Fate::HeldBack,
+            Self::ChangesMessage => Fate::Changed,
+            Self::DeliversForeign => Fate::WithForeign,
+            Self::TellsGap => Fate::Gap,
+            _ => Fate::Sent,
+        }
+    }
+
+    /// The seq of what comes at this place of a session's stream.
+    pub(super) fn seq_of(self, place: usize) -> u64 {
+        place as u64 + if self == Self::SkipsSeq && place >= SPOILT { 2 } else { 1 }
+    }
+
+    pub(super) fn delivery_delay(self) -> Duration {
+        if self == Self::DelaysMessages { Duration::from_millis(400) } else { Duration::ZERO }
+    }
+
+    pub(super) fn greeting_delay(self) -> Duration {
+        if self == Self::GreetsLate { Duration::from_millis(500) } else { Duration::ZERO }
+    }
+
+    pub(super) fn remembers_sessions(self) -> bool {
+        self != Self::ForgetsSessions
+    }
+
+    pub(super) fn allows_resume(self) -> bool {
+        self != Self::RefusesToResume
+    }
+
+    /// Where the stream of a session goes on whose client has everything before `place`.
+    pub(super) fn resume_at(self, place: usize) -> usize {
+        match self {
+            Self::SkipsOnResume => place + 1,
+            Self::RepeatsOnResume => place.saturating_sub(1),
+            _ => place,
+        }
+    }
+
+    /// The seq that the hello of a resumed session says, which is to go on after this one.
+    pub(super) fn greeted_seq(self, seq: u64) -> u64 {
+        if self == Self::MisstatesSeqOnResume { seq + 1 } else { seq }
+    }
+
+    pub(super) fn pings(self) -> bool {
+        self != Self::NeverPings
+    }
+
+    pub(super) fn hears_pongs(self) -> bool {
+        self != Self::ClosesWhoAnswers
+    }
+
+    /// How long after a ping a client is given up that stays silent; `None`: never.
+    pub(super) fn patience(self, pong_timeout: Duration) -> Option<Duration> {
+        match self {
+            Self::NeverCloses => None,
+            Self::ClosesEarly => Some(pong_timeout / 2),
+            Self::ClosesLate => Some(pong_timeout + SLACK + Duration::from_millis(500)),
+            _ => Some(pong_timeout + SLACK),
+        }
+    }
+
+    /// With which code; `None`: without a Close frame.
+    pub(super) fn code_for_silence(self) -> Option<CloseCode> {
+        match self {
+            Self::CutsWithoutClose => None,
+            Self::ClosesWithWrongCode => Some(CloseCode::SlowConsumer),
+            _ => Some(CloseCode::PongTimeout),
+        }
+    }
+}

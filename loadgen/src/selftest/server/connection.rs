@@ -1,0 +1,207 @@
+//! One connection of one client, from its upgrade to its end.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use encke_core::close::CloseCode;
+use encke_core::dialect::json::{
+    Command, Done, ErrorCode, Outcome, Reply, ReplyError, Request, ServerMessage, parse_command, ping_payload,
+};
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio_tungstenite::tungstenite::handshake::server::{Request as Upgrade, Response};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
+
+use super::session::Session;
+use super::world::{Attached, PING_INTERVAL, PONG_TIMEOUT, RECONNECT_WINDOW, Resume, World, hello};
+
+/// How long a client may take to the end of its upgrade, and to end the connection after a Close frame.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Serves a client until it leaves, and keeps its session for as long as it may come back.
+pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
+    let Ok(Ok((mut socket, query))) = timeout(PATIENCE, accept(stream)).await else { return };
+    let resume = Resume::parse(&query);
+    if resume.is_some() && !world.fault.allows_resume() {
+        // Whether the client is there to hear it is its own affair.
+        return drop(close(&mut socket, CloseCode::Unauthorized).await);
+    }
+    let attached = world.attach(resume);
+    let session = attached.session.clone();
+    let mut replaced = session.connect();
+    let connection =
+        Connection { socket, place: attached.place, session: session.clone(), world: world.clone() };
+    // An error is the end of a client that did not say goodbye.
+    let end = connection.run(&attached, replaced.clone()).await.unwrap_or(End::Connection);
+    let is_over = match end {
+        End::Session => true,
+        End::Connection => timeout(RECONNECT_WINDOW, replaced.changed()).await.is_err(),
+    };
+    if is_over {
+        world.end(&session);
+    }
+}
+
+/// What has ended.
+enum End {
+    Connection,
+    Session,
+}
+
+type Socket = WebSocketStream<TcpStream>;
+
+async fn accept(stream: TcpStream) -> Result<(Socket, String), Error> {
+    stream.set_nodelay(true)?;
+    let mut query = String::new();
+    #[expect(clippy::result_large_err, reason = "the signature is that of the library's callback")]
+    let read_query = |request: &Upgrade, response: Response| {
+        query = request.uri().query().unwrap_or_default().to_owned();
+        Ok(response)
+    };
+    let socket = accept_hdr_async(stream, read_query).await?;
+    Ok((socket, query))
+}
+
+struct Connection {
+    socket: Socket,
+    session: Rc<Session>,
+    world: Rc<World>,
+    /// The next of the session's stream.
+    place: usize,
+}
+
+/// What is to happen when the client stays silent.
+#[derive(Clone, Copy)]
+struct Heart {
+    /// Whether a ping is out.
+    asked: bool,
+    due: Option<Instant>,
+}
+
+impl Connection {
+    async fn run(mut self, attached: &Attached, mut replaced: watch::Receiver<u64>) -> Result<End, Error> {
+        let fault = self.world.fault;
+        sleep(fault.greeting_delay()).await;
+        self.say(&ServerMessage::Hello(hello(attached))).await?;
+        let mut news = self.session.news();
+        let mut heart = self.quiet();
+        loop {
+            tokio::select! {
+                received = self.socket.next() => match received.transpose()? {
+                    None => return Ok(End::Connection),
+                    Some(Message::Text(text)) => {
+                        if self.obey(&text).await? {
+                            close(&mut self.socket, CloseCode::Normal).await?;
+                            return Ok(End::Session);
+                        }
+                    }
+                    Some(Message::Pong(_)) if fault.hears_pongs() => heart = self.quiet(),
+                    Some(_) => {}
+                },
+                // The session has the sender.
+                _ = news.changed() => {
+                    sleep(fault.delivery_delay()).await;
+                    self.deliver().await?;
+                }
+                () = sleep_until(heart.due.unwrap_or_else(Instant::now)), if heart.due.is_some() => {
+                    if heart.asked {
+                        self.give_up().await?;
+                        return Ok(End::Connection);
+                    }
+                    heart = self.ask().await?;
+                }
+                _ = replaced.changed() => {
+                    close(&mut self.socket, CloseCode::Replaced).await?;
+                    return Ok(End::Connection);
+                }
+            }
+        }
+    }
+
+    fn quiet(&self) -> Heart {
+        Heart { asked: false, due: self.world.fault.pings().then(|| Instant::now() + PING_INTERVAL) }
+    }
+
+    async fn ask(&mut self) -> Result<Heart, Error> {
+        let seq = self.place as u64;
+        self.socket.send(Message::Ping(ping_payload(seq).to_vec().into())).await?;
+        let patience = self.world.fault.patience(PONG_TIMEOUT);
+        Ok(Heart { asked: true, due: patience.map(|patience| Instant::now() + patience) })
+    }
+
+    async fn give_up(&mut self) -> Result<(), Error> {
+        match self.world.fault.code_for_silence() {
+            Some(code) => close(&mut self.socket, code).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn deliver(&mut self) -> Result<(), Error> {
+        for object in self.session.stream_from(self.place) {
+            self.socket.send(Message::text(object)).await?;
+            self.place += 1;
+        }
+        Ok(())
+    }
+
+    /// Carries out a command. True if it was to end the session.
+    async fn obey(&mut self, text: &str) -> Result<bool, Error> {
+        let (id, outcome) = match parse_command(text) {
+            Ok(Request { command: Command::Close, .. }) => return Ok(true),
+            Ok(Request { command: Command::Ack { .. } | Command::Pong { .. }, .. }) => return Ok(false),
+            Ok(Request { id, command }) => (id, self.outcome_of(&command)),
+            Err(error) => (error.id, refusal(error.code, error.to_string())),
+        };
+        self.say(&ServerMessage::Reply(Reply { id, outcome })).await?;
+        Ok(false)
+    }
+
+    fn outcome_of(&self, command: &Command<'_>) -> Outcome<'static> {
+        Outcome::Ok(match command {
+            Command::Subscribe { channel, since: None } => {
+                self.session.subscribe(channel);
+                let offset = self.world.offset_of(channel);
+                Done::Subscribed {
+                    channel: channel.to_string().into(),
+                    epoch: EPOCH.into(),
+                    offset,
+                    recovered: None,
+                }
+            }
+            Command::Unsubscribe { channel } => {
+                self.session.unsubscribe(channel);
+                Done::Nothing {}
+            }
+            Command::Publish { channel, data } => match self.world.publish(channel, data) {
+                Some(offset) => Done::Published { offset, epoch: EPOCH.into() },
+                None => return refusal(ErrorCode::Limit, "the channel is full".to_owned()),
+            },
+            _ => return refusal(ErrorCode::UnknownCommand, "not in this small server".to_owned()),
+        })
+    }
+
+    async fn say(&mut self, message: &ServerMessage<'_>) -> Result<(), Error> {
+        self.socket.send(Message::text(message.to_json())).await
+    }
+}
+
+/// Channels have one life here.
+const EPOCH: &str = "e";
+
+fn refusal(code: ErrorCode, message: String) -> Outcome<'static> {
+    Outcome::Error(ReplyError { code, message: message.into() })
+}
+
+/// Sends a Close frame and waits until the client is gone, so that nothing overtakes the frame.
+async fn close(socket: &mut Socket, code: CloseCode) -> Result<(), Error> {
+    let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
+    socket.send(Message::Close(Some(frame))).await?;
+    let drain = async { while let Some(Ok(_)) = socket.next().await {} };
+    // Whoever stays longer is cut.
+    let _ = timeout(PATIENCE, drain).await;
+    Ok(())
+}

@@ -1,0 +1,151 @@
+//! One session: what it is to be sent, from the first to the last, and which connection has it.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use tokio::sync::watch;
+
+use crate::selftest::fault::{Fate, Fault};
+
+pub(super) struct Session {
+    id: u64,
+    fault: Fault,
+    subscriptions: RefCell<BTreeSet<String>>,
+    /// The objects that it is to be sent, each with `{seq}` where its seq is to be. The first has seq 1.
+    stream: watch::Sender<Vec<String>>,
+    /// The messages it should have had, spoilt ones too.
+    messages: Cell<usize>,
+    held_back: Cell<Option<String>>,
+    /// The number of the connection that has it; one with a lower number has been replaced.
+    connection: watch::Sender<u64>,
+}
+
+impl Session {
+    pub(super) fn new(id: u64, fault: Fault) -> Self {
+        Self {
+            id,
+            fault,
+            subscriptions: RefCell::default(),
+            stream: watch::Sender::default(),
+            messages: Cell::new(0),
+            held_back: Cell::default(),
+            connection: watch::Sender::default(),
+        }
+    }
+
+    pub(super) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(super) fn subscribe(&self, channel: &str) {
+        self.subscriptions.borrow_mut().insert(channel.to_owned());
+    }
+
+    pub(super) fn unsubscribe(&self, channel: &str) {
+        self.subscriptions.borrow_mut().remove(channel);
+    }
+
+    /// Gives it to a new connection, which learns when it is replaced.
+    pub(super) fn connect(&self) -> watch::Receiver<u64> {
+        self.connection.send_modify(|number| *number += 1);
+        self.connection.subscribe()
+    }
+
+    pub(super) fn last_seq(&self) -> u64 {
+        self.stream.borrow().len().checked_sub(1).map_or(0, |last| self.fault.seq_of(last))
+    }
+
+    /// Changes with everything that is to be sent.
+    pub(super) fn news(&self) -> watch::Receiver<Vec<String>> {
+        let mut news = self.stream.subscribe();
+        news.mark_changed();
+        news
+    }
+
+    /// What is to be sent from this place on.
+    pub(super) fn stream_from(&self, place: usize) -> Vec<String> {
+        let stream = self.stream.borrow();
+        let rest = stream.iter().enumerate().skip(place);
+        rest.map(|(place, object)| object.replacen("{seq}", &self.fault.seq_of(place).to_string(), 1))
+            .collect()
+    }
+
+    /// Takes a message into the stream, if it is of a channel that is subscribed to.
+    pub(super) fn publish(&self, channel: &str, offset: u64, data: &str) {
+        if !self.subscriptions.borrow().contains(channel) {
+            return;
+        }
+        let channel = Value::from(channel);
+        let message = |data: &str| {
+            format!(r#"{{"message":{{"seq":{{seq}},"channel":{channel},"offset":{offset},"data":{data}}}}}"#)
+        };
+        let object = message(data);
+        let place = self.messages.replace(self.messages.get() + 1);
+        let fate = self.fault.fate(self.id, place);
+        let held_back = self.held_back.take();
+        self.stream.send_modify(|stream| {
+            match fate {
+                Fate::Sent => stream.push(object),
+                Fate::Lost => {}
+                Fate::Doubled => stream.extend([object.clone(), object]),
+                Fate::HeldBack => self.held_back.set(Some(object)),
+                Fate::Changed => stream.push(message(&changed(data))),
+                Fate::WithForeign => stream.extend([object, message("\"foreign\"")]),
+                Fate::Gap => stream.push(format!(
+                    r#"{{"gap":{{"seq":{{seq}},"channel":{channel},"epoch":"e","from":{offset},"to":{offset}}}}}"#
+                )),
+            }
+            stream.extend(held_back);
+        });
+    }
+}
+
+/// The same JSON string, but for its last character.
+fn changed(data: &str) -> String {
+    let kept = data.trim_end_matches('"');
+    kept.char_indices().last().map_or_else(String::new, |(at, _)| format!("{}~\"", &kept[..at]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The data of the stream of the first session, eight messages long.
+    fn stream(fault: Fault) -> Vec<String> {
+        let session = Session::new(0, fault);
+        session.subscribe("news");
+        for offset in 1..=8 {
+            session.publish("news", offset, &format!("\"{}\"", offset - 1));
+            session.publish("other", offset, "1");
+        }
+        session.stream_from(4)
+    }
+
+    fn message(seq: u64, offset: u64, data: &str) -> String {
+        format!(r#"{{"message":{{"seq":{seq},"channel":"news","offset":{offset},"data":"{data}"}}}}"#)
+    }
+
+    #[test]
+    fn each_fault_spoils_the_sixth_message() {
+        let [four, five] = [message(5, 5, "4"), message(6, 6, "5")];
+        let rest = |seq| [message(seq, 7, "6"), message(seq + 1, 8, "7")];
+        let [six, seven] = rest(7);
+        assert_eq!(stream(Fault::None), [&four, &five, &six, &seven].map(Clone::clone));
+        let [six, seven] = rest(6);
+        assert_eq!(stream(Fault::LosesMessage), [four.clone(), six, seven]);
+        let [six, seven] = rest(8);
+        assert_eq!(
+            stream(Fault::DoublesMessage),
+            [four.clone(), five.clone(), message(7, 6, "5"), six.clone(), seven.clone()]
+        );
+        assert_eq!(
+            stream(Fault::MisordersMessages),
+            [four.clone(), message(6, 7, "6"), message(7, 6, "5"), message(8, 8, "7")]
+        );
+        assert_eq!(stream(Fault::ChangesMessage)[1], message(6, 6, "~"));
+        assert_eq!(stream(Fault::DeliversForeign)[2], message(7, 6, "foreign"));
+        assert_eq!(stream(Fault::SkipsSeq)[..2], [four, message(7, 6, "5")]);
+        assert!(stream(Fault::TellsGap)[1].contains(r#""gap":{"seq":6,"#));
+    }
+}

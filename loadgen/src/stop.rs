@@ -1,0 +1,25 @@
+//! Who runs loadgen may end it early, and still gets the result so far: with Ctrl-C or SIGTERM.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+#[derive(Debug)]
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// From now on neither ends the process by itself.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Assertions over any path, and what they do to a run.
+
+use crate::fake_server::{Behaviour, FakeServer, PONG_TIMEOUT};
+use crate::run::{loadgen, number};
+
+async fn impatient_server() -> FakeServer {
+    FakeServer::start(|_| Behaviour::GiveUpAfter(PONG_TIMEOUT / 2)).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn any_path_of_the_result_can_be_asserted() {
+    let server = impatient_server().await;
+    let ended = loadgen(&format!(
+        "hold {} --connections 2 --rate 1000 --duration 0s --assert connect_ms.p99.9<60s \
+         --assert phases[1].seconds<30 --assert phases[0].start_seconds<1s --assert series.counts.connects[0]==2 \
+         --assert loadgen.peak_resident_bytes<1GiB --assert traffic.connects==2",
+        server.url()
+    ))
+    .await;
+    ended.assert_code(0);
+    assert_eq!(ended.stderr, "");
+    for bad in ["phases[7].seconds<30", "series.t[x]<1", "series.counts.connects<1"] {
+        let run = format!("hold {} --connections 2 --rate 1000 --duration 0s --assert {bad}", server.url());
+        loadgen(&run).await.assert_code(2);
+    }
+    loadgen("hold ws://127.0.0.1:1/ws --connections 2 --rate 1 --duration 0s --assert errors<2s")
+        .await
+        .assert_code(2);
+    loadgen("hold ws://127.0.0.1:1/ws --connections 2 --rate 1 --duration 0s --abort-on-fail")
+        .await
+        .assert_code(2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_can_no_longer_hold_ends_the_run_if_asked_to() {
+    let server = impatient_server().await;
+    let ended = loadgen(&format!(
+        "mute {} --connections 3000 --rate 50 --duration 1h --json - --abort-on-fail --assert muted<=3000 \
+         --assert early==0 --assert still_open>=0",
+        server.url()
+    ))
+    .await;
+    ended.assert_code(99);
+    let json = ended.json();
+    assert_eq!((&json["aborted_by"], &json["interrupted"]), (&"early==0".into(), &false.into()));
+    assert!(number(&json, "/elapsed_seconds") < 30.0, "3000 connections would take a minute: {json:#}");
+    assert!(number(&json, "/connected") < 3000.0);
+    assert_eq!(json["assertions"][1]["holds"], false);
+    assert!(ended.stderr.contains("ended early: early==0 cannot hold any more"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("still_open>=0 is judged in the end only"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_still_may_come_true_ends_nothing() {
+    let server = FakeServer::start(|_| Behaviour::GiveUpAfter(PONG_TIMEOUT * 20)).await;
+    let ended = loadgen(&format!(
+        "hold {} --connections 20 --rate 10 --duration 0s --json - --abort-on-fail --assert connect_ms.count==20",
+        server.url()
+    ))
+    .await;
+    ended.assert_code(0);
+    assert_eq!(ended.json()["aborted_by"], serde_json::Value::Null);
+}

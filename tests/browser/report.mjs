@@ -1,0 +1,69 @@
+// node report.mjs FILE
+//
+// Opens a page that loadgen wrote, light and dark, wide and narrow. Prints what it asked for from elsewhere or complained
+// about, and of each view how it can be read.
+
+import { pathToFileURL } from "node:url";
+import { chromium } from "playwright-core";
+import { tell, untilTestEnds } from "./test.mjs";
+
+const url = pathToFileURL(process.argv[2]).href;
+// Chromium's sandbox does not run as root.
+const browser = await chromium.launch({ executablePath: "/usr/bin/chromium", chromiumSandbox: false });
+untilTestEnds().then(() => browser.close());
+for (const colorScheme of ["light", "dark"]) {
+  for (const width of [1280, 400]) {
+    const page = await browser.newPage({ colorScheme, viewport: { width, height: 900 } });
+    page.on("request", (request) => request.url() === url || tell({ fault: request.url() }));
+    page.on("console", (message) => tell({ fault: message.text() }));
+    page.on("pageerror", (error) => tell({ fault: String(error) }));
+    await page.goto(url);
+    tell({ view: { colorScheme, width, ...(await page.evaluate(look)) } });
+    await page.close();
+  }
+}
+
+/** Runs within the page. */
+function look() {
+  const plots = [...document.querySelectorAll("svg")];
+  const name = (plot) => plot.getAttribute("aria-label");
+  const marks = (plot) => [...plot.querySelectorAll("path.line, path.steps, circle")];
+  const isDrawn = (mark) => mark.getBoundingClientRect().width > 0;
+  return {
+    plots: plots.length,
+    empty: plots.filter((plot) => !marks(plot).some(isDrawn)).map(name),
+    overlapping: plots.flatMap((plot) => overlaps(plot).map((pair) => [name(plot), ...pair])),
+    outside: plots.flatMap((plot) => outside(plot).map((text) => [name(plot), text])),
+    isTooWide: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+    textContrast: Math.min(...plots.flatMap((plot) => [...plot.querySelectorAll("text")].map((text) => contrast(text, "fill")))),
+    lineContrast: Math.min(...plots.flatMap((plot) => marks(plot).map((mark) => contrast(mark, "color")))),
+  };
+
+  /** Texts of a plot that lie on each other. */
+  function overlaps(plot) {
+    const boxes = [...plot.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+    const touch = (one, other) =>
+      one.left < other.right && other.left < one.right && one.top + 1 < other.bottom && other.top + 1 < one.bottom;
+    return boxes.flatMap(([text, box], index) =>
+      boxes.slice(index + 1).filter(([, other]) => touch(box, other)).map(([other]) => [text, other]));
+  }
+
+  /** Texts of a plot that do not fit its card. */
+  function outside(plot) {
+    const card = plot.closest("figure").getBoundingClientRect();
+    const texts = [...plot.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+    return texts.filter(([, box]) => box.left < card.left || box.right > card.right).map(([text]) => text);
+  }
+
+  /** Of a colour and the card behind it, as WCAG has it. */
+  function contrast(element, property) {
+    const luminances = [getComputedStyle(element)[property], getComputedStyle(element.closest("figure")).backgroundColor]
+      .map((colour) => colour.match(/[\d.]+/g).slice(0, 3).map((part) => linear(part / 255)))
+      .map(([red, green, blue]) => 0.2126 * red + 0.7152 * green + 0.0722 * blue);
+    return (Math.max(...luminances) + 0.05) / (Math.min(...luminances) + 0.05);
+  }
+
+  function linear(part) {
+    return part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4;
+  }
+}

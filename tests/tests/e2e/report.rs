@@ -1,0 +1,59 @@
+//! The pages of the load generator, in Chromium: light and dark, wide and narrow.
+
+use std::path::Path;
+
+use encke_tests::loadgen::Report;
+use encke_tests::patience::heavy;
+use encke_tests::{RunningServer, Script, binaries};
+use serde_json::{Value, json};
+
+/// What WCAG asks for of text, and of what is drawn.
+const TEXT_CONTRAST: f64 = 4.5;
+const LINE_CONTRAST: f64 = 3.0;
+
+/// Runs a scenario, which has a page after that.
+fn run(scenario: &str, server: &RunningServer, arguments: &[&str], directory: &Path) {
+    let directory = directory.to_str().expect("its name is text");
+    drop(Report::of(scenario, server, &[arguments, &["--report", directory]].concat()));
+}
+
+#[track_caller]
+fn assert_readable(page: &Path) {
+    let script = Script::start("report.mjs", &[page.to_str().expect("its name is text")]);
+    for nth in 1..=4 {
+        let view = script.await_value("view", nth);
+        for name in ["empty", "overlapping", "outside"] {
+            assert_eq!(view[name], json!([]), "{name} in {view:#}");
+        }
+        assert_eq!(view["isTooWide"], false, "{view:#}");
+        let contrast = |name: &str| view[name].as_f64().unwrap_or_else(|| panic!("no {name} in {view:#}"));
+        assert!(contrast("textContrast") >= TEXT_CONTRAST, "{view:#}");
+        assert!(contrast("lineContrast") >= LINE_CONTRAST, "{view:#}");
+        assert!(view["plots"].as_u64() >= Some(8), "{view:#}");
+    }
+    assert_eq!(script.heard("fault"), Vec::<Value>::new());
+}
+
+#[test]
+fn pages_can_be_read_and_ask_for_nothing() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
+    let place = tempfile::tempdir().expect("there is room for a directory");
+    let [mute, fanout, both] = ["mute", "fanout", "both"].map(|name| place.path().join(name));
+    let connections = ["--connections", "100", "--rate", "100"];
+    run("mute", &server, &[&connections[..], &["--duration", "10s", "--share", "0.5"]].concat(), &mute);
+    let messages = ["--messages", "100", "--publish-rate", "25", "--cut-after", "2s"];
+    run("fanout", &server, &[&connections[..], &messages].concat(), &fanout);
+    for page in [&mute, &fanout] {
+        assert_readable(&page.join("index.html"));
+    }
+    let compared = std::process::Command::new(binaries::loadgen())
+        .arg("compare")
+        .args([&mute, &fanout].map(|run| run.join("result.json")))
+        .arg("--report")
+        .arg(&both)
+        .output()
+        .expect("loadgen can be started");
+    assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stderr));
+    assert_readable(&both.join("compare.html"));
+}
