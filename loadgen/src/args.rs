@@ -13,7 +13,7 @@ use crate::wanted::Wanted;
 /// Loads a session server and breaks its sessions on purpose.
 ///
 /// Exit code: 0 done, 1 the scenario could not run at all, 2 bad usage (also an assertion that names no number of
-/// the report), 99 an assertion does not hold.
+/// the result), 99 an assertion does not hold.
 #[derive(Debug, Parser)]
 #[command(name = "loadgen", version)]
 pub(crate) struct Args {

@@ -56,7 +56,7 @@ impl Row {
 
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
     fn count(&mut self, name: &str, now: u64, seen: &mut u64) {
-        self.add(Kind::Count, name, Some((now - *seen) as f64));
+        self.add(Kind::Count, name, Some(now.saturating_sub(*seen) as f64));
         *seen = now;
     }
 

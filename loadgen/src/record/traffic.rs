@@ -24,18 +24,14 @@ struct Counts {
 
 /// One connection, as long as it is kept.
 #[derive(Debug)]
-pub(crate) struct Live {
-    traffic: Traffic,
-    /// What comes before is the hello, which is no message.
-    is_greeted: Cell<bool>,
-}
+pub(crate) struct Live(Traffic);
 
 impl Traffic {
     /// A connection is there; it has not said hello yet.
     pub(crate) fn opened(&self) -> Live {
         self.0.open.set(self.0.open.get() + 1);
         self.0.peak.set(self.0.peak.get().max(self.0.open.get()));
-        Live { traffic: self.clone(), is_greeted: Cell::new(false) }
+        Live(self.clone())
     }
 
     pub(crate) fn open(&self) -> u64 {
@@ -64,18 +60,17 @@ impl Traffic {
 }
 
 impl Live {
-    /// It has said hello.
+    /// The text that was seen just now was its hello, which is no message.
     pub(crate) fn greeted(&self) {
-        self.is_greeted.set(true);
-        self.traffic.0.connects.increment();
+        self.0.0.messages.take_back();
+        self.0.0.connects.increment();
     }
 
     pub(crate) fn saw(&self, event: &Event) {
-        let counts = &self.traffic.0;
+        let counts = &self.0.0;
         match event {
             Event::Ping => counts.pings.increment(),
-            Event::Text(_) if self.is_greeted.get() => counts.messages.increment(),
-            Event::Text(_) => {}
+            Event::Text(_) => counts.messages.increment(),
             Event::Closed(code) => {
                 counts.closes.increment();
                 counts.close_codes.record(*code);
@@ -86,7 +81,7 @@ impl Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
-        let open = &self.traffic.0.open;
+        let open = &self.0.0.open;
         open.set(open.get() - 1);
     }
 }

@@ -181,7 +181,7 @@ impl Fanout {
         }
     }
 
-    /// The options, for the beginning of the report.
+    /// The options, for the beginning of the result.
     pub(crate) fn asked_for(&self, header: Group, load: &Load) -> Group {
         let options = &self.options;
         header
