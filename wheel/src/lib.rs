@@ -61,9 +61,10 @@
 //!           value                                          apart
 //! ```
 //!
-//! A timer alone in its slot needs no chunk. One that is cancelled or moved leaves its index behind: what stands in a chunk counts if
-//! the timer it names says that it stands there. So neither has to read or write the chunk. There may be half as many indices again
-//! as the timers' pages have room for; beyond that, each such call fills the holes of two chunks with the last timers of their slots.
+//! A timer alone in its slot needs no chunk. One that leaves a chunk, cancelled or moved, leaves its index behind: what stands in a
+//! chunk counts if the timer it names says that it stands there. So a chunk need neither be read nor written then. When timers and
+//! such holes are more than half as many again as the timers' pages have room for, every call fills a few holes with the last timers
+//! of their slots.
 //!
 //! Nodes with values, and chunks, come in pages, of which the lowest with room is filled first; pages that run empty are given back,
 //! but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23 bytes a timer, and its value.

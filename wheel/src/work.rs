@@ -3,7 +3,7 @@
 /// A budget for [`TimerQueue::expire_next`](crate::TimerQueue::expire_next), so that a clump of timers
 /// cannot keep its thread from everything else.
 ///
-/// One unit pays for one timer touched: one that expires, one that moves down a level, or, in the
+/// One unit pays for one timer touched: one that expires, one that moves, one that was cancelled and is come across, or, in the
 /// [schemes](crate::schemes) that have to, one that is looked at without being due. Empty slots cost nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {

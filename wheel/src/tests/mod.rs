@@ -8,6 +8,7 @@ use crate::{Expire, Tick, TimingWheel, Work};
 mod budget;
 mod conformance;
 mod edges;
+mod holes;
 mod keyed;
 mod keys;
 mod ranges;

@@ -16,6 +16,11 @@ impl<T> TimingWheel<T> {
             self.check_place(index, place);
         }
         let event = self.next_event().map_or(Tick::MAX, |(tick, _)| tick);
+        let slots =
+            (0..=u8::MAX).flat_map(|slot| self.slots.levels().map(move |level| Place { level, slot }));
+        let occupied = slots.filter(|place| !self.slots.is_empty(*place));
+        assert_eq!(occupied.filter_map(|place| place.start(self.now)).min().unwrap_or(Tick::MAX), event);
+        assert!(self.now <= self.quiet_until);
         assert!(self.quiet_until <= event, "quiet until {}, but {event} is something", self.quiet_until);
         if let Some(next) = self.next_if_known() {
             assert_eq!(next.start(self.now), Some(self.quiet_until), "of {next:?}");

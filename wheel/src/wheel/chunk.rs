@@ -16,7 +16,7 @@ pub(super) const LIMIT: u32 = 1 << 27;
 pub(super) const NIL: u32 = u32::MAX;
 
 /// How many chunks a page has.
-const PAGE: usize = if cfg!(miri) { 4 } else { 256 };
+const PAGE: usize = if cfg!(any(test, miri)) { 4 } else { 256 };
 
 const WORD_BITS: u32 = 4;
 const WORDS: usize = 1 << WORD_BITS;

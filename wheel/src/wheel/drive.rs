@@ -22,17 +22,13 @@ impl<T> TimingWheel<T> {
     pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
         let now = now.max(self.now);
         loop {
-            if now < self.quiet_until {
+            let next = self.next_if_known();
+            if now < self.quiet_until || (next.is_none() && !self.look_ahead()) {
                 self.now = now;
+                self.keep_holes_few();
                 return Expire::UpToDate;
             }
-            let Some(next) = self.next_if_known() else {
-                if self.look_ahead() {
-                    continue;
-                }
-                self.now = now;
-                return Expire::UpToDate;
-            };
+            let Some(next) = next else { continue };
             if work.left() == 0 {
                 return Expire::OutOfWork;
             }
@@ -42,14 +38,18 @@ impl<T> TimingWheel<T> {
             }
             if next.level > 0 {
                 let Some(expired) = self.cascade(next, work) else { continue };
+                self.keep_holes_few();
                 return Expire::Due(expired);
             }
             while !self.slots.is_empty(next) && work.spend() {
                 self.prefetch_upcoming(next);
                 let (index, position) = self.slots.pop(next);
                 match self.timers.expire(index, position, self.now) {
-                    Ok(expired) => return Expire::Due(expired),
-                    Err(NotDue::Gone) => self.slots.fill_hole(),
+                    Ok(expired) => {
+                        self.keep_holes_few();
+                        return Expire::Due(expired);
+                    }
+                    Err(NotDue::Gone) => self.slots.count_hole_out(),
                     Err(NotDue::Ahead) => self.put_off(index),
                 }
             }
@@ -97,11 +97,11 @@ impl<T> TimingWheel<T> {
     /// What it has to do may be moving timers down a level, so this may be earlier than the earliest
     /// deadline, but never later. While due timers are still waiting (because [`Work`] ran out), it is the
     /// tick the wheel stands at. `None` means that nothing happens up to and including `at_most`, so one can
-    /// sleep until then.
+    /// sleep until then. What was cancelled or put off may be named once more, as long as the wheel has not come to it.
     #[must_use]
     pub fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
         let at_most = at_most.max(self.now);
-        if at_most < self.quiet_until || self.is_empty() {
+        if at_most < self.quiet_until {
             return None;
         }
         if self.next_if_known().is_some() {

@@ -20,10 +20,6 @@ use place::{Known, Place};
 use slots::{Moved, Slots};
 use timers::Timers;
 
-/// How many chunks are looked at for each timer that is cancelled or moved while there are too many holes. One would do on average:
-/// then a third of what chunks hold is holes.
-const CHUNKS_SWEPT: usize = 2;
-
 /// Timers that each carry a `T`, ordered by deadline. The [crate documentation](crate) tells how to use it.
 ///
 /// The wheel holds at most 2^30 timers at a time and panics when asked for one more. It takes 21 to 23 bytes a timer and the value,
@@ -94,6 +90,7 @@ impl<T> TimingWheel<T> {
             position
         });
         self.note(moved);
+        self.keep_holes_few();
         key
     }
 
@@ -150,6 +147,8 @@ impl<T> TimingWheel<T> {
     }
 
     /// Takes a timer out before it expires, in constant time. Returns `None` if the key is stale.
+    ///
+    /// [`next_wakeup`](Self::next_wakeup) may name, once, the deadline that it had.
     pub fn cancel(&mut self, key: TimerKey) -> Option<T> {
         let (position, value) = self.timers.cancel(key)?;
         self.slots.leave(position);
@@ -178,10 +177,11 @@ impl<T> TimingWheel<T> {
         place
     }
 
-    /// Every hole is one more word in a slot. With the timers, they may be half as many again as the pages there are have room
-    /// for: chunks need not shrink before the timers' own memory can.
+    /// Every hole is one more word in a chunk. With the timers, they may be half as many again as the pages there are have room
+    /// for; beyond that, whatever adds to them or takes a page away fills some. Chunks need not shrink before the timers' own
+    /// memory can.
     #[inline]
-    fn keep_holes_few(&mut self) {
+    pub(super) fn keep_holes_few(&mut self) {
         let room = self.timers.room();
         if self.timers.len() + self.slots.holes() > room + room / 2 {
             self.fill_holes();
@@ -190,15 +190,13 @@ impl<T> TimingWheel<T> {
 
     #[cold]
     fn fill_holes(&mut self) {
-        for _ in 0..CHUNKS_SWEPT {
-            self.slots.sweep(|index, from, to| match self.timers.standing_at(index, from) {
-                Some(mut timer) => {
-                    timer.set_position(to);
-                    true
-                }
-                None => false,
-            });
-        }
+        self.slots.sweep(|index, from, to| match self.timers.standing_at(index, from) {
+            Some(mut timer) => {
+                timer.set_position(to);
+                true
+            }
+            None => false,
+        });
     }
 
     /// A timer was moved, to fill a hole or because it is not alone any more.

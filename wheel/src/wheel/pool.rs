@@ -188,9 +188,10 @@ impl<P: Page> Pool<P> {
         self.held
     }
 
-    /// Whether no page reaches as far as this index.
-    pub(super) fn is_beyond(&self, index: u32) -> bool {
-        split::<P>(index).0 >= self.pages.len()
+    /// The first index of the page after that of this index, if there ever was one.
+    pub(super) fn next_page(&self, of: u32) -> Option<u32> {
+        let next = split::<P>(of).0 + 1;
+        (next < self.pages.len()).then(|| index::<P>(next, 0))
     }
 
     /// Every page that is there.

@@ -16,13 +16,15 @@ mod ahead;
 mod check;
 mod sweep;
 
+use sweep::Sweep;
+
 /// One level: what each of its slots begins with.
 #[derive(Debug)]
 struct Level {
     first: [First; SLOTS],
     /// One bit a slot, set if it is not empty.
     occupied: [u64; OCCUPIED],
-    /// How many timers the level holds.
+    /// How many timers and holes the level has.
     len: usize,
 }
 
@@ -32,7 +34,7 @@ impl Level {
     const EMPTY: Level = Level { first: [First::NONE; SLOTS], occupied: [0; OCCUPIED], len: 0 };
 }
 
-/// A chunk's number, or a timer's index with this bit, or nothing.
+/// What a slot begins with: a chunk's number, or a timer's index with [`ALONE`], or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct First(u32);
 
@@ -54,8 +56,7 @@ pub(super) struct Slots {
     not_empty: u8,
     pool: Pool<Chunks>,
     holes: usize,
-    /// The chunk that is looked at next for holes.
-    sweep: u32,
+    sweep: Sweep,
 }
 
 /// A timer that has another position now.
@@ -72,7 +73,7 @@ impl Slots {
             not_empty: 0,
             pool: Pool::new(),
             holes: 0,
-            sweep: 0,
+            sweep: Sweep::default(),
         }
     }
 
@@ -160,7 +161,7 @@ impl Slots {
     }
 
     /// What was popped was a hole.
-    pub(super) fn fill_hole(&mut self) {
+    pub(super) fn count_hole_out(&mut self) {
         self.holes -= 1;
     }
 
@@ -180,6 +181,7 @@ impl Slots {
         self.holes -= holes;
         let first = self.first(place);
         if first.as_alone().is_some() {
+            debug_assert_eq!(count, 1);
             self.count_out(place, 1, Some(First::NONE));
         } else {
             self.shorten(place, first.0, count);
@@ -200,9 +202,9 @@ impl Slots {
 
     /// So many have left a slot, which begins with something else now.
     #[inline(always)]
-    fn count_out(&mut self, place: Place, timers: usize, next: Option<First>) {
+    fn count_out(&mut self, place: Place, words: usize, next: Option<First>) {
         let level = self.level_mut(place);
-        level.len -= timers;
+        level.len -= words;
         let Some(next) = next else { return };
         level.first[usize::from(place.slot)] = next;
         if next == First::NONE {

@@ -65,8 +65,7 @@ impl Scheduled<'_> {
     }
 
     pub(super) fn set_position(&mut self, position: Position) {
-        debug_assert!(self.0.position.is_some());
-        self.0.position = Some(position);
+        *self.0.position.as_mut().expect("it is scheduled") = position;
     }
 }
 
@@ -139,11 +138,10 @@ impl<T> Timers<T> {
         let ended = self.pool.give_back_if(key.index, |memory, place| {
             memory
                 .end(place, |node| node.generation == generation)
-                .map(|(node, value)| (node.position, value))
+                .map(|(node, value)| (node.position.expect("it was scheduled"), value))
         });
-        let (position, value) = ended?;
-        self.len -= 1;
-        Some((position?, value))
+        self.len -= usize::from(ended.is_some());
+        ended
     }
 
     /// Ends the timer of an index that was found at this position, if it is there still, and due.
@@ -161,7 +159,7 @@ impl<T> Timers<T> {
         });
         let Some((node, value)) = ended else { return Err(why) };
         self.len -= 1;
-        let Some(generation) = NonZeroU32::new(node.generation) else { return Err(why) };
+        let generation = NonZeroU32::new(node.generation).expect("it was scheduled");
         Ok(Expired { key: TimerKey { index, generation }, deadline: node.deadline, value })
     }
 

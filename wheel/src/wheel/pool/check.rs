@@ -25,6 +25,7 @@ impl<P: Page> Pool<P> {
             }
             assert_eq!(usize::from(held.in_use), free.iter().filter(|free| !**free).count());
         }
+        assert_eq!(self.held, self.pages().count(), "pages");
         assert_eq!(self.empty, empty, "empty pages");
         assert!(empty <= SPARE);
     }

@@ -6,17 +6,17 @@ use crate::wheel::chunk::FULL;
 use crate::wheel::timers::prefetch;
 
 impl Slots {
-    /// The first tick after `now` with timers of its own, if the levels above have none before: that is, unless `now` begins a
+    /// The first tick from `now` on with a slot of its own that is not empty, if the levels above have none before: that is, unless `now` begins a
     /// turn, or all that is left of this turn is empty.
     #[inline]
     pub(in crate::wheel) fn later_in_turn(&self, now: Tick) -> Option<(Tick, Place)> {
         let Place { slot: here, .. } = Place::current(now, 0);
-        let occupied = &self.levels[0].occupied;
-        let mut word = word_of(here);
-        let mut bits = occupied[word % OCCUPIED] & (u64::MAX << (u32::from(here) % u64::BITS));
         if here == 0 {
             return None;
         }
+        let occupied = &self.levels[0].occupied;
+        let mut word = word_of(here);
+        let mut bits = occupied[word % OCCUPIED] & (u64::MAX << (u32::from(here) % u64::BITS));
         while bits == 0 {
             word += 1;
             bits = *occupied.get(word)?;

@@ -1,0 +1,158 @@
+//! What was cancelled or moved does not add up, and is never taken for what is there.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use super::{drain, size};
+use crate::wheel::check::PAGE;
+use crate::{Expire, Tick, TimerKey, TimingWheel, Work};
+
+/// So far away that the wheel does not come across what is left there.
+const FAR: u64 = 1 << 40;
+
+/// Half as many again as there is room for, and what may come before one call of sweeping fills a hole.
+#[track_caller]
+fn check_few<T>(wheel: &TimingWheel<T>) {
+    let room = wheel.pages() * usize::try_from(PAGE).expect("a page is small");
+    let (timers, holes) = (wheel.len(), wheel.holes());
+    assert!(timers + holes <= room + room / 2 + 64, "{timers} timers, {holes} holes, room for {room}");
+}
+
+#[test]
+fn cancelling_leaves_few() {
+    for kept in [1, 10, 30, 100] {
+        let mut wheel = TimingWheel::new(Tick(0));
+        let kept: Vec<_> = (0..kept).map(|number| wheel.schedule(Tick(FAR + number % 3), number)).collect();
+        for number in 0..size(20_000, 400) as u64 {
+            let key = wheel.schedule(Tick(FAR + number % 5), number);
+            assert_eq!(wheel.cancel(key), Some(number));
+            check_few(&wheel);
+        }
+        wheel.check_invariants();
+        for key in kept {
+            assert!(wheel.cancel(key).is_some());
+        }
+    }
+}
+
+#[test]
+fn moving_leaves_few() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    let keys: Vec<_> = (0..100).map(|number| wheel.schedule(Tick(2 * FAR), number)).collect();
+    for round in 1..size(500, 5) as u64 {
+        for key in &keys {
+            assert!(wheel.reschedule(*key, Tick(2 * FAR - round)));
+            check_few(&wheel);
+        }
+    }
+    wheel.check_invariants();
+}
+
+#[test]
+fn scheduling_into_sparse_pages_leaves_few() {
+    let timers = size(4096, 256);
+    let mut wheel = TimingWheel::new(Tick(0));
+    let mut keys: Vec<TimerKey> = (0..timers).map(|number| wheel.schedule(Tick(FAR), number)).collect();
+    for _ in 0..3 {
+        for number in 0..timers {
+            let key = wheel.schedule(Tick(FAR + 1), number);
+            wheel.cancel(key);
+        }
+        keys.sort_by_key(|key| key.index);
+        for (number, key) in keys.iter().enumerate() {
+            if !(number as u64).is_multiple_of(PAGE) {
+                assert!(wheel.cancel(*key).is_some());
+            }
+        }
+        keys = keys.into_iter().step_by(usize::try_from(PAGE).expect("a page is small")).collect();
+        while keys.len() < timers {
+            keys.push(wheel.schedule(Tick(FAR), 0));
+            check_few(&wheel);
+        }
+    }
+    wheel.check_invariants();
+}
+
+#[test]
+fn expiring_leaves_few() {
+    let timers = size(8192, 256) as u64;
+    let mut wheel = TimingWheel::new(Tick(0));
+    for number in 0..timers {
+        wheel.schedule(Tick(100 + number % 50), number);
+    }
+    let anchors = [(); 2].map(|()| wheel.schedule(Tick(FAR), 0));
+    for number in 0..2 * timers {
+        let key = wheel.schedule(Tick(FAR), number);
+        wheel.cancel(key);
+    }
+    assert!(anchors.iter().all(|key| wheel.cancel(*key).is_some()));
+    drain(&mut wheel, 1000);
+    // Pages go all at once in the end. Ticks without timers fill what is left.
+    for tick in 1000..1100 {
+        assert_eq!(wheel.expire_next(Tick(tick), &mut Work::unlimited()), Expire::UpToDate);
+    }
+    check_few(&wheel);
+    wheel.check_invariants();
+}
+
+/// The sweep goes on beyond the memory that the peak has left.
+#[test]
+fn after_a_peak_there_are_few() {
+    let peak = size(50_000, 512) as u64;
+    let mut wheel = TimingWheel::new(Tick(0));
+    let mut keys: Vec<_> = (0..peak).map(|number| wheel.schedule(Tick(1_000_000 + number), number)).collect();
+    for (number, key) in (0..).zip(&mut keys) {
+        wheel.cancel(*key);
+        *key = wheel.schedule(Tick(1_000_000 + number * 7919 % peak), number);
+    }
+    drain(&mut wheel, 2_000_000);
+    for number in 0..2 * peak {
+        let key = wheel.schedule(Tick(FAR), number);
+        let other = wheel.schedule(Tick(FAR), number);
+        wheel.cancel(key);
+        wheel.cancel(other);
+    }
+    check_few(&wheel);
+    wheel.check_invariants();
+}
+
+#[test]
+fn a_hole_whose_page_is_gone_is_passed_over() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    let kept = size(17_000, 400) as u64;
+    for number in 0..kept {
+        wheel.schedule(Tick(70_000), number);
+    }
+    let last: Vec<_> = (0..1000).map(|number| wheel.schedule(Tick(70_000), number)).collect();
+    for key in last {
+        wheel.cancel(key);
+    }
+    assert_eq!(drain(&mut wheel, 80_000).len() as u64, kept);
+}
+
+#[test]
+fn a_key_of_another_wheel_ends_nothing() {
+    let mut large = TimingWheel::new(Tick(0));
+    large.schedule(Tick(1), String::new());
+    let key = large.schedule(Tick(1), String::new());
+    let mut small = TimingWheel::new(Tick(0));
+    let own = small.schedule(Tick(1), String::from("own"));
+    assert_eq!(small.cancel(key), None);
+    assert_eq!(small.len(), 1);
+    small.check_invariants();
+    assert_eq!(small.cancel(own), Some(String::from("own")));
+}
+
+/// Who is told that there is more to do is also told when.
+#[test]
+fn holes_are_work() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    let keys: Vec<_> = (0..10).map(|number| wheel.schedule(Tick(50), number)).collect();
+    for key in keys {
+        wheel.cancel(key);
+    }
+    assert_eq!(wheel.expire_next(Tick(50), &mut Work::new(3)), Expire::OutOfWork);
+    assert_eq!(wheel.next_wakeup(Tick(50)), Some(Tick(50)));
+    assert_eq!(wheel.expire_next(Tick(50), &mut Work::new(7)), Expire::UpToDate);
+    assert_eq!(wheel.next_wakeup(Tick::MAX), None);
+}
