@@ -44,7 +44,7 @@ struct Args {
 
 fn main() -> Result<(), Failure> {
     let args = Args::parse();
-    let mut report = Report::new("figure9", "outstanding");
+    let mut report = Report::new("figure9", "timers");
     let mut subjects = Subjects { common: &args.common, all: Vec::new() };
     structures(&mut subjects);
     let mut subjects = subjects.all;
