@@ -3,6 +3,9 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
+use crate::report::Group;
+use crate::websocket::End;
+
 #[derive(Debug, Default)]
 pub(crate) struct Counter(Cell<u64>);
 
@@ -20,16 +23,25 @@ impl Counter {
     }
 }
 
-/// How connections ended, by close code.
+/// How connections ended.
 #[derive(Debug, Default)]
-pub(crate) struct CloseCodes(RefCell<BTreeMap<u16, u64>>);
+pub(crate) struct Ends {
+    by_code: RefCell<BTreeMap<u16, u64>>,
+    faults: RefCell<BTreeMap<&'static str, u64>>,
+}
 
-impl CloseCodes {
-    pub(crate) fn record(&self, code: u16) {
-        *self.0.borrow_mut().entry(code).or_default() += 1;
+impl Ends {
+    pub(crate) fn record(&self, end: End) {
+        *self.by_code.borrow_mut().entry(end.code()).or_default() += 1;
+        if let End::Fault(fault) = end {
+            *self.faults.borrow_mut().entry(fault.name()).or_default() += 1;
+        }
     }
 
-    pub(crate) fn by_code(&self) -> BTreeMap<u16, u64> {
-        self.0.borrow().clone()
+    /// `close_codes`, and what the server did wrong if it was to blame.
+    pub(crate) fn outcome(&self) -> Group {
+        Group::default()
+            .with("close_codes", self.by_code.borrow().clone())
+            .with("frame_faults", self.faults.borrow().clone())
     }
 }

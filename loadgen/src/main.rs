@@ -10,16 +10,18 @@ mod assertion;
 mod client;
 mod counts;
 mod failure;
+mod footprint;
 mod heard;
 mod histogram;
+mod http_head;
 mod own;
 mod progress;
 mod report;
 mod scenario;
+mod scratch;
 mod source;
-mod swallow;
 mod target;
-mod upgrade;
+mod websocket;
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -36,6 +38,7 @@ use crate::args::{Args, Load};
 use crate::assertion::{Assertion, Verdict};
 use crate::client::Dialer;
 use crate::failure::Failures;
+use crate::footprint::Footprint;
 use crate::own::Lag;
 use crate::progress::Log;
 use crate::report::{Group, seconds};
@@ -106,7 +109,12 @@ async fn drive<S: Scenario>(scenario: S, header: Group, load: &Load, log: &Log) 
         .map_err(|error| cannot_resolve(error.to_string()))?;
     let dialer =
         Dialer { target: load.url.clone(), sources: Sources::new(address), timeout: load.connect_timeout };
-    let setup = Rc::new(Setup { load: load.clone(), dialer, failures: Failures::new(log.clone()) });
+    let setup = Rc::new(Setup {
+        load: load.clone(),
+        dialer,
+        failures: Failures::new(log.clone()),
+        footprint: Footprint::before(),
+    });
     let scenario = Rc::new(scenario);
     let lag = Lag::default();
     let start = Instant::now();
@@ -121,7 +129,10 @@ async fn drive<S: Scenario>(scenario: S, header: Group, load: &Load, log: &Log) 
         .with("elapsed_seconds", seconds(start.elapsed()))
         .and(scenario.outcome(&setup))
         .with("error_kinds", setup.failures.by_kind())
-        .with("loadgen", lag.and_usage()))
+        .with(
+            "loadgen",
+            lag.and_usage().with("bytes_per_connection", setup.footprint.bytes_per_connection()),
+        ))
 }
 
 /// What the exit code says about a report. What is wrong is told on the way.

@@ -45,12 +45,12 @@ impl Scenario for Hold {
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
             .with("connect_ms", self.connect.summary())
-            .with("close_codes", self.answering.close_codes.by_code())
+            .and(self.answering.ends.outcome())
     }
 }
 
 impl Hold {
-    async fn stay(self: Rc<Self>, connection: Connection) {
-        self.answering.answer(connection, |_| {}).await;
+    async fn stay(self: Rc<Self>, mut connection: Connection) {
+        self.answering.answer(&mut connection, |_| {}).await;
     }
 }

@@ -18,6 +18,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::args::Load;
 use crate::client::{Connection, Dialer, Greeting, Ticket};
 use crate::failure::{Failure, Failures};
+use crate::footprint::Footprint;
 use crate::progress::Bar;
 use crate::report::Group;
 
@@ -27,6 +28,7 @@ pub(crate) struct Setup {
     pub(crate) load: Load,
     pub(crate) dialer: Dialer,
     pub(crate) failures: Failures,
+    pub(crate) footprint: Footprint,
 }
 
 pub(crate) trait Scenario {
@@ -95,8 +97,12 @@ async fn open_all(
     mut on_open: impl FnMut(Opened),
 ) {
     let mut opening = JoinSet::new();
+    let mut open_now = 0;
     let mut settle = |result: Result<Result<Opened, Failure>, JoinError>| match finished(result) {
-        Ok(opened) => on_open(opened),
+        Ok(opened) => {
+            open_now += 1;
+            on_open(opened);
+        }
         Err(failure) => setup.failures.record(&failure),
     };
     for attempt in attempts {
@@ -114,6 +120,8 @@ async fn open_all(
     while let Some(result) = opening.join_next().await {
         settle(result);
     }
+    drop(opening);
+    setup.footprint.with(open_now);
 }
 
 async fn open(setup: Rc<Setup>, attempt: Attempt) -> Result<Opened, Failure> {

@@ -1,5 +1,7 @@
 //! Stop answering pings on a share of the connections, and look when the server gives them up.
 
+use std::convert::Infallible;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,11 +11,12 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answering::Answering;
 use super::{Pace, Scenario, Setup, open_all};
-use crate::client::{Connection, Event, NO_CLOSE_FRAME};
+use crate::client::{Connection, Event};
 use crate::counts::Counter;
 use crate::histogram::Times;
 use crate::progress::Bar;
 use crate::report::Group;
+use crate::websocket::{End, NO_CLOSE_FRAME};
 
 /// The server counts from when the ping left, we from when it arrived: this much may lie between.
 const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
@@ -75,7 +78,7 @@ impl Scenario for Mute {
             .with("pings", self.answering.pings.get())
             .with("lateness_ms", self.lateness.summary())
             .with("connect_ms", self.connect.summary())
-            .with("close_codes", self.answering.close_codes.by_code())
+            .and(self.answering.ends.outcome())
     }
 }
 
@@ -101,31 +104,28 @@ impl Mute {
         with_next.floor() > self.muted.get() as f64
     }
 
-    async fn answer(self: Rc<Self>, connection: Connection) {
-        self.answering.answer(connection, |_| {}).await;
+    async fn answer(self: Rc<Self>, mut connection: Connection) {
+        self.answering.answer(&mut connection, |_| {}).await;
     }
 
     async fn stay_mute(self: Rc<Self>, mut connection: Connection, pong_timeout: Duration) {
         connection.mute();
         let mut last_ping = None;
-        loop {
-            match connection.next().await {
-                Event::Ping => {
-                    self.answering.pings.increment();
-                    last_ping = Some(Instant::now());
-                }
-                Event::Text(_) => {}
-                Event::Closed(code) => {
-                    let silence = last_ping.map(|ping: Instant| ping.elapsed());
-                    return self.record_close(code, silence, pong_timeout);
-                }
+        let listened = connection.each(|event| {
+            if let Event::Ping(_) = event {
+                self.answering.pings.increment();
+                last_ping = Some(Instant::now());
             }
-        }
+            ControlFlow::<Infallible>::Continue(())
+        });
+        let Err(end) = listened.await;
+        self.record_close(end, last_ping.map(|ping| ping.elapsed()), pong_timeout);
     }
 
     /// `silence` is how long ago the last ping arrived, if there was one.
-    fn record_close(&self, code: u16, silence: Option<Duration>, pong_timeout: Duration) {
-        self.answering.close_codes.record(code);
+    fn record_close(&self, end: End, silence: Option<Duration>, pong_timeout: Duration) {
+        self.answering.ends.record(end);
+        let code = end.code();
         if code != CloseCode::PongTimeout.code() && code != NO_CLOSE_FRAME {
             return self.other_closes.increment();
         }
@@ -148,7 +148,7 @@ mod tests {
 
     fn closed(code: u16, silence_ms: Option<u64>) -> Mute {
         let mute = Mute::new(1.0);
-        mute.record_close(code, silence_ms.map(Duration::from_millis), PONG_TIMEOUT);
+        mute.record_close(End::Closed(Some(code)), silence_ms.map(Duration::from_millis), PONG_TIMEOUT);
         mute
     }
 
@@ -170,7 +170,9 @@ mod tests {
 
     #[test]
     fn only_silence_counts_as_closed() {
-        assert_eq!(closed(NO_CLOSE_FRAME, Some(1000)).closed.get(), 1);
+        let cut = Mute::new(1.0);
+        cut.record_close(End::Cut, Some(PONG_TIMEOUT), PONG_TIMEOUT);
+        assert_eq!(cut.closed.get(), 1);
         let draining = closed(4002, Some(1000));
         assert_eq!((draining.closed.get(), draining.other_closes.get()), (0, 1));
     }

@@ -71,7 +71,7 @@ impl Scenario for Storm {
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
             .with("connect_ms", self.connect.summary())
-            .with("close_codes", self.answering.close_codes.by_code())
+            .and(self.answering.ends.outcome())
     }
 }
 
@@ -79,7 +79,7 @@ impl Storm {
     /// Holds a connection until all are to be dropped (the other end of the channel is). Gives what is needed to
     /// come back, unless the server was faster to end it.
     async fn stay_until(self: Rc<Self>, mut dropping: watch::Receiver<()>, opened: Opened) -> Option<Ticket> {
-        let Opened { connection, greeting: Greeting { mut ticket, .. }, .. } = opened;
+        let Opened { mut connection, greeting: Greeting { mut ticket, .. }, .. } = opened;
         let note_seq = |text: &str| ticket.seq = seq_of(text).unwrap_or(ticket.seq);
         tokio::select! {
             biased;
@@ -87,13 +87,13 @@ impl Storm {
                 self.dropped.increment();
                 Some(ticket)
             }
-            () = self.answering.answer(connection, note_seq) => None,
+            () = self.answering.answer(&mut connection, note_seq) => None,
         }
     }
 
     /// Holds a connection that has come back, while others still do.
-    async fn stay(self: Rc<Self>, connection: Connection) {
-        self.answering.answer(connection, |_| {}).await;
+    async fn stay(self: Rc<Self>, mut connection: Connection) {
+        self.answering.answer(&mut connection, |_| {}).await;
     }
 
     fn record_return(&self, opened: &Opened, setup: &Setup) {

@@ -6,6 +6,7 @@ mod publisher;
 mod tally;
 
 use std::cell::{Cell, OnceCell};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -132,7 +133,7 @@ impl Scenario for Fanout {
             .with("pings", self.answering.pings.get())
             .with("connect_ms", self.connect.summary())
             .with("resume_ms", self.resume.summary())
-            .with("close_codes", self.answering.close_codes.by_code())
+            .and(self.answering.ends.outcome())
     }
 }
 
@@ -268,20 +269,20 @@ impl Fanout {
     /// Whether it was done. A failure is recorded.
     async fn subscribe(&self, connection: &mut Connection, setup: &Setup) -> bool {
         let channel = Value::from(self.options.channel.as_str());
-        connection.send(format!(r#"{{"id":1,"subscribe":{{"channel":{channel}}}}}"#)).await;
-        let reply = async {
-            loop {
-                match connection.next().await {
-                    Event::Ping => self.answering.pings.increment(),
-                    Event::Text(text) => {
-                        if let Heard::Reply(error) = self.reader.read(&text) {
-                            return error.map_or(Ok(()), |code| Err(code.into_owned()));
-                        }
-                    }
-                    Event::Closed(code) => return Err(format!("closed_{code}")),
-                }
+        connection.send(&format!(r#"{{"id":1,"subscribe":{{"channel":{channel}}}}}"#)).await;
+        let reply = connection.each(|event| match event {
+            Event::Ping(_) => {
+                self.answering.pings.increment();
+                ControlFlow::Continue(())
             }
-        };
+            Event::Text(text) => match self.reader.read(text) {
+                Heard::Reply(error) => {
+                    ControlFlow::Break(error.map_or(Ok(()), |code| Err(code.into_owned())))
+                }
+                _ => ControlFlow::Continue(()),
+            },
+        });
+        let reply = async { reply.await.unwrap_or_else(|end| Err(format!("closed_{}", end.code()))) };
         let result = timeout(setup.load.connect_timeout, reply).await;
         let result = result.unwrap_or_else(|_| Err("timeout".to_owned()));
         result.map_err(|code| setup.failures.record(&Failure::Subscribe(code))).is_ok()
@@ -314,15 +315,19 @@ impl Fanout {
     /// Returns when the server has ended the connection.
     async fn listen(&self, mut connection: Connection, subscriber: &mut Subscriber) {
         loop {
-            match connection.next().await {
-                Event::Ping => self.answering.pings.increment(),
-                Event::Text(text) => self.hear(&text, subscriber),
-                Event::Closed(code) => return self.answering.record_close(code),
+            let listened = connection.each(|event| {
+                match event {
+                    Event::Ping(_) => self.answering.pings.increment(),
+                    Event::Text(text) => self.hear(text, subscriber),
+                }
+                let is_ack_due = self.options.ack_every > 0 && subscriber.unacked >= self.options.ack_every;
+                if is_ack_due { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            if let Err(end) = listened.await {
+                return self.answering.record_close(end);
             }
-            if self.options.ack_every > 0 && subscriber.unacked >= self.options.ack_every {
-                subscriber.unacked = 0;
-                connection.send(format!(r#"{{"ack":{{"seq":{}}}}}"#, subscriber.ticket.seq)).await;
-            }
+            subscriber.unacked = 0;
+            connection.send(&format!(r#"{{"ack":{{"seq":{}}}}}"#, subscriber.ticket.seq)).await;
         }
     }
 

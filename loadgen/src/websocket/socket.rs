@@ -1,0 +1,197 @@
+//! A WebSocket over a stream: who reads, who answers control frames, and what waits to be written.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::io;
+use std::mem;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use super::fault::Fault;
+use super::head::Opcode;
+use super::reader::{Incoming, Reader};
+use super::writer::{write_close, write_frame};
+use crate::scratch;
+
+/// The longest message that is read.
+const MAX_MESSAGE_BYTES: u32 = 1 << 20;
+/// While more than this waits to be written, nothing is read: who does not read our answers gets no more of them.
+const MAX_UNWRITTEN_BYTES: usize = 64 * 1024;
+
+/// How a connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// By a Close frame, with or without a code.
+    Closed(Option<u16>),
+    /// The stream ended, or failed, without one.
+    Cut,
+    /// The server sent what it may not.
+    Fault(Fault),
+}
+
+/// Codes that never travel: RFC 6455, section 7.4.1, has them for a Close frame without a code, and for an end without a
+/// Close frame.
+const NO_CODE: u16 = 1005;
+pub(crate) const NO_CLOSE_FRAME: u16 = 1006;
+
+impl End {
+    /// The close code: the server's, or what stands for its absence, or what we answer a fault with.
+    pub(crate) fn code(self) -> u16 {
+        match self {
+            Self::Closed(code) => code.unwrap_or(NO_CODE),
+            Self::Cut => NO_CLOSE_FRAME,
+            Self::Fault(fault) => fault.close_code(),
+        }
+    }
+}
+
+impl fmt::Display for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Closed(Some(code)) => write!(f, "closed with {code}"),
+            Self::Closed(None) => f.write_str("closed without a code"),
+            Self::Cut => f.write_str("cut without a Close frame"),
+            Self::Fault(fault) => write!(f, "a bad frame: {fault}"),
+        }
+    }
+}
+
+/// A client's WebSocket, after the handshake.
+///
+/// Nothing is kept for an idle one: bytes are read into a buffer of the whole thread. Whoever reads also writes what
+/// waits, answers pings, and answers a Close frame.
+#[derive(Debug)]
+pub(crate) struct Socket<S = TcpStream> {
+    stream: S,
+    reader: Reader,
+    /// What was read, but came after the event with which its reader stopped.
+    unread: Vec<u8>,
+    /// What the kernel has not taken yet.
+    unwritten: Vec<u8>,
+    is_mute: bool,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    /// `unread` is what followed the handshake.
+    pub(crate) fn new(stream: S, unread: Vec<u8>) -> Self {
+        Self { stream, reader: Reader::new(MAX_MESSAGE_BYTES), unread, unwritten: Vec::new(), is_mute: false }
+    }
+
+    /// From now on nothing is sent any more: no pongs, no answer to a Close frame, no messages.
+    pub(crate) fn mute(&mut self) {
+        self.is_mute = true;
+    }
+
+    /// Hands everything that arrives to `on_incoming`, until it breaks or the connection ends. A ping that is handed
+    /// over has been answered. May be dropped and called again at any time.
+    pub(crate) async fn each<T>(
+        &mut self,
+        mut on_incoming: impl FnMut(Incoming<'_>) -> ControlFlow<T>,
+    ) -> Result<T, End> {
+        poll_fn(|context| self.poll_each(context, &mut on_incoming)).await
+    }
+
+    /// Returns when the kernel has it.
+    pub(crate) async fn send_text(&mut self, text: &str) -> io::Result<()> {
+        self.send(Opcode::Text, text.as_bytes()).await
+    }
+
+    async fn send(&mut self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
+        if self.is_mute {
+            return Ok(());
+        }
+        write_frame(&mut self.unwritten, opcode, payload);
+        poll_fn(|context| self.poll_flush(context)).await
+    }
+
+    #[cfg(test)]
+    pub(super) fn unwritten_bytes(&self) -> usize {
+        self.unwritten.len()
+    }
+
+    fn poll_each<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        on_incoming: &mut impl FnMut(Incoming<'_>) -> ControlFlow<T>,
+    ) -> Poll<Result<T, End>> {
+        loop {
+            let unread = mem::take(&mut self.unread);
+            if let Some(result) = self.take(context, &unread, on_incoming) {
+                return Poll::Ready(result);
+            }
+            if self.poll_flush(context).map_err(|_| End::Cut)?.is_pending()
+                && self.unwritten.len() > MAX_UNWRITTEN_BYTES
+            {
+                return Poll::Pending;
+            }
+            let result = scratch::lend(|buffer| {
+                let mut buffer = ReadBuf::new(buffer);
+                match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
+                    Ok(()) if buffer.filled().is_empty() => Poll::Ready(Some(Err(End::Cut))),
+                    Ok(()) => Poll::Ready(self.take(context, buffer.filled(), on_incoming)),
+                    Err(_) => Poll::Ready(Some(Err(End::Cut))),
+                }
+            });
+            if let Some(result) = ready!(result) {
+                return Poll::Ready(result);
+            }
+        }
+    }
+
+    /// Does what bytes that were read ask for. `None`: and goes on reading.
+    fn take<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        mut bytes: &[u8],
+        on_incoming: &mut impl FnMut(Incoming<'_>) -> ControlFlow<T>,
+    ) -> Option<Result<T, End>> {
+        let result = loop {
+            match self.reader.next(&mut bytes) {
+                Ok(None) => return None,
+                Ok(Some(Incoming::Close(code))) => break Err(self.answer_close(code, End::Closed(code))),
+                Err(fault) => break Err(self.answer_close(Some(fault.close_code()), End::Fault(fault))),
+                Ok(Some(incoming)) => {
+                    self.answer(&incoming);
+                    if let ControlFlow::Break(value) = on_incoming(incoming) {
+                        break Ok(value);
+                    }
+                }
+            }
+        };
+        self.unread = bytes.to_vec();
+        // What cannot leave now leaves with the next call; an error shows there, too.
+        let _ = self.poll_flush(context);
+        Some(result)
+    }
+
+    fn answer(&mut self, incoming: &Incoming<'_>) {
+        if let Incoming::Ping(payload) = incoming
+            && !self.is_mute
+        {
+            write_frame(&mut self.unwritten, Opcode::Pong, payload);
+        }
+    }
+
+    fn answer_close(&mut self, code: Option<u16>, end: End) -> End {
+        if !self.is_mute {
+            write_close(&mut self.unwritten, code);
+        }
+        end
+    }
+
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.unwritten.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.unwritten))?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.unwritten.drain(..written);
+        }
+        self.unwritten = Vec::new();
+        Poll::Ready(Ok(()))
+    }
+}
