@@ -72,16 +72,15 @@ impl Connection {
 
     /// Hands every event to `on_event` until it breaks or the connection ends. May be dropped and called again at
     /// any time.
-    pub(crate) async fn each<T>(
+    pub(crate) fn each<T>(
         &mut self,
         mut on_event: impl FnMut(Event<'_>) -> ControlFlow<T>,
-    ) -> Result<T, End> {
-        let on_incoming = |incoming: Incoming<'_>| match incoming {
+    ) -> impl Future<Output = Result<T, End>> {
+        self.socket.each(move |incoming| match incoming {
             Incoming::Ping(payload) => on_event(Event::Ping(&payload)),
             Incoming::Text(text) => on_event(Event::Text(&text)),
             Incoming::Binary(_) | Incoming::Pong(_) | Incoming::Close(_) => ControlFlow::Continue(()),
-        };
-        self.socket.each(on_incoming).await
+        })
     }
 
     /// Sends a command. An error shows as the end of the connection when the next event is asked for.

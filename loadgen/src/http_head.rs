@@ -1,8 +1,13 @@
 //! The head of an HTTP/1.1 response, read from a stream that then speaks something else.
 
+use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
+use std::task::{Poll, ready};
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::{AsyncRead, ReadBuf};
+
+use crate::scratch;
 
 /// The longest head that is read.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -26,17 +31,37 @@ pub(crate) enum NoHead {
 }
 
 impl ResponseHead {
+    /// Keeps nothing while it waits, as a rule: a head that comes in one piece is parsed where it was read.
     pub(crate) async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Self, NoHead> {
-        let mut read = Vec::with_capacity(1024);
-        while read.len() < MAX_HEAD_BYTES {
-            if stream.read_buf(&mut read).await.map_err(NoHead::Io)? == 0 {
-                return Err(NoHead::Io(io::ErrorKind::UnexpectedEof.into()));
+        let mut before = Vec::new();
+        poll_fn(|context| {
+            loop {
+                let step = scratch::lend(|buffer| {
+                    let mut buffer = ReadBuf::new(buffer);
+                    ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer)).map_err(NoHead::Io)?;
+                    Poll::Ready(Self::take(&mut before, buffer.filled()))
+                });
+                if let Some(head) = ready!(step)? {
+                    return Poll::Ready(Ok(head));
+                }
             }
-            if let Some(head) = Self::parse(&read).map_err(NoHead::NotHttp)? {
-                return Ok(head);
-            }
+        })
+        .await
+    }
+
+    /// The head if it is complete with these bytes, after the ones before.
+    fn take(before: &mut Vec<u8>, bytes: &[u8]) -> Result<Option<Self>, NoHead> {
+        if bytes.is_empty() {
+            return Err(NoHead::Io(io::ErrorKind::UnexpectedEof.into()));
         }
-        Err(NoHead::TooLong)
+        if before.is_empty()
+            && let Some(head) = Self::parse(bytes).map_err(NoHead::NotHttp)?
+        {
+            return Ok(Some(head));
+        }
+        before.extend_from_slice(bytes);
+        let head = Self::parse(before).map_err(NoHead::NotHttp)?;
+        if head.is_none() && before.len() >= MAX_HEAD_BYTES { Err(NoHead::TooLong) } else { Ok(head) }
     }
 
     fn parse(bytes: &[u8]) -> Result<Option<Self>, httparse::Error> {

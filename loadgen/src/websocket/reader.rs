@@ -19,14 +19,20 @@ pub(crate) enum Incoming<'a> {
 
 /// Takes frames out of a stream of bytes, and puts fragments together.
 ///
-/// It keeps bytes only while a frame or a message is incomplete: at most `max_message_bytes` and a head.
+/// It keeps bytes only while a frame or a message is incomplete: at most `max_message_bytes` and a head. They are boxed,
+/// for as a rule there are none.
 #[derive(Debug)]
 pub(crate) struct Reader {
+    kept: Option<Box<Kept>>,
+    max_message_bytes: u32,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
     /// The beginning of a frame.
     partial: Vec<u8>,
-    /// The beginning of a message. Boxed, for messages in fragments are rare.
-    fragments: Option<Box<Fragments>>,
-    max_message_bytes: u32,
+    /// The beginning of a message.
+    fragments: Option<Fragments>,
 }
 
 #[derive(Debug)]
@@ -42,35 +48,70 @@ struct Frame<'a> {
 
 impl Reader {
     pub(crate) fn new(max_message_bytes: u32) -> Self {
-        Self { partial: Vec::new(), fragments: None, max_message_bytes }
+        Self { kept: None, max_message_bytes }
     }
 
     /// Takes from the beginning of `input` up to the end of what it returns. `None`: all of `input` was taken, and
     /// nothing is complete. After a fault the stream has no meaning any more.
     pub(crate) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Incoming<'a>>, Fault> {
-        while let Some(frame) = self.next_frame(input)? {
-            if let Some(incoming) = self.assemble(frame)? {
+        if self.kept.is_none()
+            && let Some(whole) = self.next_whole(input)?
+        {
+            return Ok(Some(whole));
+        }
+        if input.is_empty() {
+            return Ok(None);
+        }
+        let mut kept = self.kept.take().unwrap_or_default();
+        while let Some(frame) = kept.next_frame(input, self.max_message_bytes)? {
+            if let Some(incoming) = kept.assemble(frame)? {
+                if kept.is_needed() {
+                    self.kept = Some(kept);
+                }
                 return Ok(Some(incoming));
             }
+        }
+        if kept.is_needed() {
+            self.kept = Some(kept);
         }
         Ok(None)
     }
 
-    #[cfg(test)]
-    pub(super) fn kept_bytes(&self) -> usize {
-        self.partial.capacity() + self.fragments.as_ref().map_or(0, |fragments| fragments.payload.capacity())
+    /// The usual case: a message that is one frame, and all there.
+    fn next_whole<'a>(&self, input: &mut &'a [u8]) -> Result<Option<Incoming<'a>>, Fault> {
+        let Some(head) = checked_head(input, 0, self.max_message_bytes)? else { return Ok(None) };
+        if !head.is_final || head.opcode == Opcode::Continuation {
+            return Ok(None);
+        }
+        let Some((frame, rest)) = input.split_at_checked(frame_bytes(head)) else { return Ok(None) };
+        *input = rest;
+        message(head.opcode, Cow::Borrowed(&frame[head.head_bytes..])).map(Some)
     }
 
-    fn next_frame<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Frame<'a>>, Fault> {
+    #[cfg(test)]
+    pub(super) fn kept_bytes(&self) -> usize {
+        let Some(kept) = &self.kept else { return 0 };
+        let fragments = kept.fragments.as_ref().map_or(0, |fragments| fragments.payload.capacity());
+        size_of::<Kept>() + kept.partial.capacity() + fragments
+    }
+}
+
+impl Kept {
+    fn is_needed(&self) -> bool {
+        !self.partial.is_empty() || self.fragments.is_some()
+    }
+
+    fn next_frame<'a>(&mut self, input: &mut &'a [u8], limit: u32) -> Result<Option<Frame<'a>>, Fault> {
+        let begun = self.fragments.as_ref().map_or(0, |fragments| fragments.payload.len());
         if self.partial.is_empty()
-            && let Some(head) = self.head(input)?
+            && let Some(head) = checked_head(input, begun, limit)?
             && let Some((frame, rest)) = input.split_at_checked(frame_bytes(head))
         {
             *input = rest;
             return Ok(Some(Frame { head, payload: Cow::Borrowed(&frame[head.head_bytes..]) }));
         }
         loop {
-            let head = self.head(&self.partial)?;
+            let head = checked_head(&self.partial, begun, limit)?;
             // Without a head, one byte more may complete it.
             let missing = head.map_or(1, |head| frame_bytes(head) - self.partial.len());
             if let Some(head) = head
@@ -89,32 +130,16 @@ impl Reader {
         }
     }
 
-    /// The head, if it is complete, of a frame that is not too big.
-    fn head(&self, bytes: &[u8]) -> Result<Option<Head>, Fault> {
-        let Some(head) = Head::parse(bytes)? else { return Ok(None) };
-        let begun = match (&self.fragments, head.opcode) {
-            (Some(fragments), Opcode::Continuation) => fragments.payload.len() as u64,
-            _ => 0,
-        };
-        let message_bytes = begun.saturating_add(head.payload_bytes);
-        if message_bytes > self.max_message_bytes.into() {
-            return Err(Fault::TooBig(message_bytes));
-        }
-        Ok(Some(head))
-    }
-
     fn assemble<'a>(&mut self, frame: Frame<'a>) -> Result<Option<Incoming<'a>>, Fault> {
         let Frame { head: Head { opcode, is_final, .. }, payload } = frame;
         match opcode {
-            Opcode::Ping => return Ok(Some(Incoming::Ping(payload))),
-            Opcode::Pong => return Ok(Some(Incoming::Pong(payload))),
-            Opcode::Close => return close_code(&payload).map(|code| Some(Incoming::Close(code))),
+            Opcode::Ping | Opcode::Pong | Opcode::Close => return message(opcode, payload).map(Some),
             Opcode::Text | Opcode::Binary if self.fragments.is_some() => {
                 return Err(Fault::MessageWithinMessage);
             }
             Opcode::Text | Opcode::Binary if is_final => return message(opcode, payload).map(Some),
             Opcode::Text | Opcode::Binary => {
-                self.fragments = Some(Box::new(Fragments { opcode, payload: payload.into_owned() }));
+                self.fragments = Some(Fragments { opcode, payload: payload.into_owned() });
             }
             Opcode::Continuation => {
                 let fragments = self.fragments.as_mut().ok_or(Fault::NothingToContinue)?;
@@ -128,20 +153,35 @@ impl Reader {
     }
 }
 
+/// The head, if it is complete, of a frame that is not too big after the fragments before it.
+fn checked_head(bytes: &[u8], begun: usize, limit: u32) -> Result<Option<Head>, Fault> {
+    let Some(head) = Head::parse(bytes)? else { return Ok(None) };
+    let before = if head.opcode == Opcode::Continuation { begun as u64 } else { 0 };
+    let message_bytes = before.saturating_add(head.payload_bytes);
+    if message_bytes > limit.into() { Err(Fault::TooBig(message_bytes)) } else { Ok(Some(head)) }
+}
+
 /// That of a frame within the limit, which fits into memory.
 fn frame_bytes(head: Head) -> usize {
     head.head_bytes + usize::try_from(head.payload_bytes).expect("the limit is a u32")
 }
 
 fn message(opcode: Opcode, payload: Cow<'_, [u8]>) -> Result<Incoming<'_>, Fault> {
-    if opcode != Opcode::Text {
-        return Ok(Incoming::Binary(payload));
-    }
-    let text = match payload {
+    Ok(match opcode {
+        Opcode::Text => Incoming::Text(text(payload)?),
+        Opcode::Binary => Incoming::Binary(payload),
+        Opcode::Ping => Incoming::Ping(payload),
+        Opcode::Pong => Incoming::Pong(payload),
+        Opcode::Close => Incoming::Close(close_code(&payload)?),
+        Opcode::Continuation => return Err(Fault::NothingToContinue),
+    })
+}
+
+fn text(payload: Cow<'_, [u8]>) -> Result<Cow<'_, str>, Fault> {
+    match payload {
         Cow::Borrowed(bytes) => str::from_utf8(bytes).map(Cow::Borrowed).map_err(|_| Fault::NotUtf8),
         Cow::Owned(bytes) => String::from_utf8(bytes).map(Cow::Owned).map_err(|_| Fault::NotUtf8),
-    };
-    text.map(Incoming::Text)
+    }
 }
 
 /// RFC 6455, section 7.4: the codes that a Close frame may have.

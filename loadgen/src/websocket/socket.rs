@@ -68,17 +68,26 @@ impl fmt::Display for End {
 pub(crate) struct Socket<S = TcpStream> {
     stream: S,
     reader: Reader,
+    /// Boxed, for as a rule there is nothing.
+    waiting: Option<Box<Waiting>>,
+    is_mute: bool,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
     /// What was read, but came after the event with which its reader stopped.
     unread: Vec<u8>,
     /// What the kernel has not taken yet.
     unwritten: Vec<u8>,
-    is_mute: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// `unread` is what followed the handshake.
     pub(crate) fn new(stream: S, unread: Vec<u8>) -> Self {
-        Self { stream, reader: Reader::new(MAX_MESSAGE_BYTES), unread, unwritten: Vec::new(), is_mute: false }
+        let mut socket =
+            Self { stream, reader: Reader::new(MAX_MESSAGE_BYTES), waiting: None, is_mute: false };
+        socket.keep_unread(unread);
+        socket
     }
 
     /// From now on nothing is sent any more: no pongs, no answer to a Close frame, no messages.
@@ -88,11 +97,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     /// Hands everything that arrives to `on_incoming`, until it breaks or the connection ends. A ping that is handed
     /// over has been answered. May be dropped and called again at any time.
-    pub(crate) async fn each<T>(
+    pub(crate) fn each<T>(
         &mut self,
         mut on_incoming: impl FnMut(Incoming<'_>) -> ControlFlow<T>,
-    ) -> Result<T, End> {
-        poll_fn(|context| self.poll_each(context, &mut on_incoming)).await
+    ) -> impl Future<Output = Result<T, End>> {
+        poll_fn(move |context| self.poll_each(context, &mut on_incoming))
     }
 
     /// Returns when the kernel has it.
@@ -104,13 +113,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         if self.is_mute {
             return Ok(());
         }
-        write_frame(&mut self.unwritten, opcode, payload);
+        write_frame(self.unwritten(), opcode, payload);
         poll_fn(|context| self.poll_flush(context)).await
-    }
-
-    #[cfg(test)]
-    pub(super) fn unwritten_bytes(&self) -> usize {
-        self.unwritten.len()
     }
 
     fn poll_each<T>(
@@ -119,12 +123,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         on_incoming: &mut impl FnMut(Incoming<'_>) -> ControlFlow<T>,
     ) -> Poll<Result<T, End>> {
         loop {
-            let unread = mem::take(&mut self.unread);
-            if let Some(result) = self.take(context, &unread, on_incoming) {
+            let unread = self.waiting.as_mut().map(|waiting| mem::take(&mut waiting.unread));
+            if let Some(result) = unread.and_then(|unread| self.take(context, &unread, on_incoming)) {
                 return Poll::Ready(result);
             }
             if self.poll_flush(context).map_err(|_| End::Cut)?.is_pending()
-                && self.unwritten.len() > MAX_UNWRITTEN_BYTES
+                && self.unwritten_bytes() > MAX_UNWRITTEN_BYTES
             {
                 return Poll::Pending;
             }
@@ -162,7 +166,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
                 }
             }
         };
-        self.unread = bytes.to_vec();
+        self.keep_unread(bytes.to_vec());
         // What cannot leave now leaves with the next call; an error shows there, too.
         let _ = self.poll_flush(context);
         Some(result)
@@ -172,26 +176,45 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         if let Incoming::Ping(payload) = incoming
             && !self.is_mute
         {
-            write_frame(&mut self.unwritten, Opcode::Pong, payload);
+            write_frame(self.unwritten(), Opcode::Pong, payload);
         }
     }
 
     fn answer_close(&mut self, code: Option<u16>, end: End) -> End {
         if !self.is_mute {
-            write_close(&mut self.unwritten, code);
+            write_close(self.unwritten(), code);
         }
         end
     }
 
+    fn keep_unread(&mut self, bytes: Vec<u8>) {
+        if !bytes.is_empty() {
+            self.waiting.get_or_insert_default().unread = bytes;
+        }
+    }
+
+    fn unwritten(&mut self) -> &mut Vec<u8> {
+        &mut self.waiting.get_or_insert_default().unwritten
+    }
+
+    pub(super) fn unwritten_bytes(&self) -> usize {
+        self.waiting.as_ref().map_or(0, |waiting| waiting.unwritten.len())
+    }
+
+    /// Done when nothing waits to be written. What nobody needs any more is given back.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while !self.unwritten.is_empty() {
-            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &self.unwritten))?;
+        let Some(waiting) = &mut self.waiting else { return Poll::Ready(Ok(())) };
+        while !waiting.unwritten.is_empty() {
+            let written = ready!(Pin::new(&mut self.stream).poll_write(context, &waiting.unwritten))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.unwritten.drain(..written);
+            waiting.unwritten.drain(..written);
         }
-        self.unwritten = Vec::new();
+        waiting.unwritten = Vec::new();
+        if waiting.unread.is_empty() {
+            self.waiting = None;
+        }
         Poll::Ready(Ok(()))
     }
 }
