@@ -30,6 +30,20 @@ pub(crate) enum Scenario {
     #[command(after_help = "Example: loadgen mute ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
                             --duration 60s --share 0.5 --assert 'early==0' --assert 'lateness_ms.p99<50'")]
     Mute(Mute),
+    /// Answer pings just before and just after the deadline: do the former live, and the latter not?
+    #[command(after_help = "Example: loadgen late ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
+                            --duration 60s --margin 50ms --assert 'closed_in_time==0' --assert 'forgiven==0'")]
+    Late(Late),
+    /// Kill all sockets without a word and come back: are sessions kept for the whole reconnect window, and no longer?
+    #[command(after_help = "Example: loadgen vanish ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
+                            --duration 5s --kill rst --margin 100ms --assert 'early==0' --assert 'overdue==0'")]
+    Vanish(Vanish),
+    /// Resume sessions that are alive: does the second connection get each, and is the first told why it lost it?
+    #[command(
+        after_help = "Example: loadgen takeover ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
+                            --duration 5s --assert 'replaced==1000' --assert 'unexpected_closes==0'"
+    )]
+    Takeover(Takeover),
     /// Drop all connections at once and resume every session: how long until the last one is back?
     #[command(after_help = "Example: loadgen storm ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
                             --duration 5s --assert 'resumed==10000'")]
@@ -46,6 +60,9 @@ impl Scenario {
         match self {
             Self::Hold(_) => "hold",
             Self::Mute(_) => "mute",
+            Self::Late(_) => "late",
+            Self::Vanish(_) => "vanish",
+            Self::Takeover(_) => "takeover",
             Self::Storm(_) => "storm",
             Self::Fanout(_) => "fanout",
         }
@@ -55,6 +72,9 @@ impl Scenario {
         match self {
             Self::Hold(load) | Self::Storm(load) => load.clone(),
             Self::Mute(mute) => mute.load.clone(),
+            Self::Late(late) => late.load.clone(),
+            Self::Vanish(vanish) => vanish.load.clone(),
+            Self::Takeover(takeover) => takeover.load.clone(),
             Self::Fanout(fanout) => fanout.load(),
         }
     }
@@ -92,6 +112,45 @@ pub(crate) struct Mute {
     /// The share of the connections that stops answering, above 0 and up to 1
     #[arg(long, value_name = "S", default_value = "1.0", value_parser = parse_share)]
     pub(crate) share: f64,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Late {
+    #[command(flatten)]
+    pub(crate) load: Load,
+    /// How long before the deadline every other connection answers, and how long after it the others do
+    #[arg(long, value_name = "D", default_value = "50ms", value_parser = humantime::parse_duration)]
+    pub(crate) margin: Duration,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Vanish {
+    #[command(flatten)]
+    pub(crate) load: Load,
+    /// How a socket is killed
+    #[arg(long, value_enum, default_value_t = Kill::Rst)]
+    pub(crate) kill: Kill,
+    /// One half comes back this long before the reconnect window ends, the other half this long after it
+    #[arg(long, value_name = "D", default_value = "250ms", value_parser = humantime::parse_duration)]
+    pub(crate) margin: Duration,
+}
+
+/// How a socket ends without a Close frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kill {
+    /// By a reset
+    Rst,
+    /// By the end of the stream
+    Fin,
+}
+
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Takeover {
+    #[command(flatten)]
+    pub(crate) load: Load,
+    /// The close code that the first connection is to get
+    #[arg(long, value_name = "CODE", default_value = "4100", value_parser = clap::value_parser!(u16).range(1000..5000))]
+    pub(crate) code: u16,
 }
 
 #[derive(Clone, Debug, ClapArgs)]
@@ -168,6 +227,15 @@ impl Fanout {
             connect_timeout: self.connect_timeout,
             json: self.json.clone(),
             assertions: self.assertions.clone(),
+        }
+    }
+}
+
+impl Kill {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Rst => "rst",
+            Self::Fin => "fin",
         }
     }
 }

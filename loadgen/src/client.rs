@@ -25,6 +25,8 @@ pub(crate) struct Greeting {
     pub(crate) ticket: Ticket,
     pub(crate) recovered: bool,
     pub(crate) pong_timeout: Duration,
+    /// How long a lost connection can be resumed.
+    pub(crate) reconnect_window: Duration,
 }
 
 /// What happens on a connection.
@@ -70,6 +72,21 @@ impl Connection {
         self.socket.mute();
     }
 
+    /// From now on pings wait for [`Self::pong`].
+    pub(crate) fn stop_answering(&mut self) {
+        self.socket.stop_answering();
+    }
+
+    /// Answers a ping. An error shows as the end of the connection when the next event is asked for.
+    pub(crate) async fn pong(&mut self, payload: &[u8]) {
+        let _ = self.socket.send_pong(payload).await;
+    }
+
+    /// Ends the connection with a reset.
+    pub(crate) fn reset(self) {
+        self.socket.reset();
+    }
+
     /// Hands every event to `on_event` until it breaks or the connection ends. May be dropped and called again at
     /// any time.
     pub(crate) fn each<T>(
@@ -103,6 +120,7 @@ fn read_hello(text: &str) -> Result<Greeting, Failure> {
             ticket: Ticket { token: hello.resume.into(), seq: hello.seq },
             recovered: hello.recovered,
             pong_timeout: Duration::from_millis(hello.pong_timeout_ms),
+            reconnect_window: Duration::from_millis(hello.reconnect_window_ms),
         }),
         Ok(_) | Err(_) => Err(Failure::NoHello),
     }

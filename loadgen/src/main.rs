@@ -44,8 +44,11 @@ use crate::progress::Log;
 use crate::report::{Group, seconds};
 use crate::scenario::fanout::Fanout;
 use crate::scenario::hold::Hold;
+use crate::scenario::late::Late;
 use crate::scenario::mute::Mute;
 use crate::scenario::storm::Storm;
+use crate::scenario::takeover::Takeover;
+use crate::scenario::vanish::Vanish;
 use crate::scenario::{Scenario, Setup};
 use crate::source::Sources;
 
@@ -84,30 +87,46 @@ fn run(scenario: &args::Scenario, log: &Log) -> Result<ExitCode, String> {
         .with("target", load.url.as_str())
         .with("connections", u64::from(load.connections))
         .with("rate", load.rate);
+    let (header, scenario) = prepare(scenario, header, &load);
+    let report = runtime.block_on(drive(scenario, header, &load, log))?;
+    output.write(&report).map_err(|error| format!("cannot write the report: {error}"))?;
+    Ok(ExitCode::from(exit_code(&report, &load.assertions, log)))
+}
+
+/// What is to be run, and the beginning of its report.
+fn prepare(scenario: &args::Scenario, header: Group, load: &Load) -> (Group, Rc<dyn Scenario>) {
     let held = |header: Group| {
         header
             .with("duration_seconds", seconds(load.duration))
             .with("connect_timeout_seconds", seconds(load.connect_timeout))
     };
-    let report = match scenario {
-        args::Scenario::Hold(_) => runtime.block_on(drive(Hold::default(), held(header), &load, log)),
-        args::Scenario::Storm(_) => runtime.block_on(drive(Storm::default(), held(header), &load, log)),
+    match scenario {
+        args::Scenario::Hold(_) => (held(header), Rc::<Hold>::default()),
+        args::Scenario::Storm(_) => (held(header), Rc::<Storm>::default()),
         args::Scenario::Mute(mute) => {
-            let header = held(header).with("share", mute.share);
-            runtime.block_on(drive(Mute::new(mute.share), header, &load, log))
+            (held(header).with("share", mute.share), Rc::new(Mute::new(mute.share)))
+        }
+        args::Scenario::Late(late) => {
+            (held(header).with("margin_seconds", seconds(late.margin)), Rc::new(Late::new(late.margin)))
+        }
+        args::Scenario::Vanish(vanish) => {
+            let header =
+                held(header).with("kill", vanish.kill.name()).with("margin_seconds", seconds(vanish.margin));
+            (header, Rc::new(Vanish::new(vanish.kill, vanish.margin)))
+        }
+        args::Scenario::Takeover(takeover) => {
+            let header = held(header).with("code", u64::from(takeover.code));
+            (header, Rc::new(Takeover::new(takeover.code)))
         }
         args::Scenario::Fanout(fanout) => {
             let fanout = Fanout::new(fanout.clone());
-            let header = fanout.asked_for(header, &load);
-            runtime.block_on(drive(fanout, header, &load, log))
+            (fanout.asked_for(header, load), Rc::new(fanout))
         }
-    }?;
-    output.write(&report).map_err(|error| format!("cannot write the report: {error}"))?;
-    Ok(ExitCode::from(exit_code(&report, &load.assertions, log)))
+    }
 }
 
 /// Runs a scenario until it is over or Ctrl-C, and reports in either case.
-async fn drive<S: Scenario>(scenario: S, header: Group, load: &Load, log: &Log) -> Result<Group, String> {
+async fn drive(scenario: Rc<dyn Scenario>, header: Group, load: &Load, log: &Log) -> Result<Group, String> {
     let cannot_resolve = |why: String| format!("cannot resolve {}: {why}", load.url.as_str());
     let address = timeout(load.connect_timeout, load.url.resolve())
         .await
@@ -121,7 +140,6 @@ async fn drive<S: Scenario>(scenario: S, header: Group, load: &Load, log: &Log) 
         failures: Failures::new(log.clone()),
         footprint: Footprint::before(),
     });
-    let scenario = Rc::new(scenario);
     let lag = Lag::default();
     let start = Instant::now();
     let interrupted = tokio::select! {

@@ -15,17 +15,25 @@ pub(super) struct Answering {
 }
 
 impl Answering {
-    /// Returns when the server has ended the connection.
-    pub(super) async fn answer(&self, connection: &mut Connection, mut on_text: impl FnMut(&str)) {
-        let listened = connection.each(|event| {
+    /// Returns when the server has ended the connection, which is recorded as unexpected.
+    pub(super) async fn answer(&self, connection: &mut Connection, on_text: impl FnMut(&str)) {
+        let Err(end) = self.listen(connection, on_text).await;
+        self.record_close(end);
+    }
+
+    /// Answers until the server ends the connection.
+    pub(super) fn listen(
+        &self,
+        connection: &mut Connection,
+        mut on_text: impl FnMut(&str),
+    ) -> impl Future<Output = Result<Infallible, End>> {
+        connection.each(move |event| {
             match event {
                 Event::Ping(_) => self.pings.increment(),
                 Event::Text(text) => on_text(text),
             }
-            ControlFlow::<Infallible>::Continue(())
-        });
-        let Err(end) = listened.await;
-        self.record_close(end);
+            ControlFlow::Continue(())
+        })
     }
 
     pub(super) fn record_close(&self, end: End) {

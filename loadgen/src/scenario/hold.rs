@@ -6,32 +6,23 @@ use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use super::answering::Answering;
-use super::{Pace, Scenario, Setup, open_all};
+use super::connects::Connects;
+use super::{Pace, Run, Scenario, Setup, open_all};
 use crate::client::Connection;
 use crate::counts::Counter;
-use crate::histogram::Times;
 use crate::progress::Bar;
 use crate::report::Group;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     connected: Counter,
-    connect: Times,
+    connects: Connects,
     answering: Answering,
 }
 
 impl Scenario for Hold {
-    async fn run(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
-        let mut held = JoinSet::new();
-        open_all(&setup, pace.attempts(&setup.load), |opened| {
-            self.connected.increment();
-            self.connect.record(opened.took());
-            held.spawn_local(self.clone().stay(opened.connection));
-        })
-        .await;
-        // Over when the time is, or when nothing is left to hold.
-        let _ = timeout_at(pace.end(&setup.load), held.join_all()).await;
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.hold(setup).await })
     }
 
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
@@ -44,12 +35,25 @@ impl Scenario for Hold {
             .with("errors", setup.failures.total())
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
-            .with("connect_ms", self.connect.summary())
+            .and(self.connects.outcome())
             .and(self.answering.ends.outcome())
     }
 }
 
 impl Hold {
+    async fn hold(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        let mut held = JoinSet::new();
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connected.increment();
+            self.connects.record(&opened);
+            held.spawn_local(self.clone().stay(opened.connection));
+        })
+        .await;
+        // Over when the time is, or when nothing is left to hold.
+        let _ = timeout_at(pace.end(&setup.load), held.join_all()).await;
+    }
+
     /// A block, for it uses the connection where it was captured. An async fn would have room for it twice.
     #[expect(clippy::manual_async_fn, reason = "see above")]
     fn stay(self: Rc<Self>, mut connection: Connection) -> impl Future<Output = ()> {

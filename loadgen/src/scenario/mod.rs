@@ -4,11 +4,18 @@
 //! point, after which the counters still make a report.
 
 mod answering;
+mod connects;
+mod deadline;
 pub(crate) mod fanout;
 pub(crate) mod hold;
+pub(crate) mod late;
 pub(crate) mod mute;
 pub(crate) mod storm;
+pub(crate) mod takeover;
+pub(crate) mod vanish;
+mod window;
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -31,9 +38,12 @@ pub(crate) struct Setup {
     pub(crate) footprint: Footprint,
 }
 
+/// A scenario under way.
+pub(crate) type Run = Pin<Box<dyn Future<Output = ()>>>;
+
 pub(crate) trait Scenario {
     /// Runs to the end. Dropping the future drops every connection.
-    async fn run(self: Rc<Self>, setup: Rc<Setup>);
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run;
     /// How far it has come, always the same bars in the same order.
     fn bars(&self, setup: &Setup) -> Vec<Bar>;
     /// What it has counted so far.
@@ -58,7 +68,7 @@ impl Pace {
 
     /// One new session an instant.
     fn attempts(self, load: &Load) -> impl Iterator<Item = Attempt> + use<> {
-        (0..load.connections).map(move |index| Attempt { due: self.due(index), resume: None })
+        (0..load.connections).map(move |index| Attempt { index, due: self.due(index), resume: None })
     }
 
     /// When the connections have been held for long enough.
@@ -70,6 +80,8 @@ impl Pace {
 /// A connection to open.
 #[derive(Debug)]
 struct Attempt {
+    /// Tells it from the others.
+    index: u32,
     due: Instant,
     resume: Option<Ticket>,
 }
@@ -77,9 +89,12 @@ struct Attempt {
 /// A connection that has said hello.
 #[derive(Debug)]
 struct Opened {
+    index: u32,
     connection: Connection,
     greeting: Greeting,
     due: Instant,
+    /// When its connect began: later than it was due, if we were held up.
+    began: Instant,
     /// When the hello was read.
     at: Instant,
 }
@@ -125,8 +140,10 @@ async fn open_all(
 }
 
 async fn open(setup: Rc<Setup>, attempt: Attempt) -> Result<Opened, Failure> {
+    let began = Instant::now();
     let (connection, greeting) = setup.dialer.open(attempt.resume.as_ref()).await?;
-    Ok(Opened { connection, greeting, due: attempt.due, at: Instant::now() })
+    let Attempt { index, due, .. } = attempt;
+    Ok(Opened { index, connection, greeting, due, began, at: Instant::now() })
 }
 
 /// What a task came to.

@@ -10,16 +10,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::answering::Answering;
-use super::{Pace, Scenario, Setup, open_all};
+use super::connects::Connects;
+use super::deadline::Deadline;
+use super::{Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::counts::Counter;
-use crate::histogram::Times;
 use crate::progress::Bar;
 use crate::report::Group;
 use crate::websocket::{End, NO_CLOSE_FRAME};
-
-/// The server counts from when the ping left, we from when it arrived: this much may lie between.
-const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) struct Mute {
@@ -28,33 +26,17 @@ pub(crate) struct Mute {
     muted: Counter,
     /// Muted connections that the server gave up, in time or not.
     closed: Counter,
-    /// Of these, the ones given up before the client's time was over.
-    early: Counter,
     /// Muted connections that ended with a code that has nothing to do with silence.
     other_closes: Counter,
-    connect: Times,
-    lateness: Times,
+    connects: Connects,
+    deadline: Deadline,
     /// The other connections; the pings and the close codes are those of all.
     answering: Answering,
 }
 
 impl Scenario for Mute {
-    async fn run(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
-        let (mut muted, mut answering) = (JoinSet::new(), JoinSet::new());
-        open_all(&setup, pace.attempts(&setup.load), |opened| {
-            self.connect.record(opened.took());
-            if self.is_next_muted() {
-                self.muted.increment();
-                muted.spawn_local(self.clone().stay_mute(opened.connection, opened.greeting.pong_timeout));
-            } else {
-                answering.spawn_local(self.clone().answer(opened.connection));
-            }
-            self.connected.increment();
-        })
-        .await;
-        // Over when the time is, or when the last of the muted ones is gone.
-        let _ = timeout_at(pace.end(&setup.load), muted.join_all()).await;
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.silence(setup).await })
     }
 
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
@@ -71,28 +53,44 @@ impl Scenario for Mute {
             .with("errors", setup.failures.total())
             .with("muted", self.muted.get())
             .with("closed", self.closed.get())
-            .with("early", self.early.get())
+            .and(self.deadline.outcome())
             .with("still_open", self.muted.get() - gone)
             .with("other_closes", self.other_closes.get())
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
-            .with("lateness_ms", self.lateness.summary())
-            .with("connect_ms", self.connect.summary())
+            .and(self.connects.outcome())
             .and(self.answering.ends.outcome())
     }
 }
 
 impl Mute {
+    async fn silence(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        let (mut muted, mut answering) = (JoinSet::new(), JoinSet::new());
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connects.record(&opened);
+            if self.is_next_muted() {
+                self.muted.increment();
+                muted.spawn_local(self.clone().stay_mute(opened.connection, opened.greeting.pong_timeout));
+            } else {
+                answering.spawn_local(self.clone().answer(opened.connection));
+            }
+            self.connected.increment();
+        })
+        .await;
+        // Over when the time is, or when the last of the muted ones is gone.
+        let _ = timeout_at(pace.end(&setup.load), muted.join_all()).await;
+    }
+
     pub(crate) fn new(share: f64) -> Self {
         Self {
             share,
             connected: Counter::default(),
             muted: Counter::default(),
             closed: Counter::default(),
-            early: Counter::default(),
             other_closes: Counter::default(),
-            connect: Times::default(),
-            lateness: Times::default(),
+            connects: Connects::default(),
+            deadline: Deadline::default(),
             answering: Answering::default(),
         }
     }
@@ -130,13 +128,7 @@ impl Mute {
             return self.other_closes.increment();
         }
         self.closed.increment();
-        match silence {
-            Some(silence) if silence + EARLY_TOLERANCE >= pong_timeout => {
-                self.lateness.record(silence.saturating_sub(pong_timeout));
-            }
-            // Too soon, or without having been asked at all.
-            Some(_) | None => self.early.increment(),
-        }
+        self.deadline.expired(silence, pong_timeout);
     }
 }
 
@@ -150,22 +142,6 @@ mod tests {
         let mute = Mute::new(1.0);
         mute.record_close(End::Closed(Some(code)), silence_ms.map(Duration::from_millis), PONG_TIMEOUT);
         mute
-    }
-
-    #[test]
-    fn early_begins_20_ms_before_the_deadline() {
-        for (silence, early) in [(None, 1), (Some(0), 1), (Some(979), 1), (Some(980), 0), (Some(5000), 0)] {
-            let mute = closed(4000, silence);
-            assert_eq!((mute.closed.get(), mute.early.get()), (1, early), "{silence:?}");
-        }
-    }
-
-    #[test]
-    fn lateness_counts_from_the_deadline() {
-        let lateness = |silence| closed(4000, Some(silence)).lateness.summary().number("max");
-        assert_eq!(lateness(990), Ok(0.0));
-        assert_eq!(lateness(1001), Ok(1.0));
-        assert!(lateness(900).is_err(), "what was early was not late by nothing");
     }
 
     #[test]

@@ -9,11 +9,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
-use super::{Attempt, Opened, Pace, Scenario, Setup, open_all};
+use super::connects::Connects;
+use super::{Attempt, Opened, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Greeting, Ticket, seq_of};
 use crate::counts::Counter;
 use crate::failure::Failure;
-use crate::histogram::Times;
 use crate::progress::Bar;
 use crate::report::{Group, seconds};
 
@@ -23,7 +23,7 @@ pub(crate) struct Storm {
     dropped: Counter,
     resumed: Counter,
     /// Of the resumes alone.
-    connect: Times,
+    connects: Connects,
     /// From the drop to the last hello that said `recovered`.
     took: Cell<Option<Duration>>,
     /// Before the drop and after the resume.
@@ -31,27 +31,8 @@ pub(crate) struct Storm {
 }
 
 impl Scenario for Storm {
-    async fn run(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
-        let (drop_now, dropping) = watch::channel(());
-        let mut held = JoinSet::new();
-        open_all(&setup, pace.attempts(&setup.load), |opened| {
-            self.connected.increment();
-            held.spawn_local(self.clone().stay_until(dropping.clone(), opened));
-        })
-        .await;
-        sleep_until(pace.end(&setup.load)).await;
-
-        let dropped_at = Instant::now();
-        drop(drop_now);
-        let tickets: Vec<Ticket> = held.join_all().await.into_iter().flatten().collect();
-        let attempts = tickets.into_iter().map(|ticket| Attempt { due: dropped_at, resume: Some(ticket) });
-        let mut resumed = JoinSet::new();
-        open_all(&setup, attempts, |opened| {
-            self.record_return(&opened, &setup);
-            resumed.spawn_local(self.clone().stay(opened.connection));
-        })
-        .await;
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.break_out(setup).await })
     }
 
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
@@ -70,12 +51,39 @@ impl Scenario for Storm {
             .with("seconds", self.took.get().map(seconds))
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
-            .with("connect_ms", self.connect.summary())
+            .and(self.connects.outcome())
             .and(self.answering.ends.outcome())
     }
 }
 
 impl Storm {
+    async fn break_out(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        let (drop_now, dropping) = watch::channel(());
+        let mut held = JoinSet::new();
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connected.increment();
+            held.spawn_local(self.clone().stay_until(dropping.clone(), opened));
+        })
+        .await;
+        sleep_until(pace.end(&setup.load)).await;
+
+        let dropped_at = Instant::now();
+        drop(drop_now);
+        let tickets: Vec<Ticket> = held.join_all().await.into_iter().flatten().collect();
+        let attempts = (0..).zip(tickets).map(|(index, ticket)| Attempt {
+            index,
+            due: dropped_at,
+            resume: Some(ticket),
+        });
+        let mut resumed = JoinSet::new();
+        open_all(&setup, attempts, |opened| {
+            self.record_return(&opened, &setup);
+            resumed.spawn_local(self.clone().stay(opened.connection));
+        })
+        .await;
+    }
+
     /// Holds a connection until all are to be dropped (the other end of the channel is). Gives what is needed to
     /// come back, unless the server was faster to end it.
     async fn stay_until(self: Rc<Self>, mut dropping: watch::Receiver<()>, opened: Opened) -> Option<Ticket> {
@@ -97,7 +105,7 @@ impl Storm {
     }
 
     fn record_return(&self, opened: &Opened, setup: &Setup) {
-        self.connect.record(opened.took());
+        self.connects.record(opened);
         if opened.greeting.recovered {
             self.resumed.increment();
             self.took.set(self.took.get().max(Some(opened.took())));

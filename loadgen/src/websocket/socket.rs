@@ -71,6 +71,7 @@ pub(crate) struct Socket<S = TcpStream> {
     /// Boxed, for as a rule there is nothing.
     waiting: Option<Box<Waiting>>,
     is_mute: bool,
+    answers: bool,
 }
 
 #[derive(Debug, Default)]
@@ -84,8 +85,13 @@ struct Waiting {
 impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// `unread` is what followed the handshake.
     pub(crate) fn new(stream: S, unread: Vec<u8>) -> Self {
-        let mut socket =
-            Self { stream, reader: Reader::new(MAX_MESSAGE_BYTES), waiting: None, is_mute: false };
+        let mut socket = Self {
+            stream,
+            reader: Reader::new(MAX_MESSAGE_BYTES),
+            waiting: None,
+            is_mute: false,
+            answers: true,
+        };
         socket.keep_unread(unread);
         socket
     }
@@ -95,8 +101,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.is_mute = true;
     }
 
+    /// From now on pings wait for [`Self::send_pong`].
+    pub(crate) fn stop_answering(&mut self) {
+        self.answers = false;
+    }
+
     /// Hands everything that arrives to `on_incoming`, until it breaks or the connection ends. A ping that is handed
-    /// over has been answered. May be dropped and called again at any time.
+    /// over has been answered, unless answers are off. May be dropped and called again at any time.
     pub(crate) fn each<T>(
         &mut self,
         mut on_incoming: impl FnMut(Incoming<'_>) -> ControlFlow<T>,
@@ -107,6 +118,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Returns when the kernel has it.
     pub(crate) async fn send_text(&mut self, text: &str) -> io::Result<()> {
         self.send(Opcode::Text, text.as_bytes()).await
+    }
+
+    pub(crate) async fn send_pong(&mut self, payload: &[u8]) -> io::Result<()> {
+        self.send(Opcode::Pong, payload).await
     }
 
     async fn send(&mut self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
@@ -174,6 +189,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     fn answer(&mut self, incoming: &Incoming<'_>) {
         if let Incoming::Ping(payload) = incoming
+            && self.answers
             && !self.is_mute
         {
             write_frame(self.unwritten(), Opcode::Pong, payload);
@@ -216,5 +232,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             self.waiting = None;
         }
         Poll::Ready(Ok(()))
+    }
+}
+
+impl Socket<TcpStream> {
+    /// Ends the connection with a reset, as a process that dies with bytes unread would.
+    pub(crate) fn reset(self) {
+        // Where that cannot be had, it ends like any other that is dropped.
+        let _ = self.stream.set_zero_linger();
     }
 }

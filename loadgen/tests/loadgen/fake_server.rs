@@ -164,14 +164,12 @@ async fn greet(
     });
     let message =
         format!(r#"{{"message":{{"seq":{LAST_SEQ},"channel":"news","offset":42,"data":{{"a":1}}}}}}"#);
+    // Before the client knows: it may be gone, and its run over, as soon as it has its hello.
+    shared.seen.lock().expect("no test panics while it looks").resumes.extend(resume);
     for text in [hello.to_json(), r#"{"surprise":{"seq":99}}"#.to_owned(), message] {
         socket.send(Message::text(text)).await?;
     }
-    {
-        let mut seen = shared.seen.lock().expect("no test panics while it looks");
-        seen.greeted += 1;
-        seen.resumes.extend(resume);
-    }
+    shared.seen.lock().expect("no test panics while it looks").greeted += 1;
     shared.greeted.send_modify(|greeted| *greeted += 1);
     Ok(())
 }

@@ -2,10 +2,14 @@
 
 mod fake_channel;
 mod fake_server;
+mod fake_sessions;
 mod run;
 
 mod exit_codes;
 mod fanout;
 mod hold;
+mod late;
 mod mute;
 mod storm;
+mod takeover;
+mod vanish;

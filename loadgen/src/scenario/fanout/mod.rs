@@ -20,7 +20,8 @@ use self::ledger::Ledger;
 use self::publisher::{Publisher, Work};
 use self::tally::Tally;
 use super::answering::Answering;
-use super::{Opened, Pace, Scenario, Setup, open_all};
+use super::connects::Connects;
+use super::{Opened, Pace, Run, Scenario, Setup, open_all};
 use crate::args::{self, Load, PublishBy};
 use crate::client::{Connection, Event, Ticket};
 use crate::counts::Counter;
@@ -60,7 +61,7 @@ pub(crate) struct Fanout {
     gone: Counter,
     /// From the cut to the last hello that said `recovered`.
     took: Cell<Option<Duration>>,
-    connect: Times,
+    connects: Connects,
     resume: Times,
     answering: Answering,
 }
@@ -74,12 +75,44 @@ struct Subscriber {
 }
 
 impl Scenario for Fanout {
-    async fn run(self: Rc<Self>, setup: Rc<Setup>) {
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.publish(setup).await })
+    }
+
+    fn bars(&self, setup: &Setup) -> Vec<Bar> {
+        vec![
+            Bar { label: "subscribed", done: self.subscribed.get(), of: setup.load.connections.into() },
+            Bar { label: "received", done: self.tally.received(), of: self.expected() },
+            Bar { label: "resumed", done: self.resumed.get(), of: self.dropped.get() },
+        ]
+    }
+
+    fn outcome(&self, setup: &Setup) -> Group {
+        Group::default()
+            .with("connected", self.connected.get())
+            .with("subscribed", self.subscribed.get())
+            .with("errors", setup.failures.total())
+            .with("published", self.published.get())
+            .and(self.tally.outcome(self.expected(), self.course.get()))
+            .with("dropped", self.dropped.get())
+            .with("resumed", self.resumed.get())
+            .with("not_recovered", self.not_recovered.get())
+            .with("seconds", self.took.get().map(seconds))
+            .with("unexpected_closes", self.answering.unexpected_closes.get())
+            .with("pings", self.answering.pings.get())
+            .and(self.connects.outcome())
+            .with("resume_ms", self.resume.summary())
+            .and(self.answering.ends.outcome())
+    }
+}
+
+impl Fanout {
+    async fn publish(self: Rc<Self>, setup: Rc<Setup>) {
         let pace = Pace::from_now(&setup.load);
         let mut subscribers = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connected.increment();
-            self.connect.record(opened.took());
+            self.connects.record(&opened);
             subscribers.spawn_local(self.clone().follow(setup.clone(), opened, self.cut.subscribe()));
         })
         .await;
@@ -110,34 +143,6 @@ impl Scenario for Fanout {
         }
     }
 
-    fn bars(&self, setup: &Setup) -> Vec<Bar> {
-        vec![
-            Bar { label: "subscribed", done: self.subscribed.get(), of: setup.load.connections.into() },
-            Bar { label: "received", done: self.tally.received(), of: self.expected() },
-            Bar { label: "resumed", done: self.resumed.get(), of: self.dropped.get() },
-        ]
-    }
-
-    fn outcome(&self, setup: &Setup) -> Group {
-        Group::default()
-            .with("connected", self.connected.get())
-            .with("subscribed", self.subscribed.get())
-            .with("errors", setup.failures.total())
-            .with("published", self.published.get())
-            .and(self.tally.outcome(self.expected(), self.course.get()))
-            .with("dropped", self.dropped.get())
-            .with("resumed", self.resumed.get())
-            .with("not_recovered", self.not_recovered.get())
-            .with("seconds", self.took.get().map(seconds))
-            .with("unexpected_closes", self.answering.unexpected_closes.get())
-            .with("pings", self.answering.pings.get())
-            .with("connect_ms", self.connect.summary())
-            .with("resume_ms", self.resume.summary())
-            .and(self.answering.ends.outcome())
-    }
-}
-
-impl Fanout {
     pub(crate) fn new(options: args::Fanout) -> Self {
         Self {
             reader: Reader::new(&options.channel),
@@ -155,7 +160,7 @@ impl Fanout {
             not_recovered: Counter::default(),
             gone: Counter::default(),
             took: Cell::new(None),
-            connect: Times::default(),
+            connects: Connects::default(),
             resume: Times::default(),
             answering: Answering::default(),
         }

@@ -67,6 +67,21 @@ async fn mute_means_mute() {
 }
 
 #[tokio::test]
+async fn without_answers_a_pong_leaves_when_it_is_sent() {
+    let (near, mut far) = duplex(1024);
+    let mut socket = Socket::new(near, Vec::new());
+    socket.stop_answering();
+    far.write_all(b"\x89\x01a").await.expect("it has room");
+    let ping = socket.each(|incoming| ControlFlow::Break(owned(incoming))).await;
+    assert_eq!(ping, Ok(Incoming::Ping(b"a".into())));
+    socket.send_pong(b"b").await.expect("somebody listens");
+    drop(socket);
+    let mut sent = Vec::new();
+    far.read_to_end(&mut sent).await.expect("it is a stream in memory");
+    assert_eq!(unmasked(&sent).1, b"b");
+}
+
+#[tokio::test]
 async fn ends_are_told_apart() {
     for (bytes, expected) in [
         (&b""[..], End::Cut),
