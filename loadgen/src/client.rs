@@ -12,6 +12,9 @@ use crate::source::Sources;
 use crate::target::Target;
 use crate::websocket::{End, Incoming, Socket, upgrade};
 
+/// RFC 6455, section 7.4.1: the purpose of the connection is fulfilled.
+const NORMAL: u16 = 1000;
+
 /// What a client returns with to its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
@@ -48,11 +51,25 @@ pub(crate) struct Dialer {
 
 impl Dialer {
     pub(crate) async fn open(&self, resume: Option<&Ticket>) -> Result<(Connection, Greeting), Failure> {
-        timeout(self.timeout, self.open_unbounded(resume)).await.unwrap_or(Err(Failure::Timeout))
+        self.open_with(resume, None).await
     }
 
-    async fn open_unbounded(&self, resume: Option<&Ticket>) -> Result<(Connection, Greeting), Failure> {
-        let mut stream = self.sources.connect().await?;
+    /// The same, with this much that the kernel takes in before it is read.
+    pub(crate) async fn open_with(
+        &self,
+        resume: Option<&Ticket>,
+        receive_buffer_bytes: Option<u32>,
+    ) -> Result<(Connection, Greeting), Failure> {
+        let opening = self.open_unbounded(resume, receive_buffer_bytes);
+        timeout(self.timeout, opening).await.unwrap_or(Err(Failure::Timeout))
+    }
+
+    async fn open_unbounded(
+        &self,
+        resume: Option<&Ticket>,
+        receive_buffer_bytes: Option<u32>,
+    ) -> Result<(Connection, Greeting), Failure> {
+        let mut stream = self.sources.connect(receive_buffer_bytes).await?;
         let rest = upgrade(&mut stream, self.target.authority(), &self.target.path(resume)).await?;
         let mut connection = Connection { socket: Socket::new(stream, rest) };
         let greeting = connection.greeting().await?;
@@ -85,6 +102,16 @@ impl Connection {
     /// Ends the connection with a reset.
     pub(crate) fn reset(self) {
         self.socket.reset();
+    }
+
+    /// Ends the connection with a Close frame, which says that all was well.
+    pub(crate) async fn close(mut self) {
+        let _ = self.socket.send_close(NORMAL).await;
+    }
+
+    /// From now on no more than this is read in all, unless more is allowed.
+    pub(crate) fn allow_reading(&mut self, bytes: u32) {
+        self.socket.allow_reading(bytes);
     }
 
     /// Hands every event to `on_event` until it breaks or the connection ends. May be dropped and called again at

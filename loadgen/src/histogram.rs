@@ -12,7 +12,7 @@ const HIGHEST: Duration = Duration::from_secs(3600);
 const SIGNIFICANT_DIGITS: u8 = 3;
 
 /// How long things took.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Times {
     micros: RefCell<Histogram<u64>>,
 }

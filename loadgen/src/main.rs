@@ -42,14 +42,7 @@ use crate::footprint::Footprint;
 use crate::own::Lag;
 use crate::progress::Log;
 use crate::report::{Group, seconds};
-use crate::scenario::fanout::Fanout;
-use crate::scenario::hold::Hold;
-use crate::scenario::late::Late;
-use crate::scenario::mute::Mute;
-use crate::scenario::storm::Storm;
-use crate::scenario::takeover::Takeover;
-use crate::scenario::vanish::Vanish;
-use crate::scenario::{Scenario, Setup};
+use crate::scenario::{Prepared, Scenario, Setup, prepare};
 use crate::source::Sources;
 
 /// What a connection needs while it opens is freed between what others keep for long. This allocator has pages for each size,
@@ -77,63 +70,28 @@ fn main() -> ExitCode {
 }
 
 fn run(scenario: &args::Scenario, log: &Log) -> Result<ExitCode, String> {
-    let load = scenario.load();
+    let Prepared { load, header, scenario } = prepare(scenario);
     own::reserve_descriptors(load.connections)?;
-    let output = Output::open(load.json.as_deref())?;
+    let output = Output::open(load.server.json.as_deref())?;
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
-    let header = Group::default()
-        .with("scenario", scenario.name())
-        .with("target", load.url.as_str())
-        .with("connections", u64::from(load.connections))
-        .with("rate", load.rate);
-    let (header, scenario) = prepare(scenario, header, &load);
     let report = runtime.block_on(drive(scenario, header, &load, log))?;
     output.write(&report).map_err(|error| format!("cannot write the report: {error}"))?;
-    Ok(ExitCode::from(exit_code(&report, &load.assertions, log)))
-}
-
-/// What is to be run, and the beginning of its report.
-fn prepare(scenario: &args::Scenario, header: Group, load: &Load) -> (Group, Rc<dyn Scenario>) {
-    let held = |header: Group| {
-        header
-            .with("duration_seconds", seconds(load.duration))
-            .with("connect_timeout_seconds", seconds(load.connect_timeout))
-    };
-    match scenario {
-        args::Scenario::Hold(_) => (held(header), Rc::<Hold>::default()),
-        args::Scenario::Storm(_) => (held(header), Rc::<Storm>::default()),
-        args::Scenario::Mute(mute) => {
-            (held(header).with("share", mute.share), Rc::new(Mute::new(mute.share)))
-        }
-        args::Scenario::Late(late) => {
-            (held(header).with("margin_seconds", seconds(late.margin)), Rc::new(Late::new(late.margin)))
-        }
-        args::Scenario::Vanish(vanish) => {
-            let header =
-                held(header).with("kill", vanish.kill.name()).with("margin_seconds", seconds(vanish.margin));
-            (header, Rc::new(Vanish::new(vanish.kill, vanish.margin)))
-        }
-        args::Scenario::Takeover(takeover) => {
-            let header = held(header).with("code", u64::from(takeover.code));
-            (header, Rc::new(Takeover::new(takeover.code)))
-        }
-        args::Scenario::Fanout(fanout) => {
-            let fanout = Fanout::new(fanout.clone());
-            (fanout.asked_for(header, load), Rc::new(fanout))
-        }
-    }
+    Ok(ExitCode::from(exit_code(&report, &load.server.assertions, log)))
 }
 
 /// Runs a scenario until it is over or Ctrl-C, and reports in either case.
 async fn drive(scenario: Rc<dyn Scenario>, header: Group, load: &Load, log: &Log) -> Result<Group, String> {
-    let cannot_resolve = |why: String| format!("cannot resolve {}: {why}", load.url.as_str());
-    let address = timeout(load.connect_timeout, load.url.resolve())
+    let cannot_resolve = |why: String| format!("cannot resolve {}: {why}", load.server.url.as_str());
+    let address = timeout(load.server.connect_timeout, load.server.url.resolve())
         .await
         .map_err(|_| cannot_resolve("it takes too long".to_owned()))?
         .map_err(|error| cannot_resolve(error.to_string()))?;
-    let dialer =
-        Dialer { target: load.url.clone(), sources: Sources::new(address), timeout: load.connect_timeout };
+    let dialer = Dialer {
+        target: load.server.url.clone(),
+        sources: Sources::new(address),
+        timeout: load.server.connect_timeout,
+    };
     let setup = Rc::new(Setup {
         load: load.clone(),
         dialer,

@@ -4,15 +4,21 @@
 //! point, after which the counters still make a report.
 
 mod answering;
+mod channel;
+mod churn;
 mod connects;
 mod deadline;
-pub(crate) mod fanout;
-pub(crate) mod hold;
-pub(crate) mod late;
-pub(crate) mod mute;
-pub(crate) mod storm;
-pub(crate) mod takeover;
-pub(crate) mod vanish;
+mod fanout;
+mod hold;
+mod late;
+mod mute;
+mod prepare;
+mod resume;
+mod slow;
+mod spread;
+mod storm;
+mod takeover;
+mod vanish;
 mod window;
 
 use std::pin::Pin;
@@ -28,6 +34,8 @@ use crate::failure::{Failure, Failures};
 use crate::footprint::Footprint;
 use crate::progress::Bar;
 use crate::report::Group;
+
+pub(crate) use self::prepare::{Prepared, prepare};
 
 /// What a scenario works with.
 #[derive(Debug)]
@@ -68,7 +76,7 @@ impl Pace {
 
     /// One new session an instant.
     fn attempts(self, load: &Load) -> impl Iterator<Item = Attempt> + use<> {
-        (0..load.connections).map(move |index| Attempt { index, due: self.due(index), resume: None })
+        (0..load.connections).map(move |index| Attempt::new(index, self.due(index), None))
     }
 
     /// When the connections have been held for long enough.
@@ -84,6 +92,14 @@ struct Attempt {
     index: u32,
     due: Instant,
     resume: Option<Ticket>,
+    /// How much the kernel takes in before it is read, if not as much as usual.
+    receive_buffer_bytes: Option<u32>,
+}
+
+impl Attempt {
+    fn new(index: u32, due: Instant, resume: Option<Ticket>) -> Self {
+        Self { index, due, resume, receive_buffer_bytes: None }
+    }
 }
 
 /// A connection that has said hello.
@@ -141,7 +157,8 @@ async fn open_all(
 
 async fn open(setup: Rc<Setup>, attempt: Attempt) -> Result<Opened, Failure> {
     let began = Instant::now();
-    let (connection, greeting) = setup.dialer.open(attempt.resume.as_ref()).await?;
+    let (connection, greeting) =
+        setup.dialer.open_with(attempt.resume.as_ref(), attempt.receive_buffer_bytes).await?;
     let Attempt { index, due, .. } = attempt;
     Ok(Opened { index, connection, greeting, due, began, at: Instant::now() })
 }

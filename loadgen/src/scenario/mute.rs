@@ -12,6 +12,7 @@ use tokio::time::{Instant, timeout_at};
 use super::answering::Answering;
 use super::connects::Connects;
 use super::deadline::Deadline;
+use super::spread::is_chosen;
 use super::{Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::counts::Counter;
@@ -69,7 +70,7 @@ impl Mute {
         let (mut muted, mut answering) = (JoinSet::new(), JoinSet::new());
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connects.record(&opened);
-            if self.is_next_muted() {
+            if is_chosen(opened.index, self.share) {
                 self.muted.increment();
                 muted.spawn_local(self.clone().stay_mute(opened.connection, opened.greeting.pong_timeout));
             } else {
@@ -93,13 +94,6 @@ impl Mute {
             deadline: Deadline::default(),
             answering: Answering::default(),
         }
-    }
-
-    /// Spreads the muted ones evenly: after n connections, n * share of them, rounded down.
-    #[expect(clippy::cast_precision_loss, reason = "connections are counted in u32")]
-    fn is_next_muted(&self) -> bool {
-        let with_next = (self.connected.get() + 1) as f64 * self.share;
-        with_next.floor() > self.muted.get() as f64
     }
 
     async fn answer(self: Rc<Self>, mut connection: Connection) {
@@ -151,19 +145,5 @@ mod tests {
         assert_eq!(cut.closed.get(), 1);
         let draining = closed(4002, Some(1000));
         assert_eq!((draining.closed.get(), draining.other_closes.get()), (0, 1));
-    }
-
-    #[test]
-    fn the_share_is_spread_evenly() {
-        for (share, muted_of_10) in [(1.0, 10), (0.5, 5), (0.25, 2), (0.05, 0)] {
-            let mute = Mute::new(share);
-            for _ in 0..10 {
-                if mute.is_next_muted() {
-                    mute.muted.increment();
-                }
-                mute.connected.increment();
-            }
-            assert_eq!(mute.muted.get(), muted_of_10, "{share}");
-        }
     }
 }

@@ -71,11 +71,8 @@ impl Storm {
         let dropped_at = Instant::now();
         drop(drop_now);
         let tickets: Vec<Ticket> = held.join_all().await.into_iter().flatten().collect();
-        let attempts = (0..).zip(tickets).map(|(index, ticket)| Attempt {
-            index,
-            due: dropped_at,
-            resume: Some(ticket),
-        });
+        let attempts =
+            (0..).zip(tickets).map(|(index, ticket)| Attempt::new(index, dropped_at, Some(ticket)));
         let mut resumed = JoinSet::new();
         open_all(&setup, attempts, |opened| {
             self.record_return(&opened, &setup);

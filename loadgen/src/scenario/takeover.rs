@@ -100,11 +100,9 @@ impl Takeover {
         sleep_until(pace.end(&setup.load)).await;
         let pace = Pace::from_now(&setup.load);
         self.pace.set(Some(pace));
-        let attempts = tickets.into_iter().map(move |(index, ticket)| Attempt {
-            index,
-            due: pace.due(index),
-            resume: Some(ticket),
-        });
+        let attempts = tickets
+            .into_iter()
+            .map(move |(index, ticket)| Attempt::new(index, pace.due(index), Some(ticket)));
         open_all(&setup, attempts, |opened| {
             self.record_second(&opened, &setup);
             second.spawn_local(self.clone().stay_second(opened.connection));

@@ -103,7 +103,7 @@ impl Vanish {
         let returns: Vec<(Lost, Instant)> = before.chain(after).collect();
         let attempts: Vec<Attempt> = (0..)
             .zip(&returns)
-            .map(|(index, (lost, due))| Attempt { index, due: *due, resume: Some(lost.ticket.clone()) })
+            .map(|(index, (lost, due))| Attempt::new(index, *due, Some(lost.ticket.clone())))
             .collect();
         // Until the last one is back: who closes at once would look like one more lost connection.
         let back = RefCell::new(Vec::new());

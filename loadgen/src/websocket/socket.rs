@@ -72,6 +72,8 @@ pub(crate) struct Socket<S = TcpStream> {
     waiting: Option<Box<Waiting>>,
     is_mute: bool,
     answers: bool,
+    /// How much may still be read. `u32::MAX`: as much as there is.
+    may_read_bytes: u32,
 }
 
 #[derive(Debug, Default)]
@@ -91,6 +93,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             waiting: None,
             is_mute: false,
             answers: true,
+            may_read_bytes: u32::MAX,
         };
         socket.keep_unread(unread);
         socket
@@ -104,6 +107,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// From now on pings wait for [`Self::send_pong`].
     pub(crate) fn stop_answering(&mut self) {
         self.answers = false;
+    }
+
+    /// From now on no more than this is read in all, unless more is allowed. `u32::MAX`: as much as there is.
+    pub(crate) fn allow_reading(&mut self, bytes: u32) {
+        self.may_read_bytes = bytes;
     }
 
     /// Hands everything that arrives to `on_incoming`, until it breaks or the connection ends. A ping that is handed
@@ -122,6 +130,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
     pub(crate) async fn send_pong(&mut self, payload: &[u8]) -> io::Result<()> {
         self.send(Opcode::Pong, payload).await
+    }
+
+    pub(crate) async fn send_close(&mut self, code: u16) -> io::Result<()> {
+        self.send(Opcode::Close, &code.to_be_bytes()).await
     }
 
     async fn send(&mut self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
@@ -147,17 +159,31 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             {
                 return Poll::Pending;
             }
+            if self.may_read_bytes == 0 {
+                return Poll::Pending;
+            }
             let result = scratch::lend(|buffer| {
-                let mut buffer = ReadBuf::new(buffer);
+                let most = buffer.len().min(self.may_read_bytes as usize);
+                let mut buffer = ReadBuf::new(&mut buffer[..most]);
                 match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
                     Ok(()) if buffer.filled().is_empty() => Poll::Ready(Some(Err(End::Cut))),
-                    Ok(()) => Poll::Ready(self.take(context, buffer.filled(), on_incoming)),
+                    Ok(()) => {
+                        self.note_read(buffer.filled().len());
+                        Poll::Ready(self.take(context, buffer.filled(), on_incoming))
+                    }
                     Err(_) => Poll::Ready(Some(Err(End::Cut))),
                 }
             });
             if let Some(result) = ready!(result) {
                 return Poll::Ready(result);
             }
+        }
+    }
+
+    fn note_read(&mut self, bytes: usize) {
+        if self.may_read_bytes != u32::MAX {
+            let bytes = u32::try_from(bytes).expect("no more was read than a u32 allows");
+            self.may_read_bytes -= bytes;
         }
     }
 

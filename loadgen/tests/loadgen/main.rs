@@ -5,11 +5,14 @@ mod fake_server;
 mod fake_sessions;
 mod run;
 
+mod churn;
 mod exit_codes;
 mod fanout;
 mod hold;
 mod late;
 mod mute;
+mod resume;
+mod slow;
 mod storm;
 mod takeover;
 mod vanish;

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio::time::sleep_until;
 
 use super::course::Course;
+use super::round::Round;
 use crate::admin::Admin;
 use crate::args::PublishBy;
 use crate::client::{Connection, Event};
@@ -25,6 +26,7 @@ pub(super) enum Publisher {
 /// What to publish, and what became of it.
 pub(super) struct Work<'a> {
     pub(super) channel: &'a str,
+    pub(super) round: &'a Round,
     pub(super) course: &'a Course,
     pub(super) reader: &'a Reader,
     /// What the server said it has published.
@@ -33,7 +35,7 @@ pub(super) struct Work<'a> {
 }
 
 impl Publisher {
-    pub(super) async fn open(options: &crate::args::Fanout, setup: &Rc<Setup>) -> Result<Self, Failure> {
+    pub(super) async fn open(options: &crate::args::Audience, setup: &Rc<Setup>) -> Result<Self, Failure> {
         match (options.publisher, &options.admin) {
             (PublishBy::Admin, Some(url)) => {
                 Ok(Self::Admin(Admin::new(url.clone(), options.api_key.as_deref())?))
@@ -72,6 +74,7 @@ impl Work<'_> {
             let data = self.course.data(number);
             let id = u64::from(number) + 1;
             unanswered += 1;
+            self.round.note_sent(number);
             connection
                 .send(&format!(r#"{{"id":{id},"publish":{{"channel":{channel},"data":{data}}}}}"#))
                 .await;
@@ -114,6 +117,7 @@ impl Work<'_> {
         for number in self.numbers() {
             sleep_until(self.course.due(number)).await;
             let data = self.course.data(number);
+            self.round.note_sent(number);
             match admin.publish(format!(r#"{{"channel":{channel},"data":{data}}}"#)).await {
                 Ok(()) => self.published.increment(),
                 Err(failure) => self.failures.record(&failure),
