@@ -6,10 +6,10 @@ use std::fmt;
 use std::io;
 
 use nix::errno::Errno;
-use tokio_tungstenite::tungstenite;
 
 use crate::progress::Log;
 use crate::record::Counter;
+use crate::websocket::{BadUpgrade, End};
 
 /// More kinds than these are counted, but no longer told.
 const MAX_LINES: usize = 20;
@@ -22,9 +22,9 @@ pub(crate) enum Failure {
     /// The upgrade was answered by this HTTP status.
     Refused(u16),
     /// What the server answered is no upgrade.
-    Upgrade(tungstenite::Error),
-    /// The connection ended by this code before it said hello.
-    ClosedBeforeHello(u16),
+    Upgrade(BadUpgrade),
+    /// The connection ended like this before it said hello.
+    ClosedBeforeHello(End),
     /// The first message was something else.
     NoHello,
     Timeout,
@@ -45,7 +45,7 @@ impl Failure {
             Self::Connect(error) => connect_kind(error).to_owned(),
             Self::Refused(status) => format!("http_{status}"),
             Self::Upgrade(_) => "upgrade".to_owned(),
-            Self::ClosedBeforeHello(code) => format!("closed_{code}"),
+            Self::ClosedBeforeHello(end) => format!("closed_{}", end.code()),
             Self::NoHello => "no_hello".to_owned(),
             Self::Timeout => "timeout".to_owned(),
             Self::NotRecovered => "not_recovered".to_owned(),
@@ -59,12 +59,6 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Connect(error)
-    }
-}
-
-impl From<tungstenite::Error> for Failure {
-    fn from(error: tungstenite::Error) -> Self {
-        Self::Upgrade(error)
     }
 }
 
@@ -86,7 +80,7 @@ impl fmt::Display for Failure {
             Self::Connect(error) => write!(f, "{error}"),
             Self::Refused(status) => write!(f, "the upgrade was refused with status {status}"),
             Self::Upgrade(error) => write!(f, "the upgrade failed: {error}"),
-            Self::ClosedBeforeHello(code) => write!(f, "closed with {code} before the hello"),
+            Self::ClosedBeforeHello(end) => write!(f, "{end} before the hello"),
             Self::NoHello => write!(f, "the first message is no hello"),
             Self::Timeout => write!(f, "no hello within the connect timeout"),
             Self::NotRecovered => write!(f, "a new session in place of the resumed one"),
