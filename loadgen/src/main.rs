@@ -70,8 +70,9 @@ fn main() -> ExitCode {
 }
 
 fn run(scenario: &args::Scenario, log: &Log) -> Result<ExitCode, String> {
-    let Prepared { load, header, scenario } = prepare(scenario);
-    own::reserve_descriptors(load.connections)?;
+    own::reserve_descriptors(scenario.sockets())?;
+    let Prepared { name, load, header, scenario } = prepare(scenario);
+    let header = Group::default().with("scenario", name).with("target", load.server.url.as_str()).and(header);
     let output = Output::open(load.server.json.as_deref())?;
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
@@ -87,16 +88,16 @@ async fn drive(scenario: Rc<dyn Scenario>, header: Group, load: &Load, log: &Log
         .await
         .map_err(|_| cannot_resolve("it takes too long".to_owned()))?
         .map_err(|error| cannot_resolve(error.to_string()))?;
-    let dialer = Dialer {
+    let dialer = Rc::new(Dialer {
         target: load.server.url.clone(),
         sources: Sources::new(address),
         timeout: load.server.connect_timeout,
-    };
+    });
     let setup = Rc::new(Setup {
         load: load.clone(),
         dialer,
         failures: Failures::new(log.clone()),
-        footprint: Footprint::before(),
+        footprint: Rc::new(Footprint::before()),
     });
     let lag = Lag::default();
     let start = Instant::now();

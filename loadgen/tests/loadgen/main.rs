@@ -10,6 +10,7 @@ mod exit_codes;
 mod fanout;
 mod hold;
 mod late;
+mod mix;
 mod mute;
 mod resume;
 mod slow;
