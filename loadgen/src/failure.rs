@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::rc::Rc;
 
 use nix::errno::Errno;
 
@@ -96,19 +97,40 @@ impl fmt::Display for Failure {
 pub(crate) struct Failures {
     by_kind: RefCell<BTreeMap<String, u64>>,
     count: Counter,
-    log: Log,
+    told: Told,
+}
+
+/// Where a failure goes beside the counts.
+#[derive(Debug)]
+enum Told {
+    Log(Log),
+    /// To those of the whole, of which these are a part.
+    Whole(Rc<Failures>),
 }
 
 impl Failures {
-    pub(crate) fn new(log: Log) -> Self {
-        Self { by_kind: RefCell::default(), count: Counter::default(), log }
+    pub(crate) fn new(log: Log) -> Rc<Self> {
+        Rc::new(Self { by_kind: RefCell::default(), count: Counter::default(), told: Told::Log(log) })
+    }
+
+    /// Failures that count by themselves, and for the whole as well.
+    pub(crate) fn within(whole: &Rc<Self>) -> Rc<Self> {
+        Rc::new(Self {
+            by_kind: RefCell::default(),
+            count: Counter::default(),
+            told: Told::Whole(Rc::clone(whole)),
+        })
     }
 
     pub(crate) fn record(&self, failure: &Failure) {
         let mut by_kind = self.by_kind.borrow_mut();
         let kind = failure.kind();
-        if !by_kind.contains_key(&kind) && by_kind.len() < MAX_LINES {
-            self.log.line(&format!("first error of its kind ({kind}): {failure}"));
+        match &self.told {
+            Told::Whole(whole) => whole.record(failure),
+            Told::Log(log) if !by_kind.contains_key(&kind) && by_kind.len() < MAX_LINES => {
+                log.line(&format!("first error of its kind ({kind}): {failure}"));
+            }
+            Told::Log(_) => {}
         }
         *by_kind.entry(kind).or_default() += 1;
         self.count.increment();

@@ -42,7 +42,7 @@ use crate::args::{Args, Command, Load};
 use crate::assertion::{Assertion, Verdict};
 use crate::output::Output;
 use crate::progress::Log;
-use crate::result::Document;
+use crate::result::{Document, Group};
 use crate::run::drive;
 use crate::scenario::{Prepared, prepare};
 use crate::stop::Signals;
@@ -89,7 +89,7 @@ fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     if load.server.wanted.quiet || load.server.wanted.json_lines {
         log.hide_bars();
     }
-    own::reserve_descriptors(load.connections.div_ceil(load.server.parts.processes))?;
+    own::reserve_descriptors(scenario.sockets().div_ceil(load.server.parts.processes))?;
     let output = Output::open(&load.server.wanted)?;
     let document = start_runtime()?.block_on(measure(scenario, log))?;
     let verdicts: Vec<_> = load
@@ -146,7 +146,8 @@ fn start_runtime() -> Result<LocalRuntime, String> {
 
 /// Runs what the command line asks for, and reports what was asked for and what came of it.
 pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, String> {
-    let Prepared { load, header, scenario } = prepare(scenario);
+    let Prepared { name, load, header, scenario } = prepare(scenario);
+    let header = Group::default().with("scenario", name).with("target", load.server.url.as_str()).and(header);
     let measured = match load.server.parts.processes {
         1 => drive(scenario, &load, log).await?,
         processes => parts::run(processes, &load, log).await?,

@@ -3,7 +3,9 @@
 mod channel;
 mod churn;
 mod load;
+mod mix;
 mod number;
+mod plan;
 mod sessions;
 
 use clap::{Parser, Subcommand};
@@ -13,6 +15,8 @@ use crate::compare::Compare;
 pub(crate) use self::channel::{Audience, Fanout, PublishBy, Resume, Slow};
 pub(crate) use self::churn::{Churn, Lifetime};
 pub(crate) use self::load::{Held, Load, Server};
+pub(crate) use self::mix::Mix;
+pub(crate) use self::plan::{Kind, Phase};
 pub(crate) use self::sessions::{Kill, Late, Mute, Takeover, Vanish};
 
 /// Loads a session server and breaks its sessions on purpose.
@@ -93,6 +97,21 @@ pub(crate) enum Scenario {
                             --publish-rate 50 --size 60000 --share 0.1 --assert 'still_open==0' \
                             --assert 'lost==0'")]
     Slow(Slow),
+    /// Run several scenarios at once, in phases that a TOML file plans: does all hold together, and for long?
+    #[command(
+        after_help = "Example: loadgen mix ws://127.0.0.1:8000/ws --plan plan.toml --assert 'lost==0' \
+                            --assert 'early==0'\n\n\
+                            A plan:\n  \
+                            [[phase]]\n  kind = \"ramp\"       # connections come evenly, and stay to the end\n  \
+                            duration = \"2m\"\n  run = [{ scenario = \"hold\", connections = 8000 }]\n  \
+                            [[phase]]\n  kind = \"soak\"       # or hold (once), spike (once, all at once); \
+                            soak: again and again\n  duration = \"18m\"\n  \
+                            run = [\n    { scenario = \"storm\", connections = 500, rate = 500, \
+                            duration = \"20s\" },\n    { scenario = \"resume\", connections = 500, messages = 600, \
+                            publish_rate = 10, outside = 0.1 },\n  ]\n\n\
+                            The keys of a run are the flags of its scenario."
+    )]
+    Mix(Mix),
 }
 
 impl Scenario {
@@ -108,6 +127,7 @@ impl Scenario {
             Self::Fanout(_) => "fanout",
             Self::Resume(_) => "resume",
             Self::Slow(_) => "slow",
+            Self::Mix(_) => "mix",
         }
     }
 
@@ -117,6 +137,7 @@ impl Scenario {
             Self::Fanout(_) | Self::Resume(_) | Self::Slow(_) => {
                 Some("one publisher serves all subscribers, and one process must see all that arrives")
             }
+            Self::Mix(_) => Some("its plan is played as a whole"),
             Self::Churn(_) => Some("its arrivals are one sequence at random"),
             Self::Hold(_)
             | Self::Mute(_)
@@ -138,6 +159,24 @@ impl Scenario {
             Self::Fanout(fanout) => fanout.audience.load(),
             Self::Resume(resume) => resume.audience.load(),
             Self::Slow(slow) => slow.audience.load(),
+            Self::Mix(mix) => mix.load(),
+        }
+    }
+
+    /// How many sockets may be open at once.
+    pub(crate) fn sockets(&self) -> u32 {
+        let connections = self.load().connections;
+        match self {
+            Self::Hold(_)
+            | Self::Mute(_)
+            | Self::Late(_)
+            | Self::Vanish(_)
+            | Self::Storm(_)
+            | Self::Churn(_) => connections,
+            Self::Takeover(_) => connections.saturating_mul(2),
+            // And the publisher.
+            Self::Fanout(_) | Self::Resume(_) | Self::Slow(_) => connections.saturating_add(1),
+            Self::Mix(mix) => mix.sockets(),
         }
     }
 }

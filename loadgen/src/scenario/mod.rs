@@ -11,6 +11,7 @@ mod deadline;
 mod fanout;
 mod hold;
 mod late;
+mod mix;
 mod mute;
 mod prepare;
 mod resume;
@@ -41,8 +42,8 @@ pub(crate) use self::prepare::{Prepared, prepare};
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) load: Load,
-    pub(crate) dialer: Dialer,
-    pub(crate) failures: Failures,
+    pub(crate) dialer: Rc<Dialer>,
+    pub(crate) failures: Rc<Failures>,
     pub(crate) recorder: Recorder,
 }
 

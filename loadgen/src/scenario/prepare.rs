@@ -7,6 +7,7 @@ use super::churn::Churn;
 use super::fanout::Fanout;
 use super::hold::Hold;
 use super::late::Late;
+use super::mix::Mix;
 use super::mute::Mute;
 use super::resume::Resume;
 use super::slow::Slow;
@@ -18,6 +19,7 @@ use crate::result::{Group, seconds};
 
 /// A scenario that is ready to run.
 pub(crate) struct Prepared {
+    pub(crate) name: &'static str,
     pub(crate) load: Load,
     /// What was asked for, to begin its result with.
     pub(crate) header: Group,
@@ -26,13 +28,10 @@ pub(crate) struct Prepared {
 
 pub(crate) fn prepare(asked_for: &args::Scenario) -> Prepared {
     let load = asked_for.load();
-    let common = Group::default()
-        .with("scenario", asked_for.name())
-        .with("target", load.server.url.as_str())
-        .with("connections", u64::from(load.connections))
-        .with("rate", load.rate);
     let (own, scenario) = own(asked_for, &load);
-    Prepared { load, header: common.and(own), scenario }
+    let header =
+        Group::default().with("connections", u64::from(load.connections)).with("rate", load.rate).and(own);
+    Prepared { name: asked_for.name(), load, header, scenario }
 }
 
 /// What each has beside the rest.
@@ -74,6 +73,9 @@ fn own(asked_for: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) {
                 .with("seed", it.seed),
             Rc::new(Resume::new(it)),
         ),
+        args::Scenario::Mix(it) => {
+            (Group::default().with("duration_seconds", seconds(load.duration)), Rc::new(Mix::new(&it)))
+        }
         args::Scenario::Slow(it) => (
             it.audience
                 .asked_for()

@@ -102,7 +102,7 @@ async fn too_few_descriptors_give_1_and_say_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn help_has_an_example_of_every_scenario() {
     for scenario in
-        ["hold", "mute", "late", "vanish", "takeover", "storm", "churn", "fanout", "resume", "slow"]
+        ["hold", "mute", "late", "vanish", "takeover", "storm", "churn", "fanout", "resume", "slow", "mix"]
     {
         let ended = loadgen(&format!("{scenario} --help")).await;
         ended.assert_code(0);

@@ -13,6 +13,7 @@ mod exit_codes;
 mod fanout;
 mod hold;
 mod late;
+mod mix;
 mod mute;
 mod processes;
 mod result;
