@@ -1,33 +1,22 @@
-//! One client connection: connect, upgrade, hello, then frames until the end.
+//! One client connection: connect, upgrade, hello, then events until the end.
 
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+use std::task::Poll;
 use std::time::Duration;
 
 use encke_core::dialect::json::ServerMessage;
-use futures_util::{SinkExt, StreamExt};
 use serde::Deserialize;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_tungstenite::WebSocketStream;
-use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
-use tokio_tungstenite::tungstenite::{self, Message, Utf8Bytes};
 
 use crate::failure::Failure;
 use crate::record::{Live, Traffic};
 use crate::source::Sources;
-use crate::swallow::Swallow;
 use crate::target::Target;
-use crate::upgrade::upgrade;
+use crate::websocket::{End, Incoming, Socket, upgrade};
 
-/// Close codes that never travel: RFC 6455, section 7.4.1, has them for a Close frame without a code, and for an
-/// end without a Close frame.
-pub(crate) const NO_CODE: u16 = 1005;
-pub(crate) const NO_CLOSE_FRAME: u16 = 1006;
-/// What this client calls an end for which the server's bytes were to blame.
-const BAD_FRAME: u16 = 1002;
-
-/// The read buffer is filled with zeros before every read and stays resident, so it is what a connection costs.
-const READ_BUFFER_BYTES: usize = 256;
-const MAX_MESSAGE_BYTES: usize = 1 << 20;
+/// RFC 6455, section 7.4.1: the purpose of the connection is fulfilled.
+const NORMAL: u16 = 1000;
 
 /// What a client returns with to its session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,16 +31,16 @@ pub(crate) struct Greeting {
     pub(crate) ticket: Ticket,
     pub(crate) recovered: bool,
     pub(crate) pong_timeout: Duration,
+    /// How long a lost connection can be resumed.
+    pub(crate) reconnect_window: Duration,
 }
 
 /// What happens on a connection.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// A ping arrived; unless the connection is mute, its pong leaves when the next event is asked for.
-    Ping,
-    Text(Utf8Bytes),
-    /// The end, by this code.
-    Closed(u16),
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event<'a> {
+    /// A ping arrived, and was answered unless the connection does not.
+    Ping(&'a [u8]),
+    Text(&'a str),
 }
 
 /// Opens connections to one server.
@@ -66,22 +55,27 @@ pub(crate) struct Dialer {
 
 impl Dialer {
     pub(crate) async fn open(&self, resume: Option<&Ticket>) -> Result<(Connection, Greeting), Failure> {
-        timeout(self.timeout, self.open_unbounded(resume)).await.unwrap_or(Err(Failure::Timeout))
+        self.open_with(resume, None).await
     }
 
-    async fn open_unbounded(&self, resume: Option<&Ticket>) -> Result<(Connection, Greeting), Failure> {
-        let mut stream = self.sources.connect().await?;
-        let rest = upgrade(&mut stream, &self.target.request(resume)).await?;
-        let config = WebSocketConfig::default()
-            .read_buffer_size(READ_BUFFER_BYTES)
-            .write_buffer_size(0)
-            .max_write_buffer_size(MAX_MESSAGE_BYTES)
-            .max_message_size(Some(MAX_MESSAGE_BYTES))
-            .max_frame_size(Some(MAX_MESSAGE_BYTES));
-        let socket =
-            WebSocketStream::from_partially_read(Swallow::new(stream), rest, Role::Client, Some(config))
-                .await;
-        let mut connection = Connection { socket, live: self.traffic.opened() };
+    /// The same, with this much that the kernel takes in before it is read.
+    pub(crate) async fn open_with(
+        &self,
+        resume: Option<&Ticket>,
+        receive_buffer_bytes: Option<u32>,
+    ) -> Result<(Connection, Greeting), Failure> {
+        let opening = self.open_unbounded(resume, receive_buffer_bytes);
+        timeout(self.timeout, opening).await.unwrap_or(Err(Failure::Timeout))
+    }
+
+    async fn open_unbounded(
+        &self,
+        resume: Option<&Ticket>,
+        receive_buffer_bytes: Option<u32>,
+    ) -> Result<(Connection, Greeting), Failure> {
+        let mut stream = self.sources.connect(receive_buffer_bytes).await?;
+        let rest = upgrade(&mut stream, self.target.authority(), &self.target.path(resume)).await?;
+        let mut connection = Connection { socket: Socket::new(stream, rest), live: self.traffic.opened() };
         let greeting = connection.greeting().await?;
         connection.live.greeted();
         Ok((connection, greeting))
@@ -91,54 +85,79 @@ impl Dialer {
 /// A connection that has been upgraded. Dropping it drops the socket, without a Close frame.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    socket: WebSocketStream<Swallow<TcpStream>>,
+    socket: Socket,
     live: Live,
 }
 
 impl Connection {
     /// From now on nothing is sent any more: no pongs, no answer to a Close frame.
     pub(crate) fn mute(&mut self) {
-        self.socket.get_mut().start();
+        self.socket.mute();
     }
 
-    /// Waits for what happens next. After [`Event::Closed`] nothing does.
-    pub(crate) async fn next(&mut self) -> Event {
-        let event = loop {
-            break match self.socket.next().await {
-                Some(Ok(Message::Ping(_))) => Event::Ping,
-                Some(Ok(Message::Text(text))) => Event::Text(text),
-                Some(Ok(Message::Close(frame))) => Event::Closed(frame.map_or(NO_CODE, |it| it.code.into())),
-                Some(Ok(Message::Binary(_) | Message::Pong(_) | Message::Frame(_))) => continue,
-                Some(Err(error)) => Event::Closed(code_of(&error)),
-                None => Event::Closed(NO_CLOSE_FRAME),
-            };
-        };
-        self.live.saw(&event);
-        event
+    /// From now on pings wait for [`Self::pong`].
+    pub(crate) fn stop_answering(&mut self) {
+        self.socket.stop_answering();
+    }
+
+    /// Answers a ping. An error shows as the end of the connection when the next event is asked for.
+    pub(crate) async fn pong(&mut self, payload: &[u8]) {
+        let _ = self.socket.send_pong(payload).await;
+    }
+
+    /// Ends the connection with a reset.
+    pub(crate) fn reset(self) {
+        self.socket.reset();
+    }
+
+    /// Ends the connection with a Close frame, which says that all was well.
+    pub(crate) async fn close(mut self) {
+        let _ = self.socket.send_close(NORMAL).await;
+    }
+
+    /// From now on no more than this is read in all, unless more is allowed.
+    pub(crate) fn allow_reading(&mut self, bytes: u32) {
+        self.socket.allow_reading(bytes);
+    }
+
+    /// Hands every event to `on_event` until it breaks or the connection ends. May be dropped and called again at
+    /// any time.
+    pub(crate) fn each<T>(
+        &mut self,
+        mut on_event: impl FnMut(Event<'_>) -> ControlFlow<T>,
+    ) -> impl Future<Output = Result<T, End>> {
+        // One closure with one pointer, for what it holds is in the task of every idle connection.
+        poll_fn(move |context| {
+            let Self { socket, live } = &mut *self;
+            let polled = socket.poll_each(context, &mut |incoming| {
+                let event = match &incoming {
+                    Incoming::Ping(payload) => Event::Ping(payload),
+                    Incoming::Text(text) => Event::Text(text),
+                    Incoming::Binary(_) | Incoming::Pong(_) | Incoming::Close(_) => {
+                        return ControlFlow::Continue(());
+                    }
+                };
+                live.saw(event);
+                on_event(event)
+            });
+            if let Poll::Ready(Err(end)) = polled {
+                live.ended(end);
+            }
+            polled
+        })
     }
 
     /// Sends a command. An error shows as the end of the connection when the next event is asked for.
-    pub(crate) async fn send(&mut self, command: String) {
-        let _ = self.socket.send(Message::text(command)).await;
+    pub(crate) async fn send(&mut self, command: &str) {
+        let _ = self.socket.send_text(command).await;
     }
 
     async fn greeting(&mut self) -> Result<Greeting, Failure> {
-        loop {
-            match self.next().await {
-                Event::Ping => {}
-                Event::Text(text) => return read_hello(&text),
-                Event::Closed(code) => return Err(Failure::ClosedBeforeHello(code)),
-            }
-        }
-    }
-}
-
-fn code_of(error: &tungstenite::Error) -> u16 {
-    use tungstenite::Error::{AlreadyClosed, ConnectionClosed, Io, Protocol};
-    use tungstenite::error::ProtocolError::ResetWithoutClosingHandshake;
-    match error {
-        Io(_) | ConnectionClosed | AlreadyClosed | Protocol(ResetWithoutClosingHandshake) => NO_CLOSE_FRAME,
-        _ => BAD_FRAME,
+        let first = self.each(|event| match event {
+            Event::Ping(_) => ControlFlow::Continue(()),
+            Event::Text(text) => ControlFlow::Break(read_hello(text)),
+        });
+        first.await.unwrap_or_else(|end| Err(Failure::ClosedBeforeHello(end)))
     }
 }
 
@@ -148,6 +167,7 @@ fn read_hello(text: &str) -> Result<Greeting, Failure> {
             ticket: Ticket { token: hello.resume.into(), seq: hello.seq },
             recovered: hello.recovered,
             pong_timeout: Duration::from_millis(hello.pong_timeout_ms),
+            reconnect_window: Duration::from_millis(hello.reconnect_window_ms),
         }),
         Ok(_) | Err(_) => Err(Failure::NoHello),
     }

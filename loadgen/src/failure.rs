@@ -4,12 +4,13 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
+use std::rc::Rc;
 
 use nix::errno::Errno;
-use tokio_tungstenite::tungstenite;
 
 use crate::progress::Log;
 use crate::record::Counter;
+use crate::websocket::{BadUpgrade, End};
 
 /// More kinds than these are counted, but no longer told.
 const MAX_LINES: usize = 20;
@@ -22,9 +23,9 @@ pub(crate) enum Failure {
     /// The upgrade was answered by this HTTP status.
     Refused(u16),
     /// What the server answered is no upgrade.
-    Upgrade(tungstenite::Error),
-    /// The connection ended by this code before it said hello.
-    ClosedBeforeHello(u16),
+    Upgrade(BadUpgrade),
+    /// The connection ended like this before it said hello.
+    ClosedBeforeHello(End),
     /// The first message was something else.
     NoHello,
     Timeout,
@@ -45,7 +46,7 @@ impl Failure {
             Self::Connect(error) => connect_kind(error).to_owned(),
             Self::Refused(status) => format!("http_{status}"),
             Self::Upgrade(_) => "upgrade".to_owned(),
-            Self::ClosedBeforeHello(code) => format!("closed_{code}"),
+            Self::ClosedBeforeHello(end) => format!("closed_{}", end.code()),
             Self::NoHello => "no_hello".to_owned(),
             Self::Timeout => "timeout".to_owned(),
             Self::NotRecovered => "not_recovered".to_owned(),
@@ -59,12 +60,6 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Connect(error)
-    }
-}
-
-impl From<tungstenite::Error> for Failure {
-    fn from(error: tungstenite::Error) -> Self {
-        Self::Upgrade(error)
     }
 }
 
@@ -86,7 +81,7 @@ impl fmt::Display for Failure {
             Self::Connect(error) => write!(f, "{error}"),
             Self::Refused(status) => write!(f, "the upgrade was refused with status {status}"),
             Self::Upgrade(error) => write!(f, "the upgrade failed: {error}"),
-            Self::ClosedBeforeHello(code) => write!(f, "closed with {code} before the hello"),
+            Self::ClosedBeforeHello(end) => write!(f, "{end} before the hello"),
             Self::NoHello => write!(f, "the first message is no hello"),
             Self::Timeout => write!(f, "no hello within the connect timeout"),
             Self::NotRecovered => write!(f, "a new session in place of the resumed one"),
@@ -102,19 +97,40 @@ impl fmt::Display for Failure {
 pub(crate) struct Failures {
     by_kind: RefCell<BTreeMap<String, u64>>,
     count: Counter,
-    log: Log,
+    told: Told,
+}
+
+/// Where a failure goes beside the counts.
+#[derive(Debug)]
+enum Told {
+    Log(Log),
+    /// To those of the whole, of which these are a part.
+    Whole(Rc<Failures>),
 }
 
 impl Failures {
-    pub(crate) fn new(log: Log) -> Self {
-        Self { by_kind: RefCell::default(), count: Counter::default(), log }
+    pub(crate) fn new(log: Log) -> Rc<Self> {
+        Rc::new(Self { by_kind: RefCell::default(), count: Counter::default(), told: Told::Log(log) })
+    }
+
+    /// Failures that count by themselves, and for the whole as well.
+    pub(crate) fn within(whole: &Rc<Self>) -> Rc<Self> {
+        Rc::new(Self {
+            by_kind: RefCell::default(),
+            count: Counter::default(),
+            told: Told::Whole(Rc::clone(whole)),
+        })
     }
 
     pub(crate) fn record(&self, failure: &Failure) {
         let mut by_kind = self.by_kind.borrow_mut();
         let kind = failure.kind();
-        if !by_kind.contains_key(&kind) && by_kind.len() < MAX_LINES {
-            self.log.line(&format!("first error of its kind ({kind}): {failure}"));
+        match &self.told {
+            Told::Whole(whole) => whole.record(failure),
+            Told::Log(log) if !by_kind.contains_key(&kind) && by_kind.len() < MAX_LINES => {
+                log.line(&format!("first error of its kind ({kind}): {failure}"));
+            }
+            Told::Log(_) => {}
         }
         *by_kind.entry(kind).or_default() += 1;
         self.count.increment();

@@ -1,6 +1,6 @@
 //! `loadgen` loads a session server over WebSocket and breaks its sessions on purpose.
 //!
-//! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks,
+//! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks over a [`websocket`],
 //! [`heard`] what it understands of channels, [`admin`] how to publish without one. [`record`] samples what is counted
 //! meanwhile, [`cost`] what the server takes, [`run`] drives it all, [`parts`] spreads it over processes, [`result`] is what is told in the end, and
 //! [`assertion`] whether that was good enough; [`page`] shows it. [`selftest`] runs all of it against a server that is
@@ -14,6 +14,7 @@ mod compare;
 mod cost;
 mod failure;
 mod heard;
+mod http_head;
 mod output;
 mod own;
 mod page;
@@ -23,13 +24,13 @@ mod record;
 mod result;
 mod run;
 mod scenario;
+mod scratch;
 mod selftest;
 mod source;
 mod stop;
-mod swallow;
 mod target;
-mod upgrade;
 mod wanted;
+mod websocket;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -41,13 +42,16 @@ use crate::args::{Args, Command, Load};
 use crate::assertion::{Assertion, Verdict};
 use crate::output::Output;
 use crate::progress::Log;
-use crate::result::{Document, Group, seconds};
-use crate::run::{Measured, drive};
-use crate::scenario::fanout::Fanout;
-use crate::scenario::hold::Hold;
-use crate::scenario::mute::Mute;
-use crate::scenario::storm::Storm;
+use crate::result::{Document, Group};
+use crate::run::drive;
+use crate::scenario::{Prepared, prepare};
 use crate::stop::Signals;
+
+/// What a connection needs while it opens is freed between what others keep for long. This allocator has pages for each size,
+/// so it does not leave holes; and it aligns tokio's tasks and sockets to cache lines without padding. (Without huge pages: they
+/// would make memory resident before it is used.)
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The scenario could not run at all.
 const COULD_NOT_RUN: u8 = 1;
@@ -59,7 +63,8 @@ const ASSERTION_FAILED: u8 = 99;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let is_part = matches!(&args.command, Command::Run(scenario) if scenario.load().parts.part.is_some());
+    let is_part =
+        matches!(&args.command, Command::Run(scenario) if scenario.load().server.parts.part.is_some());
     let log = if is_part { Log::to_parent() } else { Log::default() };
     let done = match &args.command {
         Command::Run(scenario) => run_scenario(scenario, &log),
@@ -74,28 +79,33 @@ fn main() -> ExitCode {
 
 fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     let load = scenario.load();
-    if let Some(part) = load.parts.part {
+    if let Some(part) = load.server.parts.part {
         return run_part(scenario, &part.share(&load), log);
     }
     if let Err(why) = check_processes(scenario, &load) {
         log.line(&why);
         return Ok(BAD_USAGE);
     }
-    if load.wanted.quiet || load.wanted.json_lines {
+    if load.server.wanted.quiet || load.server.wanted.json_lines {
         log.hide_bars();
     }
-    own::reserve_descriptors(load.connections.div_ceil(load.parts.processes))?;
-    let output = Output::open(&load.wanted)?;
+    own::reserve_descriptors(scenario.sockets().div_ceil(load.server.parts.processes))?;
+    let output = Output::open(&load.server.wanted)?;
     let document = start_runtime()?.block_on(measure(scenario, log))?;
-    let verdicts: Vec<_> =
-        load.wanted.assertions.iter().map(|assertion| (assertion, assertion.judge(&document))).collect();
+    let verdicts: Vec<_> = load
+        .server
+        .wanted
+        .assertions
+        .iter()
+        .map(|assertion| (assertion, assertion.judge(&document)))
+        .collect();
     let document = document.judged(verdicts.iter().map(|(it, verdict)| it.told(verdict)).collect());
     output.write(&document).map_err(|error| format!("cannot write the result: {error}"))?;
     Ok(exit_code(&document, &verdicts, log))
 }
 
 fn check_processes(scenario: &args::Scenario, load: &Load) -> Result<(), String> {
-    let (processes, connections) = (load.parts.processes, load.connections);
+    let (processes, connections) = (load.server.parts.processes, load.connections);
     if processes > connections {
         return Err(format!("{connections} connections are too few for {processes} processes"));
     }
@@ -110,7 +120,8 @@ fn check_processes(scenario: &args::Scenario, load: &Load) -> Result<(), String>
 /// Runs one part of a load that is spread over processes.
 fn run_part(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<u8, String> {
     own::reserve_descriptors(load.connections)?;
-    parts::tell_measured(start_runtime()?.block_on(run_one(scenario, load, log))?);
+    let Prepared { scenario, .. } = prepare(scenario);
+    parts::tell_measured(start_runtime()?.block_on(drive(scenario, load, log))?);
     Ok(0)
 }
 
@@ -135,40 +146,13 @@ fn start_runtime() -> Result<LocalRuntime, String> {
 
 /// Runs what the command line asks for, and reports what was asked for and what came of it.
 pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, String> {
-    let load = scenario.load();
-    let measured = match load.parts.processes {
-        1 => run_one(scenario, &load, log).await?,
+    let Prepared { name, load, header, scenario } = prepare(scenario);
+    let header = Group::default().with("scenario", name).with("target", load.server.url.as_str()).and(header);
+    let measured = match load.server.parts.processes {
+        1 => drive(scenario, &load, log).await?,
         processes => parts::run(processes, &load, log).await?,
     };
-    Ok(Document::new(asked_for(scenario, &load), measured.run, measured.numbers, &measured.series))
-}
-
-async fn run_one(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<Measured, String> {
-    match scenario {
-        args::Scenario::Hold(_) => drive(Hold::default(), load, log).await,
-        args::Scenario::Storm(_) => drive(Storm::default(), load, log).await,
-        args::Scenario::Mute(mute) => drive(Mute::new(mute.share), load, log).await,
-        args::Scenario::Fanout(fanout) => drive(Fanout::new(fanout.clone()), load, log).await,
-    }
-}
-
-/// The settings, as the result tells them.
-fn asked_for(scenario: &args::Scenario, load: &Load) -> Group {
-    let header = Group::default()
-        .with("scenario", scenario.name())
-        .with("target", load.url.as_str())
-        .with("connections", u64::from(load.connections))
-        .with("rate", load.rate);
-    if let args::Scenario::Fanout(fanout) = scenario {
-        return Fanout::new(fanout.clone()).asked_for(header, load);
-    }
-    let header = header
-        .with("duration_seconds", seconds(load.duration))
-        .with("connect_timeout_seconds", seconds(load.connect_timeout));
-    match scenario {
-        args::Scenario::Mute(mute) => header.with("share", mute.share),
-        _ => header,
-    }
+    Ok(Document::new(header, measured.run, measured.numbers, &measured.series))
 }
 
 /// What the exit code says about a result. What is wrong is told on the way.

@@ -31,10 +31,10 @@ pub(crate) struct Measured {
 }
 
 /// Runs a scenario until it is over, a signal comes, or `--abort-on-fail` ends it; in each case there is a result.
-pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> Result<Measured, String> {
+pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) -> Result<Measured, String> {
     let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let address = resolve(load).await?;
-    let mut parent = load.parts.part.map(|_| Parent::listen()).transpose()?;
+    let mut parent = load.server.parts.part.map(|_| Parent::listen()).transpose()?;
     if let Some(parent) = &mut parent {
         tokio::select! {
             start = parent.wait_for_start() => start?,
@@ -42,27 +42,26 @@ pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> R
         }
     }
     let sources =
-        load.parts.part.map_or_else(|| Sources::new(address), |part| Sources::for_part(address, part));
+        load.server.parts.part.map_or_else(|| Sources::new(address), |part| Sources::for_part(address, part));
     let (recorder, lag, failures) = (Recorder::starting_now(), Lag::default(), Failures::new(log.clone()));
-    let dialer = Dialer {
-        target: load.url.clone(),
+    let dialer = Rc::new(Dialer {
+        target: load.server.url.clone(),
         sources,
-        timeout: load.connect_timeout,
+        timeout: load.server.connect_timeout,
         traffic: recorder.traffic().clone(),
-    };
+    });
     recorder.counter("errors", failures.count());
     lag.record(&recorder);
     scenario.record(&recorder);
-    let mut cost = Cost::open(&load.cost, &recorder, log).await?;
+    let mut cost = Cost::open(&load.server.cost, &recorder, log).await?;
     let bottleneck = RefCell::new(Bottleneck::default());
     let is_alone = parent.is_none();
-    if load.wanted.abort_on_fail {
-        for assertion in load.wanted.assertions.iter().filter(|it| !recorder.grows(it.path())) {
+    if load.server.wanted.abort_on_fail {
+        for assertion in load.server.wanted.assertions.iter().filter(|it| !recorder.grows(it.path())) {
             log.line(&format!("{assertion} is judged in the end only: the number may still change"));
         }
     }
     let setup = Rc::new(Setup { load: load.clone(), dialer, failures, recorder: recorder.clone() });
-    let scenario = Rc::new(scenario);
     let started_at = SystemTime::now();
     let start = Instant::now();
     let ending = tokio::select! {
@@ -101,8 +100,8 @@ pub(crate) async fn drive<S: Scenario>(scenario: S, load: &Load, log: &Log) -> R
 }
 
 async fn resolve(load: &Load) -> Result<SocketAddr, String> {
-    let cannot = |why: String| format!("cannot resolve {}: {why}", load.url.as_str());
-    let address = timeout(load.connect_timeout, load.url.resolve()).await;
+    let cannot = |why: String| format!("cannot resolve {}: {why}", load.server.url.as_str());
+    let address = timeout(load.server.connect_timeout, load.server.url.resolve()).await;
     address.map_err(|_| cannot("it takes too long".to_owned()))?.map_err(|error| cannot(error.to_string()))
 }
 
@@ -129,13 +128,13 @@ async fn sample(recorder: &Recorder, load: &Load, lag: &Lag, look: impl Fn(&Samp
         lag.sample();
         recorder.sample();
         look(&recorder.last());
-        if load.wanted.json_lines {
+        if load.server.wanted.json_lines {
             progress::tell_sample(recorder);
         }
-        if !load.wanted.abort_on_fail {
+        if !load.server.wanted.abort_on_fail {
             continue;
         }
-        for assertion in &load.wanted.assertions {
+        for assertion in &load.server.wanted.assertions {
             if recorder.growing(assertion.path()).is_some_and(|number| assertion.is_past(number)) {
                 return assertion.to_string();
             }

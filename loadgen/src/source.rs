@@ -41,10 +41,15 @@ impl Sources {
     }
 
     /// Connects once. An address that has run out of ports is left behind for the next one.
-    pub(crate) async fn connect(&self) -> io::Result<TcpStream> {
+    /// The kernel takes in `receive_buffer_bytes` before they are read, where it is not left to choose.
+    pub(crate) async fn connect(&self, receive_buffer_bytes: Option<u32>) -> io::Result<TcpStream> {
         loop {
             let index = self.take_turn();
-            let result = self.socket(index)?.connect(self.server).await;
+            let socket = self.socket(index)?;
+            if let Some(bytes) = receive_buffer_bytes {
+                socket.set_recv_buffer_size(bytes)?;
+            }
+            let result = socket.connect(self.server).await;
             match result {
                 Err(error) if error.kind() == io::ErrorKind::AddrNotAvailable && self.leave(index) => {}
                 result => return result,
@@ -140,7 +145,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let sources = Sources::new(listener.local_addr()?);
         sources.leave(0);
-        let stream = sources.connect().await?;
+        let stream = sources.connect(None).await?;
         assert_eq!(stream.local_addr()?.ip(), IpAddr::from([127, 0, 0, 2]));
         Ok(())
     }

@@ -4,8 +4,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
+use hyper::Uri;
 use tokio::net::lookup_host;
-use tokio_tungstenite::tungstenite::http::Uri;
 
 use crate::client::Ticket;
 
@@ -13,6 +13,9 @@ use crate::client::Ticket;
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     url: String,
+    /// What the Host header says.
+    authority: String,
+    path: String,
     host: String,
     port: u16,
 }
@@ -29,7 +32,11 @@ impl FromStr for Target {
         if host.is_empty() {
             return Err("names no host".to_owned());
         }
-        Ok(Self { url: uri.to_string(), host, port: uri.port_u16().unwrap_or(80) })
+        let port = uri.port_u16().unwrap_or(80);
+        let authority =
+            uri.port().map_or_else(|| uri_host(&uri), |port| format!("{}:{port}", uri_host(&uri)));
+        let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
+        Ok(Self { url: uri.to_string(), authority, path, host, port })
     }
 }
 
@@ -44,12 +51,20 @@ impl Target {
         addresses.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
     }
 
-    /// The URL to request. A resume token goes into the query as the server gave it: tokens are safe in URLs.
-    pub(crate) fn request(&self, resume: Option<&Ticket>) -> String {
-        let Some(Ticket { token, seq }) = resume else { return self.url.clone() };
-        let separator = if self.url.contains('?') { '&' } else { '?' };
-        format!("{}{separator}resume={token}&seq={seq}", self.url)
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
     }
+
+    /// What to request. A resume token goes into the query as the server gave it: tokens are safe in URLs.
+    pub(crate) fn path(&self, resume: Option<&Ticket>) -> String {
+        let Some(Ticket { token, seq }) = resume else { return self.path.clone() };
+        let separator = if self.path.contains('?') { '&' } else { '?' };
+        format!("{}{separator}resume={token}&seq={seq}", self.path)
+    }
+}
+
+fn uri_host(uri: &Uri) -> String {
+    uri.host().unwrap_or_default().to_owned()
 }
 
 #[cfg(test)]
@@ -66,6 +81,7 @@ mod tests {
         assert_eq!((plain.host.as_str(), plain.port), ("example.test", 80));
         let six = target("ws://[::1]:8000/ws");
         assert_eq!((six.host.as_str(), six.port), ("::1", 8000));
+        assert_eq!((plain.authority(), six.authority()), ("example.test", "[::1]:8000"));
     }
 
     #[test]
@@ -78,8 +94,9 @@ mod tests {
     #[test]
     fn resuming_extends_the_query() {
         let ticket = Ticket { token: "s_1.secret".into(), seq: 57 };
-        let ask = |url| target(url).request(Some(&ticket));
-        assert_eq!(ask("ws://h:1/ws"), "ws://h:1/ws?resume=s_1.secret&seq=57");
-        assert_eq!(ask("ws://h:1/ws?token=a"), "ws://h:1/ws?token=a&resume=s_1.secret&seq=57");
+        let ask = |url| target(url).path(Some(&ticket));
+        assert_eq!(ask("ws://h:1/ws"), "/ws?resume=s_1.secret&seq=57");
+        assert_eq!(ask("ws://h:1"), "/?resume=s_1.secret&seq=57");
+        assert_eq!(ask("ws://h:1/ws?token=a"), "/ws?token=a&resume=s_1.secret&seq=57");
     }
 }

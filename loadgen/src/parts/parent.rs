@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub(crate) async fn run(processes: u32, load: &Load, log: &Log) -> Result<Measured, String> {
     let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let recorder = Recorder::starting_now();
-    let mut cost = Cost::open(&load.cost, &recorder, log).await?;
+    let mut cost = Cost::open(&load.server.cost, &recorder, log).await?;
     let mut children = Children::spawn(&Part::all(processes), log)?;
     let mirror = Mirror::new(processes as usize, &recorder);
     let whole = Whole { load, recorder: &recorder, mirror: &mirror, bottleneck: RefCell::default(), log };
@@ -121,7 +121,7 @@ impl Whole<'_> {
         if self.bottleneck.borrow_mut().look(second) {
             self.log.line("loadgen itself is the bottleneck: one of its processes uses up its core, and the server does not");
         }
-        let wanted = &self.load.wanted;
+        let wanted = &self.load.server.wanted;
         if wanted.json_lines {
             progress::tell_sample(self.recorder);
         }

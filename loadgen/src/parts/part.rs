@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::args::Load;
+use crate::args::{Load, Server};
 use crate::cost;
 use crate::wanted::Wanted;
 
@@ -35,9 +35,11 @@ impl Part {
             first_due: Duration::from_secs_f64(due(index)),
             duration: whole.duration + rest,
             // The parent samples the server, and writes the result.
-            cost: cost::Sampling::default(),
-            wanted: Wanted { json_lines: true, ..Wanted::default() },
-            ..whole.clone()
+            server: Server {
+                cost: cost::Sampling::default(),
+                wanted: Wanted { json_lines: true, ..Wanted::default() },
+                ..whole.server.clone()
+            },
         }
     }
 
@@ -116,9 +118,9 @@ mod tests {
     #[test]
     fn only_the_parent_samples_the_server() {
         let whole = load(4, 1.0);
-        assert!(whole.cost.pid.is_some());
+        assert!(whole.server.cost.pid.is_some());
         let part: Part = "1/2".parse().expect("it is a part");
-        assert!(part.share(&whole).cost.pid.is_none());
+        assert!(part.share(&whole).server.cost.pid.is_none());
         assert_eq!(part.to_string().parse(), Ok(part));
         for bad in ["", "1", "2/2", "0/0", "-1/2", "0/65", "a/b"] {
             assert!(bad.parse::<Part>().is_err(), "{bad}");

@@ -4,6 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use crate::result::Group;
+use crate::websocket::End;
+
 /// A number that only grows. A clone is the same one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counter(Rc<Cell<u64>>);
@@ -43,16 +46,29 @@ impl Gauge {
     }
 }
 
-/// How connections ended, by close code.
+/// How connections ended.
 #[derive(Debug, Default)]
-pub(crate) struct CloseCodes(RefCell<BTreeMap<u16, u64>>);
+pub(crate) struct Ends {
+    by_code: RefCell<BTreeMap<u16, u64>>,
+    faults: RefCell<BTreeMap<&'static str, u64>>,
+}
 
-impl CloseCodes {
-    pub(crate) fn record(&self, code: u16) {
-        *self.0.borrow_mut().entry(code).or_default() += 1;
+impl Ends {
+    pub(crate) fn record(&self, end: End) {
+        *self.by_code.borrow_mut().entry(end.code()).or_default() += 1;
+        if let End::Fault(fault) = end {
+            *self.faults.borrow_mut().entry(fault.name()).or_default() += 1;
+        }
     }
 
-    pub(crate) fn by_code(&self) -> BTreeMap<u16, u64> {
-        self.0.borrow().clone()
+    pub(super) fn by_code(&self) -> BTreeMap<u16, u64> {
+        self.by_code.borrow().clone()
+    }
+
+    /// `close_codes`, and what the server did wrong if it was to blame.
+    pub(crate) fn outcome(&self) -> Group {
+        Group::default()
+            .with("close_codes", self.by_code())
+            .with("frame_faults", self.faults.borrow().clone())
     }
 }

@@ -23,7 +23,7 @@ impl Shared {
             row.count(name, source.get(), seen);
         }
         let mut codes_seen = self.codes_seen.borrow_mut();
-        for (code, closes) in self.traffic.close_codes().by_code().into_iter().take(MAX_CODES) {
+        for (code, closes) in self.traffic.ends().by_code().into_iter().take(MAX_CODES) {
             row.count(&format!("closes.{code}"), closes, codes_seen.entry(code).or_default());
         }
         let mut seconds: Vec<(String, Histogram<u32>)> = Vec::new();

@@ -11,8 +11,8 @@
 //!     recorder.latency("connect", &self.connect);      // connect_ms, and connect_from_start_ms
 //! }
 //! ```
-//! The names are those of the outcome, so that an assertion finds both. What is named twice is added up. Where several
-//! scenarios run at once, each gets its own [`Recorder::within`]. Connections, connects, closes by code, messages and
+//! What scenarios have in common names its own in a `register`. The names are those of the outcome, so that an assertion finds both. What is named twice is added up, which is how several
+//! scenarios at once share a curve. Connections, connects, closes by code, messages and
 //! pings are counted in [`Traffic`], errors in [`Failures`](crate::failure::Failures): they need no naming.
 //! [`Recorder::phase`] tells where in its course the run is.
 
@@ -29,7 +29,7 @@ use std::rc::Rc;
 
 use tokio::time::Instant;
 
-pub(crate) use self::counts::{CloseCodes, Counter, Gauge};
+pub(crate) use self::counts::{Counter, Ends, Gauge};
 pub(crate) use self::times::{Latency, Times};
 pub(crate) use self::traffic::{Live, Traffic};
 use crate::result::{Phase, Sample, Series};
@@ -88,8 +88,7 @@ impl Recorder {
         recorder
     }
 
-    /// The same, with names that begin with `prefix.`: for one of several scenarios.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for a scenario that runs others"))]
+    /// The same, with names that begin with `prefix.`: for a part of the outcome.
     pub(crate) fn within(&self, prefix: &str) -> Self {
         Self { prefix: format!("{}{prefix}.", self.prefix), shared: self.shared.clone() }
     }
@@ -120,10 +119,10 @@ impl Recorder {
         &self.shared.traffic
     }
 
-    /// From now on the run is in this phase.
+    /// From now on the run is in this phase. What is within another does not say so: the other one does.
     pub(crate) fn phase(&self, name: &str) {
         let mut phases = self.shared.phases.borrow_mut();
-        if phases.len() < MAX_PHASES {
+        if self.prefix.is_empty() && phases.len() < MAX_PHASES {
             phases.push((name.to_owned(), self.seconds()));
         }
     }

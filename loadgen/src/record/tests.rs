@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::client::Event;
+use crate::websocket::End;
 
 #[test]
 fn a_sample_has_what_came_since_the_last_one() {
@@ -64,8 +65,8 @@ fn traffic_needs_no_naming() {
     let recorder = Recorder::starting_now();
     let (one, other) = (recorder.traffic().opened(), recorder.traffic().opened());
     one.greeted();
-    one.saw(&Event::Ping);
-    one.saw(&Event::Closed(4000));
+    one.saw(Event::Ping(b"1"));
+    one.ended(End::Closed(Some(4000)));
     drop(one);
     recorder.sample();
     let last = recorder.last();

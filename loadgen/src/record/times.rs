@@ -19,7 +19,7 @@ const DIGITS_OF_A_SECOND: u8 = 2;
 #[derive(Clone, Debug)]
 pub(crate) struct Times(Rc<Histograms>);
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Histograms {
     whole: RefCell<Histogram<u64>>,
     second: RefCell<Histogram<u32>>,
@@ -44,6 +44,11 @@ impl Times {
         let micros = as_micros(time);
         self.0.whole.borrow_mut().saturating_record(micros);
         self.0.second.borrow_mut().saturating_record(micros);
+    }
+
+    /// The same samples, in histograms of its own.
+    fn snapshot(&self) -> Self {
+        Self(Rc::new(Histograms::clone(&self.0)))
     }
 
     /// All of them so far.
@@ -82,6 +87,11 @@ impl Latency {
     pub(crate) fn record(&self, due: Instant, start: Instant, end: Instant) {
         self.from_due.record(end.saturating_duration_since(due));
         self.from_start.record(end.saturating_duration_since(start));
+    }
+
+    /// The same samples, to which others can be added apart.
+    pub(crate) fn snapshot(&self) -> Self {
+        Self { from_due: self.from_due.snapshot(), from_start: self.from_start.snapshot() }
     }
 
     /// Both, by name: `connect` gives `connect_ms` and `connect_from_start_ms`.

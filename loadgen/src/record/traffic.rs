@@ -3,9 +3,10 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use super::counts::{CloseCodes, Counter};
+use super::counts::{Counter, Ends};
 use crate::client::Event;
 use crate::result::Group;
+use crate::websocket::End;
 
 /// A clone is the same one.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +20,7 @@ struct Counts {
     messages: Counter,
     pings: Counter,
     closes: Counter,
-    close_codes: CloseCodes,
+    ends: Ends,
 }
 
 /// One connection, as long as it is kept.
@@ -47,8 +48,8 @@ impl Traffic {
         [("connects", connects), ("messages", messages), ("pings", pings), ("closes", closes)]
     }
 
-    pub(super) fn close_codes(&self) -> &CloseCodes {
-        &self.0.close_codes
+    pub(super) fn ends(&self) -> &Ends {
+        &self.0.ends
     }
 
     /// The `traffic` part of the result.
@@ -66,16 +67,16 @@ impl Live {
         self.0.0.connects.increment();
     }
 
-    pub(crate) fn saw(&self, event: &Event) {
-        let counts = &self.0.0;
+    pub(crate) fn saw(&self, event: Event<'_>) {
         match event {
-            Event::Ping => counts.pings.increment(),
-            Event::Text(_) => counts.messages.increment(),
-            Event::Closed(code) => {
-                counts.closes.increment();
-                counts.close_codes.record(*code);
-            }
+            Event::Ping(_) => self.0.0.pings.increment(),
+            Event::Text(_) => self.0.0.messages.increment(),
         }
+    }
+
+    pub(crate) fn ended(&self, end: End) {
+        self.0.0.closes.increment();
+        self.0.0.ends.record(end);
     }
 }
 

@@ -1,29 +1,43 @@
 //! What most connections do most of the time: answer pings, until the server ends them unasked.
 
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+
 use crate::client::{Connection, Event};
-use crate::record::{CloseCodes, Counter};
+use crate::record::{Counter, Ends};
+use crate::websocket::End;
 
 #[derive(Debug, Default)]
 pub(super) struct Answering {
     pub(super) pings: Counter,
     pub(super) unexpected_closes: Counter,
-    pub(super) close_codes: CloseCodes,
+    pub(super) ends: Ends,
 }
 
 impl Answering {
-    /// Returns when the server has ended the connection.
-    pub(super) async fn answer(&self, mut connection: Connection, mut on_text: impl FnMut(&str)) {
-        loop {
-            match connection.next().await {
-                Event::Ping => self.pings.increment(),
-                Event::Text(text) => on_text(&text),
-                Event::Closed(code) => return self.record_close(code),
-            }
-        }
+    /// Returns when the server has ended the connection, which is recorded as unexpected.
+    pub(super) async fn answer(&self, connection: &mut Connection, on_text: impl FnMut(&str)) {
+        let Err(end) = self.listen(connection, on_text).await;
+        self.record_close(end);
     }
 
-    pub(super) fn record_close(&self, code: u16) {
+    /// Answers until the server ends the connection.
+    pub(super) fn listen(
+        &self,
+        connection: &mut Connection,
+        mut on_text: impl FnMut(&str),
+    ) -> impl Future<Output = Result<Infallible, End>> {
+        connection.each(move |event| {
+            match event {
+                Event::Ping(_) => self.pings.increment(),
+                Event::Text(text) => on_text(text),
+            }
+            ControlFlow::Continue(())
+        })
+    }
+
+    pub(super) fn record_close(&self, end: End) {
         self.unexpected_closes.increment();
-        self.close_codes.record(code);
+        self.ends.record(end);
     }
 }

@@ -6,38 +6,28 @@ use tokio::task::JoinSet;
 use tokio::time::timeout_at;
 
 use super::answering::Answering;
-use super::{Pace, Scenario, Setup, open_all};
+use super::connects::Connects;
+use super::{Pace, Run, Scenario, Setup, open_all};
 use crate::client::Connection;
 use crate::progress::Bar;
-use crate::record::{Counter, Latency, Recorder};
+use crate::record::{Counter, Recorder};
 use crate::result::Group;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     connected: Counter,
-    connect: Latency,
+    connects: Connects,
     answering: Answering,
 }
 
 impl Scenario for Hold {
     fn record(&self, recorder: &Recorder) {
         recorder.counter("unexpected_closes", &self.answering.unexpected_closes);
-        recorder.latency("connect", &self.connect);
+        self.connects.register(recorder);
     }
 
-    async fn run(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
-        setup.recorder.phase("connect");
-        let mut held = JoinSet::new();
-        open_all(&setup, pace.attempts(&setup.load), |opened| {
-            self.connected.increment();
-            opened.record(&self.connect);
-            held.spawn_local(self.clone().stay(opened.connection));
-        })
-        .await;
-        setup.recorder.phase("hold");
-        // Over when the time is, or when nothing is left to hold.
-        let _ = timeout_at(pace.end(&setup.load), held.join_all()).await;
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.hold(setup).await })
     }
 
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
@@ -50,13 +40,46 @@ impl Scenario for Hold {
             .with("errors", setup.failures.total())
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
-            .and(self.connect.summary("connect"))
-            .with("close_codes", self.answering.close_codes.by_code())
+            .and(self.connects.outcome())
+            .and(self.answering.ends.outcome())
     }
 }
 
 impl Hold {
-    async fn stay(self: Rc<Self>, connection: Connection) {
-        self.answering.answer(connection, |_| {}).await;
+    async fn hold(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("connect");
+        let mut held = JoinSet::new();
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connected.increment();
+            self.connects.record(&opened);
+            held.spawn_local(self.clone().stay(opened.connection));
+        })
+        .await;
+        setup.recorder.phase("hold");
+        // Over when the time is, or when nothing is left to hold.
+        let _ = timeout_at(pace.end(&setup.load), held.join_all()).await;
+    }
+
+    /// A block, for it uses the connection where it was captured. An async fn would have room for it twice.
+    #[expect(clippy::manual_async_fn, reason = "see above")]
+    fn stay(self: Rc<Self>, mut connection: Connection) -> impl Future<Output = ()> {
+        async move { self.answering.answer(&mut connection, |_| {}).await }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn size_of_future<A, B, F>(_: fn(A, B) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    /// With 100 bytes of tokio's it must fit into 256.
+    #[test]
+    fn an_idle_connection_is_small() {
+        let task = size_of_future(Hold::stay);
+        assert!(task <= 144, "{task}");
     }
 }

@@ -1,14 +1,28 @@
 //! Scenarios: what is done to the server, and what is counted meanwhile.
 //!
 //! Each is a struct of its counters. It implements [`Scenario`]; [`crate::run`] drives it and may stop it at any
-//! point, after which the counters still make a report.
+//! point, after which the counters still make a result.
 
 mod answering;
-pub(crate) mod fanout;
-pub(crate) mod hold;
-pub(crate) mod mute;
-pub(crate) mod storm;
+mod channel;
+mod churn;
+mod connects;
+mod deadline;
+mod fanout;
+mod hold;
+mod late;
+mod mix;
+mod mute;
+mod prepare;
+mod resume;
+mod slow;
+mod spread;
+mod storm;
+mod takeover;
+mod vanish;
+mod window;
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,23 +33,28 @@ use crate::args::Load;
 use crate::client::{Connection, Dialer, Greeting, Ticket};
 use crate::failure::{Failure, Failures};
 use crate::progress::Bar;
-use crate::record::{Latency, Recorder};
+use crate::record::Recorder;
 use crate::result::Group;
+
+pub(crate) use self::prepare::{Prepared, prepare};
 
 /// What a scenario works with.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) load: Load,
-    pub(crate) dialer: Dialer,
-    pub(crate) failures: Failures,
+    pub(crate) dialer: Rc<Dialer>,
+    pub(crate) failures: Rc<Failures>,
     pub(crate) recorder: Recorder,
 }
 
+/// A scenario under way.
+pub(crate) type Run = Pin<Box<dyn Future<Output = ()>>>;
+
 pub(crate) trait Scenario {
     /// Names what is worth a curve over time; called once, before it runs. [`crate::record`] says how.
-    fn record(&self, _recorder: &Recorder) {}
+    fn record(&self, recorder: &Recorder);
     /// Runs to the end. Dropping the future drops every connection.
-    async fn run(self: Rc<Self>, setup: Rc<Setup>);
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run;
     /// How far it has come, always the same bars in the same order.
     fn bars(&self, setup: &Setup) -> Vec<Bar>;
     /// What it has counted so far.
@@ -60,7 +79,7 @@ impl Pace {
 
     /// One new session an instant.
     fn attempts(self, load: &Load) -> impl Iterator<Item = Attempt> + use<> {
-        (0..load.connections).map(move |index| Attempt { due: self.due(index), resume: None })
+        (0..load.connections).map(move |index| Attempt::new(index, self.due(index), None))
     }
 
     /// When the connections have been held for long enough.
@@ -72,18 +91,29 @@ impl Pace {
 /// A connection to open.
 #[derive(Debug)]
 struct Attempt {
+    /// Tells it from the others.
+    index: u32,
     due: Instant,
     resume: Option<Ticket>,
+    /// How much the kernel takes in before it is read, if not as much as usual.
+    receive_buffer_bytes: Option<u32>,
+}
+
+impl Attempt {
+    fn new(index: u32, due: Instant, resume: Option<Ticket>) -> Self {
+        Self { index, due, resume, receive_buffer_bytes: None }
+    }
 }
 
 /// A connection that has said hello.
 #[derive(Debug)]
 struct Opened {
+    index: u32,
     connection: Connection,
     greeting: Greeting,
     due: Instant,
-    /// When connecting began.
-    start: Instant,
+    /// When its connect began: later than it was due, if we were held up.
+    began: Instant,
     /// When the hello was read.
     at: Instant,
 }
@@ -91,10 +121,6 @@ struct Opened {
 impl Opened {
     fn took(&self) -> Duration {
         self.at.saturating_duration_since(self.due)
-    }
-
-    fn record(&self, latency: &Latency) {
-        latency.record(self.due, self.start, self.at);
     }
 }
 
@@ -127,9 +153,11 @@ async fn open_all(
 }
 
 async fn open(setup: Rc<Setup>, attempt: Attempt) -> Result<Opened, Failure> {
-    let start = Instant::now();
-    let (connection, greeting) = setup.dialer.open(attempt.resume.as_ref()).await?;
-    Ok(Opened { connection, greeting, due: attempt.due, start, at: Instant::now() })
+    let began = Instant::now();
+    let (connection, greeting) =
+        setup.dialer.open_with(attempt.resume.as_ref(), attempt.receive_buffer_bytes).await?;
+    let Attempt { index, due, .. } = attempt;
+    Ok(Opened { index, connection, greeting, due, began, at: Instant::now() })
 }
 
 /// What a task came to.

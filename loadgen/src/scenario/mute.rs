@@ -1,5 +1,7 @@
 //! Stop answering pings on a share of the connections, and look when the server gives them up.
 
+use std::convert::Infallible;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -8,14 +10,15 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::answering::Answering;
-use super::{Pace, Scenario, Setup, open_all};
-use crate::client::{Connection, Event, NO_CLOSE_FRAME};
+use super::connects::Connects;
+use super::deadline::Deadline;
+use super::spread::is_chosen;
+use super::{Pace, Run, Scenario, Setup, open_all};
+use crate::client::{Connection, Event};
 use crate::progress::Bar;
-use crate::record::{Counter, Latency, Recorder, Times};
+use crate::record::{Counter, Recorder};
 use crate::result::Group;
-
-/// The server counts from when the ping left, we from when it arrived: this much may lie between.
-const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
+use crate::websocket::{End, NO_CLOSE_FRAME};
 
 #[derive(Debug)]
 pub(crate) struct Mute {
@@ -24,12 +27,10 @@ pub(crate) struct Mute {
     muted: Counter,
     /// Muted connections that the server gave up, in time or not.
     closed: Counter,
-    /// Of these, the ones given up before the client's time was over.
-    early: Counter,
     /// Muted connections that ended with a code that has nothing to do with silence.
     other_closes: Counter,
-    connect: Latency,
-    lateness: Times,
+    connects: Connects,
+    deadline: Deadline,
     /// The other connections; the pings and the close codes are those of all.
     answering: Answering,
 }
@@ -39,34 +40,17 @@ impl Scenario for Mute {
         for (name, counter) in [
             ("muted", &self.muted),
             ("closed", &self.closed),
-            ("early", &self.early),
             ("other_closes", &self.other_closes),
             ("unexpected_closes", &self.answering.unexpected_closes),
         ] {
             recorder.counter(name, counter);
         }
-        recorder.times("lateness_ms", &self.lateness);
-        recorder.latency("connect", &self.connect);
+        self.deadline.register(recorder);
+        self.connects.register(recorder);
     }
 
-    async fn run(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
-        setup.recorder.phase("connect");
-        let (mut muted, mut answering) = (JoinSet::new(), JoinSet::new());
-        open_all(&setup, pace.attempts(&setup.load), |opened| {
-            opened.record(&self.connect);
-            if self.is_next_muted() {
-                self.muted.increment();
-                muted.spawn_local(self.clone().stay_mute(opened.connection, opened.greeting.pong_timeout));
-            } else {
-                answering.spawn_local(self.clone().answer(opened.connection));
-            }
-            self.connected.increment();
-        })
-        .await;
-        setup.recorder.phase("silence");
-        // Over when the time is, or when the last of the muted ones is gone.
-        let _ = timeout_at(pace.end(&setup.load), muted.join_all()).await;
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.silence(setup).await })
     }
 
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
@@ -83,75 +67,77 @@ impl Scenario for Mute {
             .with("errors", setup.failures.total())
             .with("muted", self.muted.get())
             .with("closed", self.closed.get())
-            .with("early", self.early.get())
+            .and(self.deadline.outcome())
             .with("still_open", self.muted.get() - gone)
             .with("other_closes", self.other_closes.get())
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
-            .with("lateness_ms", self.lateness.summary())
-            .and(self.connect.summary("connect"))
-            .with("close_codes", self.answering.close_codes.by_code())
+            .and(self.connects.outcome())
+            .and(self.answering.ends.outcome())
     }
 }
 
 impl Mute {
+    async fn silence(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("connect");
+        let (mut muted, mut answering) = (JoinSet::new(), JoinSet::new());
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connects.record(&opened);
+            if is_chosen(opened.index, self.share) {
+                self.muted.increment();
+                muted.spawn_local(self.clone().stay_mute(opened.connection, opened.greeting.pong_timeout));
+            } else {
+                answering.spawn_local(self.clone().answer(opened.connection));
+            }
+            self.connected.increment();
+        })
+        .await;
+        setup.recorder.phase("silence");
+        // Over when the time is, or when the last of the muted ones is gone.
+        let _ = timeout_at(pace.end(&setup.load), muted.join_all()).await;
+    }
+
     pub(crate) fn new(share: f64) -> Self {
         Self {
             share,
             connected: Counter::default(),
             muted: Counter::default(),
             closed: Counter::default(),
-            early: Counter::default(),
             other_closes: Counter::default(),
-            connect: Latency::default(),
-            lateness: Times::default(),
+            connects: Connects::default(),
+            deadline: Deadline::default(),
             answering: Answering::default(),
         }
     }
 
-    /// Spreads the muted ones evenly: after n connections, n * share of them, rounded down.
-    #[expect(clippy::cast_precision_loss, reason = "connections are counted in u32")]
-    fn is_next_muted(&self) -> bool {
-        let with_next = (self.connected.get() + 1) as f64 * self.share;
-        with_next.floor() > self.muted.get() as f64
-    }
-
-    async fn answer(self: Rc<Self>, connection: Connection) {
-        self.answering.answer(connection, |_| {}).await;
+    async fn answer(self: Rc<Self>, mut connection: Connection) {
+        self.answering.answer(&mut connection, |_| {}).await;
     }
 
     async fn stay_mute(self: Rc<Self>, mut connection: Connection, pong_timeout: Duration) {
         connection.mute();
         let mut last_ping = None;
-        loop {
-            match connection.next().await {
-                Event::Ping => {
-                    self.answering.pings.increment();
-                    last_ping = Some(Instant::now());
-                }
-                Event::Text(_) => {}
-                Event::Closed(code) => {
-                    let silence = last_ping.map(|ping: Instant| ping.elapsed());
-                    return self.record_close(code, silence, pong_timeout);
-                }
+        let listened = connection.each(|event| {
+            if let Event::Ping(_) = event {
+                self.answering.pings.increment();
+                last_ping = Some(Instant::now());
             }
-        }
+            ControlFlow::<Infallible>::Continue(())
+        });
+        let Err(end) = listened.await;
+        self.record_close(end, last_ping.map(|ping| ping.elapsed()), pong_timeout);
     }
 
     /// `silence` is how long ago the last ping arrived, if there was one.
-    fn record_close(&self, code: u16, silence: Option<Duration>, pong_timeout: Duration) {
-        self.answering.close_codes.record(code);
+    fn record_close(&self, end: End, silence: Option<Duration>, pong_timeout: Duration) {
+        self.answering.ends.record(end);
+        let code = end.code();
         if code != CloseCode::PongTimeout.code() && code != NO_CLOSE_FRAME {
             return self.other_closes.increment();
         }
         self.closed.increment();
-        match silence {
-            Some(silence) if silence + EARLY_TOLERANCE >= pong_timeout => {
-                self.lateness.record(silence.saturating_sub(pong_timeout));
-            }
-            // Too soon, or without having been asked at all.
-            Some(_) | None => self.early.increment(),
-        }
+        self.deadline.expired(silence, pong_timeout);
     }
 }
 
@@ -163,44 +149,16 @@ mod tests {
 
     fn closed(code: u16, silence_ms: Option<u64>) -> Mute {
         let mute = Mute::new(1.0);
-        mute.record_close(code, silence_ms.map(Duration::from_millis), PONG_TIMEOUT);
+        mute.record_close(End::Closed(Some(code)), silence_ms.map(Duration::from_millis), PONG_TIMEOUT);
         mute
     }
 
     #[test]
-    fn early_begins_20_ms_before_the_deadline() {
-        for (silence, early) in [(None, 1), (Some(0), 1), (Some(979), 1), (Some(980), 0), (Some(5000), 0)] {
-            let mute = closed(4000, silence);
-            assert_eq!((mute.closed.get(), mute.early.get()), (1, early), "{silence:?}");
-        }
-    }
-
-    #[test]
-    fn lateness_counts_from_the_deadline() {
-        let lateness = |silence| closed(4000, Some(silence)).lateness.summary().number("max");
-        assert_eq!(lateness(990), Ok(0.0));
-        assert_eq!(lateness(1001), Ok(1.0));
-        assert!(lateness(900).is_err(), "what was early was not late by nothing");
-    }
-
-    #[test]
     fn only_silence_counts_as_closed() {
-        assert_eq!(closed(NO_CLOSE_FRAME, Some(1000)).closed.get(), 1);
+        let cut = Mute::new(1.0);
+        cut.record_close(End::Cut, Some(PONG_TIMEOUT), PONG_TIMEOUT);
+        assert_eq!(cut.closed.get(), 1);
         let draining = closed(4002, Some(1000));
         assert_eq!((draining.closed.get(), draining.other_closes.get()), (0, 1));
-    }
-
-    #[test]
-    fn the_share_is_spread_evenly() {
-        for (share, muted_of_10) in [(1.0, 10), (0.5, 5), (0.25, 2), (0.05, 0)] {
-            let mute = Mute::new(share);
-            for _ in 0..10 {
-                if mute.is_next_muted() {
-                    mute.muted.increment();
-                }
-                mute.connected.increment();
-            }
-            assert_eq!(mute.muted.get(), muted_of_10, "{share}");
-        }
     }
 }

@@ -9,11 +9,12 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
-use super::{Attempt, Opened, Pace, Scenario, Setup, open_all};
+use super::connects::Connects;
+use super::{Attempt, Opened, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Greeting, Ticket, seq_of};
 use crate::failure::Failure;
 use crate::progress::Bar;
-use crate::record::{Counter, Latency, Recorder};
+use crate::record::{Counter, Recorder};
 use crate::result::{Group, seconds};
 
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub(crate) struct Storm {
     dropped: Counter,
     resumed: Counter,
     /// Of the resumes alone.
-    connect: Latency,
+    connects: Connects,
     /// From the drop to the last hello that said `recovered`.
     took: Cell<Option<Duration>>,
     /// Before the drop and after the resume.
@@ -31,36 +32,18 @@ pub(crate) struct Storm {
 
 impl Scenario for Storm {
     fn record(&self, recorder: &Recorder) {
-        recorder.counter("dropped", &self.dropped);
-        recorder.counter("resumed", &self.resumed);
-        recorder.counter("unexpected_closes", &self.answering.unexpected_closes);
-        recorder.latency("connect", &self.connect);
+        for (name, counter) in [
+            ("dropped", &self.dropped),
+            ("resumed", &self.resumed),
+            ("unexpected_closes", &self.answering.unexpected_closes),
+        ] {
+            recorder.counter(name, counter);
+        }
+        self.connects.register(recorder);
     }
 
-    async fn run(self: Rc<Self>, setup: Rc<Setup>) {
-        let pace = Pace::from_now(&setup.load);
-        setup.recorder.phase("connect");
-        let (drop_now, dropping) = watch::channel(());
-        let mut held = JoinSet::new();
-        open_all(&setup, pace.attempts(&setup.load), |opened| {
-            self.connected.increment();
-            held.spawn_local(self.clone().stay_until(dropping.clone(), opened));
-        })
-        .await;
-        setup.recorder.phase("hold");
-        sleep_until(pace.end(&setup.load)).await;
-
-        setup.recorder.phase("resume");
-        let dropped_at = Instant::now();
-        drop(drop_now);
-        let tickets: Vec<Ticket> = held.join_all().await.into_iter().flatten().collect();
-        let attempts = tickets.into_iter().map(|ticket| Attempt { due: dropped_at, resume: Some(ticket) });
-        let mut resumed = JoinSet::new();
-        open_all(&setup, attempts, |opened| {
-            self.record_return(&opened, &setup);
-            resumed.spawn_local(self.clone().stay(opened.connection));
-        })
-        .await;
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.break_out(setup).await })
     }
 
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
@@ -79,16 +62,43 @@ impl Scenario for Storm {
             .with("seconds", self.took.get().map(seconds))
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
-            .and(self.connect.summary("connect"))
-            .with("close_codes", self.answering.close_codes.by_code())
+            .and(self.connects.outcome())
+            .and(self.answering.ends.outcome())
     }
 }
 
 impl Storm {
+    async fn break_out(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("connect");
+        let (drop_now, dropping) = watch::channel(());
+        let mut held = JoinSet::new();
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connected.increment();
+            held.spawn_local(self.clone().stay_until(dropping.clone(), opened));
+        })
+        .await;
+        setup.recorder.phase("hold");
+        sleep_until(pace.end(&setup.load)).await;
+
+        setup.recorder.phase("resume");
+        let dropped_at = Instant::now();
+        drop(drop_now);
+        let tickets: Vec<Ticket> = held.join_all().await.into_iter().flatten().collect();
+        let attempts =
+            (0..).zip(tickets).map(|(index, ticket)| Attempt::new(index, dropped_at, Some(ticket)));
+        let mut resumed = JoinSet::new();
+        open_all(&setup, attempts, |opened| {
+            self.record_return(&opened, &setup);
+            resumed.spawn_local(self.clone().stay(opened.connection));
+        })
+        .await;
+    }
+
     /// Holds a connection until all are to be dropped (the other end of the channel is). Gives what is needed to
     /// come back, unless the server was faster to end it.
     async fn stay_until(self: Rc<Self>, mut dropping: watch::Receiver<()>, opened: Opened) -> Option<Ticket> {
-        let Opened { connection, greeting: Greeting { mut ticket, .. }, .. } = opened;
+        let Opened { mut connection, greeting: Greeting { mut ticket, .. }, .. } = opened;
         let note_seq = |text: &str| ticket.seq = seq_of(text).unwrap_or(ticket.seq);
         tokio::select! {
             biased;
@@ -96,17 +106,17 @@ impl Storm {
                 self.dropped.increment();
                 Some(ticket)
             }
-            () = self.answering.answer(connection, note_seq) => None,
+            () = self.answering.answer(&mut connection, note_seq) => None,
         }
     }
 
     /// Holds a connection that has come back, while others still do.
-    async fn stay(self: Rc<Self>, connection: Connection) {
-        self.answering.answer(connection, |_| {}).await;
+    async fn stay(self: Rc<Self>, mut connection: Connection) {
+        self.answering.answer(&mut connection, |_| {}).await;
     }
 
     fn record_return(&self, opened: &Opened, setup: &Setup) {
-        opened.record(&self.connect);
+        self.connects.record(opened);
         if opened.greeting.recovered {
             self.resumed.increment();
             self.took.set(self.took.get().max(Some(opened.took())));

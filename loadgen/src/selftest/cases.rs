@@ -1,22 +1,9 @@
 //! Which run is to find which fault, and by what.
 
 use super::fault::Fault;
-
-/// Something that a report says: a number by its path, and how it compares, as in `--assert`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sign {
-    pub(super) path: &'static str,
-    pub(super) comparison: &'static str,
-}
-
-/// A run of a scenario, the same against every server.
-#[derive(Debug)]
-pub(super) struct Run {
-    /// The command line, with `URL` where the server's goes. Its first word is the scenario.
-    pub(super) words: &'static str,
-    /// What it reports of an honest server.
-    pub(super) clean: &'static [Sign],
-}
+use super::runs::{
+    CHURN, FANOUT, FANOUT_CUT, HOLD, LATE, MUTE, MUTE_HALF, RESUME, Run, STORM, Sign, TAKEOVER, VANISH, says,
+};
 
 /// A fault that a run must report.
 #[derive(Clone, Copy, Debug)]
@@ -27,94 +14,9 @@ pub(super) struct Case {
     pub(super) signs: &'static [Sign],
 }
 
-const fn says(path: &'static str, comparison: &'static str) -> Sign {
-    Sign { path, comparison }
-}
-
 const fn case(fault: Fault, run: &'static Run, signs: &'static [Sign]) -> Case {
     Case { fault, run, signs }
 }
-
-/// Each is run once against the honest server.
-pub(super) const RUNS: [&Run; 6] = [&HOLD, &MUTE, &MUTE_HALF, &STORM, &FANOUT, &FANOUT_CUT];
-
-static HOLD: Run = Run {
-    words: "hold URL --connections 5 --rate 200 --duration 1s",
-    clean: &[
-        says("connected", "==5"),
-        says("errors", "==0"),
-        says("unexpected_closes", "==0"),
-        says("pings", ">=10"),
-        says("connect_ms.p50", "<300"),
-    ],
-};
-
-static MUTE: Run = Run {
-    words: "mute URL --connections 5 --rate 200 --duration 2s",
-    clean: &[
-        says("errors", "==0"),
-        says("muted", "==5"),
-        says("closed", "==5"),
-        says("early", "==0"),
-        says("still_open", "==0"),
-        says("other_closes", "==0"),
-        says("close_codes.4000", "==5"),
-        says("lateness_ms.p50", "<300"),
-    ],
-};
-
-static MUTE_HALF: Run = Run {
-    words: "mute URL --connections 5 --rate 200 --duration 2s --share 0.5",
-    clean: &[
-        says("errors", "==0"),
-        says("closed", "==2"),
-        says("early", "==0"),
-        says("unexpected_closes", "==0"),
-        says("lateness_ms.p50", "<300"),
-    ],
-};
-
-static STORM: Run = Run {
-    words: "storm URL --connections 5 --rate 200 --duration 200ms",
-    clean: &[
-        says("errors", "==0"),
-        says("dropped", "==5"),
-        says("resumed", "==5"),
-        says("unexpected_closes", "==0"),
-    ],
-};
-
-/// Nothing that was published is lost, doubled, out of order, spoilt, or delivered but not published.
-const ALL_ARRIVED: [Sign; 12] = [
-    says("errors", "==0"),
-    says("subscribed", "==5"),
-    says("published", "==20"),
-    says("received", "==100"),
-    says("lost", "==0"),
-    says("duplicated", "==0"),
-    says("misordered", "==0"),
-    says("foreign", "==0"),
-    says("corrupted", "==0"),
-    says("misnumbered", "==0"),
-    says("gaps", "==0"),
-    says("unexpected_closes", "==0"),
-];
-
-static FANOUT: Run = Run {
-    words: "fanout URL --connections 5 --rate 1000 --messages 20 --publish-rate 100 --grace 1s",
-    clean: &{
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = ALL_ARRIVED;
-        [a, b, c, d, e, f, g, h, i, j, k, l, says("delivery_latency_ms.p50", "<300")]
-    },
-};
-
-static FANOUT_CUT: Run = Run {
-    words: "fanout URL --connections 5 --rate 1000 --messages 20 --publish-rate 40 --cut-after 300ms --grace 1s",
-    clean: &{
-        let [a, b, c, d, e, f, g, h, i, j, k, l] = ALL_ARRIVED;
-        [a, b, c, d, e, f, g, h, i, j, k, l, says("resumed", "==5"), says("not_recovered", "==0")]
-    },
-};
 
 /// Every fault at least once.
 pub(super) static CASES: &[Case] = &[
@@ -153,10 +55,23 @@ pub(super) static CASES: &[Case] = &[
     case(Fault::ClosesWhoAnswers, &MUTE_HALF, &[says("unexpected_closes", ">=1"), says("closed", "==2")]),
     case(Fault::NeverPings, &HOLD, &[says("pings", "==0"), says("unexpected_closes", "==0")]),
     case(Fault::GreetsLate, &HOLD, &[says("connect_ms.p50", ">=490"), says("errors", "==0")]),
+    case(Fault::GreetsLate, &CHURN, &[says("connect_ms.p50", ">=490"), says("errors", "==0")]),
+    case(Fault::ClosesWhoAnswers, &CHURN, &[says("unexpected_closes", ">=1"), says("errors", "==0")]),
+    case(Fault::ClosesEarly, &LATE, &[says("closed_in_time", "==3"), says("missed", "==0")]),
+    case(Fault::ClosesLate, &LATE, &[says("forgiven", "==2"), says("closed", "==0")]),
+    case(Fault::NeverPings, &LATE, &[says("still_open", "==2"), says("in_time", "==0")]),
+    case(Fault::ForgetsSessions, &VANISH, &[says("early", "==3"), says("resumed", "==0")]),
+    case(Fault::EndsSessionsEarly, &VANISH, &[says("early", "==3"), says("refused", "==2")]),
+    case(Fault::KeepsSessionsTooLong, &VANISH, &[says("overdue", "==2"), says("resumed", "==3")]),
+    case(Fault::KeepsSessionsTooLong, &RESUME, &[says("overdue", "==2"), says("refused", "==0")]),
+    case(Fault::SkipsOnResume, &RESUME, &[says("lost", ">=1"), says("duplicated", "==0")]),
+    case(Fault::RepeatsOnResume, &RESUME, &[says("duplicated", ">=1"), says("lost", "==0")]),
+    case(Fault::ForgetsSessions, &RESUME, &[says("early", ">=1"), says("resumed", "==0")]),
+    case(Fault::LeavesBothConnections, &TAKEOVER, &[says("still_open", "==5"), says("taken", "==5")]),
+    case(Fault::ReplacesWithWrongCode, &TAKEOVER, &[says("other_closes", "==5"), says("replaced", "==0")]),
+    case(
+        Fault::ForgetsSessions,
+        &TAKEOVER,
+        &[says("error_kinds.not_recovered", "==5"), says("taken", "==0")],
+    ),
 ];
-
-impl Run {
-    pub(super) fn scenario(&self) -> &'static str {
-        self.words.split(' ').next().unwrap_or_default()
-    }
-}

@@ -27,6 +27,10 @@ pub(super) enum Fault {
     MisstatesSeqOnResume,
     ForgetsSessions,
     RefusesToResume,
+    EndsSessionsEarly,
+    KeepsSessionsTooLong,
+    LeavesBothConnections,
+    ReplacesWithWrongCode,
     ClosesEarly,
     ClosesLate,
     NeverCloses,
@@ -69,6 +73,10 @@ impl Fault {
             Self::MisstatesSeqOnResume => "greets a resumed session with a wrong seq",
             Self::ForgetsSessions => "forgets sessions inside their window",
             Self::RefusesToResume => "refuses every resume",
+            Self::EndsSessionsEarly => "ends sessions half-way through their window",
+            Self::KeepsSessionsTooLong => "accepts a session outside its window",
+            Self::LeavesBothConnections => "a take-over leaves both connections alive",
+            Self::ReplacesWithWrongCode => "closes a replaced connection with a wrong code",
             Self::ClosesEarly => "closes before the pong deadline",
             Self::ClosesLate => "closes 500 ms after the pong deadline",
             Self::NeverCloses => "never closes a mute peer",
@@ -115,6 +123,24 @@ impl Fault {
 
     pub(super) fn allows_resume(self) -> bool {
         self != Self::RefusesToResume
+    }
+
+    /// How long a session is kept whose connection is gone.
+    pub(super) fn window(self, reconnect_window: Duration) -> Duration {
+        match self {
+            Self::EndsSessionsEarly => reconnect_window / 2,
+            Self::KeepsSessionsTooLong => reconnect_window * 10,
+            _ => reconnect_window,
+        }
+    }
+
+    /// With which code a connection is closed whose session another one has taken; `None`: it is not.
+    pub(super) fn code_for_replaced(self) -> Option<CloseCode> {
+        match self {
+            Self::LeavesBothConnections => None,
+            Self::ReplacesWithWrongCode => Some(CloseCode::SlowConsumer),
+            _ => Some(CloseCode::Replaced),
+        }
     }
 
     /// Where the stream of a session goes on whose client has everything before `place`.

@@ -1,10 +1,12 @@
 //! `loadgen selftest`: does this program report what it promises to report?
 //!
 //! [`server`] is a small server with one [`fault`] at a time. Scenarios run against it with the code of any other run,
-//! command line and report included; [`cases`] says what each must report, and [`verdict`] whether it did.
+//! command line and report included; [`runs`] says what each
+//! reports of an honest one, [`cases`] of which fault, and [`verdict`] whether it did.
 
 mod cases;
 mod fault;
+mod runs;
 mod server;
 mod verdict;
 
@@ -15,8 +17,9 @@ use comfy_table::{Table, presets};
 use futures_util::future::try_join_all;
 use tokio::time::{Instant, sleep_until};
 
-use self::cases::{CASES, RUNS, Run};
+use self::cases::CASES;
 use self::fault::Fault;
+use self::runs::{RUNS, Run};
 use self::server::Server;
 use self::verdict::Verdict;
 use crate::args::{Args, Command};

@@ -1,6 +1,7 @@
 //! Whether a report says what it must.
 
-use super::cases::{Case, Run, Sign};
+use super::cases::Case;
+use super::runs::{Run, Sign};
 use crate::assertion::{Assertion, Verdict as Judgement};
 use crate::result::Document;
 
@@ -80,8 +81,9 @@ mod tests {
 
     use clap::Parser;
 
-    use super::super::cases::{CASES, RUNS};
+    use super::super::cases::CASES;
     use super::super::fault::Fault;
+    use super::super::runs::RUNS;
     use super::*;
     use crate::args::Args;
     use crate::result::Group;

@@ -58,6 +58,9 @@ async fn bad_usage_gives_2() {
         "hold ws://127.0.0.1:1/ws --connections 2 --rate 1",
         "hold ws://127.0.0.1:1/ws --connections 2 --rate 1 --duration 1s --assert errors",
         "mute ws://127.0.0.1:1/ws --connections 2 --rate 1 --duration 1s --share 2",
+        "churn ws://127.0.0.1:1/ws --rate 1 --duration 1s --lifetime often",
+        "vanish ws://127.0.0.1:1/ws --connections 2 --rate 1 --duration 1s --kill me",
+        "resume ws://127.0.0.1:1/ws --outside 1.1",
         "fanout ws://127.0.0.1:1/ws --size 31",
         "fanout ws://127.0.0.1:1/ws --messages 0",
         "fanout ws://127.0.0.1:1/ws --publisher admin",
@@ -98,7 +101,9 @@ async fn too_few_descriptors_give_1_and_say_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn help_has_an_example_of_every_scenario() {
-    for scenario in ["hold", "mute", "storm", "fanout"] {
+    for scenario in
+        ["hold", "mute", "late", "vanish", "takeover", "storm", "churn", "fanout", "resume", "slow", "mix"]
+    {
         let ended = loadgen(&format!("{scenario} --help")).await;
         ended.assert_code(0);
         assert!(ended.stdout.contains(&format!("Example: loadgen {scenario} ws://")), "{}", ended.stdout);

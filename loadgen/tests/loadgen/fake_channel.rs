@@ -1,9 +1,11 @@
 //! A server with one channel. It keeps everything that was published, so resuming is reading on; and it misbehaves
 //! on demand, towards the session that was opened first.
 
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use encke_core::dialect::json::{Hello, ServerMessage};
 use futures_util::{SinkExt, StreamExt};
@@ -11,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
+use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
@@ -29,6 +32,10 @@ pub(crate) enum Mischief {
     Forget,
     /// Everyone who comes back gets everything again.
     Repeat,
+    /// Everyone may come back, however late.
+    NeverExpire,
+    /// Who takes in no more is cut at once.
+    CutTheSlow,
     /// No one may subscribe.
     RefuseSubscriptions,
     /// No one may publish.
@@ -45,7 +52,9 @@ struct Shared {
     mischief: Mischief,
     sessions: AtomicUsize,
     acks: AtomicU64,
-    log: watch::Sender<Vec<String>>,
+    /// When a session was lost, by its number.
+    lost_at: Mutex<HashMap<usize, Instant>>,
+    log: watch::Sender<Vec<Arc<str>>>,
     /// What the admin listener was asked, heads only.
     calls: Mutex<Vec<String>>,
 }
@@ -58,6 +67,7 @@ impl FakeChannel {
             mischief,
             sessions: AtomicUsize::new(0),
             acks: AtomicU64::new(0),
+            lost_at: Mutex::default(),
             log: watch::Sender::new(Vec::new()),
             calls: Mutex::default(),
         });
@@ -85,7 +95,7 @@ impl FakeChannel {
 
     /// The JSON texts of what was published.
     pub(crate) fn log(&self) -> Vec<String> {
-        self.shared.log.borrow().clone()
+        self.shared.log.borrow().iter().map(|data| data.to_string()).collect()
     }
 
     pub(crate) fn calls(&self) -> Vec<String> {
@@ -109,6 +119,24 @@ where
     }
 }
 
+/// How long a session waits for its client.
+pub(crate) const WINDOW: Duration = Duration::from_secs(1);
+/// How long a client may take nothing in.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+/// Notes when a connection is gone.
+struct Lost<'a> {
+    session: usize,
+    shared: &'a Shared,
+}
+
+impl Drop for Lost<'_> {
+    fn drop(&mut self) {
+        let mut lost_at = self.shared.lost_at.lock().expect("no test panics while it looks");
+        lost_at.insert(self.session, Instant::now());
+    }
+}
+
 type Socket = WebSocketStream<TcpStream>;
 
 async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Error> {
@@ -119,11 +147,16 @@ async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Error> {
         Ok(response)
     };
     let mut socket = accept_hdr_async(stream, read_query).await?;
-    let resume = parse_resume(&query).filter(|_| shared.mischief != Mischief::Forget);
+    let resume = parse_resume(&query).filter(|(session, _)| {
+        let lost_at = shared.lost_at.lock().expect("no test panics while it looks").get(session).copied();
+        let is_late = lost_at.is_some_and(|at| at.elapsed() > WINDOW);
+        shared.mischief != Mischief::Forget && (!is_late || shared.mischief == Mischief::NeverExpire)
+    });
     let session = resume.map_or_else(|| shared.sessions.fetch_add(1, Ordering::Relaxed), |(it, _)| it);
     let had = resume.filter(|_| shared.mischief != Mischief::Repeat);
     let mut sent = had.map_or(0, |(_, seq)| seq);
     let mut subscribed = resume.is_some();
+    let _lost = Lost { session, shared };
     let hello = ServerMessage::Hello(Hello {
         version: 1,
         session: format!("s_{session}").into(),
@@ -133,7 +166,7 @@ async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Error> {
         seq: resume.map_or(0, |(_, seq)| seq) as u64,
         ping_interval_ms: 60_000,
         pong_timeout_ms: 10_000,
-        reconnect_window_ms: 60_000,
+        reconnect_window_ms: u64::try_from(WINDOW.as_millis()).expect("it is short"),
     });
     socket.send(Message::text(hello.to_json())).await?;
     let mut log = shared.log.subscribe();
@@ -154,7 +187,14 @@ async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Error> {
             },
             _ = log.changed(), if subscribed => {
                 for (index, object) in to_send(session, shared).iter().enumerate().skip(sent) {
-                    socket.send(Message::text(with_seq(object, index + 1))).await?;
+                    let send = socket.send(Message::text(object.with_seq(index + 1)));
+                    match shared.mischief {
+                        Mischief::CutTheSlow => match timeout(PATIENCE, send).await {
+                            Ok(sent) => sent?,
+                            Err(_) => return Ok(()),
+                        },
+                        _ => send.await?,
+                    }
                     sent = index + 1;
                 }
             }
@@ -167,16 +207,10 @@ fn parse_resume(query: &str) -> Option<(usize, usize)> {
     Some((token.strip_suffix(".secret")?.parse().ok()?, seq.parse().expect("a seq is a number")))
 }
 
-/// What a session is to have from the log, mischief included. Each has `{seq}` where its seq is to be.
-fn to_send(session: usize, shared: &Shared) -> Vec<String> {
+/// What a session is to have from the log, mischief included.
+fn to_send(session: usize, shared: &Shared) -> Vec<Object> {
     let log = shared.log.borrow();
-    let message = |index: usize| {
-        format!(
-            r#"{{"message":{{"seq":{{seq}},"channel":"loadgen","offset":{},"data":{}}}}}"#,
-            index + 1,
-            log[index]
-        )
-    };
+    let message = |index: usize| Object::Message { offset: index + 1, data: Arc::clone(&log[index]) };
     let mischief = if session == 0 { shared.mischief } else { Mischief::None };
     let mut objects = Vec::new();
     for index in 0..log.len() {
@@ -189,11 +223,7 @@ fn to_send(session: usize, shared: &Shared) -> Vec<String> {
                 objects.extend((index + 1 < log.len()).then(|| message(index)));
             }
             Mischief::Swap(first) if first + 1 == index => {}
-            Mischief::Gap(first) if first == index => objects.push(format!(
-                r#"{{"gap":{{"seq":{{seq}},"channel":"loadgen","epoch":"e","from":{},"to":{}}}}}"#,
-                index + 1,
-                index + 2
-            )),
+            Mischief::Gap(first) if first == index => objects.push(Object::Gap { from: index + 1 }),
             Mischief::Gap(first) if first + 1 == index => {}
             _ => objects.push(message(index)),
         }
@@ -201,8 +231,24 @@ fn to_send(session: usize, shared: &Shared) -> Vec<String> {
     objects
 }
 
-fn with_seq(object: &str, seq: usize) -> String {
-    object.replacen("{seq}", &seq.to_string(), 1)
+/// What a session is sent, but for its seq.
+enum Object {
+    Message { offset: usize, data: Arc<str> },
+    Gap { from: usize },
+}
+
+impl Object {
+    fn with_seq(&self, seq: usize) -> String {
+        match self {
+            Self::Message { offset, data } => format!(
+                r#"{{"message":{{"seq":{seq},"channel":"loadgen","offset":{offset},"data":{data}}}}}"#
+            ),
+            Self::Gap { from } => format!(
+                r#"{{"gap":{{"seq":{seq},"channel":"loadgen","epoch":"e","from":{from},"to":{}}}}}"#,
+                from + 1
+            ),
+        }
+    }
 }
 
 /// Whether it was a subscription.
@@ -233,7 +279,7 @@ async fn carry_out(text: &str, socket: &mut Socket, shared: &Shared) -> Result<b
 }
 
 fn publish(data: &Value, shared: &Shared) {
-    shared.log.send_modify(|log| log.push(data.to_string()));
+    shared.log.send_modify(|log| log.push(data.to_string().into()));
 }
 
 async fn serve_admin(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {

@@ -2,16 +2,24 @@
 
 mod fake_channel;
 mod fake_server;
+mod fake_sessions;
 mod run;
 
 mod assertions;
+mod churn;
 mod compare;
 mod cost;
 mod exit_codes;
 mod fanout;
 mod hold;
+mod late;
+mod mix;
 mod mute;
 mod processes;
 mod result;
+mod resume;
 mod selftest;
+mod slow;
 mod storm;
+mod takeover;
+mod vanish;

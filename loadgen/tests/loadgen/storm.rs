@@ -13,7 +13,7 @@ const PATIENT: Behaviour = Behaviour::GiveUpAfter(Duration::from_secs(10));
 #[tokio::test(flavor = "multi_thread")]
 async fn every_session_is_resumed_with_its_token_and_seq() {
     let server = FakeServer::start(|_| PATIENT).await;
-    let run = format!("storm {} --connections 50 --rate 1000 --duration 100ms --json -", server.url());
+    let run = format!("storm {} --connections 50 --rate 1000 --duration 1s --json -", server.url());
     let ended = loadgen(&run).await;
     ended.assert_code(0);
     let json = ended.json();

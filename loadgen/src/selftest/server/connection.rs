@@ -39,7 +39,7 @@ pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
     let end = connection.run(&attached, replaced.clone()).await.unwrap_or(End::Connection);
     let is_over = match end {
         End::Session => true,
-        End::Connection => timeout(RECONNECT_WINDOW, replaced.changed()).await.is_err(),
+        End::Connection => timeout(world.fault.window(RECONNECT_WINDOW), replaced.changed()).await.is_err(),
     };
     if is_over {
         world.end(&session);
@@ -114,8 +114,8 @@ impl Connection {
                     }
                     heart = self.ask().await?;
                 }
-                _ = replaced.changed() => {
-                    close(&mut self.socket, CloseCode::Replaced).await?;
+                _ = replaced.changed() => if let Some(code) = fault.code_for_replaced() {
+                    close(&mut self.socket, code).await?;
                     return Ok(End::Connection);
                 }
             }

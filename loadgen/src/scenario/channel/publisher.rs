@@ -1,5 +1,6 @@
 //! Publishes every message when it is due, whether or not the server keeps up.
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use serde_json::Value;
@@ -13,9 +14,9 @@ use crate::failure::{Failure, Failures};
 use crate::heard::{Heard, Reader};
 use crate::record::Counter;
 use crate::scenario::Setup;
+use crate::websocket::End;
 
 /// How to publish.
-#[expect(clippy::large_enum_variant, reason = "there is one of them")]
 pub(super) enum Publisher {
     Connection(Connection),
     Admin(Admin),
@@ -32,10 +33,10 @@ pub(super) struct Work<'a> {
 }
 
 impl Publisher {
-    pub(super) async fn open(options: &crate::args::Fanout, setup: &Rc<Setup>) -> Result<Self, Failure> {
-        match (options.publisher, &options.cost.admin) {
+    pub(super) async fn open(options: &crate::args::Audience, setup: &Rc<Setup>) -> Result<Self, Failure> {
+        match (options.publisher, &options.server.cost.admin) {
             (PublishBy::Admin, Some(url)) => {
-                Ok(Self::Admin(Admin::new(url.clone(), options.cost.api_key.as_deref())?))
+                Ok(Self::Admin(Admin::new(url.clone(), options.server.cost.api_key.as_deref())?))
             }
             (PublishBy::Admin | PublishBy::Ws, _) => {
                 setup.dialer.open(None).await.map(|(connection, _)| Self::Connection(connection))
@@ -63,50 +64,49 @@ impl Work<'_> {
         let mut unanswered = 0_u64;
         for number in self.numbers() {
             let due = sleep_until(self.course.due(number));
-            tokio::pin!(due);
-            loop {
-                // Not biased: who is behind must read, too, or the server stops reading.
-                tokio::select! {
-                    () = &mut due => break,
-                    event = connection.next() => if !self.hear(event, &mut unanswered) { return },
-                }
+            // Not biased: who is behind must read, too, or the server stops reading.
+            tokio::select! {
+                () = due => {}
+                end = self.listen(&mut connection, &mut unanswered) => return self.gone(end),
             }
             let data = self.course.data(number);
-            let command = format!(
-                r#"{{"id":{},"publish":{{"channel":{channel},"data":{data}}}}}"#,
-                u64::from(number) + 1
-            );
+            let id = u64::from(number) + 1;
             unanswered += 1;
             self.course.note_start(number);
-            connection.send(command).await;
+            connection
+                .send(&format!(r#"{{"id":{id},"publish":{{"channel":{channel},"data":{data}}}}}"#))
+                .await;
         }
         while unanswered > 0 {
-            let event = connection.next().await;
-            if !self.hear(event, &mut unanswered) {
-                return;
+            if let Err(end) = connection.each(|event| self.hear(event, &mut unanswered)).await {
+                return self.gone(end);
             }
         }
     }
 
-    /// False at the end of the connection.
-    fn hear(&self, event: Event, unanswered: &mut u64) -> bool {
-        match event {
-            Event::Ping => {}
-            Event::Text(text) => {
-                if let Heard::Reply(error) = self.reader.read(&text) {
-                    *unanswered = unanswered.saturating_sub(1);
-                    match error {
-                        None => self.published.increment(),
-                        Some(code) => self.failures.record(&Failure::Publish(code.into_owned())),
-                    }
-                }
-            }
-            Event::Closed(code) => {
-                self.failures.record(&Failure::PublisherGone(format!("closed with {code}")));
-                return false;
+    /// Reads replies until the connection ends.
+    async fn listen(&self, connection: &mut Connection, unanswered: &mut u64) -> End {
+        loop {
+            if let Err(end) = connection.each(|event| self.hear(event, unanswered)).await {
+                return end;
             }
         }
-        true
+    }
+
+    /// Breaks after each reply.
+    fn hear(&self, event: Event<'_>, unanswered: &mut u64) -> ControlFlow<()> {
+        let Event::Text(text) = event else { return ControlFlow::Continue(()) };
+        let Heard::Reply(error) = self.reader.read(text) else { return ControlFlow::Continue(()) };
+        *unanswered = unanswered.saturating_sub(1);
+        match error {
+            None => self.published.increment(),
+            Some(code) => self.failures.record(&Failure::Publish(code.into_owned())),
+        }
+        ControlFlow::Break(())
+    }
+
+    fn gone(&self, end: End) {
+        self.failures.record(&Failure::PublisherGone(end.to_string()));
     }
 
     /// One call after the other: what is late makes the next one late, and latencies show it.

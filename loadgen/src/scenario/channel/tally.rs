@@ -1,11 +1,13 @@
-//! What all subscribers together have had.
+//! What all subscribers together have had, over all rounds.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::course::Course;
 use super::ledger::Arrival;
+use super::round::Round;
 use crate::record::{Counter, Latency, Recorder};
 use crate::result::Group;
 
@@ -24,14 +26,16 @@ pub(super) struct Tally {
     gaps: Counter,
     /// What the gaps name.
     gap_messages: Counter,
+    /// From when a message was due to each of its deliveries, and from when publishing it began.
     latency: Latency,
-    /// When each message reached the last subscriber so far.
-    last_of: RefCell<Vec<Option<Instant>>>,
-    last: Cell<Option<Instant>>,
+    /// Of the rounds that are over: what was expected, and from when the first message was due to the last delivery.
+    expected: Counter,
+    to_last: Latency,
+    took: Cell<Duration>,
 }
 
 impl Tally {
-    pub(super) fn record(&self, recorder: &Recorder) {
+    pub(super) fn register(&self, recorder: &Recorder) {
         for (name, counter) in [
             ("received", &self.received),
             ("duplicated", &self.duplicated),
@@ -47,10 +51,6 @@ impl Tally {
         recorder.latency("delivery_latency", &self.latency);
     }
 
-    pub(super) fn received(&self) -> u64 {
-        self.received.get()
-    }
-
     /// Changes with everything that arrives.
     pub(super) fn arrivals(&self) -> u64 {
         self.received.get() + self.duplicated.get() + self.unknown() + self.gaps.get()
@@ -58,6 +58,14 @@ impl Tally {
 
     fn unknown(&self) -> u64 {
         self.foreign.get() + self.corrupted.get()
+    }
+
+    pub(super) fn received(&self) -> u64 {
+        self.received.get()
+    }
+
+    pub(super) fn expected(&self, round: &Round) -> u64 {
+        self.expected.get() + round.expected()
     }
 
     pub(super) fn foreign(&self) {
@@ -77,24 +85,31 @@ impl Tally {
         self.gap_messages.add(messages);
     }
 
-    pub(super) fn message(&self, course: &Course, number: u32, arrival: Arrival) {
+    pub(super) fn message(&self, round: &Round, course: &Course, number: u32, arrival: Arrival) {
         match arrival {
             Arrival::Duplicated => return self.duplicated.increment(),
             Arrival::Misordered => self.misordered.increment(),
             Arrival::InOrder => {}
         }
         self.received.increment();
+        round.received.increment();
         let now = Instant::now();
         self.latency.record(course.due(number), course.start_of(number), now);
-        self.last.set(Some(now));
-        let mut last_of = self.last_of.borrow_mut();
-        if last_of.is_empty() {
-            last_of.resize(course.len(), None);
-        }
-        last_of[number as usize] = Some(now);
+        round.note_arrival(number, now);
     }
 
-    pub(super) fn outcome(&self, expected: u64, course: Option<&Course>) -> Group {
+    /// A round is over.
+    pub(super) fn add(&self, round: &Round) {
+        self.expected.add(round.expected());
+        record_last(round, &self.to_last);
+        self.took.set(self.took.get() + took(round));
+    }
+
+    /// Of all rounds that are over, and of one that is not.
+    pub(super) fn outcome(&self, round: &Round) -> Group {
+        let expected = self.expected(round);
+        let to_last = self.to_last.snapshot();
+        record_last(round, &to_last);
         Group::default()
             .with("expected", expected)
             .with("received", self.received.get())
@@ -106,27 +121,30 @@ impl Tally {
             .with("misnumbered", self.misnumbered.get())
             .with("gaps", self.gaps.get())
             .with("gap_messages", self.gap_messages.get())
-            .and(self.to_last_delivery(course).summary("latency"))
+            .and(to_last.summary("latency"))
             .and(self.latency.summary("delivery_latency"))
-            .with("deliveries_per_second", self.rate(course))
+            .with("deliveries_per_second", self.rate(round))
     }
 
-    /// One sample a message: from when it was due until it reached the last of those whom it has reached.
-    fn to_last_delivery(&self, course: Option<&Course>) -> Latency {
-        let times = Latency::default();
-        let last_of = self.last_of.borrow();
-        for (number, last) in (0..).zip(last_of.iter()) {
-            if let (Some(course), Some(last)) = (course, last) {
-                times.record(course.due(number), course.start_of(number), *last);
-            }
-        }
-        times
-    }
-
-    /// From when the first message was due to the last delivery.
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
-    fn rate(&self, course: Option<&Course>) -> Option<f64> {
-        let took = self.last.get()?.saturating_duration_since(course?.start());
+    fn rate(&self, round: &Round) -> Option<f64> {
+        let took = self.took.get() + took(round);
         (!took.is_zero()).then(|| self.received.get() as f64 / took.as_secs_f64())
     }
+}
+
+/// One sample a message: from when it was due until it reached the last of those whom it has reached.
+fn record_last(round: &Round, latency: &Latency) {
+    let Some(course) = round.course.get() else { return };
+    for (number, last) in (0..).zip(round.last_of.borrow().iter()) {
+        if let Some(last) = last {
+            latency.record(course.due(number), course.start_of(number), *last);
+        }
+    }
+}
+
+/// From when the first message was due to the last delivery.
+fn took(round: &Round) -> Duration {
+    let last = round.last.get().zip(round.start());
+    last.map_or(Duration::ZERO, |(last, start)| last.saturating_duration_since(start))
 }

@@ -1,0 +1,157 @@
+//! An open population.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+use rand::Rng;
+use rand_distr::{Distribution, Exp, Pareto};
+
+use super::load::{Load, Server};
+use super::number::parse_rate;
+
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Churn {
+    #[command(flatten)]
+    server: Server,
+    /// How many connections arrive a second on average, each independent of the others (a Poisson process)
+    #[arg(long, value_name = "R", value_parser = parse_rate)]
+    rate: f64,
+    /// For how long connections arrive, like "60s"
+    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    duration: Duration,
+    /// How long a connection stays: fixed:MEAN, exp:MEAN, or pareto:SHORTEST:SHAPE
+    #[arg(long, value_name = "DIST", default_value = "exp:10s")]
+    pub(crate) lifetime: Lifetime,
+    /// How many may be open at once; who arrives beyond is skipped, and counted
+    #[arg(long, value_name = "N", default_value = "10000", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) max_open: u32,
+    /// Of arrivals and lifetimes
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) seed: u64,
+}
+
+impl Churn {
+    pub(super) fn load(&self) -> Load {
+        Load {
+            server: self.server.clone(),
+            connections: self.max_open,
+            rate: self.rate,
+            duration: self.duration,
+            first_due: Duration::ZERO,
+        }
+    }
+}
+
+/// Nobody stays for longer: what a heavy tail gives may be centuries.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
+/// How long connections stay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Lifetime {
+    Fixed(Duration),
+    Exp { mean: Duration },
+    Pareto { shortest: Duration, shape: f64 },
+}
+
+impl Lifetime {
+    pub(crate) fn sample(self, rng: &mut impl Rng) -> Duration {
+        let seconds = match self {
+            Self::Fixed(lifetime) => return lifetime,
+            Self::Exp { mean } => Exp::new(1.0 / mean.as_secs_f64()).map(|exp| exp.sample(rng)).ok(),
+            Self::Pareto { shortest, shape } => {
+                Pareto::new(shortest.as_secs_f64(), shape).map(|pareto| pareto.sample(rng)).ok()
+            }
+        };
+        let seconds = seconds.unwrap_or_default().min(LONGEST.as_secs_f64());
+        Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST)
+    }
+
+    /// In seconds, if it has one.
+    pub(crate) fn mean(self) -> Option<f64> {
+        match self {
+            Self::Fixed(lifetime) => Some(lifetime.as_secs_f64()),
+            Self::Exp { mean } => Some(mean.as_secs_f64()),
+            Self::Pareto { shortest, shape } => {
+                (shape > 1.0).then(|| shortest.as_secs_f64() * shape / (shape - 1.0))
+            }
+        }
+    }
+}
+
+impl FromStr for Lifetime {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let duration = |text: &str| match humantime::parse_duration(text) {
+            Ok(duration) if !duration.is_zero() => Ok(duration),
+            Ok(_) => Err(format!("{text:?} is no time to stay")),
+            Err(error) => Err(format!("{text:?}: {error}")),
+        };
+        match text.split(':').collect::<Vec<_>>()[..] {
+            ["fixed", lifetime] => Ok(Self::Fixed(duration(lifetime)?)),
+            ["exp", mean] => Ok(Self::Exp { mean: duration(mean)? }),
+            ["pareto", shortest, shape] => {
+                let shape: f64 = shape.parse().map_err(|_| format!("{shape:?} is not a number"))?;
+                if !(0.1..=100.0).contains(&shape) {
+                    return Err("the shape must be from 0.1 to 100".to_owned());
+                }
+                Ok(Self::Pareto { shortest: duration(shortest)?, shape })
+            }
+            _ => Err("must be fixed:MEAN, exp:MEAN or pareto:SHORTEST:SHAPE".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for Lifetime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fixed(lifetime) => write!(f, "fixed:{}", humantime::format_duration(*lifetime)),
+            Self::Exp { mean } => write!(f, "exp:{}", humantime::format_duration(*mean)),
+            Self::Pareto { shortest, shape } => {
+                write!(f, "pareto:{}:{shape}", humantime::format_duration(*shortest))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::SmallRng;
+
+    use super::*;
+
+    #[test]
+    fn lifetimes_are_read_and_told() {
+        for text in ["fixed:10s", "exp:30s", "pareto:1s:1.5"] {
+            assert_eq!(text.parse::<Lifetime>().expect("it is good").to_string(), text);
+        }
+        for bad in ["", "10s", "exp", "exp:x", "exp:0s", "fixed:", "pareto:1s", "pareto:1s:0", "pareto:1s:x"]
+        {
+            assert!(bad.parse::<Lifetime>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn lifetimes_have_their_mean() {
+        for text in ["fixed:10s", "exp:10s", "pareto:5s:3"] {
+            let lifetime: Lifetime = text.parse().expect("it is good");
+            let mut rng = SmallRng::seed_from_u64(1);
+            let sum: f64 = (0..20_000).map(|_| lifetime.sample(&mut rng).as_secs_f64()).sum();
+            let (mean, expected) = (sum / 20_000.0, lifetime.mean().expect("it has one"));
+            assert!((mean / expected - 1.0).abs() < 0.05, "{text}: {mean}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn a_tail_may_be_heavy_beyond_reason() {
+        let lifetime = Lifetime::Pareto { shortest: Duration::from_secs(1), shape: 0.1 };
+        let mut rng = SmallRng::seed_from_u64(1);
+        for _ in 0..1000 {
+            assert!(lifetime.sample(&mut rng) <= LONGEST);
+        }
+        assert_eq!(lifetime.mean(), None);
+    }
+}

@@ -1,0 +1,61 @@
+//! What scenarios have in common.
+
+use std::time::Duration;
+
+use clap::Args as ClapArgs;
+
+use super::number::parse_rate;
+use crate::cost;
+use crate::parts;
+use crate::target::Target;
+use crate::wanted::Wanted;
+
+/// What every scenario works with.
+#[derive(Clone, Debug)]
+pub(crate) struct Load {
+    pub(crate) server: Server,
+    pub(crate) connections: u32,
+    pub(crate) rate: f64,
+    pub(crate) duration: Duration,
+    /// From the start to when the first connection is due.
+    pub(crate) first_due: Duration,
+}
+
+/// What every scenario is told.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Server {
+    /// Where the server is: ws://host:port/path
+    pub(crate) url: Target,
+    /// How long a connection may take to its hello, and a subscription to its reply
+    #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
+    pub(crate) connect_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) cost: cost::Sampling,
+    #[command(flatten)]
+    pub(crate) parts: parts::Processes,
+    #[command(flatten)]
+    pub(crate) wanted: Wanted,
+}
+
+/// Connections that come at a rate and are held for a time.
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Held {
+    #[command(flatten)]
+    pub(crate) server: Server,
+    /// How many connections to open
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) connections: u32,
+    /// How many of them to open a second; latencies count from the instant at which each was due
+    #[arg(long, value_name = "R", value_parser = parse_rate)]
+    pub(crate) rate: f64,
+    /// How long to hold them after the last one was due, like "30s"
+    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    pub(crate) duration: Duration,
+}
+
+impl Held {
+    pub(super) fn load(&self) -> Load {
+        let Self { server, connections, rate, duration } = self.clone();
+        Load { server, connections, rate, duration, first_due: Duration::ZERO }
+    }
+}

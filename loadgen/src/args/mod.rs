@@ -1,0 +1,194 @@
+//! The command line, as typed by the user and checked by clap.
+
+mod channel;
+mod churn;
+mod load;
+mod mix;
+mod number;
+mod plan;
+mod sessions;
+
+use clap::{Parser, Subcommand};
+
+use crate::compare::Compare;
+
+pub(crate) use self::channel::{Audience, Fanout, PublishBy, Resume, Slow};
+pub(crate) use self::churn::{Churn, Lifetime};
+pub(crate) use self::load::{Held, Load, Server};
+pub(crate) use self::mix::Mix;
+pub(crate) use self::plan::{Kind, Phase};
+pub(crate) use self::sessions::{Kill, Late, Mute, Takeover, Vanish};
+
+/// Loads a session server and breaks its sessions on purpose.
+///
+/// Exit code: 0 done, 1 the scenario could not run at all, 2 bad usage (also an assertion that names no number of
+/// the result), 99 an assertion does not hold.
+#[derive(Debug, Parser)]
+#[command(name = "loadgen", version)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one of them")]
+pub(crate) enum Command {
+    #[command(flatten)]
+    Run(Scenario),
+    /// Run the scenarios against a small server that breaks its promises one at a time: is every fault reported?
+    #[command(
+        after_help = "Exit code: 0 every fault was found and the honest server is clean, 1 otherwise.\n\n\
+                            Example: loadgen selftest"
+    )]
+    Selftest,
+    /// Put the results of several runs side by side, with ratios to the first
+    #[command(
+        after_help = "Example: loadgen compare before/result.json after/result.json --report difference"
+    )]
+    Compare(Compare),
+}
+
+#[derive(Clone, Debug, Subcommand)]
+pub(crate) enum Scenario {
+    /// Connect at a rate, answer pings, stay: how many idle connections does the server carry?
+    #[command(after_help = "Example: loadgen hold ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
+                            --duration 60s --assert 'unexpected_closes==0'")]
+    Hold(Held),
+    /// Stop answering pings on a share of the connections: is every dead peer noticed, on time, and no earlier?
+    #[command(after_help = "Example: loadgen mute ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
+                            --duration 60s --share 0.5 --assert 'early==0' --assert 'lateness_ms.p99<50'")]
+    Mute(Mute),
+    /// Answer pings just before and just after the deadline: do the former live, and the latter not?
+    #[command(after_help = "Example: loadgen late ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
+                            --duration 60s --margin 50ms --assert 'closed_in_time==0' --assert 'forgiven==0'")]
+    Late(Late),
+    /// Kill all sockets without a word and come back: are sessions kept for the whole reconnect window, and no longer?
+    #[command(after_help = "Example: loadgen vanish ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
+                            --duration 5s --kill rst --margin 250ms --assert 'early==0' --assert 'overdue==0'")]
+    Vanish(Vanish),
+    /// Resume sessions that are alive: does the second connection get each, and is the first told why it lost it?
+    #[command(
+        after_help = "Example: loadgen takeover ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
+                            --duration 5s --assert 'replaced==1000' --assert 'unexpected_closes==0'"
+    )]
+    Takeover(Takeover),
+    /// Drop all connections at once and resume every session: how long until the last one is back?
+    #[command(after_help = "Example: loadgen storm ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
+                            --duration 5s --assert 'resumed==10000'")]
+    Storm(Held),
+    /// Arrive at random and leave at random: does the server keep up with a population that changes?
+    #[command(after_help = "Example: loadgen churn ws://127.0.0.1:8000/ws --rate 500 --duration 60s \
+                            --lifetime exp:10s --assert 'errors==0' --assert 'connect_ms.p99<100'")]
+    Churn(Churn),
+    /// Publish to a channel that all connections subscribe to: does everyone get everything, once and in order?
+    #[command(after_help = "Example: loadgen fanout ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
+                            --messages 1000 --publish-rate 100 --cut-after 5s --assert 'lost==0' \
+                            --assert 'resumed==10000'")]
+    Fanout(Fanout),
+    /// Lose connections while messages are published: is nothing lost or doubled for who comes back in time?
+    #[command(
+        after_help = "Example: loadgen resume ws://127.0.0.1:8000/ws --connections 1000 --messages 600 \
+                            --publish-rate 10 --cuts 5 --away 2s --outside 0.1 --assert 'lost==0' \
+                            --assert 'duplicated==0' --assert 'overdue==0'"
+    )]
+    Resume(Resume),
+    /// Read slowly or not at all on a share of the connections: are they closed, and the others not held up?
+    #[command(after_help = "Example: loadgen slow ws://127.0.0.1:8000/ws --connections 100 --messages 1000 \
+                            --publish-rate 50 --size 60000 --share 0.1 --assert 'still_open==0' \
+                            --assert 'lost==0'")]
+    Slow(Slow),
+    /// Run several scenarios at once, in phases that a TOML file plans: does all hold together, and for long?
+    #[command(
+        after_help = "Example: loadgen mix ws://127.0.0.1:8000/ws --plan plan.toml --assert 'lost==0' \
+                            --assert 'early==0'\n\n\
+                            A plan:\n  \
+                            [[phase]]\n  kind = \"ramp\"       # connections come evenly, and stay to the end\n  \
+                            duration = \"2m\"\n  run = [{ scenario = \"hold\", connections = 8000 }]\n  \
+                            [[phase]]\n  kind = \"soak\"       # or hold (once), spike (once, all at once); \
+                            soak: again and again\n  duration = \"18m\"\n  \
+                            run = [\n    { scenario = \"storm\", connections = 500, rate = 500, \
+                            duration = \"20s\" },\n    { scenario = \"resume\", connections = 500, messages = 600, \
+                            publish_rate = 10, outside = 0.1 },\n  ]\n\n\
+                            The keys of a run are the flags of its scenario."
+    )]
+    Mix(Mix),
+}
+
+impl Scenario {
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::Hold(_) => "hold",
+            Self::Mute(_) => "mute",
+            Self::Late(_) => "late",
+            Self::Vanish(_) => "vanish",
+            Self::Takeover(_) => "takeover",
+            Self::Storm(_) => "storm",
+            Self::Churn(_) => "churn",
+            Self::Fanout(_) => "fanout",
+            Self::Resume(_) => "resume",
+            Self::Slow(_) => "slow",
+            Self::Mix(_) => "mix",
+        }
+    }
+
+    /// Why it cannot be spread over several processes, if it cannot.
+    pub(crate) fn needs_one_process(&self) -> Option<&'static str> {
+        match self {
+            Self::Fanout(_) | Self::Resume(_) | Self::Slow(_) => {
+                Some("one publisher serves all subscribers, and one process must see all that arrives")
+            }
+            Self::Mix(_) => Some("its plan is played as a whole"),
+            Self::Churn(_) => Some("its arrivals are one sequence at random"),
+            Self::Hold(_)
+            | Self::Mute(_)
+            | Self::Late(_)
+            | Self::Vanish(_)
+            | Self::Takeover(_)
+            | Self::Storm(_) => None,
+        }
+    }
+
+    pub(crate) fn load(&self) -> Load {
+        match self {
+            Self::Hold(held) | Self::Storm(held) => held.load(),
+            Self::Mute(mute) => mute.held.load(),
+            Self::Late(late) => late.held.load(),
+            Self::Vanish(vanish) => vanish.held.load(),
+            Self::Takeover(takeover) => takeover.held.load(),
+            Self::Churn(churn) => churn.load(),
+            Self::Fanout(fanout) => fanout.audience.load(),
+            Self::Resume(resume) => resume.audience.load(),
+            Self::Slow(slow) => slow.audience.load(),
+            Self::Mix(mix) => mix.load(),
+        }
+    }
+
+    /// How many sockets may be open at once.
+    pub(crate) fn sockets(&self) -> u32 {
+        let connections = self.load().connections;
+        match self {
+            Self::Hold(_)
+            | Self::Mute(_)
+            | Self::Late(_)
+            | Self::Vanish(_)
+            | Self::Storm(_)
+            | Self::Churn(_) => connections,
+            Self::Takeover(_) => connections.saturating_mul(2),
+            // And the publisher.
+            Self::Fanout(_) | Self::Resume(_) | Self::Slow(_) => connections.saturating_add(1),
+            Self::Mix(mix) => mix.sockets(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn clap_accepts_the_definition() {
+        Args::command().debug_assert();
+    }
+}

@@ -1,0 +1,65 @@
+//! Scenarios about sessions and their deadlines.
+
+use std::time::Duration;
+
+use clap::{Args as ClapArgs, ValueEnum};
+
+use super::load::Held;
+use super::number::parse_share;
+
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Mute {
+    #[command(flatten)]
+    pub(crate) held: Held,
+    /// The share of the connections that stops answering, above 0 and up to 1
+    #[arg(long, value_name = "S", default_value = "1.0", value_parser = parse_share)]
+    pub(crate) share: f64,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Late {
+    #[command(flatten)]
+    pub(crate) held: Held,
+    /// How long before the deadline every other connection answers, and how long after it the others do
+    #[arg(long, value_name = "D", default_value = "50ms", value_parser = humantime::parse_duration)]
+    pub(crate) margin: Duration,
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Vanish {
+    #[command(flatten)]
+    pub(crate) held: Held,
+    /// How a socket is killed
+    #[arg(long, value_enum, default_value_t = Kill::Rst)]
+    pub(crate) kill: Kill,
+    /// One half comes back this long before the reconnect window ends, the other half this long after it
+    #[arg(long, value_name = "D", default_value = "250ms", value_parser = humantime::parse_duration)]
+    pub(crate) margin: Duration,
+}
+
+/// How a socket ends without a Close frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Kill {
+    /// By a reset
+    Rst,
+    /// By the end of the stream
+    Fin,
+}
+
+impl Kill {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Rst => "rst",
+            Self::Fin => "fin",
+        }
+    }
+}
+
+#[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Takeover {
+    #[command(flatten)]
+    pub(crate) held: Held,
+    /// The close code that the first connection is to get
+    #[arg(long, value_name = "CODE", default_value = "4100", value_parser = clap::value_parser!(u16).range(1000..5000))]
+    pub(crate) code: u16,
+}

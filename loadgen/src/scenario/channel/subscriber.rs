@@ -1,0 +1,28 @@
+//! One subscriber, over all its connections.
+
+use super::ledger::Ledger;
+use super::numbering::Numbering;
+use crate::client::Ticket;
+
+#[derive(Debug)]
+pub(crate) struct Subscriber {
+    pub(crate) ticket: Ticket,
+    /// Whether it should have every message.
+    pub(super) counts: bool,
+    pub(super) numbering: Numbering,
+    pub(super) ledger: Ledger,
+    pub(super) unacked: u32,
+}
+
+impl Subscriber {
+    pub(crate) fn new(ticket: Ticket, counts: bool) -> Self {
+        let numbering = Numbering::after(ticket.seq);
+        Self { ticket, counts, numbering, ledger: Ledger::default(), unacked: 0 }
+    }
+
+    /// Goes on in a new session.
+    pub(crate) fn begin(&mut self, ticket: Ticket) {
+        self.numbering = Numbering::after(ticket.seq);
+        self.ticket = ticket;
+    }
+}

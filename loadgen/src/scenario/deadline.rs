@@ -1,0 +1,69 @@
+//! Whether the server kept to a timeout: no earlier, and how much later.
+
+use std::time::Duration;
+
+use crate::record::{Counter, Recorder, Times};
+use crate::result::Group;
+
+/// The server counts from when something left it, we from when it arrived: this much may lie between.
+pub(super) const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
+
+/// Every expiry of one kind of timeout that was seen.
+#[derive(Debug, Default)]
+pub(super) struct Deadline {
+    early: Counter,
+    lateness: Times,
+}
+
+impl Deadline {
+    pub(super) fn register(&self, recorder: &Recorder) {
+        recorder.counter("early", &self.early);
+        recorder.times("lateness_ms", &self.lateness);
+    }
+
+    /// `waited` is how long the server waited for us, if it had asked for anything at all.
+    pub(super) fn expired(&self, waited: Option<Duration>, timeout: Duration) {
+        match waited {
+            Some(waited) if waited + EARLY_TOLERANCE >= timeout => {
+                self.lateness.record(waited.saturating_sub(timeout));
+            }
+            // Too soon, or without having been asked at all.
+            Some(_) | None => self.early.increment(),
+        }
+    }
+
+    /// `early` and `lateness_ms`.
+    pub(super) fn outcome(&self) -> Group {
+        Group::default().with("early", self.early.get()).with("lateness_ms", self.lateness.summary())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMEOUT: Duration = Duration::from_millis(1000);
+
+    fn expired(waited_ms: Option<u64>) -> Group {
+        let deadline = Deadline::default();
+        deadline.expired(waited_ms.map(Duration::from_millis), TIMEOUT);
+        deadline.outcome()
+    }
+
+    #[test]
+    fn early_begins_20_ms_before_the_deadline() {
+        for (waited, early) in
+            [(None, 1.0), (Some(0), 1.0), (Some(979), 1.0), (Some(980), 0.0), (Some(5000), 0.0)]
+        {
+            assert_eq!(expired(waited).number("early"), Ok(early), "{waited:?}");
+        }
+    }
+
+    #[test]
+    fn lateness_counts_from_the_deadline() {
+        let lateness = |waited| expired(Some(waited)).number("lateness_ms.max");
+        assert_eq!(lateness(990), Ok(0.0));
+        assert_eq!(lateness(1001), Ok(1.0));
+        assert!(lateness(900).is_err(), "what was early was not late by nothing");
+    }
+}

@@ -1,0 +1,217 @@
+//! Answer pings just before and just after the deadline: the former must live, the latter must not.
+
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use encke_core::close::CloseCode;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::connects::Connects;
+use super::deadline::Deadline;
+use super::{Opened, Pace, Run, Scenario, Setup, open_all};
+use crate::client::{Connection, Event};
+use crate::progress::Bar;
+use crate::record::{Counter, Ends, Recorder};
+use crate::result::Group;
+use crate::websocket::{End, NO_CLOSE_FRAME};
+
+#[derive(Debug)]
+pub(crate) struct Late {
+    /// How far from the deadline a pong is.
+    margin: Duration,
+    connected: Counter,
+    pings: Counter,
+    /// Pongs that left before the deadline.
+    in_time: Counter,
+    /// Pongs that should have, and did not: our own fault, so what the server does about them says nothing.
+    missed: Counter,
+    /// Connections all of whose pongs were in time, closed nevertheless.
+    closed_in_time: Counter,
+    /// Connections that answer too late.
+    too_late: Counter,
+    /// Of these, the ones that were given up.
+    closed: Counter,
+    /// Of these, the ones that were pinged again as if nothing had been.
+    forgiven: Counter,
+    other_closes: Counter,
+    deadline: Deadline,
+    connects: Connects,
+    ends: Ends,
+}
+
+/// A ping that has not been answered yet.
+struct Asked {
+    at: Instant,
+    payload: Vec<u8>,
+}
+
+impl Scenario for Late {
+    fn record(&self, recorder: &Recorder) {
+        for (name, counter) in [
+            ("in_time", &self.in_time),
+            ("missed", &self.missed),
+            ("closed_in_time", &self.closed_in_time),
+            ("too_late", &self.too_late),
+            ("closed", &self.closed),
+            ("forgiven", &self.forgiven),
+            ("other_closes", &self.other_closes),
+        ] {
+            recorder.counter(name, counter);
+        }
+        self.deadline.register(recorder);
+        self.connects.register(recorder);
+    }
+
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.answer_late(setup).await })
+    }
+
+    fn bars(&self, setup: &Setup) -> Vec<Bar> {
+        vec![
+            Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
+            Bar { label: "closed", done: self.closed.get(), of: self.too_late.get() },
+        ]
+    }
+
+    fn outcome(&self, setup: &Setup) -> Group {
+        let gone = self.closed.get() + self.forgiven.get() + self.other_closes.get();
+        Group::default()
+            .with("connected", self.connected.get())
+            .with("errors", setup.failures.total())
+            .with("pings", self.pings.get())
+            .with("in_time", self.in_time.get())
+            .with("missed", self.missed.get())
+            .with("closed_in_time", self.closed_in_time.get())
+            .with("too_late", self.too_late.get())
+            .with("closed", self.closed.get())
+            .with("forgiven", self.forgiven.get())
+            .with("still_open", self.too_late.get().saturating_sub(gone))
+            .with("other_closes", self.other_closes.get())
+            .and(self.deadline.outcome())
+            .and(self.connects.outcome())
+            .and(self.ends.outcome())
+    }
+}
+
+impl Late {
+    pub(crate) fn new(margin: Duration) -> Self {
+        Self {
+            margin,
+            connected: Counter::default(),
+            pings: Counter::default(),
+            in_time: Counter::default(),
+            missed: Counter::default(),
+            closed_in_time: Counter::default(),
+            too_late: Counter::default(),
+            closed: Counter::default(),
+            forgiven: Counter::default(),
+            other_closes: Counter::default(),
+            deadline: Deadline::default(),
+            connects: Connects::default(),
+            ends: Ends::default(),
+        }
+    }
+
+    async fn answer_late(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("connect");
+        let mut all = JoinSet::new();
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connected.increment();
+            self.connects.record(&opened);
+            let is_too_late = opened.index % 2 == 1;
+            if is_too_late {
+                self.too_late.increment();
+                all.spawn_local(self.clone().stay_after(opened));
+            } else {
+                all.spawn_local(self.clone().stay_before(opened));
+            }
+        })
+        .await;
+        setup.recorder.phase("answer late");
+        let _ = timeout_at(pace.end(&setup.load), all.join_all()).await;
+    }
+
+    /// Answers every ping just before its deadline.
+    async fn stay_before(self: Rc<Self>, opened: Opened) {
+        let Opened { mut connection, greeting, .. } = opened;
+        let pong_timeout = greeting.pong_timeout;
+        connection.stop_answering();
+        let mut missed = false;
+        let end = loop {
+            let asked = match self.wait_for_ping(&mut connection).await {
+                Ok(asked) => asked,
+                Err(end) => break end,
+            };
+            let due = asked.at + pong_timeout.saturating_sub(self.margin);
+            if let Err(end) = self.hold_back(&mut connection, due).await {
+                break end;
+            }
+            connection.pong(&asked.payload).await;
+            if asked.at.elapsed() < pong_timeout {
+                self.in_time.increment();
+            } else {
+                self.missed.increment();
+                missed = true;
+            }
+        };
+        self.ends.record(end);
+        if missed {
+            return;
+        }
+        self.closed_in_time.increment();
+        if end.code() == CloseCode::PongTimeout.code() {
+            self.deadline.expired(None, pong_timeout);
+        }
+    }
+
+    /// Answers its first ping just after the deadline.
+    async fn stay_after(self: Rc<Self>, opened: Opened) {
+        let Opened { mut connection, greeting, .. } = opened;
+        connection.stop_answering();
+        let asked = match self.wait_for_ping(&mut connection).await {
+            Ok(asked) => asked,
+            Err(end) => return self.record_end(end, None, greeting.pong_timeout),
+        };
+        let due = asked.at + greeting.pong_timeout + self.margin;
+        if let Err(end) = self.hold_back(&mut connection, due).await {
+            return self.record_end(end, Some(asked.at), greeting.pong_timeout);
+        }
+        connection.pong(&asked.payload).await;
+        match self.wait_for_ping(&mut connection).await {
+            Ok(_) => self.forgiven.increment(),
+            Err(end) => self.record_end(end, Some(asked.at), greeting.pong_timeout),
+        }
+    }
+
+    async fn wait_for_ping(&self, connection: &mut Connection) -> Result<Asked, End> {
+        let ping = connection.each(|event| match event {
+            Event::Ping(payload) => ControlFlow::Break(payload.to_vec()),
+            Event::Text(_) => ControlFlow::Continue(()),
+        });
+        let payload = ping.await?;
+        self.pings.increment();
+        Ok(Asked { at: Instant::now(), payload })
+    }
+
+    /// Reads on, and says nothing until then.
+    async fn hold_back(&self, connection: &mut Connection, until: Instant) -> Result<(), End> {
+        tokio::select! {
+            biased;
+            end = connection.each(|_| ControlFlow::Continue(())) => end,
+            () = sleep_until(until) => Ok(()),
+        }
+    }
+
+    /// What became of a connection that answers too late.
+    fn record_end(&self, end: End, asked_at: Option<Instant>, pong_timeout: Duration) {
+        self.ends.record(end);
+        if ![NO_CLOSE_FRAME, CloseCode::PongTimeout.code()].contains(&end.code()) {
+            return self.other_closes.increment();
+        }
+        self.closed.increment();
+        self.deadline.expired(asked_at.map(|at| at.elapsed()), pong_timeout);
+    }
+}

@@ -1,0 +1,179 @@
+//! Phases, one after the other, each with several scenarios at once.
+
+mod totals;
+
+use std::cell::{Cell, OnceCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use self::totals::Totals;
+use super::{Prepared, Run, Scenario, Setup, prepare};
+use crate::args::{self, Kind, Phase};
+use crate::failure::Failures;
+use crate::progress::Bar;
+use crate::record::{Counter, Recorder};
+use crate::result::{Group, seconds};
+
+/// How long whoever comes in a ramp stays, at most: the plan's end comes first.
+const TO_THE_END: Duration = Duration::from_secs(30 * 24 * 3600);
+
+pub(crate) struct Mix {
+    phases: Vec<Stage>,
+    /// Phases that have begun.
+    begun: Counter,
+}
+
+/// A phase, and what comes of it.
+struct Stage {
+    phase: Phase,
+    acts: Vec<Rc<Act>>,
+    took: Cell<Option<Duration>>,
+}
+
+/// A scenario within a phase.
+struct Act {
+    name: String,
+    prepared: Prepared,
+    /// Known when the first one begins, for it has the address of the server.
+    setup: OnceCell<Rc<Setup>>,
+    times: Counter,
+}
+
+impl Scenario for Mix {
+    /// Under the same names, so that curves tell of all runs together, as the sums do.
+    fn record(&self, recorder: &Recorder) {
+        for act in self.phases.iter().flat_map(|stage| &stage.acts) {
+            act.prepared.scenario.record(recorder);
+        }
+    }
+
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.play(setup).await })
+    }
+
+    fn bars(&self, _: &Setup) -> Vec<Bar> {
+        vec![
+            Bar { label: "phase", done: self.begun.get(), of: self.phases.len() as u64 },
+            Bar { label: "connected", done: self.totals().count("connected"), of: 0 },
+        ]
+    }
+
+    /// The sums of all runs, then each phase.
+    fn outcome(&self, setup: &Setup) -> Group {
+        let phases = self.phases.iter().fold(Group::default(), |phases, stage| {
+            phases.with(&path_name(&stage.phase.name), stage.outcome())
+        });
+        self.totals().outcome(setup.failures.total()).with("plan", phases)
+    }
+}
+
+impl Mix {
+    pub(crate) fn new(options: &args::Mix) -> Self {
+        let phases = options.plan.phases.iter().map(|phase| Stage::new(phase.clone(), options));
+        Self { phases: phases.collect(), begun: Counter::default() }
+    }
+
+    async fn play(self: Rc<Self>, setup: Rc<Setup>) {
+        // Whoever came in a ramp is dropped with it.
+        let mut staying = JoinSet::new();
+        for stage in &self.phases {
+            self.begun.increment();
+            setup.recorder.phase(&stage.phase.name);
+            stage.play(&setup, &mut staying).await;
+        }
+    }
+
+    fn totals(&self) -> Totals {
+        let mut totals = Totals::default();
+        for act in self.phases.iter().flat_map(|stage| &stage.acts) {
+            totals.add(&act.outcome());
+        }
+        totals
+    }
+}
+
+impl Stage {
+    fn new(phase: Phase, options: &args::Mix) -> Self {
+        let acts = phase.runs.iter().map(|run| {
+            let mut prepared = prepare(&run.scenario);
+            prepared.load.server = options.server.clone();
+            if phase.kind == Kind::Ramp {
+                prepared.load.duration = TO_THE_END;
+            }
+            let (setup, times) = (OnceCell::new(), Counter::default());
+            Rc::new(Act { name: run.name.clone(), prepared, setup, times })
+        });
+        Self { acts: acts.collect(), phase, took: Cell::new(None) }
+    }
+
+    /// For its duration, and until its runs are over: one that was cut off would look like loss.
+    async fn play(&self, setup: &Rc<Setup>, staying: &mut JoinSet<()>) {
+        let start = Instant::now();
+        let end = start + self.phase.duration;
+        let mut playing = JoinSet::new();
+        for act in &self.acts {
+            let act = Rc::clone(act);
+            act.setup.get_or_init(|| Rc::new(act.setup_within(setup)));
+            match self.phase.kind {
+                Kind::Ramp => drop(staying.spawn_local(async move { act.play().await })),
+                Kind::Hold | Kind::Spike => drop(playing.spawn_local(async move { act.play().await })),
+                Kind::Soak => drop(playing.spawn_local(async move {
+                    while Instant::now() < end {
+                        act.play().await;
+                    }
+                })),
+            }
+        }
+        playing.join_all().await;
+        sleep_until(end).await;
+        self.took.set(Some(start.elapsed()));
+    }
+
+    fn outcome(&self) -> Group {
+        let runs = self.acts.iter().fold(Group::default(), |runs, act| {
+            let outcome = Group::default()
+                .with("scenario", act.prepared.name)
+                .and(act.prepared.header.clone())
+                .with("times", act.times.get())
+                .and(act.outcome());
+            runs.with(&path_name(&act.name), outcome)
+        });
+        Group::default()
+            .with("kind", self.phase.kind.name())
+            .with("seconds", self.took.get().map(seconds))
+            .with("runs", runs)
+    }
+}
+
+impl Act {
+    /// The same server and log, but what it counts is its own.
+    fn setup_within(&self, mix: &Setup) -> Setup {
+        Setup {
+            load: self.prepared.load.clone(),
+            dialer: Rc::clone(&mix.dialer),
+            failures: Failures::within(&mix.failures),
+            recorder: mix.recorder.within("plan"),
+        }
+    }
+
+    async fn play(&self) {
+        if let Some(setup) = self.setup.get() {
+            self.times.increment();
+            Rc::clone(&self.prepared.scenario).run(Rc::clone(setup)).await;
+        }
+    }
+
+    /// Empty before it has begun.
+    fn outcome(&self) -> Group {
+        let setup = self.setup.get();
+        setup.map_or_else(Group::default, |setup| self.prepared.scenario.outcome(setup))
+    }
+}
+
+/// A name that can be part of a path of the result.
+fn path_name(name: &str) -> String {
+    name.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect()
+}

@@ -1,0 +1,205 @@
+//! Lose connections at random while messages are published, and come back inside the reconnect window, or after it.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::channel::{Audience, Others, Round, Subscriber};
+use super::connects::Connects;
+use super::spread::is_chosen;
+use super::window::Window;
+use super::{Attempt, Opened, Run, Scenario, Setup, open};
+use crate::args;
+use crate::client::Connection;
+use crate::progress::Bar;
+use crate::record::{Counter, Recorder};
+use crate::result::Group;
+
+#[derive(Debug)]
+pub(crate) struct Resume {
+    options: args::Resume,
+    audience: Audience,
+    rng: RefCell<SmallRng>,
+    /// The longest that a hello announced.
+    longest_window: Cell<Duration>,
+    cut: Counter,
+    /// Cut subscribers that could not connect or subscribe any more.
+    gone: Counter,
+    window: Window,
+    connects: Connects,
+}
+
+/// From when the first message is due to when the last one is.
+type Span = (Instant, Instant);
+
+impl Scenario for Resume {
+    fn record(&self, recorder: &Recorder) {
+        recorder.counter("cut", &self.cut);
+        recorder.counter("gone", &self.gone);
+        self.audience.register(recorder);
+        self.window.register(recorder);
+        self.connects.register(&recorder.within("resumes"));
+    }
+
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.publish(setup).await })
+    }
+
+    fn bars(&self, setup: &Setup) -> Vec<Bar> {
+        let mut bars = self.audience.bars(setup);
+        bars.push(Bar { label: "returned", done: self.returned(), of: self.cut.get() });
+        bars
+    }
+
+    fn outcome(&self, setup: &Setup) -> Group {
+        self.audience
+            .outcome(setup)
+            .with("cut", self.cut.get())
+            .and(self.window.outcome())
+            .with("gone", self.gone.get())
+            .with("resumes", self.connects.outcome())
+            .and(self.audience.connections())
+    }
+}
+
+impl Resume {
+    pub(crate) fn new(options: args::Resume) -> Self {
+        Self {
+            audience: Audience::new(options.audience.clone()),
+            rng: RefCell::new(SmallRng::seed_from_u64(options.seed)),
+            options,
+            longest_window: Cell::default(),
+            cut: Counter::default(),
+            gone: Counter::default(),
+            window: Window::default(),
+            connects: Connects::default(),
+        }
+    }
+
+    async fn publish(self: Rc<Self>, setup: Rc<Setup>) {
+        let round = Rc::<Round>::default();
+        let span = watch::Sender::new(None);
+        let mut subscribers = JoinSet::new();
+        self.audience
+            .assemble(&setup, &round, |opened| {
+                self.longest_window.set(self.longest_window.get().max(opened.greeting.reconnect_window));
+                let life = self.clone().live(setup.clone(), round.clone(), opened, span.subscribe());
+                subscribers.spawn_local(life);
+            })
+            .await;
+        let progress = || self.returned() + self.cut.get();
+        let is_over = || self.returned() == self.cut.get();
+        let others = |round: &Round| {
+            let now = Instant::now();
+            let (start, end) = (round.start().unwrap_or(now), round.last_due().unwrap_or(now));
+            span.send_replace(Some((start, end)));
+            let last_due = self.last_return(start, end);
+            (Others { last_due, progress: &progress, is_over: &is_over }, std::future::ready(()))
+        };
+        self.audience.perform(&setup, &round, others).await;
+    }
+
+    /// When the last one of those who are cut comes back.
+    fn last_return(&self, start: Instant, end: Instant) -> Instant {
+        let inside = end + self.options.away;
+        let outside = start + (end - start) / 2 + self.longest_window.get() + self.options.margin;
+        if self.options.outside > 0.0 { inside.max(outside) } else { inside }
+    }
+
+    fn returned(&self) -> u64 {
+        self.window.returned() + self.gone.get()
+    }
+
+    /// When a subscriber is cut, and how long it stays away each time.
+    fn absences(&self, is_outside: bool, window: Duration, (start, end): Span) -> Vec<(Instant, Duration)> {
+        let mut rng = self.rng.borrow_mut();
+        let span = end - start;
+        if is_outside {
+            let at = start + span.mul_f64(rng.random_range(0.0..0.5));
+            return vec![(at, window + self.options.margin)];
+        }
+        let longest = self.options.away.min(window.saturating_sub(self.options.margin));
+        let mut cuts: Vec<_> = (0..self.options.cuts)
+            .map(|_| {
+                let at = start + span.mul_f64(rng.random_range(0.0..1.0));
+                (at, longest.mul_f64(rng.random_range(0.0..1.0)))
+            })
+            .collect();
+        cuts.sort();
+        cuts
+    }
+
+    async fn live(
+        self: Rc<Self>,
+        setup: Rc<Setup>,
+        round: Rc<Round>,
+        opened: Opened,
+        mut span: watch::Receiver<Option<Span>>,
+    ) {
+        let Opened { index, mut connection, greeting, .. } = opened;
+        let is_outside = is_chosen(index, self.options.outside);
+        if !self.audience.join(&setup, &round, &mut connection, !is_outside).await {
+            return;
+        }
+        let mut subscriber = Subscriber::new(greeting.ticket, !is_outside);
+        tokio::select! {
+            biased;
+            _ = span.changed() => {}
+            end = self.audience.listen(&round, &mut connection, &mut subscriber) => {
+                return self.audience.answering.record_close(end);
+            }
+        }
+        let Some(span) = *span.borrow() else { return };
+        let window = greeting.reconnect_window;
+        for (cut_at, away) in self.absences(is_outside, window, span) {
+            tokio::select! {
+                biased;
+                () = sleep_until(cut_at) => drop(connection),
+                end = self.audience.listen(&round, &mut connection, &mut subscriber) => {
+                    return self.audience.answering.record_close(end);
+                }
+            }
+            self.cut.increment();
+            let lost_at = Instant::now();
+            sleep_until(lost_at + away).await;
+            // Boxed, for a task is as large as what it may hold at once, for all its life.
+            let back = Box::pin(self.come_back(&setup, &mut subscriber, lost_at, away, window)).await;
+            let Some(back) = back else { return self.gone.increment() };
+            connection = back;
+        }
+        let end = self.audience.listen(&round, &mut connection, &mut subscriber).await;
+        self.audience.answering.record_close(end);
+    }
+
+    /// Comes back to the session, or else subscribes in the new one.
+    async fn come_back(
+        &self,
+        setup: &Rc<Setup>,
+        subscriber: &mut Subscriber,
+        lost_at: Instant,
+        away: Duration,
+        window: Duration,
+    ) -> Option<Connection> {
+        let attempt = Attempt::new(0, lost_at + away, Some(subscriber.ticket.clone()));
+        let opened = open(setup.clone(), attempt).await;
+        let opened = opened.map_err(|failure| setup.failures.record(&failure)).ok()?;
+        self.connects.record(&opened);
+        self.window.came_back(lost_at, window, &opened);
+        let Opened { mut connection, greeting, .. } = opened;
+        if greeting.recovered {
+            self.audience.check_greeting(subscriber, &greeting);
+        } else {
+            subscriber.begin(greeting.ticket);
+            if !self.audience.subscribe(&mut connection, setup).await {
+                return None;
+            }
+        }
+        Some(connection)
+    }
+}

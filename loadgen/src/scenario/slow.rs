@@ -1,0 +1,189 @@
+//! Read slowly or not at all on a share of the connections, while messages are published to all.
+
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use encke_core::close::CloseCode;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::channel::{Audience, Others, Round, Subscriber};
+use super::spread::is_chosen;
+use super::{Attempt, Opened, Run, Scenario, Setup};
+use crate::args;
+use crate::client::{Connection, Event};
+use crate::progress::Bar;
+use crate::record::{Counter, Ends, Recorder};
+use crate::result::Group;
+use crate::websocket::{End, NO_CLOSE_FRAME};
+
+/// What the kernel takes in for a slow connection before it is read; it doubles this. With the usual one, a slow reader would
+/// go unnoticed for megabytes.
+const RECEIVE_BUFFER_BYTES: u32 = 8 * 1024;
+/// How often a slow connection reads.
+const SIP: Duration = Duration::from_millis(100);
+const SIPS_PER_SECOND: u32 = 10;
+
+#[derive(Debug)]
+pub(crate) struct Slow {
+    options: args::Slow,
+    audience: Audience,
+    slow: Counter,
+    /// Slow connections that the server gave up.
+    closed: Counter,
+    /// Slow connections that ended by another code.
+    other_closes: Counter,
+    /// Slow connections that the server kept.
+    still_open: Counter,
+    ends: Ends,
+}
+
+impl Scenario for Slow {
+    fn record(&self, recorder: &Recorder) {
+        for (name, counter) in [
+            ("slow", &self.slow),
+            ("closed", &self.closed),
+            ("other_closes", &self.other_closes),
+            ("still_open", &self.still_open),
+        ] {
+            recorder.counter(name, counter);
+        }
+        self.audience.register(recorder);
+    }
+
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.publish(setup).await })
+    }
+
+    fn bars(&self, setup: &Setup) -> Vec<Bar> {
+        let mut bars = self.audience.bars(setup);
+        bars.push(Bar { label: "closed", done: self.closed.get(), of: self.slow.get() });
+        bars
+    }
+
+    fn outcome(&self, setup: &Setup) -> Group {
+        self.audience
+            .outcome(setup)
+            .with("slow", self.slow.get())
+            .with("closed", self.closed.get())
+            .with("other_closes", self.other_closes.get())
+            .with("still_open", self.still_open.get())
+            .with("slow_ends", self.ends.outcome())
+            .and(self.audience.connections())
+    }
+}
+
+impl Slow {
+    pub(crate) fn new(options: args::Slow) -> Self {
+        Self {
+            audience: Audience::new(options.audience.clone()),
+            options,
+            slow: Counter::default(),
+            closed: Counter::default(),
+            other_closes: Counter::default(),
+            still_open: Counter::default(),
+            ends: Ends::default(),
+        }
+    }
+
+    async fn publish(self: Rc<Self>, setup: Rc<Setup>) {
+        let round = Rc::<Round>::default();
+        let (stay_slow, be_slow) = watch::channel(());
+        let (mut slow, mut others) = (JoinSet::new(), JoinSet::new());
+        let make_slow = |mut attempt: Attempt| {
+            let is_slow = is_chosen(attempt.index, self.options.share);
+            attempt.receive_buffer_bytes = is_slow.then_some(RECEIVE_BUFFER_BYTES);
+            attempt
+        };
+        self.audience
+            .assemble_with(&setup, &round, make_slow, |opened| {
+                if is_chosen(opened.index, self.options.share) {
+                    let life =
+                        self.clone().live_slowly(setup.clone(), round.clone(), opened, be_slow.clone());
+                    slow.spawn_local(life);
+                } else {
+                    others.spawn_local(self.clone().live(setup.clone(), round.clone(), opened));
+                }
+            })
+            .await;
+        let beside = |round: &Round| {
+            let end = round.last_due().unwrap_or_else(Instant::now);
+            let others = Others { last_due: end + self.options.patience, progress: &|| 0, is_over: &|| true };
+            (others, std::future::ready(()))
+        };
+        self.audience.perform(&setup, &round, beside).await;
+        drop(stay_slow);
+        slow.join_all().await;
+    }
+
+    async fn live(self: Rc<Self>, setup: Rc<Setup>, round: Rc<Round>, opened: Opened) {
+        let Opened { mut connection, greeting, .. } = opened;
+        if self.audience.join(&setup, &round, &mut connection, true).await {
+            let mut subscriber = Subscriber::new(greeting.ticket, true);
+            let end = self.audience.listen(&round, &mut connection, &mut subscriber).await;
+            self.audience.answering.record_close(end);
+        }
+    }
+
+    async fn live_slowly(
+        self: Rc<Self>,
+        setup: Rc<Setup>,
+        round: Rc<Round>,
+        opened: Opened,
+        mut be_slow: watch::Receiver<()>,
+    ) {
+        let Opened { mut connection, .. } = opened;
+        if !self.audience.join(&setup, &round, &mut connection, false).await {
+            return;
+        }
+        self.slow.increment();
+        let end = tokio::select! {
+            biased;
+            end = self.sip(&mut connection) => Some(end),
+            // The sender says nothing, and is gone when it is time.
+            _ = be_slow.changed() => self.drain(&mut connection).await,
+        };
+        match end {
+            Some(end) => self.record_end(end),
+            None => self.still_open.increment(),
+        }
+    }
+
+    /// Reads at the rate that was asked for, until the connection ends.
+    async fn sip(&self, connection: &mut Connection) -> End {
+        loop {
+            connection.allow_reading(self.options.read_rate / SIPS_PER_SECOND);
+            let read = connection.each(|_| ControlFlow::<()>::Continue(()));
+            tokio::select! {
+                Err(end) = read => return end,
+                () = sleep(SIP) => {}
+            }
+        }
+    }
+
+    /// Reads all that there is. `None`: and the connection is still open.
+    async fn drain(&self, connection: &mut Connection) -> Option<End> {
+        connection.allow_reading(u32::MAX);
+        loop {
+            let event = connection.each(|event| match event {
+                Event::Ping(_) | Event::Text(_) => ControlFlow::Break(()),
+            });
+            match timeout(self.audience.options.grace, event).await {
+                Ok(Ok(())) => {}
+                Ok(Err(end)) => return Some(end),
+                Err(_) => return None,
+            }
+        }
+    }
+
+    fn record_end(&self, end: End) {
+        self.ends.record(end);
+        if [NO_CLOSE_FRAME, CloseCode::SlowConsumer.code()].contains(&end.code()) {
+            self.closed.increment();
+        } else {
+            self.other_closes.increment();
+        }
+    }
+}

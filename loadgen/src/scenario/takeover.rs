@@ -1,0 +1,160 @@
+//! Resume sessions that are alive: the second connection has the session, the first is told so.
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use tokio::task::JoinSet;
+use tokio::time::sleep_until;
+
+use super::answering::Answering;
+use super::connects::Connects;
+use super::{Attempt, Opened, Pace, Run, Scenario, Setup, open_all};
+use crate::client::{Connection, Ticket};
+use crate::failure::Failure;
+use crate::progress::Bar;
+use crate::record::{Counter, Ends, Recorder, Times};
+use crate::result::Group;
+use crate::websocket::End;
+
+#[derive(Debug)]
+pub(crate) struct Takeover {
+    /// The code that tells a connection that another has its session.
+    code: u16,
+    connected: Counter,
+    /// Sessions that a second connection got.
+    taken: Counter,
+    /// First connections that were closed with the code, when their session was taken.
+    replaced: Counter,
+    /// First connections that were ended otherwise.
+    other_closes: Counter,
+    /// From when the take-over was due to the end of the first connection.
+    replacement: Times,
+    connects: Connects,
+    first: Answering,
+    first_ends: Ends,
+    second: Answering,
+    /// When the first take-over is due.
+    pace: Cell<Option<Pace>>,
+}
+
+impl Scenario for Takeover {
+    fn record(&self, recorder: &Recorder) {
+        for (name, counter) in [
+            ("taken", &self.taken),
+            ("replaced", &self.replaced),
+            ("other_closes", &self.other_closes),
+            ("unexpected_closes", &self.second.unexpected_closes),
+        ] {
+            recorder.counter(name, counter);
+        }
+        recorder.times("replacement_ms", &self.replacement);
+        self.connects.register(recorder);
+    }
+
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.take_over(setup).await })
+    }
+
+    fn bars(&self, setup: &Setup) -> Vec<Bar> {
+        vec![
+            Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
+            Bar { label: "replaced", done: self.replaced.get(), of: self.connected.get() },
+        ]
+    }
+
+    fn outcome(&self, setup: &Setup) -> Group {
+        let gone = self.replaced.get() + self.other_closes.get();
+        Group::default()
+            .with("connected", self.connected.get())
+            .with("errors", setup.failures.total())
+            .with("taken", self.taken.get())
+            .with("replaced", self.replaced.get())
+            .with("other_closes", self.other_closes.get())
+            .with("still_open", self.connected.get() - gone)
+            .with("unexpected_closes", self.second.unexpected_closes.get())
+            .with("pings", self.first.pings.get() + self.second.pings.get())
+            .with("replacement_ms", self.replacement.summary())
+            .and(self.connects.outcome())
+            .and(self.first_ends.outcome())
+            .with("second", self.second.ends.outcome())
+    }
+}
+
+impl Takeover {
+    pub(crate) fn new(code: u16) -> Self {
+        Self {
+            code,
+            connected: Counter::default(),
+            taken: Counter::default(),
+            replaced: Counter::default(),
+            other_closes: Counter::default(),
+            replacement: Times::default(),
+            connects: Connects::default(),
+            first: Answering::default(),
+            first_ends: Ends::default(),
+            second: Answering::default(),
+            pace: Cell::new(None),
+        }
+    }
+
+    /// Connects, takes over at the same rate, and holds the second connections for as long as the first.
+    async fn take_over(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("connect");
+        let mut tickets: Vec<(u32, Ticket)> = Vec::new();
+        let (mut first, mut second) = (JoinSet::new(), JoinSet::new());
+        self.pace.set(None);
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connected.increment();
+            tickets.push((opened.index, opened.greeting.ticket.clone()));
+            first.spawn_local(self.clone().stay_first(opened.index, opened.connection));
+        })
+        .await;
+        setup.recorder.phase("hold");
+        sleep_until(pace.end(&setup.load)).await;
+        let pace = Pace::from_now(&setup.load);
+        self.pace.set(Some(pace));
+        setup.recorder.phase("take over");
+        let attempts = tickets
+            .into_iter()
+            .map(move |(index, ticket)| Attempt::new(index, pace.due(index), Some(ticket)));
+        open_all(&setup, attempts, |opened| {
+            self.record_second(&opened, &setup);
+            second.spawn_local(self.clone().stay_second(opened.connection));
+        })
+        .await;
+        setup.recorder.phase("hold again");
+        sleep_until(pace.end(&setup.load)).await;
+    }
+
+    fn record_second(&self, opened: &Opened, setup: &Setup) {
+        self.connects.record(opened);
+        if opened.greeting.recovered {
+            self.taken.increment();
+        } else {
+            setup.failures.record(&Failure::NotRecovered);
+        }
+    }
+
+    async fn stay_first(self: Rc<Self>, index: u32, mut connection: Connection) {
+        let Err(end) = self.first.listen(&mut connection, |_| {}).await;
+        self.record_end(index, end);
+    }
+
+    async fn stay_second(self: Rc<Self>, mut connection: Connection) {
+        self.second.answer(&mut connection, |_| {}).await;
+    }
+
+    /// Of a first connection.
+    fn record_end(&self, index: u32, end: End) {
+        self.first_ends.record(end);
+        let due = self.pace.get().map(|pace| pace.due(index));
+        match due {
+            Some(due) if end == End::Closed(Some(self.code)) => {
+                self.replaced.increment();
+                self.replacement.record(due.elapsed());
+            }
+            _ => self.other_closes.increment(),
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! Kill every socket without a word, and come back just before the reconnect window ends, or just after.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep_until};
+
+use super::answering::Answering;
+use super::connects::Connects;
+use super::window::Window;
+use super::{Attempt, Opened, Pace, Run, Scenario, Setup, finished, open_all};
+use crate::args::Kill;
+use crate::client::{Greeting, Ticket, seq_of};
+use crate::progress::Bar;
+use crate::record::{Counter, Recorder};
+use crate::result::Group;
+
+#[derive(Debug)]
+pub(crate) struct Vanish {
+    kill: Kill,
+    /// How far from the end of the window they come back.
+    margin: Duration,
+    connected: Counter,
+    killed: Counter,
+    window: Window,
+    connects: Connects,
+    answering: Answering,
+}
+
+/// A session whose connection is gone.
+#[derive(Clone, Debug)]
+struct Lost {
+    ticket: Ticket,
+    at: Instant,
+    window: Duration,
+}
+
+impl Scenario for Vanish {
+    fn record(&self, recorder: &Recorder) {
+        recorder.counter("killed", &self.killed);
+        recorder.counter("unexpected_closes", &self.answering.unexpected_closes);
+        self.window.register(recorder);
+        self.connects.register(recorder);
+    }
+
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move { self.vanish(setup).await })
+    }
+
+    fn bars(&self, setup: &Setup) -> Vec<Bar> {
+        vec![
+            Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
+            Bar { label: "returned", done: self.window.returned(), of: self.killed.get() },
+        ]
+    }
+
+    fn outcome(&self, setup: &Setup) -> Group {
+        Group::default()
+            .with("connected", self.connected.get())
+            .with("errors", setup.failures.total())
+            .with("killed", self.killed.get())
+            .and(self.window.outcome())
+            .with("unexpected_closes", self.answering.unexpected_closes.get())
+            .with("pings", self.answering.pings.get())
+            .and(self.connects.outcome())
+            .and(self.answering.ends.outcome())
+    }
+}
+
+impl Vanish {
+    pub(crate) fn new(kill: Kill, margin: Duration) -> Self {
+        Self {
+            kill,
+            margin,
+            connected: Counter::default(),
+            killed: Counter::default(),
+            window: Window::default(),
+            connects: Connects::default(),
+            answering: Answering::default(),
+        }
+    }
+
+    async fn vanish(self: Rc<Self>, setup: Rc<Setup>) {
+        let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("connect");
+        let (kill_now, dying) = watch::channel(());
+        let mut held = JoinSet::new();
+        open_all(&setup, pace.attempts(&setup.load), |opened| {
+            self.connected.increment();
+            held.spawn_local(self.clone().stay_until(dying.clone(), opened));
+        })
+        .await;
+        setup.recorder.phase("hold");
+        sleep_until(pace.end(&setup.load)).await;
+        setup.recorder.phase("return");
+        drop(kill_now);
+        let mut lost = Vec::new();
+        while let Some(result) = held.join_next().await {
+            lost.extend(finished(result));
+        }
+        self.come_back(lost, &setup).await;
+    }
+
+    /// One half before the end of the window, then the other after it.
+    async fn come_back(&self, lost: Vec<Lost>, setup: &Rc<Setup>) {
+        let (before, after): (Vec<_>, Vec<_>) =
+            (0..).zip(lost).partition(|(index, _): &(u32, Lost)| index % 2 == 0);
+        let before = before.into_iter().map(|(_, lost)| (lost.clone(), lost.at + self.time_before(&lost)));
+        let after = after.into_iter().map(|(_, lost)| (lost.clone(), lost.at + lost.window + self.margin));
+        let returns: Vec<(Lost, Instant)> = before.chain(after).collect();
+        let attempts: Vec<Attempt> = (0..)
+            .zip(&returns)
+            .map(|(index, (lost, due))| Attempt::new(index, *due, Some(lost.ticket.clone())))
+            .collect();
+        // Until the last one is back: who closes at once would look like one more lost connection.
+        let back = RefCell::new(Vec::new());
+        open_all(setup, attempts.into_iter(), |opened| {
+            self.connects.record(&opened);
+            let (lost, _) = &returns[opened.index as usize];
+            self.window.came_back(lost.at, lost.window, &opened);
+            back.borrow_mut().push(opened.connection);
+        })
+        .await;
+    }
+
+    fn time_before(&self, lost: &Lost) -> Duration {
+        lost.window.saturating_sub(self.margin)
+    }
+
+    /// Gives what is needed to come back, unless the server was faster to end it.
+    async fn stay_until(self: Rc<Self>, mut dying: watch::Receiver<()>, opened: Opened) -> Option<Lost> {
+        let Opened { mut connection, greeting: Greeting { mut ticket, reconnect_window, .. }, .. } = opened;
+        let note_seq = |text: &str| ticket.seq = seq_of(text).unwrap_or(ticket.seq);
+        tokio::select! {
+            biased;
+            _ = dying.changed() => {}
+            () = self.answering.answer(&mut connection, note_seq) => return None,
+        }
+        self.killed.increment();
+        let at = Instant::now();
+        match self.kill {
+            Kill::Rst => connection.reset(),
+            Kill::Fin => drop(connection),
+        }
+        Some(Lost { ticket, at, window: reconnect_window })
+    }
+}

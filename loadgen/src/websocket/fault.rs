@@ -1,0 +1,82 @@
+//! What a server may not do, and the close code by which it is told.
+
+use std::fmt;
+
+/// How the server's bytes break RFC 6455, or a limit of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// Section 5.2: no extension was agreed on that gives these bits a meaning.
+    ReservedBits(u8),
+    /// Section 5.2: no such opcode.
+    UnknownOpcode(u8),
+    /// Section 5.1: a server must not mask.
+    Masked,
+    /// Section 5.2: the length is not written in its shortest form, or with its highest bit set.
+    LengthForm,
+    /// Section 5.5: a control frame is whole.
+    FragmentedControl,
+    /// Section 5.5: a control frame has up to 125 bytes.
+    LongControl(u64),
+    /// Section 5.4: nothing has begun that could go on.
+    NothingToContinue,
+    /// Section 5.4: a message begins before the one before it has ended.
+    MessageWithinMessage,
+    /// Section 5.5.1: a Close frame has no code, or two bytes of it.
+    HalfACloseCode,
+    /// Section 7.4: never sent in a Close frame.
+    CloseCode(u16),
+    /// Section 8.1: text, or the reason of a Close frame, is UTF-8.
+    NotUtf8,
+    /// A message would have at least this many bytes.
+    TooBig(u64),
+}
+
+impl Fault {
+    /// The close code that says so.
+    pub(crate) fn close_code(self) -> u16 {
+        match self {
+            Self::NotUtf8 => 1007,
+            Self::TooBig(_) => 1009,
+            _ => 1002,
+        }
+    }
+}
+
+impl Fault {
+    /// The name under which it is counted.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ReservedBits(_) => "reserved_bits",
+            Self::UnknownOpcode(_) => "unknown_opcode",
+            Self::Masked => "masked",
+            Self::LengthForm => "length_form",
+            Self::FragmentedControl => "fragmented_control",
+            Self::LongControl(_) => "long_control",
+            Self::NothingToContinue => "nothing_to_continue",
+            Self::MessageWithinMessage => "message_within_message",
+            Self::HalfACloseCode => "half_a_close_code",
+            Self::CloseCode(_) => "close_code",
+            Self::NotUtf8 => "not_utf8",
+            Self::TooBig(_) => "too_big",
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ReservedBits(bits) => write!(f, "reserved bits {bits:#05b} are set"),
+            Self::UnknownOpcode(opcode) => write!(f, "there is no opcode {opcode:#x}"),
+            Self::Masked => f.write_str("a server's frame is masked"),
+            Self::LengthForm => f.write_str("a length is not in its shortest form"),
+            Self::FragmentedControl => f.write_str("a control frame is a fragment"),
+            Self::LongControl(bytes) => write!(f, "a control frame has {bytes} bytes"),
+            Self::NothingToContinue => f.write_str("a continuation of nothing"),
+            Self::MessageWithinMessage => f.write_str("a message begins within another"),
+            Self::HalfACloseCode => f.write_str("a Close frame has one byte"),
+            Self::CloseCode(code) => write!(f, "a Close frame has the code {code}"),
+            Self::NotUtf8 => f.write_str("a text is not UTF-8"),
+            Self::TooBig(bytes) => write!(f, "a message has at least {bytes} bytes"),
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! The client's side of RFC 6455.
+//!
+//! It is our own because a load generator wants what a library for all uses cannot give: an idle connection that
+//! keeps no buffer, answers that can be held back, and to know what exactly a server did wrong. [`Reader`] and
+//! [`writer`] know frames, [`Socket`] a stream, [`upgrade`] how one becomes the other.
+
+mod fault;
+mod handshake;
+mod head;
+mod reader;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod writer;
+
+pub(crate) use handshake::{BadUpgrade, upgrade};
+pub(crate) use reader::Incoming;
+pub(crate) use socket::{End, NO_CLOSE_FRAME, Socket};

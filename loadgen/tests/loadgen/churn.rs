@@ -1,0 +1,59 @@
+//! `churn` comes and goes at random.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::fake_server::{Behaviour, FakeServer};
+use crate::run::{loadgen, number};
+
+async fn churn(server: &FakeServer, options: &str) -> Value {
+    let run = format!("churn {} --rate 200 --duration 1s --json - {options}", server.url());
+    let ended = loadgen(&run).await;
+    ended.assert_code(0);
+    ended.json()
+}
+
+async fn holding_server() -> FakeServer {
+    FakeServer::start(|_| Behaviour::GiveUpAfter(Duration::from_secs(10))).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arrivals_come_at_the_rate_and_leave_when_their_time_is_over() {
+    let json = churn(&holding_server().await, "--lifetime fixed:100ms").await;
+    // 200 on average, with a standard deviation of 14.
+    let arrived = number(&json, "/arrived");
+    assert!((130.0..270.0).contains(&arrived), "{json:#}");
+    assert_eq!(json["skipped"], 0);
+    assert_eq!(json["errors"], 0);
+    assert!(number(&json, "/connected") >= arrived - 20.0, "the last ones may be on their way: {json:#}");
+    assert!(number(&json, "/left") >= arrived / 2.0, "all but those of the last 100 ms: {json:#}");
+    assert_eq!(json["unexpected_closes"], 0);
+    assert_eq!(json["expected_open"], 20.0);
+    assert!(number(&json, "/connect_from_start_ms/p50") <= number(&json, "/connect_ms/p50"), "{json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_same_seed_brings_the_same_arrivals() {
+    let server = holding_server().await;
+    let first = churn(&server, "--seed 7").await;
+    assert_eq!(churn(&server, "--seed 7").await["arrived"], first["arrived"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_fit_is_skipped_and_told() {
+    let json = churn(&holding_server().await, "--lifetime fixed:1h --max-open 10").await;
+    assert_eq!(json["connected"], 10);
+    assert_eq!(json["peak_open"], 10);
+    assert_eq!(number(&json, "/skipped"), number(&json, "/arrived") - 10.0);
+    assert_eq!(json["left"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_closed_has_not_left() {
+    let server = FakeServer::start(|_| Behaviour::CloseWith(4002)).await;
+    let json = churn(&server, "--lifetime fixed:1h").await;
+    assert_eq!(json["unexpected_closes"], json["connected"]);
+    assert_eq!(json["left"], 0);
+    assert_eq!(json["close_codes"], json!({"4002": json["connected"]}));
+}

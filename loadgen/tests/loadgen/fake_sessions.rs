@@ -1,0 +1,139 @@
+//! A server whose sessions outlive their connections, for as long as it says, or as it pleases.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use encke_core::dialect::json::{Hello, ServerMessage};
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio_tungstenite::accept_hdr_async;
+use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+/// What the hello announces.
+pub(crate) const WINDOW: Duration = Duration::from_millis(600);
+
+/// How it treats its sessions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manners {
+    /// How long a session waits for its client.
+    pub(crate) keeps_for: Duration,
+    /// What a connection is told whose session another has taken. `None`: nothing.
+    pub(crate) replaced: Option<u16>,
+}
+
+impl Default for Manners {
+    fn default() -> Self {
+        Self { keeps_for: WINDOW, replaced: Some(4100) }
+    }
+}
+
+#[derive(Default)]
+struct Session {
+    lost_at: Option<Instant>,
+    /// Counts its connections: only the last one can lose it.
+    connections: u64,
+    replace: Option<oneshot::Sender<()>>,
+}
+
+#[derive(Default)]
+struct Sessions {
+    by_token: HashMap<String, Session>,
+    opened: u64,
+}
+
+pub(crate) struct FakeSessions {
+    address: SocketAddr,
+}
+
+impl FakeSessions {
+    pub(crate) async fn start(manners: Manners) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let sessions = Arc::<Mutex<Sessions>>::default();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("the listener works");
+                let sessions = sessions.clone();
+                // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+                tokio::spawn(async move { drop(serve(stream, manners, &sessions).await) });
+            }
+        });
+        Self { address }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("ws://{}/ws", self.address)
+    }
+}
+
+async fn serve(stream: TcpStream, manners: Manners, sessions: &Mutex<Sessions>) -> Result<(), Error> {
+    let mut query = String::new();
+    #[expect(clippy::result_large_err, reason = "the signature is that of the library's callback")]
+    let read_query = |request: &Request, response: Response| {
+        query = request.uri().query().unwrap_or_default().to_owned();
+        Ok(response)
+    };
+    let mut socket = accept_hdr_async(stream, read_query).await?;
+    let (replace, replaced) = oneshot::channel();
+    let (token, connection, recovered) = {
+        let mut sessions = sessions.lock().expect("no test panics while it looks");
+        attach(&mut sessions, &query, manners, replace)
+    };
+    let hello = ServerMessage::Hello(Hello {
+        version: 1,
+        session: token.as_str().into(),
+        resume: token.as_str().into(),
+        recovered,
+        seq: 0,
+        ping_interval_ms: 60_000,
+        pong_timeout_ms: 10_000,
+        reconnect_window_ms: u64::try_from(WINDOW.as_millis()).expect("it is short"),
+    });
+    let served = async {
+        socket.send(Message::text(hello.to_json())).await?;
+        tokio::select! {
+            _ = replaced => if let Some(code) = manners.replaced {
+                socket.send(Message::Close(Some(CloseFrame { code: code.into(), reason: "".into() }))).await?;
+            },
+            _ = socket.next() => return Ok(()),
+        }
+        while socket.next().await.transpose()?.is_some() {}
+        Ok(())
+    };
+    let result = served.await;
+    let mut sessions = sessions.lock().expect("no test panics while it looks");
+    if let Some(session) = sessions.by_token.get_mut(&token)
+        && session.connections == connection
+    {
+        session.lost_at = Some(Instant::now());
+    }
+    result
+}
+
+/// Its token, which of its connections this is, and whether it was there before.
+fn attach(
+    sessions: &mut Sessions,
+    query: &str,
+    manners: Manners,
+    replace: oneshot::Sender<()>,
+) -> (String, u64, bool) {
+    let asked_for = query.strip_prefix("resume=").and_then(|rest| rest.split_once("&seq=")).map(|it| it.0);
+    let alive = asked_for.filter(|token| {
+        let session = sessions.by_token.get(*token);
+        session.is_some_and(|session| session.lost_at.is_none_or(|at| at.elapsed() < manners.keeps_for))
+    });
+    let token = alive.map_or_else(|| format!("s_{}.secret", sessions.opened), str::to_owned);
+    sessions.opened += 1;
+    let session = sessions.by_token.entry(token.clone()).or_default();
+    session.lost_at = None;
+    session.connections += 1;
+    if let Some(before) = session.replace.replace(replace) {
+        let _ = before.send(());
+    }
+    (token, session.connections, alive.is_some())
+}

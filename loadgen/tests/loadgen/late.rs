@@ -1,0 +1,52 @@
+//! `late` answers just before and just after the deadline.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::fake_server::{Behaviour, FakeServer, PONG_TIMEOUT};
+use crate::run::{loadgen, number};
+
+const MARGIN: &str = "100ms";
+
+async fn late(patience: Duration, duration: &str) -> Value {
+    let server = FakeServer::start(move |_| Behaviour::GiveUpAfter(patience)).await;
+    let run = format!(
+        "late {} --connections 20 --rate 1000 --duration {duration} --margin {MARGIN} --json -",
+        server.url()
+    );
+    let ended = loadgen(&run).await;
+    ended.assert_code(0);
+    let json = ended.json();
+    assert_eq!(json["connected"], 20);
+    assert_eq!(json["too_late"], 10);
+    json
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_that_is_kept_to_is_found_so() {
+    let json = late(PONG_TIMEOUT + Duration::from_millis(30), "1500ms").await;
+    assert_eq!(json["closed_in_time"], 0, "{json:#}");
+    assert!(number(&json, "/in_time") >= 10.0, "{json:#}");
+    assert_eq!(json["closed"], 10);
+    assert_eq!(json["early"], 0);
+    assert_eq!(json["forgiven"], 0);
+    assert_eq!(json["still_open"], 0);
+    assert!(number(&json, "/lateness_ms/p50") >= 10.0, "{json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_that_comes_early_closes_those_in_time() {
+    let json = late(PONG_TIMEOUT / 2, "1h").await;
+    assert_eq!(json["closed_in_time"], 10);
+    assert_eq!(json["closed"], 10);
+    assert_eq!(json["early"], 20);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deadline_that_is_not_kept_to_forgives() {
+    let json = late(Duration::from_secs(3600), "1500ms").await;
+    assert_eq!(json["forgiven"], 10);
+    assert_eq!(json["closed"], 0);
+    assert_eq!(json["early"], 0);
+}

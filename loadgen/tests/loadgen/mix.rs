@@ -1,0 +1,112 @@
+//! `mix` runs a plan of phases.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::fake_channel::{FakeChannel, Mischief};
+use crate::run::{command, finish, loadgen, number};
+
+async fn mix(mischief: Mischief, plan: &str, options: &str) -> crate::run::Ended {
+    let server = FakeChannel::start(mischief).await;
+    let directory = tempfile::tempdir().expect("there is room for a file");
+    let file = directory.path().join("plan.toml");
+    fs::write(&file, plan).expect("there is room for a file");
+    let mut command = command(&format!("mix {} --json - {options} --plan", server.url()));
+    command.arg(&file);
+    finish(command).await
+}
+
+const PLAN: &str = r#"
+    [[phase]]
+    kind = "ramp"
+    duration = "200ms"
+    run = [{ scenario = "hold", name = "crowd", connections = 10 }]
+
+    [[phase]]
+    kind = "soak"
+    duration = "1s"
+      [[phase.run]]
+      scenario = "storm"
+      connections = 5
+      rate = 1000
+      duration = "100ms"
+      [[phase.run]]
+      scenario = "fanout"
+      connections = 5
+      messages = 10
+      publish_rate = 100
+
+    [[phase]]
+    name = "the end"
+    kind = "spike"
+    duration = "300ms"
+    run = [{ scenario = "hold", connections = 20 }]
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn phases_follow_each_other_and_what_is_soaked_is_repeated() {
+    let ended =
+        mix(Mischief::None, PLAN, "--assert lost==0 --assert plan.ramp.runs.crowd.connected==10").await;
+    ended.assert_code(0);
+    let json = ended.json();
+    let phases = json["plan"].as_object().expect("phases are an object");
+    assert_eq!(phases.keys().collect::<Vec<_>>(), ["ramp", "soak", "the_end"]);
+    let soak = &json["plan"]["soak"]["runs"];
+    let storms = number(soak, "/storm/times");
+    let fanouts = number(soak, "/fanout/times");
+    assert!(storms >= 2.0 && fanouts >= 2.0, "{json:#}");
+    assert_eq!(number(soak, "/storm/dropped"), storms * 5.0);
+    assert_eq!(number(soak, "/storm/resumed"), storms * 5.0);
+    assert_eq!(number(soak, "/fanout/expected"), fanouts * 50.0);
+    assert_eq!(number(soak, "/fanout/received"), fanouts * 50.0);
+    assert_eq!(json["plan"]["the_end"]["runs"]["hold"]["connected"], 20);
+    assert!(number(&json, "/plan/soak/seconds") >= 1.0, "{json:#}");
+    assert_eq!(number(&json, "/connected"), 30.0 + storms * 5.0 + fanouts * 5.0, "the sum: {json:#}");
+    for name in ["errors", "unexpected_closes", "lost", "duplicated", "early"] {
+        assert_eq!(json[name], 0, "{name} in {json:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_one_run_finds_is_found_in_all() {
+    // The mischief is done to the first session.
+    let plan = r#"
+        [[phase]]
+        kind = "soak"
+        duration = "100ms"
+        run = [{ scenario = "fanout", connections = 5, messages = 10, publish_rate = 100, grace = "300ms" }]
+    "#;
+    let json = mix(Mischief::Lose(3), plan, "").await.json();
+    let fanout = &json["plan"]["soak"]["runs"]["fanout"];
+    assert!(number(fanout, "/lost") >= 1.0, "{json:#}");
+    assert_eq!(json["lost"], fanout["lost"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn failures_count_where_they_were_and_in_all() {
+    let json = mix(Mischief::Forget, PLAN, "").await.json();
+    let storm = &json["plan"]["soak"]["runs"]["storm"];
+    assert_eq!(storm["errors"], storm["dropped"]);
+    assert_eq!(json["plan"]["ramp"]["runs"]["crowd"]["errors"], 0);
+    assert_eq!(json["errors"], storm["errors"]);
+    assert_eq!(json["error_kinds"], json!({"not_recovered": storm["errors"]}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_plan_is_bad_usage_and_says_what_is_wrong() {
+    let ended = mix(Mischief::None, &PLAN.replace("messages", "massages"), "").await;
+    ended.assert_code(2);
+    for part in ["phase \"soak\"", "run \"fanout\"", "'--massages'"] {
+        assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr);
+    }
+    loadgen("mix ws://127.0.0.1:1/ws --plan /nowhere/plan.toml").await.assert_code(2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_at_once_are_refused_before_the_run() {
+    let plan = PLAN.replace("connections = 20", "connections = 4000000");
+    let ended = mix(Mischief::None, &plan, "").await;
+    ended.assert_code(1);
+    assert!(ended.stderr.contains("4000010 connections do not fit"), "{}", ended.stderr);
+}

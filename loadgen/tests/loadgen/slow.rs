@@ -1,0 +1,44 @@
+//! `slow` does not read, while others do.
+
+use serde_json::Value;
+
+use crate::fake_channel::{FakeChannel, Mischief};
+use crate::run::loadgen;
+
+/// 2 of 10 are slow; each should have 9 MB within a second.
+async fn slow(mischief: Mischief, options: &str) -> Value {
+    let server = FakeChannel::start(mischief).await;
+    let run = format!(
+        "slow {} --connections 10 --messages 150 --publish-rate 200 --size 60000 --share 0.2 \
+         --patience 500ms --grace 2s --json - {options}",
+        server.url()
+    );
+    let ended = loadgen(&run).await;
+    ended.assert_code(0);
+    let json = ended.json();
+    assert_eq!(json["slow"], 2);
+    assert_eq!(json["expected"], 1200, "of those who are not slow");
+    assert_eq!(json["lost"], 0, "{json:#}");
+    json
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_read_is_closed_and_holds_up_no_one() {
+    let json = slow(Mischief::CutTheSlow, "").await;
+    assert_eq!(json["closed"], 2, "{json:#}");
+    assert_eq!(json["still_open"], 0);
+    assert_eq!(json["unexpected_closes"], 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_kept_is_told_apart() {
+    let json = slow(Mischief::None, "").await;
+    assert_eq!(json["closed"], 0, "{json:#}");
+    assert_eq!(json["still_open"], 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_slowly_is_closed_too() {
+    let json = slow(Mischief::CutTheSlow, "--read-rate 1000").await;
+    assert_eq!(json["closed"], 2, "{json:#}");
+}
