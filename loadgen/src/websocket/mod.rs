@@ -1,7 +1,7 @@
 //! The client's side of RFC 6455.
 //!
 //! It is our own because a load generator wants what a library for all uses cannot give: an idle connection that
-//! keeps no buffer, answers that can be held back, and to know what exactly a server did wrong. [`Reader`] and
+//! keeps no buffer, answers that can be held back, and to know what exactly a server did wrong. [`reader`] and
 //! [`writer`] know frames, [`Socket`] a stream, [`upgrade`] how one becomes the other.
 
 mod fault;

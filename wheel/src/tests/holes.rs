@@ -23,7 +23,7 @@ fn cancelling_leaves_few() {
     for kept in [1, 10, 30, 100] {
         let mut wheel = TimingWheel::new(Tick(0));
         let kept: Vec<_> = (0..kept).map(|number| wheel.schedule(Tick(FAR + number % 3), number)).collect();
-        for number in 0..size(20_000, 400) as u64 {
+        for number in 0..size(20_000, 60) as u64 {
             let key = wheel.schedule(Tick(FAR + number % 5), number);
             assert_eq!(wheel.cancel(key), Some(number));
             check_few(&wheel);
@@ -39,7 +39,7 @@ fn cancelling_leaves_few() {
 fn moving_leaves_few() {
     let mut wheel = TimingWheel::new(Tick(0));
     let keys: Vec<_> = (0..100).map(|number| wheel.schedule(Tick(2 * FAR), number)).collect();
-    for round in 1..size(500, 5) as u64 {
+    for round in 1..size(500, 3) as u64 {
         for key in &keys {
             assert!(wheel.reschedule(*key, Tick(2 * FAR - round)));
             check_few(&wheel);
@@ -50,7 +50,7 @@ fn moving_leaves_few() {
 
 #[test]
 fn scheduling_into_sparse_pages_leaves_few() {
-    let timers = size(4096, 256);
+    let timers = size(4096, 64);
     let mut wheel = TimingWheel::new(Tick(0));
     let mut keys: Vec<TimerKey> = (0..timers).map(|number| wheel.schedule(Tick(FAR), number)).collect();
     for _ in 0..3 {
@@ -75,7 +75,7 @@ fn scheduling_into_sparse_pages_leaves_few() {
 
 #[test]
 fn expiring_leaves_few() {
-    let timers = size(8192, 256) as u64;
+    let timers = size(8192, 96) as u64;
     let mut wheel = TimingWheel::new(Tick(0));
     for number in 0..timers {
         wheel.schedule(Tick(100 + number % 50), number);
@@ -98,7 +98,7 @@ fn expiring_leaves_few() {
 /// The sweep goes on beyond the memory that the peak has left.
 #[test]
 fn after_a_peak_there_are_few() {
-    let peak = size(50_000, 512) as u64;
+    let peak = size(50_000, 100) as u64;
     let mut wheel = TimingWheel::new(Tick(0));
     let mut keys: Vec<_> = (0..peak).map(|number| wheel.schedule(Tick(1_000_000 + number), number)).collect();
     for (number, key) in (0..).zip(&mut keys) {
@@ -119,11 +119,12 @@ fn after_a_peak_there_are_few() {
 #[test]
 fn a_hole_whose_page_is_gone_is_passed_over() {
     let mut wheel = TimingWheel::new(Tick(0));
-    let kept = size(17_000, 400) as u64;
+    let kept = size(17_000, 100) as u64;
     for number in 0..kept {
         wheel.schedule(Tick(70_000), number);
     }
-    let last: Vec<_> = (0..1000).map(|number| wheel.schedule(Tick(70_000), number)).collect();
+    let last: Vec<_> =
+        (0..size(1000, 300) as u64).map(|number| wheel.schedule(Tick(70_000), number)).collect();
     for key in last {
         wheel.cancel(key);
     }
