@@ -49,8 +49,9 @@ fn name(endpoint: u32, kind: Kind) -> u32 {
     endpoint << 3 | kind as u32
 }
 
-/// The endpoints of a pair are neighbours, clients at even numbers.
+/// The endpoints of a pair are neighbours, clients at even numbers. Each in a cache line of its own.
 #[derive(Clone)]
+#[repr(align(64))]
 struct Endpoint {
     keys: [Option<TimerKey>; KINDS.len()],
     /// When it closes, which is before 2^32.
