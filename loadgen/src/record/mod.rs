@@ -97,6 +97,12 @@ impl Recorder {
         self.shared.counters.borrow_mut().push(self.named(name, counter));
     }
 
+    pub(crate) fn counters<const N: usize>(&self, counters: [(&str, &Counter); N]) {
+        for (name, counter) in counters {
+            self.counter(name, counter);
+        }
+    }
+
     pub(crate) fn gauge(&self, name: &str, gauge: &Gauge) {
         self.shared.gauges.borrow_mut().push(self.named(name, gauge));
     }

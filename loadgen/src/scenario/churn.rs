@@ -38,14 +38,12 @@ pub(crate) struct Churn {
 
 impl Scenario for Churn {
     fn record(&self, recorder: &Recorder) {
-        for (name, counter) in [
+        recorder.counters([
             ("arrived", &self.arrived),
             ("skipped", &self.skipped),
             ("left", &self.left),
             ("unexpected_closes", &self.answering.unexpected_closes),
-        ] {
-            recorder.counter(name, counter);
-        }
+        ]);
         self.connects.register(recorder);
     }
 

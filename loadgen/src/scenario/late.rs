@@ -49,7 +49,7 @@ struct Asked {
 
 impl Scenario for Late {
     fn record(&self, recorder: &Recorder) {
-        for (name, counter) in [
+        recorder.counters([
             ("in_time", &self.in_time),
             ("missed", &self.missed),
             ("closed_in_time", &self.closed_in_time),
@@ -57,9 +57,7 @@ impl Scenario for Late {
             ("closed", &self.closed),
             ("forgiven", &self.forgiven),
             ("other_closes", &self.other_closes),
-        ] {
-            recorder.counter(name, counter);
-        }
+        ]);
         self.deadline.register(recorder);
         self.connects.register(recorder);
     }

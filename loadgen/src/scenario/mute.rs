@@ -37,14 +37,12 @@ pub(crate) struct Mute {
 
 impl Scenario for Mute {
     fn record(&self, recorder: &Recorder) {
-        for (name, counter) in [
+        recorder.counters([
             ("muted", &self.muted),
             ("closed", &self.closed),
             ("other_closes", &self.other_closes),
             ("unexpected_closes", &self.answering.unexpected_closes),
-        ] {
-            recorder.counter(name, counter);
-        }
+        ]);
         self.deadline.register(recorder);
         self.connects.register(recorder);
     }

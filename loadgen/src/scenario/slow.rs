@@ -42,14 +42,12 @@ pub(crate) struct Slow {
 
 impl Scenario for Slow {
     fn record(&self, recorder: &Recorder) {
-        for (name, counter) in [
+        recorder.counters([
             ("slow", &self.slow),
             ("closed", &self.closed),
             ("other_closes", &self.other_closes),
             ("still_open", &self.still_open),
-        ] {
-            recorder.counter(name, counter);
-        }
+        ]);
         self.audience.register(recorder);
     }
 

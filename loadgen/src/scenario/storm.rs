@@ -32,13 +32,11 @@ pub(crate) struct Storm {
 
 impl Scenario for Storm {
     fn record(&self, recorder: &Recorder) {
-        for (name, counter) in [
+        recorder.counters([
             ("dropped", &self.dropped),
             ("resumed", &self.resumed),
             ("unexpected_closes", &self.answering.unexpected_closes),
-        ] {
-            recorder.counter(name, counter);
-        }
+        ]);
         self.connects.register(recorder);
     }
 

@@ -39,14 +39,12 @@ pub(crate) struct Takeover {
 
 impl Scenario for Takeover {
     fn record(&self, recorder: &Recorder) {
-        for (name, counter) in [
+        recorder.counters([
             ("taken", &self.taken),
             ("replaced", &self.replaced),
             ("other_closes", &self.other_closes),
             ("unexpected_closes", &self.second.unexpected_closes),
-        ] {
-            recorder.counter(name, counter);
-        }
+        ]);
         recorder.times("replacement_ms", &self.replacement);
         self.connects.register(recorder);
     }

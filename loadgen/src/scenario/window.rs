@@ -27,15 +27,13 @@ pub(super) struct Window {
 
 impl Window {
     pub(super) fn register(&self, recorder: &Recorder) {
-        for (name, counter) in [
+        recorder.counters([
             ("resumed", &self.resumed),
             ("early", &self.early),
             ("refused", &self.refused),
             ("overdue", &self.overdue),
             ("undecided", &self.undecided),
-        ] {
-            recorder.counter(name, counter);
-        }
+        ]);
         recorder.times("overdue_ms", &self.overdue_by);
     }
 

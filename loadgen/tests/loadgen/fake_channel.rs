@@ -14,9 +14,10 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::timeout;
-use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
+
+use crate::accept::accept;
 
 /// What is done to the first session; messages are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -140,13 +141,7 @@ impl Drop for Lost<'_> {
 type Socket = WebSocketStream<TcpStream>;
 
 async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Error> {
-    let mut query = String::new();
-    #[expect(clippy::result_large_err, reason = "the signature is that of the library's callback")]
-    let read_query = |request: &Request, response: Response| {
-        query = request.uri().query().unwrap_or_default().to_owned();
-        Ok(response)
-    };
-    let mut socket = accept_hdr_async(stream, read_query).await?;
+    let (mut socket, query) = accept(stream).await?;
     let resume = parse_resume(&query).filter(|(session, _)| {
         let lost_at = shared.lost_at.lock().expect("no test panics while it looks").get(session).copied();
         let is_late = lost_at.is_some_and(|at| at.elapsed() > WINDOW);

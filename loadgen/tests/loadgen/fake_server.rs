@@ -10,10 +10,11 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
-use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
+
+use crate::accept::accept;
 
 /// What the hello announces. A connection that answers is pinged again after half of it.
 pub(crate) const PONG_TIMEOUT: Duration = Duration::from_millis(400);
@@ -110,13 +111,7 @@ async fn serve(
         }
         _ => {}
     }
-    let mut query = String::new();
-    #[expect(clippy::result_large_err, reason = "the signature is that of the library's callback")]
-    let read_query = |request: &Request, response: Response| {
-        query = request.uri().query().unwrap_or_default().to_owned();
-        Ok(response)
-    };
-    let mut socket = accept_hdr_async(stream, read_query).await?;
+    let (mut socket, query) = accept(stream).await?;
     match behaviour {
         Behaviour::CloseBeforeHello(code) => close(&mut socket, code).await,
         Behaviour::NeverGreet => drain(&mut socket).await,

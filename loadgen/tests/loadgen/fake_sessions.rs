@@ -9,10 +9,10 @@ use encke_core::dialect::json::{Hello, ServerMessage};
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
-use tokio_tungstenite::accept_hdr_async;
-use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
+
+use crate::accept::accept;
 
 /// What the hello announces.
 pub(crate) const WINDOW: Duration = Duration::from_millis(600);
@@ -72,13 +72,7 @@ impl FakeSessions {
 }
 
 async fn serve(stream: TcpStream, manners: Manners, sessions: &Mutex<Sessions>) -> Result<(), Error> {
-    let mut query = String::new();
-    #[expect(clippy::result_large_err, reason = "the signature is that of the library's callback")]
-    let read_query = |request: &Request, response: Response| {
-        query = request.uri().query().unwrap_or_default().to_owned();
-        Ok(response)
-    };
-    let mut socket = accept_hdr_async(stream, read_query).await?;
+    let (mut socket, query) = accept(stream).await?;
     let (replace, replaced) = oneshot::channel();
     let (token, connection, recovered) = {
         let mut sessions = sessions.lock().expect("no test panics while it looks");

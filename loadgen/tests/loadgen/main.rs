@@ -1,5 +1,6 @@
 //! The binary against a small server in this process that behaves as each test needs it.
 
+mod accept;
 mod fake_channel;
 mod fake_server;
 mod fake_sessions;

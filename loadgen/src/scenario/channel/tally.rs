@@ -36,7 +36,7 @@ pub(super) struct Tally {
 
 impl Tally {
     pub(super) fn register(&self, recorder: &Recorder) {
-        for (name, counter) in [
+        recorder.counters([
             ("received", &self.received),
             ("duplicated", &self.duplicated),
             ("misordered", &self.misordered),
@@ -45,9 +45,7 @@ impl Tally {
             ("misnumbered", &self.misnumbered),
             ("gaps", &self.gaps),
             ("gap_messages", &self.gap_messages),
-        ] {
-            recorder.counter(name, counter);
-        }
+        ]);
         recorder.latency("delivery_latency", &self.latency);
     }
 
