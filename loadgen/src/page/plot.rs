@@ -15,8 +15,8 @@ const TOP: f64 = 20.0;
 const BOTTOM: f64 = 222.0;
 /// From so many points on a line is thinner.
 const DENSE: usize = 300;
-/// How wide a letter of a label is, about.
-const LETTER: f64 = 6.2;
+/// How wide a letter of a label is, about, where letters are at their largest: on narrow screens, as the style sheet has it.
+const LETTER: f64 = 8.5;
 
 #[derive(Debug)]
 pub(super) struct Plot {
@@ -114,7 +114,7 @@ impl Plot {
             path.axis d={ "M" (LEFT) " " (BOTTOM) "H" (RIGHT) } {}
             @for (x, text) in self.roomy_x_marks() {
                 path.axis d={ "M" (short(x)) " " (BOTTOM) "v4" } {}
-                text x=(short(x)) y=(BOTTOM + 17.0) text-anchor=(self.anchor(x, text)) { (text) }
+                text x=(short(x)) y=(BOTTOM + 17.0) text-anchor=(anchor(x, text)) { (text) }
             }
         }
     }
@@ -124,27 +124,14 @@ impl Plot {
         let mut taken = f64::MIN;
         let mut marks = Vec::new();
         for (value, text) in &self.x.marks {
-            let (x, width) = (self.at_x(*value), letters(text));
-            let start = match self.anchor(x, text) {
-                "start" => x,
-                "end" => x - width,
-                _ => x - width / 2.0,
-            };
+            let x = self.at_x(*value);
+            let (start, end) = extent(x, text);
             if start > taken {
-                taken = start + width + LETTER;
+                taken = end + LETTER;
                 marks.push((x, text.as_str()));
             }
         }
         marks
-    }
-
-    /// At the edges texts begin or end at their mark, so as not to touch those of the other axis, or to be cut off.
-    fn anchor(&self, x: f64, text: &str) -> &'static str {
-        match x {
-            x if x < LEFT + 1.0 => "start",
-            x if x + letters(text) / 2.0 > WIDTH => "end",
-            _ => "middle",
-        }
     }
 
     fn draw_line(&self, line: &Line) -> Markup {
@@ -222,6 +209,27 @@ fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     thin
 }
 
+/// At the edges texts of the x axis begin or end at their mark, so as not to touch those of the other axis, or to be cut off.
+fn anchor(x: f64, text: &str) -> &'static str {
+    let half = letters(text) / 2.0;
+    match x {
+        x if x - half < LEFT => "start",
+        x if x + half > WIDTH => "end",
+        _ => "middle",
+    }
+}
+
+/// Where a text of the x axis begins and ends.
+fn extent(x: f64, text: &str) -> (f64, f64) {
+    let width = letters(text);
+    let start = match anchor(x, text) {
+        "start" => x,
+        "end" => x - width,
+        _ => x - width / 2.0,
+    };
+    (start, start + width)
+}
+
 #[expect(clippy::cast_precision_loss, reason = "no text is that long")]
 fn letters(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
@@ -231,4 +239,27 @@ fn letters(text: &str) -> f64 {
 fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Wherever the axis begins and ends.
+    #[test]
+    fn texts_of_the_x_axis_touch_no_others() {
+        let ends = (0..400_u16).map(|step| 1.01_f64.powi(i32::from(step)));
+        for (low, ratio) in ends.flat_map(|low| [2.0, 5.0, 40.0, 2e4].map(|ratio| (low, ratio))) {
+            let axis = || Axis::logarithmic(low, low * ratio, Unit::Millis);
+            let (title, note) = Default::default();
+            let (bands, lines, unit, form) = (Vec::new(), Vec::new(), Unit::Millis, Form::Lines);
+            let plot = Plot { title, note, x: axis(), y: axis(), unit, bands, lines, form };
+            let extents: Vec<_> = plot.roomy_x_marks().into_iter().map(|(x, text)| extent(x, text)).collect();
+            assert!(
+                extents.iter().all(|(start, end)| LEFT <= *start && *end <= WIDTH),
+                "{low} {ratio}: {extents:?}"
+            );
+            assert!(extents.windows(2).all(|pair| pair[0].1 < pair[1].0), "{low} {ratio}: {extents:?}");
+        }
+    }
 }
