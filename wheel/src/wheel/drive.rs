@@ -22,6 +22,9 @@ impl<T> TimingWheel<T> {
     pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
         let now = now.max(self.now);
         loop {
+            if let Some(expired) = self.expire_here(work) {
+                return Expire::Due(expired);
+            }
             let next = self.next_if_known();
             if now < self.quiet_until || (next.is_none() && !self.look_ahead()) {
                 self.now = now;
@@ -36,24 +39,32 @@ impl<T> TimingWheel<T> {
                 self.now = self.quiet_until;
                 self.prefetch_first(next);
             }
-            if next.level > 0 {
-                let Some(expired) = self.cascade(next, work) else { continue };
+            if next.level > 0
+                && let Some(expired) = self.cascade(next, work)
+            {
                 self.keep_holes_few();
                 return Expire::Due(expired);
             }
-            while !self.slots.is_empty(next) && work.spend() {
-                self.prefetch_upcoming(next);
-                let (index, position) = self.slots.pop(next);
-                match self.timers.expire(index, position, self.now) {
-                    Ok(expired) => {
-                        self.keep_holes_few();
-                        return Expire::Due(expired);
-                    }
-                    Err(NotDue::Gone) => self.slots.count_hole_out(),
-                    Err(NotDue::Ahead) => self.put_off(index),
+        }
+    }
+
+    /// Takes from the slot of this tick, which has nothing else, until a timer is due, or [`Work`] runs out.
+    #[inline(always)]
+    fn expire_here(&mut self, work: &mut Work) -> Option<Expired<T>> {
+        let here = Place::current(self.now, 0);
+        while !self.slots.is_empty(here) && work.spend() {
+            self.prefetch_upcoming(here);
+            let (index, position) = self.slots.pop(here);
+            match self.timers.expire(index, position, self.now) {
+                Ok(expired) => {
+                    self.keep_holes_few();
+                    return Some(expired);
                 }
+                Err(NotDue::Gone) => self.slots.count_hole_out(),
+                Err(NotDue::Ahead) => self.put_off(index),
             }
         }
+        None
     }
 
     #[cold]

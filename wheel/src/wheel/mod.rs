@@ -18,7 +18,7 @@ use chunk::Position;
 pub use place::LEVELS;
 use place::{Known, Place};
 use slots::{Moved, Slots};
-use timers::Timers;
+use timers::{PAGE, Timers};
 
 /// Timers that each carry a `T`, ordered by deadline. The [crate documentation](crate) tells how to use it.
 ///
@@ -182,8 +182,7 @@ impl<T> TimingWheel<T> {
     /// memory can.
     #[inline]
     pub(super) fn keep_holes_few(&mut self) {
-        let room = self.timers.room();
-        if self.timers.len() + self.slots.holes() > room + room / 2 {
+        if self.timers.len() + self.slots.holes() > self.timers.pages_held() * (PAGE + PAGE / 2) {
             self.fill_holes();
         }
     }

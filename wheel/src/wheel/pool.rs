@@ -83,14 +83,11 @@ impl<P: Page> Pool<P> {
         held.first_free = page.next_free(place);
         self.empty -= usize::from(held.in_use == 0);
         held.in_use += 1;
-        if held.first_free == end::<P>() {
-            self.room.remove(at);
-        }
         (index::<P>(at, place), page, place)
     }
 
     fn make_room(&mut self, limit: u32) {
-        self.lowest = self.room.lowest().unwrap_or_else(|| {
+        self.lowest = self.lowest_with_room().unwrap_or_else(|| {
             let at = self.pages.len();
             assert!(at * P::LEN < limit as usize, "at most {limit} at a time");
             self.pages.push(Held { page: None, generation: 1, first_free: end::<P>(), in_use: 0 });
@@ -104,6 +101,17 @@ impl<P: Page> Pool<P> {
             self.held += 1;
             self.empty += 1;
         }
+    }
+
+    fn lowest_with_room(&mut self) -> Option<usize> {
+        while let Some(at) = self.room.lowest() {
+            let held = &self.pages[at];
+            if held.page.is_none() || !is_full(held) {
+                return Some(at);
+            }
+            self.room.remove(at);
+        }
+        None
     }
 
     /// Gives an entry back that was in use.
@@ -127,7 +135,7 @@ impl<P: Page> Pool<P> {
             return Some(taken);
         }
         page.set_next_free(place, held.first_free);
-        if is_full(held) {
+        if is_full(held) && at != self.lowest {
             self.room.insert(at);
         }
         held.first_free = u16::try_from(place).expect("a place in a page");
@@ -226,7 +234,8 @@ fn no_page() -> ! {
     unreachable!("what is in use has its page")
 }
 
-/// The pages with a free entry: a bit each, and a bit for each 64 of those.
+/// The pages with a free entry, and some that are full by now: whether they are is seen when they are looked for, since the last
+/// entry of a page comes and goes often. A bit each, and a bit for each 64 of those.
 #[derive(Debug)]
 struct Room {
     pages: Vec<u64>,

@@ -104,9 +104,9 @@ impl<T> Timers<T> {
         self.len
     }
 
-    /// How many timers the pages that are there have room for, free or not.
-    pub(super) fn room(&self) -> usize {
-        self.pool.pages_held() * PAGE
+    /// How many pages there are.
+    pub(super) fn pages_held(&self) -> usize {
+        self.pool.pages_held()
     }
 
     /// Makes a timer. `position` is told its index and says where that stands.
