@@ -57,6 +57,11 @@ async fn phases_follow_each_other_and_what_is_soaked_is_repeated() {
     let fanouts = number(soak, "/fanout/times");
     assert!(storms >= 2.0 && fanouts >= 2.0, "{json:#}");
     assert_eq!(number(soak, "/storm/dropped"), storms * 5.0);
+    assert_eq!(
+        number(&json, "/connect_ms/count"),
+        number(&json, "/connected"),
+        "times of all runs are told together"
+    );
     assert_eq!(number(soak, "/storm/resumed"), storms * 5.0);
     assert_eq!(number(soak, "/fanout/expected"), fanouts * 50.0);
     assert_eq!(number(soak, "/fanout/received"), fanouts * 50.0);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::totals::Totals;
+use self::totals::{Totals, times};
 use super::{Prepared, Run, Scenario, Setup, prepare};
 use crate::args::{self, Kind, Phase};
 use crate::failure::Failures;
@@ -66,7 +66,8 @@ impl Scenario for Mix {
         let phases = self.phases.iter().fold(Group::default(), |phases, stage| {
             phases.with(&path_name(&stage.phase.name), stage.outcome())
         });
-        self.totals().outcome(setup.failures.total()).with("plan", phases)
+        let counts = self.totals().outcome(setup.failures.total());
+        counts.and(times(&self.outcomes())).with("plan", phases)
     }
 }
 
@@ -88,10 +89,12 @@ impl Mix {
 
     fn totals(&self) -> Totals {
         let mut totals = Totals::default();
-        for act in self.phases.iter().flat_map(|stage| &stage.acts) {
-            totals.add(&act.outcome());
-        }
+        self.outcomes().iter().for_each(|outcome| totals.add(outcome));
         totals
+    }
+
+    fn outcomes(&self) -> Vec<Group> {
+        self.phases.iter().flat_map(|stage| &stage.acts).map(|act| act.outcome()).collect()
     }
 }
 

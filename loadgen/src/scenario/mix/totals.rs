@@ -1,8 +1,8 @@
 //! Sums over all runs of a mix.
 
-use crate::result::Group;
+use crate::result::{Distribution, Field, Group};
 
-/// What can be added up.
+/// Counts that can be added up.
 const NAMES: [&str; 24] = [
     "connected",
     "unexpected_closes",
@@ -30,6 +30,9 @@ const NAMES: [&str; 24] = [
     "forgiven",
 ];
 
+/// Times that mean the same wherever they were measured.
+const TIMES: [&str; 3] = ["connect_ms", "connect_from_start_ms", "lateness_ms"];
+
 #[derive(Debug, Default)]
 pub(super) struct Totals([u64; NAMES.len()]);
 
@@ -54,4 +57,16 @@ impl Totals {
         let sums = NAMES.iter().zip(self.0);
         sums.fold(Group::default().with("errors", errors), |group, (name, sum)| group.with(name, sum))
     }
+}
+
+/// All times of the runs, by name.
+pub(super) fn times(outcomes: &[Group]) -> Group {
+    let all = |name: &str| {
+        let measured = outcomes.iter().filter_map(|outcome| match outcome.get(name) {
+            Some(Field::Distribution(times)) => Some(&**times),
+            _ => None,
+        });
+        Distribution::sum_of(&measured.collect::<Vec<_>>())
+    };
+    TIMES.into_iter().fold(Group::default(), |group, name| group.with(name, all(name)))
 }
