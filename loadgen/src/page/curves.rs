@@ -101,7 +101,10 @@ impl Curves {
     fn by_stem(&self, columns: &[&Column], title: impl Fn(&str) -> String) -> Vec<Plot> {
         let plots = columns.chunk_by(|one, other| stem(&one.name) == stem(&other.name)).filter_map(|group| {
             let stem = stem(&group[0].name);
-            self.plot(title(stem), Unit::of(stem), group)
+            // Many levels of a wheel are never used.
+            let used =
+                group.iter().copied().filter(|column| !is_numbered(&column.name) || peak(column) > 0.0);
+            self.plot(title(stem), Unit::of(stem), &used.collect::<Vec<_>>())
         });
         plots.collect()
     }
@@ -152,7 +155,13 @@ fn is_cost(name: &str) -> bool {
     name.starts_with("server.") || name.starts_with("loadgen.")
 }
 
-/// What several columns are percentiles of.
+/// What several columns are percentiles of, or numbered parts of.
 fn stem(name: &str) -> &str {
-    PERCENTILES.iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name)
+    let stem = PERCENTILES.iter().find_map(|end| name.strip_suffix(end));
+    stem.unwrap_or_else(|| name.trim_end_matches(|char: char| char.is_ascii_digit()))
+}
+
+/// Whether this is one of several parts, as `level2`.
+fn is_numbered(name: &str) -> bool {
+    name.ends_with(|char: char| char.is_ascii_digit()) && !PERCENTILES.iter().any(|end| name.ends_with(end))
 }

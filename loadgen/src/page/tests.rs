@@ -22,6 +22,9 @@ fn result(seconds: u32) -> Document {
             (Kind::Gauge, "server.cores", None),
             (Kind::Gauge, "server.wheel_lateness_ms.p50", Some(0.01)),
             (Kind::Gauge, "server.wheel_lateness_ms.p99", Some(5.0)),
+            (Kind::Gauge, "server.level0", Some(t)),
+            (Kind::Gauge, "server.level1", Some(2.0)),
+            (Kind::Gauge, "server.level2", Some(0.0)),
             (Kind::Count, "errors", Some(1.0)),
             (Kind::Count, "early", Some(0.0)),
             (Kind::Count, HOSTILE, Some(2.0)),
@@ -90,11 +93,13 @@ fn a_page_shows_everything_and_runs_nothing() {
         "lateness_ms by second",
         "resident_bytes",
         "wheel_lateness_ms",
+        "level",
     ] {
         assert!(titles.iter().any(|known| known == title), "{title} in {titles:?}");
     }
     assert_eq!(titles.iter().filter(|title| *title == "lateness_ms").count(), 2, "histogram and percentiles");
-    for absent in ["nothing_ms", "cores"] {
+    assert!(page.contains("server.level1") && !page.contains("server.level2"), "what is used of the levels");
+    for absent in ["nothing_ms", "cores", "level0"] {
         assert!(!titles.iter().any(|known| known == absent), "{absent} was not measured");
     }
     for text in ["bytes_per_connection", "interrupted", "prefers-color-scheme: dark"] {
