@@ -1,0 +1,91 @@
+//! Connections of the run: cut, made, and made with what was remembered.
+
+use super::*;
+
+impl Run<'_> {
+    /// What was under way to the server may be lost, or come later; or the server never learns of it.
+    pub(super) fn cut(&mut self) {
+        let page_gets_all = self.rng.random();
+        let Some((link, lost)) = self.client.cut(page_gets_all, &self.world, self.coverage) else { return };
+        if lost {
+            self.coverage.met("page lost what its machine had answered for");
+            self.world.gaps_allowed = true;
+            self.must_tell_seq = true;
+        }
+        let arrive = self.rng.random_range(0..=link.to_server.len());
+        self.late.extend(link.to_server.into_iter().take(arrive).map(|input| (link.id, input)));
+        if self.rng.random_bool(0.7) {
+            self.late.push_back((link.id, ConnectionInput::Ended(SuspendReason::ConnectionLost)));
+        }
+    }
+
+    pub(super) fn remember(&mut self) {
+        if self.snapshots.len() < MAX_SNAPSHOTS {
+            self.snapshots.push(self.client.page.clone());
+        }
+    }
+
+    pub(super) fn connect_sometimes(&mut self) {
+        // It may believe that its connection is lost while it is not.
+        if self.client.link.is_none() || self.rng.random_bool(0.1) {
+            self.cut();
+            let carrier = random_carrier(&mut self.rng, &self.allowed);
+            self.connect(carrier);
+        }
+    }
+
+    pub(super) fn connect(&mut self, carrier: Carrier) {
+        assert!(self.client.link.is_none());
+        let old = self.allowed.old_seqs && !self.snapshots.is_empty() && self.rng.random_bool(0.3);
+        if old {
+            let snapshot = self.rng.random_range(0..self.snapshots.len());
+            self.client.page = self.snapshots[snapshot].clone();
+            // Those that know more are of a life that has not been.
+            self.snapshots.truncate(snapshot + 1);
+            self.world.gaps_allowed = true;
+            self.coverage.met("old seq");
+        }
+        let may_be_silent = self.allowed.no_seqs && !old && !self.must_tell_seq;
+        let seq = if may_be_silent && self.rng.random_bool(0.4) {
+            self.coverage.met("resume without a seq");
+            None
+        } else {
+            self.must_tell_seq = false;
+            // It may have acknowledged more before it was sent something again.
+            self.world.gaps_allowed |= self.client.page.seq < self.client.page.highest;
+            Some(self.client.page.seq)
+        };
+        if matches!(self.session.phase(), Phase::Attached(_)) {
+            self.coverage.met("take-over");
+        }
+        let id = self.attach(carrier, seq);
+        assert_eq!(self.session.phase(), Phase::Attached(id));
+        self.wraps = carrier == Carrier::Events;
+        self.client.link = Some(Link::new(id, carrier, seq));
+        (self.ping_wanted, self.ping_leaving, self.framed) = (None, None, 0);
+        self.obey();
+    }
+
+    /// Outputs stay for the caller, who knows by then whether there is a new connection.
+    pub(super) fn attach(&mut self, carrier: Carrier, seq: Option<u64>) -> ConnectionId {
+        self.pass_to_now();
+        self.connections += 1;
+        let id = ConnectionId(self.connections);
+        let entropy = self.rng.random();
+        let attach = Attach { connection: id, carrier, seq, token_expires: None, entropy };
+        self.session.handle(millis(self.now_ms), Input::Attach(attach));
+        id
+    }
+
+    pub(super) fn claim_the_future(&mut self) {
+        self.pass_to_now();
+        let before = (Position::of(self.session.outbox()), self.session.phase());
+        let seq = self.session.outbox().seq() + self.rng.random_range(1..4);
+        self.attach(Carrier::Stream(Heartbeat::Frame), Some(seq));
+        assert_eq!(before, (Position::of(self.session.outbox()), self.session.phase()), "refused");
+        assert_eq!(self.session.poll_output(), None);
+        self.coverage.met("refused future");
+    }
+
+    // The end.
+}
