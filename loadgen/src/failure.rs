@@ -46,7 +46,7 @@ impl Failure {
             Self::Connect(error) => connect_kind(error).to_owned(),
             Self::Refused(status) => format!("http_{status}"),
             Self::Upgrade(_) => "upgrade".to_owned(),
-            Self::ClosedBeforeHello(end) => format!("closed_{}", end.code()),
+            Self::ClosedBeforeHello(end) => end.kind(),
             Self::NoHello => "no_hello".to_owned(),
             Self::Timeout => "timeout".to_owned(),
             Self::NotRecovered => "not_recovered".to_owned(),

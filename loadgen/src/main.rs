@@ -121,7 +121,7 @@ fn check_processes(scenario: &args::Scenario, load: &Load) -> Result<(), String>
 fn run_part(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<u8, String> {
     own::reserve_descriptors(load.connections)?;
     let Prepared { scenario, .. } = prepare(scenario);
-    parts::tell_measured(start_runtime()?.block_on(drive(scenario, load, log))?);
+    parts::tell_measured(&start_runtime()?.block_on(drive(scenario, load, log))?);
     Ok(0)
 }
 

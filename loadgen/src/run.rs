@@ -12,9 +12,9 @@ use crate::client::Dialer;
 use crate::cost::{self, Bottleneck, Cost, Second};
 use crate::failure::Failures;
 use crate::own::Lag;
-use crate::parts::Parent;
+use crate::parts::{self, Parent};
 use crate::progress::{self, Log};
-use crate::record::Recorder;
+use crate::record::{Recorder, Timed};
 use crate::result::{Ending, Group, Run, Sample, Series};
 use crate::scenario::{Scenario, Setup};
 use crate::source::Sources;
@@ -55,7 +55,7 @@ pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) ->
     scenario.record(&recorder);
     let mut cost = Cost::open(&load.server.cost, &recorder, log).await?;
     let bottleneck = RefCell::new(Bottleneck::default());
-    let is_alone = parent.is_none();
+    let telling = Telling::of(load);
     if load.server.wanted.abort_on_fail {
         for assertion in load.server.wanted.assertions.iter().filter(|it| !recorder.grows(it.path())) {
             log.line(&format!("{assertion} is judged in the end only: the number may still change"));
@@ -68,7 +68,10 @@ pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) ->
         () = scenario.clone().run(setup.clone()) => Ending::Finished,
         () = signals.next() => Ending::Interrupted,
         () = has_stopped(&mut parent) => Ending::Interrupted,
-        assertion = sample(&recorder, load, &lag, |second| look_at(second, &bottleneck, is_alone, log)) => Ending::Aborted(assertion),
+        assertion = sample(start, &recorder, load, &lag, |number, timed| {
+            telling.second(number, &recorder, timed);
+            look_at(&recorder.last(), &bottleneck, telling != Telling::Parent, log);
+        }) => Ending::Aborted(assertion),
         never = progress::draw(log.clone(), &recorder, || scenario.bars(&setup)) => match never {},
         never = lag.watch() => match never {},
         never = cost.watch(|| cost::Load::of(recorder.traffic())) => match never {},
@@ -78,7 +81,7 @@ pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) ->
         log.line(&format!("ended early: {assertion} cannot hold any more"));
     }
     lag.sample();
-    recorder.sample();
+    telling.last(start.elapsed(), &recorder, &recorder.sample());
     // Before the result itself takes memory.
     let mut own = lag.and_usage();
     cost.look_after().await;
@@ -119,18 +122,59 @@ fn look_at(second: &Sample, bottleneck: &RefCell<Bottleneck>, is_alone: bool, lo
     }
 }
 
-/// Samples everything each second, and gives the sample to `look`. Returns the first assertion that cannot hold any more, if that is to end the run.
-async fn sample(recorder: &Recorder, load: &Load, lag: &Lag, look: impl Fn(&Sample)) -> String {
-    let mut second = interval_at(Instant::now() + SAMPLE, SAMPLE);
-    second.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        second.tick().await;
-        lag.sample();
-        recorder.sample();
-        look(&recorder.last());
-        if load.server.wanted.json_lines {
-            progress::tell_sample(recorder);
+/// Who is told of each second.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Telling {
+    /// The process that has started this one.
+    Parent,
+    /// The user, as lines of JSON.
+    User,
+    Nobody,
+}
+
+impl Telling {
+    fn of(load: &Load) -> Self {
+        match load.server.parts.part {
+            Some(_) => Self::Parent,
+            None if load.server.wanted.json_lines => Self::User,
+            None => Self::Nobody,
         }
+    }
+
+    /// Counted from 1; what was timed in it is `timed`.
+    fn second(self, number: u64, recorder: &Recorder, timed: &Timed) {
+        match self {
+            Self::Parent => parts::tell_sample(number, false, recorder, timed),
+            Self::User => progress::tell_sample(recorder),
+            Self::Nobody => {}
+        }
+    }
+
+    /// The second in which the run has ended.
+    fn last(self, elapsed: Duration, recorder: &Recorder, timed: &Timed) {
+        if self == Self::Parent {
+            parts::tell_sample(elapsed.as_secs() + 1, true, recorder, timed);
+        }
+    }
+}
+
+/// Samples everything at each full second since the start, and gives its number and what was timed in it to `look`. Returns
+/// the first assertion that cannot hold any more, if that is to end the run.
+async fn sample(
+    start: Instant,
+    recorder: &Recorder,
+    load: &Load,
+    lag: &Lag,
+    look: impl Fn(u64, &Timed),
+) -> String {
+    let mut second = interval_at(start + SAMPLE, SAMPLE);
+    // So that the seconds of several processes stay the same.
+    second.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        let due = second.tick().await;
+        lag.sample();
+        let timed = recorder.sample();
+        look(due.duration_since(start).as_secs(), &timed);
         if !load.server.wanted.abort_on_fail {
             continue;
         }

@@ -94,6 +94,10 @@ pub(crate) struct Slow {
     /// How many bytes a second a slow subscriber reads; 0: none
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
     pub(crate) read_rate: u32,
+    /// How often it reads, with pauses between: with a pause just short of the server's timeout for who does not read, it
+    /// should be left alone
+    #[arg(long, value_name = "D", default_value = "100ms", value_parser = humantime::parse_duration)]
+    pub(crate) read_every: Duration,
     /// How long slow subscribers stay slow after the last message was due; then they read what there is
     #[arg(long, value_name = "D", default_value = "15s", value_parser = humantime::parse_duration)]
     pub(crate) patience: Duration,

@@ -8,7 +8,8 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::time::sleep;
 
-use super::line::measured_line;
+use super::line::{ChildSample, measured_line};
+use crate::record::{Recorder, Timed};
 use crate::result::Group;
 use crate::run::Measured;
 
@@ -51,7 +52,13 @@ pub(crate) fn tell_log(text: &str) {
     tell(&Group::default().with("log", text));
 }
 
-pub(crate) fn tell_measured(measured: Measured) {
+/// What was sampled last, and all that was timed for it. `second` is which one it ends, counted from 1.
+pub(crate) fn tell_sample(second: u64, is_last: bool, recorder: &Recorder, timed: &Timed) {
+    let (phase, sample) = (recorder.current_phase(), recorder.last());
+    tell(&ChildSample { phase, second, is_last, sample, timed: timed.clone() }.to_json());
+}
+
+pub(crate) fn tell_measured(measured: &Measured) {
     write(&measured_line(measured));
 }
 

@@ -79,11 +79,16 @@ impl Children {
         Ok(start)
     }
 
-    /// Has all of them stop, and tell what they have measured so far.
-    pub(super) async fn stop(&mut self) -> Result<(), String> {
+    /// Has all of them stop, and tell what they have measured so far. What they tell on the way goes to `hear`.
+    pub(super) async fn stop(
+        &mut self,
+        hear: impl Fn(usize, Line) -> Result<(), String>,
+    ) -> Result<(), String> {
         self.children.iter_mut().for_each(|child| child.input = None);
         let rest = async {
-            while self.next().await?.is_some() {}
+            while let Some((child, line)) = self.next().await? {
+                hear(child, line)?;
+            }
             Ok(())
         };
         let rest = timeout(PATIENCE, rest).await;

@@ -25,14 +25,16 @@ fn rule(name: &str) -> Rule {
     }
 }
 
-/// The whole of these parts, which ran at the same time.
-pub(super) fn merge(parts: Vec<Measured>, started_at: SystemTime) -> Result<Measured, String> {
+/// The whole of these parts, which ran at the same time, and whose samples are in the series.
+pub(super) fn merge(
+    parts: Vec<Measured>,
+    series: Series,
+    started_at: SystemTime,
+) -> Result<Measured, String> {
     let elapsed = parts.iter().map(|part| part.run.elapsed).max().unwrap_or_default();
     let interrupted = parts.iter().any(|part| part.run.ending == Ending::Interrupted);
     let ending = if interrupted { Ending::Interrupted } else { Ending::Finished };
     let phases = parts.first().map(|part| part.run.phases.clone()).unwrap_or_default();
-    let series: Vec<&Series> = parts.iter().map(|part| &part.series).collect();
-    let series = Series::merged(&series);
     let numbers = merge_groups("", parts.into_iter().map(|part| part.numbers).collect())?;
     Ok(Measured { run: Run { started_at, elapsed, ending, phases }, numbers, series })
 }

@@ -1,11 +1,13 @@
-//! The children's samples as the parent's own counters and gauges, so that all that looks at a run sees the whole.
+//! The children's samples as the parent's own counters, gauges and times, so that all that looks at a run sees the whole.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
 use crate::cost::{self, Second};
-use crate::record::{Counter, Gauge, Recorder};
+use crate::record::{Counter, Gauge, Recorder, Times};
 use crate::result::{Kind, Sample};
+
+use super::line::ChildSample;
 
 #[derive(Debug)]
 pub(super) struct Mirror {
@@ -14,6 +16,7 @@ pub(super) struct Mirror {
     last: RefCell<Vec<Sample>>,
     counters: RefCell<BTreeMap<String, Counter>>,
     gauges: RefCell<BTreeMap<String, Gauge>>,
+    times: RefCell<BTreeMap<String, Times>>,
     pings: Cell<u64>,
 }
 
@@ -24,21 +27,26 @@ impl Mirror {
             last: RefCell::new(vec![Sample::default(); children]),
             counters: RefCell::default(),
             gauges: RefCell::default(),
+            times: RefCell::default(),
             pings: Cell::new(0),
         }
     }
 
     /// A child has told one more sample.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are written as such")]
-    pub(super) fn add(&self, child: usize, sample: Sample) {
-        for (_, name, value) in sample.values.iter().filter(|(kind, _, _)| *kind == Kind::Count) {
+    pub(super) fn add(&self, child: usize, told: &ChildSample) {
+        for (_, name, value) in told.sample.values.iter().filter(|(kind, _, _)| *kind == Kind::Count) {
             let count = value.unwrap_or(0.0) as u64;
             self.counter(name).add(count);
             if name == "pings" {
                 self.pings.set(self.pings.get() + count);
             }
         }
-        self.last.borrow_mut()[child] = sample;
+        for (name, times) in &told.timed {
+            self.times(name).add(times);
+        }
+        // Who has ended has nothing any more.
+        self.last.borrow_mut()[child] = if told.is_last { Sample::default() } else { told.sample.clone() };
         for (name, value) in self.gauges_of_all() {
             self.gauge(&name).set(value);
         }
@@ -62,6 +70,16 @@ impl Mirror {
             gauge
         };
         gauges.entry(name.to_owned()).or_insert_with(new).clone()
+    }
+
+    fn times(&self, name: &str) -> Times {
+        let mut times = self.times.borrow_mut();
+        let new = || {
+            let times = Times::default();
+            self.recorder.times(name, &times);
+            times
+        };
+        times.entry(name.to_owned()).or_insert_with(new).clone()
     }
 
     fn gauges_of_all(&self) -> BTreeMap<String, Option<f64>> {
@@ -93,29 +111,44 @@ impl Mirror {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    fn sample(connections: f64, pings: f64, cores: f64) -> Sample {
+    fn told(connections: f64, pings: f64, cores: f64) -> ChildSample {
         let values = vec![
             (Kind::Gauge, "connections".to_owned(), Some(connections)),
             (Kind::Gauge, "loadgen.cores".to_owned(), Some(cores)),
             (Kind::Count, "pings".to_owned(), Some(pings)),
         ];
-        Sample { t: 1.0, values }
+        let sample = Sample { t: 1.0, values };
+        let connect = Times::default();
+        connect.record(Duration::from_secs_f64(pings));
+        let timed = vec![("connect_ms".to_owned(), connect.summary())];
+        ChildSample { phase: String::new(), second: 1, is_last: false, sample, timed }
     }
 
     #[test]
     fn the_parent_sees_the_sum() {
         let recorder = Recorder::starting_now();
         let mirror = Mirror::new(2, &recorder);
-        mirror.add(0, sample(5.0, 1.0, 0.2));
-        mirror.add(1, sample(7.0, 2.0, 0.9));
-        mirror.add(0, sample(6.0, 4.0, 0.3));
+        mirror.add(0, &told(5.0, 1.0, 0.2));
+        mirror.add(1, &told(7.0, 2.0, 0.9));
+        mirror.add(0, &told(6.0, 4.0, 0.3));
         recorder.sample();
         let last = recorder.last();
         assert_eq!((last.get("connections"), last.get("pings")), (Some(13.0), Some(7.0)));
         assert_eq!(recorder.growing("pings"), Some(7.0));
+        assert_eq!(
+            (last.get("connect_ms.count"), recorder.growing("connect_ms.count")),
+            (Some(3.0), Some(3.0))
+        );
+        assert!(last.get("connect_ms.p50").is_some_and(|p50| (1980.0..2020.0).contains(&p50)), "{last:?}");
+        assert!(recorder.growing("connect_ms.max").is_some_and(|max| (3960.0..4040.0).contains(&max)));
         assert_eq!(mirror.load(), cost::Load { connections: 13, pings: 7 });
         assert_eq!(mirror.second(Some(0.5)).own_cores, Some(0.9));
+        mirror.add(1, &ChildSample { is_last: true, ..told(0.0, 0.0, 0.9) });
+        assert_eq!(mirror.load(), cost::Load { connections: 6, pings: 7 });
+        assert_eq!(mirror.second(Some(0.5)).own_cores, Some(0.3));
     }
 }

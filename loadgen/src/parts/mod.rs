@@ -2,7 +2,7 @@
 //!
 //! The [`parent`] starts [`children`] with its own command line and a [`part`] to play, and has all of them begin at one instant.
 //! They speak [lines](mod@line) of JSON: what goes wrong, a sample each second, and in the end all that they have counted and
-//! timed, which [`merge`] adds up exactly. [`child`] is their side of it.
+//! timed. [`rows`] adds up the samples exactly, [`merge`] the rest. [`child`] is their side of it.
 
 mod child;
 mod children;
@@ -11,10 +11,11 @@ mod merge;
 mod mirror;
 mod parent;
 mod part;
+mod rows;
 
 use clap::Args;
 
-pub(crate) use self::child::{Parent, tell_log, tell_measured};
+pub(crate) use self::child::{Parent, tell_log, tell_measured, tell_sample};
 pub(crate) use self::parent::run;
 pub(crate) use self::part::Part;
 

@@ -10,11 +10,12 @@ use super::line::Line;
 use super::merge::merge;
 use super::mirror::Mirror;
 use super::part::Part;
+use super::rows::Rows;
 use crate::args::Load;
 use crate::cost::{Bottleneck, Cost};
 use crate::progress::{self, Bar, Log};
 use crate::record::Recorder;
-use crate::result::{Ending, Group, Sample};
+use crate::result::{Ending, Group};
 use crate::run::Measured;
 use crate::stop::Signals;
 
@@ -29,7 +30,14 @@ pub(crate) async fn run(processes: u32, load: &Load, log: &Log) -> Result<Measur
     let mut cost = Cost::open(&load.server.cost, &recorder, log).await?;
     let mut children = Children::spawn(&Part::all(processes), log)?;
     let mirror = Mirror::new(processes as usize, &recorder);
-    let whole = Whole { load, recorder: &recorder, mirror: &mirror, bottleneck: RefCell::default(), log };
+    let whole = Whole {
+        load,
+        recorder: &recorder,
+        mirror: &mirror,
+        rows: RefCell::new(Rows::new(processes as usize)),
+        bottleneck: RefCell::default(),
+        log,
+    };
     let bars = || vec![Bar { label: "open", done: mirror.load().connections, of: load.connections.into() }];
     let began = tokio::select! {
         began = children.begin() => began,
@@ -47,7 +55,7 @@ pub(crate) async fn run(processes: u32, load: &Load, log: &Log) -> Result<Measur
     let parts = children.end().await;
     let (started_at, ending) = (began?, ended?);
     cost.look_after().await;
-    let mut measured = merge(parts, started_at)?;
+    let mut measured = merge(parts, whole.rows.into_inner().into_series(), started_at)?;
     if let Some(ending) = ending {
         measured.run.ending = ending;
     }
@@ -80,6 +88,7 @@ struct Whole<'a> {
     load: &'a Load,
     recorder: &'a Recorder,
     mirror: &'a Mirror,
+    rows: RefCell<Rows>,
     bottleneck: RefCell<Bottleneck>,
     log: &'a Log,
 }
@@ -92,8 +101,7 @@ impl Whole<'_> {
         let ending = loop {
             tokio::select! {
                 told = children.next() => match told? {
-                    Some((child, Line::Sample { phase, sample })) => self.add(child, &phase, sample),
-                    Some(_) => {}
+                    Some((child, line)) => self.hear(child, line)?,
                     None => return Ok(None),
                 },
                 _ = second.tick() => if let Some(assertion) = self.look() {
@@ -103,15 +111,17 @@ impl Whole<'_> {
                 () = signals.next() => break Ending::Interrupted,
             }
         };
-        children.stop().await?;
+        children.stop(|child, line| self.hear(child, line)).await?;
         Ok(Some(ending))
     }
 
-    fn add(&self, child: usize, phase: &str, sample: Sample) {
-        if child == 0 && self.recorder.current_phase() != phase {
-            self.recorder.phase(phase);
+    fn hear(&self, child: usize, line: Line) -> Result<(), String> {
+        let Line::Sample(told) = line else { return Ok(()) };
+        if child == 0 && self.recorder.current_phase() != told.phase {
+            self.recorder.phase(&told.phase);
         }
-        self.mirror.add(child, sample);
+        self.mirror.add(child, &told);
+        self.rows.borrow_mut().add(child, told)
     }
 
     /// Returns an assertion that cannot hold any more, if that is to end the run.

@@ -37,7 +37,7 @@ impl Part {
             // The parent samples the server, and writes the result.
             server: Server {
                 cost: cost::Sampling::default(),
-                wanted: Wanted { json_lines: true, ..Wanted::default() },
+                wanted: Wanted::default(),
                 ..whole.server.clone()
             },
         }

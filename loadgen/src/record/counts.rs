@@ -65,6 +65,11 @@ impl Ends {
         self.by_code.borrow().clone()
     }
 
+    /// How many connections ended because the server's frames were bad.
+    pub(super) fn faults(&self) -> u64 {
+        self.faults.borrow().values().sum()
+    }
+
     /// `close_codes`, and what the server did wrong if it was to blame.
     pub(crate) fn outcome(&self) -> Group {
         Group::default()

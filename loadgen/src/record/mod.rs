@@ -30,6 +30,7 @@ use std::rc::Rc;
 use tokio::time::Instant;
 
 pub(crate) use self::counts::{Counter, Ends, Gauge};
+pub(crate) use self::look::Timed;
 pub(crate) use self::times::{Latency, Times};
 pub(crate) use self::traffic::{Live, Traffic};
 use crate::result::{Phase, Sample, Series};
@@ -152,11 +153,12 @@ impl Recorder {
         crate::result::seconds(self.shared.start.elapsed())
     }
 
-    /// Looks at everything now, for the series.
-    pub(crate) fn sample(&self) {
-        let sample = self.shared.look(self.seconds());
+    /// Looks at everything now, for the series. Gives the whole of what was timed since the last look.
+    pub(crate) fn sample(&self) -> Timed {
+        let (sample, timed) = self.shared.look(self.seconds());
         self.shared.series.borrow_mut().push(&sample);
         self.shared.last.replace(sample);
+        timed
     }
 
     /// The sample that was taken last.

@@ -22,7 +22,7 @@ pub(crate) struct Times(Rc<Histograms>);
 #[derive(Clone, Debug)]
 struct Histograms {
     whole: RefCell<Histogram<u64>>,
-    second: RefCell<Histogram<u32>>,
+    second: RefCell<Histogram<u64>>,
 }
 
 impl Default for Times {
@@ -34,7 +34,7 @@ impl Default for Times {
 }
 
 /// An empty histogram of a second's times.
-pub(super) fn new_second() -> Histogram<u32> {
+pub(super) fn new_second() -> Histogram<u64> {
     Histogram::new_with_bounds(1, as_micros(HIGHEST), DIGITS_OF_A_SECOND)
         .expect("one microsecond to one hour with two digits is a valid range")
 }
@@ -66,8 +66,15 @@ impl Times {
         (!whole.is_empty()).then(|| whole.max())
     }
 
+    /// Adds those of others, which are as exact as a second's.
+    pub(crate) fn add(&self, others: &Distribution) {
+        for histogram in [&self.0.whole, &self.0.second] {
+            histogram.borrow_mut().add(others.micros()).expect("all histograms have the same bounds");
+        }
+    }
+
     /// Adds those since the last call to others.
-    pub(super) fn take_second(&self, into: &mut Histogram<u32>) {
+    pub(super) fn take_second(&self, into: &mut Histogram<u64>) {
         let mut second = self.0.second.borrow_mut();
         into.add(&*second).expect("all seconds have the same bounds");
         second.reset();

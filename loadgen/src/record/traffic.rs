@@ -56,7 +56,8 @@ impl Traffic {
     pub(crate) fn summary(&self) -> Group {
         let counts =
             self.counters().into_iter().map(|(name, counter)| (name.to_owned(), counter.get().into()));
-        counts.chain([("connections_max".to_owned(), self.0.peak.get().into())]).collect()
+        let more = [("frame_faults", self.0.ends.faults()), ("connections_max", self.0.peak.get())];
+        counts.chain(more.map(|(name, count)| (name.to_owned(), count.into()))).collect()
     }
 }
 

@@ -1,11 +1,15 @@
 //! One sample a second of everything that is counted and timed.
 
+use super::distribution::Distribution;
+
 /// Two hours of seconds. Past that, neighbours are put together, as often as needed.
 const MAX_SAMPLES: usize = 7200;
 /// More columns than these are left out: close codes are the server's to choose.
 const MAX_COLUMNS: usize = 256;
 /// A shorter sample than this is put to the one before, or its rates would be noise.
 const SHORTEST_SECONDS: f64 = 0.5;
+/// Of what ended during one sample.
+const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// What a column's values mean, and so how neighbours are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +61,20 @@ pub(crate) struct Column {
 impl Sample {
     pub(crate) fn get(&self, name: &str) -> Option<f64> {
         self.values.iter().find(|(_, known, _)| known == name).and_then(|(_, _, value)| *value)
+    }
+}
+
+impl Sample {
+    /// How many there were, and the percentiles if there were any.
+    #[expect(clippy::cast_precision_loss, reason = "no count and no time in microseconds comes near 2^53")]
+    pub(crate) fn add_times(&mut self, name: &str, times: &Distribution) {
+        let micros = times.micros();
+        let told = |millis: f64| (!micros.is_empty()).then_some(millis);
+        self.values.push((Kind::Count, format!("{name}.count"), Some(micros.len() as f64)));
+        for (percentile, quantile) in PERCENTILES {
+            self.values.push((Kind::Time, format!("{name}.{percentile}"), told(times.at(quantile))));
+        }
+        self.values.push((Kind::Time, format!("{name}.max"), told(micros.max() as f64 / 1e3)));
     }
 }
 

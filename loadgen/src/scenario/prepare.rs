@@ -81,6 +81,7 @@ fn own(asked_for: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) {
                 .asked_for()
                 .with("share", it.share)
                 .with("read_rate", u64::from(it.read_rate))
+                .with("read_every_seconds", seconds(it.read_every))
                 .with("patience_seconds", seconds(it.patience)),
             Rc::new(Slow::new(it)),
         ),

@@ -22,9 +22,8 @@ use crate::websocket::{End, NO_CLOSE_FRAME};
 /// What the kernel takes in for a slow connection before it is read; it doubles this. With the usual one, a slow reader would
 /// go unnoticed for megabytes.
 const RECEIVE_BUFFER_BYTES: u32 = 8 * 1024;
-/// How often a slow connection reads.
-const SIP: Duration = Duration::from_millis(100);
-const SIPS_PER_SECOND: u32 = 10;
+/// The longest that is read in the end, to see what became of a slow connection: its Close frame comes after all that was not read.
+const LONGEST_DRAIN: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 pub(crate) struct Slow {
@@ -71,6 +70,12 @@ impl Scenario for Slow {
             .with("slow_ends", self.ends.outcome())
             .and(self.audience.connections())
     }
+}
+
+/// What is read at once, at this rate a second. Never as much as would be without a limit.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
+fn sip_bytes(rate: u32, every: Duration) -> u32 {
+    ((f64::from(rate) * every.as_secs_f64()).round() as u32).min(u32::MAX - 1)
 }
 
 impl Slow {
@@ -151,12 +156,13 @@ impl Slow {
 
     /// Reads at the rate that was asked for, until the connection ends.
     async fn sip(&self, connection: &mut Connection) -> End {
+        let sip = sip_bytes(self.options.read_rate, self.options.read_every);
         loop {
-            connection.allow_reading(self.options.read_rate / SIPS_PER_SECOND);
+            connection.allow_reading(sip);
             let read = connection.each(|_| ControlFlow::<()>::Continue(()));
             tokio::select! {
                 Err(end) = read => return end,
-                () = sleep(SIP) => {}
+                () = sleep(self.options.read_every) => {}
             }
         }
     }
@@ -164,16 +170,21 @@ impl Slow {
     /// Reads all that there is. `None`: and the connection is still open.
     async fn drain(&self, connection: &mut Connection) -> Option<End> {
         connection.allow_reading(u32::MAX);
-        loop {
-            let event = connection.each(|event| match event {
-                Event::Ping(_) | Event::Text(_) => ControlFlow::Break(()),
-            });
-            match timeout(self.audience.options.grace, event).await {
-                Ok(Ok(())) => {}
-                Ok(Err(end)) => return Some(end),
-                Err(_) => return None,
+        let all = async {
+            loop {
+                // Pings go on for as long as it is open.
+                let message = connection.each(|event| match event {
+                    Event::Ping(_) => ControlFlow::Continue(()),
+                    Event::Text(_) => ControlFlow::Break(()),
+                });
+                match timeout(self.audience.options.grace, message).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(end)) => return Some(end),
+                    Err(_) => return None,
+                }
             }
-        }
+        };
+        timeout(LONGEST_DRAIN, all).await.ok().flatten()
     }
 
     fn record_end(&self, end: End) {
@@ -182,6 +193,20 @@ impl Slow {
             self.closed.increment();
         } else {
             self.other_closes.increment();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sip_is_as_much_as_the_rate_allows() {
+        for (rate, every_ms, bytes) in
+            [(0, 100, 0), (1000, 100, 100), (300_000, 400, 120_000), (1_000_000, 1_000_000_000, u32::MAX - 1)]
+        {
+            assert_eq!(sip_bytes(rate, Duration::from_millis(every_ms)), bytes, "{rate} every {every_ms} ms");
         }
     }
 }

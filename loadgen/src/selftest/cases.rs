@@ -1,8 +1,10 @@
 //! Which run is to find which fault, and by what.
 
+use super::bad_frame::BadFrame;
 use super::fault::Fault;
 use super::runs::{
-    CHURN, FANOUT, FANOUT_CUT, HOLD, LATE, MUTE, MUTE_HALF, RESUME, Run, STORM, Sign, TAKEOVER, VANISH, says,
+    CHURN, FANOUT, FANOUT_CUT, HOLD, LATE, MUTE, MUTE_HALF, RESUME, Run, SLOW, SLOW_READS, STORM, Sign,
+    TAKEOVER, VANISH, says,
 };
 
 /// A fault that a run must report.
@@ -16,6 +18,11 @@ pub(super) struct Case {
 
 const fn case(fault: Fault, run: &'static Run, signs: &'static [Sign]) -> Case {
     Case { fault, run, signs }
+}
+
+/// Frames that a server may not send end a connection, whatever the scenario.
+const fn bad(frame: BadFrame, signs: &'static [Sign]) -> Case {
+    case(Fault::SendsBadFrame(frame), &HOLD, signs)
 }
 
 /// Every fault at least once.
@@ -74,4 +81,45 @@ pub(super) static CASES: &[Case] = &[
         &TAKEOVER,
         &[says("error_kinds.not_recovered", "==5"), says("taken", "==0")],
     ),
+    case(Fault::UpgradesWrongly, &HOLD, &[says("error_kinds.upgrade", "==5"), says("connected", "==0")]),
+    case(
+        Fault::GreetsWithBadFrame(BadFrame::Masked),
+        &HOLD,
+        &[says("error_kinds.frame_masked", "==5"), says("connected", "==0")],
+    ),
+    bad(
+        BadFrame::ReservedBits,
+        &[says("frame_faults.reserved_bits", "==5"), says("close_codes.1002", "==5")],
+    ),
+    bad(
+        BadFrame::UnknownOpcode,
+        &[says("frame_faults.unknown_opcode", "==5"), says("close_codes.1002", "==5")],
+    ),
+    bad(BadFrame::Masked, &[says("frame_faults.masked", "==5"), says("close_codes.1002", "==5")]),
+    bad(BadFrame::LongForm, &[says("frame_faults.length_form", "==5"), says("close_codes.1002", "==5")]),
+    bad(BadFrame::HighestBit, &[says("frame_faults.length_form", "==5"), says("close_codes.1002", "==5")]),
+    bad(
+        BadFrame::FragmentedControl,
+        &[says("frame_faults.fragmented_control", "==5"), says("close_codes.1002", "==5")],
+    ),
+    bad(BadFrame::LongControl, &[says("frame_faults.long_control", "==5"), says("close_codes.1002", "==5")]),
+    bad(
+        BadFrame::NothingToContinue,
+        &[says("frame_faults.nothing_to_continue", "==5"), says("close_codes.1002", "==5")],
+    ),
+    bad(
+        BadFrame::MessageWithinMessage,
+        &[says("frame_faults.message_within_message", "==5"), says("close_codes.1002", "==5")],
+    ),
+    bad(
+        BadFrame::HalfACloseCode,
+        &[says("frame_faults.half_a_close_code", "==5"), says("close_codes.1002", "==5")],
+    ),
+    bad(BadFrame::CloseCode, &[says("frame_faults.close_code", "==5"), says("close_codes.1002", "==5")]),
+    bad(BadFrame::NotUtf8, &[says("frame_faults.not_utf8", "==5"), says("close_codes.1007", "==5")]),
+    bad(BadFrame::NotUtf8InPieces, &[says("frame_faults.not_utf8", "==5"), says("close_codes.1007", "==5")]),
+    bad(BadFrame::TooBig, &[says("frame_faults.too_big", "==5"), says("close_codes.1009", "==5")]),
+    case(Fault::NeverGivesUpReaders, &SLOW, &[says("still_open", "==2"), says("closed", "==0")]),
+    case(Fault::GivesUpWithWrongCode, &SLOW, &[says("other_closes", "==2"), says("closed", "==0")]),
+    case(Fault::GivesUpSlowReaders, &SLOW_READS, &[says("closed", "==2"), says("still_open", "==0")]),
 ];

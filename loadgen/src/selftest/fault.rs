@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use encke_core::close::CloseCode;
 
+use super::bad_frame::BadFrame;
+
 /// The message of a session's stream that is spoilt, counted from 0.
 const SPOILT: usize = 5;
 /// From when an honest server's client has been silent for too long to when that is acted on: servers round up,
@@ -39,6 +41,14 @@ pub(super) enum Fault {
     ClosesWhoAnswers,
     NeverPings,
     GreetsLate,
+    UpgradesWrongly,
+    /// In place of the hello.
+    GreetsWithBadFrame(BadFrame),
+    /// In place of the first ping.
+    SendsBadFrame(BadFrame),
+    NeverGivesUpReaders,
+    GivesUpSlowReaders,
+    GivesUpWithWrongCode,
 }
 
 /// What becomes of one message that one session is to have.
@@ -85,6 +95,12 @@ impl Fault {
             Self::ClosesWhoAnswers => "closes peers that answer",
             Self::NeverPings => "never pings",
             Self::GreetsLate => "greets 500 ms late",
+            Self::UpgradesWrongly => "answers the upgrade with a wrong key",
+            Self::GreetsWithBadFrame(_) => "sends a bad frame in place of the hello",
+            Self::SendsBadFrame(frame) => frame.describe(),
+            Self::NeverGivesUpReaders => "never gives up a peer that does not read",
+            Self::GivesUpSlowReaders => "gives up peers that read slowly",
+            Self::GivesUpWithWrongCode => "gives up a peer that does not read with a wrong code",
         }
     }
 
@@ -182,5 +198,33 @@ impl Fault {
             Self::ClosesWithWrongCode => Some(CloseCode::SlowConsumer),
             _ => Some(CloseCode::PongTimeout),
         }
+    }
+
+    /// What is sent in place of the hello.
+    pub(super) fn bad_greeting(self) -> Option<BadFrame> {
+        if let Self::GreetsWithBadFrame(frame) = self { Some(frame) } else { None }
+    }
+
+    /// What is sent in place of a ping.
+    pub(super) fn bad_ping(self) -> Option<BadFrame> {
+        if let Self::SendsBadFrame(frame) = self { Some(frame) } else { None }
+    }
+
+    pub(super) fn upgrades_well(self) -> bool {
+        self != Self::UpgradesWrongly
+    }
+
+    /// How long a client may take for one message; `None`: as long as it likes.
+    pub(super) fn write_timeout(self, write_timeout: Duration) -> Option<Duration> {
+        match self {
+            Self::NeverGivesUpReaders => None,
+            Self::GivesUpSlowReaders => Some(write_timeout / 5),
+            _ => Some(write_timeout),
+        }
+    }
+
+    /// With which code it is closed then.
+    pub(super) fn code_for_slow(self) -> CloseCode {
+        if self == Self::GivesUpWithWrongCode { CloseCode::PongTimeout } else { CloseCode::SlowConsumer }
     }
 }

@@ -1,9 +1,10 @@
 //! `loadgen selftest`: does this program report what it promises to report?
 //!
 //! [`server`] is a small server with one [`fault`] at a time. Scenarios run against it with the code of any other run,
-//! command line and report included; [`runs`] says what each
-//! reports of an honest one, [`cases`] of which fault, and [`verdict`] whether it did.
+//! command line and report included; [`runs`] says what each reports of an honest one, [`cases`] of which fault, and
+//! [`verdict`] whether it did.
 
+mod bad_frame;
 mod cases;
 mod fault;
 mod runs;

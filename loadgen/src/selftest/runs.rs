@@ -21,8 +21,21 @@ pub(super) const fn says(path: &'static str, comparison: &'static str) -> Sign {
 }
 
 /// Each is run once against the honest server.
-pub(super) const RUNS: [&Run; 11] =
-    [&HOLD, &MUTE, &MUTE_HALF, &LATE, &VANISH, &TAKEOVER, &STORM, &CHURN, &FANOUT, &FANOUT_CUT, &RESUME];
+pub(super) const RUNS: [&Run; 13] = [
+    &HOLD,
+    &MUTE,
+    &MUTE_HALF,
+    &LATE,
+    &VANISH,
+    &TAKEOVER,
+    &STORM,
+    &CHURN,
+    &FANOUT,
+    &FANOUT_CUT,
+    &RESUME,
+    &SLOW,
+    &SLOW_READS,
+];
 
 pub(super) static HOLD: Run = Run {
     words: "hold URL --connections 5 --rate 200 --duration 1s",
@@ -177,6 +190,40 @@ pub(super) static RESUME: Run = Run {
         says("unexpected_closes", "==0"),
     ],
 };
+
+/// Two do not read at all.
+pub(super) static SLOW: Run = Run {
+    words: "slow URL --connections 5 --rate 1000 --messages 20 --publish-rate 10 --size 50000 --share 0.4 \
+            --patience 100ms --grace 1s",
+    clean: &{
+        let [a, b, c, d, e, f, g, h, i, j] = OTHERS_HAD_ALL;
+        [a, b, c, d, e, f, g, h, i, j, says("closed", "==2"), says("slow_ends.close_codes.4001", "==2")]
+    },
+};
+
+/// Two read, but slowly, and with pauses.
+pub(super) static SLOW_READS: Run = Run {
+    words: "slow URL --connections 5 --rate 1000 --messages 20 --publish-rate 10 --size 50000 --share 0.4 \
+            --read-rate 300000 --read-every 400ms --patience 100ms --grace 1s",
+    clean: &{
+        let [a, b, c, d, e, f, g, h, i, j] = OTHERS_HAD_ALL;
+        [a, b, c, d, e, f, g, h, i, j, says("closed", "==0"), says("still_open", "==2")]
+    },
+};
+
+/// Two are slow, and do not hold up the other three.
+const OTHERS_HAD_ALL: [Sign; 10] = [
+    says("errors", "==0"),
+    says("subscribed", "==5"),
+    says("slow", "==2"),
+    says("published", "==20"),
+    says("received", "==60"),
+    says("lost", "==0"),
+    says("duplicated", "==0"),
+    says("corrupted", "==0"),
+    says("other_closes", "==0"),
+    says("unexpected_closes", "==0"),
+];
 
 impl Run {
     pub(super) fn scenario(&self) -> &'static str {

@@ -46,6 +46,12 @@ async fn counts_histograms_and_samples_are_those_of_all() {
         column.iter().filter_map(Value::as_f64).sum()
     };
     assert_eq!((sum("connects"), sum("closes.4002")), (50.0, 4.0), "{json:#}");
+    // Of the whole run: all times fell into one second or another, to one in a hundred.
+    assert_eq!(sum("connect_ms.count"), 50.0, "{json:#}");
+    let longest = json["series"]["times"]["connect_ms.max"].as_array().expect("it is a column");
+    let longest = longest.iter().filter_map(Value::as_f64).reduce(f64::max).expect("there were some");
+    let max = number(&json, "/connect_ms/max");
+    assert!((max * 0.99..max * 1.01).contains(&longest), "{longest} is not {max}: {json:#}");
     let open = json["series"]["gauges"]["connections"].as_array().expect("it is a column");
     assert_eq!(open[1], 46.0, "{json:#}");
     assert!(json["series"]["gauges"]["server.resident_bytes"][0].is_number(), "{json:#}");

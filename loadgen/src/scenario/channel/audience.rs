@@ -141,7 +141,7 @@ impl Audience {
                 _ => ControlFlow::Continue(()),
             },
         });
-        let reply = async { reply.await.unwrap_or_else(|end| Err(format!("closed_{}", end.code()))) };
+        let reply = async { reply.await.unwrap_or_else(|end| Err(end.kind())) };
         let result = timeout(setup.load.server.connect_timeout, reply).await;
         let result = result.unwrap_or_else(|_| Err("timeout".to_owned()));
         result.map_err(|code| setup.failures.record(&Failure::Subscribe(code))).is_ok()

@@ -8,23 +8,30 @@ use encke_core::dialect::json::{
     Command, Done, ErrorCode, Outcome, Reply, ReplyError, Request, ServerMessage, parse_command, ping_payload,
 };
 use futures_util::{SinkExt, StreamExt};
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_tungstenite::tungstenite::handshake::server::{Request as Upgrade, Response};
+use tokio_tungstenite::tungstenite::http::HeaderValue;
+use tokio_tungstenite::tungstenite::http::header::SEC_WEBSOCKET_ACCEPT;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error, Message};
 use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
 
 use super::session::Session;
-use super::world::{Attached, PING_INTERVAL, PONG_TIMEOUT, RECONNECT_WINDOW, Resume, World, hello};
+use super::world::{
+    Attached, PING_INTERVAL, PONG_TIMEOUT, RECONNECT_WINDOW, Resume, WRITE_TIMEOUT, World, hello,
+};
+use crate::selftest::bad_frame::BadFrame;
+use crate::selftest::fault::Fault;
 
 /// How long a client may take to the end of its upgrade, and to end the connection after a Close frame.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Serves a client until it leaves, and keeps its session for as long as it may come back.
 pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
-    let Ok(Ok((mut socket, query))) = timeout(PATIENCE, accept(stream)).await else { return };
+    let Ok(Ok((mut socket, query))) = timeout(PATIENCE, accept(stream, world.fault)).await else { return };
     let resume = Resume::parse(&query);
     if resume.is_some() && !world.fault.allows_resume() {
         // Whether the client is there to hear it is its own affair.
@@ -54,12 +61,16 @@ enum End {
 
 type Socket = WebSocketStream<TcpStream>;
 
-async fn accept(stream: TcpStream) -> Result<(Socket, String), Error> {
+async fn accept(stream: TcpStream, fault: Fault) -> Result<(Socket, String), Error> {
     stream.set_nodelay(true)?;
     let mut query = String::new();
     #[expect(clippy::result_large_err, reason = "the signature is that of the library's callback")]
-    let read_query = |request: &Upgrade, response: Response| {
+    let read_query = |request: &Upgrade, mut response: Response| {
         query = request.uri().query().unwrap_or_default().to_owned();
+        if !fault.upgrades_well() {
+            let accept = HeaderValue::from_static("dGhlIHNhbXBsZSBub25jZQ==");
+            response.headers_mut().insert(SEC_WEBSOCKET_ACCEPT, accept);
+        }
         Ok(response)
     };
     let socket = accept_hdr_async(stream, read_query).await?;
@@ -86,7 +97,10 @@ impl Connection {
     async fn run(mut self, attached: &Attached, mut replaced: watch::Receiver<u64>) -> Result<End, Error> {
         let fault = self.world.fault;
         sleep(fault.greeting_delay()).await;
-        self.say(&ServerMessage::Hello(hello(attached))).await?;
+        match fault.bad_greeting() {
+            Some(frame) => self.send_bad(frame).await?,
+            None => self.say(&ServerMessage::Hello(hello(attached))).await?,
+        }
         let mut news = self.session.news();
         let mut heart = self.quiet();
         loop {
@@ -105,7 +119,12 @@ impl Connection {
                 // The session has the sender.
                 _ = news.changed() => {
                     sleep(fault.delivery_delay()).await;
-                    self.deliver().await?;
+                    if !self.deliver().await? {
+                        close(&mut self.socket, fault.code_for_slow()).await?;
+                        return Ok(End::Connection);
+                    }
+                    // Who takes messages is alive. A ping would wait behind them.
+                    heart = self.quiet();
                 }
                 () = sleep_until(heart.due.unwrap_or_else(Instant::now)), if heart.due.is_some() => {
                     if heart.asked {
@@ -128,7 +147,10 @@ impl Connection {
 
     async fn ask(&mut self) -> Result<Heart, Error> {
         let seq = self.place as u64;
-        self.socket.send(Message::Ping(ping_payload(seq).to_vec().into())).await?;
+        match self.world.fault.bad_ping() {
+            Some(frame) => self.send_bad(frame).await?,
+            None => self.socket.send(Message::Ping(ping_payload(seq).to_vec().into())).await?,
+        }
         let patience = self.world.fault.patience(PONG_TIMEOUT);
         Ok(Heart { asked: true, due: patience.map(|patience| Instant::now() + patience) })
     }
@@ -140,12 +162,26 @@ impl Connection {
         }
     }
 
-    async fn deliver(&mut self) -> Result<(), Error> {
+    /// False if the client does not take it.
+    async fn deliver(&mut self) -> Result<bool, Error> {
+        let write_timeout = self.world.fault.write_timeout(WRITE_TIMEOUT);
         for object in self.session.stream_from(self.place) {
-            self.socket.send(Message::text(object)).await?;
+            let sent = self.socket.send(Message::text(object));
+            match write_timeout {
+                Some(limit) => match timeout(limit, sent).await {
+                    Ok(sent) => sent?,
+                    Err(_) => return Ok(false),
+                },
+                None => sent.await?,
+            }
             self.place += 1;
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Past the library, which sends nothing bad.
+    async fn send_bad(&mut self, frame: BadFrame) -> Result<(), Error> {
+        Ok(self.socket.get_mut().write_all(frame.bytes()).await?)
     }
 
     /// Carries out a command. True if it was to end the session.

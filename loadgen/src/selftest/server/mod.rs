@@ -9,10 +9,10 @@ mod world;
 
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::JoinSet;
 
 use self::world::World;
@@ -27,7 +27,7 @@ pub(super) struct Server {
 impl Server {
     /// Listens on a loopback port of its own.
     pub(super) async fn start(fault: Fault) -> io::Result<Self> {
-        let listener = TcpListener::bind("127.0.0.1:0").await?;
+        let listener = listen()?;
         let address = listener.local_addr()?;
         let mut task = JoinSet::new();
         task.spawn_local(accept(listener, Rc::new(World::new(fault))));
@@ -37,6 +37,19 @@ impl Server {
     pub(super) fn url(&self) -> String {
         format!("ws://{}/ws", self.address)
     }
+}
+
+/// What the kernel keeps for a client that does not read; it doubles this. With the usual, which grows, such a one
+/// would go unnoticed for megabytes.
+const SEND_BUFFER_BYTES: u32 = 16 * 1024;
+const BACKLOG: u32 = 128;
+
+fn listen() -> io::Result<TcpListener> {
+    let socket = TcpSocket::new_v4()?;
+    // Who is accepted has it, too.
+    socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
+    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    socket.listen(BACKLOG)
 }
 
 async fn accept(listener: TcpListener, world: Rc<World>) -> Infallible {

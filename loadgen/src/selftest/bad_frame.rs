@@ -1,0 +1,125 @@
+//! What a server may not send: one thing each that RFC 6455 forbids a server, in bytes.
+
+/// Named like what a report counts it as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BadFrame {
+    ReservedBits,
+    UnknownOpcode,
+    Masked,
+    LongForm,
+    HighestBit,
+    FragmentedControl,
+    LongControl,
+    NothingToContinue,
+    MessageWithinMessage,
+    HalfACloseCode,
+    CloseCode,
+    NotUtf8,
+    NotUtf8InPieces,
+    TooBig,
+}
+
+/// A Ping frame's payload of this length is one byte too long.
+const LONG_PING: [u8; 4 + 126] = {
+    let mut frame = [0; 4 + 126];
+    (frame[0], frame[1], frame[3]) = (0x89, 126, 126);
+    frame
+};
+
+impl BadFrame {
+    pub(super) fn describe(self) -> &'static str {
+        match self {
+            Self::ReservedBits => "sends a frame with a reserved bit",
+            Self::UnknownOpcode => "sends a frame of no known opcode",
+            Self::Masked => "sends a masked frame",
+            Self::LongForm => "writes a length longer than needed",
+            Self::HighestBit => "writes a length with its highest bit set",
+            Self::FragmentedControl => "sends a ping in fragments",
+            Self::LongControl => "sends a ping of 126 bytes",
+            Self::NothingToContinue => "continues a message that has not begun",
+            Self::MessageWithinMessage => "begins a message within another",
+            Self::HalfACloseCode => "closes with half a code",
+            Self::CloseCode => "closes with a code that may not be sent",
+            Self::NotUtf8 => "sends text that is not UTF-8",
+            Self::NotUtf8InPieces => "sends text that is not UTF-8, in fragments",
+            Self::TooBig => "announces a message of a terabyte",
+        }
+    }
+
+    pub(super) fn bytes(self) -> &'static [u8] {
+        match self {
+            Self::ReservedBits => b"\xC1\x02{}",
+            Self::UnknownOpcode => b"\x83\x02{}",
+            Self::Masked => b"\x81\x82\0\0\0\0{}",
+            Self::LongForm => b"\x81\x7E\0\x02{}",
+            Self::HighestBit => b"\x81\x7F\x80\0\0\0\0\0\0\x02{}",
+            Self::FragmentedControl => b"\x09\x01x\x80\x01x",
+            Self::LongControl => &LONG_PING,
+            Self::NothingToContinue => b"\x80\x02{}",
+            Self::MessageWithinMessage => b"\x01\x01{\x81\x02{}",
+            Self::HalfACloseCode => b"\x88\x01\x03",
+            // 1006 stands for the absence of a Close frame.
+            Self::CloseCode => b"\x88\x02\x03\xEE",
+            Self::NotUtf8 => b"\x81\x04\"\xC3\x28\"",
+            // The first byte of a character of two, and the end.
+            Self::NotUtf8InPieces => b"\x01\x02\"\xC3\x80\x01\"",
+            Self::TooBig => b"\x81\x7F\0\0\x01\0\0\0\0\0{}",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_tungstenite::tungstenite::error::CapacityError;
+    use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
+    use tokio_tungstenite::tungstenite::{Error, WebSocket};
+
+    use super::super::cases::CASES;
+    use super::super::fault::Fault;
+    use super::BadFrame;
+
+    /// A stream of these bytes alone.
+    struct Bytes(&'static [u8]);
+
+    impl std::io::Read for Bytes {
+        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+            self.0.read(buffer)
+        }
+    }
+
+    impl std::io::Write for Bytes {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What a library for all uses lets pass: lengths in any form, and a bad code, which it answers with 1002.
+    const LET_PASS: [BadFrame; 2] = [BadFrame::LongForm, BadFrame::CloseCode];
+
+    /// Another client says so, too.
+    #[test]
+    fn each_is_bad_for_a_library_too() {
+        let frames = CASES.iter().filter_map(|case| match case.fault {
+            Fault::SendsBadFrame(frame) | Fault::GreetsWithBadFrame(frame) => Some(frame),
+            _ => None,
+        });
+        let mut count = 0;
+        for frame in frames.filter(|frame| !LET_PASS.contains(frame)) {
+            let config =
+                WebSocketConfig::default().max_message_size(Some(1 << 20)).max_frame_size(Some(1 << 20));
+            let mut client = WebSocket::from_raw_socket(Bytes(frame.bytes()), Role::Client, Some(config));
+            let error = (0..3).find_map(|_| client.read().err()).expect("the bytes end");
+            let is_told = matches!(
+                &error,
+                Error::Protocol(_) | Error::Utf8(_) | Error::Capacity(CapacityError::MessageTooLong { .. })
+            );
+            assert!(is_told, "{frame:?}: {error:?}");
+            count += 1;
+        }
+        assert!(count >= 12);
+    }
+}
