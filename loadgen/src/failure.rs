@@ -27,6 +27,8 @@ pub(crate) enum Failure {
     ClosedBeforeHello(End),
     /// The first message was something else.
     NoHello,
+    /// The response is no stream of events.
+    NoEventStream,
     Timeout,
     /// The hello was that of a new session.
     NotRecovered,
@@ -47,6 +49,7 @@ impl Failure {
             Self::Upgrade(_) => "upgrade".to_owned(),
             Self::ClosedBeforeHello(end) => format!("closed_{}", end.code()),
             Self::NoHello => "no_hello".to_owned(),
+            Self::NoEventStream => "no_event_stream".to_owned(),
             Self::Timeout => "timeout".to_owned(),
             Self::NotRecovered => "not_recovered".to_owned(),
             Self::Subscribe(code) => format!("subscribe_{code}"),
@@ -78,9 +81,10 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect(error) => write!(f, "{error}"),
-            Self::Refused(status) => write!(f, "the upgrade was refused with status {status}"),
+            Self::Refused(status) => write!(f, "refused with status {status}"),
             Self::Upgrade(error) => write!(f, "the upgrade failed: {error}"),
             Self::ClosedBeforeHello(end) => write!(f, "{end} before the hello"),
+            Self::NoEventStream => write!(f, "the response is no text/event-stream"),
             Self::NoHello => write!(f, "the first message is no hello"),
             Self::Timeout => write!(f, "no hello within the connect timeout"),
             Self::NotRecovered => write!(f, "a new session in place of the resumed one"),

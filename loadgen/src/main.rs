@@ -9,6 +9,7 @@ mod args;
 mod assertion;
 mod client;
 mod counts;
+mod event_stream;
 mod failure;
 mod footprint;
 mod heard;
@@ -70,9 +71,17 @@ fn main() -> ExitCode {
 }
 
 fn run(scenario: &args::Scenario, log: &Log) -> Result<ExitCode, String> {
+    if let Err(message) = scenario.check() {
+        log.line(&message);
+        return Ok(ExitCode::from(BAD_USAGE));
+    }
     own::reserve_descriptors(scenario.sockets())?;
     let Prepared { name, load, header, scenario } = prepare(scenario);
-    let header = Group::default().with("scenario", name).with("target", load.server.url.as_str()).and(header);
+    let header = Group::default()
+        .with("scenario", name)
+        .with("target", load.server.url.as_str())
+        .with("dialect", load.server.target.name())
+        .and(header);
     let output = Output::open(load.server.json.as_deref())?;
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let runtime = runtime.map_err(|error| format!("cannot start: {error}"))?;
@@ -88,10 +97,14 @@ async fn drive(scenario: Rc<dyn Scenario>, header: Group, load: &Load, log: &Log
         .await
         .map_err(|_| cannot_resolve("it takes too long".to_owned()))?
         .map_err(|error| cannot_resolve(error.to_string()))?;
+    let server = &load.server;
     let dialer = Rc::new(Dialer {
-        target: load.server.url.clone(),
+        url: server.url.clone(),
+        target: server.target,
         sources: Sources::new(address),
-        timeout: load.server.connect_timeout,
+        timeout: server.connect_timeout,
+        pong_timeout: server.pong_timeout,
+        reconnect_window: server.reconnect_window,
     });
     let setup = Rc::new(Setup {
         load: load.clone(),

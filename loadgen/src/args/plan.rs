@@ -61,7 +61,8 @@ struct RawPhase {
 }
 
 /// What belongs to the mix, not to one of its runs.
-const OF_THE_MIX: [&str; 5] = ["url", "json", "assert", "connect_timeout", "plan"];
+const OF_THE_MIX: [&str; 8] =
+    ["url", "target", "pong_timeout", "reconnect_window", "json", "assert", "connect_timeout", "plan"];
 /// Takes the place of the server until it is known.
 const SOME_SERVER: &str = "ws://server.invalid/";
 /// The highest rate that there is: all at once.

@@ -1,26 +1,28 @@
 //! Answer pings just before and just after the deadline: the former must live, the latter must not.
 
+use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
-use encke_core::close::CloseCode;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connects::Connects;
-use super::deadline::Deadline;
+use super::deadline::{Deadline, is_given_up};
 use super::{Opened, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::counts::{Counter, Ends};
 use crate::progress::Bar;
 use crate::report::Group;
-use crate::websocket::{End, NO_CLOSE_FRAME};
+use crate::target::Target;
+use crate::websocket::End;
 
 #[derive(Debug)]
 pub(crate) struct Late {
     /// How far from the deadline a pong is.
     margin: Duration,
+    target: Cell<Target>,
     connected: Counter,
     pings: Counter,
     /// Pongs that left before the deadline.
@@ -83,6 +85,7 @@ impl Late {
     pub(crate) fn new(margin: Duration) -> Self {
         Self {
             margin,
+            target: Cell::default(),
             connected: Counter::default(),
             pings: Counter::default(),
             in_time: Counter::default(),
@@ -99,6 +102,7 @@ impl Late {
     }
 
     async fn answer_late(self: Rc<Self>, setup: Rc<Setup>) {
+        self.target.set(setup.dialer.target);
         let pace = Pace::from_now(&setup.load);
         let mut all = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
@@ -144,7 +148,7 @@ impl Late {
             return;
         }
         self.closed_in_time.increment();
-        if end.code() == CloseCode::PongTimeout.code() {
+        if is_given_up(end, self.target.get()) {
             self.deadline.expired(None, pong_timeout);
         }
     }
@@ -171,7 +175,7 @@ impl Late {
     async fn wait_for_ping(&self, connection: &mut Connection) -> Result<Asked, End> {
         let ping = connection.each(|event| match event {
             Event::Ping(payload) => ControlFlow::Break(payload.to_vec()),
-            Event::Text(_) => ControlFlow::Continue(()),
+            _ => ControlFlow::Continue(()),
         });
         let payload = ping.await?;
         self.pings.increment();
@@ -190,7 +194,7 @@ impl Late {
     /// What became of a connection that answers too late.
     fn record_end(&self, end: End, asked_at: Option<Instant>, pong_timeout: Duration) {
         self.ends.record(end);
-        if ![NO_CLOSE_FRAME, CloseCode::PongTimeout.code()].contains(&end.code()) {
+        if !is_given_up(end, self.target.get()) {
             return self.other_closes.increment();
         }
         self.closed.increment();

@@ -1,28 +1,30 @@
 //! Stop answering pings on a share of the connections, and look when the server gives them up.
 
+use std::cell::Cell;
 use std::convert::Infallible;
 use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
-use encke_core::close::CloseCode;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::answering::Answering;
 use super::connects::Connects;
-use super::deadline::Deadline;
+use super::deadline::{Deadline, is_given_up};
 use super::spread::is_chosen;
 use super::{Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::counts::Counter;
 use crate::progress::Bar;
 use crate::report::Group;
-use crate::websocket::{End, NO_CLOSE_FRAME};
+use crate::target::Target;
+use crate::websocket::End;
 
 #[derive(Debug)]
 pub(crate) struct Mute {
     share: f64,
+    target: Cell<Target>,
     connected: Counter,
     muted: Counter,
     /// Muted connections that the server gave up, in time or not.
@@ -66,6 +68,7 @@ impl Scenario for Mute {
 
 impl Mute {
     async fn silence(self: Rc<Self>, setup: Rc<Setup>) {
+        self.target.set(setup.dialer.target);
         let pace = Pace::from_now(&setup.load);
         let (mut muted, mut answering) = (JoinSet::new(), JoinSet::new());
         open_all(&setup, pace.attempts(&setup.load), |opened| {
@@ -86,6 +89,7 @@ impl Mute {
     pub(crate) fn new(share: f64) -> Self {
         Self {
             share,
+            target: Cell::default(),
             connected: Counter::default(),
             muted: Counter::default(),
             closed: Counter::default(),
@@ -117,8 +121,7 @@ impl Mute {
     /// `silence` is how long ago the last ping arrived, if there was one.
     fn record_close(&self, end: End, silence: Option<Duration>, pong_timeout: Duration) {
         self.answering.ends.record(end);
-        let code = end.code();
-        if code != CloseCode::PongTimeout.code() && code != NO_CLOSE_FRAME {
+        if !is_given_up(end, self.target.get()) {
             return self.other_closes.increment();
         }
         self.closed.increment();

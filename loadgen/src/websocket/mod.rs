@@ -13,6 +13,7 @@ mod socket;
 mod tests;
 mod writer;
 
+pub(crate) use fault::Fault;
 pub(crate) use handshake::{BadUpgrade, upgrade};
 pub(crate) use reader::Incoming;
 pub(crate) use socket::{End, NO_CLOSE_FRAME, Socket};

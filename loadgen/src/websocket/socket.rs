@@ -114,18 +114,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.may_read_bytes = bytes;
     }
 
-    /// Hands everything that arrives to `on_incoming`, until it breaks or the connection ends. A ping that is handed
-    /// over has been answered, unless answers are off. May be dropped and called again at any time.
-    pub(crate) fn each<T>(
-        &mut self,
-        mut on_incoming: impl FnMut(Incoming<'_>) -> ControlFlow<T>,
-    ) -> impl Future<Output = Result<T, End>> {
-        poll_fn(move |context| self.poll_each(context, &mut on_incoming))
-    }
-
     /// Returns when the kernel has it.
     pub(crate) async fn send_text(&mut self, text: &str) -> io::Result<()> {
         self.send(Opcode::Text, text.as_bytes()).await
+    }
+
+    pub(crate) async fn send_ping(&mut self, payload: &[u8]) -> io::Result<()> {
+        self.send(Opcode::Ping, payload).await
     }
 
     pub(crate) async fn send_pong(&mut self, payload: &[u8]) -> io::Result<()> {
@@ -144,7 +139,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         poll_fn(|context| self.poll_flush(context)).await
     }
 
-    fn poll_each<T>(
+    /// Hands everything that arrives to `on_incoming`, until it breaks or the connection ends. A ping that is handed
+    /// over has been answered, unless answers are off.
+    pub(crate) fn poll_each<T>(
         &mut self,
         context: &mut Context<'_>,
         on_incoming: &mut impl FnMut(Incoming<'_>) -> ControlFlow<T>,
@@ -229,6 +226,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         end
     }
 
+    /// Sends a text without waiting until the kernel has it: that is up to whoever reads.
+    pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>, text: &str) {
+        if self.answers && !self.is_mute {
+            write_frame(self.unwritten(), Opcode::Text, text.as_bytes());
+            // An error shows when more is read.
+            let _ = self.poll_flush(context);
+        }
+    }
+
     fn keep_unread(&mut self, bytes: Vec<u8>) {
         if !bytes.is_empty() {
             self.waiting.get_or_insert_default().unread = bytes;
@@ -263,8 +269,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 
 impl Socket<TcpStream> {
     /// Ends the connection with a reset, as a process that dies with bytes unread would.
-    pub(crate) fn reset(self) {
-        // Where that cannot be had, it ends like any other that is dropped.
-        let _ = self.stream.set_zero_linger();
+    pub(crate) fn reset(self) -> io::Result<()> {
+        self.stream.set_zero_linger()
     }
 }

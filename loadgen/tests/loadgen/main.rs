@@ -3,6 +3,7 @@
 mod fake_channel;
 mod fake_server;
 mod fake_sessions;
+mod fake_targets;
 mod run;
 
 mod churn;
@@ -16,4 +17,5 @@ mod resume;
 mod slow;
 mod storm;
 mod takeover;
+mod targets;
 mod vanish;

@@ -1,11 +1,21 @@
 //! Over a stream in memory.
 
+use std::future::poll_fn;
 use std::ops::ControlFlow;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, duplex};
 
 use super::super::socket::{End, Socket};
 use super::*;
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
+    fn each<T>(
+        &mut self,
+        mut on_incoming: impl FnMut(Incoming<'_>) -> ControlFlow<T>,
+    ) -> impl Future<Output = Result<T, End>> {
+        poll_fn(move |context| self.poll_each(context, &mut on_incoming))
+    }
+}
 
 /// The payload of a short frame from the client, and what follows it.
 fn unmasked(frame: &[u8]) -> (u8, Vec<u8>, &[u8]) {
