@@ -1,7 +1,7 @@
-//! `loadgen` loads a session server over WebSocket and breaks its sessions on purpose.
+//! `loadgen` loads a session server and breaks its sessions on purpose.
 //!
-//! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks,
-//! [`heard`] what it understands of channels, [`admin`] how to publish without one,
+//! One thread, one task a connection. [`scenario`] says what is done, [`target`] what a server can do, [`client`] how one
+//! connection speaks, over [`websocket`] or an [`event_stream`]; [`heard`] what it understands of channels, [`admin`] how to publish without one,
 //! [`report`] what is told in the end, and [`assertion`] whether that was good enough.
 
 mod admin;
