@@ -13,7 +13,7 @@ use super::channel::{Audience, Others, Round, Subscriber};
 use super::spread::is_chosen;
 use super::{Attempt, Opened, Run, Scenario, Setup};
 use crate::args;
-use crate::client::{Connection, Event};
+use crate::client::Connection;
 use crate::progress::Bar;
 use crate::record::{Counter, Ends, Recorder};
 use crate::result::Group;
@@ -165,9 +165,7 @@ impl Slow {
     async fn drain(&self, connection: &mut Connection) -> Option<End> {
         connection.allow_reading(u32::MAX);
         loop {
-            let event = connection.each(|event| match event {
-                Event::Ping(_) | Event::Text(_) => ControlFlow::Break(()),
-            });
+            let event = connection.each(|_| ControlFlow::Break(()));
             match timeout(self.audience.options.grace, event).await {
                 Ok(Ok(())) => {}
                 Ok(Err(end)) => return Some(end),
