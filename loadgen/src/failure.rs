@@ -8,6 +8,7 @@ use std::rc::Rc;
 
 use nix::errno::Errno;
 
+use crate::http_head::NotHttp;
 use crate::progress::Log;
 use crate::record::Counter;
 use crate::websocket::{BadUpgrade, End};
@@ -22,12 +23,17 @@ pub(crate) enum Failure {
     Connect(io::Error),
     /// The upgrade was answered by this HTTP status.
     Refused(u16),
+    NotHttp(NotHttp),
     /// What the server answered is no upgrade.
     Upgrade(BadUpgrade),
     /// The connection ended like this before it said hello.
     ClosedBeforeHello(End),
     /// The first message was something else.
     NoHello,
+    /// The server has refused the session, and said this of it.
+    Unwelcome(String),
+    /// The response is no stream of events.
+    NoEventStream,
     Timeout,
     /// The hello was that of a new session.
     NotRecovered,
@@ -45,9 +51,12 @@ impl Failure {
         match self {
             Self::Connect(error) => connect_kind(error).to_owned(),
             Self::Refused(status) => format!("http_{status}"),
+            Self::NotHttp(_) => "not_http".to_owned(),
             Self::Upgrade(_) => "upgrade".to_owned(),
             Self::ClosedBeforeHello(end) => end.kind(),
             Self::NoHello => "no_hello".to_owned(),
+            Self::Unwelcome(_) => "unwelcome".to_owned(),
+            Self::NoEventStream => "no_event_stream".to_owned(),
             Self::Timeout => "timeout".to_owned(),
             Self::NotRecovered => "not_recovered".to_owned(),
             Self::Subscribe(code) => format!("subscribe_{code}"),
@@ -60,6 +69,12 @@ impl Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Connect(error)
+    }
+}
+
+impl From<NotHttp> for Failure {
+    fn from(error: NotHttp) -> Self {
+        Self::NotHttp(error)
     }
 }
 
@@ -79,9 +94,12 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Connect(error) => write!(f, "{error}"),
-            Self::Refused(status) => write!(f, "the upgrade was refused with status {status}"),
+            Self::Refused(status) => write!(f, "refused with status {status}"),
+            Self::NotHttp(error) => write!(f, "{error}"),
             Self::Upgrade(error) => write!(f, "the upgrade failed: {error}"),
             Self::ClosedBeforeHello(end) => write!(f, "{end} before the hello"),
+            Self::Unwelcome(why) => write!(f, "the session was refused: {why}"),
+            Self::NoEventStream => write!(f, "the response is no text/event-stream"),
             Self::NoHello => write!(f, "the first message is no hello"),
             Self::Timeout => write!(f, "no hello within the connect timeout"),
             Self::NotRecovered => write!(f, "a new session in place of the resumed one"),

@@ -1,5 +1,6 @@
 //! The head of an HTTP/1.1 response, read from a stream that then speaks something else.
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
@@ -7,6 +8,7 @@ use std::task::{Poll, ready};
 
 use tokio::io::{AsyncRead, ReadBuf};
 
+use crate::failure::Failure;
 use crate::scratch;
 
 /// The longest head that is read.
@@ -21,24 +23,31 @@ pub(crate) struct ResponseHead {
     pub(crate) rest: Vec<u8>,
 }
 
-/// Why there is no head.
-#[derive(Debug)]
-pub(crate) enum NoHead {
-    Io(io::Error),
-    /// What came is not HTTP, or too much of it.
-    NotHttp(httparse::Error),
+/// What a server has sent in place of a head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotHttp {
+    Syntax(httparse::Error),
     TooLong,
+}
+
+impl fmt::Display for NotHttp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax(error) => write!(f, "the response is not HTTP: {error}"),
+            Self::TooLong => f.write_str("the response's head is too long"),
+        }
+    }
 }
 
 impl ResponseHead {
     /// Keeps nothing while it waits, as a rule: a head that comes in one piece is parsed where it was read.
-    pub(crate) async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Self, NoHead> {
+    pub(crate) async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Self, Failure> {
         let mut before = Vec::new();
         poll_fn(|context| {
             loop {
                 let step = scratch::lend(|buffer| {
                     let mut buffer = ReadBuf::new(buffer);
-                    ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer)).map_err(NoHead::Io)?;
+                    ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
                     Poll::Ready(Self::take(&mut before, buffer.filled()))
                 });
                 if let Some(head) = ready!(step)? {
@@ -50,24 +59,26 @@ impl ResponseHead {
     }
 
     /// The head if it is complete with these bytes, after the ones before.
-    fn take(before: &mut Vec<u8>, bytes: &[u8]) -> Result<Option<Self>, NoHead> {
+    fn take(before: &mut Vec<u8>, bytes: &[u8]) -> Result<Option<Self>, Failure> {
         if bytes.is_empty() {
-            return Err(NoHead::Io(io::ErrorKind::UnexpectedEof.into()));
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
         }
         if before.is_empty()
-            && let Some(head) = Self::parse(bytes).map_err(NoHead::NotHttp)?
+            && let Some(head) = Self::parse(bytes)?
         {
             return Ok(Some(head));
         }
         before.extend_from_slice(bytes);
-        let head = Self::parse(before).map_err(NoHead::NotHttp)?;
-        if head.is_none() && before.len() >= MAX_HEAD_BYTES { Err(NoHead::TooLong) } else { Ok(head) }
+        let head = Self::parse(before)?;
+        if head.is_none() && before.len() >= MAX_HEAD_BYTES { Err(NotHttp::TooLong.into()) } else { Ok(head) }
     }
 
-    fn parse(bytes: &[u8]) -> Result<Option<Self>, httparse::Error> {
+    fn parse(bytes: &[u8]) -> Result<Option<Self>, NotHttp> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
-        let httparse::Status::Complete(length) = response.parse(bytes)? else { return Ok(None) };
+        let httparse::Status::Complete(length) = response.parse(bytes).map_err(NotHttp::Syntax)? else {
+            return Ok(None);
+        };
         let headers = response.headers.iter().map(|header| {
             (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).trim().to_owned())
         });

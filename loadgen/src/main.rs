@@ -1,10 +1,10 @@
-//! `loadgen` loads a session server over WebSocket and breaks its sessions on purpose.
+//! `loadgen` loads a session server and breaks its sessions on purpose.
 //!
-//! One thread, one task a connection. [`scenario`] says what is done, [`client`] how one connection speaks over a [`websocket`],
-//! [`heard`] what it understands of channels, [`admin`] how to publish without one. [`record`] samples what is counted
-//! meanwhile, [`cost`] what the server takes, [`run`] drives it all, [`parts`] spreads it over processes, [`result`] is what is told in the end, and
-//! [`assertion`] whether that was good enough; [`page`] shows it. [`selftest`] runs all of it against a server that is
-//! known to be broken.
+//! One thread, one task a connection. [`scenario`] says what is done, [`target`] what a server can do, [`client`] how one connection
+//! speaks, over a [`websocket`] or an [`event_stream`]; [`heard`] what it understands of channels, [`admin`] how to publish without one.
+//! [`record`] samples what is counted meanwhile, [`cost`] what the server takes, [`run`] drives it all, [`parts`] spreads it over
+//! processes, [`result`] is what is told in the end, and [`assertion`] whether that was good enough; [`page`] shows it. [`selftest`]
+//! runs all of it against a server that is known to be broken.
 
 mod admin;
 mod args;
@@ -12,6 +12,7 @@ mod assertion;
 mod client;
 mod compare;
 mod cost;
+mod event_stream;
 mod failure;
 mod heard;
 mod http_head;
@@ -82,8 +83,10 @@ fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     if let Some(part) = load.server.parts.part {
         return run_part(scenario, &part.share(&load), log);
     }
-    if let Err(why) = check_processes(scenario, &load) {
-        log.line(&why);
+    let mut faults = scenario.too_much_asked();
+    faults.extend(check_processes(scenario, &load).err());
+    if !faults.is_empty() {
+        faults.iter().for_each(|fault| log.line(fault));
         return Ok(BAD_USAGE);
     }
     if load.server.wanted.quiet || load.server.wanted.json_lines {
@@ -147,7 +150,12 @@ fn start_runtime() -> Result<LocalRuntime, String> {
 /// Runs what the command line asks for, and reports what was asked for and what came of it.
 pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, String> {
     let Prepared { name, load, header, scenario } = prepare(scenario);
-    let header = Group::default().with("scenario", name).with("target", load.server.url.as_str()).and(header);
+    let server = &load.server;
+    let header = Group::default()
+        .with("scenario", name)
+        .with("target", server.target.name())
+        .with("url", server.url.as_str())
+        .and(header);
     let measured = match load.server.parts.processes {
         1 => drive(scenario, &load, log).await?,
         processes => parts::run(processes, &load, log).await?,

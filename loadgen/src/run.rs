@@ -44,12 +44,7 @@ pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) ->
     let sources =
         load.server.parts.part.map_or_else(|| Sources::new(address), |part| Sources::for_part(address, part));
     let (recorder, lag, failures) = (Recorder::starting_now(), Lag::default(), Failures::new(log.clone()));
-    let dialer = Rc::new(Dialer {
-        target: load.server.url.clone(),
-        sources,
-        timeout: load.server.connect_timeout,
-        traffic: recorder.traffic().clone(),
-    });
+    let dialer = Rc::new(Dialer::new(&load.server, sources, recorder.traffic()));
     recorder.counter("errors", failures.count());
     lag.record(&recorder);
     scenario.record(&recorder);

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use super::number::parse_rate;
 use crate::cost;
 use crate::parts;
-use crate::target::Target;
+use crate::target::{ServerUrl, Target};
 use crate::wanted::Wanted;
 
 /// What every scenario works with.
@@ -24,8 +24,17 @@ pub(crate) struct Load {
 /// What every scenario is told.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Server {
-    /// Where the server is: ws://host:port/path
-    pub(crate) url: Target,
+    /// Where the server is: ws://host:port/path, or http:// for --target sse
+    pub(crate) url: ServerUrl,
+    /// What the server speaks
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) target: Target,
+    /// How long the server waits for a pong, where it does not say so itself
+    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    pub(crate) pong_timeout: Option<Duration>,
+    /// How long a lost connection can be resumed, where the server does not say so itself
+    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    pub(crate) reconnect_window: Option<Duration>,
     /// How long a connection may take to its hello, and a subscription to its reply
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) connect_timeout: Duration,

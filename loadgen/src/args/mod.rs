@@ -4,6 +4,7 @@ mod channel;
 mod churn;
 mod load;
 mod mix;
+mod needs;
 mod number;
 mod plan;
 mod sessions;
@@ -17,7 +18,7 @@ pub(crate) use self::churn::{Churn, Lifetime};
 pub(crate) use self::load::{Held, Load, Server};
 pub(crate) use self::mix::Mix;
 pub(crate) use self::plan::{Kind, Phase};
-pub(crate) use self::sessions::{Kill, Late, Mute, Takeover, Vanish};
+pub(crate) use self::sessions::{Hold, Kill, Late, Mute, Takeover, Vanish};
 
 /// Loads a session server and breaks its sessions on purpose.
 ///
@@ -53,7 +54,7 @@ pub(crate) enum Scenario {
     /// Connect at a rate, answer pings, stay: how many idle connections does the server carry?
     #[command(after_help = "Example: loadgen hold ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
                             --duration 60s --assert 'unexpected_closes==0'")]
-    Hold(Held),
+    Hold(Hold),
     /// Stop answering pings on a share of the connections: is every dead peer noticed, on time, and no earlier?
     #[command(after_help = "Example: loadgen mute ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
                             --duration 60s --share 0.5 --assert 'early==0' --assert 'lateness_ms.p99<50'")]
@@ -150,7 +151,8 @@ impl Scenario {
 
     pub(crate) fn load(&self) -> Load {
         match self {
-            Self::Hold(held) | Self::Storm(held) => held.load(),
+            Self::Hold(hold) => hold.held.load(),
+            Self::Storm(held) => held.load(),
             Self::Mute(mute) => mute.held.load(),
             Self::Late(late) => late.held.load(),
             Self::Vanish(vanish) => vanish.held.load(),

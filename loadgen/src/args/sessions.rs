@@ -8,6 +8,20 @@ use super::load::Held;
 use super::number::parse_share;
 
 #[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Hold {
+    #[command(flatten)]
+    pub(crate) held: Held,
+    /// Send pings as well, this often on each connection, and time their pongs
+    #[arg(long, value_name = "D", value_parser = parse_interval)]
+    pub(crate) ping_every: Option<Duration>,
+}
+
+fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if interval.is_zero() { Err("must not be zero".to_owned()) } else { Ok(interval) }
+}
+
+#[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Mute {
     #[command(flatten)]
     pub(crate) held: Held,

@@ -26,7 +26,7 @@ pub(crate) fn of_comparison(results: &[Compared]) -> String {
                 li {
                     i class={ "c" (index % 8) } {}
                     (it.name) " " small {
-                        (it.document.text("scenario")) ", " code { (it.document.text("target")) } ", "
+                        (it.document.text("scenario")) ", " (it.document.text("target")) " at " code { (it.document.text("url")) } ", "
                         (it.document.text("started_at"))
                     }
                 }

@@ -74,7 +74,7 @@ fn heading(title: &str, document: &Document) -> Markup {
     let interrupted = document.flag("interrupted");
     html! {
         h1 { (title) }
-        p { code { (document.text("target")) } }
+        p { (document.text("target")) " at " code { (document.text("url")) } }
         p {
             (document.text("started_at"))
             @if let Ok(elapsed) = document.number("elapsed_seconds") { ", " (unit::digits(elapsed)) " s" }

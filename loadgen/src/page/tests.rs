@@ -50,7 +50,7 @@ fn result(seconds: u32) -> Document {
         .with("nothing_ms", Times::default().summary())
         .with("error_kinds", Group::default().with(HOSTILE, 3))
         .with("server", Group::default().with("bytes_per_connection", 2318.0));
-    let asked_for = Group::default().with("scenario", HOSTILE).with("target", HOSTILE);
+    let asked_for = Group::default().with("scenario", HOSTILE).with("url", HOSTILE);
     Document::new(asked_for, run, numbers, &series).judged(vec![Group::default().with("assert", HOSTILE)])
 }
 

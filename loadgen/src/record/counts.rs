@@ -23,12 +23,6 @@ impl Counter {
     pub(crate) fn get(&self) -> u64 {
         self.0.get()
     }
-
-    /// What was counted last turns out to be something else. Only within the step that counted it: who looks between
-    /// two steps sees it grow.
-    pub(super) fn take_back(&self) {
-        self.0.set(self.0.get().saturating_sub(1));
-    }
 }
 
 /// A measured number that comes and goes. A clone is the same one.

@@ -62,9 +62,8 @@ impl Traffic {
 }
 
 impl Live {
-    /// The text that was seen just now was its hello, which is no message.
+    /// It has said hello, or is not expected to say any.
     pub(crate) fn greeted(&self) {
-        self.0.0.messages.take_back();
         self.0.0.connects.increment();
     }
 
@@ -72,6 +71,7 @@ impl Live {
         match event {
             Event::Ping(_) => self.0.0.pings.increment(),
             Event::Text(_) => self.0.0.messages.increment(),
+            Event::Pong(_) | Event::Id(_) => {}
         }
     }
 

@@ -16,8 +16,8 @@ pub(super) struct Answering {
 
 impl Answering {
     /// Returns when the server has ended the connection, which is recorded as unexpected.
-    pub(super) async fn answer(&self, connection: &mut Connection, on_text: impl FnMut(&str)) {
-        let Err(end) = self.listen(connection, on_text).await;
+    pub(super) async fn answer(&self, connection: &mut Connection, on_event: impl FnMut(Event<'_>)) {
+        let Err(end) = self.listen(connection, on_event).await;
         self.record_close(end);
     }
 
@@ -25,13 +25,13 @@ impl Answering {
     pub(super) fn listen(
         &self,
         connection: &mut Connection,
-        mut on_text: impl FnMut(&str),
+        mut on_event: impl FnMut(Event<'_>),
     ) -> impl Future<Output = Result<Infallible, End>> {
         connection.each(move |event| {
-            match event {
-                Event::Ping(_) => self.pings.increment(),
-                Event::Text(text) => on_text(text),
+            if let Event::Ping(_) = event {
+                self.pings.increment();
             }
+            on_event(event);
             ControlFlow::Continue(())
         })
     }

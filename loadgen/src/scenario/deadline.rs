@@ -2,11 +2,20 @@
 
 use std::time::Duration;
 
+use encke_core::close::CloseCode;
+
 use crate::record::{Counter, Recorder, Times};
 use crate::result::Group;
+use crate::target::Target;
+use crate::websocket::{End, NO_CLOSE_FRAME};
 
 /// The server counts from when something left it, we from when it arrived: this much may lie between.
 pub(super) const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
+
+/// Whether a connection ended like one that was given up for its silence. Only Encke has a code for that.
+pub(super) fn is_given_up(end: End, target: Target) -> bool {
+    target != Target::Encke || [NO_CLOSE_FRAME, CloseCode::PongTimeout.code()].contains(&end.code())
+}
 
 /// Every expiry of one kind of timeout that was seen.
 #[derive(Debug, Default)]

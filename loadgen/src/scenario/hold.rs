@@ -1,20 +1,25 @@
 //! Connect at a rate, answer pings, stay.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::timeout_at;
+use tokio::time::{sleep_until, timeout_at};
 
 use super::answering::Answering;
 use super::connects::Connects;
-use super::{Pace, Run, Scenario, Setup, open_all};
-use crate::client::Connection;
+use super::pongs::{Pings, Pongs};
+use super::{Opened, Pace, Run, Scenario, Setup, open_all};
+use crate::client::{Connection, Event};
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::Group;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
+    /// How often to ping, if at all.
+    ping_every: Option<Duration>,
+    pongs: Pongs,
     connected: Counter,
     connects: Connects,
     answering: Answering,
@@ -24,6 +29,9 @@ impl Scenario for Hold {
     fn record(&self, recorder: &Recorder) {
         recorder.counter("unexpected_closes", &self.answering.unexpected_closes);
         self.connects.register(recorder);
+        if self.ping_every.is_some() {
+            self.pongs.register(recorder);
+        }
     }
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
@@ -40,12 +48,17 @@ impl Scenario for Hold {
             .with("errors", setup.failures.total())
             .with("unexpected_closes", self.answering.unexpected_closes.get())
             .with("pings", self.answering.pings.get())
+            .and(self.ping_every.map(|_| self.pongs.outcome()).unwrap_or_default())
             .and(self.connects.outcome())
             .and(self.answering.ends.outcome())
     }
 }
 
 impl Hold {
+    pub(crate) fn new(ping_every: Option<Duration>) -> Self {
+        Self { ping_every, ..Self::default() }
+    }
+
     async fn hold(self: Rc<Self>, setup: Rc<Setup>) {
         let pace = Pace::from_now(&setup.load);
         setup.recorder.phase("connect");
@@ -53,7 +66,10 @@ impl Hold {
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connected.increment();
             self.connects.record(&opened);
-            held.spawn_local(self.clone().stay(opened.connection));
+            match self.ping_every {
+                None => held.spawn_local(self.clone().stay(opened.connection)),
+                Some(every) => held.spawn_local(self.clone().stay_and_ping(opened, every)),
+            };
         })
         .await;
         setup.recorder.phase("hold");
@@ -65,6 +81,26 @@ impl Hold {
     #[expect(clippy::manual_async_fn, reason = "see above")]
     fn stay(self: Rc<Self>, mut connection: Connection) -> impl Future<Output = ()> {
         async move { self.answering.answer(&mut connection, |_| {}).await }
+    }
+
+    /// Sends each ping when it is due, whether or not the ones before have been answered.
+    async fn stay_and_ping(self: Rc<Self>, opened: Opened, every: Duration) {
+        let Opened { mut connection, at, .. } = opened;
+        let (mut pings, mut due) = (Pings::default(), at + every);
+        loop {
+            let listened = self.answering.listen(&mut connection, |event| {
+                if let Event::Pong(payload) = event {
+                    self.pongs.answer(&mut pings, payload);
+                }
+            });
+            tokio::select! {
+                Err(end) = listened => return self.answering.record_close(end),
+                () = sleep_until(due) => {}
+            }
+            let payload = self.pongs.ask(&mut pings, due);
+            connection.ping(&payload).await;
+            due += every;
+        }
     }
 }
 
@@ -80,6 +116,6 @@ mod tests {
     #[test]
     fn an_idle_connection_is_small() {
         let task = size_of_future(Hold::stay);
-        assert!(task <= 144, "{task}");
+        assert!(task <= 152, "{task}");
     }
 }

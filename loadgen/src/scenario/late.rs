@@ -4,18 +4,18 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
-use encke_core::close::CloseCode;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connects::Connects;
-use super::deadline::Deadline;
+use super::deadline::{Deadline, is_given_up};
 use super::{Opened, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
 use crate::record::{Counter, Ends, Recorder};
 use crate::result::Group;
-use crate::websocket::{End, NO_CLOSE_FRAME};
+use crate::target::Target;
+use crate::websocket::End;
 
 #[derive(Debug)]
 pub(crate) struct Late {
@@ -160,7 +160,7 @@ impl Late {
             return;
         }
         self.closed_in_time.increment();
-        if end.code() == CloseCode::PongTimeout.code() {
+        if is_given_up(end, connection.target()) {
             self.deadline.expired(None, pong_timeout);
         }
     }
@@ -168,26 +168,27 @@ impl Late {
     /// Answers its first ping just after the deadline.
     async fn stay_after(self: Rc<Self>, opened: Opened) {
         let Opened { mut connection, greeting, .. } = opened;
+        let target = connection.target();
         connection.stop_answering();
         let asked = match self.wait_for_ping(&mut connection).await {
             Ok(asked) => asked,
-            Err(end) => return self.record_end(end, None, greeting.pong_timeout),
+            Err(end) => return self.record_end(end, target, None, greeting.pong_timeout),
         };
         let due = asked.at + greeting.pong_timeout + self.margin;
         if let Err(end) = self.hold_back(&mut connection, due).await {
-            return self.record_end(end, Some(asked.at), greeting.pong_timeout);
+            return self.record_end(end, target, Some(asked.at), greeting.pong_timeout);
         }
         connection.pong(&asked.payload).await;
         match self.wait_for_ping(&mut connection).await {
             Ok(_) => self.forgiven.increment(),
-            Err(end) => self.record_end(end, Some(asked.at), greeting.pong_timeout),
+            Err(end) => self.record_end(end, target, Some(asked.at), greeting.pong_timeout),
         }
     }
 
     async fn wait_for_ping(&self, connection: &mut Connection) -> Result<Asked, End> {
         let ping = connection.each(|event| match event {
             Event::Ping(payload) => ControlFlow::Break(payload.to_vec()),
-            Event::Text(_) => ControlFlow::Continue(()),
+            _ => ControlFlow::Continue(()),
         });
         let payload = ping.await?;
         self.pings.increment();
@@ -204,9 +205,9 @@ impl Late {
     }
 
     /// What became of a connection that answers too late.
-    fn record_end(&self, end: End, asked_at: Option<Instant>, pong_timeout: Duration) {
+    fn record_end(&self, end: End, target: Target, asked_at: Option<Instant>, pong_timeout: Duration) {
         self.ends.record(end);
-        if ![NO_CLOSE_FRAME, CloseCode::PongTimeout.code()].contains(&end.code()) {
+        if !is_given_up(end, target) {
             return self.other_closes.increment();
         }
         self.closed.increment();

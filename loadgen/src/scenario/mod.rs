@@ -13,6 +13,7 @@ mod hold;
 mod late;
 mod mix;
 mod mute;
+mod pongs;
 mod prepare;
 mod resume;
 mod slow;

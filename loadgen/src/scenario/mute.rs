@@ -5,20 +5,20 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
-use encke_core::close::CloseCode;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::answering::Answering;
 use super::connects::Connects;
-use super::deadline::Deadline;
+use super::deadline::{Deadline, is_given_up};
 use super::spread::is_chosen;
 use super::{Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::Group;
-use crate::websocket::{End, NO_CLOSE_FRAME};
+use crate::target::Target;
+use crate::websocket::End;
 
 #[derive(Debug)]
 pub(crate) struct Mute {
@@ -124,14 +124,13 @@ impl Mute {
             ControlFlow::<Infallible>::Continue(())
         });
         let Err(end) = listened.await;
-        self.record_close(end, last_ping.map(|ping| ping.elapsed()), pong_timeout);
+        self.record_close(end, connection.target(), last_ping.map(|ping| ping.elapsed()), pong_timeout);
     }
 
     /// `silence` is how long ago the last ping arrived, if there was one.
-    fn record_close(&self, end: End, silence: Option<Duration>, pong_timeout: Duration) {
+    fn record_close(&self, end: End, target: Target, silence: Option<Duration>, pong_timeout: Duration) {
         self.answering.ends.record(end);
-        let code = end.code();
-        if code != CloseCode::PongTimeout.code() && code != NO_CLOSE_FRAME {
+        if !is_given_up(end, target) {
             return self.other_closes.increment();
         }
         self.closed.increment();
@@ -145,18 +144,18 @@ mod tests {
 
     const PONG_TIMEOUT: Duration = Duration::from_millis(1000);
 
-    fn closed(code: u16, silence_ms: Option<u64>) -> Mute {
-        let mute = Mute::new(1.0);
-        mute.record_close(End::Closed(Some(code)), silence_ms.map(Duration::from_millis), PONG_TIMEOUT);
-        mute
-    }
-
     #[test]
-    fn only_silence_counts_as_closed() {
-        let cut = Mute::new(1.0);
-        cut.record_close(End::Cut, Some(PONG_TIMEOUT), PONG_TIMEOUT);
-        assert_eq!(cut.closed.get(), 1);
-        let draining = closed(4002, Some(1000));
-        assert_eq!((draining.closed.get(), draining.other_closes.get()), (0, 1));
+    fn only_silence_counts_as_closed_where_that_can_be_told() {
+        for (target, end, is_closed) in [
+            (Target::Encke, End::Cut, true),
+            (Target::Encke, End::Closed(Some(4000)), true),
+            (Target::Encke, End::Closed(Some(4002)), false),
+            (Target::Plain, End::Closed(Some(1001)), true),
+        ] {
+            let mute = Mute::new(1.0);
+            mute.record_close(end, target, Some(PONG_TIMEOUT), PONG_TIMEOUT);
+            let expected = if is_closed { (1, 0) } else { (0, 1) };
+            assert_eq!((mute.closed.get(), mute.other_closes.get()), expected, "{target:?} {end}");
+        }
     }
 }

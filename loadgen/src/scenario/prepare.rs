@@ -42,7 +42,9 @@ fn own(asked_for: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) {
             .with("connect_timeout_seconds", seconds(load.server.connect_timeout))
     };
     match asked_for.clone() {
-        args::Scenario::Hold(_) => (held(), Rc::<Hold>::default()),
+        args::Scenario::Hold(it) => {
+            (held().with("ping_every_seconds", it.ping_every.map(seconds)), Rc::new(Hold::new(it.ping_every)))
+        }
         args::Scenario::Storm(_) => (held(), Rc::<Storm>::default()),
         args::Scenario::Mute(it) => (held().with("share", it.share), Rc::new(Mute::new(it.share))),
         args::Scenario::Late(it) => {

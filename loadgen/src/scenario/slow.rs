@@ -174,8 +174,8 @@ impl Slow {
             loop {
                 // Pings go on for as long as it is open.
                 let message = connection.each(|event| match event {
-                    Event::Ping(_) => ControlFlow::Continue(()),
                     Event::Text(_) => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
                 });
                 match timeout(self.audience.options.grace, message).await {
                     Ok(Ok(())) => {}

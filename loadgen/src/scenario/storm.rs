@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::answering::Answering;
 use super::connects::Connects;
 use super::{Attempt, Opened, Pace, Run, Scenario, Setup, open_all};
-use crate::client::{Connection, Greeting, Ticket, seq_of};
+use crate::client::{Connection, Event, Greeting, Ticket};
 use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
@@ -97,14 +97,14 @@ impl Storm {
     /// come back, unless the server was faster to end it.
     async fn stay_until(self: Rc<Self>, mut dropping: watch::Receiver<()>, opened: Opened) -> Option<Ticket> {
         let Opened { mut connection, greeting: Greeting { mut ticket, .. }, .. } = opened;
-        let note_seq = |text: &str| ticket.seq = seq_of(text).unwrap_or(ticket.seq);
+        let note = |event: Event<'_>| ticket.note(event);
         tokio::select! {
             biased;
             _ = dropping.changed() => {
                 self.dropped.increment();
                 Some(ticket)
             }
-            () = self.answering.answer(&mut connection, note_seq) => None,
+            () = self.answering.answer(&mut connection, note) => None,
         }
     }
 

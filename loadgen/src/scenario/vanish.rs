@@ -13,7 +13,7 @@ use super::connects::Connects;
 use super::window::Window;
 use super::{Attempt, Opened, Pace, Run, Scenario, Setup, finished, open_all};
 use crate::args::Kill;
-use crate::client::{Greeting, Ticket, seq_of};
+use crate::client::{Event, Greeting, Ticket};
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::Group;
@@ -133,11 +133,11 @@ impl Vanish {
     /// Gives what is needed to come back, unless the server was faster to end it.
     async fn stay_until(self: Rc<Self>, mut dying: watch::Receiver<()>, opened: Opened) -> Option<Lost> {
         let Opened { mut connection, greeting: Greeting { mut ticket, reconnect_window, .. }, .. } = opened;
-        let note_seq = |text: &str| ticket.seq = seq_of(text).unwrap_or(ticket.seq);
+        let note = |event: Event<'_>| ticket.note(event);
         tokio::select! {
             biased;
             _ = dying.changed() => {}
-            () = self.answering.answer(&mut connection, note_seq) => return None,
+            () = self.answering.answer(&mut connection, note) => return None,
         }
         self.killed.increment();
         let at = Instant::now();

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// How the server's bytes break RFC 6455, or a limit of ours.
+/// How the server's bytes break RFC 6455, or what an event stream is made of, or a limit of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// Section 5.2: no extension was agreed on that gives these bits a meaning.
@@ -27,6 +27,8 @@ pub(crate) enum Fault {
     CloseCode(u16),
     /// Section 8.1: text, or the reason of a Close frame, is UTF-8.
     NotUtf8,
+    /// RFC 9112, section 7.1: the head of a chunk makes no sense.
+    Chunk,
     /// A message would have at least this many bytes.
     TooBig(u64),
 }
@@ -57,6 +59,7 @@ impl Fault {
             Self::HalfACloseCode => "half_a_close_code",
             Self::CloseCode(_) => "close_code",
             Self::NotUtf8 => "not_utf8",
+            Self::Chunk => "chunk",
             Self::TooBig(_) => "too_big",
         }
     }
@@ -76,6 +79,7 @@ impl fmt::Display for Fault {
             Self::HalfACloseCode => f.write_str("a Close frame has one byte"),
             Self::CloseCode(code) => write!(f, "a Close frame has the code {code}"),
             Self::NotUtf8 => f.write_str("a text is not UTF-8"),
+            Self::Chunk => f.write_str("a chunk has no good head"),
             Self::TooBig(bytes) => write!(f, "a message has at least {bytes} bytes"),
         }
     }

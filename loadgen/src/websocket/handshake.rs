@@ -7,7 +7,7 @@ use sha1::{Digest, Sha1};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
 use crate::failure::Failure;
-use crate::http_head::{NoHead, ResponseHead};
+use crate::http_head::ResponseHead;
 
 /// Section 1.3: what makes an answer one that knows WebSocket.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -15,8 +15,6 @@ const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// Why a response with the right status is no upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BadUpgrade {
-    NotHttp(httparse::Error),
-    TooLong,
     /// No `Upgrade: websocket`.
     Upgrade,
     /// No `Connection: Upgrade`.
@@ -38,11 +36,7 @@ where
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await?;
-    let head = ResponseHead::read(stream).await.map_err(|error| match error {
-        NoHead::Io(error) => Failure::Connect(error),
-        NoHead::NotHttp(error) => Failure::Upgrade(BadUpgrade::NotHttp(error)),
-        NoHead::TooLong => Failure::Upgrade(BadUpgrade::TooLong),
-    })?;
+    let head = ResponseHead::read(stream).await?;
     if head.status != 101 {
         return Err(Failure::Refused(head.status));
     }
@@ -74,8 +68,6 @@ fn accept_of(key: &str) -> String {
 impl fmt::Display for BadUpgrade {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotHttp(error) => write!(f, "the response is not HTTP: {error}"),
-            Self::TooLong => f.write_str("the response's head is too long"),
             Self::Upgrade => f.write_str("the response has no \"Upgrade: websocket\""),
             Self::Connection => f.write_str("the response has no \"Connection: Upgrade\""),
             Self::Accept => f.write_str("Sec-WebSocket-Accept is not the one for the key"),
@@ -93,7 +85,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, DuplexStream, duplex};
 
     use super::*;
-    use crate::http_head::MAX_HEAD_BYTES;
+    use crate::http_head::{MAX_HEAD_BYTES, NotHttp};
 
     /// Upgrades against a peer that answers with these pieces. `{accept}` stands for the right key.
     async fn upgraded(pieces: &[&str]) -> Result<Vec<u8>, Failure> {
@@ -151,8 +143,8 @@ mod tests {
         let other = upgraded(&["HTTP/1.1 101 x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"]).await;
         assert!(matches!(other, Err(Failure::Upgrade(BadUpgrade::Upgrade))), "{other:?}");
         let endless = upgraded(&[SWITCHING, "Filler: ", &"x".repeat(MAX_HEAD_BYTES)]).await;
-        assert!(matches!(endless, Err(Failure::Upgrade(BadUpgrade::TooLong))), "{endless:?}");
+        assert!(matches!(endless, Err(Failure::NotHttp(NotHttp::TooLong))), "{endless:?}");
         let other = upgraded(&["220 ready for mail\r\n\r\n"]).await;
-        assert!(matches!(other, Err(Failure::Upgrade(BadUpgrade::NotHttp(_)))), "{other:?}");
+        assert!(matches!(other, Err(Failure::NotHttp(NotHttp::Syntax(_)))), "{other:?}");
     }
 }

@@ -4,6 +4,7 @@
 //! keeps no buffer, answers that can be held back, and to know what exactly a server did wrong. [`reader`] and
 //! [`writer`] know frames, [`Socket`] a stream, [`upgrade`] how one becomes the other.
 
+mod end;
 mod fault;
 mod handshake;
 mod head;
@@ -13,6 +14,8 @@ mod socket;
 mod tests;
 mod writer;
 
+pub(crate) use end::{End, NO_CLOSE_FRAME};
+pub(crate) use fault::Fault;
 pub(crate) use handshake::{BadUpgrade, upgrade};
 pub(crate) use reader::Incoming;
-pub(crate) use socket::{End, NO_CLOSE_FRAME, Socket};
+pub(crate) use socket::Socket;

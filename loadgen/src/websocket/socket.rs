@@ -1,6 +1,5 @@
 //! A WebSocket over a stream: who reads, who answers control frames, and what waits to be written.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::mem;
@@ -11,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::fault::Fault;
+use super::end::End;
 use super::head::Opcode;
 use super::reader::{Incoming, Reader};
 use super::writer::{write_close, write_frame};
@@ -21,52 +20,6 @@ use crate::scratch;
 const MAX_MESSAGE_BYTES: u32 = 1 << 20;
 /// While more than this waits to be written, nothing is read: who does not read our answers gets no more of them.
 const MAX_UNWRITTEN_BYTES: usize = 64 * 1024;
-
-/// How a connection ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// By a Close frame, with or without a code.
-    Closed(Option<u16>),
-    /// The stream ended, or failed, without one.
-    Cut,
-    /// The server sent what it may not.
-    Fault(Fault),
-}
-
-/// Codes that never travel: RFC 6455, section 7.4.1, has them for a Close frame without a code, and for an end without a
-/// Close frame.
-const NO_CODE: u16 = 1005;
-pub(crate) const NO_CLOSE_FRAME: u16 = 1006;
-
-impl End {
-    /// The close code: the server's, or what stands for its absence, or what we answer a fault with.
-    pub(crate) fn code(self) -> u16 {
-        match self {
-            Self::Closed(code) => code.unwrap_or(NO_CODE),
-            Self::Cut => NO_CLOSE_FRAME,
-            Self::Fault(fault) => fault.close_code(),
-        }
-    }
-
-    /// The name under which it is counted where it made something fail.
-    pub(crate) fn kind(self) -> String {
-        match self {
-            Self::Fault(fault) => format!("frame_{}", fault.name()),
-            Self::Closed(_) | Self::Cut => format!("closed_{}", self.code()),
-        }
-    }
-}
-
-impl fmt::Display for End {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Closed(Some(code)) => write!(f, "closed with {code}"),
-            Self::Closed(None) => f.write_str("closed without a code"),
-            Self::Cut => f.write_str("cut without a Close frame"),
-            Self::Fault(fault) => write!(f, "a bad frame: {fault}"),
-        }
-    }
-}
 
 /// A client's WebSocket, after the handshake.
 ///
@@ -125,6 +78,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
     /// Returns when the kernel has it.
     pub(crate) async fn send_text(&mut self, text: &str) -> io::Result<()> {
         self.send(Opcode::Text, text.as_bytes()).await
+    }
+
+    pub(crate) async fn send_ping(&mut self, payload: &[u8]) -> io::Result<()> {
+        self.send(Opcode::Ping, payload).await
     }
 
     pub(crate) async fn send_pong(&mut self, payload: &[u8]) -> io::Result<()> {
@@ -228,6 +185,15 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
             write_close(self.unwritten(), code);
         }
         end
+    }
+
+    /// Sends a text without waiting until the kernel has it: that is up to whoever reads.
+    pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>, text: &str) {
+        if self.answers && !self.is_mute {
+            write_frame(self.unwritten(), Opcode::Text, text.as_bytes());
+            // An error shows when more is read.
+            let _ = self.poll_flush(context);
+        }
     }
 
     fn keep_unread(&mut self, bytes: Vec<u8>) {

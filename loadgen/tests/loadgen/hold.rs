@@ -18,7 +18,7 @@ async fn answers_pings_and_stays() {
     ended.assert_code(0);
     let json = ended.json();
     assert_eq!(json["scenario"], "hold");
-    assert_eq!(json["target"], server.url());
+    assert_eq!((&json["target"], &json["url"]), (&json!("encke"), &json!(server.url())));
     assert_eq!(json["connections"], 50);
     assert_eq!(json["rate"], 500.0);
     assert_eq!(json["duration_seconds"], 0.5);

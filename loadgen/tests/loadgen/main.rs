@@ -4,6 +4,7 @@ mod accept;
 mod fake_channel;
 mod fake_server;
 mod fake_sessions;
+mod fake_targets;
 mod run;
 
 mod assertions;
@@ -23,4 +24,5 @@ mod selftest;
 mod slow;
 mod storm;
 mod takeover;
+mod targets;
 mod vanish;

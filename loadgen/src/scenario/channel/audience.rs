@@ -140,6 +140,7 @@ impl Audience {
                 }
                 _ => ControlFlow::Continue(()),
             },
+            Event::Pong(_) | Event::Id(_) => ControlFlow::Continue(()),
         });
         let reply = async { reply.await.unwrap_or_else(|end| Err(end.kind())) };
         let result = timeout(setup.load.server.connect_timeout, reply).await;
@@ -228,6 +229,7 @@ impl Audience {
                 match event {
                     Event::Ping(_) => self.answering.pings.increment(),
                     Event::Text(text) => self.hear(round, text, subscriber),
+                    Event::Pong(_) | Event::Id(_) => {}
                 }
                 let is_ack_due = self.options.ack_every > 0 && subscriber.unacked >= self.options.ack_every;
                 if is_ack_due { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }

@@ -5,7 +5,8 @@ use std::ops::ControlFlow;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
-use super::super::socket::{End, Socket};
+use super::super::end::End;
+use super::super::socket::Socket;
 use super::*;
 
 impl Socket<DuplexStream> {

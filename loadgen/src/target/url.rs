@@ -1,5 +1,6 @@
-//! The server under load: its URL, and the address that URL resolves to.
+//! The URL of the server under load, and the address that it resolves to.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::str::FromStr;
@@ -7,27 +8,44 @@ use std::str::FromStr;
 use hyper::Uri;
 use tokio::net::lookup_host;
 
-use crate::client::Ticket;
-
-/// A `ws://` URL.
+/// A `ws://` or `http://` URL.
 #[derive(Clone, Debug)]
-pub(crate) struct Target {
+pub(crate) struct ServerUrl {
     url: String,
+    scheme: Scheme,
     /// What the Host header says.
     authority: String,
+    /// And query.
     path: String,
     host: String,
     port: u16,
 }
 
-impl FromStr for Target {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Ws,
+    Http,
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ws => "ws",
+            Self::Http => "http",
+        })
+    }
+}
+
+impl FromStr for ServerUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let uri: Uri = text.parse().map_err(|error| format!("not a URL: {error}"))?;
-        if uri.scheme_str() != Some("ws") {
-            return Err("must begin with ws://".to_owned());
-        }
+        let scheme = match uri.scheme_str() {
+            Some("ws") => Scheme::Ws,
+            Some("http") => Scheme::Http,
+            _ => return Err("must begin with ws:// or http://".to_owned()),
+        };
         let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
         if host.is_empty() {
             return Err("names no host".to_owned());
@@ -36,11 +54,11 @@ impl FromStr for Target {
         let authority =
             uri.port().map_or_else(|| uri_host(&uri), |port| format!("{}:{port}", uri_host(&uri)));
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        Ok(Self { url: uri.to_string(), authority, path, host, port })
+        Ok(Self { url: uri.to_string(), scheme, authority, path, host, port })
     }
 }
 
-impl Target {
+impl ServerUrl {
     pub(crate) fn as_str(&self) -> &str {
         &self.url
     }
@@ -51,15 +69,22 @@ impl Target {
         addresses.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
     }
 
+    pub(crate) fn scheme(&self) -> Scheme {
+        self.scheme
+    }
+
     pub(crate) fn authority(&self) -> &str {
         &self.authority
     }
 
-    /// What to request. A resume token goes into the query as the server gave it: tokens are safe in URLs.
-    pub(crate) fn path(&self, resume: Option<&Ticket>) -> String {
-        let Some(Ticket { token, seq }) = resume else { return self.path.clone() };
-        let separator = if self.path.contains('?') { '&' } else { '?' };
-        format!("{}{separator}resume={token}&seq={seq}", self.path)
+    /// What to request, with this in its query as well. Whatever the server gave out to be sent here is safe in URLs.
+    pub(crate) fn path_with(&self, query: &str) -> String {
+        let separator = match (query.is_empty(), self.path.contains('?')) {
+            (true, _) => "",
+            (false, true) => "&",
+            (false, false) => "?",
+        };
+        format!("{}{separator}{query}", self.path)
     }
 }
 
@@ -71,7 +96,7 @@ fn uri_host(uri: &Uri) -> String {
 mod tests {
     use super::*;
 
-    fn target(url: &str) -> Target {
+    fn target(url: &str) -> ServerUrl {
         url.parse().expect("the URL is good")
     }
 
@@ -86,17 +111,17 @@ mod tests {
 
     #[test]
     fn refuses_what_it_cannot_speak() {
-        for bad in ["http://example.test/ws", "wss://example.test/ws", "/ws", "ws://", "not a url"] {
-            assert!(bad.parse::<Target>().is_err(), "{bad}");
+        for bad in ["https://example.test/ws", "wss://example.test/ws", "/ws", "ws://", "not a url"] {
+            assert!(bad.parse::<ServerUrl>().is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn resuming_extends_the_query() {
-        let ticket = Ticket { token: "s_1.secret".into(), seq: 57 };
-        let ask = |url| target(url).path(Some(&ticket));
+    fn a_query_is_extended() {
+        let ask = |url| target(url).path_with("resume=s_1.secret&seq=57");
         assert_eq!(ask("ws://h:1/ws"), "/ws?resume=s_1.secret&seq=57");
         assert_eq!(ask("ws://h:1"), "/?resume=s_1.secret&seq=57");
         assert_eq!(ask("ws://h:1/ws?token=a"), "/ws?token=a&resume=s_1.secret&seq=57");
+        assert_eq!(target("ws://h:1/ws?token=a").path_with(""), "/ws?token=a");
     }
 }

@@ -1,0 +1,58 @@
+//! What scenarios need of a server, looked at before anything is run.
+
+use super::load::Server;
+use super::plan::Plan;
+use super::{Load, Scenario};
+use crate::target::Ability;
+
+impl Scenario {
+    /// What is asked for and the target cannot do: nothing, if all is well.
+    pub(crate) fn too_much_asked(&self) -> Vec<String> {
+        let Load { server, .. } = self.load();
+        let (target, scheme) = (server.target.name(), server.target.scheme());
+        if server.url.scheme() != scheme {
+            return vec![format!("--target {target} wants a {scheme}:// URL, not {}", server.url.as_str())];
+        }
+        match self {
+            Self::Mix(mix) => missing_in(&mix.plan, &server),
+            _ => self.missing(&server).into_iter().collect(),
+        }
+    }
+
+    /// The first of its needs that the server does not meet.
+    fn missing(&self, server: &Server) -> Option<String> {
+        let is_met = |need: &Ability| match need {
+            Ability::TellsPongTimeout if server.pong_timeout.is_some() => true,
+            Ability::TellsWindow if server.reconnect_window.is_some() => true,
+            _ => server.target.can(*need),
+        };
+        let need = self.needs().iter().find(|need| !is_met(need))?;
+        Some(format!("{} needs {need}, which --target {} has not", self.name(), server.target.name()))
+    }
+
+    fn needs(&self) -> &'static [Ability] {
+        use Ability::{
+            AnswersPings, Channels, Heartbeat, Resume, TakeOver, TellsPongTimeout, TellsRecovered,
+            TellsWindow,
+        };
+        match self {
+            Self::Hold(hold) if hold.ping_every.is_some() => &[AnswersPings],
+            Self::Hold(_) | Self::Churn(_) | Self::Mix(_) => &[],
+            Self::Mute(_) | Self::Late(_) => &[Heartbeat, TellsPongTimeout],
+            Self::Storm(_) => &[Resume],
+            Self::Takeover(_) => &[Resume, TakeOver],
+            Self::Vanish(_) => &[Resume, TellsRecovered, TellsWindow],
+            Self::Fanout(_) | Self::Slow(_) => &[Channels],
+            Self::Resume(_) => &[Channels, Resume, TellsRecovered, TellsWindow],
+        }
+    }
+}
+
+fn missing_in(plan: &Plan, server: &Server) -> Vec<String> {
+    let runs = plan.phases.iter().flat_map(|phase| phase.runs.iter().map(move |run| (phase, run)));
+    let missing = runs.filter_map(|(phase, run)| {
+        let what = run.scenario.missing(server)?;
+        Some(format!("phase {:?}, run {:?}: {what}", phase.name, run.name))
+    });
+    missing.collect()
+}

@@ -1,0 +1,46 @@
+//! Encke's `json` dialect: the hello, which says what a session is promised.
+
+use std::time::Duration;
+
+use encke_core::dialect::json::ServerMessage;
+
+use super::{Connection, Greeting, Ticket};
+use crate::failure::Failure;
+
+/// What the query says of a session to come back to.
+pub(super) fn query(resume: Option<&Ticket>) -> String {
+    resume.map_or_else(String::new, |ticket| format!("resume={}&seq={}", ticket.token, ticket.seq))
+}
+
+pub(super) async fn greeting(connection: &mut Connection) -> Result<Greeting, Failure> {
+    let hello = connection.first(|text| Some(read_hello(text))).await;
+    hello.unwrap_or_else(|end| Err(Failure::ClosedBeforeHello(end)))
+}
+
+fn read_hello(text: &str) -> Result<Greeting, Failure> {
+    match serde_json::from_str(text) {
+        Ok(ServerMessage::Hello(hello)) => Ok(Greeting {
+            ticket: Ticket { token: hello.resume.into(), seq: hello.seq, last_id: None },
+            recovered: hello.recovered,
+            pong_timeout: Duration::from_millis(hello.pong_timeout_ms),
+            reconnect_window: Duration::from_millis(hello.reconnect_window_ms),
+        }),
+        Ok(_) | Err(_) => Err(Failure::NoHello),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hello_is_a_greeting_whatever_else_it_says() {
+        let text = r#"{"hello":{"version":1,"session":"s_1","resume":"s_1.x","recovered":true,"seq":7,"new":[],
+                       "ping_interval_ms":25000,"pong_timeout_ms":10000,"reconnect_window_ms":120000}}"#;
+        let greeting = read_hello(text).expect("this is a hello");
+        assert_eq!((&*greeting.ticket.token, greeting.ticket.seq), ("s_1.x", 7));
+        assert!(greeting.recovered);
+        assert_eq!(greeting.pong_timeout, Duration::from_secs(10));
+        assert!(read_hello(r#"{"goaway":{"reason":"draining","retry_ms":1}}"#).is_err());
+    }
+}

@@ -1,0 +1,192 @@
+//! One client connection, whatever it speaks: opened by a [`Dialer`], then events until the end.
+
+mod dialer;
+mod encke;
+mod socketio;
+mod ticket;
+
+use std::future::poll_fn;
+use std::ops::ControlFlow;
+use std::task::Poll;
+use std::time::Duration;
+
+pub(crate) use self::dialer::Dialer;
+pub(crate) use self::ticket::Ticket;
+use crate::event_stream::{EventStream, Found};
+use crate::record::Live;
+use crate::target::Target;
+use crate::websocket::{End, Incoming, Socket};
+
+/// RFC 6455, section 7.4.1: the purpose of the connection is fulfilled.
+const NORMAL: u16 = 1000;
+
+/// What the server said when the connection began; zero is what it did not say.
+#[derive(Debug, Default)]
+pub(crate) struct Greeting {
+    pub(crate) ticket: Ticket,
+    pub(crate) recovered: bool,
+    pub(crate) pong_timeout: Duration,
+    /// How long a lost connection can be resumed.
+    pub(crate) reconnect_window: Duration,
+}
+
+/// What happens on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event<'a> {
+    /// A heartbeat arrived. It was answered, if it wants an answer, unless the connection does not.
+    Ping(&'a [u8]),
+    /// The answer to a ping of ours.
+    Pong(&'a [u8]),
+    Text(&'a str),
+    /// What comes next has this id, to come back with.
+    Id(&'a str),
+}
+
+/// How bytes travel, and what they say. That both are one saves every connection a word.
+#[derive(Debug)]
+enum Wire {
+    Encke(Socket),
+    Plain(Socket),
+    Sse(Box<EventStream>),
+    Socketio(Socket),
+}
+
+impl Wire {
+    fn target(&self) -> Target {
+        match self {
+            Self::Encke(_) => Target::Encke,
+            Self::Plain(_) => Target::Plain,
+            Self::Sse(_) => Target::Sse,
+            Self::Socketio(_) => Target::Socketio,
+        }
+    }
+
+    /// Where it is a WebSocket. Nothing can be said over the others.
+    fn socket(&mut self) -> Option<&mut Socket> {
+        match self {
+            Self::Encke(socket) | Self::Plain(socket) | Self::Socketio(socket) => Some(socket),
+            Self::Sse(_) => None,
+        }
+    }
+}
+
+/// A connection that has been greeted. Dropping it drops the socket, without a Close frame.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    wire: Wire,
+    live: Live,
+}
+
+impl Connection {
+    pub(crate) fn target(&self) -> Target {
+        self.wire.target()
+    }
+
+    /// From now on nothing is sent any more: no pongs, no answer to a Close frame.
+    pub(crate) fn mute(&mut self) {
+        if let Some(socket) = self.wire.socket() {
+            socket.mute();
+        }
+    }
+
+    /// From now on pings wait for [`Self::pong`].
+    pub(crate) fn stop_answering(&mut self) {
+        if let Some(socket) = self.wire.socket() {
+            socket.stop_answering();
+        }
+    }
+
+    /// Answers a ping. An error shows as the end of the connection when the next event is asked for.
+    pub(crate) async fn pong(&mut self, payload: &[u8]) {
+        let _ = match &mut self.wire {
+            Wire::Encke(socket) | Wire::Plain(socket) => socket.send_pong(payload).await,
+            Wire::Socketio(socket) => socket.send_text(socketio::PONG).await,
+            Wire::Sse(_) => Ok(()),
+        };
+    }
+
+    /// Sends a ping of our own. An error shows as that of a pong does.
+    pub(crate) async fn ping(&mut self, payload: &[u8]) {
+        if let Some(socket) = self.wire.socket() {
+            let _ = socket.send_ping(payload).await;
+        }
+    }
+
+    /// Ends the connection with a reset.
+    pub(crate) fn reset(self) {
+        match self.wire {
+            Wire::Encke(socket) | Wire::Plain(socket) | Wire::Socketio(socket) => socket.reset(),
+            Wire::Sse(stream) => stream.reset(),
+        }
+    }
+
+    /// Ends the connection with a Close frame, where there are such, which says that all was well.
+    pub(crate) async fn close(mut self) {
+        if let Some(socket) = self.wire.socket() {
+            let _ = socket.send_close(NORMAL).await;
+        }
+    }
+
+    /// From now on no more than this is read in all, unless more is allowed.
+    pub(crate) fn allow_reading(&mut self, bytes: u32) {
+        if let Some(socket) = self.wire.socket() {
+            socket.allow_reading(bytes);
+        }
+    }
+
+    /// Sends a command. An error shows as the end of the connection when the next event is asked for.
+    pub(crate) async fn send(&mut self, command: &str) {
+        if let Some(socket) = self.wire.socket() {
+            let _ = socket.send_text(command).await;
+        }
+    }
+
+    /// Hands every event to `on_event` until it breaks or the connection ends. May be dropped and called again at
+    /// any time.
+    pub(crate) fn each<T>(
+        &mut self,
+        mut on_event: impl FnMut(Event<'_>) -> ControlFlow<T>,
+    ) -> impl Future<Output = Result<T, End>> {
+        // One closure with one pointer, for what it holds is in the task of every idle connection.
+        poll_fn(move |context| {
+            let Self { wire, live } = &mut *self;
+            let mut on_event = |event: Event<'_>| {
+                live.saw(event);
+                on_event(event)
+            };
+            let polled = match wire {
+                Wire::Encke(socket) | Wire::Plain(socket) => {
+                    socket.poll_each(context, &mut |incoming| match incoming {
+                        Incoming::Ping(payload) => on_event(Event::Ping(&payload)),
+                        Incoming::Pong(payload) => on_event(Event::Pong(&payload)),
+                        Incoming::Text(text) => on_event(Event::Text(&text)),
+                        Incoming::Binary(_) | Incoming::Close(_) => ControlFlow::Continue(()),
+                    })
+                }
+                Wire::Sse(stream) => stream.poll_each(context, &mut |found| match found {
+                    Found::Comment => on_event(Event::Ping(&[])),
+                    Found::Id(id) => on_event(Event::Id(id)),
+                    Found::Event(data) => on_event(Event::Text(data)),
+                }),
+                Wire::Socketio(socket) => socketio::poll_each(socket, context, &mut on_event),
+            };
+            if let Poll::Ready(Err(end)) = polled {
+                live.ended(end);
+            }
+            polled
+        })
+    }
+
+    /// The first text that `read` makes something of: a greeting, which is no event.
+    async fn first<T>(&mut self, mut read: impl FnMut(&str) -> Option<T>) -> Result<T, End> {
+        let Some(socket) = self.wire.socket() else { return Err(End::Cut) };
+        let found = poll_fn(|context| {
+            socket.poll_each(context, &mut |incoming| match incoming {
+                Incoming::Text(text) => read(&text).map_or(ControlFlow::Continue(()), ControlFlow::Break),
+                _ => ControlFlow::Continue(()),
+            })
+        })
+        .await;
+        found.inspect_err(|end| self.live.ended(*end))
+    }
+}

@@ -1,0 +1,142 @@
+//! Socket.IO's protocol, revision 5, in the main namespace, over Engine.IO's, revision 4, over WebSocket from the start.
+
+mod packet;
+
+use std::ops::ControlFlow;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use self::packet::{Packet, offset_of};
+use super::{Connection, Event, Greeting, Ticket};
+use crate::failure::Failure;
+use crate::websocket::{End, Incoming, Socket};
+
+pub(super) const QUERY: &str = "EIO=4&transport=websocket";
+/// Engine.IO's answer to a ping.
+pub(super) const PONG: &str = "3";
+
+#[derive(Deserialize)]
+struct Open {
+    #[serde(rename = "pingTimeout")]
+    ping_timeout_ms: u64,
+}
+
+#[derive(Deserialize)]
+struct Connected {
+    sid: String,
+    /// Given by servers that recover connections.
+    pid: Option<String>,
+}
+
+/// Connects to the main namespace, and comes back to an earlier connection if there is a ticket.
+pub(super) async fn greeting(
+    connection: &mut Connection,
+    resume: Option<&Ticket>,
+) -> Result<Greeting, Failure> {
+    let open: Open =
+        first(connection, |packet| if let Packet::Open(json) = packet { json } else { "" }).await?;
+    connection.send(&format!("40{}", credentials(resume))).await;
+    let Connected { sid, pid } =
+        first(connection, |packet| if let Packet::Connected(json) = packet { json } else { "" }).await?;
+    // A connection that was recovered has the id that it had.
+    let recovered = resume.is_some_and(|ticket| ticket.token.split_once(' ').is_some_and(|it| it.1 == sid));
+    let last_id = resume.filter(|_| recovered).and_then(|ticket| ticket.last_id.clone());
+    let token = format!("{} {sid}", pid.unwrap_or_default()).into();
+    Ok(Greeting {
+        ticket: Ticket { token, seq: 0, last_id },
+        recovered,
+        pong_timeout: Duration::from_millis(open.ping_timeout_ms),
+        ..Greeting::default()
+    })
+}
+
+/// What a CONNECT packet has in it. Without an offset there is nothing that can be recovered.
+fn credentials(resume: Option<&Ticket>) -> String {
+    let pid = resume.and_then(|ticket| ticket.token.split_once(' ')).map(|(pid, _)| pid);
+    let offset = resume.and_then(|ticket| ticket.last_id.as_deref());
+    match (pid, offset) {
+        (Some(pid), Some(offset)) => {
+            format!(r#"{{"pid":{},"offset":{}}}"#, Value::from(pid), Value::from(offset))
+        }
+        _ => String::new(),
+    }
+}
+
+/// What is to come first, save for pings: a packet in which `json` finds this.
+async fn first<T: for<'de> Deserialize<'de>>(
+    connection: &mut Connection,
+    json: fn(Packet<'_>) -> &str,
+) -> Result<T, Failure> {
+    let found = connection.first(|text| match Packet::read(text) {
+        Packet::Ping | Packet::Other => None,
+        Packet::Refused(json) => Some(Err(Failure::Unwelcome(reason(json)))),
+        packet => Some(serde_json::from_str(json(packet)).map_err(|_| Failure::NoHello)),
+    });
+    found.await.unwrap_or_else(|end| Err(Failure::ClosedBeforeHello(end)))
+}
+
+/// What the server says of a CONNECT packet that it refuses.
+fn reason(json: &str) -> String {
+    #[derive(Deserialize)]
+    struct Refused {
+        message: String,
+    }
+    serde_json::from_str(json).map_or_else(|_| json.to_owned(), |Refused { message }| message)
+}
+
+/// What one look at the packets came to.
+enum Step<T> {
+    /// A ping, and what is to be done after it is answered.
+    Asked(ControlFlow<T>),
+    Done(Result<T, End>),
+}
+
+/// Like [`Socket::poll_each`], with Engine.IO's pings in place of those of WebSocket.
+pub(super) fn poll_each<T>(
+    socket: &mut Socket,
+    context: &mut Context<'_>,
+    on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>,
+) -> Poll<Result<T, End>> {
+    loop {
+        let polled = socket.poll_each(context, &mut |incoming| {
+            let text = match incoming {
+                Incoming::Text(text) => text,
+                Incoming::Pong(payload) => return on_event(Event::Pong(&payload)).map_break(done),
+                Incoming::Ping(_) | Incoming::Binary(_) | Incoming::Close(_) => {
+                    return ControlFlow::Continue(());
+                }
+            };
+            match Packet::read(&text) {
+                Packet::Ping => ControlFlow::Break(Step::Asked(on_event(Event::Ping(&[])))),
+                Packet::Close => ControlFlow::Break(Step::Done(Err(End::Closed(None)))),
+                Packet::Event(event) => {
+                    if let Some(offset) = offset_of(event) {
+                        on_event(Event::Id(&offset)).map_break(done)?;
+                    }
+                    on_event(Event::Text(event)).map_break(done)
+                }
+                Packet::Open(_) | Packet::Connected(_) | Packet::Refused(_) | Packet::Other => {
+                    ControlFlow::Continue(())
+                }
+            }
+        });
+        let result = match ready!(polled)? {
+            Step::Done(result) => result,
+            Step::Asked(then) => {
+                socket.poll_answer(context, PONG);
+                match then {
+                    ControlFlow::Continue(()) => continue,
+                    ControlFlow::Break(value) => Ok(value),
+                }
+            }
+        };
+        return Poll::Ready(result);
+    }
+}
+
+fn done<T>(value: T) -> Step<T> {
+    Step::Done(Ok(value))
+}

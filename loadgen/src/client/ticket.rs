@@ -1,0 +1,59 @@
+//! What a client returns with to its session.
+
+use serde::Deserialize;
+
+use super::Event;
+
+/// What the server gave out, and how far the client has heard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub(crate) token: Box<str>,
+    pub(crate) seq: u64,
+    /// Where the server counts in its own way: the id of the last event.
+    pub(crate) last_id: Option<Box<str>>,
+}
+
+impl Ticket {
+    /// Notes how far the client has heard with this event.
+    pub(crate) fn note(&mut self, event: Event<'_>) {
+        match event {
+            Event::Text(text) => self.seq = seq_of(text).unwrap_or(self.seq),
+            Event::Id(id) => self.last_id = (!id.is_empty()).then(|| id.into()),
+            Event::Ping(_) | Event::Pong(_) => {}
+        }
+    }
+}
+
+/// The `seq` of a message that has one. Replies and whatever this client has never heard of have none.
+fn seq_of(text: &str) -> Option<u64> {
+    #[derive(Deserialize)]
+    struct Numbered {
+        seq: u64,
+    }
+    #[derive(Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    enum Object {
+        Message(Numbered),
+        Gap(Numbered),
+    }
+    match serde_json::from_str(text).ok()? {
+        Object::Message(Numbered { seq }) | Object::Gap(Numbered { seq }) => Some(seq),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_and_gaps_have_a_seq() {
+        assert_eq!(
+            seq_of(r#"{"message":{"seq":57,"channel":"news","offset":42,"data":{"seq":1}}}"#),
+            Some(57)
+        );
+        assert_eq!(seq_of(r#"{"gap":{"seq":58,"channel":"news","epoch":"e","from":10,"to":35}}"#), Some(58));
+        assert_eq!(seq_of(r#"{"reply":{"id":7,"ok":{}}}"#), None);
+        assert_eq!(seq_of(r#"{"news_of_next_year":{"seq":1}}"#), None);
+        assert_eq!(seq_of("not JSON"), None);
+    }
+}

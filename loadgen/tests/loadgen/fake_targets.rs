@@ -1,0 +1,224 @@
+//! Servers that are not Encke, each as small as can be.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use serde_json::Value;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_tungstenite::WebSocketStream;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use crate::accept::accept;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    /// Pings, and closes with 1001 who does not answer for [`PATIENCE`].
+    Plain,
+    /// Closes every connection at once, with this code.
+    PlainThatCloses(u16),
+    /// Engine.IO and Socket.IO: pings, and closes who does not answer for [`PATIENCE`].
+    Socketio,
+    /// Disconnects everyone after an event with an attachment.
+    SocketioThatDisconnects,
+    /// Has nobody in.
+    SocketioThatRefuses,
+    /// A stream that goes on until its client is gone.
+    Sse,
+    /// Ended after its events.
+    SseThatEnds,
+    /// Ended within a chunk.
+    SseThatBreaks,
+    /// A stream whose events have no ids.
+    SseWithoutIds,
+    /// 204: come back no more.
+    SseGone,
+    /// A page.
+    Page,
+}
+
+const PATIENCE: Duration = Duration::from_millis(300);
+/// Who has answered is pinged again after this.
+const PAUSE: Duration = Duration::from_millis(100);
+
+pub(crate) struct FakeTarget {
+    kind: Kind,
+    address: SocketAddr,
+    asked: watch::Receiver<Vec<String>>,
+}
+
+/// What came first on each connection: the head of its request, its query, or its CONNECT packet.
+type Asked = watch::Sender<Vec<String>>;
+
+impl FakeTarget {
+    pub(crate) async fn start(kind: Kind) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let (sender, asked) = watch::channel(Vec::new());
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("the listener works");
+                // A ping that waits for the ACK of what was sent before it would make its timeout come early.
+                stream.set_nodelay(true).expect("TCP sockets can do without delay");
+                let sender = sender.clone();
+                // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+                tokio::spawn(async move { drop(serve(stream, kind, &sender).await) });
+            }
+        });
+        Self { kind, address, asked }
+    }
+
+    /// What `--target` is to say of it.
+    pub(crate) fn target(&self) -> &'static str {
+        match self.kind {
+            Kind::Plain | Kind::PlainThatCloses(_) => "plain",
+            Kind::Socketio | Kind::SocketioThatDisconnects | Kind::SocketioThatRefuses => "socketio",
+            _ => "sse",
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.target() == "sse" { "http" } else { "ws" };
+        format!("{scheme}://{}/path", self.address)
+    }
+
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.borrow().clone()
+    }
+
+    /// Waits until so many connections have asked.
+    pub(crate) async fn has_been_asked(&self, connections: usize) {
+        let mut asked = self.asked.clone();
+        asked.wait_for(|asked| asked.len() >= connections).await.expect("the server runs");
+    }
+}
+
+async fn serve(stream: TcpStream, kind: Kind, asked: &Asked) -> Result<(), Error> {
+    match kind {
+        Kind::Plain | Kind::PlainThatCloses(_) => serve_plain(stream, kind, asked).await,
+        Kind::Socketio | Kind::SocketioThatDisconnects | Kind::SocketioThatRefuses => {
+            serve_socketio(stream, kind, asked).await
+        }
+        _ => Ok(serve_events(stream, kind, asked).await?),
+    }
+}
+
+async fn serve_plain(stream: TcpStream, kind: Kind, asked: &Asked) -> Result<(), Error> {
+    let (mut socket, query) = accept(stream).await?;
+    asked.send_modify(|asked| asked.push(query));
+    if let Kind::PlainThatCloses(code) = kind {
+        return close(&mut socket, code).await;
+    }
+    socket.send(Message::text("welcome")).await?;
+    loop {
+        socket.send(Message::Ping(b"there?".to_vec().into())).await?;
+        loop {
+            match timeout(PATIENCE, socket.next()).await {
+                Ok(Some(Ok(Message::Pong(_)))) => break,
+                Ok(Some(Ok(_))) => {}
+                Ok(Some(Err(error))) => return Err(error),
+                Ok(None) => return Ok(()),
+                Err(_) => return close(&mut socket, 1001).await,
+            }
+        }
+        // Answers pings meanwhile.
+        let _ = timeout(PAUSE, read_on(&mut socket)).await;
+    }
+}
+
+type Socket = WebSocketStream<TcpStream>;
+
+async fn close(socket: &mut Socket, code: u16) -> Result<(), Error> {
+    socket.close(Some(CloseFrame { code: code.into(), reason: "".into() })).await?;
+    read_on(socket).await
+}
+
+async fn read_on(socket: &mut Socket) -> Result<(), Error> {
+    while socket.next().await.transpose()?.is_some() {}
+    Ok(())
+}
+
+async fn serve_socketio(stream: TcpStream, kind: Kind, asked: &Asked) -> Result<(), Error> {
+    let (mut socket, query) = accept(stream).await?;
+    assert_eq!(query, "EIO=4&transport=websocket");
+    let open = format!(
+        r#"0{{"sid":"e1","upgrades":[],"pingInterval":100,"pingTimeout":{},"maxPayload":1000000}}"#,
+        PATIENCE.as_millis()
+    );
+    socket.send(Message::text(open)).await?;
+    let Some(Message::Text(connect)) = socket.next().await.transpose()? else { return Ok(()) };
+    let connect = connect.strip_prefix("40").expect("it connects to the main namespace").to_owned();
+    let pid =
+        serde_json::from_str::<Value>(&connect).ok().and_then(|it| Some(it["pid"].as_str()?.to_owned()));
+    asked.send_modify(|asked| asked.push(connect));
+    if matches!(kind, Kind::SocketioThatRefuses) {
+        socket.send(Message::text(r#"44{"message":"not you"}"#)).await?;
+        return read_on(&mut socket).await;
+    }
+    // Who comes back is who it was.
+    let pid = pid.unwrap_or_else(|| format!("p{}", asked.borrow().len()));
+    socket.send(Message::text(format!(r#"40{{"sid":"s{pid}","pid":"{pid}"}}"#))).await?;
+    if matches!(kind, Kind::SocketioThatDisconnects) {
+        socket.send(Message::text(r#"451-["picture",{"_placeholder":true,"num":0}]"#)).await?;
+        socket.send(Message::binary(b"\x89PNG".to_vec())).await?;
+        socket.send(Message::text("41")).await?;
+        return read_on(&mut socket).await;
+    }
+    socket.send(Message::text(r#"42["news",{"a":1},"offset1"]"#)).await?;
+    loop {
+        socket.send(Message::text("2")).await?;
+        match timeout(PATIENCE, next_text(&mut socket)).await {
+            Ok(Ok(Some(answer))) => assert_eq!(answer, "3"),
+            Ok(Ok(None)) => return Ok(()),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return socket.close(None).await,
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// Pings of WebSocket are answered on the way.
+async fn next_text(socket: &mut Socket) -> Result<Option<String>, Error> {
+    while let Some(message) = socket.next().await.transpose()? {
+        if let Message::Text(text) = message {
+            return Ok(Some(text.as_str().to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+async fn serve_events(stream: TcpStream, kind: Kind, asked: &Asked) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).await? == 0 {
+            return Ok(());
+        }
+    }
+    asked.send_modify(|asked| asked.push(head));
+    const CHUNKED: &str =
+        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
+    const ON_AND_ON: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\n\r\n";
+    let (response, stays): (&[&str], _) = match kind {
+        Kind::SseGone => (&["HTTP/1.1 204 No Content\r\n\r\n"], false),
+        Kind::Page => {
+            (&["HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"], false)
+        }
+        Kind::SseThatEnds => (&[CHUNKED, "c\r\nid: 1\r\ndata:\r\n6\r\n a\n\n\r\r\n", "0\r\n\r\n"], false),
+        Kind::SseThatBreaks => (&[CHUNKED, "ff\r\ndata: a\n\n"], false),
+        Kind::SseWithoutIds => (&[ON_AND_ON, "data: a\n\n"], true),
+        _ => (&[ON_AND_ON, "id: 1\ndata: a\n\n: still here\n\nid: 2\r\ndata: b\r\n\r\n"], true),
+    };
+    for piece in response {
+        stream.write_all(piece.as_bytes()).await?;
+    }
+    if stays {
+        let mut rest = String::new();
+        while stream.read_line(&mut rest).await? != 0 {}
+    }
+    Ok(())
+}

@@ -1,0 +1,272 @@
+//! Servers that are not Encke.
+
+use std::fs;
+use std::process::Stdio;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use tokio::task::spawn_blocking;
+
+use crate::fake_targets::{FakeTarget, Kind};
+use crate::run::{command, ended, finish, loadgen, number};
+
+/// One of each target.
+const KINDS: [Kind; 3] = [Kind::Plain, Kind::Sse, Kind::Socketio];
+
+/// Five connections to a server of this kind, all of which are made.
+async fn run(scenario: &str, kind: Kind, options: &str) -> Value {
+    run_on(&FakeTarget::start(kind).await, scenario, options).await
+}
+
+async fn run_on(server: &FakeTarget, scenario: &str, options: &str) -> Value {
+    let (url, target) = (server.url(), server.target());
+    let words = format!("{scenario} {url} --target {target} --connections 5 --rate 1000 --json - {options}");
+    let ended = loadgen(&words).await;
+    ended.assert_code(0);
+    let json = ended.json();
+    assert_eq!(json["connected"], 5, "{}", ended.stderr);
+    assert_eq!((&json["target"], &json["url"]), (&json!(target), &json!(url)));
+    json
+}
+
+/// How many there were of this in all seconds together.
+fn sum(json: &Value, name: &str) -> f64 {
+    let column = json["series"]["counts"][name].as_array().unwrap_or_else(|| panic!("{name}: {json:#}"));
+    column.iter().filter_map(Value::as_f64).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_servers_are_held_and_pinged() {
+    let json = run("hold", Kind::Plain, "--duration 800ms --ping-every 100ms").await;
+    assert_eq!(json["unexpected_closes"], 0, "{json:#}");
+    assert!(number(&json, "/pings") >= 10.0, "{json:#}");
+    let [sent, pongs, timed] = ["/pings_sent", "/pongs", "/pong_ms/count"].map(|path| number(&json, path));
+    assert!(sent >= pongs && pongs >= 10.0, "{json:#}");
+    assert_eq!((pongs, sum(&json, "pongs")), (timed, pongs), "{json:#}");
+    assert!(number(&json, "/pong_ms/p50") >= number(&json, "/pong_from_start_ms/p50"), "{json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_servers_notice_who_is_mute() {
+    let json = run("mute", Kind::Plain, "--duration 1h --pong-timeout 250ms").await;
+    // They have a code of their own for it, or none.
+    assert_eq!((&json["closed"], &json["early"]), (&json!(5), &json!(0)), "{json:#}");
+    assert_eq!(json["close_codes"], json!({"1001": 5}));
+    assert!(number(&json, "/lateness_ms/p50") >= 30.0, "{json:#}");
+    let json = run("mute", Kind::Plain, "--duration 1h --pong-timeout 3s").await;
+    assert_eq!((&json["closed"], &json["early"]), (&json!(5), &json!(5)), "by their own measure: {json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_servers_and_socketio_notice_who_is_late() {
+    for (kind, more) in [(Kind::Plain, "--pong-timeout 300ms"), (Kind::Socketio, "")] {
+        let json = run("late", kind, &format!("--duration 1500ms --margin 100ms {more}")).await;
+        assert_eq!((&json["closed_in_time"], &json["forgiven"]), (&json!(0), &json!(0)), "{json:#}");
+        assert_eq!((&json["closed"], &json["early"]), (&json!(2), &json!(0)), "{json:#}");
+        assert!(number(&json, "/in_time") >= 3.0, "{json:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn socketio_is_held_and_its_pings_are_answered() {
+    let json = run("hold", Kind::Socketio, "--duration 800ms --ping-every 100ms").await;
+    assert_eq!(json["unexpected_closes"], 0, "{json:#}");
+    assert!(number(&json, "/pings") >= 10.0, "{json:#}");
+    assert!(number(&json, "/pongs") >= 10.0, "those of WebSocket: {json:#}");
+    assert_eq!(json["traffic"]["messages"], 5, "an event each, and no greeting: {json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn socketio_notices_who_is_mute() {
+    let json = run("mute", Kind::Socketio, "--duration 1h").await;
+    assert_eq!((&json["closed"], &json["early"]), (&json!(5), &json!(0)), "{json:#}");
+    assert_eq!(json["lateness_ms"]["count"], 5, "it says how long it waits: {json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn socketio_connections_are_recovered() {
+    let server = FakeTarget::start(Kind::Socketio).await;
+    let json = run_on(&server, "storm", "--duration 500ms").await;
+    assert_eq!((&json["dropped"], &json["resumed"]), (&json!(5), &json!(5)), "{json:#}");
+    let asked = server.asked();
+    assert!(asked[..5].iter().all(String::is_empty), "{asked:?}");
+    for connect in &asked[5..] {
+        assert!(connect.contains(r#""offset":"offset1""#), "{connect}");
+    }
+    // It forgets nobody, so those who come back after the window are back too early for it.
+    let json =
+        run("vanish", Kind::Socketio, "--duration 200ms --reconnect-window 500ms --margin 200ms").await;
+    assert_eq!((&json["resumed"], &json["overdue"]), (&json!(3), &json!(2)), "{json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_streams_are_held() {
+    let server = FakeTarget::start(Kind::Sse).await;
+    let json = run_on(&server, "hold", "--duration 300ms").await;
+    assert_eq!(json["unexpected_closes"], 0, "{json:#}");
+    assert_eq!((&json["traffic"]["messages"], &json["pings"]), (&json!(10), &json!(5)), "{json:#}");
+    assert!(server.asked()[0].contains("Accept: text/event-stream\r\n"), "{:?}", server.asked());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_streams_go_on_after_the_last_id() {
+    let server = FakeTarget::start(Kind::Sse).await;
+    let json = run_on(&server, "storm", "--duration 500ms").await;
+    assert_eq!((&json["resumed"], &json["errors"]), (&json!(5), &json!(0)), "{json:#}");
+    let asked = server.asked();
+    assert!(asked[..5].iter().all(|head| !head.contains("Last-Event-ID")), "{asked:?}");
+    assert!(asked[5..].iter().all(|head| head.contains("Last-Event-ID: 2\r\n")), "{asked:?}");
+    let json = run("storm", Kind::SseWithoutIds, "--duration 100ms").await;
+    assert_eq!(json["error_kinds"], json!({"not_recovered": 5}), "there is nothing to go on after: {json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closes_by_the_server_are_counted() {
+    for (kind, code, messages) in [
+        (Kind::PlainThatCloses(4002), "4002", 0),
+        (Kind::SocketioThatDisconnects, "1005", 5),
+        (Kind::SseThatEnds, "1005", 5),
+        (Kind::SseThatBreaks, "1006", 5),
+    ] {
+        // Over when nothing is left to hold.
+        let json = run("hold", kind, "--duration 1h").await;
+        assert_eq!(json["unexpected_closes"], 5, "{kind:?}: {json:#}");
+        assert_eq!(json["close_codes"], json!({code: 5}), "{kind:?}: {json:#}");
+        assert_eq!(sum(&json, &format!("closes.{code}")), 5.0, "{kind:?}: {json:#}");
+        assert_eq!(json["traffic"]["messages"], messages, "{kind:?}: {json:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_let_in_is_an_error() {
+    for (kind, error) in [
+        (Kind::SseGone, "http_204"),
+        (Kind::Page, "no_event_stream"),
+        (Kind::SocketioThatRefuses, "unwelcome"),
+    ] {
+        let server = FakeTarget::start(kind).await;
+        let (url, target) = (server.url(), server.target());
+        let held = "--connections 3 --rate 1000 --duration 0s --json -";
+        let ended = loadgen(&format!("hold {url} --target {target} {held}")).await;
+        ended.assert_code(1);
+        assert_eq!(ended.json()["error_kinds"], json!({error: 3}), "{}", ended.stderr);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_target_runs_in_several_processes_with_its_cost() {
+    for kind in KINDS {
+        let pid = std::process::id();
+        let options = format!("--duration 2500ms --processes 2 --pid {pid} --assert connected==5");
+        let json = run("hold", kind, &options).await;
+        assert_eq!(json["loadgen"]["processes"], 2);
+        assert_eq!((&json["unexpected_closes"], &json["errors"]), (&json!(0), &json!(0)), "{json:#}");
+        assert_eq!(json["series"]["gauges"]["connections"][0], 5.0, "{kind:?}: {json:#}");
+        assert_eq!(json["server"]["steady_connections"], 5, "{kind:?}: {json:#}");
+        assert!(number(&json, "/traffic/pings") >= 5.0, "{kind:?}: {json:#}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ctrl_c_ends_every_target_with_the_partial_result() {
+    for kind in KINDS {
+        let server = FakeTarget::start(kind).await;
+        let (url, target) = (server.url(), server.target());
+        let held = "--connections 1000 --rate 50 --duration 1h --json -";
+        let mut command = command(&format!("hold {url} --target {target} {held}"));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+        server.has_been_asked(10).await;
+        let pid = Pid::from_raw(child.id().try_into().expect("process ids are small"));
+        kill(pid, Signal::SIGINT).expect("the child is there");
+        let output = spawn_blocking(move || child.wait_with_output()).await.expect("nothing panics");
+        let ended = ended(&output.expect("the child ends"));
+        ended.assert_code(0);
+        let json = ended.json();
+        assert_eq!(json["interrupted"], true);
+        assert!((9.0..1000.0).contains(&number(&json, "/connected")), "{kind:?}: {json:#}");
+    }
+}
+
+/// Runs this plan.
+async fn mix(server: &FakeTarget, plan: &str) -> crate::run::Ended {
+    let directory = tempfile::tempdir().expect("there is room for a file");
+    let file = directory.path().join("plan.toml");
+    fs::write(&file, plan).expect("there is room for a file");
+    let mut command = command(&format!("mix {} --target {} --json - --plan", server.url(), server.target()));
+    command.arg(&file);
+    finish(command).await
+}
+
+const PLAN: &str = r#"
+    [[phase]]
+    kind = "ramp"
+    duration = "100ms"
+    run = [{ scenario = "hold", connections = 5 }]
+
+    [[phase]]
+    kind = "soak"
+    duration = "500ms"
+    run = [
+        { scenario = "storm", connections = 5, rate = 1000, duration = "200ms" },
+        { scenario = "mute", name = "the silent", connections = 5, rate = 1000 },
+    ]
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plan_is_played_on_a_target() {
+    let ended = mix(&FakeTarget::start(Kind::Socketio).await, PLAN).await;
+    ended.assert_code(0);
+    let json = ended.json();
+    let soak = &json["plan"]["soak"]["runs"];
+    assert_eq!((&soak["storm"]["resumed"], &json["errors"]), (&soak["storm"]["dropped"], &json!(0)));
+    assert!(number(soak, "/the_silent/closed") >= 5.0, "{json:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_target_cannot_do_of_a_plan_is_said_by_phase_and_run() {
+    let server = FakeTarget::start(Kind::Sse).await;
+    let plan = format!(
+        "{PLAN}\n[[phase]]\nkind = 'hold'\nduration = '1s'\nrun = [{{ scenario = 'fanout', connections = 5 }}]"
+    );
+    let ended = mix(&server, &plan).await;
+    ended.assert_code(2);
+    assert_eq!(
+        ended.stderr,
+        "loadgen: phase \"soak\", run \"the silent\": mute needs pings that want an answer, which --target sse has not\n\
+         loadgen: phase \"hold\", run \"fanout\": fanout needs channels, which --target sse has not\n"
+    );
+    assert_eq!(server.asked(), [""; 0], "before the run");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_target_cannot_do_is_said_before_the_run() {
+    let held = "--connections 2 --rate 1 --duration 1s";
+    for (words, parts) in [
+        ("fanout ws://127.0.0.1:1/ --target plain".to_owned(), ["fanout", "channels", "plain"]),
+        ("slow ws://127.0.0.1:1/ --target socketio".to_owned(), ["slow", "channels", "socketio"]),
+        ("resume http://127.0.0.1:1/ --target sse".to_owned(), ["resume", "channels", "sse"]),
+        (format!("mute http://127.0.0.1:1/ --target sse {held}"), ["mute", "pings", "sse"]),
+        (format!("mute ws://127.0.0.1:1/ --target plain {held}"), ["mute", "--pong-timeout", "plain"]),
+        (format!("storm ws://127.0.0.1:1/ --target plain {held}"), ["storm", "resuming", "plain"]),
+        (
+            format!("vanish ws://127.0.0.1:1/ --target socketio {held}"),
+            ["vanish", "--reconnect-window", "socketio"],
+        ),
+        (format!("vanish http://127.0.0.1:1/ --target sse {held}"), ["vanish", "recovered", "sse"]),
+        (format!("takeover ws://127.0.0.1:1/ --target socketio {held}"), ["takeover", "alive", "socketio"]),
+        (
+            format!("hold http://127.0.0.1:1/ --target sse {held} --ping-every 1s"),
+            ["hold", "answers to pings", "sse"],
+        ),
+        (format!("hold ws://127.0.0.1:1/ --target sse {held}"), ["http://", "sse", "ws://"]),
+        (format!("hold http://127.0.0.1:1/ {held}"), ["ws://", "encke", "http://"]),
+        (format!("hold ws://127.0.0.1:1/ --target comet {held}"), ["comet", "socketio", "--target"]),
+    ] {
+        let ended = loadgen(&words).await;
+        ended.assert_code(2);
+        for part in parts {
+            assert!(ended.stderr.contains(part), "{part} for {words} in {}", ended.stderr);
+        }
+    }
+}
