@@ -17,7 +17,7 @@ impl<T> TimingWheel<T> {
         }
         let event = self.next_event().map_or(Tick::MAX, |(tick, _)| tick);
         let slots =
-            (0..=u8::MAX).flat_map(|slot| self.slots.levels().map(move |level| Place { level, slot }));
+            (0..=u8::MAX).flat_map(|slot| self.slots.levels().map(move |level| Place::new(level, slot)));
         let occupied = slots.filter(|place| !self.slots.is_empty(*place));
         assert_eq!(occupied.filter_map(|place| place.start(self.now)).min().unwrap_or(Tick::MAX), event);
         assert!(self.now <= self.quiet_until);
@@ -32,9 +32,9 @@ impl<T> TimingWheel<T> {
     /// The wheel comes to a timer's slot before it is due.
     fn check_place(&self, index: u32, place: Place) {
         let deadline = self.timers.deadline_at(index);
-        let ahead = place.slot.wrapping_sub(Place::current(self.now, place.level).slot);
+        let ahead = place.slot().wrapping_sub(Place::current(self.now, place.level()).slot());
         let Some(start) = place.start(self.now) else {
-            assert_eq!((self.now, place), (Tick::MAX, Place { level: 0, slot: 0 }), "only after the end");
+            assert_eq!((self.now, place), (Tick::MAX, Place::new(0, 0)), "only after the end");
             return;
         };
         if ahead == 0 {
@@ -42,7 +42,7 @@ impl<T> TimingWheel<T> {
         }
         if deadline < start {
             // It was late already when it was scheduled, and is due at the tick after that.
-            assert!(place.level == 0 && ahead <= 1, "{deadline} is late, but waits until {start}");
+            assert!(place.level() == 0 && ahead <= 1, "{deadline} is late, but waits until {start}");
         }
     }
 

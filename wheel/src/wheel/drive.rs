@@ -2,7 +2,7 @@
 
 use super::TimingWheel;
 use super::place::{Known, Place};
-use super::slots::{Moved, Slots};
+use super::slots::{Change, Moved, Slots};
 use super::timers::{NotDue, Scheduled};
 use crate::{Expire, Expired, Tick, Work};
 
@@ -39,7 +39,7 @@ impl<T> TimingWheel<T> {
                 self.now = self.quiet_until;
                 self.prefetch_first(next);
             }
-            if next.level > 0
+            if next.level() > 0
                 && let Some(expired) = self.cascade(next, work)
             {
                 self.keep_holes_few();
@@ -69,8 +69,8 @@ impl<T> TimingWheel<T> {
 
     #[cold]
     fn put_off(&mut self, index: u32) {
-        let displaced = put(&mut self.slots, self.now, index, &mut self.timers.at(index));
-        self.note(displaced);
+        let moved = put(&mut self.slots, self.now, index, &mut self.timers.at(index));
+        self.note_moved(moved);
     }
 
     /// Empties a slot of a level above, a chunk at a time, into the levels below, until a timer in it is due, or [`Work`] runs out.
@@ -90,8 +90,8 @@ impl<T> TimingWheel<T> {
                     due = self.timers.expire(index, position, self.now).ok();
                     break;
                 }
-                let displaced = put(&mut self.slots, self.now, index, &mut timer);
-                self.note(displaced);
+                let moved = put(&mut self.slots, self.now, index, &mut timer);
+                self.note_moved(moved);
             }
             work.spend_some(taken);
             self.slots.take(place, taken, holes);
@@ -134,14 +134,14 @@ impl<T> TimingWheel<T> {
         let mut earliest: Option<(Tick, Place)> = None;
         for level in self.slots.levels() {
             let current = Place::current(self.now, level);
-            let Some(slot) = self.slots.next_occupied(current.level, current.slot) else { continue };
-            let place = Place { slot, ..current };
+            let Some(slot) = self.slots.next_occupied(level, current.slot()) else { continue };
+            let place = Place::new(level, slot);
             let Some(tick) = place.start(self.now) else { continue };
             if earliest.is_none_or(|(earliest, _)| tick < earliest) {
                 earliest = Some((tick, place));
             }
             // A slot of a level above begins where a turn of this one does: neither here nor before this slot.
-            let same_turn = current.slot > 0 && slot > current.slot;
+            let same_turn = current.slot() > 0 && slot > current.slot();
             if same_turn || tick == self.now {
                 break;
             }
@@ -186,11 +186,10 @@ impl<T> TimingWheel<T> {
     }
 }
 
-/// Puts a timer that is ahead into its slot. Returns which other had to move.
+/// Puts a timer that is ahead into its slot. The wheel has something to do now, so it will look for what comes next.
 #[inline(always)]
 fn put(slots: &mut Slots, now: Tick, index: u32, timer: &mut Scheduled<'_>) -> Option<Moved> {
-    let (to, _) = Place::of(now, timer.deadline());
-    let (position, displaced) = slots.push(to, index);
+    let (position, change) = slots.push(Place::of(now, timer.deadline()), index);
     timer.set_position(position);
-    displaced
+    if let Change::Moved(moved) = change { Some(moved) } else { None }
 }

@@ -17,7 +17,7 @@ use crate::{Tick, TimerKey, range};
 use chunk::Position;
 pub use place::LEVELS;
 use place::{Known, Place};
-use slots::{Moved, Slots};
+use slots::{Change, Moved, Slots};
 use timers::{PAGE, Timers};
 
 /// Timers that each carry a `T`, ordered by deadline. The [crate documentation](crate) tells how to use it.
@@ -82,14 +82,14 @@ impl<T> TimingWheel<T> {
     ///
     /// If the wheel holds 2^30 timers already.
     pub fn schedule(&mut self, deadline: Tick, value: T) -> TimerKey {
-        let place = self.place_of(deadline);
-        let mut moved = None;
+        let place = Place::of(self.now, deadline);
+        let mut change = Change::Nothing;
         let key = self.timers.insert(deadline, value, |index| {
-            let (position, displaced) = self.slots.push(place, index);
-            moved = displaced;
+            let position;
+            (position, change) = self.slots.push(place, index);
             position
         });
-        self.note(moved);
+        self.note(place, change);
         self.keep_holes_few();
         key
     }
@@ -128,11 +128,11 @@ impl<T> TimingWheel<T> {
 
     #[inline(never)]
     fn relocate(&mut self, index: u32, from: Position, deadline: Tick) {
-        let to = self.place_of(deadline);
+        let to = Place::of(self.now, deadline);
         self.slots.leave(from);
-        let (position, displaced) = self.slots.push(to, index);
+        let (position, change) = self.slots.push(to, index);
         self.timers.at(index).set_position(position);
-        self.note(displaced);
+        self.note(to, change);
         self.keep_holes_few();
     }
 
@@ -168,15 +168,6 @@ impl<T> TimingWheel<T> {
         self.timers.get(key).map(|(_, value)| value)
     }
 
-    /// Where a timer goes that is due at `deadline`.
-    fn place_of(&mut self, deadline: Tick) -> Place {
-        let (place, start) = Place::of(self.now, deadline);
-        if start < self.quiet_until && self.now < start {
-            (self.quiet_until, self.next) = (start, place.into());
-        }
-        place
-    }
-
     /// Every hole is one more word in a chunk. With the timers, they may be half as many again as the pages there are have room
     /// for; beyond that, whatever adds to them or takes a page away fills some. Chunks need not shrink before the timers' own
     /// memory can.
@@ -198,8 +189,30 @@ impl<T> TimingWheel<T> {
         });
     }
 
-    /// A timer was moved, to fill a hole or because it is not alone any more.
-    fn note(&mut self, moved: Option<Moved>) {
+    /// Takes in what a timer put into a slot has changed there.
+    #[inline(always)]
+    fn note(&mut self, place: Place, change: Change) {
+        match change {
+            Change::Nothing => {}
+            Change::Begun => self.note_begun(place),
+            Change::Moved(moved) => self.note_moved(Some(moved)),
+        }
+    }
+
+    /// A slot that was empty may be the next that the wheel comes to.
+    #[inline]
+    fn note_begun(&mut self, place: Place) {
+        if let Some(start) = place.start(self.now)
+            && start < self.quiet_until
+            && self.now < start
+        {
+            (self.quiet_until, self.next) = (start, place.into());
+        }
+    }
+
+    /// A timer was moved because it is not alone any more.
+    #[inline(always)]
+    fn note_moved(&mut self, moved: Option<Moved>) {
         if let Some(Moved { index, to }) = moved {
             self.timers.at(index).set_position(to);
         }

@@ -5,6 +5,8 @@
 //! level on which its slot is less than one turn ahead. Every `u64` fits into eight levels, so nothing ever
 //! lies beyond the wheel.
 
+use core::fmt;
+
 use crate::Tick;
 
 /// How many levels a wheel has: one for each byte of a tick.
@@ -15,20 +17,25 @@ pub(super) const SLOTS: usize = 256;
 
 const _: () = assert!(LEVELS == size_of::<Tick>() && SLOTS == 1 << u8::BITS);
 
-/// One slot of one level.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
-    pub(super) level: u8,
-    pub(super) slot: u8,
-}
+/// How many slots there are on all levels.
+pub(super) const PLACES: usize = LEVELS * SLOTS;
+
+/// One slot of one level: its number, counting through all levels, which fits into 11 bits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place(u32);
 
 impl Place {
-    /// Where a timer for `deadline` belongs while the wheel stands at `now`, and the first tick of that slot.
+    #[inline]
+    pub(super) fn new(level: u8, slot: u8) -> Place {
+        Place(u32::from(level) << u8::BITS | u32::from(slot))
+    }
+
+    /// Where a timer for `deadline` belongs while the wheel stands at `now`.
     ///
     /// A deadline that is not ahead belongs to the next tick. At the end of time there is none: the slot is
     /// then the one that would come next, and the wheel never gets there.
     #[inline]
-    pub(super) fn of(now: Tick, deadline: Tick) -> (Place, Tick) {
+    pub(super) fn of(now: Tick, deadline: Tick) -> Place {
         let delta = deadline.saturating_since(now).max(1);
         let due = now.0.wrapping_add(delta);
         let level = delta.ilog2() / u8::BITS;
@@ -37,27 +44,42 @@ impl Place {
         let shift = level * u8::BITS;
         let wraps = (due >> shift).wrapping_sub(now.0 >> shift) >= SLOTS as u64;
         let level = u8::try_from(level).expect("a tick has eight digits") + u8::from(wraps);
-        let start = due & (u64::MAX << (u32::from(level) * u8::BITS));
-        (Place { level, slot: digit(due, level) }, Tick(start))
+        Place::new(level, digit(due, level))
     }
 
-    /// The level and the slot, in 16 bits.
+    #[inline]
+    pub(super) fn level(self) -> u8 {
+        let [_, level, ..] = self.0.to_le_bytes();
+        level
+    }
+
+    #[inline]
+    pub(super) fn slot(self) -> u8 {
+        let [slot, ..] = self.0.to_le_bytes();
+        slot
+    }
+
+    /// Below [`PLACES`].
+    #[inline]
+    pub(super) fn number(self) -> usize {
+        self.0 as usize % PLACES
+    }
+
     #[inline]
     pub(super) fn to_bits(self) -> u32 {
-        u32::from(self.level) << u8::BITS | u32::from(self.slot)
+        self.0
     }
 
     /// What [`to_bits`](Self::to_bits) has made; more significant bits do not matter.
     #[inline]
     pub(super) fn from_bits(bits: u32) -> Place {
-        let [slot, level, ..] = bits.to_le_bytes();
-        Place { level, slot }
+        Place(bits & 0xffff)
     }
 
     /// The slot of `level` in which `now` lies.
     #[inline]
     pub(super) fn current(now: Tick, level: u8) -> Place {
-        Place { level, slot: digit(now.0, level) }
+        Place::new(level, digit(now.0, level))
     }
 
     /// The first tick of this slot, the next time the wheel comes to it from `now`; `None` if that is after
@@ -66,10 +88,16 @@ impl Place {
     /// For the slot in which `now` lies, that is the tick at which the wheel came to it, not one turn later.
     #[inline]
     pub(super) fn start(self, now: Tick) -> Option<Tick> {
-        let shift = u32::from(self.level) * u8::BITS;
-        let ahead = self.slot.wrapping_sub(digit(now.0, self.level));
+        let shift = u32::from(self.level()) * u8::BITS;
+        let ahead = self.slot().wrapping_sub(digit(now.0, self.level()));
         let slots = (now.0 >> shift).checked_add(u64::from(ahead))?;
         Some(Tick(slots << shift))
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "slot {} of level {}", self.slot(), self.level())
     }
 }
 

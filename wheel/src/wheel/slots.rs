@@ -8,7 +8,7 @@
 use alloc::boxed::Box;
 
 use super::chunk::{Chunk, Chunks, FULL, LIMIT, Last, NIL, Position};
-use super::place::{LEVELS, Place, SLOTS};
+use super::place::{LEVELS, PLACES, Place, SLOTS};
 use super::pool::Pool;
 
 mod ahead;
@@ -17,22 +17,6 @@ mod check;
 mod sweep;
 
 use sweep::Sweep;
-
-/// One level: what each of its slots begins with.
-#[derive(Debug)]
-struct Level {
-    first: [First; SLOTS],
-    /// One bit a slot, set if it is not empty.
-    occupied: [u64; OCCUPIED],
-    /// How many timers and holes the level has.
-    len: usize,
-}
-
-const OCCUPIED: usize = SLOTS / u64::BITS as usize;
-
-impl Level {
-    const EMPTY: Level = Level { first: [First::NONE; SLOTS], occupied: [0; OCCUPIED], len: 0 };
-}
 
 /// What a slot begins with: a chunk's number, or a timer's index with [`ALONE`], or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,12 +35,26 @@ impl First {
 /// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Slots {
-    levels: Box<[Level; LEVELS]>,
-    /// One bit a level, set if it holds timers.
-    not_empty: u8,
+    /// What each slot begins with, of all levels.
+    first: Box<[First; PLACES]>,
+    /// One bit a slot, set if it is not empty.
+    occupied: [[u64; WORDS]; LEVELS],
+    /// How many timers and holes each level has.
+    len: [usize; LEVELS],
     pool: Pool<Chunks>,
     holes: usize,
     sweep: Sweep,
+}
+
+const WORDS: usize = SLOTS / u64::BITS as usize;
+
+/// What else has changed when a timer was put into a slot.
+#[derive(Debug)]
+pub(super) enum Change {
+    Nothing,
+    /// The slot was empty.
+    Begun,
+    Moved(Moved),
 }
 
 /// A timer that has another position now.
@@ -69,8 +67,9 @@ pub(super) struct Moved {
 impl Slots {
     pub(super) fn new() -> Self {
         Slots {
-            levels: Box::new([Level::EMPTY; LEVELS]),
-            not_empty: 0,
+            first: Box::new([First::NONE; PLACES]),
+            occupied: [[0; WORDS]; LEVELS],
+            len: [0; LEVELS],
             pool: Pool::new(),
             holes: 0,
             sweep: Sweep::default(),
@@ -79,13 +78,12 @@ impl Slots {
 
     /// How many timers a level holds, and holes.
     pub(super) fn len(&self, level: usize) -> usize {
-        self.levels[level].len
+        self.len[level]
     }
 
-    /// The levels that hold timers, the nearest first.
-    pub(super) fn levels(&self) -> impl Iterator<Item = u8> + use<> {
-        let not_empty = self.not_empty;
-        (0..8).filter(move |level| not_empty >> level & 1 == 1)
+    /// The levels that hold timers, or holes, the nearest first.
+    pub(super) fn levels(&self) -> impl Iterator<Item = u8> {
+        (0..).zip(&self.len).filter(|(_, len)| **len > 0).map(|(level, _)| level)
     }
 
     #[inline]
@@ -93,36 +91,34 @@ impl Slots {
         self.first(place) == First::NONE
     }
 
-    /// Puts a timer into a slot. Returns where it is, and which other had to move.
+    /// Puts a timer into a slot. Returns where it is, and what else has changed.
     #[inline(always)]
-    pub(super) fn push(&mut self, place: Place, index: u32) -> (Position, Option<Moved>) {
-        let level = self.level_mut(place);
-        level.len += 1;
-        let first = &mut level.first[usize::from(place.slot)];
+    pub(super) fn push(&mut self, place: Place, index: u32) -> (Position, Change) {
+        self.len[usize::from(place.level()) % LEVELS] += 1;
+        let first = &mut self.first[place.number()];
         if *first == First::NONE {
             *first = First(index | ALONE);
-            level.occupied[word_of(place.slot)] |= bit_of(place.slot);
-            self.not_empty |= 1 << place.level;
-            return (Position::alone(place), None);
+            *self.occupied_mut(place) |= bit_of(place.slot());
+            return (Position::alone(place), Change::Begun);
         }
         let first = *first;
         if let Some(other) = first.as_alone() {
             let (number, chunk) = self.push_chunk(place, NIL);
             let moved = Moved { index: other, to: Position::within(number, chunk.push(other)) };
-            return (Position::within(number, chunk.push(index)), Some(moved));
+            return (Position::within(number, chunk.push(index)), Change::Moved(moved));
         }
         let chunk = self.chunk_mut(first.0);
         if chunk.len() < FULL {
-            return (Position::within(first.0, chunk.push(index)), None);
+            return (Position::within(first.0, chunk.push(index)), Change::Nothing);
         }
         let (number, chunk) = self.push_chunk(place, first.0);
-        (Position::within(number, chunk.push(index)), None)
+        (Position::within(number, chunk.push(index)), Change::Nothing)
     }
 
     #[inline(never)]
     fn push_chunk(&mut self, place: Place, next: u32) -> (u32, &mut Chunk) {
         let (number, page, at) = self.pool.take(LIMIT);
-        self.levels[usize::from(place.level) % LEVELS].first[usize::from(place.slot)] = First(number);
+        self.first[place.number()] = First(number);
         let chunk = page.get_mut(at);
         chunk.begin(place, next);
         (number, chunk)
@@ -203,26 +199,22 @@ impl Slots {
     /// So many have left a slot, which begins with something else now.
     #[inline(always)]
     fn count_out(&mut self, place: Place, words: usize, next: Option<First>) {
-        let level = self.level_mut(place);
-        level.len -= words;
+        self.len[usize::from(place.level()) % LEVELS] -= words;
         let Some(next) = next else { return };
-        level.first[usize::from(place.slot)] = next;
+        self.first[place.number()] = next;
         if next == First::NONE {
-            level.occupied[word_of(place.slot)] &= !bit_of(place.slot);
-            if level.len == 0 {
-                self.not_empty &= !(1 << place.level);
-            }
+            *self.occupied_mut(place) &= !bit_of(place.slot());
         }
     }
 
     #[inline(always)]
     fn first(&self, place: Place) -> First {
-        self.levels[usize::from(place.level) % LEVELS].first[usize::from(place.slot)]
+        self.first[place.number()]
     }
 
     #[inline(always)]
-    fn level_mut(&mut self, place: Place) -> &mut Level {
-        &mut self.levels[usize::from(place.level) % LEVELS]
+    fn occupied_mut(&mut self, place: Place) -> &mut u64 {
+        &mut self.occupied[usize::from(place.level()) % LEVELS][word_of(place.slot())]
     }
 
     #[inline(always)]

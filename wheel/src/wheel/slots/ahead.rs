@@ -1,6 +1,6 @@
 //! Looking ahead: which slot comes next, and which timers will come out of a slot.
 
-use super::{ALONE, Chunk, LEVELS, NIL, OCCUPIED, Place, Slots, word_of};
+use super::{ALONE, Chunk, LEVELS, NIL, Place, Slots, WORDS, word_of};
 use crate::Tick;
 use crate::wheel::chunk::FULL;
 use crate::wheel::timers::prefetch;
@@ -10,38 +10,38 @@ impl Slots {
     /// turn, or all that is left of this turn is empty.
     #[inline]
     pub(in crate::wheel) fn later_in_turn(&self, now: Tick) -> Option<(Tick, Place)> {
-        let Place { slot: here, .. } = Place::current(now, 0);
+        let here = Place::current(now, 0).slot();
         if here == 0 {
             return None;
         }
-        let occupied = &self.levels[0].occupied;
+        let occupied = &self.occupied[0];
         let mut word = word_of(here);
-        let mut bits = occupied[word % OCCUPIED] & (u64::MAX << (u32::from(here) % u64::BITS));
+        let mut bits = occupied[word % WORDS] & (u64::MAX << (u32::from(here) % u64::BITS));
         while bits == 0 {
             word += 1;
             bits = *occupied.get(word)?;
         }
         let slot = slot_of(word, bits);
         let ahead = u64::from(slot - here);
-        Some((Tick(now.0 + ahead), Place { level: 0, slot }))
+        Some((Tick(now.0 + ahead), Place::new(0, slot)))
     }
 
     /// The first slot of `level` with timers in it, going once around from `slot`, which counts as the nearest.
     pub(in crate::wheel) fn next_occupied(&self, level: u8, slot: u8) -> Option<u8> {
-        let occupied = &self.levels[usize::from(level) % LEVELS].occupied;
+        let occupied = &self.occupied[usize::from(level) % LEVELS];
         let (word, ahead) = (word_of(slot), u64::MAX << (u32::from(slot) % u64::BITS));
-        let nearest = occupied[word % OCCUPIED] & ahead;
+        let nearest = occupied[word % WORDS] & ahead;
         if nearest != 0 {
             return Some(slot_of(word, nearest));
         }
-        for step in 1..OCCUPIED {
-            let word = (word + step) % OCCUPIED;
+        for step in 1..WORDS {
+            let word = (word + step) % WORDS;
             if occupied[word] != 0 {
                 return Some(slot_of(word, occupied[word]));
             }
         }
         // Once around: the slots before it.
-        let farthest = occupied[word % OCCUPIED] & !ahead;
+        let farthest = occupied[word % WORDS] & !ahead;
         (farthest != 0).then(|| slot_of(word, farthest))
     }
 

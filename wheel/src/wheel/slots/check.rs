@@ -13,14 +13,14 @@ impl Slots {
         let mut found = Vec::new();
         for level in 0..LEVELS {
             let before = found.len();
-            let Level { first, occupied, .. } = &self.levels[level];
+            let (first, occupied) = (&self.first[level * SLOTS..][..SLOTS], &self.occupied[level]);
             for (word, first) in (0_u8..).zip(first.chunks(64)) {
                 if occupied[usize::from(word)] == 0 {
                     assert_eq!(first, [First::NONE; 64], "level {level}, from slot {word} * 64");
                     continue;
                 }
                 for slot in word * 64..=word * 64 + 63 {
-                    let place = Place { level: u8::try_from(level).expect("there are eight"), slot };
+                    let place = Place::new(u8::try_from(level).expect("there are eight"), slot);
                     let occupied = occupied[word_of(slot)] & bit_of(slot) != 0;
                     assert_eq!(occupied, !self.is_empty(place), "{place:?}");
                     if let Some(index) = self.first(place).as_alone() {
@@ -30,8 +30,7 @@ impl Slots {
                     }
                 }
             }
-            assert_eq!(self.levels[level].len > 0, self.not_empty >> level & 1 == 1, "level {level}");
-            assert_eq!(self.levels[level].len, found.len() - before, "level {level}");
+            assert_eq!(self.len[level], found.len() - before, "level {level}");
         }
         self.pool.check(|number| used.contains(&number));
         let all = found.len();
