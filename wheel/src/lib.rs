@@ -67,7 +67,8 @@
 //! of their slots.
 //!
 //! Nodes with values, and chunks, come in pages. When one is full, or a lower one has a sixteenth of it free, the lowest with room is
-//! next; so the highest run empty, and are given back, but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23 bytes a timer, and its value.
+//! next; so the highest run empty, and are given back, but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23
+//! bytes a timer, and its value.
 //!
 //! # How to use it
 //!
