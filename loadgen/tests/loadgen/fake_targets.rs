@@ -159,7 +159,10 @@ async fn serve_socketio(stream: TcpStream, kind: Kind, asked: &Asked) -> Result<
         socket.send(Message::text(r#"44{"message":"not you"}"#)).await?;
         return read_on(&mut socket).await;
     }
-    // Who comes back is who it was.
+    // Who comes back is who it was, and is first told what it has missed.
+    if pid.is_some() {
+        socket.send(Message::text(r#"42["news",{"a":2},"offset2"]"#)).await?;
+    }
     let pid = pid.unwrap_or_else(|| format!("p{}", asked.borrow().len()));
     socket.send(Message::text(format!(r#"40{{"sid":"s{pid}","pid":"{pid}"}}"#))).await?;
     if matches!(kind, Kind::SocketioThatDisconnects) {

@@ -89,6 +89,7 @@ async fn socketio_connections_are_recovered() {
     let server = FakeTarget::start(Kind::Socketio).await;
     let json = run_on(&server, "storm", "--duration 500ms").await;
     assert_eq!((&json["dropped"], &json["resumed"]), (&json!(5), &json!(5)), "{json:#}");
+    assert_eq!(json["errors"], 0, "{json:#}");
     let asked = server.asked();
     assert!(asked[..5].iter().all(String::is_empty), "{asked:?}");
     for connect in &asked[5..] {
