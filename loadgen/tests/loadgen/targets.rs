@@ -49,7 +49,7 @@ async fn plain_servers_are_held_and_pinged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_servers_notice_who_is_mute() {
-    let json = run("mute", Kind::Plain, "--duration 1h --pong-timeout 250ms").await;
+    let json = run("mute", Kind::Plain, "--duration 1h --pong-timeout 300ms").await;
     // They have a code of their own for it, or none.
     assert_eq!((&json["closed"], &json["early"]), (&json!(5), &json!(0)), "{json:#}");
     assert_eq!(json["close_codes"], json!({"1001": 5}));

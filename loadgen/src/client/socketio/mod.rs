@@ -37,33 +37,40 @@ pub(super) async fn greeting(
     resume: Option<&Ticket>,
 ) -> Result<Greeting, Failure> {
     let open = connection.greeting(|text| match Packet::read(text) {
-        Packet::Open(json) => read::<Open>(json),
+        Packet::Open(json) => Early::Greeting(read(json)),
         _ => Early::Greeting(Err(Failure::NoHello)),
     });
-    let pong_timeout = Duration::from_millis(open.await??.ping_timeout_ms);
+    let Open { ping_timeout_ms } = open.await??;
     connection.send(&format!("40{}", credentials(resume))).await;
     // What a connection has missed comes before it is told that it was recovered.
     let mut last_id = resume.and_then(|ticket| ticket.last_id.clone());
-    let connected = connection.greeting(|text| match Packet::read(text) {
-        Packet::Connected(json) => read::<Connected>(json),
-        Packet::Refused(json) => Early::Greeting(Err(Failure::Unwelcome(reason(json)))),
-        Packet::Event(event) => {
-            last_id = offset_of(event).map(Into::into).or(last_id.take());
-            Early::Message
+    let Connected { sid, pid } = loop {
+        let connected = connection.greeting(|text| match Packet::read(text) {
+            Packet::Connected(json) => Early::Greeting(Some(read(json))),
+            Packet::Refused(json) => Early::Greeting(Some(Err(Failure::Unwelcome(reason(json))))),
+            Packet::Event(event) => {
+                last_id = offset_of(event).map(Into::into).or(last_id.take());
+                Early::Message
+            }
+            Packet::Ping => Early::Greeting(None),
+            Packet::Open(_) | Packet::Close => Early::Greeting(Some(Err(Failure::NoHello))),
+            Packet::Other => Early::Other,
+        });
+        match connected.await? {
+            Some(connected) => break connected?,
+            None => connection.pong(&[]).await,
         }
-        Packet::Open(_) | Packet::Close => Early::Greeting(Err(Failure::NoHello)),
-        Packet::Ping | Packet::Other => Early::Other,
-    });
-    let Connected { sid, pid } = connected.await??;
+    };
     // It has the id that it had.
     let recovered = resume.is_some_and(|ticket| ticket.token.split_once(' ').is_some_and(|it| it.1 == sid));
     let token = format!("{} {sid}", pid.unwrap_or_default()).into();
     let ticket = Ticket { token, seq: 0, last_id: last_id.filter(|_| recovered) };
+    let pong_timeout = Duration::from_millis(ping_timeout_ms);
     Ok(Greeting { ticket, recovered, pong_timeout, ..Greeting::default() })
 }
 
-fn read<T: for<'de> Deserialize<'de>>(json: &str) -> Early<Result<T, Failure>> {
-    Early::Greeting(serde_json::from_str(json).map_err(|_| Failure::NoHello))
+fn read<T: for<'de> Deserialize<'de>>(json: &str) -> Result<T, Failure> {
+    serde_json::from_str(json).map_err(|_| Failure::NoHello)
 }
 
 /// What a CONNECT packet has in it. Without an offset there is nothing that can be recovered.
