@@ -18,9 +18,18 @@ impl Report {
     #[must_use]
     #[track_caller]
     pub fn of(scenario: &str, server: &RunningServer, arguments: &[&str]) -> Self {
-        let target = format!("ws://{}/ws", server.public);
+        Self::at(&format!("ws://{}/ws", server.public), scenario, arguments)
+    }
+
+    /// The same against the server at a URL.
+    ///
+    /// # Panics
+    /// When it fails.
+    #[must_use]
+    #[track_caller]
+    pub fn at(url: &str, scenario: &str, arguments: &[&str]) -> Self {
         let output = Command::new(binaries::loadgen())
-            .args([scenario, &target])
+            .args([scenario, url])
             .args(arguments)
             .args(["--json", "-"])
             .stdin(Stdio::null())

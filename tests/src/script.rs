@@ -1,4 +1,4 @@
-//! Stock clients of the world of JavaScript: scripts in `tests/browser`, run by node.
+//! Stock clients and servers of the world of JavaScript: scripts in `tests/browser`, run by node.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};

@@ -11,7 +11,10 @@ impl Scenario {
         let Load { server, .. } = self.load();
         let (target, scheme) = (server.target.name(), server.target.scheme());
         if server.url.scheme() != scheme {
-            return vec![format!("--target {target} wants a {scheme}:// URL, not {}", server.url.as_str())];
+            return vec![format!(
+                "--target {target} wants a URL with {scheme}://, not {}",
+                server.url.as_str()
+            )];
         }
         match self {
             Self::Mix(mix) => missing_in(&mix.plan, &server),

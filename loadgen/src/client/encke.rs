@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use encke_core::dialect::json::ServerMessage;
 
-use super::{Connection, Greeting, Ticket};
+use super::{Connection, Early, Greeting, Ticket};
 use crate::failure::Failure;
 
 /// What the query says of a session to come back to.
@@ -13,8 +13,7 @@ pub(super) fn query(resume: Option<&Ticket>) -> String {
 }
 
 pub(super) async fn greeting(connection: &mut Connection) -> Result<Greeting, Failure> {
-    let hello = connection.first(|text| Some(read_hello(text))).await;
-    hello.unwrap_or_else(|end| Err(Failure::ClosedBeforeHello(end)))
+    connection.greeting(|text| Early::Greeting(read_hello(text))).await?
 }
 
 fn read_hello(text: &str) -> Result<Greeting, Failure> {

@@ -13,6 +13,7 @@ use std::time::Duration;
 pub(crate) use self::dialer::Dialer;
 pub(crate) use self::ticket::Ticket;
 use crate::event_stream::{EventStream, Found};
+use crate::failure::Failure;
 use crate::record::Live;
 use crate::target::Target;
 use crate::websocket::{End, Incoming, Socket};
@@ -42,7 +43,14 @@ pub(crate) enum Event<'a> {
     Id(&'a str),
 }
 
-/// How bytes travel, and what they say. That both are one saves every connection a word.
+/// What a text is that comes before the greeting is over.
+enum Early<T> {
+    Greeting(T),
+    Message,
+    Other,
+}
+
+/// How bytes travel, and what they say.
 #[derive(Debug)]
 enum Wire {
     Encke(Socket),
@@ -177,16 +185,24 @@ impl Connection {
         })
     }
 
-    /// The first text that `read` makes something of: a greeting, which is no event.
-    async fn first<T>(&mut self, mut read: impl FnMut(&str) -> Option<T>) -> Result<T, End> {
-        let Some(socket) = self.wire.socket() else { return Err(End::Cut) };
+    /// Reads until `read` has found the greeting, which is no event.
+    async fn greeting<T>(&mut self, mut read: impl FnMut(&str) -> Early<T>) -> Result<T, Failure> {
+        let Self { wire, live } = self;
+        let Some(socket) = wire.socket() else { return Err(Failure::NoHello) };
         let found = poll_fn(|context| {
-            socket.poll_each(context, &mut |incoming| match incoming {
-                Incoming::Text(text) => read(&text).map_or(ControlFlow::Continue(()), ControlFlow::Break),
-                _ => ControlFlow::Continue(()),
+            socket.poll_each(context, &mut |incoming| {
+                let Incoming::Text(text) = incoming else { return ControlFlow::Continue(()) };
+                match read(&text) {
+                    Early::Greeting(greeting) => return ControlFlow::Break(greeting),
+                    Early::Message => live.saw(Event::Text(&text)),
+                    Early::Other => {}
+                }
+                ControlFlow::Continue(())
             })
+        });
+        found.await.map_err(|end| {
+            live.ended(end);
+            Failure::ClosedBeforeHello(end)
         })
-        .await;
-        found.inspect_err(|end| self.live.ended(*end))
     }
 }

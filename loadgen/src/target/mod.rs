@@ -1,6 +1,7 @@
 //! What kinds of servers there are, and what each can be asked for.
 //!
-//! A new one is a variant here with its row of the table, and how it is opened and spoken to in [`crate::client`].
+//! A new one, Bayeux say, is a variant of [`Target`] with its row of the table, one of `Wire` in [`crate::client`], and a module
+//! beside that of Socket.IO which knows its greeting, its heartbeats and its messages. No scenario has to know of it.
 
 mod url;
 

@@ -49,7 +49,7 @@ async fn plain_servers_are_held_and_pinged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_servers_notice_who_is_mute() {
-    let json = run("mute", Kind::Plain, "--duration 1h --pong-timeout 250ms").await;
+    let json = run("mute", Kind::Plain, "--duration 1h --pong-timeout 300ms").await;
     // They have a code of their own for it, or none.
     assert_eq!((&json["closed"], &json["early"]), (&json!(5), &json!(0)), "{json:#}");
     assert_eq!(json["close_codes"], json!({"1001": 5}));
@@ -89,6 +89,7 @@ async fn socketio_connections_are_recovered() {
     let server = FakeTarget::start(Kind::Socketio).await;
     let json = run_on(&server, "storm", "--duration 500ms").await;
     assert_eq!((&json["dropped"], &json["resumed"]), (&json!(5), &json!(5)), "{json:#}");
+    assert_eq!(json["errors"], 0, "{json:#}");
     let asked = server.asked();
     assert!(asked[..5].iter().all(String::is_empty), "{asked:?}");
     for connect in &asked[5..] {

@@ -63,6 +63,8 @@ mod storm;
 mod suspended;
 // Two connections with one token.
 mod take_over;
+// The load generator as it speaks to servers that are not Encke.
+mod targets;
 // TLS, and the exchange of certificates.
 mod tls;
 // Tokens for trying things out.

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::packet::{Packet, offset_of};
-use super::{Connection, Event, Greeting, Ticket};
+use super::{Connection, Early, Event, Greeting, Ticket};
 use crate::failure::Failure;
 use crate::websocket::{End, Incoming, Socket};
 
@@ -36,21 +36,41 @@ pub(super) async fn greeting(
     connection: &mut Connection,
     resume: Option<&Ticket>,
 ) -> Result<Greeting, Failure> {
-    let open: Open =
-        first(connection, |packet| if let Packet::Open(json) = packet { json } else { "" }).await?;
+    let open = connection.greeting(|text| match Packet::read(text) {
+        Packet::Open(json) => Early::Greeting(read(json)),
+        _ => Early::Greeting(Err(Failure::NoHello)),
+    });
+    let Open { ping_timeout_ms } = open.await??;
     connection.send(&format!("40{}", credentials(resume))).await;
-    let Connected { sid, pid } =
-        first(connection, |packet| if let Packet::Connected(json) = packet { json } else { "" }).await?;
-    // A connection that was recovered has the id that it had.
+    // What a connection has missed comes before it is told that it was recovered.
+    let mut last_id = resume.and_then(|ticket| ticket.last_id.clone());
+    let Connected { sid, pid } = loop {
+        let connected = connection.greeting(|text| match Packet::read(text) {
+            Packet::Connected(json) => Early::Greeting(Some(read(json))),
+            Packet::Refused(json) => Early::Greeting(Some(Err(Failure::Unwelcome(reason(json))))),
+            Packet::Event(event) => {
+                last_id = offset_of(event).map(Into::into).or(last_id.take());
+                Early::Message
+            }
+            Packet::Ping => Early::Greeting(None),
+            Packet::Open(_) | Packet::Close => Early::Greeting(Some(Err(Failure::NoHello))),
+            Packet::Other => Early::Other,
+        });
+        match connected.await? {
+            Some(connected) => break connected?,
+            None => connection.pong(&[]).await,
+        }
+    };
+    // It has the id that it had.
     let recovered = resume.is_some_and(|ticket| ticket.token.split_once(' ').is_some_and(|it| it.1 == sid));
-    let last_id = resume.filter(|_| recovered).and_then(|ticket| ticket.last_id.clone());
     let token = format!("{} {sid}", pid.unwrap_or_default()).into();
-    Ok(Greeting {
-        ticket: Ticket { token, seq: 0, last_id },
-        recovered,
-        pong_timeout: Duration::from_millis(open.ping_timeout_ms),
-        ..Greeting::default()
-    })
+    let ticket = Ticket { token, seq: 0, last_id: last_id.filter(|_| recovered) };
+    let pong_timeout = Duration::from_millis(ping_timeout_ms);
+    Ok(Greeting { ticket, recovered, pong_timeout, ..Greeting::default() })
+}
+
+fn read<T: for<'de> Deserialize<'de>>(json: &str) -> Result<T, Failure> {
+    serde_json::from_str(json).map_err(|_| Failure::NoHello)
 }
 
 /// What a CONNECT packet has in it. Without an offset there is nothing that can be recovered.
@@ -63,19 +83,6 @@ fn credentials(resume: Option<&Ticket>) -> String {
         }
         _ => String::new(),
     }
-}
-
-/// What is to come first, save for pings: a packet in which `json` finds this.
-async fn first<T: for<'de> Deserialize<'de>>(
-    connection: &mut Connection,
-    json: fn(Packet<'_>) -> &str,
-) -> Result<T, Failure> {
-    let found = connection.first(|text| match Packet::read(text) {
-        Packet::Ping | Packet::Other => None,
-        Packet::Refused(json) => Some(Err(Failure::Unwelcome(reason(json)))),
-        packet => Some(serde_json::from_str(json(packet)).map_err(|_| Failure::NoHello)),
-    });
-    found.await.unwrap_or_else(|end| Err(Failure::ClosedBeforeHello(end)))
 }
 
 /// What the server says of a CONNECT packet that it refuses.

@@ -1,0 +1,39 @@
+// node servers.mjs PING_INTERVAL_MS PING_TIMEOUT_MS WINDOW_MS
+//
+// Socket.IO and a WebSocket server that pings, both of npm and both given these timeouts. Prints where they are. Socket.IO
+// sends everyone an event at once, and then one each 100 ms.
+
+import { createServer } from "node:http";
+import { Server } from "socket.io";
+import { WebSocketServer } from "ws";
+import { tell, untilTestEnds } from "./test.mjs";
+
+const [pingInterval, pingTimeout, maxDisconnectionDuration] = process.argv.slice(2).map(Number);
+
+const http = createServer();
+const io = new Server(http, { pingInterval, pingTimeout, connectionStateRecovery: { maxDisconnectionDuration } });
+io.on("connection", (socket) => socket.emit("news", { first: true }));
+const news = setInterval(() => io.emit("news", { at_ms: Date.now() }), 100);
+http.listen(0, "127.0.0.1", () => tell({ socketio: http.address().port }));
+
+const plain = new WebSocketServer({ port: 0, host: "127.0.0.1" }, () => tell({ plain: plain.address().port }));
+plain.on("connection", (socket) => {
+  let timer;
+  const ping = () => {
+    socket.ping();
+    timer = setTimeout(() => socket.terminate(), pingTimeout);
+  };
+  socket.on("pong", () => {
+    clearTimeout(timer);
+    timer = setTimeout(ping, pingInterval);
+  });
+  socket.on("close", () => clearTimeout(timer));
+  socket.on("error", () => {}); // Whoever is gone is gone.
+  ping();
+});
+
+await untilTestEnds();
+clearInterval(news);
+io.close();
+plain.close();
+process.exit();

@@ -1,0 +1,118 @@
+//! The load generator as it speaks to servers that are not Encke: to some of npm, and to Encke as if it were any other.
+
+use encke_tests::loadgen::Report;
+use encke_tests::patience::heavy;
+use encke_tests::{RunningServer, Script};
+
+/// How long the servers of npm wait for a pong, from their ping.
+const PING_TIMEOUT_MS: &str = "1000";
+/// How long Socket.IO keeps a lost connection.
+const WINDOW_MS: &str = "3000";
+
+/// Those of npm.
+struct Servers {
+    _script: Script,
+    socketio: String,
+    plain: String,
+}
+
+impl Servers {
+    #[track_caller]
+    fn start() -> Self {
+        let script = Script::start("servers.mjs", &["500", PING_TIMEOUT_MS, WINDOW_MS]);
+        let [socketio, plain] = ["socketio", "plain"].map(|name| script.await_value(name, 1));
+        Self {
+            _script: script,
+            socketio: format!("ws://127.0.0.1:{socketio}/socket.io/"),
+            plain: format!("ws://127.0.0.1:{plain}/"),
+        }
+    }
+}
+
+/// What comes of fifty connections, all of which are made, for the options in these words.
+#[track_caller]
+fn run(url: &str, scenario: &str, words: &str) -> Report {
+    let words = format!("--connections 50 --rate 500 {words}");
+    let report = Report::at(url, scenario, &words.split(' ').collect::<Vec<_>>());
+    assert_says(&report, &[("connected", 50.0), ("errors", 0.0)]);
+    report
+}
+
+#[track_caller]
+fn assert_says(report: &Report, numbers: &[(&str, f64)]) {
+    for (field, number) in numbers {
+        assert_eq!(report.number(field), *number, "{field} in {report:?}");
+    }
+}
+
+#[test]
+fn socketio_and_plain_servers_are_held_and_pinged() {
+    let _turn = heavy();
+    let servers = Servers::start();
+    for (url, target) in [(&servers.socketio, "socketio"), (&servers.plain, "plain")] {
+        let report = run(url, "hold", &format!("--target {target} --duration 2500ms --ping-every 500ms"));
+        assert_says(&report, &[("unexpected_closes", 0.0)]);
+        assert!(report.number("pings") >= 100.0, "{report:?}");
+        assert!(report.number("pongs") >= 150.0, "{report:?}");
+    }
+}
+
+#[test]
+fn socketio_and_plain_servers_notice_who_is_mute_or_late_and_nobody_else() {
+    let _turn = heavy();
+    let servers = Servers::start();
+    // Less than plain ones wait, for on a busy machine a ping may be read late. Socket.IO says how long it does.
+    for (url, options) in
+        [(&servers.socketio, "--target socketio"), (&servers.plain, "--target plain --pong-timeout 800ms")]
+    {
+        let mute = run(url, "mute", &format!("{options} --duration 20s --share 0.5"));
+        assert_says(&mute, &[("closed", 25.0), ("unexpected_closes", 0.0)]);
+        let late = run(url, "late", &format!("{options} --duration 4s --margin 400ms"));
+        assert_says(&late, &[("closed", 25.0), ("closed_in_time", 0.0), ("forgiven", 0.0)]);
+        if *url == servers.plain {
+            assert_says(&mute, &[("early", 0.0)]);
+            assert_says(&late, &[("early", 0.0)]);
+        }
+    }
+}
+
+#[test]
+fn socketio_connections_are_recovered_within_the_window_and_not_after_it() {
+    let _turn = heavy();
+    let servers = Servers::start();
+    let report = run(&servers.socketio, "storm", "--target socketio --duration 1s");
+    assert_says(&report, &[("dropped", 50.0), ("resumed", 50.0)]);
+    let options = "--target socketio --duration 1s --reconnect-window 3s --margin 1s";
+    let report = run(&servers.socketio, "vanish", options);
+    assert_says(&report, &[("resumed", 25.0), ("early", 0.0), ("refused", 25.0), ("overdue", 0.0)]);
+}
+
+#[test]
+fn encke_is_a_plain_server_to_whoever_does_not_know_it() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
+    let url = format!("ws://{}/ws", server.public);
+    let report = run(&url, "hold", "--target plain --duration 3s");
+    assert_says(&report, &[("unexpected_closes", 0.0)]);
+    assert!(report.number("pings") >= 50.0, "{report:?}");
+    let report = run(&url, "hold", "--target plain --duration 2s --ping-every 300ms");
+    assert_says(&report, &[("unexpected_closes", 0.0), ("pings", 0.0)]);
+    assert!(report.number("pongs") >= 200.0, "whom it hears it does not ping: {report:?}");
+    let report = run(&url, "mute", "--target plain --pong-timeout 800ms --duration 20s");
+    assert_says(&report, &[("closed", 50.0), ("early", 0.0)]);
+}
+
+#[test]
+fn event_streams_of_encke_are_held_and_resumed() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
+    let url = format!("http://{}/events?channels=news", server.public);
+    let report = run(&url, "hold", "--target sse --duration 3s");
+    assert_says(&report, &[("unexpected_closes", 0.0)]);
+    assert!(report.number("pings") >= 50.0, "comments: {report:?}");
+    let report = run(&url, "storm", "--target sse --duration 500ms");
+    assert_says(&report, &[("dropped", 50.0), ("resumed", 50.0)]);
+    // The server knows it better than a client without a hello can.
+    let metrics = server.admin.metrics();
+    assert_eq!(metrics.events("resumed", "reconnect") + metrics.events("resumed", "take_over"), 50.0);
+}
