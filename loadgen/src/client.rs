@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use encke_core::dialect::json::ServerMessage;
 use serde::Deserialize;
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::failure::Failure;
@@ -54,6 +55,13 @@ pub(crate) struct Dialer {
 }
 
 impl Dialer {
+    /// Connects, and that is all: no upgrade.
+    pub(crate) async fn connect(&self) -> Result<(TcpStream, Live), Failure> {
+        let stream =
+            timeout(self.timeout, self.sources.connect(None)).await.map_err(|_| Failure::Timeout)??;
+        Ok((stream, self.traffic.opened()))
+    }
+
     pub(crate) async fn open(&self, resume: Option<&Ticket>) -> Result<(Connection, Greeting), Failure> {
         self.open_with(resume, None).await
     }

@@ -42,6 +42,29 @@ fn late_only_pongs_after_the_deadline_end_a_connection() {
 }
 
 #[test]
+fn expire_timeouts_end_connections_on_time() {
+    let _turn = heavy();
+    for (setting, options) in [
+        ("session.idle=2s", ["--after", "2s", "--code", "4004"].as_slice()),
+        ("session.lifetime=2s", &["--after", "2s", "--code", "4006"]),
+        ("limits.handshake_timeout=2s", &["--after", "2s", "--without", "upgrade"]),
+    ] {
+        let server = RunningServer::with(&[setting]);
+        let common = ["--connections", "100", "--rate", "400", "--duration", "20s"];
+        let report = Report::of("expire", &server, &[&common, options].concat());
+        report.assert(&[
+            ("connected", 100.0),
+            ("errors", 0.0),
+            ("closed", 100.0),
+            ("early", 0.0),
+            ("still_open", 0.0),
+            ("other_closes", 0.0),
+            ("/lateness_ms/count", 100.0),
+        ]);
+    }
+}
+
+#[test]
 fn vanish_sessions_wait_for_the_whole_window_and_no_longer() {
     let _turn = heavy();
     let server = RunningServer::with(&["session.reconnect_window=2s"]);
