@@ -53,7 +53,7 @@ impl Failure {
             Self::Refused(status) => format!("http_{status}"),
             Self::NotHttp(_) => "not_http".to_owned(),
             Self::Upgrade(_) => "upgrade".to_owned(),
-            Self::ClosedBeforeHello(end) => end.kind(),
+            Self::ClosedBeforeHello(end) => kind_of_end(*end),
             Self::NoHello => "no_hello".to_owned(),
             Self::Unwelcome(_) => "unwelcome".to_owned(),
             Self::NoEventStream => "no_event_stream".to_owned(),
@@ -63,6 +63,14 @@ impl Failure {
             Self::Publish(code) => format!("publish_{code}"),
             Self::PublisherGone(_) => "publisher_gone".to_owned(),
         }
+    }
+}
+
+/// The name under which the end of a connection is counted, where it made something fail.
+pub(crate) fn kind_of_end(end: End) -> String {
+    match end {
+        End::Fault(fault) => format!("frame_{}", fault.name()),
+        End::Closed(_) | End::Cut => format!("closed_{}", end.code()),
     }
 }
 

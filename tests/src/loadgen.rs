@@ -39,13 +39,50 @@ impl Report {
         Self(serde_json::from_slice(&output.stdout).expect("the report is JSON"))
     }
 
-    /// A field of it.
+    /// A field of it, by name or, with a `/` before each name, by where it is.
     ///
     /// # Panics
     /// When there is no such number.
     #[must_use]
     #[track_caller]
     pub fn number(&self, field: &str) -> f64 {
-        self.0[field].as_f64().unwrap_or_else(|| panic!("{field} is no number: {}", self.0))
+        let value = if field.starts_with('/') { self.0.pointer(field) } else { self.0.get(field) };
+        value.and_then(Value::as_f64).unwrap_or_else(|| panic!("{field} is no number: {}", self.0))
+    }
+
+    /// Asserts that these fields are these numbers.
+    ///
+    /// # Panics
+    /// When one of them is not.
+    #[track_caller]
+    pub fn assert(&self, expected: &[(&str, f64)]) {
+        for (field, number) in expected {
+            assert_eq!(self.number(field), *number, "{field} in {}", self.0);
+        }
+    }
+
+    /// Asserts that nothing was ended before its deadline, as far as the load generator can know: what it reads late on
+    /// a busy machine it measures wrong by as much.
+    ///
+    /// # Panics
+    /// When something was.
+    #[track_caller]
+    pub fn assert_none_early(&self) {
+        /// The way that the load generator allows for.
+        const TOLERANCE_MS: f64 = 20.0;
+        let (early, lag) = (self.number("early"), self.number("/loadgen/lag_ms_max"));
+        assert!(early == 0.0 || lag >= TOLERANCE_MS, "{early} early, {lag} ms of lag: {}", self.0);
+    }
+
+    /// What was sampled each second under this name (`kind`: gauges, counts or times), where there was something.
+    ///
+    /// # Panics
+    /// When nothing was sampled under it.
+    #[must_use]
+    #[track_caller]
+    pub fn samples(&self, kind: &str, name: &str) -> Vec<f64> {
+        let column = self.0["series"][kind][name].as_array();
+        let column = column.unwrap_or_else(|| panic!("there is no {name} in {}", self.0));
+        column.iter().filter_map(Value::as_f64).collect()
     }
 }

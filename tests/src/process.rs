@@ -73,6 +73,12 @@ impl Process {
         self.child.try_wait().expect("our own child can be waited for")
     }
 
+    /// Its number.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// How many descriptors it has open.
     ///
     /// # Panics

@@ -18,7 +18,7 @@ pub(crate) use self::churn::{Churn, Lifetime};
 pub(crate) use self::load::{Held, Load, Server};
 pub(crate) use self::mix::Mix;
 pub(crate) use self::plan::{Kind, Phase};
-pub(crate) use self::sessions::{Hold, Kill, Late, Mute, Takeover, Vanish};
+pub(crate) use self::sessions::{Expire, Hold, Kill, Late, Mute, Omission, Takeover, Vanish};
 
 /// Loads a session server and breaks its sessions on purpose.
 ///
@@ -63,6 +63,12 @@ pub(crate) enum Scenario {
     #[command(after_help = "Example: loadgen late ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
                             --duration 60s --margin 50ms --assert 'closed_in_time==0' --assert 'forgiven==0'")]
     Late(Late),
+    /// Leave out what the server waits for: do its other timeouts, like idleness and lifetime, end connections on time?
+    #[command(after_help = "Example: loadgen expire ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
+                            --duration 90s --after 60s --code 4004 --assert 'early==0' --assert 'still_open==0'\n\
+                            Example: loadgen expire ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
+                            --duration 20s --after 10s --without upgrade --assert 'lateness_ms.p99<50'")]
+    Expire(Expire),
     /// Kill all sockets without a word and come back: are sessions kept for the whole reconnect window, and no longer?
     #[command(after_help = "Example: loadgen vanish ws://127.0.0.1:8000/ws --connections 1000 --rate 1000 \
                             --duration 5s --kill rst --margin 250ms --assert 'early==0' --assert 'overdue==0'")]
@@ -121,6 +127,7 @@ impl Scenario {
             Self::Hold(_) => "hold",
             Self::Mute(_) => "mute",
             Self::Late(_) => "late",
+            Self::Expire(_) => "expire",
             Self::Vanish(_) => "vanish",
             Self::Takeover(_) => "takeover",
             Self::Storm(_) => "storm",
@@ -143,6 +150,7 @@ impl Scenario {
             Self::Hold(_)
             | Self::Mute(_)
             | Self::Late(_)
+            | Self::Expire(_)
             | Self::Vanish(_)
             | Self::Takeover(_)
             | Self::Storm(_) => None,
@@ -155,6 +163,7 @@ impl Scenario {
             Self::Storm(held) => held.load(),
             Self::Mute(mute) => mute.held.load(),
             Self::Late(late) => late.held.load(),
+            Self::Expire(expire) => expire.held.load(),
             Self::Vanish(vanish) => vanish.held.load(),
             Self::Takeover(takeover) => takeover.held.load(),
             Self::Churn(churn) => churn.load(),
@@ -172,6 +181,7 @@ impl Scenario {
             Self::Hold(_)
             | Self::Mute(_)
             | Self::Late(_)
+            | Self::Expire(_)
             | Self::Vanish(_)
             | Self::Storm(_)
             | Self::Churn(_) => connections,

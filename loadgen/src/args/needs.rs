@@ -40,7 +40,7 @@ impl Scenario {
         };
         match self {
             Self::Hold(hold) if hold.ping_every.is_some() => &[AnswersPings],
-            Self::Hold(_) | Self::Churn(_) | Self::Mix(_) => &[],
+            Self::Hold(_) | Self::Expire(_) | Self::Churn(_) | Self::Mix(_) => &[],
             Self::Mute(_) | Self::Late(_) => &[Heartbeat, TellsPongTimeout],
             Self::Storm(_) => &[Resume],
             Self::Takeover(_) => &[Resume, TakeOver],

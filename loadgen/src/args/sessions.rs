@@ -40,6 +40,39 @@ pub(crate) struct Late {
 }
 
 #[derive(Clone, Debug, ClapArgs)]
+pub(crate) struct Expire {
+    #[command(flatten)]
+    pub(crate) held: Held,
+    /// The server's timeout: how long after the hello, or after the connect, it is to end a connection
+    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    pub(crate) after: Duration,
+    /// The close code by which it tells so; any other end is none of this timeout. Without it, every end is
+    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u16).range(1000..5000))]
+    pub(crate) code: Option<u16>,
+    /// What the server waits for in vain
+    #[arg(long, value_enum, default_value_t = Omission::Commands)]
+    pub(crate) without: Omission,
+}
+
+/// What is left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Omission {
+    /// Pings are answered, and that is all
+    Commands,
+    /// Not a byte is sent
+    Upgrade,
+}
+
+impl Omission {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Commands => "commands",
+            Self::Upgrade => "upgrade",
+        }
+    }
+}
+
+#[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Vanish {
     #[command(flatten)]
     pub(crate) held: Held,

@@ -9,7 +9,7 @@ use super::{Connection, Greeting, Ticket, Wire, encke, socketio};
 use crate::args::Server;
 use crate::event_stream;
 use crate::failure::Failure;
-use crate::record::Traffic;
+use crate::record::{Live, Traffic};
 use crate::source::Sources;
 use crate::target::{ServerUrl, Target};
 use crate::websocket::{Socket, upgrade};
@@ -41,6 +41,13 @@ impl Dialer {
             reconnect_window: server.reconnect_window,
             traffic: traffic.clone(),
         }
+    }
+
+    /// Connects, and that is all: no upgrade, and no request.
+    pub(crate) async fn connect(&self) -> Result<(TcpStream, Live), Failure> {
+        let stream =
+            timeout(self.timeout, self.sources.connect(None)).await.map_err(|_| Failure::Timeout)??;
+        Ok((stream, self.traffic.opened()))
     }
 
     pub(crate) async fn open(&self, resume: Option<&Ticket>) -> Opening {

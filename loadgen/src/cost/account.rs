@@ -5,27 +5,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::process::Reading;
-use crate::record::Traffic;
+use super::steady::{Load, Steady};
 use crate::result::{Group, seconds};
 
 /// A shorter time than this between two readings tells nothing about CPU, which is counted in ticks of 10 ms.
 const SHORTEST: Duration = Duration::from_millis(500);
-/// Less CPU time than this is not divided by anything.
-const LEAST_CPU: Duration = Duration::from_millis(100);
-
-/// What loadgen was doing to the server at one instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Load {
-    pub(crate) connections: u64,
-    /// Since the start.
-    pub(crate) pings: u64,
-}
-
-impl Load {
-    pub(crate) fn of(traffic: &Traffic) -> Self {
-        Self { connections: traffic.open(), pings: traffic.pings() }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct Account {
@@ -38,15 +22,6 @@ pub(crate) struct Account {
     descriptors_peak: Option<u64>,
     threads_peak: u64,
     steady: Option<Steady>,
-}
-
-/// The longest way that the most connections were held: from the reading that had one in a hundred more than any
-/// before it, for as long as none has one in a hundred less.
-#[derive(Clone, Copy, Debug)]
-struct Steady {
-    from: (Reading, Load),
-    to: (Reading, Load),
-    goes_on: bool,
 }
 
 impl Account {
@@ -94,8 +69,8 @@ impl Account {
         self.outcome_in_short()
             .with("descriptors", descriptors)
             .with("threads_peak", self.threads_peak)
-            .with("steady_connections", steady.map(|steady| steady.to.1.connections))
-            .with("steady_seconds", steady.map(|steady| seconds(steady.to.0.at - steady.from.0.at)))
+            .with("steady_connections", steady.map(Steady::connections))
+            .with("steady_seconds", steady.map(|steady| seconds(steady.time())))
     }
 
     /// CPU and memory.
@@ -104,7 +79,7 @@ impl Account {
         let steady = self.steady.as_ref();
         let resident = Group::default()
             .with("before", before.resident_bytes)
-            .with("steady", steady.map(|steady| steady.to.0.resident_bytes))
+            .with("steady", steady.map(Steady::resident_bytes))
             .with("peak", self.resident_peak)
             .with("after", last.resident_bytes);
         let mean = (last.at - before.at >= SHORTEST).then(|| cores(before, last));
@@ -113,38 +88,6 @@ impl Account {
             .with("resident_bytes", resident)
             .with("bytes_per_connection", steady.and_then(|steady| steady.bytes_per_connection(before)))
             .with("cpu_ms_per_ping", steady.and_then(Steady::cpu_ms_per_ping))
-    }
-}
-
-impl Steady {
-    fn after(steady: Option<Self>, now: (Reading, Load)) -> Option<Self> {
-        let connections = now.1.connections;
-        let most = steady.map_or(0, |steady| steady.from.1.connections);
-        if connections * 100 > most * 101 {
-            return Some(Self { from: now, to: now, goes_on: true });
-        }
-        let mut steady = steady?;
-        steady.goes_on &= connections * 100 >= most * 99;
-        if steady.goes_on {
-            steady.to = now;
-        }
-        Some(steady)
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
-    fn bytes_per_connection(&self, before: &Reading) -> Option<f64> {
-        let (reading, load) = self.to;
-        let grown = reading.resident_bytes.saturating_sub(before.resident_bytes);
-        (load.connections > 0).then(|| (grown as f64 / load.connections as f64).round())
-    }
-
-    /// Of all CPU time: it is what a ping takes if pings are all there is to do.
-    #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
-    fn cpu_ms_per_ping(&self) -> Option<f64> {
-        let pings = self.to.1.pings.saturating_sub(self.from.1.pings);
-        let cpu = self.to.0.cpu.saturating_sub(self.from.0.cpu);
-        let each = || (cpu.as_secs_f64() * 1e7 / pings as f64).round() / 1e4;
-        (pings > 0 && cpu >= LEAST_CPU).then(each)
     }
 }
 

@@ -1,13 +1,14 @@
 //! What the server takes, and what loadgen itself does, sampled each second: CPU, memory, descriptors, threads; and what
 //! Encke says about its timers.
 //!
-//! [`process`] reads what the kernel knows, [`timers`] what Encke tells, [`account`] makes peaks, means and costs of a
-//! connection and of a ping from it, [`bottleneck`] says whether the server was what was measured.
+//! [`process`] reads what the kernel knows, [`timers`] what Encke tells, [`account`] makes peaks and means of it,
+//! [`steady`] what a connection and a ping cost, [`bottleneck`] says whether the server was what was measured.
 
 mod account;
 mod bottleneck;
 mod process;
 mod sampling;
+mod steady;
 mod timers;
 
 use std::convert::Infallible;
@@ -17,10 +18,10 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use self::account::Account;
-pub(crate) use self::account::Load;
 pub(crate) use self::bottleneck::{Bottleneck, Second};
 use self::process::{NoReading, Process, Reading};
 pub(crate) use self::sampling::Sampling;
+pub(crate) use self::steady::Load;
 use self::timers::TimersAccount;
 use crate::admin::Admin;
 use crate::progress::Log;

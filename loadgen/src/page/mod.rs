@@ -4,6 +4,7 @@
 mod axis;
 mod compare;
 mod curves;
+mod labels;
 mod plot;
 mod points;
 mod spread;

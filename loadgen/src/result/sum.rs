@@ -32,8 +32,13 @@ impl Kind {
     /// Of the same gauge or count in two processes: added up, but of lags the worse stands. (Percentiles cannot be had from percentiles.)
     pub(crate) fn sum(self, name: &str, one: Option<f64>, other: Option<f64>) -> Option<f64> {
         let both = one.into_iter().chain(other);
-        if name.contains("lag_ms") { both.reduce(f64::max) } else { both.reduce(|a, b| a + b) }
+        if name.contains("lag_ms") { both.reduce(f64::max) } else { both.reduce(|a, b| as_decimals(a + b)) }
     }
+}
+
+/// Back to the decimals that both have had.
+fn as_decimals(sum: f64) -> f64 {
+    if sum.fract() == 0.0 { sum } else { (sum * 1e6).round() / 1e6 }
 }
 
 #[cfg(test)]
@@ -54,6 +59,7 @@ mod tests {
     fn lags_are_those_of_the_worst_and_all_else_adds_up() {
         let sum = |kind: Kind, name: &str| kind.sum(name, Some(2.0), Some(3.0));
         assert_eq!(sum(Kind::Gauge, "connections"), Some(5.0));
+        assert_eq!(Kind::Gauge.sum("loadgen.cores", Some(0.1), Some(0.2)), Some(0.3));
         assert_eq!(sum(Kind::Gauge, "loadgen.lag_ms"), Some(3.0));
         assert_eq!(sum(Kind::Count, "errors"), Some(5.0));
         assert_eq!(Kind::Count.sum("errors", None, Some(3.0)), Some(3.0));

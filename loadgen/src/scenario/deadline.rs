@@ -41,6 +41,16 @@ impl Deadline {
         }
     }
 
+    /// The server began to wait so long ago at most, and so long ago at least: early is what was so for certain, and so
+    /// is late.
+    pub(super) fn expired_since(&self, at_most: Duration, at_least: Duration, timeout: Duration) {
+        if at_most < timeout {
+            self.early.increment();
+        } else {
+            self.lateness.record(at_least.saturating_sub(timeout));
+        }
+    }
+
     /// `early` and `lateness_ms`.
     pub(super) fn outcome(&self) -> Group {
         Group::default().with("early", self.early.get()).with("lateness_ms", self.lateness.summary())
@@ -65,6 +75,20 @@ mod tests {
             [(None, 1.0), (Some(0), 1.0), (Some(979), 1.0), (Some(980), 0.0), (Some(5000), 0.0)]
         {
             assert_eq!(expired(waited).number("early"), Ok(early), "{waited:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_certain_is_neither_early_nor_late() {
+        for (at_most, at_least, early, late) in
+            [(999, 990, 1.0, None), (1000, 999, 0.0, Some(0.0)), (1010, 1005, 0.0, Some(5.0))]
+        {
+            let deadline = Deadline::default();
+            deadline.expired_since(Duration::from_millis(at_most), Duration::from_millis(at_least), TIMEOUT);
+            let outcome = deadline.outcome();
+            assert_eq!(outcome.number("early"), Ok(early), "{at_most}");
+            let max = outcome.number("lateness_ms.max").ok();
+            assert!(max.zip(late).map_or(max == late, |(max, late)| (max - late).abs() < 0.01), "{max:?}");
         }
     }
 

@@ -8,6 +8,7 @@ mod channel;
 mod churn;
 mod connects;
 mod deadline;
+mod expire;
 mod fanout;
 mod hold;
 mod late;

@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::Scenario;
 use super::churn::Churn;
+use super::expire::Expire;
 use super::fanout::Fanout;
 use super::hold::Hold;
 use super::late::Late;
@@ -57,6 +58,13 @@ fn own(asked_for: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) {
         args::Scenario::Takeover(it) => {
             (held().with("code", u64::from(it.code)), Rc::new(Takeover::new(it.code)))
         }
+        args::Scenario::Expire(it) => (
+            held()
+                .with("after_seconds", seconds(it.after))
+                .with("code", it.code.map(u64::from))
+                .with("without", it.without.name()),
+            Rc::new(Expire::new(it)),
+        ),
         args::Scenario::Churn(it) => (
             held().with("lifetime", it.lifetime.to_string().as_str()).with("seed", it.seed),
             Rc::new(Churn::new(&it)),

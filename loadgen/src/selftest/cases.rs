@@ -3,8 +3,8 @@
 use super::bad_frame::BadFrame;
 use super::fault::Fault;
 use super::runs::{
-    CHURN, FANOUT, FANOUT_CUT, HOLD, LATE, MUTE, MUTE_HALF, RESUME, Run, SLOW, SLOW_READS, STORM, Sign,
-    TAKEOVER, VANISH, says,
+    CHURN, EXPIRE, FANOUT, FANOUT_CUT, HOLD, LATE, MUTE, MUTE_HALF, RESUME, Run, SLOW, SLOW_READS, STORM,
+    Sign, TAKEOVER, VANISH, says,
 };
 
 /// A fault that a run must report.
@@ -66,6 +66,9 @@ pub(super) static CASES: &[Case] = &[
     case(Fault::ClosesWhoAnswers, &CHURN, &[says("unexpected_closes", ">=1"), says("errors", "==0")]),
     case(Fault::ClosesEarly, &LATE, &[says("closed_in_time", "==3"), says("missed", "==0")]),
     case(Fault::ClosesLate, &LATE, &[says("forgiven", "==2"), says("closed", "==0")]),
+    case(Fault::GivesUpUpgradesEarly, &EXPIRE, &[says("early", "==5"), says("closed", "==5")]),
+    case(Fault::GivesUpUpgradesLate, &EXPIRE, &[says("lateness_ms.p50", ">=490"), says("early", "==0")]),
+    case(Fault::NeverGivesUpUpgrades, &EXPIRE, &[says("still_open", "==5"), says("closed", "==0")]),
     case(Fault::NeverPings, &LATE, &[says("still_open", "==2"), says("in_time", "==0")]),
     case(Fault::ForgetsSessions, &VANISH, &[says("early", "==3"), says("resumed", "==0")]),
     case(Fault::EndsSessionsEarly, &VANISH, &[says("early", "==3"), says("refused", "==2")]),

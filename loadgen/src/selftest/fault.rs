@@ -42,6 +42,9 @@ pub(super) enum Fault {
     NeverPings,
     GreetsLate,
     UpgradesWrongly,
+    NeverGivesUpUpgrades,
+    GivesUpUpgradesEarly,
+    GivesUpUpgradesLate,
     /// In place of the hello.
     GreetsWithBadFrame(BadFrame),
     /// In place of the first ping.
@@ -96,6 +99,9 @@ impl Fault {
             Self::NeverPings => "never pings",
             Self::GreetsLate => "greets 500 ms late",
             Self::UpgradesWrongly => "answers the upgrade with a wrong key",
+            Self::NeverGivesUpUpgrades => "never closes who does not upgrade",
+            Self::GivesUpUpgradesEarly => "closes before the handshake timeout",
+            Self::GivesUpUpgradesLate => "closes 500 ms after the handshake timeout",
             Self::GreetsWithBadFrame(_) => "sends a bad frame in place of the hello",
             Self::SendsBadFrame(frame) => frame.describe(),
             Self::NeverGivesUpReaders => "never gives up a peer that does not read",
@@ -212,6 +218,16 @@ impl Fault {
 
     pub(super) fn upgrades_well(self) -> bool {
         self != Self::UpgradesWrongly
+    }
+
+    /// How long a client may take to the end of its upgrade.
+    pub(super) fn handshake_timeout(self, handshake_timeout: Duration) -> Duration {
+        match self {
+            Self::NeverGivesUpUpgrades => Duration::from_secs(3600),
+            Self::GivesUpUpgradesEarly => handshake_timeout / 2,
+            Self::GivesUpUpgradesLate => handshake_timeout + Duration::from_millis(500),
+            _ => handshake_timeout,
+        }
     }
 
     /// How long a client may take for one message; `None`: as long as it likes.

@@ -21,11 +21,12 @@ pub(super) const fn says(path: &'static str, comparison: &'static str) -> Sign {
 }
 
 /// Each is run once against the honest server.
-pub(super) const RUNS: [&Run; 13] = [
+pub(super) const RUNS: [&Run; 14] = [
     &HOLD,
     &MUTE,
     &MUTE_HALF,
     &LATE,
+    &EXPIRE,
     &VANISH,
     &TAKEOVER,
     &STORM,
@@ -85,6 +86,18 @@ pub(super) static LATE: Run = Run {
         says("early", "==0"),
         says("still_open", "==0"),
         says("other_closes", "==0"),
+    ],
+};
+
+pub(super) static EXPIRE: Run = Run {
+    words: "expire URL --connections 5 --rate 200 --duration 2s --after 1s --without upgrade",
+    clean: &[
+        says("errors", "==0"),
+        says("connected", "==5"),
+        says("closed", "==5"),
+        says("early", "==0"),
+        says("still_open", "==0"),
+        says("lateness_ms.p50", "<300"),
     ],
 };
 

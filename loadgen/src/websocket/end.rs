@@ -29,14 +29,6 @@ impl End {
             Self::Fault(fault) => fault.close_code(),
         }
     }
-
-    /// The name under which it is counted where it made something fail.
-    pub(crate) fn kind(self) -> String {
-        match self {
-            Self::Fault(fault) => format!("frame_{}", fault.name()),
-            Self::Closed(_) | Self::Cut => format!("closed_{}", self.code()),
-        }
-    }
 }
 
 impl fmt::Display for End {

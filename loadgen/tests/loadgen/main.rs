@@ -12,6 +12,7 @@ mod churn;
 mod compare;
 mod cost;
 mod exit_codes;
+mod expire;
 mod fanout;
 mod hold;
 mod late;

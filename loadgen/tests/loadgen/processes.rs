@@ -140,13 +140,16 @@ async fn a_child_that_dies_is_named() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_assertion_that_cannot_hold_any_more_ends_all() {
-    let server =
-        FakeServer::start(|index| if index == 3 { Behaviour::CloseWith(4002) } else { PATIENT }).await;
-    let (parent, children) = long_run(&server, "--abort-on-fail --assert closes==0").await;
-    let ended = end_of(parent).await;
-    assert!(ended.stderr.contains("ended early: closes==0"), "{}", ended.stderr);
-    assert_eq!(ended.json()["aborted_by"], "closes==0");
-    for child in children {
-        assert_eq!(kill(child, None), Err(Errno::ESRCH), "none is left");
+    // Of counters and of times.
+    for assertion in ["closes==0", "connect_ms.max<0.001"] {
+        let server =
+            FakeServer::start(|index| if index == 3 { Behaviour::CloseWith(4002) } else { PATIENT }).await;
+        let (parent, children) = long_run(&server, &format!("--abort-on-fail --assert {assertion}")).await;
+        let ended = end_of(parent).await;
+        assert!(ended.stderr.contains(&format!("ended early: {assertion}")), "{}", ended.stderr);
+        assert_eq!(ended.json()["aborted_by"], assertion);
+        for child in children {
+            assert_eq!(kill(child, None), Err(Errno::ESRCH), "none is left");
+        }
     }
 }

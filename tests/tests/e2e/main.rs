@@ -50,8 +50,12 @@ mod replay;
 mod report;
 // The hello, and coming back.
 mod resume;
+// Each scenario of the load generator that nothing else runs.
+mod scenarios;
 // The same timeouts on every scheme of timers.
 mod schemes;
+// What the load generator says the server takes.
+mod server_cost;
 // Clients that do not read.
 mod slow_consumer;
 // Server-sent events.

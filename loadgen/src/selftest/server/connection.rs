@@ -21,17 +21,19 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async};
 
 use super::session::Session;
 use super::world::{
-    Attached, PING_INTERVAL, PONG_TIMEOUT, RECONNECT_WINDOW, Resume, WRITE_TIMEOUT, World, hello,
+    Attached, HANDSHAKE_TIMEOUT, PING_INTERVAL, PONG_TIMEOUT, RECONNECT_WINDOW, Resume, WRITE_TIMEOUT, World,
+    hello,
 };
 use crate::selftest::bad_frame::BadFrame;
 use crate::selftest::fault::Fault;
 
-/// How long a client may take to the end of its upgrade, and to end the connection after a Close frame.
+/// How long a client may take to end the connection after a Close frame.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Serves a client until it leaves, and keeps its session for as long as it may come back.
 pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
-    let Ok(Ok((mut socket, query))) = timeout(PATIENCE, accept(stream, world.fault)).await else { return };
+    let limit = world.fault.handshake_timeout(HANDSHAKE_TIMEOUT);
+    let Ok(Ok((mut socket, query))) = timeout(limit, accept(stream, world.fault)).await else { return };
     let resume = Resume::parse(&query);
     if resume.is_some() && !world.fault.allows_resume() {
         // Whether the client is there to hear it is its own affair.

@@ -13,6 +13,8 @@ use crate::selftest::fault::Fault;
 pub(super) const PING_INTERVAL: Duration = Duration::from_millis(150);
 pub(super) const PONG_TIMEOUT: Duration = Duration::from_millis(300);
 pub(super) const RECONNECT_WINDOW: Duration = Duration::from_secs(1);
+/// How long a client may take to the end of its upgrade.
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a client may take for one message.
 pub(super) const WRITE_TIMEOUT: Duration = Duration::from_secs(1);
 /// No channel takes more messages than this: no session forgets what it was sent.

@@ -1,0 +1,90 @@
+//! Connecting everyone, and subscribing those who are to be subscribed.
+
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::{sleep, timeout};
+
+use super::Audience;
+use crate::client::{Connection, Event};
+use crate::failure::{Failure, kind_of_end};
+use crate::heard::Heard;
+use crate::scenario::channel::round::Round;
+use crate::scenario::{Attempt, Opened, Pace, Setup, open_all};
+
+/// How often to look whether all have been answered.
+const LOOK: Duration = Duration::from_millis(10);
+
+impl Audience {
+    /// Connects everyone, and waits until those whom `on_open` makes subscribe have done so.
+    pub(crate) async fn assemble(&self, setup: &Rc<Setup>, round: &Rc<Round>, on_open: impl FnMut(Opened)) {
+        self.assemble_with(setup, round, |attempt| attempt, on_open).await;
+    }
+
+    /// The same, where not everyone connects like the others.
+    pub(crate) async fn assemble_with(
+        &self,
+        setup: &Rc<Setup>,
+        round: &Rc<Round>,
+        adapt: impl Fn(Attempt) -> Attempt,
+        mut on_open: impl FnMut(Opened),
+    ) {
+        self.round.replace(Rc::clone(round));
+        let pace = Pace::from_now(&setup.load);
+        setup.recorder.phase("subscribe");
+        open_all(setup, pace.attempts(&setup.load).map(adapt), |opened| {
+            self.connected.increment();
+            round.connected.increment();
+            self.connects.record(&opened);
+            on_open(opened);
+        })
+        .await;
+        while round.settled.get() < round.connected.get() {
+            sleep(LOOK).await;
+        }
+    }
+
+    /// Subscribes a connection that has just been opened. A failure is recorded.
+    pub(crate) async fn join(
+        &self,
+        setup: &Setup,
+        round: &Round,
+        connection: &mut Connection,
+        counts: bool,
+    ) -> bool {
+        let subscribed = self.subscribe(connection, setup).await;
+        if subscribed {
+            self.subscribed.increment();
+            if counts {
+                round.counted.increment();
+            }
+        }
+        round.settled.increment();
+        subscribed
+    }
+
+    /// Whether it was done. A failure is recorded.
+    pub(crate) async fn subscribe(&self, connection: &mut Connection, setup: &Setup) -> bool {
+        let channel = Value::from(self.options.channel.as_str());
+        connection.send(&format!(r#"{{"id":1,"subscribe":{{"channel":{channel}}}}}"#)).await;
+        let reply = connection.each(|event| match event {
+            Event::Ping(_) => {
+                self.answering.pings.increment();
+                ControlFlow::Continue(())
+            }
+            Event::Text(text) => match self.reader.read(text) {
+                Heard::Reply(error) => {
+                    ControlFlow::Break(error.map_or(Ok(()), |code| Err(code.into_owned())))
+                }
+                _ => ControlFlow::Continue(()),
+            },
+            Event::Pong(_) | Event::Id(_) => ControlFlow::Continue(()),
+        });
+        let reply = async { reply.await.unwrap_or_else(|end| Err(kind_of_end(end))) };
+        let result = timeout(setup.load.server.connect_timeout, reply).await;
+        let result = result.unwrap_or_else(|_| Err("timeout".to_owned()));
+        result.map_err(|code| setup.failures.record(&Failure::Subscribe(code))).is_ok()
+    }
+}

@@ -1,0 +1,81 @@
+//! What a subscriber makes of all that it is sent.
+
+use std::ops::ControlFlow;
+
+use super::Audience;
+use crate::client::{Connection, Event, Greeting};
+use crate::heard::Heard;
+use crate::scenario::channel::course::Recognized;
+use crate::scenario::channel::round::Round;
+use crate::scenario::channel::subscriber::Subscriber;
+use crate::websocket::End;
+
+impl Audience {
+    /// Returns when the server has ended the connection. May be dropped and called again.
+    pub(crate) async fn listen(
+        &self,
+        round: &Round,
+        connection: &mut Connection,
+        subscriber: &mut Subscriber,
+    ) -> End {
+        loop {
+            let listened = connection.each(|event| {
+                match event {
+                    Event::Ping(_) => self.answering.pings.increment(),
+                    Event::Text(text) => self.hear(round, text, subscriber),
+                    Event::Pong(_) | Event::Id(_) => {}
+                }
+                let is_ack_due = self.options.ack_every > 0 && subscriber.unacked >= self.options.ack_every;
+                if is_ack_due { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            if let Err(end) = listened.await {
+                return end;
+            }
+            subscriber.unacked = 0;
+            connection.send(&format!(r#"{{"ack":{{"seq":{}}}}}"#, subscriber.ticket.seq)).await;
+        }
+    }
+
+    pub(crate) fn hear(&self, round: &Round, text: &str, subscriber: &mut Subscriber) {
+        let (seq, follows) = match self.reader.read(text) {
+            Heard::Message { seq, data } => {
+                if subscriber.counts {
+                    self.take(round, data, subscriber);
+                }
+                (seq, subscriber.numbering.message(seq))
+            }
+            Heard::Gap { seq, messages } => {
+                if subscriber.counts {
+                    self.tally.gap(messages);
+                }
+                (seq, subscriber.numbering.gap(seq))
+            }
+            // A message or a gap: what holds for both.
+            Heard::Elsewhere { seq } => (seq, subscriber.numbering.gap(seq)),
+            Heard::Reply(_) | Heard::Other => return,
+        };
+        if !follows {
+            self.tally.misnumbered();
+        }
+        subscriber.ticket.seq = seq;
+        subscriber.unacked += 1;
+    }
+
+    fn take(&self, round: &Round, data: &str, subscriber: &mut Subscriber) {
+        let Some(course) = round.course.get() else { return self.tally.foreign() };
+        match course.recognize(data) {
+            Recognized::Ours(number) => {
+                self.tally.message(round, course, number, subscriber.ledger.take(number));
+            }
+            Recognized::Corrupted => self.tally.corrupted(),
+            Recognized::Foreign => self.tally.foreign(),
+        }
+    }
+
+    /// The hello of a resumed session is to say where the stream goes on, which is what it was asked for.
+    pub(crate) fn check_greeting(&self, subscriber: &Subscriber, greeting: &Greeting) {
+        if greeting.ticket.seq != subscriber.ticket.seq {
+            self.tally.misnumbered();
+        }
+    }
+}

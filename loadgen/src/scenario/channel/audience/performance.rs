@@ -1,0 +1,100 @@
+//! Publishing to everyone, until all has arrived.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::{Instant, interval, sleep};
+
+use super::Audience;
+use crate::args;
+use crate::scenario::Setup;
+use crate::scenario::channel::course::Course;
+use crate::scenario::channel::publisher::{Publisher, Work};
+use crate::scenario::channel::round::Round;
+
+/// From when all are subscribed to the first message.
+const LEAD: Duration = Duration::from_millis(100);
+/// How often to look whether it is over.
+const LOOK: Duration = Duration::from_millis(10);
+/// What comes twice comes late: how long to listen on after everything has arrived.
+const SETTLE: Duration = Duration::from_millis(200);
+
+/// What else happens while messages are published.
+pub(crate) struct Others<'a> {
+    /// When the last of it is due.
+    pub(crate) last_due: Instant,
+    /// Changes while it goes on.
+    pub(crate) progress: &'a dyn Fn() -> u64,
+    pub(crate) is_over: &'a dyn Fn() -> bool,
+}
+
+impl Audience {
+    /// Publishes a course, and returns when everything has arrived, or for long enough nothing has. `others` runs
+    /// beside it, and says what it is when the course is known.
+    pub(crate) async fn perform<'a, F: Future<Output = ()>>(
+        &self,
+        setup: &Rc<Setup>,
+        round: &Round,
+        others: impl FnOnce(&Round) -> (Others<'a>, F),
+    ) {
+        if round.counted.get() == 0 {
+            return;
+        }
+        let publisher = match Publisher::open(&self.options, setup).await {
+            Ok(publisher) => publisher,
+            Err(failure) => return setup.failures.record(&failure),
+        };
+        setup.recorder.phase("publish");
+        let course = round.course.get_or_init(|| self.start_course());
+        let (others, beside) = others(round);
+        let publish = async {
+            publisher.run(self.work(course, setup)).await;
+            round.is_published.set(true);
+        };
+        tokio::select! {
+            () = self.wait_for_end(round, course, &others) => {}
+            ((), ()) = async { tokio::join!(publish, beside) } => {
+                self.wait_for_end(round, course, &others).await;
+            }
+        }
+        // The next round must not count this one again.
+        self.round.replace(Rc::default());
+        self.tally.add(round);
+    }
+
+    fn start_course(&self) -> Course {
+        let args::Audience { messages, publish_rate, size, .. } = self.options;
+        Course::new(Instant::now() + LEAD, messages, publish_rate, size as usize)
+    }
+
+    fn work<'a>(&'a self, course: &'a Course, setup: &'a Setup) -> Work<'a> {
+        Work {
+            channel: &self.options.channel,
+            course,
+            reader: &self.reader,
+            published: &self.published,
+            failures: &setup.failures,
+        }
+    }
+
+    /// Until everything has arrived, or for long enough nothing has.
+    async fn wait_for_end(&self, round: &Round, course: &Course, others: &Others<'_>) {
+        let last_due = course.last_due().max(others.last_due);
+        let mut look = interval(LOOK);
+        let (mut progress, mut since) = (0, Instant::now());
+        loop {
+            let now = look.tick().await;
+            let so_far = self.tally.arrivals() + self.published.get() + (others.progress)();
+            if so_far != progress {
+                (progress, since) = (so_far, now);
+            }
+            let has_all = round.is_published.get() && round.received.get() >= round.expected();
+            if now >= last_due && has_all && (others.is_over)() {
+                return sleep(SETTLE).await;
+            }
+            if now >= since.max(last_due) + self.options.grace {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,256 @@
+use std::fs;
+
+use encke_tests::RunningServer;
+use encke_tests::loadgen::Report;
+use encke_tests::patience::heavy;
+
+/// How many resumed with a hello within the window.
+fn resumed_or_undecided(report: &Report) -> f64 {
+    // On a busy machine a hello may come after the window although it was asked for within it: that says nothing.
+    report.number("resumed") + report.number("undecided")
+}
+
+const ONCE_AND_IN_ORDER: [(&str, f64); 8] = [
+    ("errors", 0.0),
+    ("lost", 0.0),
+    ("duplicated", 0.0),
+    ("misordered", 0.0),
+    ("foreign", 0.0),
+    ("corrupted", 0.0),
+    ("misnumbered", 0.0),
+    ("unexpected_closes", 0.0),
+];
+
+#[test]
+fn late_only_pongs_after_the_deadline_end_a_connection() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
+    let arguments = ["--connections", "100", "--rate", "400", "--duration", "6s", "--margin", "500ms"];
+    let report = Report::of("late", &server, &arguments);
+    report.assert(&[
+        ("connected", 100.0),
+        ("errors", 0.0),
+        ("closed_in_time", 0.0),
+        ("too_late", 50.0),
+        ("closed", 50.0),
+        ("forgiven", 0.0),
+        ("still_open", 0.0),
+        ("other_closes", 0.0),
+    ]);
+    assert!(report.number("in_time") >= 50.0, "{report:?}");
+    report.assert_none_early();
+}
+
+#[test]
+fn expire_timeouts_end_connections_on_time() {
+    let _turn = heavy();
+    for (setting, options) in [
+        ("session.idle=2s", ["--after", "2s", "--code", "4004"].as_slice()),
+        ("session.lifetime=2s", &["--after", "2s", "--code", "4006"]),
+        ("limits.handshake_timeout=2s", &["--after", "2s", "--without", "upgrade"]),
+    ] {
+        let server = RunningServer::with(&[setting]);
+        let common = ["--connections", "100", "--rate", "400", "--duration", "20s"];
+        let report = Report::of("expire", &server, &[&common, options].concat());
+        report.assert(&[
+            ("connected", 100.0),
+            ("errors", 0.0),
+            ("closed", 100.0),
+            ("early", 0.0),
+            ("still_open", 0.0),
+            ("other_closes", 0.0),
+            ("/lateness_ms/count", 100.0),
+        ]);
+    }
+}
+
+#[test]
+fn vanish_sessions_wait_for_the_whole_window_and_no_longer() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.reconnect_window=2s"]);
+    for kill in ["rst", "fin"] {
+        let common = ["--connections", "100", "--rate", "400", "--duration", "300ms", "--margin", "700ms"];
+        let report = Report::of("vanish", &server, &[common.as_slice(), &["--kill", kill]].concat());
+        report.assert(&[
+            ("connected", 100.0),
+            ("errors", 0.0),
+            ("killed", 100.0),
+            ("early", 0.0),
+            ("refused", 50.0),
+            ("overdue", 0.0),
+            ("unexpected_closes", 0.0),
+        ]);
+        assert_eq!(resumed_or_undecided(&report), 50.0, "{report:?}");
+    }
+}
+
+#[test]
+fn takeover_the_second_connection_has_the_session() {
+    let _turn = heavy();
+    let server = RunningServer::with(&[]);
+    let arguments = ["--connections", "200", "--rate", "400", "--duration", "500ms"];
+    let report = Report::of("takeover", &server, &arguments);
+    report.assert(&[
+        ("connected", 200.0),
+        ("errors", 0.0),
+        ("taken", 200.0),
+        ("replaced", 200.0),
+        ("other_closes", 0.0),
+        ("still_open", 0.0),
+        ("unexpected_closes", 0.0),
+        ("/close_codes/4100", 200.0),
+    ]);
+    assert_eq!(server.admin.metrics().events("resumed", "take_over"), 200.0);
+}
+
+#[test]
+fn resume_has_everything_once_and_in_order() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.reconnect_window=3s"]);
+    let report = Report::of(
+        "resume",
+        &server,
+        &[
+            ["--connections", "50", "--rate", "500", "--messages", "60", "--publish-rate", "20"].as_slice(),
+            &["--cuts", "3", "--away", "500ms", "--outside", "0.2", "--margin", "700ms", "--grace", "3s"],
+        ]
+        .concat(),
+    );
+    report.assert(&ONCE_AND_IN_ORDER);
+    report.assert(&[
+        ("connected", 50.0),
+        ("published", 60.0),
+        ("received", 40.0 * 60.0),
+        ("cut", 40.0 * 3.0 + 10.0),
+        ("early", 0.0),
+        ("refused", 10.0),
+        ("overdue", 0.0),
+        ("gone", 0.0),
+    ]);
+    assert_eq!(resumed_or_undecided(&report), 120.0, "{report:?}");
+}
+
+/// 4 of 20 subscribers are slow, while 5 MB are published. Whoever falls behind finds all of it.
+fn slow(settings: &[&str], options: &[&str]) -> (RunningServer, Report) {
+    let room = ["channel.history_messages=10000", "channel.history_bytes=64MiB", "limits.send_buffer=16KiB"];
+    let server = RunningServer::with(&[&room, settings].concat());
+    let common = [
+        ["--connections", "20", "--rate", "500", "--messages", "100", "--publish-rate", "25"].as_slice(),
+        &["--size", "50000", "--share", "0.2", "--grace", "3s"],
+        options,
+    ];
+    let report = Report::of("slow", &server, &common.concat());
+    report.assert(&ONCE_AND_IN_ORDER);
+    report.assert(&[("slow", 4.0), ("published", 100.0), ("received", 1600.0), ("other_closes", 0.0)]);
+    (server, report)
+}
+
+#[test]
+fn slow_who_does_not_read_is_given_up_and_holds_up_no_one() {
+    let _turn = heavy();
+    let (server, report) = slow(&["session.write_timeout=1s"], &["--patience", "3s"]);
+    report.assert(&[("closed", 4.0), ("still_open", 0.0)]);
+    assert_eq!(server.admin.metrics().events("suspended", "slow_consumer"), 4.0);
+}
+
+#[test]
+fn slow_who_reads_with_pauses_is_kept() {
+    let _turn = heavy();
+    let (server, report) = slow(
+        &["session.write_timeout=3s"],
+        &["--read-rate", "400000", "--read-every", "1s", "--patience", "100ms"],
+    );
+    report.assert(&[("closed", 0.0), ("still_open", 4.0)]);
+    assert_eq!(server.admin.metrics().events("suspended", "slow_consumer"), 0.0);
+}
+
+#[test]
+fn churn_who_comes_and_goes_is_served() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
+    let report =
+        Report::of("churn", &server, &["--rate", "100", "--duration", "4s", "--lifetime", "exp:500ms"]);
+    report.assert(&[("errors", 0.0), ("skipped", 0.0), ("unexpected_closes", 0.0)]);
+    let [arrived, connected, left] = ["arrived", "connected", "left"].map(|name| report.number(name));
+    // Within five standard deviations of 400.
+    assert!((300.0..500.0).contains(&arrived), "{report:?}");
+    assert!(left <= connected && connected <= arrived, "{report:?}");
+    assert!(left >= 100.0, "{report:?}");
+}
+
+const PLAN: &str = r#"
+    [[phase]]
+    kind = "ramp"
+    duration = "1s"
+    run = [{ scenario = "hold", name = "crowd", connections = 100 }]
+
+    [[phase]]
+    kind = "soak"
+    duration = "2s"
+      [[phase.run]]
+      scenario = "storm"
+      connections = 20
+      rate = 200
+      duration = "200ms"
+      [[phase.run]]
+      scenario = "resume"
+      connections = 20
+      rate = 200
+      messages = 20
+      publish_rate = 20
+      cuts = 2
+      away = "200ms"
+      channel = "resumed"
+      [[phase.run]]
+      scenario = "mute"
+      connections = 20
+      rate = 200
+      duration = "10s"
+      share = 0.5
+      [[phase.run]]
+      scenario = "takeover"
+      connections = 20
+      rate = 200
+      duration = "200ms"
+      [[phase.run]]
+      scenario = "churn"
+      rate = 20
+      duration = "1s"
+      lifetime = "exp:300ms"
+
+    [[phase]]
+    kind = "spike"
+    duration = "1s"
+      [[phase.run]]
+      scenario = "fanout"
+      connections = 100
+      messages = 20
+      publish_rate = 20
+      cut_after = "300ms"
+"#;
+
+#[test]
+fn mix_all_at_once_holds_together() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
+    let plan = tempfile::NamedTempFile::new().expect("there is room for a file");
+    fs::write(plan.path(), PLAN).expect("there is room in it");
+    let report = Report::of("mix", &server, &["--plan", plan.path().to_str().expect("its name is text")]);
+    report.assert(&ONCE_AND_IN_ORDER);
+    report.assert_none_early();
+    let soak = |path: &str| report.number(&format!("/plan/soak/runs/{path}"));
+    for run in ["storm", "resume", "mute", "takeover", "churn"] {
+        assert!(soak(&format!("{run}/times")) >= 1.0, "{run} in {report:?}");
+    }
+    assert_eq!(soak("storm/resumed"), soak("storm/dropped"), "{report:?}");
+    assert_eq!(soak("takeover/replaced"), soak("takeover/connected"), "{report:?}");
+    assert_eq!(soak("mute/closed"), soak("mute/muted"), "{report:?}");
+    report.assert(&[
+        ("/plan/ramp/runs/crowd/connected", 100.0),
+        ("/plan/soak/runs/mute/still_open", 0.0),
+        ("/plan/spike/runs/fanout/received", 2000.0),
+        ("/plan/spike/runs/fanout/resumed", 100.0),
+        ("/plan/spike/runs/fanout/dropped", 100.0),
+        ("/traffic/frame_faults", 0.0),
+    ]);
+}

@@ -1,0 +1,63 @@
+use encke_tests::RunningServer;
+use encke_tests::loadgen::Report;
+use encke_tests::patience::heavy;
+
+const CONNECTIONS: f64 = 500.0;
+const A_MEBIBYTE: f64 = 1024.0 * 1024.0;
+
+#[test]
+fn what_the_server_takes_is_told() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
+    let (pid, admin) = (server.id().to_string(), format!("http://{}", server.admin.address()));
+    let report = Report::of(
+        "hold",
+        &server,
+        &[
+            ["--connections", "500", "--rate", "500", "--duration", "4s"].as_slice(),
+            &["--pid", &pid, "--admin", &admin],
+        ]
+        .concat(),
+    );
+    report.assert(&[("connected", CONNECTIONS), ("errors", 0.0), ("unexpected_closes", 0.0)]);
+    let told = |path: &str| report.number(&format!("/server/{path}"));
+    assert_eq!(told("pid"), f64::from(server.id()));
+
+    // It did something, on no more cores than its threads could have used.
+    let threads = told("threads_peak");
+    assert!(threads >= 4.0, "{report:?}");
+    assert!(told("cpu_seconds") > 0.0, "{report:?}");
+    assert!((0.0001..=threads).contains(&told("cores/mean")), "{report:?}");
+    assert!(told("cores/peak") >= told("cores/mean"), "{report:?}");
+
+    let resident = server.resident_bytes() as f64;
+    assert!(told("resident_bytes/before") > A_MEBIBYTE, "{report:?}");
+    assert!(told("resident_bytes/peak") >= told("resident_bytes/steady"), "{report:?}");
+    assert!((resident / 4.0..resident * 4.0).contains(&told("resident_bytes/steady")), "{report:?}");
+    // Of a debug build, and of few connections: the order of magnitude.
+    assert!((500.0..100_000.0).contains(&told("bytes_per_connection")), "{report:?}");
+
+    assert!(told("descriptors/peak") >= told("descriptors/before") + CONNECTIONS, "{report:?}");
+    assert_eq!(told("steady_connections"), CONNECTIONS);
+    assert!(told("steady_seconds") >= 1.0, "{report:?}");
+
+    // One timer a session, save those that are just being acted on, and each session was pinged.
+    assert!(told("timers/entries_peak") >= CONNECTIONS / 2.0, "{report:?}");
+    assert!(told("timers/expiries") >= CONNECTIONS, "{report:?}");
+    let lateness = ["p50", "p99", "p99.9", "max"].map(|name| told(&format!("timers/lateness_ms/{name}")));
+    assert!(lateness.is_sorted() && lateness[0] >= 0.0, "{lateness:?}");
+    assert!(told("timers/dispatch/depth_peak") >= 0.0, "{report:?}");
+
+    // And each second of it.
+    for name in ["cores", "resident_bytes", "descriptors", "threads"] {
+        let samples = report.samples("gauges", &format!("server.{name}"));
+        assert!(samples.len() >= 3, "{name}: {samples:?}");
+    }
+    let entries = report.samples("gauges", "server.timers.entries");
+    assert!(entries.iter().any(|entries| *entries >= CONNECTIONS / 2.0), "{entries:?}");
+    let level = report.samples("gauges", "server.timers.level0");
+    assert!(level.iter().any(|entries| *entries > 0.0), "{level:?}");
+    let depth = report.samples("gauges", "server.timers.dispatch_depth");
+    assert!(depth.iter().all(|depth| *depth >= 0.0) && !depth.is_empty(), "{depth:?}");
+    assert!(report.number("/loadgen/bytes_per_connection") > 0.0, "{report:?}");
+}
