@@ -2,15 +2,14 @@
 
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Args as _, Parser};
 use toml::{Table, Value};
 
 use super::Kind;
-use crate::args::{Args, Command, Scenario};
+use crate::args::{Args, Command, Mix, Scenario};
 
-/// What belongs to the mix, not to one of its runs.
-const OF_THE_MIX: [&str; 8] =
-    ["url", "target", "pong_timeout", "reconnect_window", "json", "assert", "connect_timeout", "plan"];
+/// What else than the mix a run may be told: a publisher may need it.
+const OF_BOTH: [&str; 2] = ["admin", "api_key"];
 /// Takes the place of the server until it is known.
 const SOME_SERVER: &str = "ws://server.invalid/";
 /// The highest rate that there is: all at once.
@@ -80,7 +79,7 @@ fn take_text(table: &mut Table, key: &str) -> Result<Option<String>, String> {
 /// The words of one flag.
 fn flag(key: &str, value: &Value) -> Result<[String; 2], String> {
     let key = key.replace('-', "_");
-    if OF_THE_MIX.contains(&key.as_str()) {
+    if is_of_the_mix(&key) && !OF_BOTH.contains(&key.as_str()) {
         return Err(format!("{key} belongs to the mix, not to a run"));
     }
     let value = match value {
@@ -90,6 +89,10 @@ fn flag(key: &str, value: &Value) -> Result<[String; 2], String> {
         other => return Err(format!("{key} must be a text or a number, not {other}")),
     };
     Ok([format!("--{}", key.replace('_', "-")), value])
+}
+
+fn is_of_the_mix(key: &str) -> bool {
+    Mix::augment_args(clap::Command::default()).get_arguments().any(|argument| argument.get_id() == key)
 }
 
 /// The sentence of an error of clap's that says what is wrong.

@@ -78,6 +78,8 @@ fn what_is_wrong_is_named() {
         (&with("json = 'x'"), "json belongs to the mix"),
         (&with("share = true"), "share must be a text or a number"),
         (&with("connect-timeout = '1s'"), "connect_timeout belongs"),
+        (&with("pid = 1"), "pid belongs"),
+        (&with("abort_on_fail = 1"), "abort_on_fail belongs"),
         ("phase = [{ kind = 'ramp', duration = '1s', run = [{ scenario = 'mute' }] }]", "only hold"),
         (
             "phase = [{ kind = 'ramp', duration = '1s', run = [{ scenario = 'hold', rate = 1 }] }]",
