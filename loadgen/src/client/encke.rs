@@ -21,6 +21,7 @@ fn read_hello(text: &str) -> Result<Greeting, Failure> {
         Ok(ServerMessage::Hello(hello)) => Ok(Greeting {
             ticket: Ticket { token: hello.resume.into(), seq: hello.seq, last_id: None },
             recovered: hello.recovered,
+            ping_interval: Duration::from_millis(hello.ping_interval_ms),
             pong_timeout: Duration::from_millis(hello.pong_timeout_ms),
             reconnect_window: Duration::from_millis(hello.reconnect_window_ms),
         }),
@@ -39,6 +40,7 @@ mod tests {
         let greeting = read_hello(text).expect("this is a hello");
         assert_eq!((&*greeting.ticket.token, greeting.ticket.seq), ("s_1.x", 7));
         assert!(greeting.recovered);
+        assert_eq!(greeting.ping_interval, Duration::from_secs(25));
         assert_eq!(greeting.pong_timeout, Duration::from_secs(10));
         assert!(read_hello(r#"{"goaway":{"reason":"draining","retry_ms":1}}"#).is_err());
     }

@@ -26,6 +26,8 @@ const NORMAL: u16 = 1000;
 pub(crate) struct Greeting {
     pub(crate) ticket: Ticket,
     pub(crate) recovered: bool,
+    /// How long a client may be silent before it is pinged.
+    pub(crate) ping_interval: Duration,
     pub(crate) pong_timeout: Duration,
     /// How long a lost connection can be resumed.
     pub(crate) reconnect_window: Duration,

@@ -14,6 +14,7 @@ mod hold;
 mod late;
 mod mix;
 mod mute;
+mod ping_times;
 mod pongs;
 mod prepare;
 mod resume;

@@ -60,6 +60,8 @@ pub(super) static CASES: &[Case] = &[
     case(Fault::CutsWithoutClose, &MUTE, &[says("close_codes.1006", "==5")]),
     case(Fault::ClosesWhoAnswers, &HOLD, &[says("unexpected_closes", "==5")]),
     case(Fault::ClosesWhoAnswers, &MUTE_HALF, &[says("unexpected_closes", ">=1"), says("closed", "==2")]),
+    case(Fault::PingsEarly, &HOLD, &[says("pings_early", ">=5"), says("unexpected_closes", "==0")]),
+    case(Fault::PingsLate, &HOLD, &[says("ping_lateness_ms.p50", ">=200"), says("pings_early", "==0")]),
     case(Fault::NeverPings, &HOLD, &[says("pings", "==0"), says("unexpected_closes", "==0")]),
     case(Fault::GreetsLate, &HOLD, &[says("connect_ms.p50", ">=490"), says("errors", "==0")]),
     case(Fault::GreetsLate, &CHURN, &[says("connect_ms.p50", ">=490"), says("errors", "==0")]),

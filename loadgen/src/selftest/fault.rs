@@ -5,6 +5,7 @@ use std::time::Duration;
 use encke_core::close::CloseCode;
 
 use super::bad_frame::BadFrame;
+use super::fate::Fate;
 
 /// The message of a session's stream that is spoilt, counted from 0.
 const SPOILT: usize = 5;
@@ -40,6 +41,8 @@ pub(super) enum Fault {
     CutsWithoutClose,
     ClosesWhoAnswers,
     NeverPings,
+    PingsEarly,
+    PingsLate,
     GreetsLate,
     UpgradesWrongly,
     NeverGivesUpUpgrades,
@@ -52,21 +55,6 @@ pub(super) enum Fault {
     NeverGivesUpReaders,
     GivesUpSlowReaders,
     GivesUpWithWrongCode,
-}
-
-/// What becomes of one message that one session is to have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
-    Sent,
-    Lost,
-    Doubled,
-    /// Sent after the next one.
-    HeldBack,
-    Changed,
-    /// Sent, and after it one that nobody published.
-    WithForeign,
-    /// A gap is told in its place.
-    Gap,
 }
 
 impl Fault {
@@ -97,6 +85,8 @@ impl Fault {
             Self::CutsWithoutClose => "cuts a mute peer without a Close frame",
             Self::ClosesWhoAnswers => "closes peers that answer",
             Self::NeverPings => "never pings",
+            Self::PingsEarly => "pings 50 ms early",
+            Self::PingsLate => "pings 200 ms late",
             Self::GreetsLate => "greets 500 ms late",
             Self::UpgradesWrongly => "answers the upgrade with a wrong key",
             Self::NeverGivesUpUpgrades => "never closes who does not upgrade",
@@ -179,8 +169,14 @@ impl Fault {
         if self == Self::MisstatesSeqOnResume { seq + 1 } else { seq }
     }
 
-    pub(super) fn pings(self) -> bool {
-        self != Self::NeverPings
+    /// How long a client may be silent before it is pinged.
+    pub(super) fn ping_interval(self, told: Duration) -> Option<Duration> {
+        match self {
+            Self::NeverPings => None,
+            Self::PingsEarly => Some(told - Duration::from_millis(50)),
+            Self::PingsLate => Some(told + Duration::from_millis(200)),
+            _ => Some(told),
+        }
     }
 
     pub(super) fn hears_pongs(self) -> bool {

@@ -6,6 +6,7 @@
 
 mod bad_frame;
 mod cases;
+mod fate;
 mod fault;
 mod runs;
 mod server;

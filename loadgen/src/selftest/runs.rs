@@ -45,6 +45,8 @@ pub(super) static HOLD: Run = Run {
         says("errors", "==0"),
         says("unexpected_closes", "==0"),
         says("pings", ">=10"),
+        says("pings_early", "==0"),
+        says("ping_lateness_ms.p50", "<150"),
         says("connect_ms.p50", "<300"),
     ],
 };

@@ -20,6 +20,9 @@ fn what_the_server_takes_is_told() {
         .concat(),
     );
     report.assert(&[("connected", CONNECTIONS), ("errors", 0.0), ("unexpected_closes", 0.0)]);
+    // From when the last pong was sent, which the server cannot have heard before: none can seem early.
+    report.assert(&[("pings_early", 0.0)]);
+    assert!(report.number("/ping_lateness_ms/count") >= CONNECTIONS, "{report:?}");
     let told = |path: &str| report.number(&format!("/server/{path}"));
     assert_eq!(told("pid"), f64::from(server.id()));
 

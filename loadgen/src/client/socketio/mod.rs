@@ -20,6 +20,8 @@ pub(super) const PONG: &str = "3";
 
 #[derive(Deserialize)]
 struct Open {
+    #[serde(rename = "pingInterval")]
+    ping_interval_ms: u64,
     #[serde(rename = "pingTimeout")]
     ping_timeout_ms: u64,
 }
@@ -40,7 +42,7 @@ pub(super) async fn greeting(
         Packet::Open(json) => Early::Greeting(read(json)),
         _ => Early::Greeting(Err(Failure::NoHello)),
     });
-    let Open { ping_timeout_ms } = open.await??;
+    let Open { ping_interval_ms, ping_timeout_ms } = open.await??;
     connection.send(&format!("40{}", credentials(resume))).await;
     // What a connection has missed comes before it is told that it was recovered.
     let mut last_id = resume.and_then(|ticket| ticket.last_id.clone());
@@ -65,8 +67,8 @@ pub(super) async fn greeting(
     let recovered = resume.is_some_and(|ticket| ticket.token.split_once(' ').is_some_and(|it| it.1 == sid));
     let token = format!("{} {sid}", pid.unwrap_or_default()).into();
     let ticket = Ticket { token, seq: 0, last_id: last_id.filter(|_| recovered) };
-    let pong_timeout = Duration::from_millis(ping_timeout_ms);
-    Ok(Greeting { ticket, recovered, pong_timeout, ..Greeting::default() })
+    let [ping_interval, pong_timeout] = [ping_interval_ms, ping_timeout_ms].map(Duration::from_millis);
+    Ok(Greeting { ticket, recovered, ping_interval, pong_timeout, ..Greeting::default() })
 }
 
 fn read<T: for<'de> Deserialize<'de>>(json: &str) -> Result<T, Failure> {

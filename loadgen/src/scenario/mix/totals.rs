@@ -3,7 +3,7 @@
 use crate::result::{Distribution, Field, Group};
 
 /// Counts that can be added up.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 25] = [
     "connected",
     "unexpected_closes",
     "pings",
@@ -25,13 +25,14 @@ const NAMES: [&str; 24] = [
     "replaced",
     "closed",
     "early",
+    "pings_early",
     "overdue",
     "closed_in_time",
     "forgiven",
 ];
 
 /// Times that mean the same wherever they were measured.
-const TIMES: [&str; 3] = ["connect_ms", "connect_from_start_ms", "lateness_ms"];
+const TIMES: [&str; 4] = ["connect_ms", "connect_from_start_ms", "lateness_ms", "ping_lateness_ms"];
 
 #[derive(Debug, Default)]
 pub(super) struct Totals([u64; NAMES.len()]);

@@ -144,7 +144,8 @@ impl Connection {
     }
 
     fn quiet(&self) -> Heart {
-        Heart { asked: false, due: self.world.fault.pings().then(|| Instant::now() + PING_INTERVAL) }
+        let interval = self.world.fault.ping_interval(PING_INTERVAL);
+        Heart { asked: false, due: interval.map(|interval| Instant::now() + interval) }
     }
 
     async fn ask(&mut self) -> Result<Heart, Error> {

@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::selftest::fault::{Fate, Fault};
+use crate::selftest::fate::Fate;
+use crate::selftest::fault::Fault;
 
 pub(super) struct Session {
     id: u64,

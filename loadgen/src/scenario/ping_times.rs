@@ -1,0 +1,84 @@
+//! Whether pings come when they are due.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Opened;
+use crate::record::{Counter, Recorder, Times};
+use crate::result::Group;
+
+/// The pings of a server that says how long one may be silent before it pings.
+#[derive(Debug, Default)]
+pub(super) struct PingTimes {
+    /// Zero if it does not say.
+    interval: Cell<Duration>,
+    early: Counter,
+    lateness: Times,
+}
+
+/// When one connection's last ping was answered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastPing(Option<Instant>);
+
+impl PingTimes {
+    pub(super) fn register(&self, recorder: &Recorder) {
+        recorder.counter("pings_early", &self.early);
+        recorder.times("ping_lateness_ms", &self.lateness);
+    }
+
+    /// All connections are promised the same.
+    pub(super) fn promised(&self, opened: &Opened) {
+        self.interval.set(opened.greeting.ping_interval);
+    }
+
+    /// A ping has come and is being answered. The first one may come at any time, for servers spread them.
+    pub(super) fn came(&self, last: &mut LastPing) {
+        let now = Instant::now();
+        if let Some(before) = last.0.replace(now) {
+            self.record(now.saturating_duration_since(before));
+        }
+    }
+
+    /// The server has heard the last answer after it was given, so it began to wait no longer ago than this.
+    fn record(&self, waited: Duration) {
+        let interval = self.interval.get();
+        if interval.is_zero() {
+            return;
+        }
+        match waited.checked_sub(interval) {
+            Some(late) => self.lateness.record(late),
+            None => self.early.increment(),
+        }
+    }
+
+    /// `pings_early` and `ping_lateness_ms`.
+    pub(super) fn outcome(&self) -> Group {
+        Group::default()
+            .with("pings_early", self.early.get())
+            .with("ping_lateness_ms", self.lateness.summary())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_promised_is_the_measure() {
+        let millis = Duration::from_millis;
+        let times = PingTimes::default();
+        times.record(millis(5));
+        assert_eq!(times.outcome().number("ping_lateness_ms.count"), Ok(0.0), "nothing was promised");
+        times.interval.set(millis(1000));
+        for waited in [999, 1000, 1030] {
+            times.record(millis(waited));
+        }
+        let outcome = times.outcome();
+        assert_eq!(outcome.number("pings_early"), Ok(1.0));
+        assert_eq!(outcome.number("ping_lateness_ms.count"), Ok(2.0));
+        let max = outcome.number("ping_lateness_ms.max").expect("there are two");
+        assert!((max - 30.0).abs() < 0.1, "{max}");
+    }
+}

@@ -1,0 +1,16 @@
+//! What a server can do to a message.
+
+/// What becomes of one message that one session is to have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    Sent,
+    Lost,
+    Doubled,
+    /// Sent after the next one.
+    HeldBack,
+    Changed,
+    /// Sent, and after it one that nobody published.
+    WithForeign,
+    /// A gap is told in its place.
+    Gap,
+}
