@@ -66,9 +66,8 @@
 //! such holes are more than half as many again as the timers' pages have room for, every call fills a few holes with the last timers
 //! of their slots.
 //!
-//! Nodes with values, and chunks, come in pages. When one is full, or a lower one has a sixteenth of it free, the lowest with room is
-//! next; so the highest run empty, and are given back, but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23
-//! bytes a timer, and its value.
+//! Nodes with values, and chunks, come in pages, of which the lowest with room is filled first; pages that run empty are given back,
+//! but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23 bytes a timer, and its value.
 //!
 //! # How to use it
 //!

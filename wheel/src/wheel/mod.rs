@@ -23,7 +23,7 @@ use timers::{PAGE, Timers};
 /// Timers that each carry a `T`, ordered by deadline. The [crate documentation](crate) tells how to use it.
 ///
 /// The wheel holds at most 2^30 timers at a time and panics when asked for one more. It takes 21 to 23 bytes a timer and the value,
-/// in pages of 1024 timers, of which low ones are filled first; empty ones are given back.
+/// in pages of 1024 timers, of which the lowest is filled first; empty ones are given back.
 pub struct TimingWheel<T> {
     /// The tick the wheel stands at. Everything due earlier has come out; what is due now is coming out.
     now: Tick,

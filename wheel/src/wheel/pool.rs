@@ -1,4 +1,4 @@
-//! Memory by index, in pages: low pages are filled first, so that the highest run empty and can be given back.
+//! Memory by index, in pages: the lowest page with room is filled first, so that the highest run empty and can be given back.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -31,8 +31,8 @@ const SPARE: usize = 8;
 pub(super) struct Pool<P> {
     pages: Vec<Held<P>>,
     room: Room,
-    /// The page entries are taken from. No page below has [`much`] room.
-    current: usize,
+    /// Entries are taken from this page; none below has room. So what came free last is often taken next, while it is in the cache.
+    lowest: usize,
     /// Pages that are there.
     held: usize,
     /// Pages of which nothing is in use, at most [`SPARE`].
@@ -51,7 +51,7 @@ struct Held<P> {
 impl<P: Page> Pool<P> {
     pub(super) const fn new() -> Self {
         const { assert!(P::LEN.is_power_of_two() && P::LEN < 1 << u16::BITS) }
-        Pool { pages: Vec::new(), room: Room::new(), current: 0, held: 0, empty: 0 }
+        Pool { pages: Vec::new(), room: Room::new(), lowest: 0, held: 0, empty: 0 }
     }
 
     /// Takes a free entry: its index, its page, and its place in that.
@@ -60,7 +60,7 @@ impl<P: Page> Pool<P> {
     /// When all indices below `limit` are in use.
     #[inline(always)]
     pub(super) fn take(&mut self, limit: u32) -> (u32, &mut P, usize) {
-        if self.pages.get(self.current).is_none_or(is_full) {
+        if self.pages.get(self.lowest).is_none_or(is_full) {
             return self.take_elsewhere(limit);
         }
         self.take_there()
@@ -73,10 +73,10 @@ impl<P: Page> Pool<P> {
         self.take_there()
     }
 
-    /// Takes the first free entry of the current page, which has room.
+    /// Takes the first free entry of the lowest page with room.
     #[inline(always)]
     fn take_there(&mut self) -> (u32, &mut P, usize) {
-        let at = self.current;
+        let at = self.lowest;
         let held = &mut self.pages[at];
         let Some(page) = &mut held.page else { no_page() };
         let place = usize::from(held.first_free) % P::LEN;
@@ -87,14 +87,14 @@ impl<P: Page> Pool<P> {
     }
 
     fn make_room(&mut self, limit: u32) {
-        self.current = self.lowest_with_room().unwrap_or_else(|| {
+        self.lowest = self.lowest_with_room().unwrap_or_else(|| {
             let at = self.pages.len();
             assert!(at * P::LEN < limit as usize, "at most {limit} at a time");
             self.pages.push(Held { page: None, generation: 1, first_free: end::<P>(), in_use: 0 });
             self.room.insert(at);
             at
         });
-        let held = &mut self.pages[self.current];
+        let held = &mut self.pages[self.lowest];
         if held.page.is_none() {
             held.page = Some(P::bring(held.generation));
             held.first_free = 0;
@@ -135,17 +135,15 @@ impl<P: Page> Pool<P> {
             return Some(taken);
         }
         page.set_next_free(place, held.first_free);
-        if is_full(held) && at != self.current {
+        if is_full(held) && at != self.lowest {
             self.room.insert(at);
         }
         held.first_free = u16::try_from(place).expect("a place in a page");
         held.in_use -= 1;
-        if at < self.current && usize::from(held.in_use) + much::<P>() <= P::LEN {
-            self.current = at;
-        }
         if held.in_use == 0 {
             self.emptied(at);
         }
+        self.lowest = self.lowest.min(at);
         Some(taken)
     }
 
@@ -212,12 +210,6 @@ impl<P: Page> Pool<P> {
 
 fn is_full<P: Page>(held: &Held<P>) -> bool {
     held.first_free == end::<P>()
-}
-
-/// A page with so much room takes the place of a higher one at once; others wait until that is full. So it is not for each entry
-/// that the page changes.
-const fn much<P: Page>() -> usize {
-    P::LEN / 16
 }
 
 /// Ends the list of a page's free entries.

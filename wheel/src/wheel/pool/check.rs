@@ -8,10 +8,8 @@ impl<P: Page> Pool<P> {
         for (at, held) in self.pages.iter().enumerate() {
             let told = self.room.pages[at / BITS] >> (at % BITS) & 1 == 1;
             let room = held.page.is_none() || !is_full(held);
-            assert!(told || !(room || at == self.current), "page {at} has room");
-            let used = usize::from(held.in_use);
-            let is_used = at >= self.current || !room || used + much::<P>() > P::LEN;
-            assert!(is_used, "page {at} has {used}, below {}", self.current);
+            assert!(told || !(room || at == self.lowest), "page {at} has room");
+            assert!(!room || at >= self.lowest, "page {at} has room, below {}", self.lowest);
             assert!(!told || self.room.words[at / BITS / BITS] >> (at / BITS % BITS) & 1 == 1);
             let mut free = vec![held.page.is_none(); P::LEN];
             if let Some(page) = &held.page {
