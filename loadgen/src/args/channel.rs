@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::load::{Load, Server};
-use super::number::{parse_rate, parse_share, parse_share_or_none};
+use super::number::{parse_interval, parse_rate, parse_share, parse_share_or_none};
 use crate::result::{Group, seconds};
 
 /// Subscribers of one channel, and what is published to it.
@@ -96,7 +96,7 @@ pub(crate) struct Slow {
     pub(crate) read_rate: u32,
     /// How often it reads, with pauses between: with a pause just short of the server's timeout for who does not read, it
     /// should be left alone
-    #[arg(long, value_name = "D", default_value = "100ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "D", default_value = "100ms", value_parser = parse_interval)]
     pub(crate) read_every: Duration,
     /// How long slow subscribers stay slow after the last message was due; then they read what there is
     #[arg(long, value_name = "D", default_value = "15s", value_parser = humantime::parse_duration)]

@@ -2,7 +2,7 @@
 
 use super::load::Server;
 use super::plan::Plan;
-use super::{Load, Scenario};
+use super::{Load, Omission, Scenario};
 use crate::target::Ability;
 
 impl Scenario {
@@ -17,6 +17,9 @@ impl Scenario {
             )];
         }
         match self {
+            Self::Expire(expire) if expire.without == Omission::Upgrade && expire.code.is_some() => {
+                vec!["--code: before the upgrade there are no close codes".to_owned()]
+            }
             Self::Mix(mix) => missing_in(&mix.plan, &server),
             _ => self.missing(&server).into_iter().collect(),
         }

@@ -1,4 +1,6 @@
-//! Numbers within a range.
+//! Numbers and lengths of time within a range.
+
+use std::time::Duration;
 
 pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
     parse_in(text, |rate| (0.001..=1_000_000.0).contains(&rate), "from 0.001 to 1000000")
@@ -10,6 +12,11 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
 
 pub(super) fn parse_share_or_none(text: &str) -> Result<f64, String> {
     parse_in(text, |share| (0.0..=1.0).contains(&share), "from 0 to 1")
+}
+
+pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
+    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if interval.is_zero() { Err("must not be zero".to_owned()) } else { Ok(interval) }
 }
 
 fn parse_in(text: &str, allowed: fn(f64) -> bool, range: &str) -> Result<f64, String> {

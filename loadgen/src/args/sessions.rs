@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::{Args as ClapArgs, ValueEnum};
 
 use super::load::Held;
-use super::number::parse_share;
+use super::number::{parse_interval, parse_share};
 
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Hold {
@@ -14,11 +14,6 @@ pub(crate) struct Hold {
     /// Send pings as well, this often on each connection, and time their pongs
     #[arg(long, value_name = "D", value_parser = parse_interval)]
     pub(crate) ping_every: Option<Duration>,
-}
-
-fn parse_interval(text: &str) -> Result<Duration, String> {
-    let interval = humantime::parse_duration(text).map_err(|error| error.to_string())?;
-    if interval.is_zero() { Err("must not be zero".to_owned()) } else { Ok(interval) }
 }
 
 #[derive(Clone, Debug, ClapArgs)]

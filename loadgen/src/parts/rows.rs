@@ -13,6 +13,7 @@ const MAX_PENDING: usize = 60;
 #[derive(Debug, Default)]
 struct Row {
     t: f64,
+    told_by: Vec<usize>,
     /// Gauges and counts, added up.
     values: Vec<(Kind, String, Option<f64>)>,
     timed: Timed,
@@ -22,6 +23,8 @@ struct Row {
 pub(super) struct Rows {
     /// The second that each child has told last; the highest number when it will tell no more.
     told: Vec<u64>,
+    /// What each child's gauges were then: a child that is held up may leave out a second, and is there all the same.
+    gauges: Vec<Vec<(Kind, String, Option<f64>)>>,
     pending: BTreeMap<u64, Row>,
     /// The first second that is not in the series yet.
     next: u64,
@@ -30,13 +33,23 @@ pub(super) struct Rows {
 
 impl Rows {
     pub(super) fn new(children: usize) -> Self {
-        Self { told: vec![0; children], pending: BTreeMap::new(), next: 1, series: Series::default() }
+        Self {
+            told: vec![0; children],
+            gauges: vec![Vec::new(); children],
+            pending: BTreeMap::new(),
+            next: 1,
+            series: Series::default(),
+        }
     }
 
     /// A child has told one more sample. Its seconds grow.
     pub(super) fn add(&mut self, child: usize, told: ChildSample) -> Result<(), String> {
         self.told[child] = if told.is_last { u64::MAX } else { told.second };
-        self.pending.entry(told.second.max(self.next)).or_default().add(told)?;
+        let gauges = told.sample.values.iter().filter(|(kind, ..)| *kind == Kind::Gauge);
+        self.gauges[child] = gauges.cloned().collect();
+        let row = self.pending.entry(told.second.max(self.next)).or_default();
+        row.told_by.push(child);
+        row.add(told)?;
         let told_by_all = self.told.iter().copied().min().unwrap_or(u64::MAX);
         while let Some(row) = self.pending.first_entry()
             && (*row.key() <= told_by_all || self.pending.len() > MAX_PENDING)
@@ -47,8 +60,13 @@ impl Rows {
     }
 
     fn finish_first(&mut self) {
-        if let Some((second, row)) = self.pending.pop_first() {
+        if let Some((second, mut row)) = self.pending.pop_first() {
             self.next = second + 1;
+            for (child, gauges) in self.gauges.iter().enumerate() {
+                if !row.told_by.contains(&child) {
+                    row.add_values(gauges.clone());
+                }
+            }
             self.series.push(&row.into_sample());
         }
     }
@@ -65,12 +83,7 @@ impl Rows {
 impl Row {
     fn add(&mut self, told: ChildSample) -> Result<(), String> {
         self.t = self.t.max(told.sample.t);
-        for (kind, name, value) in told.sample.values {
-            match self.values.iter_mut().find(|(its, known, _)| *its == kind && *known == name) {
-                Some((_, _, sum)) => *sum = kind.sum(&name, *sum, value),
-                None => self.values.push((kind, name, value)),
-            }
-        }
+        self.add_values(told.sample.values);
         for (name, times) in told.timed {
             match self.timed.iter_mut().find(|(known, _)| *known == name) {
                 Some((_, sum)) => {
@@ -81,6 +94,15 @@ impl Row {
             }
         }
         Ok(())
+    }
+
+    fn add_values(&mut self, values: Vec<(Kind, String, Option<f64>)>) {
+        for (kind, name, value) in values {
+            match self.values.iter_mut().find(|(its, known, _)| *its == kind && *known == name) {
+                Some((_, _, sum)) => *sum = kind.sum(&name, *sum, value),
+                None => self.values.push((kind, name, value)),
+            }
+        }
     }
 
     fn into_sample(self) -> Sample {
@@ -99,7 +121,7 @@ mod tests {
 
     use super::super::line::Line;
     use super::*;
-    use crate::record::{Counter, Recorder, Times};
+    use crate::record::{Counter, Gauge, Recorder, Times};
 
     /// What one process counts and times.
     struct Process {
@@ -191,6 +213,25 @@ mod tests {
         let series = rows.into_series();
         let errors = &series.column(Kind::Count, "errors").expect("it is told").values;
         assert_eq!(*errors, [Some(2.0), Some(2.0), Some(1.0)]);
+    }
+
+    #[test]
+    fn who_leaves_out_a_second_is_there_all_the_same() {
+        let parts = [Process::new(), Process::new()];
+        let backlogs = [Gauge::default(), Gauge::default()];
+        for (part, backlog) in parts.iter().zip(&backlogs) {
+            part.recorder.gauge("backlog", backlog);
+            backlog.set(Some(5.0));
+        }
+        let mut rows = Rows::new(2);
+        for (child, second, is_last) in
+            [(0, 1, false), (1, 1, false), (0, 2, false), (0, 3, false), (1, 3, true), (0, 4, true)]
+        {
+            rows.add(child, parts[child].told(second, is_last)).expect("they are alike");
+        }
+        let series = rows.into_series();
+        let backlog = &series.column(Kind::Gauge, "backlog").expect("it is told").values;
+        assert_eq!(*backlog, [Some(10.0); 4]);
     }
 
     #[test]

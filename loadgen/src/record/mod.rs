@@ -11,9 +11,9 @@
 //!     recorder.latency("connect", &self.connect);      // connect_ms, and connect_from_start_ms
 //! }
 //! ```
-//! What scenarios have in common names its own in a `register`. The names are those of the outcome, so that an assertion finds both. What is named twice is added up, which is how several
-//! scenarios at once share a curve. Connections, connects, closes by code, messages and
-//! pings are counted in [`Traffic`], errors in [`Failures`](crate::failure::Failures): they need no naming.
+//! What scenarios have in common names its own in a `register`. The names are those of the outcome, so that an assertion
+//! finds both. What is named twice is added up, which is how several scenarios at once share a curve. Connections,
+//! connects, closes by code, messages and pings are counted in [`Traffic`], errors in [`Failures`](crate::failure::Failures): they need no naming.
 //! [`Recorder::phase`] tells where in its course the run is.
 
 mod counts;

@@ -145,6 +145,11 @@ impl Late {
             };
             let due = asked.at + pong_timeout.saturating_sub(self.margin);
             if let Err(end) = self.hold_back(&mut connection, due).await {
+                // So late that it was us who let the deadline pass.
+                if asked.at.elapsed() >= pong_timeout {
+                    self.missed.increment();
+                    missed = true;
+                }
                 break end;
             }
             connection.pong(&asked.payload).await;

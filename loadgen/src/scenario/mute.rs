@@ -115,19 +115,20 @@ impl Mute {
 
     async fn stay_mute(self: Rc<Self>, mut connection: Connection, pong_timeout: Duration) {
         connection.mute();
-        let mut last_ping = None;
+        let mut asked_at = None;
         let listened = connection.each(|event| {
             if let Event::Ping(_) = event {
                 self.answering.pings.increment();
-                last_ping = Some(Instant::now());
+                // Some ask again while they wait.
+                asked_at.get_or_insert_with(Instant::now);
             }
             ControlFlow::<Infallible>::Continue(())
         });
         let Err(end) = listened.await;
-        self.record_close(end, connection.target(), last_ping.map(|ping| ping.elapsed()), pong_timeout);
+        self.record_close(end, connection.target(), asked_at.map(|at| at.elapsed()), pong_timeout);
     }
 
-    /// `silence` is how long ago the last ping arrived, if there was one.
+    /// `silence` is how long ago the first ping arrived, if there was one.
     fn record_close(&self, end: End, target: Target, silence: Option<Duration>, pong_timeout: Duration) {
         self.answering.ends.record(end);
         if !is_given_up(end, target) {

@@ -75,7 +75,7 @@ impl Scenario for Slow {
 /// What is read at once, at this rate a second. Never as much as would be without a limit.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 fn sip_bytes(rate: u32, every: Duration) -> u32 {
-    ((f64::from(rate) * every.as_secs_f64()).round() as u32).min(u32::MAX - 1)
+    ((f64::from(rate) * every.as_secs_f64()).round() as u32).clamp(u32::from(rate > 0), u32::MAX - 1)
 }
 
 impl Slow {

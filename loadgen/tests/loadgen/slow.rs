@@ -42,3 +42,16 @@ async fn who_reads_slowly_is_closed_too() {
     let json = slow(Mischief::CutTheSlow, "--read-rate 1000").await;
     assert_eq!(json["closed"], 2, "{json:#}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn all_may_be_slow() {
+    let server = FakeChannel::start(Mischief::CutTheSlow).await;
+    let run = format!(
+        "slow {} --connections 4 --messages 150 --publish-rate 200 --size 60000 --share 1 --patience 500ms \
+         --grace 2s --json -",
+        server.url()
+    );
+    let json = loadgen(&run).await.json();
+    assert_eq!((&json["published"], &json["expected"]), (&150.into(), &0.into()), "{json:#}");
+    assert_eq!((&json["slow"], &json["closed"]), (&4.into(), &4.into()), "{json:#}");
+}

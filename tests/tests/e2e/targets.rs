@@ -34,15 +34,8 @@ impl Servers {
 fn run(url: &str, scenario: &str, words: &str) -> Report {
     let words = format!("--connections 50 --rate 500 {words}");
     let report = Report::at(url, scenario, &words.split(' ').collect::<Vec<_>>());
-    assert_says(&report, &[("connected", 50.0), ("errors", 0.0)]);
+    report.assert(&[("connected", 50.0), ("errors", 0.0)]);
     report
-}
-
-#[track_caller]
-fn assert_says(report: &Report, numbers: &[(&str, f64)]) {
-    for (field, number) in numbers {
-        assert_eq!(report.number(field), *number, "{field} in {report:?}");
-    }
 }
 
 #[test]
@@ -51,7 +44,7 @@ fn socketio_and_plain_servers_are_held_and_pinged() {
     let servers = Servers::start();
     for (url, target) in [(&servers.socketio, "socketio"), (&servers.plain, "plain")] {
         let report = run(url, "hold", &format!("--target {target} --duration 2500ms --ping-every 500ms"));
-        assert_says(&report, &[("unexpected_closes", 0.0)]);
+        report.assert(&[("unexpected_closes", 0.0)]);
         assert!(report.number("pings") >= 100.0, "{report:?}");
         assert!(report.number("pongs") >= 150.0, "{report:?}");
     }
@@ -66,12 +59,12 @@ fn socketio_and_plain_servers_notice_who_is_mute_or_late_and_nobody_else() {
         [(&servers.socketio, "--target socketio"), (&servers.plain, "--target plain --pong-timeout 800ms")]
     {
         let mute = run(url, "mute", &format!("{options} --duration 20s --share 0.5"));
-        assert_says(&mute, &[("closed", 25.0), ("unexpected_closes", 0.0)]);
+        mute.assert(&[("closed", 25.0), ("unexpected_closes", 0.0)]);
         let late = run(url, "late", &format!("{options} --duration 4s --margin 400ms"));
-        assert_says(&late, &[("closed", 25.0), ("closed_in_time", 0.0), ("forgiven", 0.0)]);
+        late.assert(&[("closed", 25.0), ("closed_in_time", 0.0), ("forgiven", 0.0)]);
         if *url == servers.plain {
-            assert_says(&mute, &[("early", 0.0)]);
-            assert_says(&late, &[("early", 0.0)]);
+            mute.assert_none_early();
+            late.assert_none_early();
         }
     }
 }
@@ -81,10 +74,10 @@ fn socketio_connections_are_recovered_within_the_window_and_not_after_it() {
     let _turn = heavy();
     let servers = Servers::start();
     let report = run(&servers.socketio, "storm", "--target socketio --duration 1s");
-    assert_says(&report, &[("dropped", 50.0), ("resumed", 50.0)]);
+    report.assert(&[("dropped", 50.0), ("resumed", 50.0)]);
     let options = "--target socketio --duration 1s --reconnect-window 3s --margin 1s";
     let report = run(&servers.socketio, "vanish", options);
-    assert_says(&report, &[("resumed", 25.0), ("early", 0.0), ("refused", 25.0), ("overdue", 0.0)]);
+    report.assert(&[("resumed", 25.0), ("early", 0.0), ("refused", 25.0), ("overdue", 0.0)]);
 }
 
 #[test]
@@ -93,13 +86,14 @@ fn encke_is_a_plain_server_to_whoever_does_not_know_it() {
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let url = format!("ws://{}/ws", server.public);
     let report = run(&url, "hold", "--target plain --duration 3s");
-    assert_says(&report, &[("unexpected_closes", 0.0)]);
+    report.assert(&[("unexpected_closes", 0.0)]);
     assert!(report.number("pings") >= 50.0, "{report:?}");
     let report = run(&url, "hold", "--target plain --duration 2s --ping-every 300ms");
-    assert_says(&report, &[("unexpected_closes", 0.0), ("pings", 0.0)]);
+    report.assert(&[("unexpected_closes", 0.0), ("pings", 0.0)]);
     assert!(report.number("pongs") >= 200.0, "whom it hears it does not ping: {report:?}");
     let report = run(&url, "mute", "--target plain --pong-timeout 800ms --duration 20s");
-    assert_says(&report, &[("closed", 50.0), ("early", 0.0)]);
+    report.assert(&[("closed", 50.0)]);
+    report.assert_none_early();
 }
 
 #[test]
@@ -108,10 +102,10 @@ fn event_streams_of_encke_are_held_and_resumed() {
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
     let url = format!("http://{}/events?channels=news", server.public);
     let report = run(&url, "hold", "--target sse --duration 3s");
-    assert_says(&report, &[("unexpected_closes", 0.0)]);
+    report.assert(&[("unexpected_closes", 0.0)]);
     assert!(report.number("pings") >= 50.0, "comments: {report:?}");
     let report = run(&url, "storm", "--target sse --duration 500ms");
-    assert_says(&report, &[("dropped", 50.0), ("resumed", 50.0)]);
+    report.assert(&[("dropped", 50.0), ("resumed", 50.0)]);
     // The server knows it better than a client without a hello can.
     let metrics = server.admin.metrics();
     assert_eq!(metrics.events("resumed", "reconnect") + metrics.events("resumed", "take_over"), 50.0);

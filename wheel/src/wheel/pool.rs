@@ -89,6 +89,8 @@ impl<P: Page> Pool<P> {
     fn make_room(&mut self, limit: u32) {
         self.lowest = self.lowest_with_room().unwrap_or_else(|| {
             let at = self.pages.len();
+            // Should this panic, all pages are full, and none of them is known to have room.
+            self.lowest = at;
             assert!(at * P::LEN < limit as usize, "at most {limit} at a time");
             self.pages.push(Held { page: None, generation: 1, first_free: end::<P>(), in_use: 0 });
             self.room.insert(at);

@@ -54,6 +54,7 @@ pub(super) async fn greeting(
                 last_id = offset_of(event).map(Into::into).or(last_id.take());
                 Early::Message
             }
+            Packet::Question(_) => Early::Message,
             Packet::Ping => Early::Greeting(None),
             Packet::Open(_) | Packet::Close => Early::Greeting(Some(Err(Failure::NoHello))),
             Packet::Other => Early::Other,
@@ -78,6 +79,7 @@ fn read<T: for<'de> Deserialize<'de>>(json: &str) -> Result<T, Failure> {
 /// What a CONNECT packet has in it. Without an offset there is nothing that can be recovered.
 fn credentials(resume: Option<&Ticket>) -> String {
     let pid = resume.and_then(|ticket| ticket.token.split_once(' ')).map(|(pid, _)| pid);
+    let pid = pid.filter(|pid| !pid.is_empty());
     let offset = resume.and_then(|ticket| ticket.last_id.as_deref());
     match (pid, offset) {
         (Some(pid), Some(offset)) => {
@@ -127,6 +129,7 @@ pub(super) fn poll_each<T>(
                     }
                     on_event(Event::Text(event)).map_break(done)
                 }
+                Packet::Question(event) => on_event(Event::Text(event)).map_break(done),
                 Packet::Open(_) | Packet::Connected(_) | Packet::Refused(_) | Packet::Other => {
                     ControlFlow::Continue(())
                 }

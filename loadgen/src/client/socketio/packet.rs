@@ -16,6 +16,8 @@ pub(super) enum Packet<'a> {
     Refused(&'a str),
     /// An event, as a JSON array of its name and its data. Its attachments, if it has any, are frames of their own.
     Event(&'a str),
+    /// The same, of an event that the server wants acknowledged. It has no offset.
+    Question(&'a str),
     Other,
 }
 
@@ -36,18 +38,21 @@ impl<'a> Packet<'a> {
         match kind {
             "0" => Self::Connected(rest),
             "1" => Self::Close,
-            "2" => Self::Event(after_digits(rest)),
+            "2" => Self::read_event(rest),
             "4" => Self::Refused(rest),
             // As many attachments.
-            "5" => after_digits(rest)
-                .strip_prefix('-')
-                .map_or(Self::Other, |rest| Self::Event(after_digits(rest))),
+            "5" => after_digits(rest).strip_prefix('-').map_or(Self::Other, Self::read_event),
             _ => Self::Other,
         }
     }
+
+    /// An id stands before the array if the server wants the event acknowledged.
+    fn read_event(text: &'a str) -> Self {
+        let event = after_digits(text);
+        if event.len() < text.len() { Self::Question(event) } else { Self::Event(event) }
+    }
 }
 
-/// An id may stand before an event's array, if the server wants the event acknowledged.
 fn after_digits(text: &str) -> &str {
     text.trim_start_matches(|char: char| char.is_ascii_digit())
 }
@@ -75,9 +80,9 @@ mod tests {
             (r#"40{"sid":"b"}"#, Packet::Connected(r#"{"sid":"b"}"#)),
             ("41", Packet::Close),
             (r#"42["news",{"a":1}]"#, Packet::Event(r#"["news",{"a":1}]"#)),
-            (r#"4212["news"]"#, Packet::Event(r#"["news"]"#)),
+            (r#"4212["news"]"#, Packet::Question(r#"["news"]"#)),
             (r#"451-["news",{"_placeholder":true}]"#, Packet::Event(r#"["news",{"_placeholder":true}]"#)),
-            (r#"4510-12["news"]"#, Packet::Event(r#"["news"]"#)),
+            (r#"4510-12["news"]"#, Packet::Question(r#"["news"]"#)),
             ("451", Packet::Other),
             (r#"44{"message":"no"}"#, Packet::Refused(r#"{"message":"no"}"#)),
             ("43[]", Packet::Other),

@@ -16,6 +16,8 @@ pub(crate) struct Round {
     pub(super) connected: Counter,
     /// Subscriptions that were answered, or will not be any more.
     pub(super) settled: Counter,
+    /// Those that were.
+    pub(super) subscribed: Counter,
     /// Subscribers who should have every message.
     pub(super) counted: Counter,
     /// Each message once a subscriber who counts, however often it came.

@@ -36,3 +36,45 @@ impl<P: Page> Pool<P> {
         self.pages.iter().filter_map(|held| held.page.as_deref())
     }
 }
+
+struct Small([u16; 2]);
+
+impl Page for Small {
+    const LEN: usize = 2;
+
+    fn bring(_: u32) -> Box<Self> {
+        Box::new(Small([1, 2]))
+    }
+
+    fn next_free(&self, place: usize) -> u16 {
+        self.0[place]
+    }
+
+    fn set_next_free(&mut self, place: usize, next: u16) {
+        self.0[place] = next;
+    }
+
+    fn is_retired(&self, _: usize) -> bool {
+        false
+    }
+
+    fn generation(&self) -> u32 {
+        1
+    }
+}
+
+#[test]
+fn at_its_limit_it_panics_and_goes_on() {
+    let mut pool = Pool::<Small>::new();
+    for _ in 0..4 {
+        pool.take(4);
+    }
+    for given_back in [3, 0, 2, 1] {
+        let beyond = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.take(4).0));
+        assert!(beyond.is_err(), "it is full");
+        pool.check(|_| true);
+        pool.give_back(given_back);
+        pool.check(|index| index != given_back);
+        assert_eq!(pool.take(4).0, given_back);
+    }
+}

@@ -6,8 +6,8 @@ use crate::wheel::chunk::FULL;
 use crate::wheel::timers::prefetch;
 
 impl Slots {
-    /// The first tick from `now` on with a slot of its own that is not empty, if the levels above have none before: that is, unless `now` begins a
-    /// turn, or all that is left of this turn is empty.
+    /// The first tick from `now` on with a slot of its own that is not empty, if the levels above have none before: that is, unless
+    /// `now` begins a turn, or all that is left of this turn is empty.
     #[inline]
     pub(in crate::wheel) fn later_in_turn(&self, now: Tick) -> Option<(Tick, Place)> {
         let here = Place::current(now, 0).slot();

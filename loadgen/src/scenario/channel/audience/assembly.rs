@@ -57,6 +57,7 @@ impl Audience {
         let subscribed = self.subscribe(connection, setup).await;
         if subscribed {
             self.subscribed.increment();
+            round.subscribed.increment();
             if counts {
                 round.counted.increment();
             }

@@ -37,7 +37,7 @@ impl Audience {
         round: &Round,
         others: impl FnOnce(&Round) -> (Others<'a>, F),
     ) {
-        if round.counted.get() == 0 {
+        if round.subscribed.get() == 0 {
             return;
         }
         let publisher = match Publisher::open(&self.options, setup).await {
