@@ -16,8 +16,9 @@ impl<T> TimingWheel<T> {
             self.check_place(index, place);
         }
         let event = self.next_event().map_or(Tick::MAX, |(tick, _)| tick);
+        let all = 0..=u8::MAX;
         let slots =
-            (0..=u8::MAX).flat_map(|slot| self.slots.levels().map(move |level| Place::new(level, slot)));
+            self.slots.levels().flat_map(|level| all.clone().map(move |slot| Place::new(level, slot)));
         let occupied = slots.filter(|place| !self.slots.is_empty(*place));
         assert_eq!(occupied.filter_map(|place| place.start(self.now)).min().unwrap_or(Tick::MAX), event);
         assert!(self.now <= self.quiet_until);
