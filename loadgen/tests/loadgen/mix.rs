@@ -1,20 +1,13 @@
 //! `mix` runs a plan of phases.
 
-use std::fs;
-
 use serde_json::json;
 
 use crate::fake_channel::{FakeChannel, Mischief};
-use crate::run::{command, finish, loadgen, number};
+use crate::run::{loadgen, number};
 
 async fn mix(mischief: Mischief, plan: &str, options: &str) -> crate::run::Ended {
     let server = FakeChannel::start(mischief).await;
-    let directory = tempfile::tempdir().expect("there is room for a file");
-    let file = directory.path().join("plan.toml");
-    fs::write(&file, plan).expect("there is room for a file");
-    let mut command = command(&format!("mix {} --json - {options} --plan", server.url()));
-    command.arg(&file);
-    finish(command).await
+    crate::run::mix(&format!("{} {options}", server.url()), plan).await
 }
 
 const PLAN: &str = r#"

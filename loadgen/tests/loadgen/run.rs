@@ -1,5 +1,6 @@
 //! Runs the binary and reads what it reports.
 
+use std::fs;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -42,6 +43,16 @@ pub(crate) async fn loadgen(words: &str) -> Ended {
 pub(crate) async fn finish(mut command: Command) -> Ended {
     let output = timeout(BOUND, spawn_blocking(move || command.output())).await;
     ended(&output.expect("the run is bounded").expect("nothing panics").expect("the binary starts"))
+}
+
+/// Runs a plan; `words` are those of the mix without it.
+pub(crate) async fn mix(words: &str, plan: &str) -> Ended {
+    let directory = tempfile::tempdir().expect("there is room for a file");
+    let file = directory.path().join("plan.toml");
+    fs::write(&file, plan).expect("there is room for a file");
+    let mut command = command(&format!("mix {words} --json - --plan"));
+    command.arg(&file);
+    finish(command).await
 }
 
 pub(crate) fn ended(output: &Output) -> Ended {

@@ -1,6 +1,5 @@
 //! Servers that are not Encke.
 
-use std::fs;
 use std::process::Stdio;
 
 use nix::sys::signal::{Signal, kill};
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 
 use crate::fake_targets::{FakeTarget, Kind};
-use crate::run::{assert_none_early, command, ended, finish, loadgen, number};
+use crate::run::{assert_none_early, command, ended, loadgen, number};
 
 /// One of each target.
 const KINDS: [Kind; 3] = [Kind::Plain, Kind::Sse, Kind::Socketio];
@@ -194,12 +193,7 @@ async fn ctrl_c_ends_every_target_with_the_partial_result() {
 
 /// Runs this plan.
 async fn mix(server: &FakeTarget, plan: &str) -> crate::run::Ended {
-    let directory = tempfile::tempdir().expect("there is room for a file");
-    let file = directory.path().join("plan.toml");
-    fs::write(&file, plan).expect("there is room for a file");
-    let mut command = command(&format!("mix {} --target {} --json - --plan", server.url(), server.target()));
-    command.arg(&file);
-    finish(command).await
+    crate::run::mix(&format!("{} --target {}", server.url(), server.target()), plan).await
 }
 
 const PLAN: &str = r#"

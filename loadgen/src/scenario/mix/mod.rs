@@ -45,7 +45,7 @@ struct Act {
 impl Scenario for Mix {
     /// Under the same names, so that curves tell of all runs together, as the sums do.
     fn record(&self, recorder: &Recorder) {
-        for act in self.phases.iter().flat_map(|stage| &stage.acts) {
+        for act in self.acts() {
             act.prepared.scenario.record(recorder);
         }
     }
@@ -57,17 +57,20 @@ impl Scenario for Mix {
     fn bars(&self, _: &Setup) -> Vec<Bar> {
         vec![
             Bar { label: "phase", done: self.begun.get(), of: self.phases.len() as u64 },
-            Bar { label: "connected", done: self.totals().count("connected"), of: 0 },
+            Bar { label: "connected", done: self.connected(), of: 0 },
         ]
     }
 
     /// The sums of all runs, then each phase.
     fn outcome(&self, setup: &Setup) -> Group {
+        let outcomes: Vec<_> = self.acts().map(Act::outcome).collect();
+        let counts = Totals::of(&outcomes).outcome(setup.failures.total());
+        let times = times(&outcomes);
+        let mut outcomes = outcomes.into_iter();
         let phases = self.phases.iter().fold(Group::default(), |phases, stage| {
-            phases.with(&path_name(&stage.phase.name), stage.outcome())
+            phases.with(&path_name(&stage.phase.name), stage.outcome(&mut outcomes))
         });
-        let counts = self.totals().outcome(setup.failures.total());
-        counts.and(times(&self.outcomes())).with("plan", phases)
+        counts.and(times).with("plan", phases)
     }
 }
 
@@ -87,14 +90,14 @@ impl Mix {
         }
     }
 
-    fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
-        self.outcomes().iter().for_each(|outcome| totals.add(outcome));
-        totals
+    fn connected(&self) -> u64 {
+        let outcomes: Vec<_> = self.acts().map(Act::outcome).collect();
+        Totals::of(&outcomes).count("connected")
     }
 
-    fn outcomes(&self) -> Vec<Group> {
-        self.phases.iter().flat_map(|stage| &stage.acts).map(|act| act.outcome()).collect()
+    /// Those of all phases, in order.
+    fn acts(&self) -> impl Iterator<Item = &Act> {
+        self.phases.iter().flat_map(|stage| &stage.acts).map(Rc::as_ref)
     }
 }
 
@@ -135,13 +138,14 @@ impl Stage {
         self.took.set(Some(start.elapsed()));
     }
 
-    fn outcome(&self) -> Group {
-        let runs = self.acts.iter().fold(Group::default(), |runs, act| {
+    /// `outcomes` has those of its acts next.
+    fn outcome(&self, outcomes: impl Iterator<Item = Group>) -> Group {
+        let runs = self.acts.iter().zip(outcomes).fold(Group::default(), |runs, (act, outcome)| {
             let outcome = Group::default()
                 .with("scenario", act.prepared.name)
                 .and(act.prepared.header.clone())
                 .with("times", act.times.get())
-                .and(act.outcome());
+                .and(outcome);
             runs.with(&path_name(&act.name), outcome)
         });
         Group::default()

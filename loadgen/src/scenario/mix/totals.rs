@@ -38,7 +38,13 @@ const TIMES: [&str; 4] = ["connect_ms", "connect_from_start_ms", "lateness_ms", 
 pub(super) struct Totals([u64; NAMES.len()]);
 
 impl Totals {
-    pub(super) fn add(&mut self, outcome: &Group) {
+    pub(super) fn of(outcomes: &[Group]) -> Self {
+        let mut totals = Self::default();
+        outcomes.iter().for_each(|outcome| totals.add(outcome));
+        totals
+    }
+
+    fn add(&mut self, outcome: &Group) {
         for (sum, name) in self.0.iter_mut().zip(NAMES) {
             #[expect(
                 clippy::cast_possible_truncation,
