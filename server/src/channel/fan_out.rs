@@ -10,7 +10,7 @@ use std::task::Waker;
 use arrayvec::ArrayVec;
 use tokio::runtime::Handle;
 
-use super::cell::Channel;
+use super::state::Channel;
 use super::subscribers::Call;
 
 /// Subscribers woken before others get their turn. At some 7 µs a delivery that is a millisecond.

@@ -4,7 +4,7 @@ use encke_core::Timestamp;
 use encke_core::dialect::json::SharedMessage;
 use encke_core::session::outbox::Bounds;
 
-use super::store::LogLimits;
+use super::channels::LogLimits;
 
 /// The last messages of a channel, numbered from 1 without holes, oldest first.
 #[derive(Debug, Default)]

@@ -28,7 +28,7 @@ impl World {
         Self { channels, _runtime: runtime }
     }
 
-    fn publish(&self, channel: &str, data: &str) -> Result<u64, Full> {
+    fn publish(&self, channel: &str, data: &str) -> Result<u64, TooManyChannels> {
         self.channels.publish(&name(channel), &CompactJson::of(data)).map(|published| published.offset)
     }
 

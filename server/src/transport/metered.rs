@@ -7,12 +7,12 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::Socket;
 use crate::session::Link;
 use crate::timeouts::Timeouts;
-use crate::transport::Socket;
 
-/// A socket that notes signs of life: it sits below the frame decoder, because a large message that comes in
-/// slowly is life, too.
+/// A socket that notes signs of life. It sits below the frame decoder, because a large message that arrives slowly is a
+/// sign of life, too.
 #[derive(Debug)]
 pub(crate) struct Metered {
     socket: Socket,

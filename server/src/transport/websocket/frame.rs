@@ -1,8 +1,9 @@
-//! The frames that the server begins, RFC 6455 section 5.2: never masked, never in fragments. tungstenite reads, and answers
-//! what the peer's control frames ask; what goes to many is written here, without a copy for each.
+//! The frames that the server starts, RFC 6455 section 5.2: never masked, never fragmented. tungstenite reads, and answers
+//! the peer's control frames; messages for many subscribers are written here, without a copy for each.
 
 use encke_core::dialect::json::{Gap, Heartbeat, Ping, ServerMessage, SharedMessage, ping_payload};
 
+use crate::client::Replies;
 use crate::session::Outgoing;
 
 const FINAL: u8 = 0x80;
@@ -25,7 +26,7 @@ impl Frames<'_> {
                 self.head(PING, payload.len());
                 self.0.extend_from_slice(&payload);
             }
-            Heartbeat::Message => self.text(&ServerMessage::Ping(Ping { seq }).to_json()),
+            Heartbeat::Message => self.write(&ServerMessage::Ping(Ping { seq })),
         }
     }
 
@@ -46,6 +47,12 @@ impl Frames<'_> {
     }
 }
 
+impl Replies for Frames<'_> {
+    fn write(&mut self, message: &ServerMessage<'_>) {
+        self.text(&message.to_json());
+    }
+}
+
 impl Outgoing for Frames<'_> {
     fn len(&self) -> usize {
         self.0.len()
@@ -57,7 +64,7 @@ impl Outgoing for Frames<'_> {
     }
 
     fn gap(&mut self, gap: Gap<'_>) {
-        self.text(&ServerMessage::Gap(gap).to_json());
+        self.write(&ServerMessage::Gap(gap));
     }
 }
 
