@@ -28,6 +28,7 @@ pub mod banner;
 mod channel;
 mod clock;
 pub mod config;
+mod entropy;
 mod http;
 pub mod logging;
 mod metrics;

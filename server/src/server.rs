@@ -13,6 +13,7 @@ use tokio::runtime::{Handle, Runtime};
 use crate::channel::Channels;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::entropy::Entropy;
 use crate::http::{self, Listener};
 use crate::metrics::{Metrics, Readings};
 use crate::session::{Hooks, SessionLimits, Sessions};
@@ -36,6 +37,7 @@ pub(crate) struct Shared {
     /// Sockets of one address, if connections of one are limited.
     pub(crate) sockets: Option<Arc<Places>>,
     pub(crate) connections: Connections,
+    pub(crate) entropy: Entropy,
     pub(crate) stop_accepting: Flag,
     batches: Receiver<Batch>,
     log_lines_dropped: LogLinesDropped,
@@ -109,11 +111,13 @@ impl Server {
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
         let (timeouts, names) = Timeouts::new(clock, config.timers.ping_slack);
         let metrics = Arc::new(Metrics::new());
+        let entropy = Entropy::system();
         let channels = Arc::new(Channels::new(
             config.limits.max_channels,
             config.channel.log.clone(),
             Arc::clone(&timeouts),
             Arc::clone(&metrics),
+            entropy.clone(),
             runtime.handle().clone(),
         ));
         let sessions = Arc::new(Sessions::new(
@@ -126,6 +130,7 @@ impl Server {
             config.session.clone(),
             Arc::clone(&channels),
             Arc::clone(&metrics),
+            entropy.clone(),
             hooks,
         ));
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
@@ -149,6 +154,7 @@ impl Server {
             channels,
             metrics,
             connections: Connections::default(),
+            entropy,
             stop_accepting: Flag::new(),
             batches,
             log_lines_dropped,

@@ -15,6 +15,7 @@ use super::fan_out;
 use super::log::Log;
 use super::name::ChannelName;
 use super::subscribers::SubscriberKey;
+use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::session::SessionCell;
 use crate::timeouts::{Timeouts, Told, Wish};
@@ -46,6 +47,7 @@ pub(crate) struct Channels {
     budget: Budget,
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
+    entropy: Entropy,
     runtime: Handle,
     numbers: AtomicU64,
 }
@@ -71,6 +73,7 @@ impl Channels {
         log_limits: LogLimits,
         timeouts: Arc<Timeouts>,
         metrics: Arc<Metrics>,
+        entropy: Entropy,
         runtime: Handle,
     ) -> Self {
         Self {
@@ -80,6 +83,7 @@ impl Channels {
             log_limits,
             timeouts,
             metrics,
+            entropy,
             runtime,
             numbers: AtomicU64::new(0),
         }
@@ -188,7 +192,8 @@ impl Channels {
         if table.len() >= self.limit {
             return Err(Full { limit: self.limit });
         }
-        let channel = Channel::new(name.clone(), self.numbers.fetch_add(1, Ordering::Relaxed));
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let channel = Channel::new(name.clone(), number, &self.entropy);
         table.insert(name.clone(), Arc::clone(&channel));
         Ok(channel)
     }

@@ -19,6 +19,7 @@ use super::id::{ResumeToken, Secret, SessionId};
 use super::link::{Link, Notes};
 use crate::auth::{Identity, UnixTime, unix_now};
 use crate::channel::{ChannelName, Channels};
+use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::registry::Registry;
 use crate::timeouts::{Timeouts, Wish};
@@ -85,6 +86,7 @@ pub(crate) struct Sessions {
     settings: Arc<SessionTimeouts>,
     pub(super) channels: Arc<Channels>,
     pub(super) metrics: Arc<Metrics>,
+    entropy: Entropy,
     hooks: Box<dyn Hooks>,
     connections: AtomicU64,
     draining: AtomicBool,
@@ -101,6 +103,7 @@ impl Sessions {
         settings: SessionTimeouts,
         channels: Arc<Channels>,
         metrics: Arc<Metrics>,
+        entropy: Entropy,
         hooks: Box<dyn Hooks>,
     ) -> Self {
         Self {
@@ -110,6 +113,7 @@ impl Sessions {
             settings: Arc::new(settings),
             channels,
             metrics,
+            entropy,
             hooks,
             connections: AtomicU64::new(0),
             draining: AtomicBool::new(false),
@@ -154,7 +158,7 @@ impl Sessions {
             },
             seq: request.seq,
             token_expires: request.identity.expires().map(|expires| deadline(expires, now)),
-            entropy: rand::random(),
+            entropy: self.entropy.number(),
         };
         if let Some(offered) = &request.resume {
             let token = ResumeToken::parse(offered);
@@ -236,7 +240,8 @@ impl Sessions {
             transport: request.transport,
             identity: request.identity.clone(),
         };
-        let session = SessionCell::new(SessionId::random(), Secret::random(), state);
+        let (id, secret) = (SessionId::random(&self.entropy), Secret::random(&self.entropy));
+        let session = SessionCell::new(id, secret, state);
         // Before its first step: whatever ends it takes it out again.
         self.registry.insert(Arc::clone(&session)).map_err(|_| Refusal::Overloaded)?;
         self.metrics.session_phase(None, Phase::Attached(attach.connection));

@@ -117,9 +117,9 @@ impl Connection {
 
     /// There is no Close frame here: the last event says why, and when to come back.
     pub(super) async fn say_goodbye(mut self, code: CloseCode) {
-        self.events().farewell(code);
+        let shared = std::sync::Arc::clone(&self.attachment.shared);
+        self.events().farewell(code, &shared.entropy);
         let Self { mut socket, mut out, attachment, .. } = self;
-        let shared = std::sync::Arc::clone(&attachment.shared);
         // The session has let go already; its place is another's now.
         drop(attachment);
         let patience = std::pin::pin!(shared.timeouts.sleep(shared.config.close_timeout));

@@ -79,8 +79,8 @@ fn admit<B>(request: &Request<B>, caller: &Caller, shared: &Shared) -> Result<Ac
     // hyper has the socket; and an EventSource waits for seconds before it comes back.
     let attached = match shared.sessions.attach(&attach, place, || false) {
         Ok(attached) => attached,
-        Err(Refusal::Overloaded) => return Err(come_back(CloseCode::Overloaded)),
-        Err(Refusal::Draining) => return Err(come_back(CloseCode::Draining)),
+        Err(Refusal::Overloaded) => return Err(come_back(CloseCode::Overloaded, shared)),
+        Err(Refusal::Draining) => return Err(come_back(CloseCode::Draining, shared)),
         Err(Refusal::NotTheUser) => return refuse(ApiError::forbidden("the session is another user's")),
         // The one answer after which an EventSource does not try again.
         Err(Refusal::Gone | Refusal::Late) => return Err(Box::new(no_content())),
@@ -134,9 +134,9 @@ impl Query {
 }
 
 /// An EventSource takes any status but 200 for final. So it is sent away in the stream itself.
-fn come_back(code: CloseCode) -> Box<Reply> {
+fn come_back(code: CloseCode, shared: &Shared) -> Box<Reply> {
     let mut out = Vec::new();
-    Events { out: &mut out, token: "" }.farewell(code);
+    Events { out: &mut out, token: "" }.farewell(code, &shared.entropy);
     let mut reply = with(StatusCode::OK, EVENT_STREAM, out);
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Box::new(reply)
