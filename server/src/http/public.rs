@@ -22,7 +22,7 @@ use super::{ApiError, Reply};
 use crate::server::Shared;
 use crate::shutdown::OpenConnection;
 use crate::transport::websocket::{self, Upgrade};
-use crate::transport::{Caller, Socket, sse};
+use crate::transport::{Caller, TcpSocket, sse};
 
 /// Why a connection ended before it was a session's.
 #[derive(Debug, thiserror::Error)]
@@ -75,7 +75,7 @@ async fn serve_http(
     peer: SocketAddr,
     shared: &Arc<Shared>,
     open_connection: &OpenConnection,
-) -> Result<Option<(Socket, sse::Accepted)>, NotServed> {
+) -> Result<Option<(TcpSocket, sse::Accepted)>, NotServed> {
     let accepted = Mutex::new(None);
     let service = service_fn(|request| {
         let answer = answer(request, peer, shared, open_connection);
@@ -93,7 +93,7 @@ async fn serve_http(
             }
         }
     });
-    let socket = Socket::accept(socket, shared.config.tls.as_deref()).await.map_err(NotServed::Tls)?;
+    let socket = TcpSocket::accept(socket, shared.config.tls.as_deref()).await.map_err(NotServed::Tls)?;
     let mut connection =
         http1::Builder::new().serve_connection(TokioIo::new(socket), service).with_upgrades();
     let accepted = poll_fn(|context| {

@@ -6,6 +6,7 @@ use encke_core::session::ConnectionInput;
 
 use super::attachment::Attachment;
 use super::metered::Metered;
+use super::socket::Socket;
 use crate::timeouts::Sleep;
 
 /// Whether the peer does not read, and until when it has. While it does not, nothing is read from it, so that replies do
@@ -27,7 +28,7 @@ impl WriteHold {
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
-        socket: &mut Metered,
+        socket: &mut Metered<impl Socket>,
         attachment: &Attachment,
     ) -> Result<(), Overdue> {
         let timeouts = &attachment.shared.timeouts;
@@ -50,7 +51,7 @@ impl WriteHold {
     }
 
     /// The kernel has taken everything.
-    pub(super) fn release(&mut self, socket: &mut Metered, attachment: &Attachment) {
+    pub(super) fn release(&mut self, socket: &mut Metered<impl Socket>, attachment: &Attachment) {
         if self.0.take().is_some() {
             socket.release();
             attachment.tell(ConnectionInput::WriteResumed);

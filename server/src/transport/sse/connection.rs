@@ -6,6 +6,7 @@ use encke_core::session::ConnectionInput;
 
 use super::event::Events;
 use crate::session::{Left, Notes};
+use crate::transport::Socket;
 use crate::transport::attachment::Attachment;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
 use crate::transport::metered::Metered;
@@ -14,8 +15,8 @@ use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::{Overdue, WriteHold};
 
 /// One stream of events of a session, owned by its task.
-pub(super) struct Connection {
-    pub(super) socket: Metered,
+pub(super) struct Connection<S> {
+    pub(super) socket: Metered<S>,
     pub(super) attachment: Attachment,
     pub(super) token: String,
     pub(super) out: Unwritten,
@@ -35,7 +36,7 @@ pub(super) enum Ending {
     Lost,
 }
 
-impl Connection {
+impl<S: Socket> Connection<S> {
     /// Sends events until something ends the stream.
     pub(super) async fn run(&mut self) -> Ending {
         poll_fn(|context| poll_steps(|| self.poll_step(context))).await

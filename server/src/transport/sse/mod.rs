@@ -29,7 +29,7 @@ pub(crate) use request::{Accepted, accept};
 ///
 /// A task is as large as all that it ever holds: so it begins with the connection, and the end is boxed.
 pub(crate) fn serve(
-    socket: Socket,
+    socket: impl Socket,
     accepted: Accepted,
     shared: Arc<Shared>,
     open_connection: OpenConnection,
@@ -43,7 +43,7 @@ pub(crate) fn serve(
     }
 }
 
-fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
+fn open<S: Socket>(socket: S, accepted: Accepted, shared: Arc<Shared>) -> Connection<S> {
     let Accepted { head, mut attached, channels } = accepted;
     let pong_timeout = shared.sessions.settings().pong_timeout;
     let recovered = attached.recovered;

@@ -11,6 +11,7 @@ use super::connection::{Connection, Step};
 use crate::auth::{AuthError, Permission, unix_now};
 use crate::channel::{BadChannelName, ChannelName, Full};
 use crate::session::NotSubscribed;
+use crate::transport::Socket;
 use crate::transport::attachment::Attachment;
 use crate::transport::rate::Pace;
 
@@ -26,7 +27,7 @@ struct Refused {
     message: String,
 }
 
-impl Connection {
+impl<S: Socket> Connection<S> {
     pub(super) fn received_text(&mut self, text: &str) -> Step {
         let request = parse_command(text);
         // Acknowledgements and pongs are no commands: they do not show that anyone is there, and cost next to nothing.
@@ -49,7 +50,9 @@ impl Connection {
                 let now = self.shared().timeouts.clock().now();
                 match self.rate.command(now) {
                     Pace::Fine => self.carry_out(request),
-                    Pace::TooFast => self.reply(id, Err(Refused::rate(self))),
+                    Pace::TooFast => {
+                        self.reply(id, Err(Refused::rate(self.shared().config.limits.commands_per_second)))
+                    }
                     Pace::Flood => _ = self.tell(ConnectionInput::Close(CloseReason::Limit)),
                 }
             }
@@ -173,8 +176,7 @@ impl Refused {
         Self { code: ErrorCode::Forbidden, message: message.to_owned() }
     }
 
-    fn rate(connection: &Connection) -> Self {
-        let limit = connection.shared().config.limits.commands_per_second;
+    fn rate(limit: u32) -> Self {
         let message = format!("more than {limit} commands a second (limits.commands_per_second)");
         Self { code: ErrorCode::RateLimited, message }
     }

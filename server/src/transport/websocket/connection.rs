@@ -14,6 +14,7 @@ use super::goodbye::Ending;
 use crate::channel::ChannelName;
 use crate::server::Shared;
 use crate::session::{Left, Notes};
+use crate::transport::Socket;
 use crate::transport::attachment::Attachment;
 use crate::transport::greeting::{hello, unsubscribed};
 use crate::transport::metered::Metered;
@@ -27,8 +28,8 @@ use crate::transport::write_hold::{Overdue, WriteHold};
 /// What the server says is written here as whole frames; tungstenite reads, and answers the peer's control frames. Of the
 /// two, one at most has something to write: nothing is read before [`Unwritten`] is empty, and nothing of it is written
 /// before tungstenite's answers are.
-pub(super) struct Connection {
-    socket: WebSocketStream<Metered>,
+pub(super) struct Connection<S> {
+    socket: WebSocketStream<Metered<S>>,
     pub(super) attachment: Attachment,
     heartbeat: Heartbeat,
     out: Unwritten,
@@ -55,8 +56,12 @@ pub(super) struct Greeting {
 /// The task's loop goes on, or the connection ends.
 pub(super) type Step<T = ()> = Result<T, Ending>;
 
-impl Connection {
-    pub(super) fn new(socket: WebSocketStream<Metered>, attachment: Attachment, greeting: Greeting) -> Self {
+impl<S: Socket> Connection<S> {
+    pub(super) fn new(
+        socket: WebSocketStream<Metered<S>>,
+        attachment: Attachment,
+        greeting: Greeting,
+    ) -> Self {
         let shared = &attachment.shared;
         let rate = CommandRate::new(shared.config.limits.commands_per_second, shared.timeouts.clock().now());
         let mut connection = Self {
@@ -82,7 +87,7 @@ impl Connection {
     }
 
     /// Lets go of the session; what is left is to end the connection. Returns what was not written yet.
-    pub(super) fn into_socket(self) -> (WebSocketStream<Metered>, Unwritten) {
+    pub(super) fn into_socket(self) -> (WebSocketStream<Metered<S>>, Unwritten) {
         (self.socket, self.out)
     }
 

@@ -24,7 +24,7 @@ use crate::shutdown::OpenConnection;
 use crate::transport::attachment::Attachment;
 use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
-use crate::transport::{Caller, Socket};
+use crate::transport::{Caller, Socket, TcpSocket};
 
 use connection::{Connection, Greeting};
 use goodbye::Ending;
@@ -49,7 +49,34 @@ pub(crate) struct Upgrade {
 /// beginning and the end are boxed, outside of it, and it holds the connection and no more.
 pub(crate) fn serve(upgrade: Upgrade, shared: Arc<Shared>) -> impl Future<Output = ()> + Send {
     let Upgrade { caller, on_upgrade, query, open_connection } = upgrade;
-    let opening = Box::pin(open(caller, on_upgrade, query, Arc::clone(&shared)));
+    let context = Arc::clone(&shared);
+    let opening = async move {
+        let (socket, read_already) = take_socket(on_upgrade).await?;
+        open(socket, read_already, &caller, &query, &context).await
+    };
+    run(opening, shared, open_connection)
+}
+
+/// Serves a WebSocket whose request was answered with 101.
+#[cfg(feature = "simulation")]
+pub(crate) fn serve_upgraded(
+    socket: impl Socket,
+    caller: Caller,
+    query: String,
+    shared: Arc<Shared>,
+    open_connection: OpenConnection,
+) -> impl Future<Output = ()> + Send {
+    let context = Arc::clone(&shared);
+    let opening = async move { open(socket, Vec::new(), &caller, &query, &context).await };
+    run(opening, shared, open_connection)
+}
+
+fn run<S: Socket>(
+    opening: impl Future<Output = Option<Connection<S>>> + Send + 'static,
+    shared: Arc<Shared>,
+    open_connection: OpenConnection,
+) -> impl Future<Output = ()> + Send {
+    let opening = Box::pin(opening);
     async move {
         let mut opened = opening.await;
         if let Some(connection) = &mut opened {
@@ -60,8 +87,8 @@ pub(crate) fn serve(upgrade: Upgrade, shared: Arc<Shared>) -> impl Future<Output
     }
 }
 
-fn say_goodbye(
-    opened: &mut Option<Connection>,
+fn say_goodbye<S: Socket>(
+    opened: &mut Option<Connection<S>>,
     ending: Ending,
     shared: &Arc<Shared>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -72,13 +99,8 @@ fn say_goodbye(
     Box::pin(async move { goodbye::say(socket, unwritten, ending, &shared).await })
 }
 
-/// Takes the socket over from hyper and gives it a session. A connection that gets none is told why.
-async fn open(
-    caller: Caller,
-    on_upgrade: OnUpgrade,
-    query: String,
-    shared: Arc<Shared>,
-) -> Option<Connection> {
+/// Takes the socket over from hyper, with what it has read already.
+async fn take_socket(on_upgrade: OnUpgrade) -> Option<(TcpSocket, Vec<u8>)> {
     let upgraded = match on_upgrade.await {
         Ok(upgraded) => upgraded,
         Err(error) => {
@@ -86,11 +108,21 @@ async fn open(
             return None;
         }
     };
-    let parts = upgraded.downcast::<TokioIo<Socket>>().expect("hyper was given a Socket in a TokioIo");
+    let parts = upgraded.downcast::<TokioIo<TcpSocket>>().expect("hyper was given a TcpSocket in a TokioIo");
     // A copy, though it is empty as a rule: tungstenite would go on using the memory, which is hyper's whole buffer.
-    let (socket, read_already) = (parts.io.into_inner(), parts.read_buf.to_vec());
+    Some((parts.io.into_inner(), parts.read_buf.to_vec()))
+}
+
+/// Gives a socket its session. A connection that gets none is told why.
+async fn open<S: Socket>(
+    socket: S,
+    read_already: Vec<u8>,
+    caller: &Caller,
+    query: &str,
+    shared: &Arc<Shared>,
+) -> Option<Connection<S>> {
     let limits = &shared.config.limits;
-    match attach(&caller, &query, &socket, &shared) {
+    match attach(caller, query, &socket, shared) {
         Ok((attachment, greeting)) => {
             let link = Arc::clone(&attachment.link);
             let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
@@ -101,7 +133,7 @@ async fn open(
         Err(code) => {
             tracing::debug!(reason = code.reason(), "connection refused");
             let socket = websocket(socket, read_already, limits).await;
-            goodbye::say(socket, Unwritten::default(), Ending::Close(code), &shared).await;
+            goodbye::say(socket, Unwritten::default(), Ending::Close(code), shared).await;
             None
         }
     }
@@ -110,7 +142,7 @@ async fn open(
 fn attach(
     caller: &Caller,
     query: &str,
-    socket: &Socket,
+    socket: &impl Socket,
     shared: &Arc<Shared>,
 ) -> Result<(Attachment, Greeting), CloseCode> {
     let Query { resume, seq, token, heartbeat } =
