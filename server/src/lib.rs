@@ -29,6 +29,7 @@ mod channel;
 mod clock;
 pub mod config;
 mod entropy;
+mod executor;
 mod http;
 pub mod logging;
 mod metrics;

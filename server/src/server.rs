@@ -8,12 +8,13 @@ use std::time::Duration;
 use crossbeam_channel::Receiver;
 use encke_core::Timestamp;
 use futures_util::future::{Either, select};
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Runtime;
 
 use crate::channel::Channels;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::entropy::Entropy;
+use crate::executor::Executor;
 use crate::http::{self, Listener};
 use crate::metrics::{Metrics, Readings};
 use crate::session::{Hooks, SessionLimits, Sessions};
@@ -112,13 +113,14 @@ impl Server {
         let (timeouts, names) = Timeouts::new(clock, config.timers.ping_slack);
         let metrics = Arc::new(Metrics::new());
         let entropy = Entropy::system();
+        let executor: Arc<dyn Executor> = Arc::new(runtime.handle().clone());
         let channels = Arc::new(Channels::new(
             config.limits.max_channels,
             config.channel.log.clone(),
             Arc::clone(&timeouts),
             Arc::clone(&metrics),
             entropy.clone(),
-            runtime.handle().clone(),
+            Arc::clone(&executor),
         ));
         let sessions = Arc::new(Sessions::new(
             SessionLimits {
@@ -139,7 +141,7 @@ impl Server {
             channels: Arc::clone(&channels),
             timeouts: Arc::clone(&timeouts),
             metrics: Arc::clone(&metrics),
-            runtime: runtime.handle().clone(),
+            executor,
         };
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(actor))?;
         let wheel = WheelThread::start(config.timers.wheel(), Arc::clone(&timeouts), names, sender)?;
@@ -234,7 +236,7 @@ struct Actor {
     channels: Arc<Channels>,
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
-    runtime: Handle,
+    executor: Arc<dyn Executor>,
 }
 
 impl ActOnExpiry for Actor {
@@ -262,7 +264,7 @@ impl ActOnExpiry for Actor {
     /// task goes in and wakes the others from there.
     fn wake(&self, wakers: Vec<Waker>) {
         if wakers.len() > 1 {
-            self.runtime.spawn(async { wakers.into_iter().for_each(Waker::wake) });
+            self.executor.spawn(Box::pin(async { wakers.into_iter().for_each(Waker::wake) }));
         } else {
             wakers.into_iter().for_each(Waker::wake);
         }

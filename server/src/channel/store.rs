@@ -7,7 +7,6 @@ use std::time::Duration;
 use encke_core::dialect::json::CompactJson;
 use encke_core::session::outbox::{Bounds, Slot};
 use parking_lot::RwLock;
-use tokio::runtime::Handle;
 
 use super::budget::Budget;
 use super::cell::{Appended, Change, Channel, Retired, State};
@@ -16,6 +15,7 @@ use super::log::Log;
 use super::name::ChannelName;
 use super::subscribers::SubscriberKey;
 use crate::entropy::Entropy;
+use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::session::SessionCell;
 use crate::timeouts::{Timeouts, Told, Wish};
@@ -48,7 +48,7 @@ pub(crate) struct Channels {
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
     entropy: Entropy,
-    runtime: Handle,
+    executor: Arc<dyn Executor>,
     numbers: AtomicU64,
 }
 
@@ -67,14 +67,14 @@ pub(crate) struct Published {
 }
 
 impl Channels {
-    /// No channels yet, and at most `limit`. Large audiences are told on `runtime`.
+    /// No channels yet, and at most `limit`. Large audiences are told on `executor`.
     pub(crate) fn new(
         limit: usize,
         log_limits: LogLimits,
         timeouts: Arc<Timeouts>,
         metrics: Arc<Metrics>,
         entropy: Entropy,
-        runtime: Handle,
+        executor: Arc<dyn Executor>,
     ) -> Self {
         Self {
             table: RwLock::default(),
@@ -84,7 +84,7 @@ impl Channels {
             timeouts,
             metrics,
             entropy,
-            runtime,
+            executor,
             numbers: AtomicU64::new(0),
         }
     }
@@ -135,7 +135,7 @@ impl Channels {
                     self.keep_to_budget();
                     self.metrics.published();
                     if sweep {
-                        fan_out::sweep(Arc::clone(&channel), &self.runtime);
+                        fan_out::sweep(Arc::clone(&channel), &*self.executor);
                     }
                     return Ok(Published { channel, offset });
                 }

@@ -25,8 +25,14 @@ impl World {
         let clock = Arc::new(Clock::new(Duration::from_millis(500)));
         let (timeouts, _names) = Timeouts::new(clock, Duration::ZERO);
         let metrics = Arc::new(Metrics::new());
-        let channels =
-            Channels::new(limit, log, timeouts, metrics, Entropy::system(), runtime.handle().clone());
+        let channels = Channels::new(
+            limit,
+            log,
+            timeouts,
+            metrics,
+            Entropy::system(),
+            Arc::new(runtime.handle().clone()),
+        );
         Self { channels, _runtime: runtime }
     }
 
