@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crossbeam_channel::Receiver;
-use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, LogLinesDropped, TimersView};
@@ -11,6 +10,8 @@ use crate::admission::{OpenConnections, Permits};
 use crate::channel::Channels;
 use crate::client::{self, ClientSettings};
 use crate::config::Config;
+use crate::entropy::Entropy;
+use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::public;
 use crate::session::{EventSink, SessionLimits, Sessions};
@@ -20,7 +21,8 @@ use crate::timeouts::{Batch, Timeouts};
 pub(crate) fn client(
     config: &Config,
     timeouts: Arc<Timeouts>,
-    runtime: Handle,
+    entropy: Entropy,
+    executor: Arc<dyn Executor>,
     events: Box<dyn EventSink>,
 ) -> client::Context {
     let limits = &config.limits;
@@ -30,7 +32,8 @@ pub(crate) fn client(
         config.channel.log.clone(),
         Arc::clone(&timeouts),
         Arc::clone(&metrics),
-        runtime,
+        entropy.clone(),
+        executor,
     ));
     let sessions = Arc::new(Sessions::new(
         SessionLimits {
@@ -42,6 +45,7 @@ pub(crate) fn client(
         config.session.clone(),
         Arc::clone(&channels),
         Arc::clone(&metrics),
+        entropy.clone(),
         events,
     ));
     client::Context {
@@ -51,6 +55,7 @@ pub(crate) fn client(
         auth: Arc::clone(&config.auth),
         metrics,
         permits: Permits::new(limits.max_connections, limits.max_connections_per_address),
+        entropy,
         settings: ClientSettings {
             channel_name_bytes: config.channel.name_bytes,
             max_subscriptions: limits.max_subscriptions,

@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use encke_core::Timestamp;
-use tokio::runtime::Handle;
 
 use crate::client::Context;
+use crate::executor::Executor;
 use crate::timeouts::{ActOnExpiry, TimerCell, TimerName};
 
 /// Finds the owner of an expired timer and lets it look at its deadlines.
 pub(crate) struct ExpiryHandler {
     pub(crate) context: Arc<Context>,
-    pub(crate) runtime: Handle,
+    pub(crate) executor: Arc<dyn Executor>,
 }
 
 impl ActOnExpiry for ExpiryHandler {
@@ -41,7 +41,7 @@ impl ActOnExpiry for ExpiryHandler {
     /// enters the runtime and wakes the others from inside.
     fn wake(&self, wakers: Vec<Waker>) {
         if wakers.len() > 1 {
-            self.runtime.spawn(async { wakers.into_iter().for_each(Waker::wake) });
+            self.executor.spawn(Box::pin(async { wakers.into_iter().for_each(Waker::wake) }));
         } else {
             wakers.into_iter().for_each(Waker::wake);
         }

@@ -13,7 +13,9 @@ use crate::client;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::context;
+use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks};
+use crate::executor::Executor;
 use crate::expiry::ExpiryHandler;
 use crate::http::{Acceptor, Listener};
 use crate::public;
@@ -74,10 +76,16 @@ impl Server {
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
         let (timeouts, names) = Timeouts::new(clock, config.timers.ping_slack);
         let events = Box::new(HookSink(hooks));
-        let client =
-            Arc::new(context::client(&config, Arc::clone(&timeouts), runtime.handle().clone(), events));
+        let executor: Arc<dyn Executor> = Arc::new(runtime.handle().clone());
+        let client = Arc::new(context::client(
+            &config,
+            Arc::clone(&timeouts),
+            Entropy::system(),
+            Arc::clone(&executor),
+            events,
+        ));
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
-        let handler = ExpiryHandler { context: Arc::clone(&client), runtime: runtime.handle().clone() };
+        let handler = ExpiryHandler { context: Arc::clone(&client), executor };
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler))?;
         let wheel = WheelThread::start(config.timers.wheel(), Arc::clone(&timeouts), names, sender)?;
 

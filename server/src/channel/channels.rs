@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use encke_core::dialect::json::CompactJson;
 use parking_lot::RwLock;
-use tokio::runtime::Handle;
 
 use super::budget::Budget;
 use super::fan_out;
 use super::log::Log;
 use super::name::ChannelName;
 use super::state::{Appended, Change, Channel, Retired, State};
+use super::subscribers::SubscriberKey;
+use crate::entropy::Entropy;
+use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::timeouts::{Timeouts, Told, Wish};
 
@@ -43,7 +45,8 @@ pub(crate) struct Channels {
     budget: Budget,
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
-    runtime: Handle,
+    entropy: Entropy,
+    executor: Arc<dyn Executor>,
     numbers: AtomicU64,
 }
 
@@ -82,13 +85,14 @@ impl Drop for Hold {
 }
 
 impl Channels {
-    /// No channels yet, and at most `limit`. Large audiences are told on `runtime`.
+    /// No channels yet, and at most `limit`. Large audiences are told on `executor`.
     pub(crate) fn new(
         limit: usize,
         log_limits: LogLimits,
         timeouts: Arc<Timeouts>,
         metrics: Arc<Metrics>,
-        runtime: Handle,
+        entropy: Entropy,
+        executor: Arc<dyn Executor>,
     ) -> Self {
         Self {
             table: RwLock::default(),
@@ -97,7 +101,8 @@ impl Channels {
             log_limits,
             timeouts,
             metrics,
-            runtime,
+            entropy,
+            executor,
             numbers: AtomicU64::new(0),
         }
     }
@@ -152,7 +157,7 @@ impl Channels {
                     self.keep_to_budget();
                     self.metrics.published();
                     if sweep {
-                        fan_out::sweep(Arc::clone(&channel), &self.runtime);
+                        fan_out::sweep(Arc::clone(&channel), &*self.executor);
                     }
                     return Ok(Published { channel, offset });
                 }
@@ -200,7 +205,8 @@ impl Channels {
         if table.len() >= self.limit {
             return Err(TooManyChannels { limit: self.limit });
         }
-        let channel = Channel::new(name.clone(), self.numbers.fetch_add(1, Ordering::Relaxed));
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let channel = Channel::new(name.clone(), number, &self.entropy);
         table.insert(name.clone(), Arc::clone(&channel));
         Ok(channel)
     }

@@ -12,6 +12,7 @@ use super::fan_out::Sweep;
 use super::log::Log;
 use super::name::ChannelName;
 use super::subscribers::{SubscriberKey, Subscribers};
+use crate::entropy::Entropy;
 use crate::session::SessionCell;
 use crate::timeouts::{TimerCell, TimerName};
 
@@ -89,10 +90,10 @@ pub(crate) struct HistoryMessage {
 }
 
 impl Channel {
-    pub(super) fn new(name: ChannelName, number: u64) -> Arc<Self> {
+    pub(super) fn new(name: ChannelName, number: u64, entropy: &Entropy) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             name,
-            epoch: data_encoding::BASE64URL_NOPAD.encode(&rand::random::<[u8; 8]>()).into(),
+            epoch: data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>()).into(),
             number,
             timer: Arc::new(TimerCell::new(TimerName::Log(Weak::clone(this)))),
             state: Mutex::default(),

@@ -7,6 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 use crate::clock::Clock;
+use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
@@ -24,7 +25,14 @@ impl World {
         let clock = Arc::new(Clock::new(Duration::from_millis(500)));
         let (timeouts, _names) = Timeouts::new(clock, Duration::ZERO);
         let metrics = Arc::new(Metrics::new());
-        let channels = Channels::new(limit, log, timeouts, metrics, runtime.handle().clone());
+        let channels = Channels::new(
+            limit,
+            log,
+            timeouts,
+            metrics,
+            Entropy::system(),
+            Arc::new(runtime.handle().clone()),
+        );
         Self { channels, _runtime: runtime }
     }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 use crate::admission::Permits;
 use crate::auth::Auth;
 use crate::channel::Channels;
+use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::session::Sessions;
 use crate::timeouts::Timeouts;
@@ -17,6 +18,7 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<Metrics>,
     /// One for each connection that has a session.
     pub(crate) permits: Arc<Permits>,
+    pub(crate) entropy: Entropy,
     pub(crate) settings: ClientSettings,
 }
 

@@ -3,6 +3,8 @@ use std::ops::Range;
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::{Goaway, ServerMessage};
 
+use crate::entropy::Entropy;
+
 /// Clients of a server that goes away spread their return over this long.
 const SPREAD_MS: Range<u64> = 500..10_000;
 
@@ -13,9 +15,9 @@ const SOON_MS: u64 = 1_000;
 const NEVER_MS: u64 = i32::MAX as u64;
 
 /// How long a client should wait before it comes back.
-pub(crate) fn retry_ms(code: CloseCode) -> u64 {
+pub(crate) fn retry_ms(code: CloseCode, entropy: &Entropy) -> u64 {
     match code {
-        CloseCode::Draining | CloseCode::Overloaded => rand::random_range(SPREAD_MS),
+        CloseCode::Draining | CloseCode::Overloaded => entropy.number_in(SPREAD_MS),
         code if matches!(code.code(), 4000..=4099) => SOON_MS,
         _ => NEVER_MS,
     }
@@ -37,6 +39,7 @@ mod tests {
 
     #[test]
     fn clients_that_must_not_return_wait_for_ever() {
+        let retry_ms = |code| retry_ms(code, &Entropy::system());
         assert_eq!(retry_ms(CloseCode::Replaced), 2_147_483_647);
         assert_eq!(retry_ms(CloseCode::Normal), 2_147_483_647);
         assert_eq!(retry_ms(CloseCode::Disconnected), 1_000);

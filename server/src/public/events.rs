@@ -70,8 +70,8 @@ fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<
     // hyper has the socket, so nobody can ask it; and an EventSource waits for seconds before it comes back.
     let attached = match context.sessions.attach(&attach, permit, || false) {
         Ok(attached) => attached,
-        Err(Refusal::Overloaded) => return Err(come_back(CloseCode::Overloaded)),
-        Err(Refusal::Draining) => return Err(come_back(CloseCode::Draining)),
+        Err(Refusal::Overloaded) => return Err(come_back(CloseCode::Overloaded, context)),
+        Err(Refusal::Draining) => return Err(come_back(CloseCode::Draining, context)),
         Err(Refusal::NotTheUser) => return refuse(ApiError::forbidden("the session is another user's")),
         // The one answer after which an EventSource does not try again.
         Err(Refusal::Gone | Refusal::Late) => return Err(Box::new(no_content())),
@@ -125,9 +125,9 @@ impl Query {
 }
 
 /// An EventSource takes any status but 200 for final. So the stream itself sends it away.
-fn come_back(code: CloseCode) -> Box<Reply> {
+fn come_back(code: CloseCode, context: &Context) -> Box<Reply> {
     let mut out = Vec::new();
-    Events { out: &mut out, token: "" }.farewell(code);
+    Events { out: &mut out, token: "" }.farewell(code, &context.entropy);
     let mut reply = with(StatusCode::OK, EVENT_STREAM, out);
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Box::new(reply)

@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::header::{HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
@@ -28,8 +29,8 @@ use crate::admission::{OpenConnection, OpenConnections, Permits};
 use crate::client::{self, Caller};
 use crate::http::{ApiError, Reply};
 use crate::tls::Tls;
-use crate::transport::websocket::{self, Upgrade};
-use crate::transport::{Socket, sse};
+use crate::transport::websocket::{self, Upgrade, Upgraded};
+use crate::transport::{TcpSocket, sse};
 use query::parse_query;
 
 /// What every connection of the public listener shares.
@@ -101,7 +102,7 @@ async fn serve_http(
     peer: SocketAddr,
     context: &Arc<Context>,
     open_connection: &OpenConnection,
-) -> Result<Option<(Socket, sse::Accepted)>, NotServed> {
+) -> Result<Option<(TcpSocket, sse::Accepted)>, NotServed> {
     let accepted = Mutex::new(None);
     let service = service_fn(|request| {
         let answer = answer(request, peer, context, open_connection);
@@ -119,7 +120,7 @@ async fn serve_http(
             }
         }
     });
-    let socket = Socket::accept(socket, context.tls.as_deref()).await.map_err(NotServed::Tls)?;
+    let socket = TcpSocket::accept(socket, context.tls.as_deref()).await.map_err(NotServed::Tls)?;
     let mut connection =
         http1::Builder::new().serve_connection(TokioIo::new(socket), service).with_upgrades();
     let accepted = poll_fn(|context| {
@@ -188,13 +189,23 @@ fn upgrade(
     };
     let wanted = parse_query(request.uri().query().unwrap_or_default());
     let caller = Caller::of(&request, peer.ip(), &context.client.auth);
-    let upgrade = Upgrade {
-        caller,
-        on_upgrade: hyper::upgrade::on(&mut request),
-        wanted,
-        open_connection: open_connection.clone(),
-    };
+    let upgraded = take_socket(hyper::upgrade::on(&mut request));
+    let upgrade = Upgrade { caller, wanted, open_connection: open_connection.clone() };
     // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
-    tokio::spawn(websocket::serve(upgrade, Arc::clone(&context.client)));
+    tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&context.client)));
     reply
+}
+
+/// Takes the socket over from hyper, with what hyper has read already.
+async fn take_socket(on_upgrade: OnUpgrade) -> Option<Upgraded<TcpSocket>> {
+    let upgraded = match on_upgrade.await {
+        Ok(upgraded) => upgraded,
+        Err(error) => {
+            tracing::debug!(%error, "the upgrade failed");
+            return None;
+        }
+    };
+    let parts = upgraded.downcast::<TokioIo<TcpSocket>>().expect("hyper was given a TcpSocket in a TokioIo");
+    // A copy, though it is usually empty: tungstenite would go on using the memory, which is hyper's whole buffer.
+    Some((parts.io.into_inner(), parts.read_buf.to_vec()))
 }

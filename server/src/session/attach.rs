@@ -84,7 +84,7 @@ impl Sessions {
             },
             seq: request.seq,
             token_expires: request.identity.expires().map(|expires| token_deadline(expires, now)),
-            entropy: rand::random(),
+            entropy: self.entropy.number(),
         };
         if let Some(offered) = &request.resume {
             let token = ResumeToken::parse(offered);
@@ -165,7 +165,8 @@ impl Sessions {
             transport: request.transport,
             identity: request.identity.clone(),
         };
-        let session = SessionCell::new(SessionId::random(), Secret::random(), state);
+        let (id, secret) = (SessionId::random(&self.entropy), Secret::random(&self.entropy));
+        let session = SessionCell::new(id, secret, state);
         // Before its first step: whatever ends the session removes it from the registry.
         self.registry.insert(Arc::clone(&session)).map_err(|_| Refusal::Overloaded)?;
         self.metrics.session_phase(None, Phase::Attached(attach.connection));

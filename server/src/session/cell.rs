@@ -85,7 +85,9 @@ impl SessionCell {
         let outbox = encke_core::session::Outbox::new(1);
         let machine = Session::open(Timestamp::from_nanos(0), Arc::default(), outbox, attach);
         let (link, transport, identity) = (None, Transport::Events, Identity::ANONYMOUS);
-        Self::new(SessionId::random(), Secret::random(), SessionState { machine, link, transport, identity })
+        let entropy = crate::entropy::Entropy::system();
+        let (id, secret) = (SessionId::random(&entropy), Secret::random(&entropy));
+        Self::new(id, secret, SessionState { machine, link, transport, identity })
     }
 
     #[must_use]

@@ -7,6 +7,7 @@ use encke_core::session::{Event, Input, Timeouts as SessionTimeouts};
 use super::SessionId;
 use super::registry::Registry;
 use crate::channel::Channels;
+use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
@@ -34,6 +35,7 @@ pub(crate) struct Sessions {
     pub(super) settings: Arc<SessionTimeouts>,
     pub(super) channels: Arc<Channels>,
     pub(super) metrics: Arc<Metrics>,
+    pub(super) entropy: Entropy,
     pub(super) events: Box<dyn EventSink>,
     /// Connections so far.
     pub(super) connections: AtomicU64,
@@ -48,6 +50,7 @@ impl Sessions {
         settings: SessionTimeouts,
         channels: Arc<Channels>,
         metrics: Arc<Metrics>,
+        entropy: Entropy,
         events: Box<dyn EventSink>,
     ) -> Self {
         Self {
@@ -57,6 +60,7 @@ impl Sessions {
             settings: Arc::new(settings),
             channels,
             metrics,
+            entropy,
             events,
             connections: AtomicU64::new(0),
             draining: AtomicBool::new(false),

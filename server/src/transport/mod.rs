@@ -5,8 +5,10 @@ mod metered;
 mod socket;
 pub(crate) mod sse;
 mod steps;
+mod tcp;
 mod unwritten;
 pub(crate) mod websocket;
 mod write_hold;
 
 pub(crate) use socket::Socket;
+pub(crate) use tcp::TcpSocket;

@@ -4,6 +4,7 @@ use std::task::Context;
 
 use encke_core::session::ConnectionInput;
 
+use super::Socket;
 use super::metered::Metered;
 use crate::client::Attachment;
 use crate::timeouts::Sleep;
@@ -27,7 +28,7 @@ impl WriteHold {
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
-        socket: &mut Metered,
+        socket: &mut Metered<impl Socket>,
         attachment: &Attachment,
     ) -> Result<(), Overdue> {
         let timeouts = &attachment.context.timeouts;
@@ -50,7 +51,7 @@ impl WriteHold {
     }
 
     /// The kernel has taken everything.
-    pub(super) fn release(&mut self, socket: &mut Metered, attachment: &Attachment) {
+    pub(super) fn release(&mut self, socket: &mut Metered<impl Socket>, attachment: &Attachment) {
         if self.0.take().is_some() {
             socket.release();
             attachment.tell(ConnectionInput::WriteResumed);

@@ -7,6 +7,7 @@ use encke_core::session::ConnectionInput;
 use super::event::Events;
 use crate::client::Attachment;
 use crate::session::{Backlog, Notes};
+use crate::transport::Socket;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
 use crate::transport::metered::Metered;
 use crate::transport::steps::poll_steps;
@@ -14,8 +15,8 @@ use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::{Overdue, WriteHold};
 
 /// One stream of events of a session, owned by its task.
-pub(super) struct Connection {
-    pub(super) socket: Metered,
+pub(super) struct Connection<S> {
+    pub(super) socket: Metered<S>,
     pub(super) attachment: Attachment,
     pub(super) token: String,
     pub(super) out: Unwritten,
@@ -35,7 +36,7 @@ pub(super) enum Ending {
     Lost,
 }
 
-impl Connection {
+impl<S: Socket> Connection<S> {
     /// Sends events until something ends the stream.
     pub(super) async fn run(&mut self) -> Ending {
         poll_fn(|context| poll_steps(|| self.poll_step(context))).await
@@ -117,9 +118,9 @@ impl Connection {
 
     /// There is no Close frame here: the last event says why, and when to come back.
     pub(super) async fn say_goodbye(mut self, code: CloseCode) {
-        self.events().farewell(code);
+        let context = std::sync::Arc::clone(&self.attachment.context);
+        self.events().farewell(code, &context.entropy);
         let Self { mut socket, mut out, attachment, .. } = self;
-        let context = std::sync::Arc::clone(&attachment.context);
         // The session has released this connection already; its permit may be another's.
         drop(attachment);
         let timeout = std::pin::pin!(context.timeouts.sleep(context.settings.close_timeout));

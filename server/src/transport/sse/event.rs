@@ -4,6 +4,7 @@ use encke_core::close::CloseCode;
 use encke_core::dialect::json::{Gap, ServerMessage, SharedMessage};
 
 use crate::client::{goaway, retry_ms, starts_new_session};
+use crate::entropy::Entropy;
 use crate::session::Outgoing;
 
 /// Events, one after the other.
@@ -31,8 +32,8 @@ impl Events<'_> {
     }
 
     /// The last event of a stream: why it ends, and when to come back.
-    pub(crate) fn farewell(&mut self, code: CloseCode) {
-        let retry = retry_ms(code);
+    pub(crate) fn farewell(&mut self, code: CloseCode, entropy: &Entropy) {
+        let retry = retry_ms(code, entropy);
         self.out.extend_from_slice(format!("retry: {retry}\n\n").as_bytes());
         if starts_new_session(code) {
             // Without an id to come back with, it asks for what it asked for at first.
@@ -87,8 +88,9 @@ mod tests {
         let mut events = Events { out: &mut out, token: "s_a.b" };
         events.message(7, &SharedMessage::new("news", 42, &CompactJson::of(r#"{"a":"\n"}"#)));
         events.heartbeat();
-        events.farewell(CloseCode::Kicked);
-        events.farewell(CloseCode::Lifetime);
+        let entropy = Entropy::system();
+        events.farewell(CloseCode::Kicked, &entropy);
+        events.farewell(CloseCode::Lifetime, &entropy);
         let text = concat!(
             "id: s_a.b:7\ndata: {\"message\":{\"seq\":7,\"channel\":\"news\",\"offset\":42,\"data\":{\"a\":\"\\n\"}}}\n\n",
             ":\n\n",

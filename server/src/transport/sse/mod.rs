@@ -37,7 +37,7 @@ pub(crate) struct Accepted {
 ///
 /// A task is as large as all that it ever holds. So it starts with the connection, and its end is boxed.
 pub(crate) fn serve(
-    socket: Socket,
+    socket: impl Socket,
     accepted: Accepted,
     context: Arc<Context>,
     open_connection: OpenConnection,
@@ -51,7 +51,7 @@ pub(crate) fn serve(
     }
 }
 
-fn open(socket: Socket, accepted: Accepted, context: Arc<Context>) -> Connection {
+fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Connection<S> {
     let Accepted { head, mut attached, channels } = accepted;
     let pong_timeout = context.sessions.settings().pong_timeout;
     let recovered = attached.recovered;

@@ -14,6 +14,7 @@ use super::goodbye::Ending;
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Commands, Replies, acknowledge, hello, unsubscribed};
 use crate::session::{Backlog, Notes};
+use crate::transport::Socket;
 use crate::transport::metered::Metered;
 use crate::transport::steps::poll_steps;
 use crate::transport::unwritten::Unwritten;
@@ -24,8 +25,8 @@ use crate::transport::write_hold::{Overdue, WriteHold};
 /// What the server sends is written here as whole frames; tungstenite reads, and answers the peer's control frames. At
 /// most one of the two has something to write: nothing is read before [`Unwritten`] is empty, and nothing of that is
 /// written before tungstenite's answers are.
-pub(super) struct Connection {
-    socket: WebSocketStream<Metered>,
+pub(super) struct Connection<S> {
+    socket: WebSocketStream<Metered<S>>,
     attachment: Attachment,
     heartbeat: Heartbeat,
     out: Unwritten,
@@ -52,8 +53,12 @@ pub(super) struct Greeting {
 /// The task's loop goes on, or the connection ends.
 type Step<T = ()> = Result<T, Ending>;
 
-impl Connection {
-    pub(super) fn new(socket: WebSocketStream<Metered>, attachment: Attachment, greeting: Greeting) -> Self {
+impl<S: Socket> Connection<S> {
+    pub(super) fn new(
+        socket: WebSocketStream<Metered<S>>,
+        attachment: Attachment,
+        greeting: Greeting,
+    ) -> Self {
         let context = &attachment.context;
         let commands = Commands::new(context, context.timeouts.clock().now());
         let mut connection = Self {
@@ -83,7 +88,7 @@ impl Connection {
     }
 
     /// Lets go of the session; what is left is to end the connection. Returns what was not written yet.
-    pub(super) fn into_socket(self) -> (WebSocketStream<Metered>, Unwritten) {
+    pub(super) fn into_socket(self) -> (WebSocketStream<Metered<S>>, Unwritten) {
         (self.socket, self.out)
     }
 

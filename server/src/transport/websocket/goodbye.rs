@@ -52,7 +52,7 @@ pub(super) async fn say<S>(
         }
         if let Ending::Close(code) = ending {
             if code == CloseCode::Draining {
-                queue(&mut socket, Message::text(goaway(code, retry_ms(code)).to_json()));
+                queue(&mut socket, Message::text(goaway(code, retry_ms(code, &context.entropy)).to_json()));
             }
             let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
             queue(&mut socket, Message::Close(Some(frame)));

@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::Heartbeat;
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
@@ -31,8 +29,7 @@ use goodbye::Ending;
 const READ_BUFFER: usize = 256;
 
 /// What a client asks for when it connects.
-#[derive(Default)]
-#[cfg_attr(test, derive(Debug, PartialEq, Eq))]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wanted {
     /// A resume token, unchecked.
     pub(crate) resume: Option<String>,
@@ -43,23 +40,30 @@ pub(crate) struct Wanted {
     pub(crate) heartbeat: Heartbeat,
 }
 
-/// A request that was answered with 101, whose socket is about to be ours.
+/// A request that was answered with 101.
 pub(crate) struct Upgrade {
     pub(crate) caller: Caller,
-    pub(crate) on_upgrade: OnUpgrade,
-    /// What the client asks for; nothing, if its query made no sense.
+    /// Nothing, if the query was malformed.
     pub(crate) wanted: Option<Wanted>,
     /// Held until the socket is closed.
     pub(crate) open_connection: OpenConnection,
 }
 
-/// Serves a WebSocket to its end.
+/// An upgraded socket, and what was read from it before.
+pub(crate) type Upgraded<S> = (S, Vec<u8>);
+
+/// Serves a WebSocket to its end, once it is upgraded.
 ///
-/// A task is as large as all that it ever holds, for all its life: also what it was given, and what it has moved elsewhere. So the
-/// beginning and the end are boxed, outside of it, and it holds the connection and no more.
-pub(crate) fn serve(upgrade: Upgrade, context: Arc<Context>) -> impl Future<Output = ()> + Send {
-    let Upgrade { caller, on_upgrade, wanted, open_connection } = upgrade;
-    let opening = Box::pin(open(caller, on_upgrade, wanted, Arc::clone(&context)));
+/// A task is as large as all that it ever holds, for all its life, including what it was given and has moved elsewhere. So the
+/// beginning and the end are boxed, and the task itself holds the connection and no more.
+pub(crate) fn serve<S: Socket>(
+    upgrade: Upgrade,
+    upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
+    context: Arc<Context>,
+) -> impl Future<Output = ()> + Send {
+    let Upgrade { caller, wanted, open_connection } = upgrade;
+    let shared = Arc::clone(&context);
+    let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, &shared).await });
     async move {
         let mut opened = opening.await;
         if let Some(connection) = &mut opened {
@@ -70,8 +74,8 @@ pub(crate) fn serve(upgrade: Upgrade, context: Arc<Context>) -> impl Future<Outp
     }
 }
 
-fn say_goodbye(
-    opened: &mut Option<Connection>,
+fn say_goodbye<S: Socket>(
+    opened: &mut Option<Connection<S>>,
     ending: Ending,
     context: &Arc<Context>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -82,25 +86,15 @@ fn say_goodbye(
     Box::pin(async move { goodbye::say(socket, unwritten, ending, &context).await })
 }
 
-/// Takes the socket over from hyper and gives it a session. A connection that gets none is told why.
-async fn open(
-    caller: Caller,
-    on_upgrade: OnUpgrade,
+/// Gives a socket its session. A connection that gets none is told why.
+async fn open<S: Socket>(
+    (socket, read_already): Upgraded<S>,
+    caller: &Caller,
     wanted: Option<Wanted>,
-    context: Arc<Context>,
-) -> Option<Connection> {
-    let upgraded = match on_upgrade.await {
-        Ok(upgraded) => upgraded,
-        Err(error) => {
-            tracing::debug!(%error, "the upgrade failed");
-            return None;
-        }
-    };
-    let parts = upgraded.downcast::<TokioIo<Socket>>().expect("hyper was given a Socket in a TokioIo");
-    // A copy, though it is empty as a rule: tungstenite would go on using the memory, which is hyper's whole buffer.
-    let (socket, read_already) = (parts.io.into_inner(), parts.read_buf.to_vec());
+    context: &Arc<Context>,
+) -> Option<Connection<S>> {
     let settings = &context.settings;
-    match attach(&caller, wanted, &socket, &context) {
+    match attach(caller, wanted, &socket, context) {
         Ok((attachment, greeting)) => {
             let link = Arc::clone(&attachment.link);
             let socket = Metered::new(socket, link, Arc::clone(&context.timeouts));
@@ -111,7 +105,7 @@ async fn open(
         Err(code) => {
             tracing::debug!(reason = code.reason(), "connection refused");
             let socket = websocket(socket, read_already, settings).await;
-            goodbye::say(socket, Unwritten::default(), Ending::Close(code), &context).await;
+            goodbye::say(socket, Unwritten::default(), Ending::Close(code), context).await;
             None
         }
     }
@@ -120,20 +114,20 @@ async fn open(
 fn attach(
     caller: &Caller,
     wanted: Option<Wanted>,
-    socket: &Socket,
+    socket: &impl Socket,
     context: &Arc<Context>,
 ) -> Result<(Attachment, Greeting), CloseCode> {
     let Wanted { resume, seq, token, heartbeat } = wanted.ok_or(CloseCode::ProtocolError)?;
     let identity = caller.identify(token.as_deref(), &context.auth)?;
     let permit = context.permits.take(caller.address);
     let request = AttachRequest { resume, seq, identity, heartbeat, transport: Transport::WebSocket };
-    let mut attached =
-        context.sessions.attach(&request, permit, || socket.is_over()).map_err(|refusal| match refusal {
-            Refusal::Overloaded => CloseCode::Overloaded,
-            Refusal::Draining => CloseCode::Draining,
-            Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
-            Refusal::Late => CloseCode::Replaced,
-        })?;
+    let attached = context.sessions.attach(&request, permit, || socket.is_over());
+    let mut attached = attached.map_err(|refusal| match refusal {
+        Refusal::Overloaded => CloseCode::Overloaded,
+        Refusal::Draining => CloseCode::Draining,
+        Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
+        Refusal::Late => CloseCode::Replaced,
+    })?;
     let greeting =
         Greeting { heartbeat, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };
     Ok((Attachment::new(attached, Transport::WebSocket, Arc::clone(context)), greeting))
