@@ -7,7 +7,7 @@ use encke_core::Timestamp;
 
 use crate::client::Context;
 use crate::executor::Executor;
-use crate::timeouts::{ActOnExpiry, TimerCell, TimerName};
+use crate::timeouts::{ActOnExpiry, TimerOwner};
 
 /// Finds the owner of an expired timer and lets it look at its deadlines.
 pub(crate) struct ExpiryHandler {
@@ -16,20 +16,13 @@ pub(crate) struct ExpiryHandler {
 }
 
 impl ActOnExpiry for ExpiryHandler {
-    fn act(&self, cell: &TimerCell, wakers: &mut Vec<Waker>) {
-        let Context { sessions, channels, timeouts, metrics, .. } = &*self.context;
-        match &cell.name {
-            TimerName::Session(session) => {
-                if let Some(session) = session.upgrade() {
-                    sessions.handle_timeout(&session, wakers);
-                }
-            }
-            TimerName::Sleep(id) => {
-                wakers.extend(timeouts.take_sleeper(*id));
-                metrics.sleep_fired();
-            }
-            TimerName::Log(channel) => {
-                if let Some(channel) = channel.upgrade() {
+    fn act(&self, owner: TimerOwner, wakers: &mut Vec<Waker>) {
+        let Context { sessions, channels, metrics, .. } = &*self.context;
+        match owner {
+            TimerOwner::Session(key) => sessions.handle_timeout(key, wakers),
+            TimerOwner::Sleep => metrics.sleep_fired(),
+            TimerOwner::Log(key) => {
+                if let Some(channel) = channels.by_timer(key) {
                     channels.handle_timeout(&channel);
                     metrics.log_fired();
                 }
@@ -47,7 +40,7 @@ impl ActOnExpiry for ExpiryHandler {
         }
     }
 
-    fn taken_up(&self, expired_at: Timestamp) {
+    fn received(&self, expired_at: Timestamp) {
         let now = self.context.timeouts.clock().now();
         self.context.metrics.batch_taken_up(now.since(expired_at));
     }

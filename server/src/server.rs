@@ -74,7 +74,7 @@ impl Server {
         let addresses = (public_listener.address, admin_listener.address);
 
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-        let (timeouts, names) = Timeouts::new(clock, config.timers.ping_slack);
+        let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack);
         let events = Box::new(HookSink(hooks));
         let executor: Arc<dyn Executor> = Arc::new(runtime.handle().clone());
         let client = Arc::new(context::client(
@@ -87,7 +87,7 @@ impl Server {
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
         let handler = ExpiryHandler { context: Arc::clone(&client), executor };
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler))?;
-        let wheel = WheelThread::start(config.timers.wheel(), Arc::clone(&timeouts), names, sender)?;
+        let wheel = WheelThread::start(config.timers.wheel(), Arc::clone(&timeouts), to_arm, sender)?;
 
         let stop = CancellationToken::new();
         let public = Arc::new(context::public(&config, Arc::clone(&client), stop.clone()));

@@ -16,7 +16,7 @@ use super::subscribers::SubscriberKey;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
-use crate::timeouts::{Timeouts, Told, Wish};
+use crate::timeouts::{ArmAction, OwnerKey, Owners, RequestedDeadline, Timeouts, TimerOwner};
 
 /// How many logs one publish looks at to keep all within their budget. Looking at one frees a message, or finds it younger
 /// than it stood for, which each message is at most once: so many more than one is enough to keep up.
@@ -40,6 +40,8 @@ pub struct LogLimits {
 pub(crate) struct Channels {
     /// The table. Its lock is held for one look-up; at most a session's is held meanwhile.
     table: RwLock<BTreeMap<ChannelName, Arc<Channel>>>,
+    /// By the keys in their timers.
+    pub(super) owners: Owners<Channel>,
     limit: usize,
     log_limits: LogLimits,
     budget: Budget,
@@ -96,6 +98,7 @@ impl Channels {
     ) -> Self {
         Self {
             table: RwLock::default(),
+            owners: Owners::new(TimerOwner::Log),
             limit,
             budget: Budget::new(log_limits.total_bytes),
             log_limits,
@@ -140,7 +143,7 @@ impl Channels {
         let now = self.timeouts.clock().now();
         loop {
             let channel = self.open(name)?;
-            let mut told = Told::Enough;
+            let mut action = ArmAction::Nothing;
             let then = |state: &mut State, bytes| {
                 self.budget.changed(bytes);
                 if state.place.is_none() {
@@ -148,12 +151,12 @@ impl Channels {
                     state.place = Some(place);
                     self.budget.list(place, Arc::downgrade(&channel));
                 }
-                told = self.want_age(&channel, state);
+                action = self.request_age(&channel, state);
             };
             match channel.append(now, data, &self.log_limits, then) {
                 Err(Retired) => self.forget(&channel),
                 Ok(Appended { offset, sweep }) => {
-                    self.timeouts.tell_wheel(&channel.timer, told);
+                    self.timeouts.carry_out(&channel.timer, action);
                     self.keep_to_budget();
                     self.metrics.published();
                     if sweep {
@@ -185,6 +188,11 @@ impl Channels {
         self.retire_if_unused(channel);
     }
 
+    /// The channel whose timer has this key, if it is still there.
+    pub(crate) fn by_timer(&self, owner: OwnerKey) -> Option<Arc<Channel>> {
+        self.owners.get(owner)
+    }
+
     /// The oldest message of a log may have reached its age.
     pub(crate) fn handle_timeout(&self, channel: &Arc<Channel>) {
         let Some(age) = self.log_limits.age else { return };
@@ -206,7 +214,7 @@ impl Channels {
             return Err(TooManyChannels { limit: self.limit });
         }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let channel = Channel::new(name.clone(), number, &self.entropy);
+        let channel = Channel::new(&self.owners, name.clone(), number, &self.entropy);
         table.insert(name.clone(), Arc::clone(&channel));
         Ok(channel)
     }
@@ -220,7 +228,7 @@ impl Channels {
     }
 
     fn retire_if_unused(&self, channel: &Arc<Channel>) {
-        let told = {
+        let action = {
             let mut state = channel.state.lock();
             if !state.is_unused() {
                 return;
@@ -229,9 +237,10 @@ impl Channels {
             if let Some(place) = state.place.take() {
                 self.budget.unlist(place);
             }
-            self.timeouts.want(&channel.timer, Wish::NONE)
+            self.timeouts.request(&channel.timer, RequestedDeadline::NONE)
         };
-        self.timeouts.tell_wheel(&channel.timer, told);
+        self.timeouts.carry_out(&channel.timer, action);
+        self.owners.remove(&channel.timer);
         self.forget(channel);
     }
 
@@ -252,7 +261,7 @@ impl Channels {
 
     /// Lets go of some of a log, and brings everything up to date that depends on its oldest message.
     fn trim(&self, channel: &Arc<Channel>, drop: impl FnOnce(&mut Log)) {
-        let told = {
+        let action = {
             let mut state = channel.state.lock();
             let before = state.log.bytes();
             drop(&mut state.log);
@@ -265,17 +274,17 @@ impl Channels {
                 state.place = Some(place);
                 self.budget.list(place, Arc::downgrade(channel));
             }
-            self.want_age(channel, &state)
+            self.request_age(channel, &state)
         };
-        self.timeouts.tell_wheel(&channel.timer, told);
+        self.timeouts.carry_out(&channel.timer, action);
         self.retire_if_unused(channel);
     }
 
-    fn want_age(&self, channel: &Channel, state: &State) -> Told {
-        let wish = match (state.log.oldest_at(), self.log_limits.age) {
-            (Some(oldest_at), Some(age)) => Wish::exact((oldest_at + age).as_nanos()),
-            _ => Wish::NONE,
+    fn request_age(&self, channel: &Channel, state: &State) -> ArmAction {
+        let deadline = match (state.log.oldest_at(), self.log_limits.age) {
+            (Some(oldest_at), Some(age)) => RequestedDeadline::exact((oldest_at + age).as_nanos()),
+            _ => RequestedDeadline::NONE,
         };
-        self.timeouts.want(&channel.timer, wish)
+        self.timeouts.request(&channel.timer, deadline)
     }
 }

@@ -14,7 +14,7 @@ use super::name::ChannelName;
 use super::subscribers::{SubscriberKey, Subscribers};
 use crate::entropy::Entropy;
 use crate::session::SessionCell;
-use crate::timeouts::{TimerCell, TimerName};
+use crate::timeouts::{Owners, TimerCell};
 
 /// One channel. Owned by the table of channels, and by the sessions that follow it.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Channel {
     epoch: Box<str>,
     /// Told apart from all others that were here since the start.
     number: u64,
-    /// The age of the log's oldest message. Its wish is changed under the lock.
+    /// The age of the log's oldest message. Its deadline is requested under the lock.
     pub(super) timer: Arc<TimerCell>,
     pub(super) state: Mutex<State>,
 }
@@ -90,12 +90,12 @@ pub(crate) struct HistoryMessage {
 }
 
 impl Channel {
-    pub(super) fn new(name: ChannelName, number: u64, entropy: &Entropy) -> Arc<Self> {
+    pub(super) fn new(owners: &Owners<Self>, name: ChannelName, number: u64, entropy: &Entropy) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             name,
             epoch: data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>()).into(),
             number,
-            timer: Arc::new(TimerCell::new(TimerName::Log(Weak::clone(this)))),
+            timer: owners.new_timer(Weak::clone(this)),
             state: Mutex::default(),
         })
     }

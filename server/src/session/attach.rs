@@ -166,9 +166,12 @@ impl Sessions {
             identity: request.identity.clone(),
         };
         let (id, secret) = (SessionId::random(&self.entropy), Secret::random(&self.entropy));
-        let session = SessionCell::new(id, secret, state);
+        let session = SessionCell::new(&self.owners, id, secret, state);
         // Before its first step: whatever ends the session removes it from the registry.
-        self.registry.insert(Arc::clone(&session)).map_err(|_| Refusal::Overloaded)?;
+        if self.registry.insert(Arc::clone(&session)).is_err() {
+            self.owners.remove(&session.timer);
+            return Err(Refusal::Overloaded);
+        }
         self.metrics.session_phase(None, Phase::Attached(attach.connection));
         self.step(&session, |_, _| {});
         if self.is_draining() {

@@ -11,7 +11,7 @@ use super::link::{Link, Notes};
 use super::step::token_deadline;
 use super::subscriptions::Followed;
 use crate::auth::Identity;
-use crate::timeouts::{TimerCell, TimerName};
+use crate::timeouts::{Owners, TimerCell};
 
 /// How a connection's bytes travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
@@ -65,9 +65,14 @@ impl SessionState {
 }
 
 impl SessionCell {
-    pub(super) fn new(id: SessionId, secret: Secret, state: SessionState) -> Arc<Self> {
+    pub(super) fn new(
+        owners: &Owners<Self>,
+        id: SessionId,
+        secret: Secret,
+        state: SessionState,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| {
-            let timer = Arc::new(TimerCell::new(TimerName::Session(Weak::clone(this))));
+            let timer = owners.new_timer(Weak::clone(this));
             Self { id, secret, timer, state: Mutex::new(state) }
         })
     }
@@ -86,8 +91,9 @@ impl SessionCell {
         let machine = Session::open(Timestamp::from_nanos(0), Arc::default(), outbox, attach);
         let (link, transport, identity) = (None, Transport::Events, Identity::ANONYMOUS);
         let entropy = crate::entropy::Entropy::system();
+        let owners = Owners::new(crate::timeouts::TimerOwner::Session);
         let (id, secret) = (SessionId::random(&entropy), Secret::random(&entropy));
-        Self::new(id, secret, SessionState { machine, link, transport, identity })
+        Self::new(&owners, id, secret, SessionState { machine, link, transport, identity })
     }
 
     #[must_use]

@@ -5,11 +5,12 @@ use encke_core::close::CloseReason;
 use encke_core::session::{Event, Input, Timeouts as SessionTimeouts};
 
 use super::SessionId;
+use super::cell::SessionCell;
 use super::registry::Registry;
 use crate::channel::Channels;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
-use crate::timeouts::Timeouts;
+use crate::timeouts::{Owners, Timeouts, TimerOwner};
 
 /// Is told of every lifecycle event, with no lock held. A panic must not leave it.
 pub(crate) trait EventSink: Send + Sync + 'static {
@@ -30,6 +31,8 @@ pub(crate) struct SessionLimits {
 /// All sessions, and the only way to change one.
 pub(crate) struct Sessions {
     pub(super) registry: Registry,
+    /// By the keys in their timers.
+    pub(super) owners: Owners<SessionCell>,
     pub(super) limits: SessionLimits,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) settings: Arc<SessionTimeouts>,
@@ -55,6 +58,7 @@ impl Sessions {
     ) -> Self {
         Self {
             registry: Registry::new(limits.sessions),
+            owners: Owners::new(TimerOwner::Session),
             limits,
             timeouts,
             settings: Arc::new(settings),

@@ -10,7 +10,7 @@ use super::cell::{SessionCell, SessionState};
 use super::link::{Link, Notes};
 use super::sessions::Sessions;
 use crate::auth::{UnixTime, unix_now};
-use crate::timeouts::Wish;
+use crate::timeouts::{OwnerKey, RequestedDeadline};
 
 /// What one step brought about, carried out after the session's lock is released.
 type Outputs = ArrayVec<Output, { <Session>::MAX_OUTPUTS }>;
@@ -36,9 +36,10 @@ impl Sessions {
 
     /// A deadline of a session may have passed. If the task of its connection has something to do now, its waker is added
     /// to `wakers`.
-    pub(crate) fn handle_timeout(&self, session: &Arc<SessionCell>, wakers: &mut Vec<Waker>) {
+    pub(crate) fn handle_timeout(&self, owner: OwnerKey, wakers: &mut Vec<Waker>) {
+        let Some(session) = self.owners.get(owner) else { return };
         let look = |state: &mut SessionState, now| state.machine.handle_timeout(now);
-        self.step_and_wake(session, look, |waker| wakers.push(waker));
+        self.step_and_wake(&session, look, |waker| wakers.push(waker));
     }
 
     /// One step of one session. Every change of a session is made here, save one: [`SessionCell::tell_readable`] marks a
@@ -60,7 +61,7 @@ impl Sessions {
     ) -> R {
         let now = self.timeouts.clock().now();
         let mut outputs = Outputs::new();
-        let (result, link, told, followed) = {
+        let (result, link, action, followed) = {
             let mut state = session.state.lock();
             state.note_heard();
             state.note_token(now);
@@ -77,11 +78,11 @@ impl Sessions {
             while let Some(output) = state.machine.poll_output() {
                 outputs.push(output);
             }
-            let wish =
+            let deadline =
                 requested_deadline(&state.machine, now, self.timeouts.slack(), self.settings.pong_timeout);
-            (result, link, self.timeouts.want(&session.timer, wish), followed)
+            (result, link, self.timeouts.request(&session.timer, deadline), followed)
         };
-        self.timeouts.tell_wheel(&session.timer, told);
+        self.timeouts.carry_out(&session.timer, action);
         for followed in followed.into_iter().flatten() {
             self.release(&followed);
         }
@@ -124,6 +125,7 @@ impl Sessions {
         let (name, reason) = (event.transition.name(), event.transition.reason());
         if event.transition.is_end() {
             self.registry.remove(session.id);
+            self.owners.remove(&session.timer);
         }
         let session = session.id;
         self.metrics.session_event(name, reason);
@@ -144,12 +146,13 @@ fn requested_deadline<C>(
     now: Timestamp,
     slack: Duration,
     pong_timeout: Duration,
-) -> Wish {
-    let Some((at, deadline)) = machine.next_deadline() else { return Wish::NONE };
+) -> RequestedDeadline {
+    let Some((at, deadline)) = machine.next_deadline() else { return RequestedDeadline::NONE };
     if machine.is_writing_ping() {
         // Pong is about to be armed. Expecting it saves the wheel one entry a ping; an expiry for nothing is harmless.
-        return Wish::exact(at.min(now + pong_timeout).as_nanos());
+        return RequestedDeadline::exact(at.min(now + pong_timeout).as_nanos());
     }
     let alone = || machine.deadlines().all(|(other, which)| which == Deadline::Ping || other > at + slack);
-    if deadline == Deadline::Ping && alone() { Wish::soft(at.as_nanos()) } else { Wish::exact(at.as_nanos()) }
+    let is_soft = deadline == Deadline::Ping && alone();
+    if is_soft { RequestedDeadline::soft(at.as_nanos()) } else { RequestedDeadline::exact(at.as_nanos()) }
 }
