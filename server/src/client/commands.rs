@@ -10,7 +10,7 @@ use encke_core::session::ConnectionInput;
 
 use super::{Attachment, Context, unsubscribed};
 use crate::admission::{CommandRate, Pace};
-use crate::auth::{AuthError, Permission, unix_now};
+use crate::auth::{AuthError, Permission};
 use crate::channel::{BadChannelName, ChannelName, TooManyChannels};
 use crate::session::{Backlog, NotSubscribed};
 
@@ -165,7 +165,8 @@ impl<R: Replies> Exchange<'_, R> {
     }
 
     fn refresh(&mut self, token: &str) -> Answer {
-        let identity = self.context().auth.identify(Some(token), unix_now())?;
+        let context = self.context();
+        let identity = context.auth.identify(Some(token), context.timeouts.clock().unix_now())?;
         let Attachment { session, link, context, .. } = self.attachment;
         let Some(revoked) = context.sessions.refresh(session, link, &identity) else {
             return Err(Refused::forbidden("the token is another user's"));

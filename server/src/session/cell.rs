@@ -11,6 +11,7 @@ use super::link::{Link, Notes};
 use super::step::token_deadline;
 use super::subscriptions::Followed;
 use crate::auth::Identity;
+use crate::clock::Clock;
 use crate::timeouts::{Owners, TimerCell};
 
 /// How a connection's bytes travel.
@@ -50,9 +51,9 @@ impl SessionState {
     }
 
     /// Tells the machine when its client's token expires: before every step, since the wall clock may have been set.
-    pub(super) fn note_token(&mut self, now: Timestamp) {
+    pub(super) fn note_token(&mut self, clock: &Clock, now: Timestamp) {
         if let Some(expires) = self.identity.expires() {
-            self.machine.token_expires(token_deadline(expires, now));
+            self.machine.token_expires(token_deadline(expires, clock, now));
         }
     }
 
