@@ -31,6 +31,7 @@ mod client;
 mod clock;
 pub mod config;
 mod context;
+mod engine;
 mod entropy;
 pub mod events;
 mod executor;

@@ -42,7 +42,7 @@ impl Sessions {
         self.step_and_wake(&session, look, |waker| wakers.push(waker));
     }
 
-    /// One step of one session. Every change of a session is made here, save one: [`SessionCell::tell_readable`] marks a
+    /// One step of one session. Every change of a session is made here, save one: [`tell_readable`](crate::channel::Subscriber) marks a
     /// subscription as readable, which concerns neither the machine nor a deadline.
     pub(super) fn step<R>(
         &self,

@@ -117,7 +117,14 @@ impl<S: Socket> Connection<S> {
                 return Ok(Poll::Pending);
             }
         }
-        match self.socket.poll_next_unpin(context) {
+        let mut frames = Frames(&mut self.out.bytes);
+        let waiting = self.commands.poll_waiting(context, &self.attachment, &mut self.backlog, &mut frames);
+        let next = match waiting {
+            None => self.socket.poll_next_unpin(context),
+            Some(Poll::Pending) => Poll::Pending,
+            Some(Poll::Ready(())) => return Ok(Poll::Ready(())),
+        };
+        match next {
             Poll::Pending if self.backlog.more => {
                 // Others first.
                 context.waker().wake_by_ref();

@@ -73,6 +73,14 @@ pub struct Since<'a> {
     pub offset: u64,
 }
 
+impl Since<'_> {
+    /// The same, for longer than the command.
+    #[must_use]
+    pub fn into_owned(self) -> Since<'static> {
+        Since { epoch: self.epoch.into_owned().into(), offset: self.offset }
+    }
+}
+
 /// Why a text is not a command. [`fmt::Display`] gives a message for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {
