@@ -1,11 +1,11 @@
 //! One client connection, whatever it speaks: opened by a [`Dialer`], then events until the end.
 
 mod admin;
+pub(crate) mod channel_reader;
 mod dialer;
 mod encke;
 mod failure;
 mod failures;
-pub(crate) mod heard;
 mod socketio;
 mod ticket;
 
