@@ -7,10 +7,11 @@ use serde_json::value::RawValue;
 
 /// One object from the server.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Received<'a> {
+pub enum Received<'a> {
     /// `data` is its JSON text.
     Message {
         seq: u64,
+        offset: u64,
         data: &'a str,
     },
     /// `messages` is how many it names, 0 if it does not say from where to where.
@@ -29,29 +30,29 @@ pub(crate) enum Received<'a> {
 
 /// Reads objects for the subscribers of one channel.
 #[derive(Debug)]
-pub(crate) struct ChannelReader {
+pub struct ChannelReader {
     channel: String,
     /// What stands between a message's seq and its offset.
     between: String,
 }
 
 impl ChannelReader {
-    pub(crate) fn new(channel: &str) -> Self {
+    pub fn new(channel: &str) -> Self {
         let quoted = serde_json::Value::from(channel);
         Self { channel: channel.to_owned(), between: format!(r#","channel":{quoted},"offset":"#) }
     }
 
     /// Every delivery passes here, so the form in which servers write messages is read without a parser.
-    pub(crate) fn read<'a>(&self, text: &'a str) -> Received<'a> {
+    pub fn read<'a>(&self, text: &'a str) -> Received<'a> {
         self.read_message(text).unwrap_or_else(|| self.parse(text))
     }
 
     fn read_message<'a>(&self, text: &'a str) -> Option<Received<'a>> {
         let rest = text.strip_prefix(r#"{"message":{"seq":"#)?;
         let (seq, rest) = take_number(rest)?;
-        let (_, rest) = take_number(rest.strip_prefix(self.between.as_str())?)?;
+        let (offset, rest) = take_number(rest.strip_prefix(self.between.as_str())?)?;
         let data = rest.strip_prefix(r#","data":"#)?.strip_suffix("}}")?;
-        Some(Received::Message { seq, data })
+        Some(Received::Message { seq, offset, data })
     }
 
     fn parse<'a>(&self, text: &'a str) -> Received<'a> {
@@ -59,7 +60,9 @@ impl ChannelReader {
             Ok(Object::Message(message)) if message.channel != self.channel => {
                 Received::Elsewhere { seq: message.seq }
             }
-            Ok(Object::Message(Message { seq, data, .. })) => Received::Message { seq, data: data.get() },
+            Ok(Object::Message(Message { seq, offset, data, .. })) => {
+                Received::Message { seq, offset, data: data.get() }
+            }
             Ok(Object::Gap(gap)) if gap.channel != self.channel => Received::Elsewhere { seq: gap.seq },
             Ok(Object::Gap(Gap { seq, from, to, .. })) => {
                 let messages = from.zip(to).and_then(|(from, to)| (to + 1).checked_sub(from)).unwrap_or(0);
@@ -91,6 +94,8 @@ enum Object<'a> {
 #[derive(Deserialize)]
 struct Message<'a> {
     seq: u64,
+    #[serde(default)]
+    offset: u64,
     #[serde(borrow)]
     channel: Cow<'a, str>,
     #[serde(borrow)]
@@ -128,7 +133,7 @@ mod tests {
 
     #[test]
     fn messages_are_read_in_any_order_of_fields() {
-        let expected = Received::Message { seq: 57, data: r#"{"a":"}}"}"# };
+        let expected = Received::Message { seq: 57, offset: 42, data: r#"{"a":"}}"}"# };
         let usual = r#"{"message":{"seq":57,"channel":"news","offset":42,"data":{"a":"}}"}}}"#;
         let unusual = r#"{"message": {"data":{"a":"}}"},"offset":42,"new":1,"channel":"news","seq":57}}"#;
         assert_eq!(read(usual), expected);
@@ -146,7 +151,10 @@ mod tests {
             Received::Elsewhere { seq: 58 }
         );
         let quoted = r#"{"message":{"seq":1,"channel":"a\"b","offset":1,"data":1}}"#;
-        assert_eq!(ChannelReader::new("a\"b").read(quoted), Received::Message { seq: 1, data: "1" });
+        assert_eq!(
+            ChannelReader::new("a\"b").read(quoted),
+            Received::Message { seq: 1, offset: 1, data: "1" }
+        );
     }
 
     #[test]

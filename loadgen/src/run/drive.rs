@@ -15,7 +15,7 @@ use crate::progress::{self, Log};
 use crate::record::{Recorder, Timed};
 use crate::result::{Ending, Group, Measured, Run, Sample};
 use crate::scenario::{Scenario, Setup};
-use crate::transport::source::{ADDRESSES, Sources};
+use crate::transport::{ADDRESSES, Sources};
 use crate::workers::{self, Parent};
 
 const SAMPLE: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use tokio::time::sleep_until;
 use super::schedule::Schedule;
 use crate::args::PublishBy;
 use crate::client::Admin;
-use crate::client::channel_reader::{ChannelReader, Received};
+use crate::client::{ChannelReader, Received};
 use crate::client::{Connection, Event};
 use crate::client::{Failure, Failures};
 use crate::record::Counter;

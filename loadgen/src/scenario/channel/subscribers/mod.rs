@@ -11,7 +11,7 @@ pub(crate) use self::publishing::Concurrent;
 use super::round::Round;
 use super::tally::Tally;
 use crate::args;
-use crate::client::channel_reader::ChannelReader;
+use crate::client::ChannelReader;
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::Group;

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use super::Subscribers;
-use crate::client::channel_reader::Received;
+use crate::client::Received;
 use crate::client::{Connection, Event, Greeting};
 use crate::scenario::channel::round::Round;
 use crate::scenario::channel::schedule::Recognized;
@@ -38,7 +38,7 @@ impl Subscribers {
 
     pub(crate) fn receive(&self, round: &Round, text: &str, subscriber: &mut Subscriber) {
         let (seq, follows) = match self.reader.read(text) {
-            Received::Message { seq, data } => {
+            Received::Message { seq, data, .. } => {
                 if subscriber.counts {
                     self.take(round, data, subscriber);
                 }

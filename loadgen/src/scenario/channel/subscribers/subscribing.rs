@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::Subscribers;
-use crate::client::channel_reader::Received;
+use crate::client::Received;
 use crate::client::{Connection, Event};
 use crate::client::{Failure, kind_of_end};
 use crate::scenario::channel::round::Round;
