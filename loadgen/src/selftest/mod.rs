@@ -6,7 +6,7 @@
 
 mod bad_frame;
 mod cases;
-mod fate;
+mod delivery;
 mod fault;
 mod runs;
 mod server;
