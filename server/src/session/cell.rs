@@ -57,7 +57,7 @@ impl SessionState {
     /// Tells the machine what its connection has heard: before every step, for it decides by it.
     pub(super) fn note_heard(&mut self) {
         if let Some(link) = &self.link {
-            self.machine.heard(link.heard_at());
+            self.machine.received(link.heard_at());
         }
     }
 }
@@ -109,13 +109,21 @@ impl SessionCell {
     pub(crate) fn of_no_one() -> Arc<Self> {
         let attach = encke_core::session::Attach {
             connection: encke_core::session::ConnectionId(1),
-            carrier: encke_core::session::Carrier::Events,
+            kind: encke_core::session::ConnectionKind::Events,
             seq: None,
             token_expires: None,
             entropy: 0,
         };
         let outbox = encke_core::session::Outbox::new(1);
-        let machine = Session::open(Timestamp::from_nanos(0), Arc::default(), outbox, attach);
+        let timeouts = Arc::new(encke_core::session::SessionTimeouts {
+            ping_interval: Duration::MAX,
+            pong_timeout: Duration::MAX,
+            poll_hold: Duration::MAX,
+            reconnect_window: Duration::MAX,
+            idle: None,
+            lifetime: None,
+        });
+        let machine = Session::open(Timestamp::from_nanos(0), timeouts, outbox, attach);
         let (link, transport, identity) = (None, Transport::Events, Identity::ANONYMOUS);
         Self::new(SessionId::random(), Secret::random(), SessionState { machine, link, transport, identity })
     }
@@ -172,7 +180,7 @@ impl SessionCell {
             transport: state.transport,
             identity: state.identity.clone(),
             age: now.since(machine.opened_at()),
-            last_heard: now.since(machine.heard_at()),
+            last_heard: now.since(machine.last_received_at()),
             seq: machine.outbox().seq(),
             unacked: machine.outbox().unacked(),
             deadlines: machine.deadlines().map(|(at, deadline)| (deadline, at.since(now))).collect(),

@@ -85,7 +85,7 @@ impl Sessions {
                 }
             }
             let left = Left { more: outbox.next_turn().is_some(), until_acknowledged: outbox.is_stopped() };
-            (left, outbox.wants_acknowledgement())
+            (left, outbox.needs_acknowledgement())
         };
         self.metrics.delivered(messages, gaps);
         if ask {

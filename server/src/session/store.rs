@@ -7,10 +7,9 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
-use encke_core::dialect::json::Heartbeat;
 use encke_core::session::{
-    Attach, Carrier, ConnectionId, ConnectionInput, Deadline, Event, Input, Outbox, Output, Phase, Session,
-    Timeouts as SessionTimeouts,
+    Attach, ConnectionId, ConnectionInput, ConnectionKind, Deadline, Heartbeat, Input, LifecycleEvent,
+    Outbox, Output, Phase, Session, SessionTimeouts,
 };
 
 use super::Hooks;
@@ -148,9 +147,9 @@ impl Sessions {
         let link = Arc::new(Link::new(id, now, place));
         let attach = Attach {
             connection: id,
-            carrier: match request.transport {
-                Transport::WebSocket => Carrier::Stream(request.heartbeat),
-                Transport::Events => Carrier::Events,
+            kind: match request.transport {
+                Transport::WebSocket => ConnectionKind::Stream(request.heartbeat),
+                Transport::Events => ConnectionKind::Events,
             },
             seq: request.seq,
             token_expires: request.identity.expires().map(|expires| deadline(expires, now)),
@@ -361,7 +360,7 @@ impl Sessions {
         None
     }
 
-    fn tell(&self, session: &SessionCell, event: Event) {
+    fn tell(&self, session: &SessionCell, event: LifecycleEvent) {
         let (name, reason) = (event.transition.name(), event.transition.reason());
         if event.transition.is_end() {
             self.registry.remove(session.id);

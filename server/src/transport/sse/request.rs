@@ -1,5 +1,5 @@
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::Heartbeat;
+use encke_core::session::Heartbeat;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY,
 };

@@ -2,8 +2,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
-use encke_core::dialect::json::{Heartbeat, ServerMessage, pong_seq};
-use encke_core::session::ConnectionInput;
+use encke_core::dialect::json::{ServerMessage, pong_seq};
+use encke_core::session::{ConnectionInput, Heartbeat};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};

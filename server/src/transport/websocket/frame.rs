@@ -1,7 +1,8 @@
 //! The frames that the server begins, RFC 6455 section 5.2: never masked, never in fragments. tungstenite reads, and answers
 //! what the peer's control frames ask; what goes to many is written here, without a copy for each.
 
-use encke_core::dialect::json::{Gap, Heartbeat, Ping, ServerMessage, SharedMessage, ping_payload};
+use encke_core::dialect::json::{Gap, Ping, ServerMessage, SharedMessage, ping_payload};
+use encke_core::session::Heartbeat;
 
 use crate::session::Outgoing;
 

@@ -1,4 +1,4 @@
-use encke_core::dialect::json::Heartbeat;
+use encke_core::session::Heartbeat;
 
 /// What a client asks for in the query of its upgrade request.
 #[derive(Default)]
@@ -26,11 +26,19 @@ impl Query {
                 "resume" => parsed.resume = Some(value.into_owned()),
                 "seq" => parsed.seq = Some(value.parse().map_err(|_| BadQuery)?),
                 "token" => parsed.token = Some(value.into_owned()),
-                "heartbeat" => parsed.heartbeat = Heartbeat::parse(&value).ok_or(BadQuery)?,
+                "heartbeat" => parsed.heartbeat = heartbeat(&value).ok_or(BadQuery)?,
                 _ => {}
             }
         }
         Ok(parsed)
+    }
+}
+
+fn heartbeat(value: &str) -> Option<Heartbeat> {
+    match value {
+        "frame" => Some(Heartbeat::Frame),
+        "message" => Some(Heartbeat::Message),
+        _ => None,
     }
 }
 
