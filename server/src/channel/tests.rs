@@ -1,7 +1,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use encke_core::dialect::json::CompactJson;
+use encke_core::message::CompactJson;
 use encke_core::session::outbox::Bounds;
 use tokio::runtime::{Builder, Runtime};
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use encke_core::dialect::json::{Gap, SharedMessage};
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Encoded, Event};
 use encke_core::session::outbox::Run;
 use encke_core::session::{ConnectionInput, Phase};
 
@@ -21,9 +22,9 @@ pub(crate) trait Outgoing {
     /// Bytes written.
     fn len(&self) -> usize;
     /// A message under its seq.
-    fn message(&mut self, seq: u64, message: &SharedMessage);
-    /// A gap.
-    fn gap(&mut self, gap: Gap<'_>);
+    fn message(&mut self, seq: u64, message: &Encoded<Json>);
+    /// A gap, and its seq.
+    fn gap(&mut self, seq: u64, gap: &Event<'_>);
 }
 
 /// What is left after a connection has taken its share.
@@ -58,7 +59,7 @@ impl Sessions {
                     break;
                 };
                 let mut log = followed.channel.read();
-                let sizes = log.since(turn.from).take(RUN_MESSAGES).map(SharedMessage::size);
+                let sizes = log.since(turn.from).take(RUN_MESSAGES).map(Encoded::size);
                 let run = outbox.take(turn, log.bounds(), fitting(sizes, BATCH_BYTES - taken));
                 match run {
                     Run::Messages { seq, offset, count, caught_up } => {
@@ -71,10 +72,9 @@ impl Sessions {
                         }
                     }
                     Run::Gap { seq, range } => {
-                        let (from, to) = range.unzip();
-                        let channel = followed.channel.name().as_str().into();
-                        let epoch = followed.channel.epoch().into();
-                        out.gap(Gap { seq, channel, epoch, from, to });
+                        let channel = followed.channel.name().as_str();
+                        let epoch = followed.channel.epoch();
+                        out.gap(seq, &Event::Gap { seq, channel, epoch, range });
                         gaps += 1;
                     }
                     Run::CaughtUp => {

@@ -1,7 +1,8 @@
 use std::ops::Range;
+use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::{Goaway, ServerMessage};
+use encke_core::dialect::Event;
 
 /// Clients of a server that goes away come back over this long, each at a moment of its own.
 const SPREAD_MS: Range<u64> = 500..10_000;
@@ -27,8 +28,8 @@ pub(super) fn is_to_begin_anew(code: CloseCode) -> bool {
 }
 
 /// Says that the connection is about to be closed, and why.
-pub(super) fn goaway(code: CloseCode, retry_ms: u64) -> ServerMessage<'static> {
-    ServerMessage::Goaway(Goaway { reason: code.reason().into(), retry_ms })
+pub(super) fn goaway(code: CloseCode, retry_ms: u64) -> Event<'static> {
+    Event::Goaway { code, retry: Duration::from_millis(retry_ms) }
 }
 
 #[cfg(test)]

@@ -2,14 +2,15 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
-use encke_core::dialect::json::{ServerMessage, pong_seq};
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, Event, Response, pong_seq};
 use encke_core::session::{ConnectionInput, Heartbeat};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::fault;
-use super::frame::Frames;
+use super::frame::{Frames, OutgoingFrames};
 use super::goodbye::Ending;
 use crate::channel::ChannelName;
 use crate::server::Shared;
@@ -30,7 +31,7 @@ use crate::transport::write_hold::{Overdue, WriteHold};
 pub(super) struct Connection {
     socket: WebSocketStream<Metered>,
     pub(super) attachment: Attachment,
-    heartbeat: Heartbeat,
+    pub(super) dialect: Json,
     out: Unwritten,
     /// tungstenite has an answer that the kernel may not have yet.
     answer_unflushed: bool,
@@ -45,7 +46,7 @@ pub(super) struct Connection {
 /// What was agreed on when the connection began.
 #[derive(Debug)]
 pub(super) struct Greeting {
-    pub(super) heartbeat: Heartbeat,
+    pub(super) dialect: Json,
     /// The session is the one that the client asked for.
     pub(super) recovered: bool,
     /// The channels that its client may not follow any more.
@@ -62,7 +63,7 @@ impl Connection {
         let mut connection = Self {
             socket,
             attachment,
-            heartbeat: greeting.heartbeat,
+            dialect: greeting.dialect,
             out: Unwritten::default(),
             answer_unflushed: false,
             ping: None,
@@ -71,7 +72,7 @@ impl Connection {
             hold: WriteHold::default(),
             rate,
         };
-        connection.write_message(&hello(&connection.attachment, greeting.recovered));
+        connection.notify(&hello(&connection.attachment, greeting.recovered));
         connection.tell_revoked(&greeting.revoked);
         connection
     }
@@ -106,7 +107,8 @@ impl Connection {
             return Ok(Poll::Ready(()));
         }
         if self.left.more {
-            self.left = self.attachment.take_outgoing(&mut Frames(&mut self.out.bytes));
+            let (dialect, frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
+            self.left = self.attachment.take_outgoing(&mut OutgoingFrames { dialect, frames });
             if self.poll_flush(context)?.is_pending() {
                 return Ok(Poll::Pending);
             }
@@ -150,18 +152,25 @@ impl Connection {
 
     fn write_ping(&mut self) {
         let seq = self.attachment.session.sent();
-        Frames(&mut self.out.bytes).ping(self.heartbeat, seq);
+        match self.dialect.heartbeat() {
+            Heartbeat::Frame => Frames(&mut self.out.bytes).ping(seq),
+            Heartbeat::Message => self.notify(&Event::Ping { seq }),
+        }
         self.ping = Some(seq);
     }
 
     pub(super) fn tell_revoked(&mut self, channels: &[ChannelName]) {
         for channel in channels {
-            self.write_message(&unsubscribed(channel, "forbidden"));
+            self.notify(&unsubscribed(channel, "forbidden"));
         }
     }
 
-    pub(super) fn write_message(&mut self, message: &ServerMessage<'_>) {
-        Frames(&mut self.out.bytes).text(&message.to_json());
+    fn notify(&mut self, event: &Event<'_>) {
+        self.dialect.notify(event, &mut Frames(&mut self.out.bytes));
+    }
+
+    pub(super) fn respond(&mut self, response: Response<'_, u64>) {
+        self.dialect.respond(&[response], &mut Frames(&mut self.out.bytes));
     }
 
     /// Pending while the peer does not read; its end when that has lasted for `write_timeout`.

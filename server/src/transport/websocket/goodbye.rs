@@ -2,6 +2,8 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 
 use encke_core::close::CloseCode;
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, Texts};
 use futures_util::future::select;
 use futures_util::{Sink, SinkExt};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -53,7 +55,7 @@ pub(super) async fn say<S>(
         }
         if let Ending::Close(code) = ending {
             if code == CloseCode::Draining {
-                queue(&mut socket, Message::text(goaway(code, retry_ms(code)).to_json()));
+                Json::default().notify(&goaway(code, retry_ms(code)), &mut Queue(&mut socket));
             }
             let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
             queue(&mut socket, Message::Close(Some(frame)));
@@ -63,6 +65,15 @@ pub(super) async fn say<S>(
         }
     });
     select(patience, handshake).await;
+}
+
+/// What tungstenite is to write.
+struct Queue<'a, S>(&'a mut WebSocketStream<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Texts for Queue<'_, S> {
+    fn text(&mut self, text: &str) {
+        queue(self.0, Message::text(text));
+    }
 }
 
 /// What cannot be queued cannot be said: the buffer is full of what the peer does not read.

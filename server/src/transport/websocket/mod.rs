@@ -12,6 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use encke_core::close::CloseCode;
+use encke_core::dialect::Dialect;
+use encke_core::dialect::json::Json;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio_tungstenite::WebSocketStream;
@@ -117,6 +119,8 @@ fn attach(
         Query::parse(query).map_err(|BadQuery| CloseCode::ProtocolError)?;
     let identity = caller.identify(token.as_deref(), &shared.config)?;
     let place = shared.places.take(caller.address);
+    let dialect = Json { heartbeat };
+    let heartbeat = dialect.heartbeat();
     let request = AttachRequest { resume, seq, identity, heartbeat, transport: Transport::WebSocket };
     let mut attached =
         shared.sessions.attach(&request, place, || socket.is_over()).map_err(|refusal| match refusal {
@@ -126,7 +130,7 @@ fn attach(
             Refusal::Late => CloseCode::Replaced,
         })?;
     let greeting =
-        Greeting { heartbeat, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };
+        Greeting { dialect, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };
     Ok((Attachment::new(attached, Transport::WebSocket, Arc::clone(shared)), greeting))
 }
 
