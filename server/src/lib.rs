@@ -19,24 +19,32 @@
 //! - **The workers** (`timeouts/`): for each expiry they find the session, lock it, let it look at its deadlines,
 //!   and carry out what comes back.
 //!
-//! Locks are taken in the order registry, session, and none is held across an await, a send or a hook. A session's
-//! state machine is pure and lives in `encke-core`; `session/store.rs` is the one way to anything in it.
+//! A session's state machine is pure and lives in `encke-core`; `session/step.rs` is the one way to change it. The order of
+//! rooms and of locks: ARCHITECTURE.md.
 
-mod api;
+mod admin;
+mod admission;
 pub mod auth;
 pub mod banner;
 mod channel;
+mod client;
 mod clock;
 pub mod config;
+mod context;
+mod entropy;
+pub mod events;
+mod executor;
+mod expiry;
 mod http;
 pub mod logging;
 mod metrics;
-mod registry;
+mod public;
 mod server;
-pub mod session;
-mod shutdown;
+mod session;
 mod timeouts;
 pub mod tls;
 mod transport;
 
-pub use server::{LogLinesDropped, Server, StartError};
+pub use admin::LogLinesDropped;
+pub use server::{Server, StartError};
+pub use session::SessionId;

@@ -13,8 +13,8 @@ use clap::{Parser, Subcommand};
 use encke_server::Server;
 use encke_server::banner::banner;
 use encke_server::config::{self, Config, Settings};
+use encke_server::events::NoHooks;
 use encke_server::logging::Logging;
-use encke_server::session::NoHooks;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 

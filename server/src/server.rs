@@ -2,63 +2,27 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
-use crossbeam_channel::Receiver;
-use encke_core::Timestamp;
 use futures_util::future::{Either, select};
-use tokio::runtime::{Handle, Runtime};
+use tokio::runtime::Runtime;
+use tokio_util::sync::CancellationToken;
 
-use crate::channel::Channels;
+use crate::admin::{self, LogLinesDropped};
+use crate::client;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::http::{self, Listener};
-use crate::metrics::{Metrics, Readings};
-use crate::session::{Hooks, SessionLimits, Sessions};
-use crate::shutdown::{Connections, Flag};
-use crate::timeouts::{
-    ActOnExpiry, Batch, DISPATCH_BATCHES, Timeouts, TimerCell, TimerName, WheelThread, WorkerPool,
-};
-use crate::transport::Places;
+use crate::context;
+use crate::entropy::Entropy;
+use crate::events::{HookSink, Hooks};
+use crate::executor::Executor;
+use crate::expiry::ExpiryHandler;
+use crate::http::{Acceptor, Listener};
+use crate::public;
+use crate::timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
 
-/// How long tasks that are still there after the drain get to notice that they are dropped.
+/// How long tasks that are still running after the drain get to notice that they are dropped.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(200);
-
-/// What every connection and every handler sees.
-pub(crate) struct Shared {
-    pub(crate) config: Config,
-    pub(crate) timeouts: Arc<Timeouts>,
-    pub(crate) sessions: Arc<Sessions>,
-    pub(crate) channels: Arc<Channels>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) places: Arc<Places>,
-    /// Sockets of one address, if connections of one are limited.
-    pub(crate) sockets: Option<Arc<Places>>,
-    pub(crate) connections: Connections,
-    pub(crate) stop_accepting: Flag,
-    batches: Receiver<Batch>,
-    log_lines_dropped: LogLinesDropped,
-}
-
-/// Reads how many log lines were dropped.
-pub type LogLinesDropped = Box<dyn Fn() -> u64 + Send + Sync>;
-
-impl Shared {
-    /// Messages of expiries on their way to the workers.
-    pub(crate) fn dispatch_depth(&self) -> usize {
-        self.batches.len()
-    }
-
-    pub(crate) fn readings(&self) -> Readings<'_> {
-        Readings {
-            timeouts: &self.timeouts,
-            channels: &self.channels,
-            dispatch_depth: self.dispatch_depth(),
-            log_lines_dropped: (self.log_lines_dropped)(),
-        }
-    }
-}
 
 /// Why the server did not start.
 #[derive(Debug, thiserror::Error)]
@@ -68,22 +32,24 @@ pub enum StartError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// The system's word.
+        /// The error of the system.
         error: io::Error,
     },
-    /// There is no thread to be had.
+    /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
 }
 
 /// A running server.
 pub struct Server {
-    shared: Arc<Shared>,
+    public: Arc<public::Context>,
+    /// How long clients have to leave.
+    drain: Duration,
     runtime: Runtime,
     wheel: WheelThread,
     workers: WorkerPool,
-    public: SocketAddr,
-    admin: SocketAddr,
+    /// Of the public and of the admin listener.
+    addresses: (SocketAddr, SocketAddr),
 }
 
 impl Server {
@@ -101,79 +67,52 @@ impl Server {
             tokio::runtime::Builder::new_multi_thread().thread_name("encke-io").enable_io().build()?;
         let bind = |address| {
             let _within = runtime.enter();
-            Listener::bind(address, &config).map_err(|error| StartError::Listen { address, error })
+            Listener::bind(address, config.backlog, config.limits.send_buffer)
+                .map_err(|error| StartError::Listen { address, error })
         };
-        let (public, admin) = (bind(config.public)?, bind(config.admin)?);
-        let (public_address, admin_address) = (public.address, admin.address);
+        let (public_listener, admin_listener) = (bind(config.public)?, bind(config.admin)?);
+        let addresses = (public_listener.address, admin_listener.address);
 
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-        let (timeouts, names) = Timeouts::new(clock, config.timers.ping_slack);
-        let metrics = Arc::new(Metrics::new());
-        let channels = Arc::new(Channels::new(
-            config.limits.max_channels,
-            config.channel.log.clone(),
+        let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack);
+        let events = Box::new(HookSink(hooks));
+        let executor: Arc<dyn Executor> = Arc::new(runtime.handle().clone());
+        let client = Arc::new(context::client(
+            &config,
             Arc::clone(&timeouts),
-            Arc::clone(&metrics),
-            runtime.handle().clone(),
-        ));
-        let sessions = Arc::new(Sessions::new(
-            SessionLimits {
-                sessions: config.limits.max_sessions,
-                unacked: config.max_unacked,
-                subscriptions: config.limits.max_subscriptions,
-            },
-            Arc::clone(&timeouts),
-            config.session.clone(),
-            Arc::clone(&channels),
-            Arc::clone(&metrics),
-            hooks,
+            Entropy::system(),
+            Arc::clone(&executor),
+            events,
         ));
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
-        let actor = Actor {
-            sessions: Arc::clone(&sessions),
-            channels: Arc::clone(&channels),
-            timeouts: Arc::clone(&timeouts),
-            metrics: Arc::clone(&metrics),
-            runtime: runtime.handle().clone(),
-        };
-        let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(actor))?;
-        let wheel = WheelThread::start(config.timers.wheel(), Arc::clone(&timeouts), names, sender)?;
+        let handler = ExpiryHandler { context: Arc::clone(&client), executor };
+        let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler))?;
+        let wheel = WheelThread::start(config.timers.wheel(), Arc::clone(&timeouts), to_arm, sender)?;
 
-        let limit_each = config.limits.max_connections_per_address;
-        let shared = Arc::new(Shared {
-            places: Places::new(config.limits.max_connections, limit_each),
-            sockets: (limit_each != usize::MAX).then(|| Places::new(usize::MAX, sockets_each(limit_each))),
-            config,
-            timeouts,
-            sessions,
-            channels,
-            metrics,
-            connections: Connections::default(),
-            stop_accepting: Flag::new(),
-            batches,
-            log_lines_dropped,
-        });
-        runtime.spawn(http::accept(public, Arc::clone(&shared), http::public::serve));
-        runtime.spawn(http::accept_to_the_end(admin, Arc::clone(&shared), http::admin::serve));
-        Ok(Self { shared, runtime, wheel, workers, public: public_address, admin: admin_address })
+        let stop = CancellationToken::new();
+        let public = Arc::new(context::public(&config, Arc::clone(&client), stop.clone()));
+        let admin = context::admin(&config, client, batches, log_lines_dropped, stop);
+        runtime.spawn(accept_clients(public_listener, Arc::clone(&public)));
+        runtime.spawn(accept_admins(admin_listener, Arc::new(admin)));
+        Ok(Self { public, drain: config.drain, runtime, wheel, workers, addresses })
     }
 
     /// Where clients connect.
     #[must_use]
     pub fn public_address(&self) -> SocketAddr {
-        self.public
+        self.addresses.0
     }
 
     /// Where the admin API is.
     #[must_use]
     pub fn admin_address(&self) -> SocketAddr {
-        self.admin
+        self.addresses.1
     }
 
-    /// Reads anew what can be exchanged while the server runs: the certificate of TLS. Connections that are there keep
-    /// theirs. What cannot be used is logged, and the old stays.
+    /// Reloads what can be exchanged while the server runs: the certificate of TLS. Open connections keep theirs. A
+    /// certificate that cannot be used is logged, and the old one stays.
     pub fn reload(&self) {
-        let Some(tls) = &self.shared.config.tls else {
+        let Some(tls) = &self.public.tls else {
             tracing::info!("nothing to reload: there is no certificate");
             return;
         };
@@ -186,20 +125,20 @@ impl Server {
     /// Whether clients connect by TLS.
     #[must_use]
     pub fn has_tls(&self) -> bool {
-        self.shared.config.tls.is_some()
+        self.public.tls.is_some()
     }
 
     /// Stops accepting, ends every session, and waits for the connections to close: at most
     /// [`Config::drain`]. Returns how many were left then.
     pub fn drain(&self) -> usize {
-        let shared = &self.shared;
-        let until = shared.timeouts.clock().now() + shared.config.drain;
-        shared.stop_accepting.set();
-        shared.sessions.drain();
+        let public::Context { client, connections, stop, .. } = &*self.public;
+        let until = client.timeouts.clock().now() + self.drain;
+        stop.cancel();
+        client.sessions.drain();
         self.runtime.block_on(async {
-            let patience = pin!(shared.timeouts.sleep_until(until));
-            match select(patience, pin!(shared.connections.all_closed())).await {
-                Either::Left(_) => shared.connections.open(),
+            let timeout = pin!(client.timeouts.sleep_until(until));
+            match select(timeout, pin!(connections.all_closed())).await {
+                Either::Left(_) => connections.count(),
                 Either::Right(_) => 0,
             }
         })
@@ -216,60 +155,26 @@ impl Server {
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")
-            .field("public", &self.public)
-            .field("admin", &self.admin)
+            .field("public", &self.addresses.0)
+            .field("admin", &self.addresses.1)
             .finish_non_exhaustive()
     }
 }
 
-/// What the workers do.
-struct Actor {
-    sessions: Arc<Sessions>,
-    channels: Arc<Channels>,
-    timeouts: Arc<Timeouts>,
-    metrics: Arc<Metrics>,
-    runtime: Handle,
+/// Accepts until the server drains.
+async fn accept_clients(listener: Listener, context: Arc<public::Context>) {
+    let accepting = acceptor(&context.client).accept(listener, |socket, peer| {
+        public::serve(socket, peer, Arc::clone(&context));
+    });
+    select(pin!(accepting), pin!(context.stop.cancelled())).await;
 }
 
-impl ActOnExpiry for Actor {
-    fn act(&self, cell: &TimerCell, wakers: &mut Vec<Waker>) {
-        match &cell.name {
-            TimerName::Session(session) => {
-                if let Some(session) = session.upgrade() {
-                    self.sessions.handle_timeout(&session, wakers);
-                }
-            }
-            TimerName::Sleep(id) => {
-                wakers.extend(self.timeouts.take_sleeper(*id));
-                self.metrics.sleep_fired();
-            }
-            TimerName::Log(channel) => {
-                if let Some(channel) = channel.upgrade() {
-                    self.channels.handle_timeout(&channel);
-                    self.metrics.log_fired();
-                }
-            }
-        }
-    }
-
-    /// From outside, each task woken costs the runtime a turn of its lock, and a system call while it sleeps. So one
-    /// task goes in and wakes the others from there.
-    fn wake(&self, wakers: Vec<Waker>) {
-        if wakers.len() > 1 {
-            self.runtime.spawn(async { wakers.into_iter().for_each(Waker::wake) });
-        } else {
-            wakers.into_iter().for_each(Waker::wake);
-        }
-    }
-
-    fn taken_up(&self, expired_at: Timestamp) {
-        self.metrics.batch_taken_up(self.timeouts.clock().now().since(expired_at));
-    }
+/// Accepts for as long as the runtime lives.
+async fn accept_admins(listener: Listener, context: Arc<admin::Context>) {
+    let serve = |socket, peer| admin::serve(socket, peer, Arc::clone(&context));
+    acceptor(&context.client).accept(listener, serve).await;
 }
 
-/// How many sockets one address may have that may have so many connections: each may be on its way out while its successor is on
-/// its way in, and whoever is refused must be told so first.
-fn sockets_each(connections_each: usize) -> usize {
-    const ON_THEIR_WAY: usize = 16;
-    connections_each.saturating_mul(2).saturating_add(ON_THEIR_WAY)
+fn acceptor(context: &client::Context) -> Acceptor {
+    Acceptor { timeouts: Arc::clone(&context.timeouts), metrics: Arc::clone(&context.metrics) }
 }

@@ -1,10 +1,25 @@
-//! The two lock-free handshakes of `timeouts/`, under every interleaving that loom can find.
+//! The lock-free handshakes of `timeouts/`, under every interleaving that loom can find.
 //!
 //! The files under test are compiled a second time here, on loom's atomics. A test of the whole crate under
 //! `--cfg loom` would build tokio for loom, too, which then has no sockets.
 
 mod sync {
     pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+
+    /// What `atomic_waker::AtomicWaker` promises, on a lock: a wake-up takes the task that was registered last, and what
+    /// the one who wakes did before is seen by the next registration.
+    #[derive(Default)]
+    pub(super) struct AtomicWaker(loom::sync::Mutex<Option<std::task::Waker>>);
+
+    impl AtomicWaker {
+        pub(super) fn register(&self, waker: &std::task::Waker) {
+            *self.0.lock().expect("no one panics") = Some(waker.clone());
+        }
+
+        pub(super) fn take(&self) -> Option<std::task::Waker> {
+            self.0.lock().expect("no one panics").take()
+        }
+    }
 }
 
 #[allow(dead_code, reason = "nothing has slack here")]
@@ -12,26 +27,30 @@ mod sync {
 mod arming;
 #[path = "../src/timeouts/parking.rs"]
 mod parking;
+#[path = "../src/timeouts/waiting.rs"]
+mod waiting;
 
 use std::sync::Arc as StdArc;
 use std::sync::atomic::AtomicUsize;
+use std::task::{Poll, Wake, Waker};
 
 use loom::sync::Arc;
 use loom::thread;
 
-use arming::{Arming, Told, Wish};
+use arming::{ArmAction, Arming, RequestedDeadline};
 use parking::Parking;
-use sync::{AtomicU64, Ordering};
+use sync::{AtomicBool, AtomicU64, AtomicWaker, Ordering};
+use waiting::poll_expiry;
 
 /// Nothing has slack here.
 const NO_SLACK: u64 = 0;
 
-/// The channel of names, which knows only one name here: how often it is in it. It orders no more than any channel
-/// must: what was written before a send is seen after the receive.
+/// The channel of timers to arm, which knows only one timer here: how often it is in it. It orders no more than any
+/// channel must: what was written before a send is seen after the receive.
 #[derive(Default)]
-struct Names(AtomicU64);
+struct Channel(AtomicU64);
 
-impl Names {
+impl Channel {
     fn send(&self) {
         self.0.fetch_add(1, Ordering::Release);
     }
@@ -53,79 +72,79 @@ struct Wheel {
 }
 
 impl Wheel {
-    fn take_up(&mut self, arming: &Arming) {
-        let wish = arming.received();
-        match (arming.armed(), wish.latest(NO_SLACK)) {
+    fn update(&mut self, arming: &Arming) {
+        let requested = arming.received();
+        match (arming.armed(), requested.latest(NO_SLACK)) {
             (None, None) => {}
-            (None, Some(_)) => self.schedule(arming, wish),
+            (None, Some(_)) => self.schedule(arming, requested),
             (Some(armed), Some(latest)) if armed <= latest => {}
             (Some(_), _) => {
                 self.entry = None;
-                let wish = arming.forget();
-                self.schedule(arming, wish);
+                let requested = arming.forget();
+                self.schedule(arming, requested);
             }
         }
     }
 
-    fn schedule(&mut self, arming: &Arming, mut wish: Wish) {
-        while let Some(at) = wish.earliest() {
+    fn schedule(&mut self, arming: &Arming, mut requested: RequestedDeadline) {
+        while let Some(at) = requested.earliest() {
             self.entry = Some(at);
-            if arming.set_armed(at) != Wish::NONE {
+            if arming.set_armed(at) != RequestedDeadline::NONE {
                 return;
             }
             self.entry = None;
-            wish = arming.forget();
+            requested = arming.forget();
         }
     }
 
     fn advance(&mut self, arming: &Arming, now: u64) {
         if self.entry.take_if(|at| *at <= now).is_some() {
-            let wish = arming.forget();
-            match wish.earliest() {
+            let requested = arming.forget();
+            match requested.earliest() {
                 Some(due) if due <= now => self.expired.push(due),
-                _ => self.schedule(arming, wish),
+                _ => self.schedule(arming, requested),
             }
         }
     }
 }
 
-/// The owner wishes one instant after another while the wheel takes up names and fires. When all is quiet, the last
-/// wish must have been acted on, or be armed, or be on its way.
-fn last_wish_is_kept(first: Wish, wishes: &[Wish]) {
-    let wishes = wishes.to_vec();
+/// The owner requests one deadline after another while the wheel receives the timer and fires. When all is quiet, the
+/// last request must have been acted on, or be armed, or be on its way.
+fn last_request_is_kept(first: RequestedDeadline, requests: &[RequestedDeadline]) {
+    let requests = requests.to_vec();
     loom::model(move || {
-        let last = wishes.last().and_then(|wish| wish.earliest());
+        let last = requests.last().and_then(|deadline| deadline.earliest());
         let arming = Arc::new(Arming::new());
-        let names = Arc::new(Names::default());
+        let channel = Arc::new(Channel::default());
         let mut wheel = Wheel::default();
-        if arming.want(first, NO_SLACK) == Told::Send {
-            wheel.take_up(&arming);
+        if arming.request(first, NO_SLACK) == ArmAction::Send {
+            wheel.update(&arming);
         }
 
         let owner = {
-            let (arming, names, wishes) = (Arc::clone(&arming), Arc::clone(&names), wishes.clone());
+            let (arming, channel, requests) = (Arc::clone(&arming), Arc::clone(&channel), requests.clone());
             thread::spawn(move || {
-                for wish in wishes {
-                    if arming.want(wish, NO_SLACK) == Told::Send {
-                        names.send();
+                for deadline in requests {
+                    if arming.request(deadline, NO_SLACK) == ArmAction::Send {
+                        channel.send();
                     }
                 }
             })
         };
         // One turn in the middle of it.
-        if names.take() {
-            wheel.take_up(&arming);
+        if channel.take() {
+            wheel.update(&arming);
         }
         wheel.advance(&arming, 50);
         owner.join().expect("the owner does not panic");
 
         // And one after it.
         let mut received = 0;
-        while names.take() {
+        while channel.take() {
             received += 1;
-            wheel.take_up(&arming);
+            wheel.update(&arming);
         }
-        assert!(received <= 1, "a name is in the channel once");
+        assert!(received <= 1, "a timer is in the channel once");
         wheel.advance(&arming, last.unwrap_or(1_000));
 
         match last {
@@ -136,42 +155,57 @@ fn last_wish_is_kept(first: Wish, wishes: &[Wish]) {
 }
 
 #[test]
-fn an_earlier_wish_is_never_missed() {
-    last_wish_is_kept(Wish::NONE, &[Wish::exact(80), Wish::exact(60)]);
-    last_wish_is_kept(Wish::exact(40), &[Wish::exact(45)]);
-    last_wish_is_kept(Wish::exact(100), &[Wish::exact(45)]);
-    last_wish_is_kept(Wish::exact(100), &[Wish::exact(200), Wish::exact(60)]);
-    last_wish_is_kept(Wish::exact(100), &[Wish::exact(80), Wish::exact(60)]);
+fn an_earlier_deadline_is_never_missed() {
+    last_request_is_kept(
+        RequestedDeadline::NONE,
+        &[RequestedDeadline::exact(80), RequestedDeadline::exact(60)],
+    );
+    last_request_is_kept(RequestedDeadline::exact(40), &[RequestedDeadline::exact(45)]);
+    last_request_is_kept(RequestedDeadline::exact(100), &[RequestedDeadline::exact(45)]);
+    last_request_is_kept(
+        RequestedDeadline::exact(100),
+        &[RequestedDeadline::exact(200), RequestedDeadline::exact(60)],
+    );
+    last_request_is_kept(
+        RequestedDeadline::exact(100),
+        &[RequestedDeadline::exact(80), RequestedDeadline::exact(60)],
+    );
 }
 
 #[test]
-fn a_later_wish_is_found_when_the_entry_fires() {
-    last_wish_is_kept(Wish::exact(40), &[Wish::exact(300)]);
-    last_wish_is_kept(Wish::exact(40), &[Wish::exact(300), Wish::exact(200)]);
+fn a_later_deadline_is_found_when_the_entry_fires() {
+    last_request_is_kept(RequestedDeadline::exact(40), &[RequestedDeadline::exact(300)]);
+    last_request_is_kept(
+        RequestedDeadline::exact(40),
+        &[RequestedDeadline::exact(300), RequestedDeadline::exact(200)],
+    );
 }
 
 #[test]
-fn a_wish_for_nothing_and_one_after_it_are_kept() {
-    last_wish_is_kept(Wish::exact(40), &[Wish::NONE]);
-    last_wish_is_kept(Wish::exact(100), &[Wish::NONE, Wish::exact(70)]);
+fn no_deadline_and_one_after_it_are_kept() {
+    last_request_is_kept(RequestedDeadline::exact(40), &[RequestedDeadline::NONE]);
+    last_request_is_kept(
+        RequestedDeadline::exact(100),
+        &[RequestedDeadline::NONE, RequestedDeadline::exact(70)],
+    );
 }
 
-/// A sender whose deadline comes before the planned wake-up wakes the wheel, or the wheel finds the name before it
+/// A sender whose deadline comes before the planned wake-up wakes the wheel, or the wheel finds the timer before it
 /// sleeps. A lost wake-up would leave the wheel parked for good, which loom reports as a deadlock.
 #[test]
 fn no_wake_up_is_lost() {
     loom::model(|| {
         let parking = Arc::new(Parking::new());
-        let names = Arc::new(Names::default());
+        let channel = Arc::new(Channel::default());
         let wheel = {
-            let (parking, names) = (Arc::clone(&parking), Arc::clone(&names));
+            let (parking, channel) = (Arc::clone(&parking), Arc::clone(&channel));
             thread::spawn(move || {
                 loop {
-                    if names.take() {
+                    if channel.take() {
                         return;
                     }
                     parking.announce(100);
-                    if !names.take() {
+                    if !channel.take() {
                         thread::park();
                         parking.awake();
                         continue;
@@ -181,7 +215,7 @@ fn no_wake_up_is_lost() {
                 }
             })
         };
-        names.send();
+        channel.send();
         if parking.sleeps_beyond(50) {
             wheel.thread().unpark();
         }
@@ -189,33 +223,35 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// Two owners of a name, in turn: a far wish, then a near one. The one sends the name, the other may find it sent;
-/// between them they wake the wheel for the near wish.
+/// Two threads request in turn for one timer: a far deadline, then a near one. The first sends the timer, the second may
+/// find it sent; between them they wake the wheel for the near deadline.
 #[test]
-fn the_second_owners_earlier_wish_wakes_the_wheel() {
+fn the_second_owners_earlier_deadline_wakes_the_wheel() {
     // Three threads have too many interleavings for all of them; those with few preemptions find what is wrong.
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(2);
     model.check(|| {
         let arming = Arc::new(Arming::new());
         let parking = Arc::new(Parking::new());
-        let names = Arc::new(Names::default());
+        let channel = Arc::new(Channel::default());
         let wheel = {
-            let (arming, parking, names) = (Arc::clone(&arming), Arc::clone(&parking), Arc::clone(&names));
-            thread::spawn(move || sleep_until_near_wish(&arming, &parking, &names))
+            let (arming, parking, channel) =
+                (Arc::clone(&arming), Arc::clone(&parking), Arc::clone(&channel));
+            thread::spawn(move || sleep_until_near_deadline(&arming, &parking, &channel))
         };
-        let far = arming.want(Wish::exact(FAR), NO_SLACK);
+        let far = arming.request(RequestedDeadline::exact(FAR), NO_SLACK);
         let second = {
-            let (arming, parking, names) = (Arc::clone(&arming), Arc::clone(&parking), Arc::clone(&names));
+            let (arming, parking, channel) =
+                (Arc::clone(&arming), Arc::clone(&parking), Arc::clone(&channel));
             let wheel = wheel.thread().clone();
             thread::spawn(move || {
-                let near = arming.want(Wish::exact(NEAR), NO_SLACK);
-                if must_wake(near, &arming, &parking, &names) {
+                let near = arming.request(RequestedDeadline::exact(NEAR), NO_SLACK);
+                if must_wake(near, &arming, &parking, &channel) {
                     wheel.unpark();
                 }
             })
         };
-        if must_wake(far, &arming, &parking, &names) {
+        if must_wake(far, &arming, &parking, &channel) {
             wheel.thread().unpark();
         }
         second.join().expect("an owner does not panic");
@@ -228,27 +264,28 @@ const PLANNED: u64 = 100;
 const FAR: u64 = 200;
 
 /// What `Timeouts::tell_wheel` does, but for the unparking.
-fn must_wake(told: Told, arming: &Arming, parking: &Parking, names: &Names) -> bool {
-    if told == Told::Send {
-        names.send();
+fn must_wake(action: ArmAction, arming: &Arming, parking: &Parking, channel: &Channel) -> bool {
+    if action == ArmAction::Send {
+        channel.send();
     }
-    told != Told::Enough && arming.newest_wish().latest(NO_SLACK).is_some_and(|at| parking.sleeps_beyond(at))
+    action != ArmAction::Nothing
+        && arming.newest_request().latest(NO_SLACK).is_some_and(|at| parking.sleeps_beyond(at))
 }
 
 /// The wheel thread's loop: it plans to wake up at [`PLANNED`], which never comes, and ends when it knows of the near
-/// wish. Were no one to wake it for that, it would be parked for good, which loom reports as a deadlock.
-fn sleep_until_near_wish(arming: &Arming, parking: &Parking, names: &Names) {
+/// deadline. If nobody wakes it for that, it is parked for good, which loom reports as a deadlock.
+fn sleep_until_near_deadline(arming: &Arming, parking: &Parking, channel: &Channel) {
     let mut wheel = Wheel::default();
     loop {
-        while names.take() {
-            wheel.take_up(arming);
+        while channel.take() {
+            wheel.update(arming);
         }
         if wheel.entry == Some(NEAR) {
             return;
         }
         parking.announce(PLANNED);
-        if names.take() {
-            wheel.take_up(arming);
+        if channel.take() {
+            wheel.update(arming);
         } else {
             thread::park();
         }
@@ -276,4 +313,77 @@ fn a_later_deadline_wakes_no_one() {
         wheel.join().expect("the wheel does not panic");
     });
     assert_eq!(unparked.load(std::sync::atomic::Ordering::Relaxed), 0);
+}
+
+/// A way to poll a sleep: the task registered so far, the task that polls, and whether the deadline has passed.
+type PollSleep = fn(&AtomicWaker, &Waker, &dyn Fn() -> bool) -> Poll<()>;
+
+/// A task takes over a sleep that another has polled, while a worker acts on an expiry that came too early and on the one
+/// at the deadline. Returns in how many interleavings nobody wakes the task, though it waits.
+fn lost_wake_ups(poll: PollSleep) -> usize {
+    const DEADLINE: u64 = 1;
+    let lost = StdArc::new(AtomicUsize::new(0));
+    let count = StdArc::clone(&lost);
+    loom::model(move || {
+        let registered = Arc::new(AtomicWaker::default());
+        // The clock orders nothing by itself.
+        let clock = Arc::new(AtomicU64::new(0));
+        registered.register(Waker::noop());
+        let worker = {
+            let (registered, clock) = (Arc::clone(&registered), Arc::clone(&clock));
+            thread::spawn(move || {
+                for now in [0, DEADLINE] {
+                    clock.store(now, Ordering::Relaxed);
+                    registered.take().into_iter().for_each(Waker::wake);
+                }
+            })
+        };
+        let task = StdArc::new(Woken(AtomicBool::new(false)));
+        let waker = Waker::from(StdArc::clone(&task));
+        let mut worker = Some(worker);
+        while poll(&registered, &waker, &|| clock.load(Ordering::Relaxed) >= DEADLINE).is_pending() {
+            if !task.take() {
+                // It waits. When the worker has ended, whatever was to wake it has happened.
+                worker.take().into_iter().for_each(|worker| worker.join().expect("it does not panic"));
+                if !task.take() {
+                    count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    break;
+                }
+            }
+        }
+    });
+    lost.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+struct Woken(AtomicBool);
+
+impl Woken {
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Wake for Woken {
+    fn wake(self: StdArc<Self>) {
+        // Not a store: loom would let that one come before a swap that did not see it.
+        self.0.swap(true, Ordering::AcqRel);
+    }
+}
+
+#[test]
+fn a_sleep_loses_no_wake_up() {
+    assert_eq!(lost_wake_ups(|registered, task, is_due| poll_expiry(registered, task, is_due)), 0);
+}
+
+/// Why `poll_expiry` registers first.
+#[test]
+fn a_sleep_that_read_the_clock_before_it_registers_would_lose_its_wake_up() {
+    let lost = lost_wake_ups(|registered, task, is_due| {
+        if is_due() {
+            return Poll::Ready(());
+        }
+        registered.register(task);
+        Poll::Pending
+    });
+    assert!(lost > 0, "the model must find it");
 }

@@ -5,10 +5,11 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 
 use super::number::parse_rate;
+use super::part::Processes;
+use crate::client::DialOptions;
 use crate::cost;
-use crate::parts;
+use crate::report::Wanted;
 use crate::target::{ServerUrl, Target};
-use crate::wanted::Wanted;
 
 /// What every scenario works with.
 #[derive(Clone, Debug)]
@@ -41,7 +42,7 @@ pub(crate) struct Server {
     #[command(flatten)]
     pub(crate) cost: cost::Sampling,
     #[command(flatten)]
-    pub(crate) parts: parts::Processes,
+    pub(crate) parts: Processes,
     #[command(flatten)]
     pub(crate) wanted: Wanted,
 }
@@ -66,5 +67,17 @@ impl Held {
     pub(super) fn load(&self) -> Load {
         let Self { server, connections, rate, duration } = self.clone();
         Load { server, connections, rate, duration, first_due: Duration::ZERO }
+    }
+}
+
+impl Server {
+    pub(crate) fn dial_options(&self) -> DialOptions {
+        DialOptions {
+            url: self.url.clone(),
+            target: self.target,
+            timeout: self.connect_timeout,
+            pong_timeout: self.pong_timeout,
+            reconnect_window: self.reconnect_window,
+        }
     }
 }

@@ -6,17 +6,19 @@ mod load;
 mod mix;
 mod needs;
 mod number;
+mod part;
 mod plan;
 mod sessions;
 
 use clap::{Parser, Subcommand};
 
-use crate::compare::Compare;
+use crate::report::Compare;
 
 pub(crate) use self::channel::{Audience, Fanout, PublishBy, Resume, Slow};
 pub(crate) use self::churn::{Churn, Lifetime};
-pub(crate) use self::load::{Held, Load, Server};
+pub(crate) use self::load::{Held, Load};
 pub(crate) use self::mix::Mix;
+pub(crate) use self::part::Part;
 pub(crate) use self::plan::{Kind, Phase};
 pub(crate) use self::sessions::{Expire, Hold, Kill, Late, Mute, Omission, Takeover, Vanish};
 

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use encke_core::dialect::json::ServerMessage;
 
-use super::{Connection, Early, Greeting, Ticket};
-use crate::failure::Failure;
+use super::{Connection, Early, Failure, Greeting, Ticket};
 
 /// What the query says of a session to come back to.
 pub(super) fn query(resume: Option<&Ticket>) -> String {

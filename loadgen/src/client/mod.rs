@@ -1,7 +1,11 @@
 //! One client connection, whatever it speaks: opened by a [`Dialer`], then events until the end.
 
+mod admin;
 mod dialer;
 mod encke;
+mod failure;
+mod failures;
+pub(crate) mod heard;
 mod socketio;
 mod ticket;
 
@@ -10,13 +14,15 @@ use std::ops::ControlFlow;
 use std::task::Poll;
 use std::time::Duration;
 
-pub(crate) use self::dialer::Dialer;
+pub(crate) use self::admin::Admin;
+pub(crate) use self::dialer::{DialOptions, Dialer};
+pub(crate) use self::failure::{Failure, kind_of_end};
+pub(crate) use self::failures::Failures;
 pub(crate) use self::ticket::Ticket;
-use crate::event_stream::{EventStream, Found};
-use crate::failure::Failure;
 use crate::record::Live;
 use crate::target::Target;
-use crate::websocket::{End, Incoming, Socket};
+use crate::transport::event_stream::{EventStream, Found};
+use crate::transport::websocket::{End, Incoming, Socket};
 
 /// RFC 6455, section 7.4.1: the purpose of the connection is fulfilled.
 const NORMAL: u16 = 1000;
@@ -161,7 +167,7 @@ impl Connection {
         poll_fn(move |context| {
             let Self { wire, live } = &mut *self;
             let mut on_event = |event: Event<'_>| {
-                live.saw(event);
+                note(live, event);
                 on_event(event)
             };
             let polled = match wire {
@@ -196,7 +202,7 @@ impl Connection {
                 let Incoming::Text(text) = incoming else { return ControlFlow::Continue(()) };
                 match read(&text) {
                     Early::Greeting(greeting) => return ControlFlow::Break(greeting),
-                    Early::Message => live.saw(Event::Text(&text)),
+                    Early::Message => live.saw_message(),
                     Early::Other => {}
                 }
                 ControlFlow::Continue(())
@@ -206,5 +212,13 @@ impl Connection {
             live.ended(end);
             Failure::ClosedBeforeHello(end)
         })
+    }
+}
+
+fn note(live: &Live, event: Event<'_>) {
+    match event {
+        Event::Ping(_) => live.saw_ping(),
+        Event::Text(_) => live.saw_message(),
+        Event::Pong(_) | Event::Id(_) => {}
     }
 }

@@ -23,7 +23,7 @@ use self::process::{NoReading, Process, Reading};
 pub(crate) use self::sampling::Sampling;
 pub(crate) use self::steady::Load;
 use self::timers::TimersAccount;
-use crate::admin::Admin;
+use crate::client::Admin;
 use crate::progress::Log;
 use crate::record::{Gauge, Recorder};
 use crate::result::Group;

@@ -2,7 +2,7 @@
 
 use clap::Args;
 
-use crate::admin::AdminUrl;
+use crate::target::AdminUrl;
 
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct Sampling {

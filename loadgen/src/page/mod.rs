@@ -2,7 +2,7 @@
 //! both take their colours from the style sheet, for light and for dark ground.
 
 mod axis;
-mod compare;
+mod comparison;
 mod curves;
 mod labels;
 mod plot;
@@ -16,7 +16,7 @@ mod unit;
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-pub(crate) use self::compare::of_comparison;
+pub(crate) use self::comparison::of_comparison;
 use self::curves::Curves;
 use self::plot::Plot;
 use crate::result::{Distribution, Document};

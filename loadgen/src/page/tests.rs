@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use roxmltree::Document as Xml;
 
 use super::{of_comparison, of_run};
-use crate::compare::Compared;
 use crate::record::Times;
+use crate::result::Compared;
 use crate::result::{Document, Ending, Group, Kind, Phase, Run, Sample, Series};
 
 const HOSTILE: &str = "<script>alert(1)</script>\"'&";

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::result::Group;
-use crate::websocket::End;
+use crate::transport::websocket::End;
 
 /// A number that only grows. A clone is the same one.
 #[derive(Clone, Debug, Default)]

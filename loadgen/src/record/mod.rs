@@ -1,7 +1,7 @@
 //! What is counted and timed while a scenario runs, by name. One task samples all of it each second.
 //!
 //! A scenario keeps its [`Counter`]s, [`Gauge`]s and [`Times`] (or [`Latency`], for both views of coordinated omission)
-//! as fields, and names those worth a curve over time once, in [`Scenario::record`](crate::scenario::Scenario::record):
+//! as fields, and names those worth a curve over time once, in `Scenario::record`:
 //!
 //! ```text
 //! fn record(&self, recorder: &Recorder) {
@@ -13,7 +13,7 @@
 //! ```
 //! What scenarios have in common names its own in a `register`. The names are those of the outcome, so that an assertion
 //! finds both. What is named twice is added up, which is how several scenarios at once share a curve. Connections,
-//! connects, closes by code, messages and pings are counted in [`Traffic`], errors in [`Failures`](crate::failure::Failures): they need no naming.
+//! connects, closes by code, messages and pings are counted in [`Traffic`], errors in `Failures`: they need no naming.
 //! [`Recorder::phase`] tells where in its course the run is.
 
 mod counts;

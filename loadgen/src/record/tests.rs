@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::client::Event;
-use crate::websocket::End;
+use crate::transport::websocket::End;
 
 #[test]
 fn a_sample_has_what_came_since_the_last_one() {
@@ -65,7 +64,7 @@ fn traffic_needs_no_naming() {
     let recorder = Recorder::starting_now();
     let (one, other) = (recorder.traffic().opened(), recorder.traffic().opened());
     one.greeted();
-    one.saw(Event::Ping(b"1"));
+    one.saw_ping();
     one.ended(End::Closed(Some(4000)));
     drop(one);
     recorder.sample();

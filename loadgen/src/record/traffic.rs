@@ -4,9 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::counts::{Counter, Ends};
-use crate::client::Event;
 use crate::result::Group;
-use crate::websocket::End;
+use crate::transport::websocket::End;
 
 /// A clone is the same one.
 #[derive(Clone, Debug, Default)]
@@ -67,12 +66,12 @@ impl Live {
         self.0.0.connects.increment();
     }
 
-    pub(crate) fn saw(&self, event: Event<'_>) {
-        match event {
-            Event::Ping(_) => self.0.0.pings.increment(),
-            Event::Text(_) => self.0.0.messages.increment(),
-            Event::Pong(_) | Event::Id(_) => {}
-        }
+    pub(crate) fn saw_ping(&self) {
+        self.0.0.pings.increment();
+    }
+
+    pub(crate) fn saw_message(&self) {
+        self.0.0.messages.increment();
     }
 
     pub(crate) fn ended(&self, end: End) {

@@ -194,8 +194,8 @@ mod tests {
     use crate::result::Sample;
 
     fn document() -> Document {
-        let times = crate::record::Times::default();
-        times.record(Duration::from_millis(2));
+        let mut times = hdrhistogram::Histogram::<u64>::new(3).expect("three digits are fine");
+        times.saturating_record(2000);
         let mut series = Series::default();
         series.push(&Sample { t: 1.0, values: Vec::new() });
         let phases = vec![Phase { name: "hold".to_owned(), start: 0.0, end: 1.5 }];
@@ -203,7 +203,7 @@ mod tests {
         let run = Run { started_at: SystemTime::UNIX_EPOCH, elapsed: Duration::from_secs(2), ending, phases };
         let numbers = Group::default()
             .with("errors", 1)
-            .with("inner", Group::default().with("connect_ms", times.summary()));
+            .with("inner", Group::default().with("connect_ms", Distribution::from(times)));
         Document::new(Group::default().with("scenario", "hold"), run, numbers, &series)
     }
 

@@ -3,9 +3,12 @@
 //! A scenario gives its numbers as a [`Group`]; [`Document`] puts them between what was asked for and the histograms
 //! and the series. All of it can be read back, and histograms of several processes add up exactly.
 
+mod assertion;
+mod comparison;
 mod distribution;
 mod document;
 mod group;
+mod measured;
 mod path;
 mod read;
 mod series;
@@ -15,9 +18,12 @@ mod table;
 
 use std::time::Duration;
 
+pub(crate) use self::assertion::{Assertion, Verdict};
+pub(crate) use self::comparison::{Compared, names, rows, show_ratio, to_table};
 pub(crate) use self::distribution::Distribution;
 pub(crate) use self::document::{Document, Ending, Phase, Run};
 pub(crate) use self::group::{Field, Group};
+pub(crate) use self::measured::Measured;
 pub(crate) use self::path::NoNumber;
 pub(crate) use self::series::{Column, Kind, Sample, Series};
 pub(crate) use self::table::{align, is_distribution, new_table, percentile_names, show};

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use crate::client::{Connection, Event};
 use crate::record::{Counter, Ends};
-use crate::websocket::End;
+use crate::transport::websocket::End;
 
 #[derive(Debug, Default)]
 pub(super) struct Answering {

@@ -7,7 +7,7 @@ use encke_core::close::CloseCode;
 use crate::record::{Counter, Recorder, Times};
 use crate::result::Group;
 use crate::target::Target;
-use crate::websocket::{End, NO_CLOSE_FRAME};
+use crate::transport::websocket::{End, NO_CLOSE_FRAME};
 
 /// The server counts from when something left it, we from when it arrived: this much may lie between.
 pub(super) const EARLY_TOLERANCE: Duration = Duration::from_millis(20);

@@ -15,7 +15,7 @@ use crate::args::{self, Omission};
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::Group;
-use crate::websocket::End;
+use crate::transport::websocket::End;
 
 #[derive(Debug)]
 pub(crate) struct Expire {

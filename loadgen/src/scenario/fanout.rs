@@ -12,7 +12,7 @@ use super::channel::{Audience, Others, Round, Subscriber};
 use super::{Opened, Run, Scenario, Setup};
 use crate::args;
 use crate::client::Connection;
-use crate::failure::Failure;
+use crate::client::Failure;
 use crate::progress::Bar;
 use crate::record::{Counter, Latency, Recorder};
 use crate::result::{Group, seconds};

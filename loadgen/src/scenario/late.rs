@@ -15,7 +15,7 @@ use crate::progress::Bar;
 use crate::record::{Counter, Ends, Recorder};
 use crate::result::Group;
 use crate::target::Target;
-use crate::websocket::End;
+use crate::transport::websocket::End;
 
 #[derive(Debug)]
 pub(crate) struct Late {

@@ -34,7 +34,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::args::Load;
 use crate::client::{Connection, Dialer, Greeting, Ticket};
-use crate::failure::{Failure, Failures};
+use crate::client::{Failure, Failures};
 use crate::progress::Bar;
 use crate::record::Recorder;
 use crate::result::Group;

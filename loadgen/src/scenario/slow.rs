@@ -17,7 +17,7 @@ use crate::client::{Connection, Event};
 use crate::progress::Bar;
 use crate::record::{Counter, Ends, Recorder};
 use crate::result::Group;
-use crate::websocket::{End, NO_CLOSE_FRAME};
+use crate::transport::websocket::{End, NO_CLOSE_FRAME};
 
 /// What the kernel takes in for a slow connection before it is read; it doubles this. With the usual one, a slow reader would
 /// go unnoticed for megabytes.

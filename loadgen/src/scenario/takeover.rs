@@ -9,12 +9,12 @@ use tokio::time::sleep_until;
 use super::answering::Answering;
 use super::connects::Connects;
 use super::{Attempt, Opened, Pace, Run, Scenario, Setup, open_all};
+use crate::client::Failure;
 use crate::client::{Connection, Ticket};
-use crate::failure::Failure;
 use crate::progress::Bar;
 use crate::record::{Counter, Ends, Recorder, Times};
 use crate::result::Group;
-use crate::websocket::End;
+use crate::transport::websocket::End;
 
 #[derive(Debug)]
 pub(crate) struct Takeover {

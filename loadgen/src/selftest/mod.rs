@@ -27,6 +27,7 @@ use self::verdict::Verdict;
 use crate::args::{Args, Command};
 use crate::progress::Log;
 use crate::result::Document;
+use crate::run;
 
 /// One row of the result.
 #[derive(Debug)]
@@ -134,7 +135,7 @@ async fn measure(run: &Run, fault: Fault) -> Result<Document, String> {
     let server = Server::start(fault).await.map_err(|error| format!("cannot serve: {error}"))?;
     let words = format!("loadgen {}", run.words.replace("URL", &server.url()));
     match Args::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?.command {
-        Command::Run(scenario) => crate::measure(&scenario, &Log::silent()).await,
+        Command::Run(scenario) => run::measure(&scenario, &Log::silent()).await,
         _ => Err("only scenarios are run here".to_owned()),
     }
 }

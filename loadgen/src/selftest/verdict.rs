@@ -2,8 +2,8 @@
 
 use super::cases::Case;
 use super::runs::{Run, Sign};
-use crate::assertion::{Assertion, Verdict as Judgement};
 use crate::result::Document;
+use crate::result::{Assertion, Verdict as Judgement};
 
 /// What became of one run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

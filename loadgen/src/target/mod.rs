@@ -3,12 +3,14 @@
 //! A new one, Bayeux say, is a variant of [`Target`] with its row of the table, one of `Wire` in [`crate::client`], and a module
 //! beside that of Socket.IO which knows its greeting, its heartbeats and its messages. No scenario has to know of it.
 
+mod admin_url;
 mod url;
 
 use std::fmt;
 
 use clap::ValueEnum;
 
+pub(crate) use self::admin_url::AdminUrl;
 pub(crate) use self::url::{Scheme, ServerUrl};
 
 /// What a server speaks.

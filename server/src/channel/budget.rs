@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use encke_core::Timestamp;
 use parking_lot::Mutex;
 
-use super::cell::{Change, Channel};
+use super::state::{Change, Channel};
 
 /// The bytes of all logs together, and in which order they give some back.
 ///

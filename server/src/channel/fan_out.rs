@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use arrayvec::ArrayVec;
-use tokio::runtime::Handle;
 
-use super::cell::Channel;
+use super::state::Channel;
 use super::subscribers::Call;
+use crate::executor::{Executor, yield_now};
 
 /// Subscribers woken before others get their turn. At some 7 µs a delivery that is a millisecond.
 const WOKEN_AT_ONCE: usize = 128;
@@ -38,17 +38,17 @@ impl Sweep {
 }
 
 /// Wakes everyone who waits for the channel. Returns soon: most of a large audience is woken later, by a task.
-pub(super) fn sweep(channel: Arc<Channel>, runtime: &Handle) {
+pub(super) fn sweep(channel: Arc<Channel>, executor: &dyn Executor) {
     if channel.wake_some() {
-        runtime.spawn(async move {
+        executor.spawn(Box::pin(async move {
             loop {
                 // Before the next are woken, those that are woken already get to run.
-                tokio::task::yield_now().await;
+                yield_now().await;
                 if !channel.wake_some() {
                     break;
                 }
             }
-        });
+        }));
     }
 }
 

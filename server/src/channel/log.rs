@@ -5,7 +5,7 @@ use encke_core::dialect::Encoded;
 use encke_core::dialect::json::Json;
 use encke_core::session::outbox::Bounds;
 
-use super::store::LogLimits;
+use super::channels::LogLimits;
 
 /// The last messages of a channel, numbered from 1 without holes, oldest first.
 #[derive(Debug, Default)]

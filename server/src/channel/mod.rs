@@ -9,17 +9,17 @@
 //! subscribers.
 
 mod budget;
-mod cell;
+mod channels;
 mod fan_out;
 mod log;
 mod name;
-mod store;
+mod state;
 mod subscribers;
 
-pub(crate) use cell::{Channel, HistoryMessage};
+pub use channels::LogLimits;
+pub(crate) use channels::{Channels, Published, TooManyChannels};
 pub(crate) use name::{BadChannelName, ChannelName};
-pub use store::LogLimits;
-pub(crate) use store::{Channels, Full, Published};
+pub(crate) use state::{Channel, HistoryMessage};
 pub(crate) use subscribers::SubscriberKey;
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::*;
 use crate::clock::Clock;
+use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
@@ -22,13 +23,20 @@ impl World {
     fn new(limit: usize, log: LogLimits) -> Self {
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         let clock = Arc::new(Clock::new(Duration::from_millis(500)));
-        let (timeouts, _names) = Timeouts::new(clock, Duration::ZERO);
+        let (timeouts, _to_arm) = Timeouts::new(clock, Duration::ZERO);
         let metrics = Arc::new(Metrics::new());
-        let channels = Channels::new(limit, log, timeouts, metrics, runtime.handle().clone());
+        let channels = Channels::new(
+            limit,
+            log,
+            timeouts,
+            metrics,
+            Entropy::system(),
+            Arc::new(runtime.handle().clone()),
+        );
         Self { channels, _runtime: runtime }
     }
 
-    fn publish(&self, channel: &str, data: &str) -> Result<u64, Full> {
+    fn publish(&self, channel: &str, data: &str) -> Result<u64, TooManyChannels> {
         self.channels.publish(&name(channel), &CompactJson::of(data)).map(|published| published.offset)
     }
 
@@ -110,6 +118,7 @@ fn sizes_add_up_to_nothing_when_all_is_gone() {
         world.channels.handle_timeout(&channel);
     }
     assert_eq!((world.channels.len(), world.channels.bytes()), (0, 0));
+    assert_eq!(world.channels.owners.len(), 0, "every timer has been given up");
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! Bodies of requests: JSON, of limited size, within limited time.
 
 use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::{Either, select};
@@ -11,23 +13,36 @@ use hyper::{HeaderMap, StatusCode};
 use serde::Deserialize;
 
 use super::ApiError;
-use crate::server::Shared;
+use crate::timeouts::Timeouts;
 
-/// What a body may have beside the longest message: the names of a broadcast's channels, and fields.
+/// What a body may contain beside the longest message: the names of a broadcast's channels, and fields.
 const BESIDE_THE_MESSAGE_BYTES: usize = 512 * 1024;
 
-/// How much more is read to no purpose, so that a client that writes all before it reads gets its answer.
+/// How much more is read and discarded, so that a client that writes everything before it reads gets its answer.
 const DISCARDED_BYTES: usize = 1024 * 1024;
 
-/// A client's own words go back to it in an error, but not at any length.
+/// An error quotes what the client sent, but only this much of it.
 const LONGEST_MESSAGE_CHARS: usize = 200;
 
-/// Reads all of a body that is JSON by its own account.
-pub(super) async fn read(headers: &HeaderMap, body: Incoming, shared: &Shared) -> Result<Bytes, ApiError> {
+/// What one body may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BodyLimits {
+    /// The longest message in it, in bytes.
+    pub(crate) max_message: usize,
+    /// How long it may take to arrive.
+    pub(crate) timeout: Duration,
+}
+
+/// Reads all of a body whose headers say that it is JSON.
+pub(crate) async fn read(
+    headers: &HeaderMap,
+    body: Incoming,
+    limits: BodyLimits,
+    timeouts: &Arc<Timeouts>,
+) -> Result<Bytes, ApiError> {
     check_type(headers)?;
-    let limits = &shared.config.limits;
-    let patience = pin!(shared.timeouts.sleep(limits.handshake_timeout));
-    match select(pin!(collect(body, limits.max_message + BESIDE_THE_MESSAGE_BYTES)), patience).await {
+    let timeout = pin!(timeouts.sleep(limits.timeout));
+    match select(pin!(collect(body, limits.max_message + BESIDE_THE_MESSAGE_BYTES)), timeout).await {
         Either::Left((body, _)) => body,
         Either::Right(_) => Err(ApiError::new(
             StatusCode::REQUEST_TIMEOUT,
@@ -37,7 +52,7 @@ pub(super) async fn read(headers: &HeaderMap, body: Incoming, shared: &Shared) -
     }
 }
 
-/// Takes a body to mean this.
+/// Parses a body.
 pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
     serde_json::from_slice(body).map_err(|error| {
         ApiError::bad_request(error.to_string().chars().take(LONGEST_MESSAGE_CHARS).collect::<String>())

@@ -1,10 +1,8 @@
-//! HTTP: the accept loop, and what the public and the admin listener answer.
+//! HTTP for both listeners: accepting connections, reading bodies, making replies.
 
 mod accept;
-pub(crate) mod admin;
 pub(crate) mod body;
-pub(crate) mod public;
 pub(crate) mod reply;
 
-pub(crate) use accept::{Listener, accept, accept_to_the_end};
+pub(crate) use accept::{Acceptor, Listener};
 pub(crate) use reply::{ApiError, Reply};

@@ -1,23 +1,24 @@
-//! How a connection takes what its session is to be sent.
+//! How a connection takes what its session has for it.
 
 use std::sync::Arc;
 
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Encoded, Event};
 use encke_core::session::outbox::Run;
-use encke_core::session::{ConnectionInput, Phase};
+use encke_core::session::{ConnectionInput, Input, Outbox};
 
 use super::cell::SessionCell;
 use super::link::Link;
-use super::store::Sessions;
+use super::sessions::Sessions;
+use super::subscriptions::Followed;
 
-/// What one turn of a connection takes, about: then others get theirs.
+/// About what one turn of a connection takes before others get theirs.
 const BATCH_BYTES: usize = 16 * 1024;
 
-/// What one channel gives before the next has its turn, at most.
+/// The most messages that one channel gives before the next has its turn.
 const RUN_MESSAGES: usize = 32;
 
-/// Where a connection writes what it takes, in its transport's form.
+/// Where a connection writes what it takes, in the form of its transport.
 pub(crate) trait Outgoing {
     /// Bytes written.
     fn len(&self) -> usize;
@@ -27,9 +28,9 @@ pub(crate) trait Outgoing {
     fn gap(&mut self, seq: u64, gap: &Event<'_>);
 }
 
-/// What is left after a connection has taken its share.
+/// What remains after a connection has taken its share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Left {
+pub(crate) struct Backlog {
     /// There is more to take now.
     pub(crate) more: bool,
     /// There is more, but nothing more is sent until something is acknowledged.
@@ -37,62 +38,70 @@ pub(crate) struct Left {
 }
 
 impl Sessions {
-    /// Takes a share of what is to be sent on a connection. Nothing, if the session is not attached to it any more.
+    /// Takes a share of what is to be sent on a connection. Nothing, if the session is no longer attached to it.
     pub(crate) fn take_outgoing(
         &self,
         session: &Arc<SessionCell>,
         link: &Link,
         out: &mut impl Outgoing,
-    ) -> Left {
-        let (mut messages, mut gaps) = (0, 0);
-        let before = out.len();
-        let (left, ask) = {
-            let mut state = session.state.lock();
-            if state.machine.phase() != Phase::Attached(link.id) {
-                return Left::default();
+    ) -> Backlog {
+        let mut taken = Taken::default();
+        let backlog = self.step(session, |state, now| {
+            if !state.is_attached_to(link) {
+                return Backlog::default();
             }
             let outbox = state.machine.outbox_mut();
-            while let Some(turn) = outbox.next_turn() {
-                let taken = out.len() - before;
-                let Some(followed) = outbox.channel(turn.slot).filter(|_| taken < BATCH_BYTES).cloned()
-                else {
-                    break;
-                };
-                let mut log = followed.channel.read();
-                let sizes = log.since(turn.from).take(RUN_MESSAGES).map(Encoded::size);
-                let run = outbox.take(turn, log.bounds(), fitting(sizes, BATCH_BYTES - taken));
-                match run {
-                    Run::Messages { seq, offset, count, caught_up } => {
-                        for (seq, message) in (seq..).zip(log.since(offset).take(count)) {
-                            out.message(seq, message);
-                        }
-                        messages += count as u64;
-                        if let Some(key) = followed.key.filter(|_| caught_up) {
-                            log.wait(key);
-                        }
-                    }
-                    Run::Gap { seq, range } => {
-                        let channel = followed.channel.name().as_str();
-                        let epoch = followed.channel.epoch();
-                        out.gap(seq, &Event::Gap { seq, channel, epoch, range });
-                        gaps += 1;
-                    }
-                    Run::CaughtUp => {
-                        if let Some(key) = followed.key {
-                            log.wait(key);
-                        }
-                    }
+            taken = take_share(outbox, out);
+            let backlog =
+                Backlog { more: outbox.next_turn().is_some(), until_acknowledged: outbox.is_stopped() };
+            if outbox.needs_acknowledgement() {
+                state.machine.handle(now, Input::Connection(link.id, ConnectionInput::Sent));
+            }
+            backlog
+        });
+        self.metrics.delivered(taken.messages, taken.gaps);
+        backlog
+    }
+}
+
+/// What one turn of a connection took.
+#[derive(Clone, Copy, Debug, Default)]
+struct Taken {
+    messages: u64,
+    gaps: u64,
+}
+
+fn take_share(outbox: &mut Outbox<Followed>, out: &mut impl Outgoing) -> Taken {
+    let mut taken = Taken::default();
+    let before = out.len();
+    while let Some(turn) = outbox.next_turn() {
+        let bytes = out.len() - before;
+        let Some(followed) = outbox.channel(turn.slot).filter(|_| bytes < BATCH_BYTES).cloned() else {
+            break;
+        };
+        let mut log = followed.channel.read();
+        let sizes = log.since(turn.from).take(RUN_MESSAGES).map(Encoded::size);
+        let run = outbox.take(turn, log.bounds(), fitting(sizes, BATCH_BYTES - bytes));
+        match run {
+            Run::Messages { seq, offset, count, caught_up } => {
+                for (seq, message) in (seq..).zip(log.since(offset).take(count)) {
+                    out.message(seq, message);
+                }
+                taken.messages += count as u64;
+                if caught_up {
+                    log.wait(followed.key);
                 }
             }
-            let left = Left { more: outbox.next_turn().is_some(), until_acknowledged: outbox.is_stopped() };
-            (left, outbox.needs_acknowledgement())
-        };
-        self.metrics.delivered(messages, gaps);
-        if ask {
-            self.handle_connection(session, link, ConnectionInput::Sent);
+            Run::Gap { seq, range } => {
+                let channel = followed.channel.name().as_str();
+                let epoch = followed.channel.epoch();
+                out.gap(seq, &Event::Gap { seq, channel, epoch, range });
+                taken.gaps += 1;
+            }
+            Run::CaughtUp => log.wait(followed.key),
         }
-        left
     }
+    taken
 }
 
 /// How many messages of these sizes fit into `budget`, at least one.

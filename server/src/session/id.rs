@@ -4,6 +4,8 @@ use std::str::FromStr;
 use data_encoding::BASE64URL_NOPAD;
 use subtle::ConstantTimeEq;
 
+use crate::entropy::Entropy;
+
 const ID_BYTES: usize = 16;
 const SECRET_BYTES: usize = 16;
 /// 16 bytes as base64 without padding.
@@ -15,8 +17,8 @@ const PREFIX: &str = "s_";
 pub struct SessionId([u8; ID_BYTES]);
 
 impl SessionId {
-    pub(crate) fn random() -> Self {
-        Self(rand::random())
+    pub(crate) fn random(entropy: &Entropy) -> Self {
+        Self(entropy.bytes())
     }
 
     /// Evenly spread over the sessions.
@@ -63,8 +65,8 @@ fn decode(text: &str) -> Option<[u8; 16]> {
 pub(crate) struct Secret([u8; SECRET_BYTES]);
 
 impl Secret {
-    pub(crate) fn random() -> Self {
-        Self(rand::random())
+    pub(crate) fn random(entropy: &Entropy) -> Self {
+        Self(entropy.bytes())
     }
 
     pub(crate) fn matches(&self, other: &Self) -> bool {
@@ -104,19 +106,24 @@ impl ResumeToken {
 mod tests {
     use super::*;
 
+    fn token() -> ResumeToken {
+        let entropy = Entropy::system();
+        ResumeToken { id: SessionId::random(&entropy), secret: Secret::random(&entropy) }
+    }
+
     #[test]
     fn ids_and_tokens_are_read_as_they_were_written() {
-        let token = ResumeToken { id: SessionId::random(), secret: Secret::random() };
+        let token = token();
         assert_eq!(token.id.to_string().parse(), Ok(token.id));
         let read = ResumeToken::parse(&token.expose()).expect("a token");
         assert_eq!(read.id, token.id);
         assert!(read.secret.matches(&token.secret));
-        assert!(!Secret::random().matches(&token.secret));
+        assert!(!Secret::random(&Entropy::system()).matches(&token.secret));
     }
 
     #[test]
     fn what_is_no_id_is_refused() {
-        let good = SessionId::random().to_string();
+        let good = token().id.to_string();
         let long = format!("{good}A");
         for text in
             ["", "s_", "x_AAAAAAAAAAAAAAAAAAAAAA", "s_AAAAAAAAAAAAAAAAAAAAA!", &good[1..], &good[..23], &long]
@@ -128,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_secret_does_not_show_when_it_is_logged() {
-        let token = ResumeToken { id: SessionId::random(), secret: Secret::random() };
+        let token = token();
         let secret = token.expose();
         let secret = secret.split_once('.').expect("a dot").1;
         assert!(!format!("{token:?}").contains(secret));

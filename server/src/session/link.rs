@@ -7,11 +7,12 @@ use encke_core::close::CloseCode;
 use encke_core::session::ConnectionId;
 use parking_lot::Mutex;
 
-use crate::transport::Place;
+use crate::admission::Permit;
 
-/// What ties a session to the task of one of its connections. Owned by both; holds no socket.
+/// What ties a session to the task of one of its connections, and all that a session says to a transport. Owned by both;
+/// holds no socket.
 ///
-/// Whoever acts on the session leaves notes here and wakes the task, which does the writing.
+/// Whatever acts on the session leaves notes here and wakes the task, which does the writing.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) id: ConnectionId,
@@ -19,11 +20,11 @@ pub(crate) struct Link {
     waker: AtomicWaker,
     /// When bytes last arrived, in the server's time. Stored below the frame decoder.
     heard_at: AtomicU64,
-    /// The connection's place among those that there may be, until it lets go of it or another takes the session over.
-    place: Mutex<Option<Place>>,
+    /// The connection's permit, until it ends or another connection takes the session over.
+    permit: Mutex<Option<Permit>>,
 }
 
-/// Notes for a connection's task. They do not add up: asking twice is asking once.
+/// What a session wants of its connection. Posting a note twice is the same as posting it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notes(u32);
 
@@ -46,7 +47,7 @@ impl Notes {
         self.0 & other.0 == other.0
     }
 
-    /// The code to close with, if so asked.
+    /// The code to close with, if the session wants it closed.
     pub(crate) fn close_code(self) -> Option<CloseCode> {
         if self.0 & Self::CLOSE == 0 {
             return None;
@@ -57,39 +58,39 @@ impl Notes {
 }
 
 impl Link {
-    pub(crate) fn new(id: ConnectionId, now: Timestamp, place: Option<Place>) -> Self {
+    pub(crate) fn new(id: ConnectionId, now: Timestamp, permit: Option<Permit>) -> Self {
         Self {
             id,
             notes: AtomicU32::new(0),
             waker: AtomicWaker::new(),
             heard_at: AtomicU64::new(now.as_nanos()),
-            place: Mutex::new(place),
+            permit: Mutex::new(permit),
         }
     }
 
-    /// Lets go of the connection's place, or hands it on.
-    pub(crate) fn leave(&self) -> Option<Place> {
-        self.place.lock().take()
+    /// Takes the connection's permit away: to be dropped, or for another connection.
+    pub(crate) fn take_permit(&self) -> Option<Permit> {
+        self.permit.lock().take()
     }
 
-    /// Makes sure that the connection has a place: that of the one it replaces, if it has none. Returns whether it has.
-    pub(super) fn settle(&self, replaced: Option<&Self>) -> bool {
-        let mut place = self.place.lock();
-        if place.is_none() {
-            *place = replaced.and_then(Self::leave);
+    /// A connection without a permit gets that of the one it replaces. Returns whether it has one now.
+    pub(super) fn ensure_permit(&self, replaced: Option<&Self>) -> bool {
+        let mut permit = self.permit.lock();
+        if permit.is_none() {
+            *permit = replaced.and_then(Self::take_permit);
         }
-        place.is_some()
+        permit.is_some()
     }
 
-    /// Leaves a note. Returns the task, which is to be woken then. A session lets go of a connection once, so there is
-    /// one code at most.
+    /// Leaves a note. Returns the task, which the caller then wakes. A session releases a connection once, so there is at
+    /// most one close code.
     #[must_use]
     pub(crate) fn post(&self, notes: Notes) -> Option<Waker> {
         self.notes.fetch_or(notes.0, Ordering::AcqRel);
         self.waker.take()
     }
 
-    /// For the connection's task: takes the notes, and is woken by the next.
+    /// For the connection's task: takes the notes, and registers the task to be woken by the next.
     pub(crate) fn take_notes(&self, context: &Context<'_>) -> Notes {
         self.waker.register(context.waker());
         // Most wake-ups bring bytes and no note: then a read will do.

@@ -1,18 +1,27 @@
-//! Sessions as the server keeps them: the pure machine of `encke-core` behind a lock, its name on the wheel, and
-//! the link to its connection.
+//! Sessions as the server keeps them: the pure machine of `encke-core` behind a lock, its timer on the wheel, and the
+//! link to its connection.
+//!
+//! [`Sessions`] is the one way to change a session, and [`step`](Sessions) the one function that does it. What the session
+//! wants of its connection goes over the [`Link`]: a few [`Notes`], and a waker. What happens in a session's life goes to
+//! the [`EventSink`].
 
+mod attach;
 mod cell;
 mod delivery;
-mod hooks;
 mod id;
 mod link;
-mod store;
+mod registry;
+mod sessions;
+mod step;
 mod subscriptions;
+mod view;
 
-pub(crate) use cell::{SessionCell, SessionView, Transport};
-pub(crate) use delivery::{Left, Outgoing};
-pub use hooks::{Hooks, NoHooks};
-pub use id::{BadSessionId, SessionId};
+pub(crate) use attach::{AttachRequest, Attached, Refusal};
+pub(crate) use cell::{SessionCell, Transport};
+pub(crate) use delivery::{Backlog, Outgoing};
+pub(crate) use id::BadSessionId;
+pub use id::SessionId;
 pub(crate) use link::{Link, Notes};
-pub(crate) use store::{AttachRequest, Attached, Refusal, SessionLimits, Sessions};
+pub(crate) use sessions::{EventSink, SessionLimits, Sessions};
 pub(crate) use subscriptions::NotSubscribed;
+pub(crate) use view::SessionView;

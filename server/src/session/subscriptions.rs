@@ -4,29 +4,30 @@ use std::sync::Arc;
 
 use encke_core::dialect::Since;
 use encke_core::session::outbox::{Bounds, Slot};
-use encke_core::session::{ConnectionInput, Input, Phase};
+use encke_core::session::{ConnectionInput, Input};
 
 use super::cell::{SessionCell, SessionState};
 use super::link::Link;
-use super::store::{Sessions, deadline};
+use super::sessions::Sessions;
+use super::step::token_deadline;
 use crate::auth::{Identity, Permission};
-use crate::channel::{Channel, ChannelName, Full, SubscriberKey};
+use crate::channel::{Channel, ChannelName, SubscriberKey, TooManyChannels};
 
-/// What a session knows a channel by.
+/// What a session knows of a channel that it follows.
 #[derive(Clone, Debug)]
 pub(crate) struct Followed {
     pub(crate) channel: Arc<Channel>,
     /// What the channel knows the session by.
-    pub(super) key: Option<SubscriberKey>,
+    pub(super) key: SubscriberKey,
 }
 
 /// A session follows a channel.
 #[derive(Debug)]
 pub(crate) struct Subscribed {
     pub(crate) channel: Arc<Channel>,
-    /// The last message there was.
+    /// The newest message at that time.
     pub(crate) offset: u64,
-    /// If it was to begin after a certain message: whether everything after it is there still.
+    /// If the client asked for what follows a certain message: whether all of that is still there.
     pub(crate) recovered: Option<bool>,
 }
 
@@ -34,20 +35,21 @@ pub(crate) struct Subscribed {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotSubscribed {
     #[error("a session may follow {limit} channels (limits.max_subscriptions)")]
-    TooMany { limit: usize },
+    TooManySubscriptions { limit: usize },
     #[error(transparent)]
-    Full(#[from] Full),
+    TooManyChannels(#[from] TooManyChannels),
     #[error("the token does not allow to subscribe to this channel")]
     Forbidden,
-    #[error("the session is not this connection's any more")]
+    #[error("another connection has the session now")]
     Detached,
 }
 
 impl Sessions {
     /// Makes a session follow a channel, from now on or from after `since` on. If it does already, nothing changes.
     ///
-    /// Whether it may is looked at here, under the session's lock: since the connection asked, another may have taken the
-    /// session over, with a token that allows less.
+    /// Three steps: the session is asked whether it may, the channel is asked for with no lock held, and the session joins
+    /// it. In between, another connection may have taken the session over with a token that allows less, so the
+    /// last step asks again.
     pub(crate) fn subscribe(
         &self,
         session: &Arc<SessionCell>,
@@ -55,8 +57,32 @@ impl Sessions {
         name: &ChannelName,
         since: Option<&Since<'_>>,
     ) -> Result<Subscribed, NotSubscribed> {
-        let mut state = session.state.lock();
-        if state.machine.phase() != Phase::Attached(link.id) {
+        if let Some(subscribed) = self.step(session, |state, _| self.may_follow(state, link, name))? {
+            return Ok(subscribed);
+        }
+        let hold = self.channels.hold(name)?;
+        self.step(session, |state, _| {
+            if let Some(subscribed) = self.may_follow(state, link, name)? {
+                return Ok(subscribed);
+            }
+            let channel = hold.channel();
+            Ok(channel.join(session, |log, add| {
+                let start = Start::of(since, channel.epoch(), log);
+                let subscribe = |slot| Followed { channel: Arc::clone(channel), key: add(slot) };
+                state.machine.outbox_mut().subscribe_with(subscribe, start.cursor, start.gap);
+                Subscribed { channel: Arc::clone(channel), offset: log.last, recovered: start.recovered }
+            }))
+        })
+    }
+
+    /// Whether a session may follow one more channel for this connection; the subscription, if it is there already.
+    fn may_follow(
+        &self,
+        state: &SessionState,
+        link: &Link,
+        name: &ChannelName,
+    ) -> Result<Option<Subscribed>, NotSubscribed> {
+        if !state.is_attached_to(link) {
             return Err(NotSubscribed::Detached);
         }
         if !state.identity.allows(Permission::Subscribe, name.as_str()) {
@@ -64,40 +90,30 @@ impl Sessions {
         }
         if let Some((_, followed)) = state.find(name.as_str()) {
             let channel = Arc::clone(&followed.channel);
-            return Ok(Subscribed { offset: channel.last_offset(), channel, recovered: None });
+            return Ok(Some(Subscribed { offset: channel.last_offset(), channel, recovered: None }));
         }
         let limit = self.limits.subscriptions;
         if state.machine.outbox().subscriptions().count() >= limit {
-            return Err(NotSubscribed::TooMany { limit });
+            return Err(NotSubscribed::TooManySubscriptions { limit });
         }
-        let outbox = state.machine.outbox_mut();
-        let join = |channel: &Arc<Channel>, log: Bounds, add: &mut dyn FnMut(Slot) -> SubscriberKey| {
-            let start = Start::of(since, channel.epoch(), log);
-            let followed = Followed { channel: Arc::clone(channel), key: None };
-            let slot = outbox.subscribe(followed, start.cursor, start.gap);
-            if let Some(followed) = outbox.channel_mut(slot) {
-                followed.key = Some(add(slot));
-            }
-            Subscribed { channel: Arc::clone(channel), offset: log.last, recovered: start.recovered }
-        };
-        Ok(self.channels.subscribe(name, session, join)?)
+        Ok(None)
     }
 
     /// The session gets nothing new from the channel. Nothing happens if it does not follow it, or has another connection.
     pub(crate) fn unsubscribe(&self, session: &Arc<SessionCell>, link: &Link, name: &str) {
-        let mut state = session.state.lock();
-        if state.machine.phase() != Phase::Attached(link.id) {
-            return;
+        let followed = self.step(session, |state, _| {
+            let (slot, followed) = state.is_attached_to(link).then(|| state.find(name))??;
+            let followed = followed.clone();
+            state.machine.outbox_mut().unsubscribe(slot);
+            Some(followed)
+        });
+        if let Some(followed) = followed {
+            self.release(&followed);
         }
-        let Some((slot, followed)) = state.find(name) else { return };
-        let followed = followed.clone();
-        state.machine.outbox_mut().unsubscribe(slot);
-        drop(state);
-        self.release(&followed);
     }
 
-    /// The client has a new token. Returns the channels that it does not allow it to follow any more, or nothing when the
-    /// session is another user's.
+    /// The client has a new token. Returns the channels that it no longer allows, or nothing when the session is another
+    /// user's.
     pub(crate) fn refresh(
         &self,
         session: &Arc<SessionCell>,
@@ -106,9 +122,9 @@ impl Sessions {
     ) -> Option<Vec<ChannelName>> {
         let is_theirs = self.step(session, |state, now| {
             let is_theirs = state.identity.is_same_user(identity);
-            if is_theirs && state.machine.phase() == Phase::Attached(link.id) {
+            if is_theirs && state.is_attached_to(link) {
                 state.identity = identity.clone();
-                let expires = identity.expires().map(|expires| deadline(expires, now));
+                let expires = identity.expires().map(|expires| token_deadline(expires, now));
                 let refreshed = ConnectionInput::TokenRefreshed(expires);
                 state.machine.handle(now, Input::Connection(link.id, refreshed));
             }
@@ -119,18 +135,19 @@ impl Sessions {
 
     /// Ends the subscriptions that the client's token does not allow.
     pub(super) fn revoke(&self, session: &Arc<SessionCell>) -> Vec<ChannelName> {
-        let mut state = session.state.lock();
-        let SessionState { machine, identity, .. } = &mut *state;
-        let outbox = machine.outbox_mut();
-        let forbidden: Vec<(Slot, Followed)> = outbox
-            .subscriptions()
-            .filter(|it| !identity.allows(Permission::Subscribe, it.channel.channel.name().as_str()))
-            .map(|it| (it.slot, it.channel.clone()))
-            .collect();
-        for (slot, _) in &forbidden {
-            outbox.unsubscribe(*slot);
-        }
-        drop(state);
+        let forbidden = self.step(session, |state, _| {
+            let SessionState { machine, identity, .. } = state;
+            let outbox = machine.outbox_mut();
+            let forbidden: Vec<(Slot, Followed)> = outbox
+                .subscriptions()
+                .filter(|it| !identity.allows(Permission::Subscribe, it.channel.channel.name().as_str()))
+                .map(|it| (it.slot, it.channel.clone()))
+                .collect();
+            for (slot, _) in &forbidden {
+                outbox.unsubscribe(*slot);
+            }
+            forbidden
+        });
         let revoked = forbidden.into_iter().map(|(_, followed)| {
             self.release(&followed);
             followed.channel.name().clone()
@@ -138,16 +155,9 @@ impl Sessions {
         revoked.collect()
     }
 
-    /// The session is over: it follows nothing any more.
-    pub(super) fn release_all(&self, session: &SessionCell) {
-        let followed = session.state.lock().machine.outbox_mut().clear();
-        followed.for_each(|followed| self.release(&followed));
-    }
-
-    fn release(&self, followed: &Followed) {
-        if let Some(key) = followed.key {
-            self.channels.unsubscribe(&followed.channel, key);
-        }
+    /// The session no longer follows the channel.
+    pub(super) fn release(&self, followed: &Followed) {
+        self.channels.unsubscribe(&followed.channel, followed.key);
     }
 }
 
@@ -165,7 +175,7 @@ impl SessionState {
 struct Start {
     /// After this message.
     cursor: u64,
-    /// The client is to be told first that something is missing of which nobody knows how much.
+    /// The client is first told that an unknown number of messages is missing.
     gap: bool,
     recovered: Option<bool>,
 }
@@ -174,7 +184,7 @@ impl Start {
     fn of(since: Option<&Since<'_>>, epoch: &str, log: Bounds) -> Self {
         match since {
             None => Self { cursor: log.last, gap: false, recovered: None },
-            // Another life of the log: what is in this one, the client has not seen.
+            // Another life of the log: the client has seen nothing of this one.
             Some(since) if since.epoch != epoch => {
                 Self { cursor: log.first - 1, gap: true, recovered: Some(false) }
             }

@@ -1,19 +1,20 @@
-//! How the owner of a name and the wheel thread agree on when the name is to expire, without a lock.
+//! How a timer's owner and the wheel thread agree on when the timer expires, without a lock.
 //!
-//! The owner writes down its wish and sends the name only if the wheel would otherwise come too late. The wheel
-//! looks at the wish whenever the name arrives or its entry fires. The law that keeps a wish from being missed:
-//! the wheel moves an entry only to an *earlier* instant, unless it has first forgotten it ([`Arming::forget`]);
-//! then either the owner sees that there is no entry and sends the name, or the wheel sees the owner's new wish.
+//! The owner stores the deadline that it requests. It sends the timer to the wheel only if the wheel would otherwise
+//! come too late. The wheel reads the request when it receives the timer and when the timer's entry fires. One rule
+//! keeps a request from being missed: the wheel moves an entry only to an *earlier* instant, unless it has first
+//! forgotten it ([`Arming::forget`]). Then either the owner sees that there is no entry and sends the timer, or the
+//! wheel sees the owner's new request.
 //!
-//! This file and `parking.rs` are compiled a second time against loom: see `server/tests/loom.rs`.
+//! This file, `parking.rs` and `waiting.rs` are compiled a second time against loom: see `server/tests/loom.rs`.
 
 use super::sync::{AtomicBool, AtomicU64, Ordering, fence};
 
-/// When a name wants to expire: an instant in nanoseconds, exact to the tick or with slack after it.
+/// When a timer is to expire: an instant in nanoseconds, exact to the tick or with slack after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Wish(u64);
+pub(crate) struct RequestedDeadline(u64);
 
-impl Wish {
+impl RequestedDeadline {
     /// Not at all.
     pub(crate) const NONE: Self = Self(u64::MAX);
 
@@ -29,7 +30,7 @@ impl Wish {
         Self::pack(nanos, Self::SOFT)
     }
 
-    /// 63 bits hold 292 years; what lies beyond never comes.
+    /// 63 bits hold 292 years; anything later counts as never.
     const fn pack(nanos: u64, soft: u64) -> Self {
         if nanos >= u64::MAX >> 1 { Self::NONE } else { Self(nanos << 1 | soft) }
     }
@@ -48,94 +49,94 @@ impl Wish {
     }
 }
 
-/// What the owner of a name has to do about its new wish.
+/// What the owner has to do after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum Told {
-    /// Nothing: the wheel will find it in time.
-    Enough,
-    /// See that the wheel does not oversleep it: the name is in the channel, or about to be.
+pub(crate) enum ArmAction {
+    /// Nothing: the wheel will read the request in time.
+    Nothing,
+    /// Wake the wheel if it sleeps too long: the timer is in the channel, or about to be.
     Wake,
-    /// Send the name, then see that the wheel does not oversleep it.
+    /// Send the timer, then wake the wheel if it sleeps too long.
     Send,
 }
 
 /// No entry in the wheel.
 const UNARMED: u64 = u64::MAX;
 
-/// One name's wish, and what the wheel has made of it.
+/// The deadline that one timer's owner requests, and the one that the wheel has armed.
 #[derive(Debug)]
 pub(crate) struct Arming {
-    wish: AtomicU64,
-    /// No wish for this instant or a later one needs another entry. Written by the wheel thread.
+    requested: AtomicU64,
+    /// No request for this instant or a later one needs another entry. Written by the wheel thread.
     armed: AtomicU64,
-    /// The name is in the channel: it goes in once, so the channel is bounded by the number of names.
+    /// The timer is in the channel. It goes in once, so the number of timers bounds the channel.
     queued: AtomicBool,
 }
 
 impl Arming {
     pub(crate) fn new() -> Self {
         Self {
-            wish: AtomicU64::new(Wish::NONE.0),
+            requested: AtomicU64::new(RequestedDeadline::NONE.0),
             armed: AtomicU64::new(UNARMED),
             queued: AtomicBool::new(false),
         }
     }
 
     /// For the owner, one thread at a time.
-    pub(crate) fn want(&self, wish: Wish, slack: u64) -> Told {
-        self.wish.store(wish.0, Ordering::Release);
-        // Pairs with the fence in `forget`: the wheel sees the wish, or we see what it forgot.
+    pub(crate) fn request(&self, deadline: RequestedDeadline, slack: u64) -> ArmAction {
+        self.requested.store(deadline.0, Ordering::Release);
+        // Pairs with the fence in `forget`: the wheel sees the request, or we see that it forgot the entry.
         fence(Ordering::SeqCst);
         let armed = self.armed.load(Ordering::Relaxed);
-        let wheel_must_know = match wish.latest(slack) {
+        let wheel_must_know = match deadline.latest(slack) {
             Some(latest) => latest < armed,
             // Nothing would go wrong, but the entry would stay until it fires.
             None => armed != UNARMED,
         };
         if !wheel_must_know {
-            Told::Enough
+            ArmAction::Nothing
         } else if self.queued.swap(true, Ordering::AcqRel) {
-            Told::Wake
+            ArmAction::Wake
         } else {
-            Told::Send
+            ArmAction::Send
         }
     }
 
-    /// For an owner that has sent the name, or found it sent: the newest wish, by whichever owner.
-    pub(crate) fn newest_wish(&self) -> Wish {
-        // If another owner wished for something earlier and saw the wheel awake, and the wheel has since gone to sleep
-        // without the name, then this sees that wish.
+    /// For a thread that has sent the timer, or found it sent: the newest request, by whichever thread.
+    pub(crate) fn newest_request(&self) -> RequestedDeadline {
+        // Another thread may have requested something earlier and seen the wheel awake, and the wheel may since have
+        // gone to sleep without the timer. Then this sees that request.
         fence(Ordering::SeqCst);
-        self.wish()
+        self.requested()
     }
 
-    fn wish(&self) -> Wish {
-        Wish(self.wish.load(Ordering::Acquire))
+    fn requested(&self) -> RequestedDeadline {
+        RequestedDeadline(self.requested.load(Ordering::Acquire))
     }
 
-    /// For the wheel, having taken the name from the channel: from here on it may be sent again.
-    pub(crate) fn received(&self) -> Wish {
+    /// For the wheel, after it took the timer from the channel: from here on it may be sent again.
+    pub(crate) fn received(&self) -> RequestedDeadline {
         self.queued.swap(false, Ordering::AcqRel);
-        self.wish()
+        self.requested()
     }
 
-    /// For the wheel, when its entry has fired or is about to be dropped or put off: the wish as it is now.
-    pub(crate) fn forget(&self) -> Wish {
+    /// For the wheel, when the entry has fired or is about to be dropped or postponed: the request as it is now.
+    pub(crate) fn forget(&self) -> RequestedDeadline {
         self.armed.store(UNARMED, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        self.wish()
+        self.requested()
     }
 
-    /// For the wheel: its entry serves every wish for `nanos` or later. Returns the wish as it is now: an owner that
-    /// has just dropped its wish may have seen no entry to take back.
-    pub(crate) fn set_armed(&self, nanos: u64) -> Wish {
+    /// For the wheel: the entry serves every request for `nanos` or later. Returns the request as it is now: an owner
+    /// that has just withdrawn its request may have seen no entry to cancel.
+    pub(crate) fn set_armed(&self, nanos: u64) -> RequestedDeadline {
         self.armed.store(nanos, Ordering::Release);
         fence(Ordering::SeqCst);
-        self.wish()
+        self.requested()
     }
 
-    /// For the wheel: from when on its entry serves, if there is one.
+    /// For the wheel: the earliest request that the entry serves, if there is an entry.
     pub(crate) fn armed(&self) -> Option<u64> {
         Some(self.armed.load(Ordering::Relaxed)).filter(|armed| *armed != UNARMED)
     }

@@ -1,6 +1,6 @@
 //! How a sender wakes the wheel thread only when it must.
 //!
-//! The sender has put a name into the channel, then looks whether the wheel sleeps beyond its deadline. The wheel
+//! The sender has put a timer into the channel, then looks whether the wheel sleeps beyond its deadline. The wheel
 //! announces how long it will sleep, then looks into the channel once more. With a fence on both sides, at least
 //! one sees the other: no wake-up is lost, and a sender whose deadline lies beyond the planned wake-up makes no
 //! system call.
@@ -20,7 +20,7 @@ impl Parking {
         Self { asleep_until: AtomicU64::new(AWAKE) }
     }
 
-    /// For a sender, having sent a name that wants to expire at `deadline`: must the wheel be unparked?
+    /// For a sender, having sent a timer that is to expire at `deadline`: must the wheel be unparked?
     pub(crate) fn sleeps_beyond(&self, deadline: u64) -> bool {
         fence(Ordering::SeqCst);
         deadline < self.asleep_until.load(Ordering::Relaxed)

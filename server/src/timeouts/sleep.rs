@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 
-use super::arming::Wish;
-use super::sleepers::SleeperId;
-use super::{Timeouts, TimerCell, TimerName};
+use super::arming::RequestedDeadline;
+use super::waiting::poll_expiry;
+use super::{Timeouts, TimerCell, TimerOwner};
 
 /// A future that is ready once the server's time has reached an instant; never before, and exact to the tick.
 ///
@@ -17,13 +17,14 @@ use super::{Timeouts, TimerCell, TimerName};
 pub(crate) struct Sleep {
     timeouts: Arc<Timeouts>,
     deadline: Timestamp,
-    armed: Option<(SleeperId, Arc<TimerCell>)>,
+    /// Made by the first poll.
+    timer: Option<Arc<TimerCell>>,
 }
 
 impl Timeouts {
     /// Sleeps until `deadline`.
     pub(crate) fn sleep_until(self: &Arc<Self>, deadline: Timestamp) -> Sleep {
-        Sleep { timeouts: Arc::clone(self), deadline, armed: None }
+        Sleep { timeouts: Arc::clone(self), deadline, timer: None }
     }
 
     /// Sleeps for `duration` from now.
@@ -36,28 +37,24 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let this = &mut *self;
-        if this.timeouts.clock().now() >= this.deadline {
-            return Poll::Ready(());
+        let Self { timeouts, deadline, timer } = &mut *self;
+        let is_new = timer.is_none();
+        let timer = timer.get_or_insert_with(|| Arc::new(TimerCell::new(TimerOwner::Sleep)));
+        let sleeper = timer.sleeper.as_deref().expect("a sleep's timer has a place for its task");
+        let poll = poll_expiry(sleeper, context.waker(), || timeouts.clock().now() >= *deadline);
+        if is_new && poll.is_pending() {
+            timeouts.arm(timer, RequestedDeadline::exact(deadline.as_nanos()));
         }
-        match &this.armed {
-            Some((id, _)) => this.timeouts.sleepers.refresh(*id, context.waker()),
-            None => {
-                let id = this.timeouts.sleepers.add(context.waker());
-                let cell = Arc::new(TimerCell::new(TimerName::Sleep(id)));
-                this.timeouts.arm(&cell, Wish::exact(this.deadline.as_nanos()));
-                this.armed = Some((id, cell));
-            }
-        }
-        Poll::Pending
+        poll
     }
 }
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let Some((id, cell)) = self.armed.take() {
-            self.timeouts.arm(&cell, Wish::NONE);
-            self.timeouts.sleepers.remove(id);
+        if let Some(timer) = self.timer.take() {
+            self.timeouts.arm(&timer, RequestedDeadline::NONE);
+            // The wheel may hold the timer for a moment: it shall hold no task by it, and no socket.
+            drop(timer.take_sleeper());
         }
     }
 }

@@ -5,10 +5,13 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Weak;
+use std::sync::atomic::AtomicUsize;
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
+use std::thread::{self, Thread};
 
 use crossbeam_channel::unbounded;
+
+use encke_core::Timestamp;
 
 use super::*;
 
@@ -34,9 +37,9 @@ impl Rig {
 
     fn start_with(dispatch_batches: usize, settings: WheelSettings) -> Self {
         let clock = Arc::new(Clock::new(settings.stall_threshold));
-        let (timeouts, names) = Timeouts::new(clock, SLACK);
+        let (timeouts, to_arm) = Timeouts::new(clock, SLACK);
         let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
-        let wheel = WheelThread::start(settings, Arc::clone(&timeouts), names, sender).expect("a thread");
+        let wheel = WheelThread::start(settings, Arc::clone(&timeouts), to_arm, sender).expect("a thread");
         Self { timeouts, batches, wheel }
     }
 
@@ -44,33 +47,33 @@ impl Rig {
         self.timeouts.clock().now()
     }
 
-    fn arm_new(&self, wish: Wish) -> Arc<TimerCell> {
-        let cell = Arc::new(TimerCell::new(TimerName::Session(Weak::new())));
-        self.timeouts.arm(&cell, wish);
-        cell
+    fn arm_new(&self, deadline: RequestedDeadline) -> Arc<TimerCell> {
+        let timer = new_timer();
+        self.timeouts.arm(&timer, deadline);
+        timer
     }
 
-    /// The next `count` names to expire, in order, each with the time it was received.
+    /// The next `count` timers to expire, in order, each with the time it was received.
     fn expire(&self, count: usize) -> Vec<(Arc<TimerCell>, Timestamp)> {
         let mut expired = Vec::new();
         while expired.len() < count {
             let batch = self.batches.recv_timeout(PATIENCE).expect("an expiry");
-            expired.extend(batch.cells.into_iter().map(|cell| (cell, self.now())));
+            expired.extend(batch.timers.into_iter().map(|timer| (timer, self.now())));
         }
         expired
     }
 
-    /// The next names to expire are these, in this order, and none before its time.
-    fn expect(&self, cells: &[(&Arc<TimerCell>, u64)]) {
-        let expired = self.expire(cells.len());
-        assert_eq!(expired.len(), cells.len(), "none twice");
-        for ((cell, due), (expired, at)) in cells.iter().zip(expired) {
-            assert!(Arc::ptr_eq(cell, &expired), "out of order");
+    /// The next timers to expire are these, in this order, and none before its time.
+    fn expect(&self, timers: &[(&Arc<TimerCell>, u64)]) {
+        let expired = self.expire(timers.len());
+        assert_eq!(expired.len(), timers.len(), "none twice");
+        for ((timer, due), (expired, at)) in timers.iter().zip(expired) {
+            assert!(Arc::ptr_eq(timer, &expired), "out of order");
             assert!(at.as_nanos() >= *due, "early");
         }
     }
 
-    /// The wheel thread tells of itself after each turn; this waits until it has told so.
+    /// The wheel thread says how it is after each turn; this waits until it has told so.
     fn eventually(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let clock = self.timeouts.clock();
         let until = clock.uptime() + PATIENCE;
@@ -93,55 +96,60 @@ fn on_every_scheme(dispatch_batches: usize, test: impl Fn(Rig) + Sync) {
     });
 }
 
+/// A timer of nobody.
+pub(super) fn new_timer() -> Arc<TimerCell> {
+    Owners::new(TimerOwner::Session).new_timer(Weak::<()>::new())
+}
+
 pub(super) fn after(now: Timestamp, ms: u64) -> u64 {
     (now + Duration::from_millis(ms)).as_nanos()
 }
 
 #[test]
-fn names_expire_in_the_order_of_their_deadlines_and_never_early() {
+fn timers_expire_in_the_order_of_their_deadlines_and_never_early() {
     on_every_scheme(16, |rig| {
         let now = rig.now();
         let dues = [50, 80, 110].map(|ms| after(now, ms));
-        let cells = dues.map(|due| rig.arm_new(Wish::exact(due)));
-        rig.expect(&[(&cells[0], dues[0]), (&cells[1], dues[1]), (&cells[2], dues[2])]);
+        let timers = dues.map(|due| rig.arm_new(RequestedDeadline::exact(due)));
+        rig.expect(&[(&timers[0], dues[0]), (&timers[1], dues[1]), (&timers[2], dues[2])]);
         rig.wheel.stop();
     });
 }
 
 #[test]
-fn an_earlier_wish_wakes_the_wheel_and_a_later_one_holds_it_back() {
+fn an_earlier_deadline_wakes_the_wheel_and_a_later_one_postpones_the_expiry() {
     on_every_scheme(16, |rig| {
         let now = rig.now();
-        let early = rig.arm_new(Wish::exact(after(now, 60_000)));
-        let late = rig.arm_new(Wish::exact(after(now, 100)));
-        rig.timeouts.arm(&late, Wish::exact(after(now, 400)));
-        rig.timeouts.arm(&early, Wish::exact(after(now, 150)));
+        let early = rig.arm_new(RequestedDeadline::exact(after(now, 60_000)));
+        let late = rig.arm_new(RequestedDeadline::exact(after(now, 100)));
+        rig.timeouts.arm(&late, RequestedDeadline::exact(after(now, 400)));
+        rig.timeouts.arm(&early, RequestedDeadline::exact(after(now, 150)));
         rig.expect(&[(&early, after(now, 150)), (&late, after(now, 400))]);
         rig.wheel.stop();
     });
 }
 
 #[test]
-fn an_earlier_wish_wakes_the_wheel_also_while_the_name_is_queued() {
+fn an_earlier_deadline_wakes_the_wheel_also_while_the_timer_is_queued() {
     // Left to itself the wheel would sleep for longer than the test waits.
     let settings = WheelSettings { stall_threshold: 4 * PATIENCE, ..SETTINGS };
     let rig = Rig::start_with(16, settings);
     rig.eventually("it sleeps", |rig| rig.timeouts.parking.sleeps_beyond(after(rig.now(), 1_000)));
-    let cell = rig.arm_new(Wish::exact(after(rig.now(), 3_600_000)));
+    let timer = rig.arm_new(RequestedDeadline::exact(after(rig.now(), 3_600_000)));
     let due = after(rig.now(), 30);
-    rig.timeouts.arm(&cell, Wish::exact(due));
-    rig.expect(&[(&cell, due)]);
+    rig.timeouts.arm(&timer, RequestedDeadline::exact(due));
+    rig.expect(&[(&timer, due)]);
     rig.wheel.stop();
 }
 
 #[test]
-fn an_unchanged_wish_is_not_sent_again() {
+fn an_unchanged_deadline_is_not_sent_again() {
     let rig = Rig::start(16);
     // Within a tick, not at its end.
-    let wish = Wish::exact(after(rig.now(), 60_000) / 1_000_000 * 1_000_000 + 1);
-    let cell = rig.arm_new(wish);
+    let deadline = RequestedDeadline::exact(after(rig.now(), 60_000) / 1_000_000 * 1_000_000 + 1);
+    let timer = rig.arm_new(deadline);
     rig.eventually("it is armed", |rig| rig.timeouts.entries() == 1);
-    assert_eq!(rig.timeouts.want(&cell, wish), Told::Enough);
+    assert_eq!(rig.timeouts.request(&timer, deadline), ArmAction::Nothing);
     rig.wheel.stop();
 }
 
@@ -159,47 +167,48 @@ fn a_wheel_that_does_not_turn_is_noticed() {
 }
 
 #[test]
-fn what_wants_nothing_any_more_leaves_the_wheel() {
+fn a_timer_without_a_deadline_leaves_the_wheel() {
     on_every_scheme(16, |rig| {
-        let wish = Wish::exact(after(rig.now(), 60_000));
-        let cells: Vec<_> = (0..100).map(|_| rig.arm_new(wish)).collect();
+        let deadline = RequestedDeadline::exact(after(rig.now(), 60_000));
+        let timers: Vec<_> = (0..100).map(|_| rig.arm_new(deadline)).collect();
         rig.eventually("all are armed", |rig| rig.timeouts.entries() == 100);
-        for cell in &cells {
-            rig.timeouts.arm(cell, Wish::NONE);
+        for timer in &timers {
+            rig.timeouts.arm(timer, RequestedDeadline::NONE);
         }
         rig.eventually("none is", |rig| rig.timeouts.entries() == 0);
-        assert!(cells.iter().all(|cell| Arc::strong_count(cell) == 1), "the wheel holds on to none");
+        assert!(timers.iter().all(|timer| Arc::strong_count(timer) == 1), "the wheel holds on to none");
         rig.wheel.stop();
     });
 }
 
 #[test]
-fn soft_wishes_that_lie_close_are_armed_for_one_tick() {
+fn soft_deadlines_that_lie_close_are_armed_for_one_tick() {
     let rig = Rig::start(16);
     let base = after(rig.now(), 60_000) / 32_000_000 * 32_000_000;
-    let cells: Vec<_> = (1..=10).map(|ms| rig.arm_new(Wish::soft(base + ms * 1_000_000))).collect();
+    let timers: Vec<_> =
+        (1..=10).map(|ms| rig.arm_new(RequestedDeadline::soft(base + ms * 1_000_000))).collect();
     rig.eventually("all are armed", |rig| rig.timeouts.entries() == 10);
-    let armed: HashSet<_> = cells.iter().map(|cell| cell.arming.armed()).collect();
+    let armed: HashSet<_> = timers.iter().map(|timer| timer.arming.armed()).collect();
     assert_eq!(armed, HashSet::from([Some(base + 16_000_000)]), "where a slot of the wheel begins");
     rig.wheel.stop();
 }
 
 #[test]
 fn a_full_dispatch_channel_loses_nothing_and_the_wheel_turns_on() {
-    const NAMES: usize = 1_000;
+    const TIMERS: usize = 1_000;
     on_every_scheme(1, |rig| {
         let due = after(rig.now(), 5);
-        let cells: Vec<_> = (0..NAMES).map(|_| rig.arm_new(Wish::exact(due))).collect();
-        let armed: HashSet<_> = cells.iter().map(Arc::as_ptr).collect();
+        let timers: Vec<_> = (0..TIMERS).map(|_| rig.arm_new(RequestedDeadline::exact(due))).collect();
+        let armed: HashSet<_> = timers.iter().map(Arc::as_ptr).collect();
         // No one receives: one batch in the channel, one with the wheel thread, the rest in the wheel.
         rig.eventually("the channel is full", |rig| rig.batches.is_full());
         let last_turn = rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed);
         rig.eventually("it turns on", |rig| {
             rig.timeouts.stats.last_turn_nanos.load(Ordering::Relaxed) > last_turn
         });
-        let expired = rig.expire(NAMES);
-        assert_eq!(expired.len(), NAMES, "none twice");
-        let expired: HashSet<_> = expired.iter().map(|(cell, _)| Arc::as_ptr(cell)).collect();
+        let expired = rig.expire(TIMERS);
+        assert_eq!(expired.len(), TIMERS, "none twice");
+        let expired: HashSet<_> = expired.iter().map(|(timer, _)| Arc::as_ptr(timer)).collect();
         assert_eq!(expired, armed, "none lost");
         rig.wheel.stop();
     });
@@ -207,19 +216,15 @@ fn a_full_dispatch_channel_loses_nothing_and_the_wheel_turns_on() {
 
 /// Acts as the server's workers do, and panics when told to.
 struct Actor {
-    timeouts: Arc<Timeouts>,
     acted: Sender<()>,
     panics: AtomicUsize,
 }
 
 impl ActOnExpiry for Actor {
-    fn act(&self, cell: &TimerCell, wakers: &mut Vec<Waker>) {
+    fn act(&self, _: TimerOwner, _: &mut Vec<Waker>) {
         let take_one = |left: usize| left.checked_sub(1);
         if self.panics.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take_one).is_ok() {
             panic!("as the test wants");
-        }
-        if let TimerName::Sleep(id) = cell.name {
-            wakers.extend(self.timeouts.take_sleeper(id));
         }
         self.acted.send(()).expect("the test listens");
     }
@@ -228,12 +233,12 @@ impl ActOnExpiry for Actor {
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    fn taken_up(&self, _: Timestamp) {}
+    fn received(&self, _: Timestamp) {}
 }
 
 fn start_worker(rig: &Rig, panics: usize) -> (WorkerPool, Receiver<()>) {
     let (acted, listen) = unbounded();
-    let actor = Actor { timeouts: Arc::clone(&rig.timeouts), acted, panics: AtomicUsize::new(panics) };
+    let actor = Actor { acted, panics: AtomicUsize::new(panics) };
     (WorkerPool::start(1, &rig.batches, &Arc::new(actor)).expect("a thread"), listen)
 }
 
@@ -241,7 +246,7 @@ fn start_worker(rig: &Rig, panics: usize) -> (WorkerPool, Receiver<()>) {
 fn a_worker_survives_a_panic() {
     let rig = Rig::start(16);
     let now = rig.now();
-    let _cells = [50, 80].map(|ms| rig.arm_new(Wish::exact(after(now, ms))));
+    let _cells = [50, 80].map(|ms| rig.arm_new(RequestedDeadline::exact(after(now, ms))));
     let (workers, acted) = start_worker(&rig, 1);
     assert_eq!(acted.recv_timeout(PATIENCE), Ok(()), "the first panics, the second is acted on");
     rig.wheel.stop();
@@ -284,28 +289,29 @@ fn a_sleep_ends_when_its_time_has_come() {
 #[test]
 fn a_sleep_that_is_dropped_leaves_nothing_behind() {
     let rig = Rig::start(16);
-    let waker = Waker::noop();
+    let task = Arc::new(Unpark(thread::current()));
+    let waker = Waker::from(Arc::clone(&task));
     let mut sleeps: Vec<_> = (0..50).map(|_| Box::pin(rig.timeouts.sleep(Duration::from_secs(60)))).collect();
     for sleep in &mut sleeps {
-        assert!(sleep.as_mut().poll(&mut Context::from_waker(waker)).is_pending());
+        assert!(sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     }
     rig.eventually("all are armed", |rig| rig.timeouts.entries() == 50);
     drop(sleeps);
+    drop(waker);
+    assert_eq!(Arc::strong_count(&task), 1, "no timer holds the task, though the wheel may still have some");
     rig.eventually("none is", |rig| rig.timeouts.entries() == 0);
-    assert!(rig.timeouts.sleepers.is_empty());
     rig.wheel.stop();
 }
 
 #[test]
-fn a_number_that_is_used_again_wakes_its_new_owner_for_nothing_and_no_harm() {
-    let sleepers = Sleepers::default();
-    let id = sleepers.add(Waker::noop());
-    sleepers.remove(id);
-    assert!(sleepers.take_waker(id).is_none(), "no one sleeps under it");
-    let again = sleepers.add(Waker::noop());
-    assert_eq!(again, id);
-    assert!(sleepers.take_waker(id).is_some());
-    sleepers.refresh(again, Waker::noop());
-    sleepers.remove(again);
-    assert!(sleepers.is_empty());
+fn a_sleep_wakes_the_task_that_polled_it_last() {
+    let rig = Rig::start(16);
+    let (workers, acted) = start_worker(&rig, 0);
+    let mut sleep = pin!(rig.timeouts.sleep(Duration::from_millis(30)));
+    assert!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    block_on(sleep);
+    assert_eq!(acted.recv_timeout(PATIENCE), Ok(()), "one expiry");
+    rig.wheel.stop();
+    workers.join();
+    assert!(acted.is_empty());
 }

@@ -7,7 +7,7 @@ use arrayvec::ArrayVec;
 use crossbeam_channel::Receiver;
 use encke_core::Timestamp;
 
-use super::TimerCell;
+use super::{TimerCell, TimerOwner};
 
 /// The most expiries in one message to the workers.
 const BATCH: usize = 64;
@@ -18,21 +18,22 @@ pub(crate) const DISPATCH_BATCHES: usize = 256;
 /// What expired, on its way to the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub(super) cells: ArrayVec<Arc<TimerCell>, BATCH>,
+    pub(super) timers: ArrayVec<Arc<TimerCell>, BATCH>,
     /// When the first of them left the wheel.
     pub(super) expired_at: Option<Timestamp>,
 }
 
-/// What the workers do with an expiry, and with the age of each batch they take up.
+/// What the workers do with an expiry, and with the age of each batch that they receive.
 pub(crate) trait ActOnExpiry: Send + Sync + 'static {
-    /// Its deadline has passed, or had: look again. Tasks that have something to do now are not woken but collected.
-    fn act(&self, cell: &TimerCell, wakers: &mut Vec<Waker>);
+    /// The owner's deadline has passed, or had: look again. Tasks that have something to do now are not woken but
+    /// collected. A sleep's task is among them already.
+    fn act(&self, owner: TimerOwner, wakers: &mut Vec<Waker>);
 
     /// Wakes the tasks of a whole batch.
     fn wake(&self, wakers: Vec<Waker>);
 
-    /// A batch was taken up that left the wheel then.
-    fn taken_up(&self, expired_at: Timestamp);
+    /// A batch was received that left the wheel then.
+    fn received(&self, expired_at: Timestamp);
 }
 
 /// The threads that act on expiries.
@@ -52,10 +53,8 @@ impl WorkerPool {
         actor: &Arc<impl ActOnExpiry>,
     ) -> std::io::Result<Self> {
         let start = |number| {
-            let (batches, actor) = (batches.clone(), Arc::clone(actor));
-            thread::Builder::new()
-                .name(format!("encke-worker-{number}"))
-                .spawn(move || work(&batches, &*actor))
+            let worker = Worker::new(batches.clone(), Arc::clone(actor));
+            thread::Builder::new().name(format!("encke-worker-{number}")).spawn(move || worker.run())
         };
         Ok(Self { threads: (0..count).map(start).collect::<Result<_, _>>()? })
     }
@@ -70,18 +69,36 @@ impl WorkerPool {
     }
 }
 
-fn work(batches: &Receiver<Batch>, actor: &impl ActOnExpiry) {
-    for batch in batches {
-        if let Some(expired_at) = batch.expired_at {
-            actor.taken_up(expired_at);
+/// What one worker thread does.
+#[derive(Debug)]
+pub(super) struct Worker<A> {
+    batches: Receiver<Batch>,
+    actor: Arc<A>,
+}
+
+impl<A: ActOnExpiry> Worker<A> {
+    pub(super) fn new(batches: Receiver<Batch>, actor: Arc<A>) -> Self {
+        Self { batches, actor }
+    }
+
+    fn run(&self) {
+        for batch in &self.batches {
+            self.act_on(batch);
         }
-        let mut wakers = Vec::with_capacity(batch.cells.len());
-        for cell in batch.cells {
+    }
+
+    fn act_on(&self, batch: Batch) {
+        if let Some(expired_at) = batch.expired_at {
+            self.actor.received(expired_at);
+        }
+        let mut wakers = Vec::with_capacity(batch.timers.len());
+        for timer in batch.timers {
+            wakers.extend(timer.take_sleeper());
             // A fault in one session, or in a hook, must not stop the timeouts of all others.
-            if catch_unwind(AssertUnwindSafe(|| actor.act(&cell, &mut wakers))).is_err() {
-                tracing::error!(name = ?cell.name, "a worker panicked while acting on an expiry");
+            if catch_unwind(AssertUnwindSafe(|| self.actor.act(timer.owner, &mut wakers))).is_err() {
+                tracing::error!(owner = ?timer.owner, "a worker panicked while acting on an expiry");
             }
         }
-        actor.wake(wakers);
+        self.actor.wake(wakers);
     }
 }

@@ -4,8 +4,8 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-/// Ends our stream, then throws away whatever still comes until the peer ends its own. Closing a socket with unread bytes
-/// in it would send a reset, which may overtake what was said last.
+/// Ends our stream, then discards input until the peer ends its own. Closing a socket with unread bytes in it would send
+/// a reset, which may overtake what was sent last.
 pub(super) async fn end_stream(mut socket: impl AsyncRead + AsyncWrite + Unpin) {
     if socket.shutdown().await.is_ok() {
         poll_fn(|context| poll_discard(&mut socket, context)).await;

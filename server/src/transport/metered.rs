@@ -7,23 +7,23 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::Socket;
 use crate::session::Link;
 use crate::timeouts::Timeouts;
-use crate::transport::Socket;
 
-/// A socket that notes signs of life: it sits below the frame decoder, because a large message that comes in
-/// slowly is life, too.
+/// A socket that notes signs of life. It sits below the frame decoder, because a large message that arrives slowly is a
+/// sign of life, too.
 #[derive(Debug)]
-pub(crate) struct Metered {
-    socket: Socket,
+pub(crate) struct Metered<S> {
+    socket: S,
     link: Arc<Link>,
     timeouts: Arc<Timeouts>,
     /// Set while a write is held: when the kernel last took bytes.
     progress_at: Option<Timestamp>,
 }
 
-impl Metered {
-    pub(crate) fn new(socket: Socket, link: Arc<Link>, timeouts: Arc<Timeouts>) -> Self {
+impl<S: Socket> Metered<S> {
+    pub(crate) fn new(socket: S, link: Arc<Link>, timeouts: Arc<Timeouts>) -> Self {
         Self { socket, link, timeouts, progress_at: None }
     }
 
@@ -47,24 +47,21 @@ impl Metered {
         }
     }
 
-    /// Has the kernel give the connection up when the peer acknowledges nothing for so long, or has no room: or never.
+    /// See [`Socket::give_up_after`].
     pub(crate) fn give_up_after(&self, timeout: Option<Duration>) {
-        if let Err(error) = socket2::SockRef::from(self.socket.tcp()).set_tcp_user_timeout(timeout) {
-            tracing::debug!(%error, "TCP_USER_TIMEOUT cannot be set");
-        }
+        self.socket.give_up_after(timeout);
     }
 
     /// Asks the kernel itself whether it holds bytes: what it holds is life, even if the runtime has not been told
     /// of it yet.
     pub(crate) fn probe(&self) {
-        let mut byte = [std::mem::MaybeUninit::uninit()];
-        if matches!(socket2::SockRef::from(self.socket.tcp()).peek(&mut byte), Ok(1..)) {
+        if self.socket.holds_bytes() {
             self.link.heard(self.timeouts.clock().now());
         }
     }
 }
 
-impl AsyncRead for Metered {
+impl<S: Socket> AsyncRead for Metered<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -80,7 +77,7 @@ impl AsyncRead for Metered {
     }
 }
 
-impl AsyncWrite for Metered {
+impl<S: Socket> AsyncWrite for Metered<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,

@@ -1,181 +1,21 @@
-use std::io::{self, IoSlice};
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio_rustls::server::TlsStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::tls::Tls;
-
-/// What may wait in TLS for the kernel to take it: one record. The server's own buffer is above, the kernel's below.
-const TLS_BUFFER: usize = 16 * 1024;
-
-/// A client's socket. Without TLS it is the kernel's, and nothing else.
-#[derive(Debug)]
-pub(crate) enum Socket {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<Wire>>),
-}
-
-/// What is below TLS: it notes whether bytes went through, since TLS may take some without giving any, and the other
-/// way around.
-#[derive(Debug)]
-pub(crate) struct Wire {
-    tcp: TcpStream,
-    received: bool,
-    sent: bool,
-}
-
-impl Socket {
-    /// The handshake, where there is one.
-    pub(crate) async fn accept(tcp: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
-        let Some(tls) = tls else { return Ok(Self::Plain(tcp)) };
-        let wire = Wire { tcp, received: false, sent: false };
-        let limit = |connection: &mut rustls::ServerConnection| connection.set_buffer_limit(Some(TLS_BUFFER));
-        // Boxed: what a handshake needs would otherwise be part of every connection's task.
-        let stream = Box::pin(tls.acceptor().accept_with(wire, limit)).await?;
-        Ok(Self::Tls(Box::new(stream)))
-    }
-
-    /// The kernel's socket.
-    pub(crate) fn tcp(&self) -> &TcpStream {
-        match self {
-            Self::Plain(tcp) => tcp,
-            Self::Tls(tls) => &tls.get_ref().0.tcp,
-        }
-    }
-
+/// A client's socket, as its connection uses it: the kernel's, or one in the memory of a simulation.
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Whether the peer has ended the connection, as far as the kernel knows.
-    pub(crate) fn is_over(&self) -> bool {
-        let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        let mut look = [PollFd::new(self.tcp(), ends)];
-        // Returns at once, and cannot be interrupted then.
-        let at_once = Timespec::default();
-        matches!(poll(&mut look, Some(&at_once)), Ok(1..)) && look[0].revents().intersects(ends)
-    }
+    fn is_over(&self) -> bool;
+
+    /// Whether bytes wait to be read, as far as the kernel knows: the runtime may not have been told of them yet.
+    fn holds_bytes(&self) -> bool;
+
+    /// Has the kernel give the connection up when the peer acknowledges nothing for so long, or has no room: or never.
+    fn give_up_after(&self, timeout: Option<Duration>);
 
     /// Whether the read that just ended took bytes from the kernel; `given` says whether it gave any.
-    pub(crate) fn has_received(&mut self, given: bool) -> bool {
-        match self {
-            Self::Plain(_) => given,
-            Self::Tls(tls) => std::mem::take(&mut tls.get_mut().0.received),
-        }
-    }
+    fn has_received(&mut self, given: bool) -> bool;
 
     /// Whether the write or flush that just ended gave bytes to the kernel; `taken` says whether it took any.
-    pub(crate) fn has_sent(&mut self, taken: bool) -> bool {
-        match self {
-            Self::Plain(_) => taken,
-            Self::Tls(tls) => std::mem::take(&mut tls.get_mut().0.sent),
-        }
-    }
-}
-
-/// Calls a method of whichever stream it is.
-macro_rules! of_either {
-    ($socket:expr, $method:ident($($argument:expr),*)) => {
-        match $socket.get_mut() {
-            Socket::Plain(tcp) => Pin::new(tcp).$method($($argument),*),
-            Socket::Tls(tls) => Pin::new(tls).$method($($argument),*),
-        }
-    };
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        of_either!(self, poll_read(context, buf))
-    }
-}
-
-impl AsyncWrite for Socket {
-    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        of_either!(self, poll_write(context, buf))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        of_either!(self, poll_write_vectored(context, bufs))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        match self {
-            Self::Plain(tcp) => tcp.is_write_vectored(),
-            Self::Tls(tls) => tls.is_write_vectored(),
-        }
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        of_either!(self, poll_flush(context))
-    }
-
-    /// With TLS, `close_notify` goes first.
-    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        of_either!(self, poll_shutdown(context))
-    }
-}
-
-impl AsyncRead for Wire {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        ready!(Pin::new(&mut self.tcp).poll_read(context, buf))?;
-        self.received |= buf.filled().len() > before;
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Wire {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.tcp).poll_write(context, buf))?;
-        self.sent = true;
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bufs: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.tcp).poll_write_vectored(context, bufs))?;
-        self.sent = true;
-        Poll::Ready(Ok(written))
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.tcp.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.tcp).poll_shutdown(context)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn without_tls_a_socket_is_as_small_as_the_kernels() {
-        assert_eq!(size_of::<Socket>(), size_of::<TcpStream>(), "it is part of every connection's task");
-    }
+    fn has_sent(&mut self, taken: bool) -> bool;
 }

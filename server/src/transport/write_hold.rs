@@ -4,12 +4,13 @@ use std::task::Context;
 
 use encke_core::session::ConnectionInput;
 
-use super::attachment::Attachment;
+use super::Socket;
 use super::metered::Metered;
+use crate::client::Attachment;
 use crate::timeouts::Sleep;
 
-/// Whether the peer does not read, and until when it has. While it does not, nothing is read from it, so that replies do
-/// not pile up.
+/// Whether writing is held because the peer does not read, and until when that may last. Meanwhile nothing is read from
+/// the peer, so that replies do not pile up.
 #[derive(Debug, Default)]
 pub(super) struct WriteHold(Option<Pin<Box<Sleep>>>);
 
@@ -18,27 +19,27 @@ pub(super) struct WriteHold(Option<Pin<Box<Sleep>>>);
 pub(super) struct Overdue;
 
 impl WriteHold {
-    /// Whether the peer does not read now.
+    /// Whether writing is held now.
     pub(super) fn is_held(&self) -> bool {
         self.0.is_some()
     }
 
-    /// The kernel takes nothing now. The task is woken when that has lasted for too long.
+    /// The kernel takes nothing now. The task is woken when that has lasted too long.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
-        socket: &mut Metered,
+        socket: &mut Metered<impl Socket>,
         attachment: &Attachment,
     ) -> Result<(), Overdue> {
-        let timeouts = &attachment.shared.timeouts;
-        let write_timeout = attachment.shared.config.write_timeout;
+        let timeouts = &attachment.context.timeouts;
+        let write_timeout = attachment.context.settings.write_timeout;
         if self.0.is_none() {
             socket.hold();
             self.0 = Some(Box::pin(timeouts.sleep(write_timeout)));
             attachment.tell(ConnectionInput::WriteHeld);
         }
-        while let Some(patience) = &mut self.0
-            && patience.as_mut().poll(context).is_ready()
+        while let Some(timeout) = &mut self.0
+            && timeout.as_mut().poll(context).is_ready()
         {
             let now = timeouts.clock().now();
             match socket.progress_at().map(|at| at + write_timeout) {
@@ -50,7 +51,7 @@ impl WriteHold {
     }
 
     /// The kernel has taken everything.
-    pub(super) fn release(&mut self, socket: &mut Metered, attachment: &Attachment) {
+    pub(super) fn release(&mut self, socket: &mut Metered<impl Socket>, attachment: &Attachment) {
         if self.0.take().is_some() {
             socket.release();
             attachment.tell(ConnectionInput::WriteResumed);

@@ -3,9 +3,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use encke_core::session::{LifecycleEvent, Transition};
-use encke_server::Server;
 use encke_server::config::Settings;
-use encke_server::session::{Hooks, SessionId};
+use encke_server::events::Hooks;
+use encke_server::{Server, SessionId};
 use encke_tests::patience::{heavy, let_pass, until};
 use encke_tests::{Admin, Client};
 use parking_lot::Mutex;

@@ -10,9 +10,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::packet::{Packet, offset_of};
-use super::{Connection, Early, Event, Greeting, Ticket};
-use crate::failure::Failure;
-use crate::websocket::{End, Incoming, Socket};
+use super::{Connection, Early, Event, Failure, Greeting, Ticket};
+use crate::transport::websocket::{End, Incoming, Socket};
 
 pub(super) const QUERY: &str = "EIO=4&transport=websocket";
 /// Engine.IO's answer to a ping.

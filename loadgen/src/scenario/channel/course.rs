@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use crate::heard::take_number;
+use crate::client::heard::take_number;
 
 /// The messages of a run. The n-th one's data is the JSON string `"n t xxx.."`, where t is when it was due, in
 /// microseconds of Unix time: with that no message of another run is taken for one of this.

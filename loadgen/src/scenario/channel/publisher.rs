@@ -7,14 +7,14 @@ use serde_json::Value;
 use tokio::time::sleep_until;
 
 use super::course::Course;
-use crate::admin::Admin;
 use crate::args::PublishBy;
+use crate::client::Admin;
+use crate::client::heard::{Heard, Reader};
 use crate::client::{Connection, Event};
-use crate::failure::{Failure, Failures};
-use crate::heard::{Heard, Reader};
+use crate::client::{Failure, Failures};
 use crate::record::Counter;
 use crate::scenario::Setup;
-use crate::websocket::End;
+use crate::transport::websocket::End;
 
 /// How to publish.
 pub(super) enum Publisher {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep_until};
 use self::totals::{Totals, times};
 use super::{Prepared, Run, Scenario, Setup, prepare};
 use crate::args::{self, Kind, Phase};
-use crate::failure::Failures;
+use crate::client::Failures;
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::{Group, seconds};

@@ -5,8 +5,9 @@ use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::session::ConnectionInput;
 
 use super::event::Events;
-use crate::session::{Left, Notes};
-use crate::transport::attachment::Attachment;
+use crate::client::Attachment;
+use crate::session::{Backlog, Notes};
+use crate::transport::Socket;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
 use crate::transport::metered::Metered;
 use crate::transport::steps::poll_steps;
@@ -14,40 +15,40 @@ use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::{Overdue, WriteHold};
 
 /// One stream of events of a session, owned by its task.
-pub(super) struct Connection {
-    pub(super) socket: Metered,
+pub(super) struct Connection<S> {
+    pub(super) socket: Metered<S>,
     pub(super) attachment: Attachment,
     pub(super) token: String,
     pub(super) out: Unwritten,
     /// A heartbeat is in `out`.
     pub(super) heartbeat: bool,
     /// What the session has for this connection.
-    pub(super) left: Left,
+    pub(super) backlog: Backlog,
     pub(super) hold: WriteHold,
 }
 
 /// How a stream ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Ending {
-    /// We say that it does, and why.
+    /// We end it, and the last event says why.
     Close(CloseCode),
-    /// There is no one to say anything to.
+    /// The peer is gone.
     Lost,
 }
 
-impl Connection {
+impl<S: Socket> Connection<S> {
     /// Sends events until something ends the stream.
     pub(super) async fn run(&mut self) -> Ending {
         poll_fn(|context| poll_steps(|| self.poll_step(context))).await
     }
 
-    /// Notes, then writes, then a look whether the client is there still.
+    /// Notes, then writes, then a check whether the client is still there.
     fn poll_step(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Ending> {
         let notes = self.attachment.link.take_notes(context);
         if let Some(code) = notes.close_code() {
             return Err(Ending::Close(code));
         }
-        self.left.more |= notes.contains(Notes::READ);
+        self.backlog.more |= notes.contains(Notes::READ);
         if notes.contains(Notes::PING) {
             self.events().heartbeat();
             self.heartbeat = true;
@@ -55,15 +56,15 @@ impl Connection {
         if self.poll_flush(context)?.is_pending() {
             return Ok(Poll::Pending);
         }
-        if self.left.more {
-            self.left =
+        if self.backlog.more {
+            self.backlog =
                 self.attachment.take_outgoing(&mut Events { out: &mut self.out.bytes, token: &self.token });
             if self.poll_flush(context)?.is_pending() {
                 return Ok(Poll::Pending);
             }
         }
         match poll_read_some(&mut self.socket, context) {
-            Poll::Pending if self.left.more => {
+            Poll::Pending if self.backlog.more => {
                 // Others first.
                 context.waker().wake_by_ref();
                 Ok(Poll::Pending)
@@ -100,7 +101,7 @@ impl Connection {
         }
         if self.hold.is_held() {
             self.hold.release(&mut self.socket, &self.attachment);
-            let pong_timeout = self.attachment.shared.sessions.settings().pong_timeout;
+            let pong_timeout = self.attachment.context.sessions.settings().pong_timeout;
             self.socket.give_up_after(Some(pong_timeout));
         }
         if std::mem::take(&mut self.heartbeat) {
@@ -117,17 +118,17 @@ impl Connection {
 
     /// There is no Close frame here: the last event says why, and when to come back.
     pub(super) async fn say_goodbye(mut self, code: CloseCode) {
-        self.events().farewell(code);
+        let context = std::sync::Arc::clone(&self.attachment.context);
+        self.events().farewell(code, &context.entropy);
         let Self { mut socket, mut out, attachment, .. } = self;
-        let shared = std::sync::Arc::clone(&attachment.shared);
-        // The session has let go already; its place is another's now.
+        // The session has released this connection already; its permit may be another's.
         drop(attachment);
-        let patience = std::pin::pin!(shared.timeouts.sleep(shared.config.close_timeout));
+        let timeout = std::pin::pin!(context.timeouts.sleep(context.settings.close_timeout));
         let goodbye = std::pin::pin!(async {
             if poll_fn(|context| out.poll_write(context, &mut socket)).await.is_ok() {
                 end_stream(socket).await;
             }
         });
-        futures_util::future::select(patience, goodbye).await;
+        futures_util::future::select(timeout, goodbye).await;
     }
 }

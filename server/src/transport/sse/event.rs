@@ -1,21 +1,22 @@
-//! Events as HTML has them, section 9.2: unnamed ones, each an object of the dialect in one line.
+//! Events of the HTML standard, section 9.2: unnamed, each an object of the dialect in one line.
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, Encoded, Event, Texts};
 
+use crate::client::{goaway, retry_ms, starts_new_session};
+use crate::entropy::Entropy;
 use crate::session::Outgoing;
-use crate::transport::retry::{goaway, is_to_begin_anew, retry_ms};
 
 /// Events, one after the other.
-pub(super) struct Events<'a> {
-    pub(super) out: &'a mut Vec<u8>,
+pub(crate) struct Events<'a> {
+    pub(crate) out: &'a mut Vec<u8>,
     /// The session's resume token: with a seq it is the id that an `EventSource` comes back with.
-    pub(super) token: &'a str,
+    pub(crate) token: &'a str,
 }
 
 impl Events<'_> {
-    /// An event that a client does not come back to.
+    /// An event without an id.
     pub(super) fn plain(&mut self, event: &Event<'_>) {
         Json::default().notify(event, self);
     }
@@ -26,16 +27,16 @@ impl Events<'_> {
         self.plain(event);
     }
 
-    /// A comment: the client hears nothing of it, but all that lies between does.
+    /// A comment: the client's code does not see it, but the network in between does.
     pub(super) fn heartbeat(&mut self) {
         self.out.extend_from_slice(b":\n\n");
     }
 
     /// The last event of a stream: why it ends, and when to come back.
-    pub(super) fn farewell(&mut self, code: CloseCode) {
-        let retry = retry_ms(code);
+    pub(crate) fn farewell(&mut self, code: CloseCode, entropy: &Entropy) {
+        let retry = retry_ms(code, entropy);
         self.out.extend_from_slice(format!("retry: {retry}\n\n").as_bytes());
-        if is_to_begin_anew(code) {
+        if starts_new_session(code) {
             // Without an id to come back with, it asks for what it asked for at first.
             self.out.extend_from_slice(b"id:\n");
         }
@@ -72,8 +73,8 @@ impl Outgoing for Events<'_> {
     }
 }
 
-/// Reads the id of the last event that a client has: its resume token, and a seq.
-pub(super) fn parse_id(id: &str) -> Option<(String, u64)> {
+/// Reads the id of the last event that a client has: a resume token and a seq.
+pub(crate) fn parse_id(id: &str) -> Option<(String, u64)> {
     let (token, seq) = id.rsplit_once(':')?;
     Some((token.to_owned(), seq.parse().ok()?))
 }
@@ -92,8 +93,9 @@ mod tests {
         let message = Message { channel: "news", epoch: "e", offset: 42, data: &data };
         events.message(7, &Json::encode(&message));
         events.heartbeat();
-        events.farewell(CloseCode::Kicked);
-        events.farewell(CloseCode::Lifetime);
+        let entropy = Entropy::system();
+        events.farewell(CloseCode::Kicked, &entropy);
+        events.farewell(CloseCode::Lifetime, &entropy);
         let text = concat!(
             "id: s_a.b:7\ndata: {\"message\":{\"seq\":7,\"channel\":\"news\",\"offset\":42,\"data\":{\"a\":\"\\n\"}}}\n\n",
             ":\n\n",

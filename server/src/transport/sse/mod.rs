@@ -1,40 +1,48 @@
 //! Server-sent events: a session that is only read.
 //!
-//! hyper reads the request and no more: the stream goes out on the bare socket, as long as it lasts, without hyper's
-//! buffers. A client cannot answer on it. So heartbeats are comments, and a dead peer is found by the kernel, which gives up
-//! what is not acknowledged for `pong_timeout` (TCP_USER_TIMEOUT). While a write is held, `write_timeout` governs instead:
-//! the kernel would take a peer that has no room for dead.
+//! hyper reads the request and no more: the stream is written to the bare socket, without hyper's buffers. A client cannot
+//! answer on it. So heartbeats are comments, and the kernel finds a dead peer: it gives up a connection on which
+//! nothing is acknowledged for `pong_timeout` (TCP_USER_TIMEOUT). While a write is held, `write_timeout` governs
+//! instead, because the kernel would take a peer without room for dead.
 
 mod connection;
 mod event;
-mod request;
 
 use std::future::Future;
 use std::sync::Arc;
 
-use crate::server::Shared;
-use crate::session::{Left, NotSubscribed, Transport};
-use crate::shutdown::OpenConnection;
+use crate::admission::OpenConnection;
+use crate::channel::ChannelName;
+use crate::client::{Attachment, Context, hello, unsubscribed};
+use crate::session::{Attached, Backlog, NotSubscribed, Transport};
 use crate::transport::Socket;
-use crate::transport::attachment::Attachment;
-use crate::transport::greeting::{hello, unsubscribed};
 use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
 
 use connection::{Connection, Ending};
-pub(crate) use request::{Accepted, accept};
+pub(crate) use event::{Events, parse_id};
+
+/// A request that gets a stream.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    /// The head of the answer.
+    pub(crate) head: Vec<u8>,
+    pub(crate) attached: Attached,
+    /// What to follow beside what the session follows already.
+    pub(crate) channels: Vec<ChannelName>,
+}
 
 /// Serves an accepted request to its end, on the socket that it came on.
 ///
-/// A task is as large as all that it ever holds: so it begins with the connection, and the end is boxed.
+/// A task is as large as all that it ever holds. So it starts with the connection, and its end is boxed.
 pub(crate) fn serve(
-    socket: Socket,
+    socket: impl Socket,
     accepted: Accepted,
-    shared: Arc<Shared>,
+    context: Arc<Context>,
     open_connection: OpenConnection,
 ) -> impl Future<Output = ()> + Send {
-    let mut connection = open(socket, accepted, shared);
+    let mut connection = open(socket, accepted, context);
     async move {
         if let Ending::Close(code) = connection.run().await {
             Box::pin(connection.say_goodbye(code)).await;
@@ -43,22 +51,22 @@ pub(crate) fn serve(
     }
 }
 
-fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
+fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Connection<S> {
     let Accepted { head, mut attached, channels } = accepted;
-    let pong_timeout = shared.sessions.settings().pong_timeout;
+    let pong_timeout = context.sessions.settings().pong_timeout;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
     let link = Arc::clone(&attached.link);
-    let socket = Metered::new(socket, link, Arc::clone(&shared.timeouts));
+    let socket = Metered::new(socket, link, Arc::clone(&context.timeouts));
     socket.give_up_after(Some(pong_timeout));
-    let attachment = Attachment::new(attached, Transport::Events, shared);
+    let attachment = Attachment::new(attached, Transport::Events, context);
     let mut connection = Connection {
         socket,
         token: attachment.session.resume_token().expose(),
         attachment,
         out: Unwritten::default(),
         heartbeat: false,
-        left: Left { more: true, until_acknowledged: false },
+        backlog: Backlog { more: true, until_acknowledged: false },
         hold: WriteHold::default(),
     };
     connection.out.bytes = head;
@@ -69,8 +77,8 @@ fn open(socket: Socket, accepted: Accepted, shared: Arc<Shared>) -> Connection {
         connection.events().plain(&unsubscribed(&channel, "forbidden"));
     }
     for channel in channels {
-        let Attachment { session, link, shared, .. } = &connection.attachment;
-        if let Err(error) = shared.sessions.subscribe(session, link, &channel, None) {
+        let Attachment { session, link, context, .. } = &connection.attachment;
+        if let Err(error) = context.sessions.subscribe(session, link, &channel, None) {
             tracing::debug!(%channel, %error, "not subscribed");
             let reason = if error == NotSubscribed::Forbidden { "forbidden" } else { "limit" };
             connection.events().plain(&unsubscribed(&channel, reason));

@@ -3,7 +3,7 @@ use std::task::{Context, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::dialect::json::Json;
-use encke_core::dialect::{Dialect, Event, Response, pong_seq};
+use encke_core::dialect::{Dialect, Event, pong_seq};
 use encke_core::session::{ConnectionInput, Heartbeat};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
@@ -13,34 +13,32 @@ use super::fault;
 use super::frame::{Frames, OutgoingFrames};
 use super::goodbye::Ending;
 use crate::channel::ChannelName;
-use crate::server::Shared;
-use crate::session::{Left, Notes};
-use crate::transport::attachment::Attachment;
-use crate::transport::greeting::{hello, unsubscribed};
+use crate::client::{Attachment, Commands, acknowledge, hello, unsubscribed};
+use crate::session::{Backlog, Notes};
+use crate::transport::Socket;
 use crate::transport::metered::Metered;
-use crate::transport::rate::CommandRate;
 use crate::transport::steps::poll_steps;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::{Overdue, WriteHold};
 
 /// One WebSocket of a session, owned by its task.
 ///
-/// What the server says is written here as whole frames; tungstenite reads, and answers the peer's control frames. Of the
-/// two, one at most has something to write: nothing is read before [`Unwritten`] is empty, and nothing of it is written
-/// before tungstenite's answers are.
-pub(super) struct Connection {
-    socket: WebSocketStream<Metered>,
-    pub(super) attachment: Attachment,
-    pub(super) dialect: Json,
+/// What the server sends is written here as whole frames; tungstenite reads, and answers the peer's control frames. At
+/// most one of the two has something to write: nothing is read before [`Unwritten`] is empty, and nothing of that is
+/// written before tungstenite's answers are.
+pub(super) struct Connection<S> {
+    socket: WebSocketStream<Metered<S>>,
+    attachment: Attachment,
+    dialect: Json,
     out: Unwritten,
     /// tungstenite has an answer that the kernel may not have yet.
     answer_unflushed: bool,
     /// A ping is in `out`, with this seq.
     ping: Option<u64>,
     /// What the session has for this connection.
-    pub(super) left: Left,
+    backlog: Backlog,
     hold: WriteHold,
-    pub(super) rate: CommandRate,
+    commands: Commands,
 }
 
 /// What was agreed on when the connection began.
@@ -49,17 +47,21 @@ pub(super) struct Greeting {
     pub(super) dialect: Json,
     /// The session is the one that the client asked for.
     pub(super) recovered: bool,
-    /// The channels that its client may not follow any more.
+    /// The channels that its client may no longer follow.
     pub(super) revoked: Vec<ChannelName>,
 }
 
 /// The task's loop goes on, or the connection ends.
-pub(super) type Step<T = ()> = Result<T, Ending>;
+type Step<T = ()> = Result<T, Ending>;
 
-impl Connection {
-    pub(super) fn new(socket: WebSocketStream<Metered>, attachment: Attachment, greeting: Greeting) -> Self {
-        let shared = &attachment.shared;
-        let rate = CommandRate::new(shared.config.limits.commands_per_second, shared.timeouts.clock().now());
+impl<S: Socket> Connection<S> {
+    pub(super) fn new(
+        socket: WebSocketStream<Metered<S>>,
+        attachment: Attachment,
+        greeting: Greeting,
+    ) -> Self {
+        let context = &attachment.context;
+        let commands = Commands::new(context, context.timeouts.clock().now());
         let mut connection = Self {
             socket,
             attachment,
@@ -68,12 +70,15 @@ impl Connection {
             answer_unflushed: false,
             ping: None,
             // There may be something to send again.
-            left: Left { more: true, until_acknowledged: false },
+            backlog: Backlog { more: true, until_acknowledged: false },
             hold: WriteHold::default(),
-            rate,
+            commands,
         };
-        connection.notify(&hello(&connection.attachment, greeting.recovered));
-        connection.tell_revoked(&greeting.revoked);
+        let hello = hello(&connection.attachment, greeting.recovered);
+        connection.notify(&hello);
+        for channel in &greeting.revoked {
+            connection.notify(&unsubscribed(channel, "forbidden"));
+        }
         connection
     }
 
@@ -83,7 +88,7 @@ impl Connection {
     }
 
     /// Lets go of the session; what is left is to end the connection. Returns what was not written yet.
-    pub(super) fn into_socket(self) -> (WebSocketStream<Metered>, Unwritten) {
+    pub(super) fn into_socket(self) -> (WebSocketStream<Metered<S>>, Unwritten) {
         (self.socket, self.out)
     }
 
@@ -93,7 +98,7 @@ impl Connection {
         if let Some(code) = notes.close_code() {
             return Err(Ending::Close(code));
         }
-        self.left.more |= notes.contains(Notes::READ);
+        self.backlog.more |= notes.contains(Notes::READ);
         if notes.contains(Notes::PING) {
             self.write_ping();
         }
@@ -106,15 +111,15 @@ impl Connection {
             // It may have left a note to close.
             return Ok(Poll::Ready(()));
         }
-        if self.left.more {
+        if self.backlog.more {
             let (dialect, frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
-            self.left = self.attachment.take_outgoing(&mut OutgoingFrames { dialect, frames });
+            self.backlog = self.attachment.take_outgoing(&mut OutgoingFrames { dialect, frames });
             if self.poll_flush(context)?.is_pending() {
                 return Ok(Poll::Pending);
             }
         }
         match self.socket.poll_next_unpin(context) {
-            Poll::Pending if self.left.more => {
+            Poll::Pending if self.backlog.more => {
                 // Others first.
                 context.waker().wake_by_ref();
                 Ok(Poll::Pending)
@@ -128,10 +133,14 @@ impl Connection {
 
     fn received(&mut self, message: Message) -> Step {
         match message {
-            Message::Text(text) => self.received_text(&text),
+            Message::Text(text) => {
+                let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
+                self.commands.received(&text, &self.attachment, &mut self.backlog, dialect, &mut frames);
+                Ok(())
+            }
             Message::Pong(payload) => {
                 if let Some(seq) = pong_seq(&payload) {
-                    self.tell_progress(ConnectionInput::PongFrame { seq });
+                    acknowledge(&self.attachment, &mut self.backlog, ConnectionInput::PongFrame { seq });
                 }
                 Ok(())
             }
@@ -159,18 +168,8 @@ impl Connection {
         self.ping = Some(seq);
     }
 
-    pub(super) fn tell_revoked(&mut self, channels: &[ChannelName]) {
-        for channel in channels {
-            self.notify(&unsubscribed(channel, "forbidden"));
-        }
-    }
-
     fn notify(&mut self, event: &Event<'_>) {
         self.dialect.notify(event, &mut Frames(&mut self.out.bytes));
-    }
-
-    pub(super) fn respond(&mut self, response: Response<'_, u64>) {
-        self.dialect.respond(&[response], &mut Frames(&mut self.out.bytes));
     }
 
     /// Pending while the peer does not read; its end when that has lasted for `write_timeout`.
@@ -216,17 +215,7 @@ impl Connection {
         ending
     }
 
-    pub(super) fn tell(&self, input: ConnectionInput) -> bool {
+    fn tell(&self, input: ConnectionInput) -> bool {
         self.attachment.tell(input)
-    }
-
-    /// Tells that the client has something: then there may be room for more.
-    pub(super) fn tell_progress(&mut self, input: ConnectionInput) -> bool {
-        self.left.more |= self.left.until_acknowledged;
-        self.tell(input)
-    }
-
-    pub(super) fn shared(&self) -> &Shared {
-        &self.attachment.shared
     }
 }

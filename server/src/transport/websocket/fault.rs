@@ -4,7 +4,7 @@ use tokio_tungstenite::tungstenite::error::ProtocolError;
 
 use super::goodbye::Ending;
 
-/// What a failed connection means: for the session, and for what is still to be said on the socket.
+/// What a failed connection means for the session, and how it is closed.
 pub(super) fn judge(error: &Error) -> (SuspendReason, Ending) {
     let code = match error {
         Error::Capacity(_) => CloseCode::TooBig,
@@ -16,5 +16,5 @@ pub(super) fn judge(error: &Error) -> (SuspendReason, Ending) {
     (SuspendReason::BadFrame, Ending::Close(code))
 }
 
-/// The connection is gone, and there is no one to tell.
+/// The connection is gone.
 pub(super) const LOST: (SuspendReason, Ending) = (SuspendReason::ConnectionLost, Ending::Lost);

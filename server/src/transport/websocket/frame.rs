@@ -1,5 +1,5 @@
-//! The frames that the server begins, RFC 6455 section 5.2: never masked, never in fragments. tungstenite reads, and answers
-//! what the peer's control frames ask; what goes to many is written here, without a copy for each.
+//! The frames that the server starts, RFC 6455 section 5.2: never masked, never fragmented. tungstenite reads, and answers
+//! the peer's control frames; messages for many subscribers are written here, without a copy for each.
 
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, Encoded, Event, Texts, ping_payload};

@@ -11,41 +11,40 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 
-use crate::server::Shared;
+use crate::client::{Context, goaway, retry_ms};
 use crate::transport::end_of_stream::end_stream;
-use crate::transport::retry::{goaway, retry_ms};
 use crate::transport::unwritten::Unwritten;
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
-    /// We say that it does, and why.
+    /// We close it, with this code.
     Close(CloseCode),
-    /// The peer has said so; our answer waits in the buffer.
+    /// The peer has closed it; our answer waits in the buffer.
     ClosedByPeer,
-    /// There is no one to say anything to.
+    /// The peer is gone.
     Lost,
 }
 
-/// The closing handshake: our Close frame, then the end of our stream, then whatever still comes is thrown away
-/// until the peer ends its own, or `close_timeout` has passed. Closing the socket with unread bytes in it would
-/// send a reset, which may overtake the Close frame and eat its code.
+/// The closing handshake: our Close frame, then the end of our stream. Input is discarded until the peer ends its own
+/// stream, or `close_timeout` has passed. Closing the socket with unread bytes in it would send a reset, which may
+/// overtake the Close frame and lose its code.
 ///
-/// `unwritten` is what was said before; some of it may be on its way already.
+/// `unwritten` is what was to be sent before that; part of it may have been sent.
 pub(super) async fn say<S>(
     mut socket: WebSocketStream<S>,
     mut unwritten: Unwritten,
     ending: Ending,
-    shared: &Shared,
+    context: &Context,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    // A frame of which a part is on its way must go first, whole.
     if ending == Ending::Lost {
         return;
     }
-    let patience = pin!(shared.timeouts.sleep(shared.config.close_timeout));
+    let timeout = pin!(context.timeouts.sleep(context.settings.close_timeout));
     let handshake = pin!(async {
+        // A frame that was sent in part must be completed first.
         if !unwritten.is_empty() {
             let answered = socket.flush().await.is_ok();
             let said = poll_fn(|context| unwritten.poll_write(context, socket.get_mut()));
@@ -55,7 +54,8 @@ pub(super) async fn say<S>(
         }
         if let Ending::Close(code) = ending {
             if code == CloseCode::Draining {
-                Json::default().notify(&goaway(code, retry_ms(code)), &mut Queue(&mut socket));
+                let goaway = goaway(code, retry_ms(code, &context.entropy));
+                Json::default().notify(&goaway, &mut Queue(&mut socket));
             }
             let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
             queue(&mut socket, Message::Close(Some(frame)));
@@ -64,7 +64,7 @@ pub(super) async fn say<S>(
             end_stream(socket.into_inner()).await;
         }
     });
-    select(patience, handshake).await;
+    select(timeout, handshake).await;
 }
 
 /// What tungstenite is to write.
@@ -76,7 +76,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Texts for Queue<'_, S> {
     }
 }
 
-/// What cannot be queued cannot be said: the buffer is full of what the peer does not read.
+/// A message that cannot be queued is not sent: the buffer is full of what the peer does not read.
 fn queue<S>(socket: &mut WebSocketStream<S>, message: Message)
 where
     S: AsyncRead + AsyncWrite + Unpin,

@@ -8,9 +8,9 @@ use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::Audience;
+use crate::client::heard::Heard;
 use crate::client::{Connection, Event};
-use crate::failure::{Failure, kind_of_end};
-use crate::heard::Heard;
+use crate::client::{Failure, kind_of_end};
 use crate::scenario::channel::round::Round;
 use crate::scenario::{Attempt, Opened, Pace, Setup, open_all};
 

@@ -3,12 +3,12 @@
 use std::ops::ControlFlow;
 
 use super::Audience;
+use crate::client::heard::Heard;
 use crate::client::{Connection, Event, Greeting};
-use crate::heard::Heard;
 use crate::scenario::channel::course::Recognized;
 use crate::scenario::channel::round::Round;
 use crate::scenario::channel::subscriber::Subscriber;
-use crate::websocket::End;
+use crate::transport::websocket::End;
 
 impl Audience {
     /// Returns when the server has ended the connection. May be dropped and called again.

@@ -11,7 +11,7 @@ pub(crate) use self::performance::Others;
 use super::round::Round;
 use super::tally::Tally;
 use crate::args;
-use crate::heard::Reader;
+use crate::client::heard::Reader;
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::Group;

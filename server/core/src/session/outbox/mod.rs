@@ -76,22 +76,24 @@ impl<C> Outbox<C> {
 
     /// Subscribes to `channel`, from after the message `cursor` on. With `gap`, a gap of unknown length is reported first.
     pub fn subscribe(&mut self, channel: C, cursor: u64, gap: bool) -> Slot {
-        let subscription = Subscription::new(channel, cursor, gap);
-        let index = match self.subscriptions.iter().position(Option::is_none) {
-            Some(free) => {
-                self.subscriptions[free] = Some(subscription);
-                free
-            }
-            None => {
-                if self.subscriptions.is_empty() {
-                    // Most sessions subscribe to one channel; a vector would start with room for four.
-                    self.subscriptions.reserve_exact(1);
-                }
-                self.subscriptions.push(Some(subscription));
-                self.subscriptions.len() - 1
-            }
-        };
+        self.subscribe_with(|_| channel, cursor, gap)
+    }
+
+    /// The same, for an owner whose handle of the channel depends on the slot.
+    pub fn subscribe_with(&mut self, channel: impl FnOnce(Slot) -> C, cursor: u64, gap: bool) -> Slot {
+        let free = self.subscriptions.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.subscriptions.len());
         let slot = Slot(u32::try_from(index).expect("subscriptions are limited, far below 2^32"));
+        let subscription = Some(Subscription::new(channel(slot), cursor, gap));
+        if index < self.subscriptions.len() {
+            self.subscriptions[index] = subscription;
+        } else {
+            if self.subscriptions.is_empty() {
+                // Most sessions subscribe to one channel; a vector would start with room for four.
+                self.subscriptions.reserve_exact(1);
+            }
+            self.subscriptions.push(subscription);
+        }
         self.mark_ready(slot);
         slot
     }
@@ -183,11 +185,6 @@ impl<C> Outbox<C> {
     #[must_use]
     pub fn channel(&self, slot: Slot) -> Option<&C> {
         self.get(slot.0).map(|subscription| &subscription.channel)
-    }
-
-    /// The channel of a subscription, for the owner to complete.
-    pub fn channel_mut(&mut self, slot: Slot) -> Option<&mut C> {
-        self.get_mut(slot.0).map(|subscription| &mut subscription.channel)
     }
 
     /// Whether there may be something new that has to wait for an acknowledgement.

@@ -1,0 +1,104 @@
+//! What loadgen asks of the admin API: to publish, and how the server is doing.
+
+use std::error::Error;
+
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
+use hyper::http::request::Builder;
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio::net::TcpStream;
+
+use super::Failure;
+use crate::target::AdminUrl;
+
+/// The longest answer that is read.
+const MAX_ANSWER_BYTES: usize = 1 << 20;
+
+/// Calls over one connection, which is opened again when it was lost.
+#[derive(Debug)]
+pub(crate) struct Admin {
+    url: AdminUrl,
+    authorization: Option<HeaderValue>,
+    connection: Option<SendRequest<Full<Bytes>>>,
+}
+
+impl Admin {
+    pub(crate) fn new(url: AdminUrl, api_key: Option<&str>) -> Result<Self, Failure> {
+        let bearer = api_key.map(|key| HeaderValue::try_from(format!("Bearer {key}")));
+        let authorization = bearer.transpose().map_err(|_| Failure::Publish("bad_api_key".to_owned()))?;
+        Ok(Self { url, authorization, connection: None })
+    }
+
+    /// Publishes one message. The body is the call's: `{"channel":..,"data":..}`.
+    pub(crate) async fn publish(&mut self, body: String) -> Result<(), Failure> {
+        let request = Request::post(self.url.path("/api/publish"));
+        let request = request.header(CONTENT_TYPE, "application/json");
+        let (status, body) = self.call(request, body).await.map_err(Failure::PublisherGone)?;
+        if status.is_success() { Ok(()) } else { Err(Failure::Publish(code_of(status, &body))) }
+    }
+
+    /// What there is to read at this path.
+    pub(crate) async fn get(&mut self, path: &str) -> Result<Bytes, String> {
+        let (status, body) = self.call(Request::get(self.url.path(path)), String::new()).await?;
+        if status.is_success() { Ok(body) } else { Err(format!("{path}: {}", code_of(status, &body))) }
+    }
+
+    async fn call(&mut self, request: Builder, body: String) -> Result<(StatusCode, Bytes), String> {
+        let mut connection = match self.connection.take() {
+            Some(connection) if !connection.is_closed() => connection,
+            _ => self.connect().await.map_err(|error| error.to_string())?,
+        };
+        connection.ready().await.map_err(|error| error.to_string())?;
+        let mut request = request.header(HOST, self.url.authority());
+        if let Some(authorization) = &self.authorization {
+            request = request.header(AUTHORIZATION, authorization);
+        }
+        let request = request.body(Full::from(body)).map_err(|error| error.to_string())?;
+        let response = connection.send_request(request).await.map_err(|error| error.to_string())?;
+        let status = response.status();
+        // Read to its end, or the connection could not be used again.
+        let body = Limited::new(response.into_body(), MAX_ANSWER_BYTES).collect();
+        let body = body.await.map_err(|error| error.to_string())?.to_bytes();
+        self.connection = Some(connection);
+        Ok((status, body))
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>, Box<dyn Error>> {
+        let stream = TcpStream::connect(self.url.authority()).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        // Its error is that of the request that it fails.
+        tokio::task::spawn_local(async move { drop(connection.await) });
+        Ok(sender)
+    }
+}
+
+/// The API's own code if the body has one, otherwise the status.
+fn code_of(status: StatusCode, body: &[u8]) -> String {
+    #[derive(Deserialize)]
+    struct Refusal {
+        error: Code,
+    }
+    #[derive(Deserialize)]
+    struct Code {
+        code: String,
+    }
+    serde_json::from_slice(body)
+        .map_or_else(|_| format!("http_{}", status.as_u16()), |Refusal { error }| error.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_has_a_code() {
+        let status = StatusCode::FORBIDDEN;
+        assert_eq!(code_of(status, br#"{"error":{"code":"forbidden","message":"no"}}"#), "forbidden");
+        assert_eq!(code_of(status, b"<html>"), "http_403");
+    }
+}

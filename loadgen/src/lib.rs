@@ -1,0 +1,39 @@
+//! `loadgen` loads a session server and breaks its sessions on purpose. One thread, one task a connection.
+//!
+//! Its rooms, from the ground up. Each may use those before it in this list, and none of those after it; a test holds them to it.
+//!
+//! - `result`: numbers with names, distributions and series; the document that they make, and assertions on it.
+//! - `transport`: WebSocket and server-sent events over TCP.
+//! - `record`: what is counted and timed while a scenario runs, sampled each second.
+//! - `progress`: what the user sees meanwhile.
+//! - `target`: what kinds of servers there are, what each can do, and their URLs.
+//! - `client`: a connection of one of these kinds; calls to the admin API; why either fails.
+//! - `process`: this process: its descriptors, what it takes, its signals.
+//! - `cost`: what the server takes.
+//! - `page`: results as HTML.
+//! - `report`: where results go; `loadgen compare`.
+//! - `args`: the command line.
+//! - `workers`: one run, spread over several processes.
+//! - `scenario`: what is done to the server.
+//! - `run`: one run, from its options to its document.
+//! - `selftest`: all of it, against a server that is known to be broken.
+//! - `commands`: the subcommands, and their exit codes.
+
+mod args;
+mod client;
+mod commands;
+mod cost;
+mod page;
+mod process;
+mod progress;
+mod record;
+mod report;
+mod result;
+mod run;
+mod scenario;
+mod selftest;
+mod target;
+mod transport;
+mod workers;
+
+pub use self::commands::main;

@@ -1,0 +1,126 @@
+//! The page that shows several results side by side.
+
+use maud::{Markup, html};
+
+use super::axis::Axis;
+use super::plot::{Form, Line, Plot};
+use super::points::points;
+use super::unit::Unit;
+use super::{page, plots, section, spread};
+use crate::result::{Column, Compared, Kind, Series, rows, show_ratio};
+
+/// More plots than these nobody looks at.
+const MAX_PLOTS: usize = 64;
+/// From this ratio on a difference stands out.
+const NOTABLE: f64 = 1.1;
+
+pub(crate) fn of_comparison(results: &[Compared]) -> String {
+    let names: Vec<_> = results.iter().map(|it| it.name.as_str()).collect();
+    let title = format!("loadgen: {}", names.join(" and "));
+    let body = html! {
+        h1 { (title) }
+        p { "Ratios are to " (names[0]) "." }
+        ul.legend {
+            @for (index, it) in results.iter().enumerate() {
+                li {
+                    i class={ "c" (index % 8) } {}
+                    (it.name) " " small {
+                        (it.document.text("scenario")) ", " (it.document.text("target")) " at " code { (it.document.text("url")) } ", "
+                        (it.document.text("started_at"))
+                    }
+                }
+            }
+        }
+        (plots("Distributions", &distributions(results)))
+        (plots("Over time", &over_time(results)))
+        (table(results))
+    };
+    page(&title, &body)
+}
+
+fn table(results: &[Compared]) -> Markup {
+    let is_notable = |ratio: f64| !(1.0 / NOTABLE..=NOTABLE).contains(&ratio);
+    html! {
+        (section("Numbers"))
+        div.scroll { table {
+            tr {
+                th {}
+                @for (index, it) in results.iter().enumerate() {
+                    th.n { (it.name) }
+                    @if index > 0 { th.n { "ratio" } }
+                }
+            }
+            @for row in rows(results) {
+                tr {
+                    td { code { (row.path) } }
+                    @for (index, cell) in row.cells.iter().enumerate() {
+                        td.n { (cell.text) }
+                        @if index > 0 {
+                            td.n { @if cell.ratio.is_some_and(is_notable) { b { (show_ratio(cell.ratio)) } }
+                                   @else { (show_ratio(cell.ratio)) } }
+                        }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+/// What several results have, in one plot each.
+fn distributions(results: &[Compared]) -> Vec<Plot> {
+    let histograms: Vec<_> = results.iter().map(|it| it.document.histograms()).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in histograms.iter().flatten() {
+        if !names.contains(name) {
+            names.push(name);
+        }
+    }
+    let plot = |name: &str| {
+        let all = results.iter().zip(&histograms).enumerate();
+        let named: Vec<_> = all
+            .filter_map(|(index, (result, histograms))| {
+                let (_, distribution) = histograms.iter().find(|(known, _)| *known == name)?;
+                Some((index, result.name.clone(), distribution))
+            })
+            .collect();
+        [spread::histogram(name, &named), spread::percentiles(name, &named)]
+    };
+    names.into_iter().flat_map(plot).flatten().take(MAX_PLOTS).collect()
+}
+
+/// One plot a column that any of the results has, save for the many percentiles: of these the 99th.
+fn over_time(results: &[Compared]) -> Vec<Plot> {
+    let series: Vec<Series> = results.iter().map(|it| it.document.series()).collect();
+    let is_told = |column: &&Column| match column.kind {
+        Kind::Gauge => true,
+        Kind::Count => !column.name.ends_with(".count") && column.values.iter().flatten().any(|it| *it > 0.0),
+        Kind::Time => column.name.ends_with(".p99"),
+    };
+    let mut columns: Vec<(Kind, &str)> = Vec::new();
+    for column in series.iter().flat_map(|series| series.columns()).filter(is_told) {
+        if !columns.contains(&(column.kind, column.name.as_str())) {
+            columns.push((column.kind, &column.name));
+        }
+    }
+    let end = series.iter().filter_map(|series| series.t().last().copied()).reduce(f64::max).unwrap_or(1.0);
+    let plot = |(kind, name): (Kind, &str)| {
+        let lines = results.iter().zip(&series).enumerate().filter_map(|(index, (result, series))| {
+            let points = points(series, series.column(kind, name)?);
+            Some(Line { name: result.name.clone(), colour: format!("c{}", index % 8), points })
+        });
+        let lines: Vec<_> = lines.collect();
+        let highest = lines.iter().filter_map(Line::highest).reduce(f64::max)?;
+        let unit = if kind == Kind::Count { Unit::PerSecond } else { Unit::of(name) };
+        Some(Plot {
+            title: name.to_owned(),
+            note: if kind == Kind::Count { "a second".to_owned() } else { String::new() },
+            x: Axis::time(end),
+            y: Axis::from_zero(highest, unit),
+            unit,
+            bands: Vec::new(),
+            lines,
+            form: Form::Lines,
+        })
+    };
+    columns.into_iter().filter_map(plot).take(MAX_PLOTS).collect()
+}

@@ -1,0 +1,75 @@
+//! The live view: bars and rates when stderr is a terminal, or lines of JSON.
+
+use std::convert::Infallible;
+use std::io::{self, Write};
+use std::time::Duration;
+
+use indicatif::{HumanCount, ProgressBar, ProgressStyle};
+use tokio::time::interval;
+
+use super::Log;
+use crate::record::Recorder;
+use crate::result::Group;
+
+const REDRAW: Duration = Duration::from_millis(100);
+/// More bars than these would not fit a terminal.
+const MAX_BARS: usize = 16;
+
+/// How far something has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bar {
+    pub(crate) label: &'static str,
+    pub(crate) done: u64,
+    pub(crate) of: u64,
+}
+
+/// Tells the last sample on stdout. Whether anyone still listens there is no matter of the run.
+pub(crate) fn tell_sample(recorder: &Recorder) {
+    let sample = recorder.last();
+    let line = Group::default()
+        .with("t", sample.t)
+        .with("phase", recorder.current_phase().as_str())
+        .and(sample.to_json())
+        .to_json_line();
+    let _ = writeln!(io::stdout(), "{line}");
+}
+
+/// Draws the live view until it is dropped. indicatif draws nothing when stderr is not a terminal.
+pub(crate) async fn draw(log: Log, recorder: &Recorder, read: impl Fn() -> Vec<Bar>) -> Infallible {
+    let style =
+        |template| ProgressStyle::with_template(template).expect("the template is a constant and valid");
+    let head =
+        log.bars().add(ProgressBar::new_spinner().with_style(style("{prefix:>10.bold} {elapsed} {msg}")));
+    let bar_style = style("{prefix:>10} {wide_bar} {human_pos}/{human_len}");
+    let new_bar = |bar: &Bar| ProgressBar::new(bar.of).with_style(bar_style.clone()).with_prefix(bar.label);
+    let drawn: Vec<_> = read().iter().take(MAX_BARS).map(|bar| log.bars().add(new_bar(bar))).collect();
+    let mut redraw = interval(REDRAW);
+    loop {
+        redraw.tick().await;
+        head.set_prefix(recorder.current_phase());
+        head.set_message(headline(recorder));
+        for (bar, drawn) in read().iter().zip(&drawn) {
+            drawn.set_length(bar.of);
+            drawn.set_position(bar.done);
+        }
+    }
+}
+
+/// Connections, rates and errors in one line.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they are counts")]
+fn headline(recorder: &Recorder) -> String {
+    let last = recorder.last();
+    let rate = |name| HumanCount(last.get(name).unwrap_or_default() as u64);
+    let total = |name| HumanCount(recorder.growing(name).unwrap_or_default() as u64);
+    // What other processes have open is known by samples only.
+    let open =
+        Some(recorder.traffic().open()).filter(|open| *open > 0).map_or(rate("connections"), HumanCount);
+    format!(
+        "{open} open, {} connects/s, {} messages/s, {} pings/s, {} closes, {} errors",
+        rate("connects"),
+        rate("messages"),
+        rate("pings"),
+        total("closes"),
+        total("errors"),
+    )
+}

@@ -1,0 +1,9 @@
+//! Where results go: tables on stdout, JSON, CSV and pages in files.
+
+mod compare;
+mod options;
+mod output;
+
+pub(crate) use self::compare::Compare;
+pub(crate) use self::options::Wanted;
+pub(crate) use self::output::Output;

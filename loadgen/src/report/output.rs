@@ -1,0 +1,86 @@
+//! Where the result goes. Files are opened before the run, so that a bad path costs no run.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::Wanted;
+use crate::result::{Document, Group};
+
+#[derive(Debug)]
+pub(crate) struct Output {
+    json: Option<File>,
+    report: Option<Report>,
+    stdout: Stdout,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stdout {
+    Nothing,
+    Table,
+    Json,
+    /// The last of the lines.
+    JsonLine,
+}
+
+/// The files of `--report DIR`.
+#[derive(Debug)]
+struct Report {
+    page: File,
+    json: File,
+    csv: File,
+}
+
+impl Output {
+    pub(crate) fn open(wanted: &Wanted) -> Result<Self, String> {
+        let to_stdout = |path: &&Path| *path == Path::new("-");
+        let json = wanted.json.as_deref();
+        let stdout = match json.filter(to_stdout) {
+            Some(_) => Stdout::Json,
+            None if wanted.json_lines => Stdout::JsonLine,
+            None if wanted.quiet => Stdout::Nothing,
+            None => Stdout::Table,
+        };
+        let json = json.filter(|path| !to_stdout(path)).map(create).transpose()?;
+        let report = wanted.report.as_deref().map(Report::open).transpose()?;
+        Ok(Self { json, report, stdout })
+    }
+
+    pub(crate) fn write(self, document: &Document) -> io::Result<()> {
+        if let Some(mut file) = self.json {
+            writeln!(file, "{}", document.to_json())?;
+        }
+        if let Some(report) = self.report {
+            report.write(document)?;
+        }
+        let mut stdout = io::stdout();
+        match self.stdout {
+            Stdout::Nothing => Ok(()),
+            Stdout::Table => writeln!(stdout, "{}", document.to_table()),
+            Stdout::Json => writeln!(stdout, "{}", document.to_json()),
+            Stdout::JsonLine => {
+                let line = Group::default().with("result", document.as_group().clone());
+                writeln!(stdout, "{}", line.to_json_line())
+            }
+        }
+    }
+}
+
+impl Report {
+    fn open(directory: &Path) -> Result<Self, String> {
+        fs::create_dir_all(directory)
+            .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+        let create = |name| create(&directory.join(name));
+        Ok(Self { page: create("index.html")?, json: create("result.json")?, csv: create("series.csv")? })
+    }
+
+    fn write(mut self, document: &Document) -> io::Result<()> {
+        writeln!(self.json, "{}", document.to_json())?;
+        self.csv.write_all(&document.series().to_csv().map_err(io::Error::other)?)?;
+        self.page.write_all(crate::page::of_run(document).as_bytes())
+    }
+}
+
+pub(crate) fn create(path: &Path) -> Result<File, String> {
+    File::create(path).map_err(|error| format!("cannot write {}: {error}", path.display()))
+}

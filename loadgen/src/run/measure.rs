@@ -1,0 +1,24 @@
+//! A run from the command line to its document.
+
+use super::drive;
+use crate::args;
+use crate::progress::Log;
+use crate::result::{Document, Group};
+use crate::scenario::{Prepared, prepare};
+use crate::workers;
+
+/// Runs what the command line asks for, and reports what was asked for and what came of it.
+pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, String> {
+    let Prepared { name, load, header, scenario } = prepare(scenario);
+    let server = &load.server;
+    let header = Group::default()
+        .with("scenario", name)
+        .with("target", server.target.name())
+        .with("url", server.url.as_str())
+        .and(header);
+    let measured = match load.server.parts.processes {
+        1 => drive(scenario, &load, log).await?,
+        processes => workers::run(processes, &load, log).await?,
+    };
+    Ok(Document::new(header, measured.run, measured.numbers, &measured.series))
+}

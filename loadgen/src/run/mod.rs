@@ -1,0 +1,7 @@
+//! One run of a scenario, in this process or spread over several.
+
+mod drive;
+mod measure;
+
+pub(crate) use self::drive::drive;
+pub(crate) use self::measure::measure;

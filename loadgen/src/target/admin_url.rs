@@ -1,0 +1,58 @@
+//! The URL of the admin listener.
+
+use std::str::FromStr;
+
+use hyper::Uri;
+
+/// An `http://` URL.
+#[derive(Clone, Debug)]
+pub(crate) struct AdminUrl {
+    authority: String,
+    /// Before the paths of the calls.
+    base: String,
+}
+
+impl FromStr for AdminUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let uri: Uri = text.parse().map_err(|error| format!("not a URL: {error}"))?;
+        if uri.scheme_str() != Some("http") {
+            return Err("must begin with http://".to_owned());
+        }
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or("names no host")?;
+        let authority = format!("{host}:{}", uri.port_u16().unwrap_or(80));
+        Ok(Self { authority, base: uri.path().trim_end_matches('/').to_owned() })
+    }
+}
+
+impl AdminUrl {
+    pub(crate) fn authority(&self) -> &str {
+        &self.authority
+    }
+
+    /// What to request for this call.
+    pub(crate) fn path(&self, call: &str) -> String {
+        format!("{}{call}", self.base)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_call_is_below_the_url() {
+        for (url, authority, path) in [
+            ("http://127.0.0.1:8001", "127.0.0.1:8001", "/api/publish"),
+            ("http://example.test/", "example.test:80", "/api/publish"),
+            ("http://[::1]:8001/encke/", "[::1]:8001", "/encke/api/publish"),
+        ] {
+            let url: AdminUrl = url.parse().expect("the URL is good");
+            assert_eq!((url.authority.as_str(), url.path("/api/publish").as_str()), (authority, path));
+        }
+        for bad in ["https://127.0.0.1:8001", "127.0.0.1:8001", "/api", "http://"] {
+            assert!(bad.parse::<AdminUrl>().is_err(), "{bad}");
+        }
+    }
+}

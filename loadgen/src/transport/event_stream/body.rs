@@ -1,0 +1,171 @@
+//! Where the body of an HTTP/1.1 response ends: RFC 9112, section 6.
+
+use crate::transport::http_head::ResponseHead;
+use crate::transport::websocket::Fault;
+
+/// The longest line of a chunk's head, extensions included.
+const MAX_LINE_BYTES: usize = 1024;
+
+/// How much of the stream belongs to the body.
+#[derive(Debug)]
+pub(crate) enum Framing {
+    /// All of it.
+    UntilClose,
+    /// That much more.
+    Length(u64),
+    Chunked(Chunked),
+}
+
+/// Where a chunked body is.
+#[derive(Debug)]
+pub(crate) enum Chunked {
+    /// In a chunk, which has so many bytes left.
+    Data(u64),
+    /// In the line that says how long the next one is, or that ends this one.
+    Head(Vec<u8>),
+    /// In the lines after the last chunk.
+    Trailer(Vec<u8>),
+    Over,
+}
+
+impl Framing {
+    pub(crate) fn of(head: &ResponseHead) -> Self {
+        if head.lists("transfer-encoding", "chunked") {
+            return Self::Chunked(Chunked::Head(Vec::new()));
+        }
+        match head.header("content-length").and_then(|length| length.parse().ok()) {
+            Some(length) => Self::Length(length),
+            None => Self::UntilClose,
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        matches!(self, Self::Length(0) | Self::Chunked(Chunked::Over))
+    }
+
+    /// Whether the end of the stream is that of the body.
+    pub(crate) fn may_end(&self) -> bool {
+        self.is_over() || matches!(self, Self::UntilClose)
+    }
+
+    /// Takes from the beginning of `input`, and returns the next bytes of the body, which are none if all of the input was
+    /// taken or the body is over.
+    pub(crate) fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<&'a [u8], Fault> {
+        match self {
+            Self::UntilClose => Ok(std::mem::take(input)),
+            Self::Length(left) => Ok(take(left, input)),
+            Self::Chunked(chunked) => chunked.next(input),
+        }
+    }
+}
+
+impl Chunked {
+    fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<&'a [u8], Fault> {
+        loop {
+            match self {
+                Self::Data(left) => {
+                    let data = take(left, input);
+                    if *left == 0 {
+                        *self = Self::Head(Vec::new());
+                    }
+                    return Ok(data);
+                }
+                Self::Head(line) => {
+                    if !take_line(line, input)? {
+                        return Ok(&[]);
+                    }
+                    // What ends a chunk is an empty line before the next one's head.
+                    *self = match chunk_length(line)? {
+                        None => Self::Head(Vec::new()),
+                        Some(0) => Self::Trailer(Vec::new()),
+                        Some(length) => Self::Data(length),
+                    };
+                }
+                Self::Trailer(line) => {
+                    if !take_line(line, input)? {
+                        return Ok(&[]);
+                    }
+                    *self = if line.is_empty() { Self::Over } else { Self::Trailer(Vec::new()) };
+                }
+                Self::Over => {
+                    *input = &[];
+                    return Ok(&[]);
+                }
+            }
+        }
+    }
+}
+
+/// Up to `left` bytes from the beginning.
+fn take<'a>(left: &mut u64, input: &mut &'a [u8]) -> &'a [u8] {
+    let length = usize::try_from(*left).unwrap_or(usize::MAX).min(input.len());
+    let (taken, rest) = input.split_at(length);
+    *input = rest;
+    *left -= length as u64;
+    taken
+}
+
+/// Whether the line is complete; its end is not part of it.
+fn take_line(line: &mut Vec<u8>, input: &mut &[u8]) -> Result<bool, Fault> {
+    let end = input.iter().position(|byte| *byte == b'\n');
+    let (taken, rest) = input.split_at(end.map_or(input.len(), |end| end + 1));
+    *input = rest;
+    line.extend_from_slice(taken);
+    if line.len() > MAX_LINE_BYTES {
+        return Err(Fault::Chunk);
+    }
+    if end.is_some() {
+        line.pop();
+        line.pop_if(|byte| *byte == b'\r');
+    }
+    Ok(end.is_some())
+}
+
+/// `None` for an empty line.
+fn chunk_length(line: &[u8]) -> Result<Option<u64>, Fault> {
+    if line.is_empty() {
+        return Ok(None);
+    }
+    let digits = line.split(|byte| *byte == b';').next().unwrap_or_default().trim_ascii();
+    let digits = str::from_utf8(digits).map_err(|_| Fault::Chunk)?;
+    if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(Fault::Chunk);
+    }
+    u64::from_str_radix(digits, 16).map(Some).map_err(|_| Fault::Chunk)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(mut framing: Framing, input: &[u8], piece: usize) -> Result<(Vec<u8>, bool), Fault> {
+        let mut body = Vec::new();
+        for mut piece in input.chunks(piece) {
+            while !piece.is_empty() {
+                body.extend_from_slice(framing.next(&mut piece)?);
+            }
+        }
+        Ok((body, framing.is_over()))
+    }
+
+    fn chunked() -> Framing {
+        Framing::Chunked(Chunked::Head(Vec::new()))
+    }
+
+    #[test]
+    fn bodies_end_where_they_say() {
+        let stream = b"5\r\nhello\r\nA;x=y\r\n, world: 1\r\n0\r\nTrailer: x\r\n\r\nmore";
+        for piece in [1, 2, 3, 7, 100] {
+            assert_eq!(read(chunked(), stream, piece), Ok((b"hello, world: 1".to_vec(), true)), "{piece}");
+            assert_eq!(read(Framing::Length(3), b"abc", piece), Ok((b"abc".to_vec(), true)));
+            assert_eq!(read(Framing::UntilClose, b"abc", piece), Ok((b"abc".to_vec(), false)));
+        }
+    }
+
+    #[test]
+    fn chunks_that_make_no_sense_are_faults() {
+        for bad in [&b"x\r\n"[..], b"-1\r\n", b"+1\r\n", b"11111111111111111\r\n", &[b'1'; 2000]] {
+            assert_eq!(read(chunked(), bad, 100), Err(Fault::Chunk), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! The head of an HTTP/1.1 response, read from a stream that then speaks something else.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::task::{Poll, ready};
+
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::error::{ConnectError, NotHttp};
+use super::read_buffer;
+
+/// The longest head that is read.
+pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1024;
+const MAX_HEADERS: usize = 64;
+
+/// Status and headers, and what the server sent after them.
+#[derive(Debug)]
+pub(crate) struct ResponseHead {
+    pub(crate) status: u16,
+    headers: Vec<(String, String)>,
+    pub(crate) rest: Vec<u8>,
+}
+
+impl ResponseHead {
+    /// Keeps nothing while it waits, as a rule: a head that comes in one piece is parsed where it was read.
+    pub(crate) async fn read<S: AsyncRead + Unpin>(stream: &mut S) -> Result<Self, ConnectError> {
+        let mut before = Vec::new();
+        poll_fn(|context| {
+            loop {
+                let step = read_buffer::lend(|buffer| {
+                    let mut buffer = ReadBuf::new(buffer);
+                    ready!(Pin::new(&mut *stream).poll_read(context, &mut buffer))?;
+                    Poll::Ready(Self::take(&mut before, buffer.filled()))
+                });
+                if let Some(head) = ready!(step)? {
+                    return Poll::Ready(Ok(head));
+                }
+            }
+        })
+        .await
+    }
+
+    /// The head if it is complete with these bytes, after the ones before.
+    fn take(before: &mut Vec<u8>, bytes: &[u8]) -> Result<Option<Self>, ConnectError> {
+        if bytes.is_empty() {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+        if before.is_empty()
+            && let Some(head) = Self::parse(bytes)?
+        {
+            return Ok(Some(head));
+        }
+        before.extend_from_slice(bytes);
+        let head = Self::parse(before)?;
+        if head.is_none() && before.len() >= MAX_HEAD_BYTES { Err(NotHttp::TooLong.into()) } else { Ok(head) }
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Option<Self>, NotHttp> {
+        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
+        let mut response = httparse::Response::new(&mut headers);
+        let httparse::Status::Complete(length) = response.parse(bytes).map_err(NotHttp::Syntax)? else {
+            return Ok(None);
+        };
+        let headers = response.headers.iter().map(|header| {
+            (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).trim().to_owned())
+        });
+        Ok(Some(Self {
+            status: response.code.unwrap_or_default(),
+            headers: headers.collect(),
+            rest: bytes[length..].to_vec(),
+        }))
+    }
+
+    /// The first header of this name, which is in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Whether a header that is a list has this word in it.
+    pub(crate) fn lists(&self, name: &str, word: &str) -> bool {
+        let mut values =
+            self.headers.iter().filter(|(known, _)| known == name).flat_map(|it| it.1.split(','));
+        values.any(|value| value.trim().eq_ignore_ascii_case(word))
+    }
+}

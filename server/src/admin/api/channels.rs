@@ -1,0 +1,191 @@
+use std::sync::Arc;
+
+use hyper::StatusCode;
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::routes::Call;
+use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
+use crate::admin::Context;
+use crate::channel::{BadChannelName, Channel, ChannelName, HistoryMessage};
+use crate::http::reply::json;
+use crate::http::{ApiError, Reply};
+
+#[derive(Serialize)]
+struct Page {
+    channels: Vec<Summary>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    channel: String,
+    epoch: String,
+    /// The oldest message there is; beyond `last` if there is none.
+    first: u64,
+    last: u64,
+    messages: usize,
+    bytes: usize,
+    subscribers: usize,
+}
+
+#[derive(Serialize)]
+struct History<'a> {
+    channel: &'a str,
+    epoch: &'a str,
+    first: u64,
+    last: u64,
+    messages: Vec<Message>,
+}
+
+#[derive(Serialize)]
+struct Message {
+    offset: u64,
+    age_ms: f64,
+    data: Box<RawValue>,
+}
+
+#[derive(Serialize)]
+struct Presence<'a> {
+    channel: &'a str,
+    total: usize,
+    present: Vec<Present>,
+    next_cursor: Option<usize>,
+}
+
+#[derive(Serialize)]
+struct Present {
+    session: String,
+    user: Option<String>,
+    phase: &'static str,
+}
+
+/// `GET /api/channels?limit=&cursor=`
+pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
+    let (mut limit, mut cursor) = (DEFAULT_LIMIT, None);
+    for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
+        match &*name {
+            "limit" => limit = parse_limit(&value)?,
+            "cursor" => cursor = Some(value),
+            _ => return Err(unknown_parameter(&name)),
+        }
+    }
+    // One more, to know whether there is more.
+    let mut channels = call.context.client.channels.after(cursor.as_deref(), limit + 1);
+    let more = channels.len() > limit;
+    channels.truncate(limit);
+    let last = channels.last().filter(|_| more);
+    let next_cursor = last.map(|channel| channel.name().as_str().to_owned());
+    Ok(json(&Page { channels: channels.iter().map(|channel| Summary::of(channel)).collect(), next_cursor }))
+}
+
+/// `GET /api/channels/{name}`
+pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
+    Ok(json(&Summary::of(&*find(call)?)))
+}
+
+/// `GET /api/channels/{name}/history?since=&limit=`
+pub(super) fn history(call: &Call<'_>) -> Result<Reply, ApiError> {
+    let (mut since, mut limit) = (0, DEFAULT_LIMIT);
+    for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
+        match &*name {
+            "since" => since = parse_number("since", &value)?,
+            "limit" => limit = parse_limit(&value)?,
+            _ => return Err(unknown_parameter(&name)),
+        }
+    }
+    let channel = find(call)?;
+    let (bounds, messages) = channel.history(since, limit, call.context.client.timeouts.clock().now());
+    Ok(json(&History {
+        channel: channel.name().as_str(),
+        epoch: channel.epoch(),
+        first: bounds.first,
+        last: bounds.last,
+        messages: messages.into_iter().map(Message::from).collect(),
+    }))
+}
+
+/// `GET /api/channels/{name}/presence?limit=&cursor=`
+pub(super) fn presence(call: &Call<'_>) -> Result<Reply, ApiError> {
+    let (mut limit, mut cursor) = (DEFAULT_LIMIT, 0);
+    for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
+        match &*name {
+            "limit" => limit = parse_limit(&value)?,
+            "cursor" => cursor = parse_number("cursor", &value)?,
+            _ => return Err(unknown_parameter(&name)),
+        }
+    }
+    let channel = find(call)?;
+    let now = call.context.client.timeouts.clock().now();
+    let place = usize::try_from(cursor).unwrap_or(usize::MAX);
+    let (mut subscribers, total) = channel.subscribers(place, limit + 1);
+    // The place of the first that is not shown any more.
+    let next_cursor = subscribers.get(limit).map(|(place, _)| *place);
+    subscribers.truncate(limit);
+    let present = subscribers.iter().map(|(_, session)| {
+        let view = session.view(now);
+        Present {
+            session: view.id.to_string(),
+            user: view.identity.user().map(str::to_owned),
+            phase: view.phase_name(),
+        }
+    });
+    Ok(json(&Presence { channel: channel.name().as_str(), total, present: present.collect(), next_cursor }))
+}
+
+/// Checks a channel's name.
+pub(super) fn channel_name(context: &Context, text: &str) -> Result<ChannelName, ApiError> {
+    Ok(ChannelName::new(text, context.client.settings.channel_name_bytes)?)
+}
+
+fn find(call: &Call<'_>) -> Result<Arc<Channel>, ApiError> {
+    let decoded = percent_decode_str(call.parameter).decode_utf8();
+    let text = decoded.map_err(|_| bad_channel("a channel's name must be UTF-8".to_owned()))?;
+    let name = channel_name(call.context, &text)?;
+    let channel = call.context.client.channels.get(name.as_str());
+    channel.ok_or_else(|| ApiError::not_found(format!("no such channel: {name}")))
+}
+
+/// A number that is larger than any there can be is as good as the largest: there is nothing after it.
+fn parse_number(name: &str, text: &str) -> Result<u64, ApiError> {
+    if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(ApiError::bad_request(format!("{name} must be a number, not negative")));
+    }
+    Ok(text.parse().unwrap_or(u64::MAX))
+}
+
+fn bad_channel(message: String) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, "bad_channel", message)
+}
+
+impl From<BadChannelName> for ApiError {
+    fn from(error: BadChannelName) -> Self {
+        bad_channel(error.to_string())
+    }
+}
+
+impl Summary {
+    fn of(channel: &Channel) -> Self {
+        let view = channel.view();
+        Self {
+            channel: view.name.to_string(),
+            epoch: view.epoch,
+            first: view.bounds.first,
+            last: view.bounds.last,
+            messages: view.messages,
+            bytes: view.bytes,
+            subscribers: view.subscribers,
+        }
+    }
+}
+
+impl From<HistoryMessage> for Message {
+    fn from(message: HistoryMessage) -> Self {
+        Self {
+            offset: message.offset,
+            age_ms: millis(message.age),
+            data: RawValue::from_string(message.data).expect("what is published was read as JSON before"),
+        }
+    }
+}

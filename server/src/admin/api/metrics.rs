@@ -1,0 +1,10 @@
+use hyper::StatusCode;
+
+use crate::admin::Context;
+use crate::http::{Reply, reply};
+
+/// `GET /metrics`
+pub(super) fn show(context: &Context) -> Reply {
+    let text = context.client.metrics.encode(&context.readings());
+    reply::with(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text)
+}

@@ -1,0 +1,142 @@
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use encke_core::message::CompactJson;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use hyper::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::task::{JoinError, yield_now};
+
+use super::channels::channel_name;
+use super::routes::Call;
+use crate::admin::Context;
+use crate::channel::{Published, TooManyChannels};
+use crate::http::body::parse;
+use crate::http::reply::{ErrorBody, json};
+use crate::http::{ApiError, Reply};
+
+/// Channels of one broadcast.
+const MOST_CHANNELS: usize = 1000;
+
+/// Appends of a broadcast before others get their turn. Each may wake the first of an audience.
+const APPENDS_AT_ONCE: usize = 16;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Publish<'a> {
+    channel: String,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Broadcast<'a> {
+    channels: Vec<String>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+#[derive(Serialize)]
+struct Place<'a> {
+    offset: u64,
+    epoch: &'a str,
+}
+
+#[derive(Serialize)]
+struct Results<'a> {
+    /// In the order of the request.
+    published: Vec<ResultFor<'a>>,
+}
+
+#[derive(Serialize)]
+struct ResultFor<'a> {
+    channel: &'a str,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Outcome {
+    Published { offset: u64, epoch: String },
+    Refused { error: ErrorBody },
+}
+
+/// `POST /api/publish`
+pub(super) fn publish(call: &Call<'_>) -> Result<Reply, ApiError> {
+    let request: Publish<'_> = parse(call.body)?;
+    check_length(call.context, request.data)?;
+    let published = append(call.context, &request.channel, &CompactJson::of(request.data.get()))?;
+    Ok(json(&Place { offset: published.offset, epoch: published.channel.epoch() }))
+}
+
+/// `POST /api/broadcast`: the same message to each of some channels. One that is refused keeps it from no other.
+///
+/// In a task of its own, for a connection that ends takes its request with it: whoever hangs up does not leave it half done.
+pub(super) fn broadcast(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+    let (context, body) = (Arc::clone(call.context), call.body.clone());
+    let task = tokio::spawn(async move { append_to_each(&context, &body).await });
+    task.map(|result| match result.map_err(JoinError::try_into_panic) {
+        Ok(answer) => answer,
+        Err(Ok(panic)) => resume_unwind(panic),
+        Err(Err(_)) => Err(stopping()),
+    })
+    .boxed()
+}
+
+async fn append_to_each(context: &Context, body: &[u8]) -> Result<Reply, ApiError> {
+    let request: Broadcast<'_> = parse(body)?;
+    if !(1..=MOST_CHANNELS).contains(&request.channels.len()) {
+        return Err(ApiError::bad_request(format!("channels must be from 1 to {MOST_CHANNELS}")));
+    }
+    check_length(context, request.data)?;
+    let data = CompactJson::of(request.data.get());
+    let mut published = Vec::with_capacity(request.channels.len());
+    for some in request.channels.chunks(APPENDS_AT_ONCE) {
+        published.extend(some.iter().map(|channel| ResultFor::of(channel, append(context, channel, &data))));
+        yield_now().await;
+    }
+    Ok(json(&Results { published }))
+}
+
+impl<'a> ResultFor<'a> {
+    fn of(channel: &'a str, result: Result<Published, ApiError>) -> Self {
+        let outcome = match result {
+            Ok(Published { channel, offset }) => {
+                Outcome::Published { offset, epoch: channel.epoch().to_owned() }
+            }
+            Err(error) => Outcome::Refused { error: error.into_body() },
+        };
+        Self { channel, outcome }
+    }
+}
+
+/// A client could not have sent it either.
+fn check_length(context: &Context, data: &RawValue) -> Result<(), ApiError> {
+    let limit = context.client.settings.max_message;
+    if data.get().len() <= limit {
+        return Ok(());
+    }
+    let message = format!("data has more than {limit} bytes (limits.max_message)");
+    Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
+}
+
+fn append(context: &Context, channel: &str, data: &CompactJson<'_>) -> Result<Published, ApiError> {
+    let name = channel_name(context, channel)?;
+    Ok(context.client.channels.publish(&name, data)?)
+}
+
+/// The process is at its end, and its tasks with it.
+fn stopping() -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is stopping")
+}
+
+/// Not 409: nothing is wrong with the request. Channels that nobody uses go away, so it may succeed later.
+impl From<TooManyChannels> for ApiError {
+    fn from(error: TooManyChannels) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, "limit", error.to_string())
+    }
+}

@@ -1,0 +1,180 @@
+//! Which request is for which handler.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use hyper::Method;
+
+use super::{channels, health, metrics, openapi, publish, sessions, timers};
+use crate::admin::Context;
+use crate::http::{ApiError, Reply};
+
+/// A request that has found its handler.
+pub(crate) struct Call<'a> {
+    pub(crate) context: &'a Arc<Context>,
+    /// What stands in the path for `{id}` or `{name}`, as it was written.
+    pub(crate) parameter: &'a str,
+    pub(crate) query: &'a str,
+    /// Empty, unless the route [takes one](Route::takes_body).
+    pub(crate) body: &'a Bytes,
+}
+
+type Answer = Result<Reply, ApiError>;
+
+/// What answers a request.
+#[derive(Clone, Copy, Debug)]
+enum Handler {
+    /// At once.
+    AtOnce(fn(&Call<'_>) -> Answer),
+    /// In turns, with others served in between.
+    InTurns(fn(&Call<'_>) -> BoxFuture<'static, Answer>),
+}
+
+/// One method of one path.
+#[derive(Debug)]
+pub(crate) struct Route {
+    method: Method,
+    /// With at most one part that stands for any: `{id}` or `{name}`.
+    path: &'static str,
+    pub(crate) takes_body: bool,
+    handler: Handler,
+}
+
+#[rustfmt::skip]
+static ROUTES: &[Route] = &[
+    Route::get("/healthz", |call| Ok(health::alive(call.context))),
+    Route::get("/readyz", |call| Ok(health::ready(call.context))),
+    Route::get("/metrics", |call| Ok(metrics::show(call.context))),
+    Route::get("/api/openapi.json", |_| Ok(openapi::show())),
+    Route::get("/api/timers", |call| Ok(timers::show(call.context))),
+    Route::get("/api/sessions", sessions::list),
+    Route::get("/api/sessions/{id}", sessions::show),
+    Route::new(Method::DELETE, "/api/sessions/{id}", sessions::end),
+    Route::new(Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
+    Route::post("/api/publish", publish::publish),
+    Route::post_in_turns("/api/broadcast", publish::broadcast),
+    Route::get("/api/channels", channels::list),
+    Route::get("/api/channels/{name}", channels::show),
+    Route::get("/api/channels/{name}/history", channels::history),
+    Route::get("/api/channels/{name}/presence", channels::presence),
+];
+
+impl Route {
+    const fn new(method: Method, path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
+        Self { method, path, takes_body: false, handler: Handler::AtOnce(answer) }
+    }
+
+    const fn get(path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
+        Self::new(Method::GET, path, answer)
+    }
+
+    const fn post(path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
+        Self { method: Method::POST, path, takes_body: true, handler: Handler::AtOnce(answer) }
+    }
+
+    const fn post_in_turns(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
+        Self { method: Method::POST, path, takes_body: true, handler: Handler::InTurns(answer) }
+    }
+
+    /// Answers a request that was found to be for this route.
+    pub(crate) async fn answer(&self, call: &Call<'_>) -> Answer {
+        match self.handler {
+            Handler::AtOnce(answer) => answer(call),
+            Handler::InTurns(answer) => answer(call).await,
+        }
+    }
+
+    /// What stands for the part that may be any, if the path is this one's; empty if there is no such part.
+    fn parameter<'a>(&self, segments: &[&'a str]) -> Option<&'a str> {
+        let mut parameter = "";
+        let mut pattern = self.path[1..].split('/');
+        for segment in segments {
+            match pattern.next()? {
+                any if any.starts_with('{') => parameter = segment,
+                part if part == *segment => {}
+                _ => return None,
+            }
+        }
+        pattern.next().is_none().then_some(parameter)
+    }
+}
+
+/// The route for a method and the parts of a path, and its parameter. `path` is what an error shows.
+///
+/// HEAD is GET whose body hyper leaves out: every server has both (RFC 9110, section 9.1).
+pub(crate) fn find<'a>(
+    method: &Method,
+    segments: &[&'a str],
+    path: &str,
+) -> Result<(&'static Route, &'a str), ApiError> {
+    let wanted = if method == Method::HEAD { &Method::GET } else { method };
+    let mut allowed = Vec::new();
+    for route in ROUTES {
+        if let Some(parameter) = route.parameter(segments) {
+            if route.method == *wanted {
+                return Ok((route, parameter));
+            }
+            allowed.push(route.method.as_str());
+            if route.method == Method::GET {
+                allowed.push(Method::HEAD.as_str());
+            }
+        }
+    }
+    if allowed.is_empty() {
+        return Err(ApiError::not_found(format!("no such path: {path}")));
+    }
+    Err(ApiError::method_not_allowed(&allowed.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn found(method: Method, path: &str) -> Option<(&'static str, &str)> {
+        let segments: Vec<_> = path[1..].split('/').collect();
+        find(&method, &segments, path).ok().map(|(route, parameter)| (route.path, parameter))
+    }
+
+    #[test]
+    fn a_path_is_found_by_its_parts() {
+        assert_eq!(found(Method::GET, "/healthz"), Some(("/healthz", "")));
+        assert_eq!(found(Method::GET, "/api/channels/a%2Fb"), Some(("/api/channels/{name}", "a%2Fb")));
+        assert_eq!(found(Method::GET, "/api/channels/"), Some(("/api/channels/{name}", "")));
+        let history = Some(("/api/channels/{name}/history", "history"));
+        assert_eq!(found(Method::GET, "/api/channels/history/history"), history);
+        for path in ["/", "/api", "/api/", "/healthz/", "/api/channels/a/", "/api/channels/a/history/b"] {
+            assert_eq!(found(Method::GET, path), None, "{path}");
+        }
+        assert_eq!(found(Method::HEAD, "/healthz"), Some(("/healthz", "")));
+        assert_eq!(found(Method::POST, "/healthz"), None);
+    }
+
+    /// No path may be for two routes.
+    #[test]
+    fn routes_are_told_apart() {
+        let shapes = ROUTES.iter().map(|route| {
+            let parts = route.path.split('/').map(|part| if part.starts_with('{') { "{}" } else { part });
+            (route.method.as_str(), parts.collect::<Vec<_>>())
+        });
+        assert_eq!(shapes.collect::<BTreeSet<_>>().len(), ROUTES.len());
+    }
+
+    #[test]
+    fn the_document_and_the_routes_agree() {
+        let document: serde_json::Value = serde_json::from_str(openapi::DOCUMENT).expect("JSON");
+        let paths = document["paths"].as_object().expect("paths");
+        let documented = paths.iter().flat_map(|(path, item)| {
+            let methods = item.as_object().expect("an object").keys().filter(|key| *key != "parameters");
+            methods.map(move |method| (path.clone(), method.to_uppercase()))
+        });
+        let for_programs = ["/healthz", "/readyz", "/metrics"];
+        let routes = ROUTES
+            .iter()
+            .filter(|route| route.path.starts_with("/api/") || for_programs.contains(&route.path));
+        let routes = routes.map(|route| (route.path.to_owned(), route.method.to_string()));
+        assert_eq!(documented.collect::<BTreeSet<_>>(), routes.collect());
+    }
+}

@@ -1,0 +1,172 @@
+use std::sync::Arc;
+
+use encke_core::close::CloseReason;
+use encke_core::dialect::Dialect;
+use encke_core::dialect::json::Json;
+use encke_core::session::{Input, Phase};
+use serde::Serialize;
+
+use super::routes::Call;
+use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
+use crate::channel::Channel;
+use crate::http::reply::{json, no_content};
+use crate::http::{ApiError, Reply};
+use crate::session::{BadSessionId, SessionCell, SessionId, SessionView, Transport};
+
+#[derive(Serialize)]
+struct Page {
+    sessions: Vec<Summary>,
+    /// Where the next page begins. A page that was filtered may be short, or empty, and not the last.
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Summary {
+    id: String,
+    /// The `sub` of its client's token.
+    user: Option<String>,
+    phase: &'static str,
+    transport: Transport,
+    dialect: &'static str,
+    age_ms: f64,
+    last_heard_ms: f64,
+}
+
+#[derive(Serialize)]
+struct Detail {
+    #[serde(flatten)]
+    summary: Summary,
+    seq: u64,
+    /// Messages sent that may not have arrived.
+    unacked: usize,
+    subscriptions: Vec<Subscription>,
+    close_reason: Option<&'static str>,
+    deadlines: Vec<Remaining>,
+}
+
+#[derive(Serialize)]
+struct Subscription {
+    channel: String,
+    /// The last message it has read.
+    cursor: u64,
+    /// Messages that it has not read yet, those included that are gone already.
+    backlog: u64,
+}
+
+#[derive(Serialize)]
+struct Remaining {
+    deadline: &'static str,
+    remaining_ms: f64,
+}
+
+struct Filter {
+    phase: Option<String>,
+    user: Option<String>,
+    limit: usize,
+    cursor: Option<SessionId>,
+}
+
+/// `GET /api/sessions?phase=&user=&limit=&cursor=`
+pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
+    let context = call.context;
+    let filter = Filter::parse(call.query)?;
+    let now = context.client.timeouts.clock().now();
+    let page = context.client.sessions.registry().after(filter.cursor, filter.limit);
+    let next_cursor =
+        (page.len() == filter.limit).then(|| page.last()).flatten().map(|last| last.id().to_string());
+    let sessions = page
+        .iter()
+        .map(|session| Summary::from(&session.view(now)))
+        .filter(|summary| filter.lets_through(summary))
+        .collect();
+    Ok(json(&Page { sessions, next_cursor }))
+}
+
+/// `GET /api/sessions/{id}`
+pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
+    let session = find(call)?;
+    let view = session.view(call.context.client.timeouts.clock().now());
+    let remaining = |&(deadline, remaining): &(encke_core::session::Deadline, _)| Remaining {
+        deadline: deadline.as_str(),
+        remaining_ms: millis(remaining),
+    };
+    Ok(json(&Detail {
+        summary: Summary::from(&view),
+        seq: view.seq,
+        unacked: view.unacked,
+        subscriptions: session.subscriptions().iter().map(Subscription::from).collect(),
+        close_reason: match view.phase {
+            Phase::Closed(reason) => Some(reason.as_str()),
+            Phase::Attached(_) | Phase::Suspended => None,
+        },
+        deadlines: view.deadlines.iter().map(remaining).collect(),
+    }))
+}
+
+/// `POST /api/sessions/{id}/disconnect`
+pub(super) fn disconnect(call: &Call<'_>) -> Result<Reply, ApiError> {
+    call.context.client.sessions.handle(&find(call)?, Input::Disconnect);
+    Ok(no_content())
+}
+
+/// `DELETE /api/sessions/{id}`
+pub(super) fn end(call: &Call<'_>) -> Result<Reply, ApiError> {
+    call.context.client.sessions.handle(&find(call)?, Input::Close(CloseReason::Kicked));
+    Ok(no_content())
+}
+
+fn find(call: &Call<'_>) -> Result<Arc<SessionCell>, ApiError> {
+    let id = parse_id(call.parameter)?;
+    let session = call.context.client.sessions.registry().get(id);
+    session.ok_or_else(|| ApiError::not_found(format!("no such session: {id}")))
+}
+
+fn parse_id(id: &str) -> Result<SessionId, ApiError> {
+    id.parse().map_err(|error: BadSessionId| ApiError::bad_request(error.to_string()))
+}
+
+impl Filter {
+    fn parse(query: &str) -> Result<Self, ApiError> {
+        let mut filter = Self { phase: None, user: None, limit: DEFAULT_LIMIT, cursor: None };
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match (&*name, &*value) {
+                ("phase", "attached" | "suspended") => filter.phase = Some(value.into_owned()),
+                ("phase", _) => return Err(ApiError::bad_request("phase must be attached or suspended")),
+                ("user", _) => filter.user = Some(value.into_owned()),
+                ("limit", limit) => filter.limit = parse_limit(limit)?,
+                ("cursor", cursor) => filter.cursor = Some(parse_id(cursor)?),
+                (name, _) => return Err(unknown_parameter(name)),
+            }
+        }
+        Ok(filter)
+    }
+
+    fn lets_through(&self, summary: &Summary) -> bool {
+        self.phase.as_ref().is_none_or(|phase| phase == summary.phase)
+            && self.user.as_ref().is_none_or(|user| Some(user) == summary.user.as_ref())
+    }
+}
+
+impl From<&(Arc<Channel>, u64)> for Subscription {
+    fn from((channel, cursor): &(Arc<Channel>, u64)) -> Self {
+        Self {
+            channel: channel.name().to_string(),
+            cursor: *cursor,
+            backlog: channel.last_offset().saturating_sub(*cursor),
+        }
+    }
+}
+
+impl From<&SessionView> for Summary {
+    fn from(view: &SessionView) -> Self {
+        Self {
+            id: view.id.to_string(),
+            user: view.identity.user().map(str::to_owned),
+            phase: view.phase_name(),
+            transport: view.transport,
+            dialect: Json::NAME,
+            age_ms: millis(view.age),
+            last_heard_ms: millis(view.last_heard),
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! The admin listener: health, metrics, and the API.
+
+mod api;
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use crossbeam_channel::Receiver;
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::client;
+use crate::http::body::{self, BodyLimits};
+use crate::http::{ApiError, Reply};
+use crate::metrics::Readings;
+use crate::timeouts::{Batch, Scheme, WheelTimer};
+use api::routes::{self, Call};
+
+/// What the handlers of the admin listener share.
+pub(crate) struct Context {
+    pub(crate) client: Arc<client::Context>,
+    pub(crate) timers: TimersView,
+    /// How long the head and the body of a request may take.
+    pub(crate) handshake_timeout: Duration,
+    /// Expiries on their way to the workers.
+    pub(crate) batches: Receiver<Batch>,
+    pub(crate) log_lines_dropped: LogLinesDropped,
+    /// Set when the server drains.
+    pub(crate) stop: CancellationToken,
+}
+
+/// How the wheel was configured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TimersView {
+    pub(crate) scheme: Scheme,
+    pub(crate) tick: Duration,
+    pub(crate) workers: usize,
+    /// When the wheel has not turned for this long, the server is not healthy.
+    pub(crate) watchdog: Duration,
+}
+
+/// Reads how many log lines were dropped.
+pub type LogLinesDropped = Box<dyn Fn() -> u64 + Send + Sync>;
+
+impl Context {
+    fn readings(&self) -> Readings<'_> {
+        Readings {
+            timeouts: &self.client.timeouts,
+            channels: &self.client.channels,
+            dispatch_depth: self.batches.len(),
+            log_lines_dropped: (self.log_lines_dropped)(),
+        }
+    }
+}
+
+/// Serves the admin API on one connection.
+pub(crate) fn serve(socket: TcpStream, _peer: SocketAddr, context: Arc<Context>) {
+    tokio::spawn(async move {
+        let service = service_fn(|request| async {
+            Ok::<_, Infallible>(answer(request, &context).await.unwrap_or_else(Reply::from))
+        });
+        let connection = http1::Builder::new()
+            .timer(WheelTimer(Arc::clone(&context.client.timeouts)))
+            .header_read_timeout(context.handshake_timeout)
+            .serve_connection(TokioIo::new(socket), service);
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "admin connection failed");
+        }
+    });
+}
+
+async fn answer(request: Request<Incoming>, context: &Arc<Context>) -> Result<Reply, ApiError> {
+    let (head, body) = request.into_parts();
+    let head = Request::from_parts(head, ());
+    check_browser(&head)?;
+    check_key(&head, &context.client.auth.api_keys)?;
+    let parts: Vec<&str> = segments(&head).collect();
+    let (route, parameter) = routes::find(head.method(), &parts, head.uri().path())?;
+    let body = if route.takes_body {
+        let max_message = context.client.settings.max_message;
+        let limits = BodyLimits { max_message, timeout: context.handshake_timeout };
+        body::read(head.headers(), body, limits, &context.client.timeouts).await?
+    } else {
+        Bytes::new()
+    };
+    let query = head.uri().query().unwrap_or_default();
+    route.answer(&Call { context, parameter, query, body: &body }).await
+}
+
+/// The parts of the path. Guards and routes look at the same ones, so that no spelling gets around a guard.
+fn segments<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
+    let path = request.uri().path();
+    path.strip_prefix('/').unwrap_or(path).split('/')
+}
+
+/// No web page may drive this API through its visitor's browser: neither from its own origin, nor under a host name of its
+/// own that resolves to this server. Programs send no Origin, and their Host is an address or `localhost`.
+///
+/// Health and metrics are for machines, which may call this server by any name.
+fn check_browser<B>(request: &Request<B>) -> Result<(), ApiError> {
+    if segments(request).next() != Some("api") {
+        return Ok(());
+    }
+    let headers = request.headers();
+    let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
+    let host = text(HOST).unwrap_or_default();
+    if !is_address_or_localhost(host) {
+        return Err(ApiError::forbidden("Host must be an IP address or localhost"));
+    }
+    match text(ORIGIN) {
+        None => Ok(()),
+        Some(origin) if origin.strip_prefix("http://").is_some_and(|from| from == host) => Ok(()),
+        Some(_) => Err(ApiError::forbidden("requests from other origins are refused")),
+    }
+}
+
+/// Where keys are configured, the API and the metrics require one. Health is for load balancers, which have none.
+fn check_key<B>(request: &Request<B>, keys: &crate::auth::ApiKeys) -> Result<(), ApiError> {
+    if !matches!(segments(request).next(), Some("api" | "metrics")) {
+        return Ok(());
+    }
+    let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
+    if keys.admit(authorization) {
+        return Ok(());
+    }
+    Err(ApiError::unauthorized("send `Authorization: Bearer <key>` with one of auth.api_keys"))
+}
+
+fn is_address_or_localhost(host: &str) -> bool {
+    let Some(name) = host.parse::<Uri>().ok().and_then(|uri| uri.host().map(ToOwned::to_owned)) else {
+        return false;
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    address.eq_ignore_ascii_case("localhost") || address.parse::<std::net::IpAddr>().is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::auth::ApiKeys;
+
+    fn check(host: &str, origin: Option<&str>) -> bool {
+        check_path("/api/sessions", host, origin)
+    }
+
+    fn check_path(path: &str, host: &str, origin: Option<&str>) -> bool {
+        let mut request = Request::get(path).header(HOST, host);
+        if let Some(origin) = origin {
+            request = request.header(ORIGIN, origin);
+        }
+        check_browser(&request.body(()).expect("a request")).is_ok()
+    }
+
+    #[test]
+    fn the_api_and_the_metrics_need_a_key_where_there_is_one() {
+        let keys = ApiKeys::new(&["0123456789abcdef".to_owned()]);
+        for (path, guarded) in [
+            ("/api/sessions", true),
+            ("/api", true),
+            ("/api/", true),
+            ("/metrics", true),
+            ("/healthz", false),
+            ("/readyz", false),
+        ] {
+            let request = |key: &str| {
+                let request = Request::get(path).header(AUTHORIZATION, format!("Bearer {key}"));
+                request.body(()).expect("a request")
+            };
+            assert!(check_key(&request("0123456789abcdef"), &keys).is_ok(), "{path}");
+            assert_eq!(check_key(&request("fedcba9876543210"), &keys).is_err(), guarded, "{path}");
+            let without = Request::get(path).body(()).expect("a request");
+            assert_eq!(check_key(&without, &keys).is_err(), guarded, "{path}");
+            assert!(check_key(&without, &ApiKeys::default()).is_ok(), "{path}");
+        }
+    }
+
+    /// Else `//api/sessions` would be the API for the routes, and something else for the guards.
+    #[test]
+    fn guards_and_routes_see_the_same_path() {
+        for (path, parts) in [
+            ("/api/sessions", &["api", "sessions"][..]),
+            ("//api/sessions", &["", "api", "sessions"]),
+            ("/api//sessions", &["api", "", "sessions"]),
+            ("/", &[""]),
+            ("http://host/api/sessions", &["api", "sessions"]),
+        ] {
+            let request = Request::get(path).body(()).expect("a request");
+            assert_eq!(segments(&request).collect::<Vec<_>>(), parts, "{path}");
+        }
+    }
+
+    #[test]
+    fn health_and_metrics_are_for_machines_of_any_name() {
+        assert!(check_path("/metrics", "encke:8001", None));
+        assert!(!check_path("/api/timers", "encke:8001", None));
+    }
+
+    #[test]
+    fn programs_and_our_own_pages_pass() {
+        for host in ["127.0.0.1:8001", "localhost:8001", "LOCALHOST", "[::1]:8001", "10.0.0.7:80"] {
+            assert!(check(host, None), "{host}");
+        }
+        assert!(check("127.0.0.1:8001", Some("http://127.0.0.1:8001")));
+    }
+
+    #[test]
+    fn other_pages_do_not() {
+        assert!(!check("evil.example:8001", None), "a name that points here");
+        assert!(!check("127.0.0.1.evil.example", None));
+        assert!(!check("", None));
+        for origin in ["http://evil.example", "null", "http://127.0.0.1:80010", "https://127.0.0.1:8001"] {
+            assert!(!check("127.0.0.1:8001", Some(origin)), "{origin}");
+        }
+    }
+}

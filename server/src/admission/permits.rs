@@ -1,0 +1,107 @@
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+/// Permits for connections or sockets: at most `limit` at a time, and at most `limit_each` for one address.
+#[derive(Debug)]
+pub(crate) struct Permits {
+    taken: AtomicUsize,
+    limit: usize,
+    /// Permits by address. Kept only if there is a limit for each address. Locked for one look-up.
+    taken_by: Mutex<HashMap<IpAddr, usize>>,
+    limit_each: usize,
+}
+
+/// One permit, returned when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    permits: Arc<Permits>,
+    /// The address that it counts for, if addresses are counted.
+    by: Option<IpAddr>,
+}
+
+impl Permits {
+    pub(crate) fn new(limit: usize, limit_each: usize) -> Arc<Self> {
+        Arc::new(Self { taken: AtomicUsize::new(0), limit, taken_by: Mutex::default(), limit_each })
+    }
+
+    /// Takes a permit, if one is left for this address.
+    pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
+        let next = |taken| (taken < self.limit).then_some(taken + 1);
+        self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        // From here on, dropping it gives back what was taken.
+        let mut permit = Permit { permits: Arc::clone(self), by: None };
+        if self.limit_each != usize::MAX {
+            let by = network(address);
+            let mut taken_by = self.taken_by.lock();
+            let taken = taken_by.entry(by).or_default();
+            if *taken >= self.limit_each {
+                return None;
+            }
+            *taken += 1;
+            permit.by = Some(by);
+        }
+        Some(permit)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.permits.taken.fetch_sub(1, Ordering::Relaxed);
+        if let Some(by) = self.by
+            && let Entry::Occupied(mut taken) = self.permits.taken_by.lock().entry(by)
+        {
+            *taken.get_mut() -= 1;
+            if *taken.get() == 0 {
+                taken.remove();
+            }
+        }
+    }
+}
+
+/// The unit that limits count: an IPv4 address, or a network of 64 bits in IPv6, which one client usually has.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn no_more_permits_than_the_limit() {
+        let permits = Permits::new(2, usize::MAX);
+        let someone = address("127.0.0.1");
+        let taken = [permits.take(someone), permits.take(someone)];
+        assert!(taken.iter().all(Option::is_some));
+        assert!(permits.take(someone).is_none());
+        drop(taken);
+        assert!(permits.take(someone).is_some(), "given back");
+    }
+
+    #[test]
+    fn each_address_has_its_own() {
+        let permits = Permits::new(usize::MAX, 1);
+        let taken = permits.take(address("10.0.0.1")).expect("the first");
+        assert!(permits.take(address("10.0.0.1")).is_none());
+        assert!(permits.take(address("::ffff:10.0.0.1")).is_none(), "the same by another name");
+        let _other = permits.take(address("10.0.0.2")).expect("another's");
+        let _six = permits.take(address("2001:db8::1")).expect("another's");
+        assert!(permits.take(address("2001:db8::2")).is_none(), "the same network");
+        drop(taken);
+        assert!(permits.take(address("10.0.0.1")).is_some(), "given back");
+        assert_eq!(permits.taken.load(Ordering::Relaxed), 2, "a refusal takes no permit");
+        assert_eq!(permits.taken_by.lock().len(), 2, "nor memory");
+    }
+}

@@ -1,0 +1,290 @@
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use encke_core::message::CompactJson;
+use parking_lot::RwLock;
+
+use super::budget::Budget;
+use super::fan_out;
+use super::log::Log;
+use super::name::ChannelName;
+use super::state::{Appended, Change, Channel, Retired, State};
+use super::subscribers::SubscriberKey;
+use crate::entropy::Entropy;
+use crate::executor::Executor;
+use crate::metrics::Metrics;
+use crate::timeouts::{ArmAction, OwnerKey, Owners, RequestedDeadline, Timeouts, TimerOwner};
+
+/// How many logs one publish looks at to keep all within their budget. Looking at one frees a message, or finds it younger
+/// than it stood for, which each message is at most once: so many more than one is enough to keep up.
+const LOGS_LOOKED_AT: usize = 1024;
+
+/// What logs may hold.
+#[derive(Clone, Debug)]
+pub struct LogLimits {
+    /// Messages of one log.
+    pub messages: usize,
+    /// Bytes of one log.
+    pub bytes: usize,
+    /// How old a message may become.
+    pub age: Option<Duration>,
+    /// Bytes of all logs together.
+    pub total_bytes: usize,
+}
+
+/// All channels.
+#[derive(Debug)]
+pub(crate) struct Channels {
+    /// The table. Its lock is held for one look-up; at most a session's is held meanwhile.
+    table: RwLock<BTreeMap<ChannelName, Arc<Channel>>>,
+    /// By the keys in their timers.
+    pub(super) owners: Owners<Channel>,
+    limit: usize,
+    log_limits: LogLimits,
+    budget: Budget,
+    timeouts: Arc<Timeouts>,
+    metrics: Arc<Metrics>,
+    entropy: Entropy,
+    executor: Arc<dyn Executor>,
+    numbers: AtomicU64,
+}
+
+/// No further channel is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("channel limit reached (limits.max_channels = {limit})")]
+pub(crate) struct TooManyChannels {
+    limit: usize,
+}
+
+/// A message that is in its log.
+#[derive(Clone, Debug)]
+pub(crate) struct Published {
+    pub(crate) channel: Arc<Channel>,
+    pub(crate) offset: u64,
+}
+
+/// Keeps a channel in the table, though nothing may follow it yet.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    channel: Arc<Channel>,
+    channels: Arc<Channels>,
+}
+
+impl Hold {
+    pub(crate) fn channel(&self) -> &Arc<Channel> {
+        &self.channel
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.channel.remove_hold();
+        self.channels.retire_if_unused(&self.channel);
+    }
+}
+
+impl Channels {
+    /// No channels yet, and at most `limit`. Large audiences are told on `executor`.
+    pub(crate) fn new(
+        limit: usize,
+        log_limits: LogLimits,
+        timeouts: Arc<Timeouts>,
+        metrics: Arc<Metrics>,
+        entropy: Entropy,
+        executor: Arc<dyn Executor>,
+    ) -> Self {
+        Self {
+            table: RwLock::default(),
+            owners: Owners::new(TimerOwner::Log),
+            limit,
+            budget: Budget::new(log_limits.total_bytes),
+            log_limits,
+            timeouts,
+            metrics,
+            entropy,
+            executor,
+            numbers: AtomicU64::new(0),
+        }
+    }
+
+    /// The channel of this name, if there is one.
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Channel>> {
+        self.table.read().get(name).cloned()
+    }
+
+    /// The channels after `cursor`, at most `limit` of them, in the order of their names.
+    pub(crate) fn after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel>> {
+        let range = (cursor.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+        self.table.read().range::<str, _>(range).map(|(_, channel)| Arc::clone(channel)).take(limit).collect()
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.table.read().len()
+    }
+
+    /// What all logs hold, in bytes.
+    pub(crate) fn bytes(&self) -> usize {
+        self.budget.bytes()
+    }
+
+    /// Appends to a channel's log, and sees that its subscribers are told.
+    ///
+    /// # Errors
+    /// [`TooManyChannels`], when there is no such channel and may be no more.
+    pub(crate) fn publish(
+        &self,
+        name: &ChannelName,
+        data: &CompactJson<'_>,
+    ) -> Result<Published, TooManyChannels> {
+        let now = self.timeouts.clock().now();
+        loop {
+            let channel = self.open(name)?;
+            let mut action = ArmAction::Nothing;
+            let then = |state: &mut State, bytes| {
+                self.budget.changed(bytes);
+                if state.place.is_none() {
+                    let place = (now, channel.number());
+                    state.place = Some(place);
+                    self.budget.list(place, Arc::downgrade(&channel));
+                }
+                action = self.request_age(&channel, state);
+            };
+            match channel.append(now, data, &self.log_limits, then) {
+                Err(Retired) => self.forget(&channel),
+                Ok(Appended { offset, sweep }) => {
+                    self.timeouts.carry_out(&channel.timer, action);
+                    self.keep_to_budget();
+                    self.metrics.published();
+                    if sweep {
+                        fan_out::sweep(Arc::clone(&channel), &*self.executor);
+                    }
+                    return Ok(Published { channel, offset });
+                }
+            }
+        }
+    }
+
+    /// The channel of this name, opened if it is not there, and kept from leaving the table for as long as it is held.
+    ///
+    /// # Errors
+    /// [`TooManyChannels`], when there is no such channel and no further one may be opened.
+    pub(crate) fn hold(self: &Arc<Self>, name: &ChannelName) -> Result<Hold, TooManyChannels> {
+        loop {
+            let channel = self.open(name)?;
+            match channel.add_hold() {
+                Ok(()) => return Ok(Hold { channel, channels: Arc::clone(self) }),
+                Err(Retired) => self.forget(&channel),
+            }
+        }
+    }
+
+    /// The session does not follow the channel any more.
+    pub(crate) fn unsubscribe(&self, channel: &Arc<Channel>, key: SubscriberKey) {
+        channel.remove_subscriber(key);
+        self.retire_if_unused(channel);
+    }
+
+    /// The channel whose timer has this key, if it is still there.
+    pub(crate) fn by_timer(&self, owner: OwnerKey) -> Option<Arc<Channel>> {
+        self.owners.get(owner)
+    }
+
+    /// The oldest message of a log may have reached its age.
+    pub(crate) fn handle_timeout(&self, channel: &Arc<Channel>) {
+        let Some(age) = self.log_limits.age else { return };
+        let now = self.timeouts.clock().now();
+        if let Some(cutoff) = now.before(age) {
+            self.trim(channel, |log| log.drop_up_to(cutoff));
+        }
+    }
+
+    fn open(&self, name: &ChannelName) -> Result<Arc<Channel>, TooManyChannels> {
+        if let Some(channel) = self.get(name.as_str()) {
+            return Ok(channel);
+        }
+        let mut table = self.table.write();
+        if let Some(channel) = table.get(name) {
+            return Ok(Arc::clone(channel));
+        }
+        if table.len() >= self.limit {
+            return Err(TooManyChannels { limit: self.limit });
+        }
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let channel = Channel::new(&self.owners, name.clone(), number, &self.entropy);
+        table.insert(name.clone(), Arc::clone(&channel));
+        Ok(channel)
+    }
+
+    /// Takes a retired channel out of the table, if it is there still.
+    fn forget(&self, channel: &Arc<Channel>) {
+        let mut table = self.table.write();
+        if table.get(channel.name()).is_some_and(|found| Arc::ptr_eq(found, channel)) {
+            table.remove(channel.name());
+        }
+    }
+
+    fn retire_if_unused(&self, channel: &Arc<Channel>) {
+        let action = {
+            let mut state = channel.state.lock();
+            if !state.is_unused() {
+                return;
+            }
+            state.retired = true;
+            if let Some(place) = state.place.take() {
+                self.budget.unlist(place);
+            }
+            self.timeouts.request(&channel.timer, RequestedDeadline::NONE)
+        };
+        self.timeouts.carry_out(&channel.timer, action);
+        self.owners.remove(&channel.timer);
+        self.forget(channel);
+    }
+
+    /// Lets go of the oldest messages of all, until the logs together hold no more than they may. What is more than a
+    /// publish should have to wait for is left to the next.
+    fn keep_to_budget(&self) {
+        for _ in 0..LOGS_LOOKED_AT {
+            let Some(channel) = self.budget.oldest_if_over() else { return };
+            let stands_at = channel.state.lock().place.map(|(at, _)| at);
+            self.trim(&channel, |log| {
+                // Where it stands is where its oldest was. If that is gone, it only has to move back.
+                if log.oldest_at() == stands_at {
+                    log.drop_oldest();
+                }
+            });
+        }
+    }
+
+    /// Lets go of some of a log, and brings everything up to date that depends on its oldest message.
+    fn trim(&self, channel: &Arc<Channel>, drop: impl FnOnce(&mut Log)) {
+        let action = {
+            let mut state = channel.state.lock();
+            let before = state.log.bytes();
+            drop(&mut state.log);
+            self.budget.changed(Change { before, after: state.log.bytes() });
+            if let Some(place) = state.place.take() {
+                self.budget.unlist(place);
+            }
+            if let Some(oldest_at) = state.log.oldest_at() {
+                let place = (oldest_at, channel.number());
+                state.place = Some(place);
+                self.budget.list(place, Arc::downgrade(channel));
+            }
+            self.request_age(channel, &state)
+        };
+        self.timeouts.carry_out(&channel.timer, action);
+        self.retire_if_unused(channel);
+    }
+
+    fn request_age(&self, channel: &Channel, state: &State) -> ArmAction {
+        let deadline = match (state.log.oldest_at(), self.log_limits.age) {
+            (Some(oldest_at), Some(age)) => RequestedDeadline::exact((oldest_at + age).as_nanos()),
+            _ => RequestedDeadline::NONE,
+        };
+        self.timeouts.request(&channel.timer, deadline)
+    }
+}

@@ -1,0 +1,230 @@
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use encke_core::Timestamp;
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, Encoded};
+use encke_core::message::{CompactJson, Message};
+use encke_core::session::outbox::{Bounds, Slot};
+use parking_lot::{Mutex, MutexGuard};
+
+use super::budget::Place;
+use super::channels::LogLimits;
+use super::fan_out::Sweep;
+use super::log::Log;
+use super::name::ChannelName;
+use super::subscribers::{SubscriberKey, Subscribers};
+use crate::entropy::Entropy;
+use crate::session::SessionCell;
+use crate::timeouts::{Owners, TimerCell};
+
+/// One channel. Owned by the table of channels, and by the sessions that follow it.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    name: ChannelName,
+    /// This life of the log: offsets of different epochs do not compare.
+    epoch: Box<str>,
+    /// Told apart from all others that were here since the start.
+    number: u64,
+    /// The age of the log's oldest message. Its deadline is requested under the lock.
+    pub(super) timer: Arc<TimerCell>,
+    pub(super) state: Mutex<State>,
+}
+
+/// What the lock guards; taken after a session's, if both are.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub(super) log: Log,
+    pub(super) subscribers: Subscribers,
+    pub(super) sweep: Sweep,
+    /// Its place in the order of ages.
+    pub(super) place: Option<Place>,
+    /// How many [holds](super::channels::Hold) there are.
+    holds: usize,
+    /// It is unused and leaving the table. Whatever has found it there must look again.
+    pub(super) retired: bool,
+}
+
+impl State {
+    /// Nothing follows or holds the channel, and its log is empty; and it has not been retired for that already.
+    pub(super) fn is_unused(&self) -> bool {
+        !self.retired && self.holds == 0 && self.log.len() == 0 && self.subscribers.len() == 0
+    }
+}
+
+/// It was just leaving the table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Retired;
+
+/// What can be seen of a channel.
+#[derive(Debug)]
+pub(crate) struct ChannelView {
+    pub(crate) name: ChannelName,
+    pub(crate) epoch: String,
+    pub(crate) bounds: Bounds,
+    pub(crate) messages: usize,
+    pub(crate) bytes: usize,
+    pub(crate) subscribers: usize,
+}
+
+/// What came of an append.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Appended {
+    pub(super) offset: u64,
+    /// The caller is to begin telling the subscribers.
+    pub(super) sweep: bool,
+}
+
+/// The size of a log, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Change {
+    pub(super) before: usize,
+    pub(super) after: usize,
+}
+
+/// A message that was published some time ago.
+#[derive(Debug)]
+pub(crate) struct HistoryMessage {
+    pub(crate) offset: u64,
+    pub(crate) age: Duration,
+    /// JSON.
+    pub(crate) data: String,
+}
+
+impl Channel {
+    pub(super) fn new(owners: &Owners<Self>, name: ChannelName, number: u64, entropy: &Entropy) -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            name,
+            epoch: data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>()).into(),
+            number,
+            timer: owners.new_timer(Weak::clone(this)),
+            state: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn name(&self) -> &ChannelName {
+        &self.name
+    }
+
+    pub(crate) fn epoch(&self) -> &str {
+        &self.epoch
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The number of the newest message.
+    pub(crate) fn last_offset(&self) -> u64 {
+        self.state.lock().log.bounds().last
+    }
+
+    /// Reads at someone's cursor.
+    pub(crate) fn read(&self) -> Reader<'_> {
+        Reader(self.state.lock())
+    }
+
+    /// What can be seen of it.
+    pub(crate) fn view(&self) -> ChannelView {
+        let state = self.state.lock();
+        ChannelView {
+            name: self.name.clone(),
+            epoch: self.epoch.to_string(),
+            bounds: state.log.bounds(),
+            messages: state.log.len(),
+            bytes: state.log.bytes(),
+            subscribers: state.subscribers.len(),
+        }
+    }
+
+    /// The sessions that follow it, from place `from` on, each with its place; and how many there are in all.
+    pub(crate) fn subscribers(&self, from: usize, limit: usize) -> (Vec<(usize, Arc<SessionCell>)>, usize) {
+        let state = self.state.lock();
+        (state.subscribers.page(from, limit), state.subscribers.len())
+    }
+
+    /// The messages after `since` that are still there, at most `limit`.
+    pub(crate) fn history(&self, since: u64, limit: usize, now: Timestamp) -> (Bounds, Vec<HistoryMessage>) {
+        let state = self.state.lock();
+        let messages = state.log.since(since.saturating_add(1)).take(limit);
+        let messages = messages.map(|(offset, at, message)| HistoryMessage {
+            offset,
+            age: now.since(at),
+            data: message.data().as_str().to_owned(),
+        });
+        (state.log.bounds(), messages.collect())
+    }
+
+    /// The session is no subscriber any more.
+    pub(super) fn remove_subscriber(&self, key: SubscriberKey) {
+        self.state.lock().subscribers.remove(key);
+    }
+
+    pub(super) fn append(
+        &self,
+        at: Timestamp,
+        data: &CompactJson<'_>,
+        limits: &LogLimits,
+        then: impl FnOnce(&mut State, Change),
+    ) -> Result<Appended, Retired> {
+        // The text is made under the lock, since the offset is part of it.
+        let mut state = self.state.lock();
+        if state.retired {
+            return Err(Retired);
+        }
+        let before = state.log.bytes();
+        let offset = state.log.next_offset();
+        let message = Message { channel: self.name.as_str(), epoch: &self.epoch, offset, data };
+        state.log.append(at, Json::encode(&message), limits);
+        let after = state.log.bytes();
+        then(&mut state, Change { before, after });
+        Ok(Appended { offset, sweep: state.sweep.published() })
+    }
+
+    pub(super) fn add_hold(&self) -> Result<(), Retired> {
+        let mut state = self.state.lock();
+        if state.retired {
+            return Err(Retired);
+        }
+        state.holds += 1;
+        Ok(())
+    }
+
+    pub(super) fn remove_hold(&self) {
+        self.state.lock().holds -= 1;
+    }
+
+    /// Makes a session a subscriber. The channel must be [held](super::channels::Hold).
+    ///
+    /// `join` decides by the log's bounds where the session begins to read, and calls what it is given with the
+    /// session's slot for this subscription. The lock is held meanwhile, so nothing is published in between.
+    pub(crate) fn join<R>(
+        &self,
+        session: &Arc<SessionCell>,
+        join: impl FnOnce(Bounds, &mut dyn FnMut(Slot) -> SubscriberKey) -> R,
+    ) -> R {
+        let mut state = self.state.lock();
+        let bounds = state.log.bounds();
+        join(bounds, &mut |slot| state.subscribers.add(Arc::downgrade(session), slot))
+    }
+}
+
+/// A channel's log, locked for reading.
+#[derive(Debug)]
+pub(crate) struct Reader<'a>(MutexGuard<'a, State>);
+
+impl Reader<'_> {
+    pub(crate) fn bounds(&self) -> Bounds {
+        self.0.log.bounds()
+    }
+
+    /// The messages from the number `offset` on.
+    pub(crate) fn since(&self, offset: u64) -> impl Iterator<Item = &Encoded<Json>> {
+        self.0.log.since(offset).map(|(_, _, message)| message)
+    }
+
+    /// This subscriber has read all there is, and wants to be told when there is more.
+    pub(crate) fn wait(&mut self, subscriber: SubscriberKey) {
+        self.0.subscribers.set_waiting(subscriber);
+    }
+}

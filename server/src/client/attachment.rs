@@ -1,0 +1,43 @@
+use std::sync::Arc;
+
+use encke_core::close::SuspendReason;
+use encke_core::session::ConnectionInput;
+
+use super::Context;
+use crate::session::{Attached, Backlog, Link, Outgoing, SessionCell, Transport};
+
+/// A connection's hold on its session.
+///
+/// However the connection's task ends, even by a panic, the session learns that its connection is gone.
+pub(crate) struct Attachment {
+    pub(crate) session: Arc<SessionCell>,
+    pub(crate) link: Arc<Link>,
+    pub(crate) context: Arc<Context>,
+    transport: Transport,
+}
+
+impl Attachment {
+    pub(crate) fn new(attached: Attached, transport: Transport, context: Arc<Context>) -> Self {
+        context.metrics.connections(transport).inc();
+        Self { session: attached.session, link: attached.link, context, transport }
+    }
+
+    /// Tells the session what happened to its connection. Returns whether the session is still attached to it.
+    pub(crate) fn tell(&self, input: ConnectionInput) -> bool {
+        self.context.sessions.handle_connection(&self.session, &self.link, input)
+    }
+
+    /// Takes a share of what the session has for this connection.
+    pub(crate) fn take_outgoing(&self, out: &mut impl Outgoing) -> Backlog {
+        self.context.sessions.take_outgoing(&self.session, &self.link, out)
+    }
+}
+
+impl Drop for Attachment {
+    fn drop(&mut self) {
+        // Nothing happens if it knows already.
+        self.tell(ConnectionInput::Ended(SuspendReason::ConnectionLost));
+        self.link.take_permit();
+        self.context.metrics.connections(self.transport).dec();
+    }
+}

@@ -1,0 +1,53 @@
+use std::net::IpAddr;
+
+use encke_core::close::CloseCode;
+use hyper::Request;
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
+
+use crate::auth::{Auth, AuthError, Identity, bearer, unix_now};
+
+/// What a request says of its client, besides its query.
+#[derive(Debug)]
+pub(crate) struct Caller {
+    pub(crate) address: IpAddr,
+    /// The token of `Authorization: Bearer`.
+    bearer: Option<String>,
+    /// The client is not a web page, or is a page that may connect.
+    pub(crate) origin_allowed: bool,
+}
+
+impl Caller {
+    pub(crate) fn of<B>(request: &Request<B>, address: IpAddr, auth: &Auth) -> Self {
+        let headers = request.headers();
+        let (origin, host) = (text(headers, ORIGIN), text(headers, HOST));
+        Self {
+            address,
+            bearer: headers
+                .get(AUTHORIZATION)
+                .and_then(|value| bearer(value.as_bytes()))
+                .map(|token| String::from_utf8_lossy(token).into_owned()),
+            // From this machine and without a token, nothing but the origin distinguishes a page from a program.
+            origin_allowed: auth.origins.allows(origin, host, address.is_loopback() && !auth.needs_token()),
+        }
+    }
+
+    /// Who the client is. A token in the query takes precedence over one in the header, which browsers cannot set.
+    pub(crate) fn identify(&self, token: Option<&str>, auth: &Auth) -> Result<Identity, CloseCode> {
+        if !self.origin_allowed {
+            tracing::debug!("the origin is not in auth.origins");
+            return Err(CloseCode::Unauthorized);
+        }
+        auth.identify(token.or(self.bearer.as_deref()), unix_now()).map_err(|error| {
+            tracing::debug!(%error, "the token is not valid");
+            match error {
+                AuthError::Expired => CloseCode::TokenExpired,
+                _ => CloseCode::Unauthorized,
+            }
+        })
+    }
+}
+
+/// A header that is present but not text counts as empty, which equals nothing.
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name).map(|value| value.to_str().unwrap_or_default())
+}

@@ -1,0 +1,42 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::admission::Permits;
+use crate::auth::Auth;
+use crate::channel::Channels;
+use crate::entropy::Entropy;
+use crate::metrics::Metrics;
+use crate::session::Sessions;
+use crate::timeouts::Timeouts;
+
+/// What every connection of a client shares.
+pub(crate) struct Context {
+    pub(crate) timeouts: Arc<Timeouts>,
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) channels: Arc<Channels>,
+    pub(crate) auth: Arc<Auth>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// One for each connection that has a session.
+    pub(crate) permits: Arc<Permits>,
+    pub(crate) entropy: Entropy,
+    pub(crate) settings: ClientSettings,
+}
+
+/// What one client may use.
+#[derive(Clone, Debug)]
+pub(crate) struct ClientSettings {
+    /// The longest name of a channel, in bytes.
+    pub(crate) channel_name_bytes: usize,
+    /// Channels that one session may follow.
+    pub(crate) max_subscriptions: usize,
+    /// Commands from one client; 0 for any number.
+    pub(crate) commands_per_second: u32,
+    /// The longest message from a client, in bytes.
+    pub(crate) max_message: usize,
+    /// The most bytes that wait to be sent on one connection, here and in the kernel each.
+    pub(crate) send_buffer: usize,
+    /// How long a client may leave what is sent to it unread.
+    pub(crate) write_timeout: Duration,
+    /// How long to wait for a client to end a connection that we closed.
+    pub(crate) close_timeout: Duration,
+}

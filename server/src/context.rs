@@ -1,0 +1,117 @@
+//! What handlers share, assembled from the configuration.
+
+use std::sync::Arc;
+
+use crossbeam_channel::Receiver;
+use tokio_util::sync::CancellationToken;
+
+use crate::admin::{self, LogLinesDropped, TimersView};
+use crate::admission::{OpenConnections, Permits};
+use crate::channel::Channels;
+use crate::client::{self, ClientSettings};
+use crate::config::Config;
+use crate::entropy::Entropy;
+use crate::executor::Executor;
+use crate::metrics::Metrics;
+use crate::public;
+use crate::session::{EventSink, SessionLimits, Sessions};
+use crate::timeouts::{Batch, Timeouts};
+
+/// Makes the channels, the sessions, and what else the connections of clients share.
+pub(crate) fn client(
+    config: &Config,
+    timeouts: Arc<Timeouts>,
+    entropy: Entropy,
+    executor: Arc<dyn Executor>,
+    events: Box<dyn EventSink>,
+) -> client::Context {
+    let limits = &config.limits;
+    let metrics = Arc::new(Metrics::new());
+    let channels = Arc::new(Channels::new(
+        limits.max_channels,
+        config.channel.log.clone(),
+        Arc::clone(&timeouts),
+        Arc::clone(&metrics),
+        entropy.clone(),
+        executor,
+    ));
+    let sessions = Arc::new(Sessions::new(
+        SessionLimits {
+            sessions: limits.max_sessions,
+            unacked: config.max_unacked,
+            subscriptions: limits.max_subscriptions,
+        },
+        Arc::clone(&timeouts),
+        config.session.clone(),
+        Arc::clone(&channels),
+        Arc::clone(&metrics),
+        entropy.clone(),
+        events,
+    ));
+    client::Context {
+        timeouts,
+        sessions,
+        channels,
+        auth: Arc::clone(&config.auth),
+        metrics,
+        permits: Permits::new(limits.max_connections, limits.max_connections_per_address),
+        entropy,
+        settings: ClientSettings {
+            channel_name_bytes: config.channel.name_bytes,
+            max_subscriptions: limits.max_subscriptions,
+            commands_per_second: limits.commands_per_second,
+            max_message: limits.max_message,
+            send_buffer: limits.send_buffer,
+            write_timeout: config.write_timeout,
+            close_timeout: config.close_timeout,
+        },
+    }
+}
+
+/// What the connections of the public listener share.
+pub(crate) fn public(
+    config: &Config,
+    client: Arc<client::Context>,
+    stop: CancellationToken,
+) -> public::Context {
+    let limit = config.limits.max_connections_per_address;
+    public::Context {
+        client,
+        tls: config.tls.clone(),
+        handshake_timeout: config.limits.handshake_timeout,
+        sockets: (limit != usize::MAX).then(|| Permits::new(usize::MAX, sockets_per_address(limit))),
+        connections: OpenConnections::default(),
+        stop,
+    }
+}
+
+/// What the handlers of the admin listener share.
+pub(crate) fn admin(
+    config: &Config,
+    client: Arc<client::Context>,
+    batches: Receiver<Batch>,
+    log_lines_dropped: LogLinesDropped,
+    stop: CancellationToken,
+) -> admin::Context {
+    let timers = &config.timers;
+    admin::Context {
+        client,
+        timers: TimersView {
+            scheme: timers.scheme,
+            tick: timers.tick,
+            workers: timers.workers,
+            watchdog: timers.watchdog,
+        },
+        handshake_timeout: config.limits.handshake_timeout,
+        batches,
+        log_lines_dropped,
+        stop,
+    }
+}
+
+/// How many sockets one address may have when it may have this many connections: while each connection closes, its
+/// successor may be opening, and a client that is refused must be told so first.
+fn sockets_per_address(connections: usize) -> usize {
+    const IN_THE_HANDSHAKE: usize = 16;
+    connections.saturating_mul(2).saturating_add(IN_THE_HANDSHAKE)
+}

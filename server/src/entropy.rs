@@ -1,0 +1,75 @@
+//! Random numbers: nothing else asks for any.
+
+use std::ops::Range;
+#[cfg(feature = "simulation")]
+use std::sync::Arc;
+
+#[cfg(feature = "simulation")]
+use parking_lot::Mutex;
+use rand::RngExt;
+#[cfg(feature = "simulation")]
+use rand::SeedableRng;
+#[cfg(feature = "simulation")]
+use rand::rngs::StdRng;
+
+/// Where random numbers come from: the system's generator, or, in a simulation, a seed. Clones share one source.
+#[derive(Clone, Debug)]
+pub(crate) struct Entropy {
+    #[cfg(feature = "simulation")]
+    seeded: Option<Arc<Mutex<StdRng>>>,
+}
+
+impl Entropy {
+    /// Cryptographically secure: session secrets come from here.
+    pub(crate) fn system() -> Self {
+        Self {
+            #[cfg(feature = "simulation")]
+            seeded: None,
+        }
+    }
+
+    /// The same numbers for the same seed.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn seeded(seed: u64) -> Self {
+        Self { seeded: Some(Arc::new(Mutex::new(StdRng::seed_from_u64(seed)))) }
+    }
+
+    /// Random bytes.
+    pub(crate) fn bytes<const N: usize>(&self) -> [u8; N] {
+        #[cfg(feature = "simulation")]
+        if let Some(seeded) = &self.seeded {
+            return seeded.lock().random();
+        }
+        rand::rng().random()
+    }
+
+    /// Any number, evenly spread.
+    pub(crate) fn number(&self) -> u32 {
+        u32::from_ne_bytes(self.bytes())
+    }
+
+    /// A number of `range`, evenly spread.
+    pub(crate) fn number_in(&self, range: Range<u64>) -> u64 {
+        #[cfg(feature = "simulation")]
+        if let Some(seeded) = &self.seeded {
+            return seeded.lock().random_range(range);
+        }
+        rand::rng().random_range(range)
+    }
+}
+
+#[cfg(all(test, feature = "simulation"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_seed_gives_the_same_numbers() {
+        let numbers = |seed| {
+            let entropy = Entropy::seeded(seed);
+            let clone = entropy.clone();
+            (entropy.bytes::<16>(), clone.number(), entropy.number_in(0..1_000_000))
+        };
+        assert_eq!(numbers(7), numbers(7));
+        assert_ne!(numbers(7), numbers(8));
+    }
+}

@@ -1,0 +1,158 @@
+//! The request for a stream of events.
+
+use encke_core::close::CloseCode;
+use encke_core::session::Heartbeat;
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY,
+};
+use hyper::{Request, StatusCode};
+
+use crate::auth::Permission;
+use crate::channel::ChannelName;
+use crate::client::{Caller, ClientSettings, Context};
+use crate::http::reply::{no_content, with};
+use crate::http::{ApiError, Reply};
+use crate::session::{AttachRequest, Refusal, Transport};
+use crate::transport::sse::{Accepted, Events, parse_id};
+
+const EVENT_STREAM: &str = "text/event-stream";
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+
+/// What a client asks for.
+#[derive(Debug, Default)]
+struct Query {
+    resume: Option<String>,
+    seq: Option<u64>,
+    token: Option<String>,
+    channels: Vec<ChannelName>,
+}
+
+/// Gives a request its session, or the answer that it gets instead.
+pub(super) fn accept<B>(
+    request: &Request<B>,
+    caller: &Caller,
+    context: &Context,
+) -> Result<Accepted, Box<Reply>> {
+    let origin = request.headers().get(ORIGIN);
+    admit(request, caller, context).map_err(|mut reply| {
+        if caller.origin_allowed {
+            allow_origin(reply.headers_mut(), origin);
+        }
+        reply
+    })
+}
+
+fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<Accepted, Box<Reply>> {
+    if !caller.origin_allowed {
+        return refuse(ApiError::forbidden("this origin is not in auth.origins"));
+    }
+    let query = match Query::read(request, &context.settings) {
+        Ok(query) => query,
+        Err(error) => return refuse(error),
+    };
+    let identity = match caller.identify(query.token.as_deref(), &context.auth) {
+        Ok(identity) => identity,
+        Err(code) => return refuse(ApiError::unauthorized(code.reason())),
+    };
+    if let Some(channel) =
+        query.channels.iter().find(|channel| !identity.allows(Permission::Subscribe, channel.as_str()))
+    {
+        return refuse(ApiError::forbidden(format!("the token does not allow to subscribe to {channel}")));
+    }
+    let permit = context.permits.take(caller.address);
+    let attach = AttachRequest {
+        resume: query.resume,
+        seq: query.seq,
+        identity,
+        heartbeat: Heartbeat::Frame,
+        transport: Transport::Events,
+    };
+    // hyper has the socket, so nobody can ask it; and an EventSource waits for seconds before it comes back.
+    let attached = match context.sessions.attach(&attach, permit, || false) {
+        Ok(attached) => attached,
+        Err(Refusal::Overloaded) => return Err(come_back(CloseCode::Overloaded, context)),
+        Err(Refusal::Draining) => return Err(come_back(CloseCode::Draining, context)),
+        Err(Refusal::NotTheUser) => return refuse(ApiError::forbidden("the session is another user's")),
+        // The one answer after which an EventSource does not try again.
+        Err(Refusal::Gone | Refusal::Late) => return Err(Box::new(no_content())),
+    };
+    Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels: query.channels })
+}
+
+fn refuse<T>(error: ApiError) -> Result<T, Box<Reply>> {
+    Err(Box::new(error.into()))
+}
+
+impl Query {
+    fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Result<Self, ApiError> {
+        let mut read = Self::default();
+        let limit = settings.channel_name_bytes;
+        for (name, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
+            match &*name {
+                "resume" => read.resume = Some(value.into_owned()),
+                "seq" => {
+                    let seq = value.parse().map_err(|_| ApiError::bad_request("seq must be a number"))?;
+                    read.seq = Some(seq);
+                }
+                "token" => read.token = Some(value.into_owned()),
+                "channels" => {
+                    for text in value.split(',') {
+                        let channel = ChannelName::new(text, limit)
+                            .map_err(|error| ApiError::bad_request(format!("channels: {error}")))?;
+                        read.channels.push(channel);
+                    }
+                }
+                _ => {}
+            }
+        }
+        // An EventSource comes back with its first query; the header says what it has.
+        if let Some(id) = request.headers().get(LAST_EVENT_ID).and_then(|id| id.to_str().ok())
+            && let Some((token, seq)) = parse_id(id)
+        {
+            (read.resume, read.seq) = (Some(token), Some(seq));
+        }
+        let limit = settings.max_subscriptions;
+        if read.channels.len() > limit {
+            let message =
+                format!("channels: a session may follow {limit} channels (limits.max_subscriptions)");
+            return Err(ApiError::bad_request(message));
+        }
+        if read.channels.is_empty() && read.resume.is_none() {
+            return Err(ApiError::bad_request("nothing to read: give channels=a,b or a session to resume"));
+        }
+        Ok(read)
+    }
+}
+
+/// An EventSource takes any status but 200 for final. So the stream itself sends it away.
+fn come_back(code: CloseCode, context: &Context) -> Box<Reply> {
+    let mut out = Vec::new();
+    Events { out: &mut out, token: "" }.farewell(code, &context.entropy);
+    let mut reply = with(StatusCode::OK, EVENT_STREAM, out);
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    Box::new(reply)
+}
+
+fn allow_origin(headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
+    if let Some(origin) = origin {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        headers.insert(VARY, HeaderValue::from_static("origin"));
+    }
+}
+
+/// The head of the answer, which lasts until either side ends the connection. No proxy may buffer it.
+fn head(origin: Option<&HeaderValue>) -> Vec<u8> {
+    let mut head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n\
+        x-accel-buffering: no\r\nconnection: close\r\n"
+        .to_vec();
+    let mut headers = HeaderMap::new();
+    allow_origin(&mut headers, origin);
+    for (name, value) in &headers {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}

@@ -1,0 +1,211 @@
+//! The listener for clients: the WebSocket upgrade, and the request for a stream of events.
+
+mod events;
+mod query;
+
+use std::convert::Infallible;
+use std::future::{Future, poll_fn};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use hyper::body::Incoming;
+use hyper::header::{HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::admission::{OpenConnection, OpenConnections, Permits};
+use crate::client::{self, Caller};
+use crate::http::{ApiError, Reply};
+use crate::tls::Tls;
+use crate::transport::websocket::{self, Upgrade, Upgraded};
+use crate::transport::{TcpSocket, sse};
+use query::parse_query;
+
+/// What every connection of the public listener shares.
+pub(crate) struct Context {
+    pub(crate) client: Arc<client::Context>,
+    pub(crate) tls: Option<Arc<Tls>>,
+    /// How long a connection may take to become a session's.
+    pub(crate) handshake_timeout: Duration,
+    /// Sockets by address, if the connections of one address are limited.
+    pub(crate) sockets: Option<Arc<Permits>>,
+    pub(crate) connections: OpenConnections,
+    /// Set when the server drains.
+    pub(crate) stop: CancellationToken,
+}
+
+/// Why a connection ended before it had a session.
+#[derive(Debug, thiserror::Error)]
+enum NotServed {
+    #[error("TLS: {0}")]
+    Tls(std::io::Error),
+    #[error("{0}")]
+    Http(hyper::Error),
+}
+
+/// Serves HTTP/1.1 on one connection, within TLS if that is configured. After `handshake_timeout` the connection has a
+/// session or is cut, even if the client sends nothing, or half a request, or does not read its answers.
+///
+/// HTTP/1.1 alone, because hyper-util's `auto` builder has no timeout while it guesses the version.
+pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) {
+    let permit = match &context.sockets {
+        Some(sockets) => match sockets.take(peer.ip()) {
+            Some(permit) => Some(permit),
+            None => return tracing::debug!("connection cut: limits.max_connections_per_address"),
+        },
+        None => None,
+    };
+    // Counted before the task first runs, so that a drain does not overlook it.
+    let open_connection = context.connections.enter(permit);
+    tokio::spawn(async move {
+        let timeout = context.client.timeouts.sleep(context.handshake_timeout);
+        let request = Box::pin(serve_http(socket, peer, &context, &open_connection));
+        let stopped = pin!(context.stop.cancelled());
+        let ended = match select(request, select(pin!(timeout), stopped)).await {
+            Either::Left((ended, _)) => ended,
+            Either::Right((Either::Left(_), _)) => {
+                return tracing::debug!("connection cut: handshake_timeout");
+            }
+            Either::Right((Either::Right(_), _)) => return tracing::debug!("connection cut: draining"),
+        };
+        match ended {
+            // A task of its own, as small as what is left to do.
+            Ok(Some((socket, accepted))) => {
+                tokio::spawn(sse::serve(
+                    socket,
+                    accepted,
+                    Arc::clone(&context.client),
+                    open_connection.clone(),
+                ));
+            }
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%error, "connection failed before it had a session"),
+        }
+    });
+}
+
+/// Serves requests until one of them takes the socket. A stream of events gets it back from here.
+async fn serve_http(
+    socket: TcpStream,
+    peer: SocketAddr,
+    context: &Arc<Context>,
+    open_connection: &OpenConnection,
+) -> Result<Option<(TcpSocket, sse::Accepted)>, NotServed> {
+    let accepted = Mutex::new(None);
+    let service = service_fn(|request| {
+        let answer = answer(request, peer, context, open_connection);
+        let reply = match answer {
+            Answer::Reply(reply) => Some(reply),
+            Answer::Events(events) => {
+                *accepted.lock() = Some(events);
+                None
+            }
+        };
+        async {
+            match reply {
+                Some(reply) => Ok::<_, Infallible>(reply),
+                None => std::future::pending().await,
+            }
+        }
+    });
+    let socket = TcpSocket::accept(socket, context.tls.as_deref()).await.map_err(NotServed::Tls)?;
+    let mut connection =
+        http1::Builder::new().serve_connection(TokioIo::new(socket), service).with_upgrades();
+    let accepted = poll_fn(|context| {
+        let ended = Pin::new(&mut connection).poll(context);
+        match accepted.lock().take() {
+            Some(accepted) => Poll::Ready(Ok(Some(accepted))),
+            None => ended.map(|ended| ended.map(|()| None).map_err(NotServed::Http)),
+        }
+    });
+    let Some(accepted) = accepted.await? else { return Ok(None) };
+    let parts = connection.into_parts().expect("it was not upgraded, for it waits for our answer");
+    Ok(Some((parts.io.into_inner(), accepted)))
+}
+
+/// What a request gets.
+enum Answer {
+    Reply(Reply),
+    /// The socket itself, for a stream of events.
+    Events(sse::Accepted),
+}
+
+fn answer(
+    request: Request<Incoming>,
+    peer: SocketAddr,
+    context: &Arc<Context>,
+    open_connection: &OpenConnection,
+) -> Answer {
+    let reply = match (request.uri().path(), request.method()) {
+        ("/ws", &Method::GET) => upgrade(request, peer, context, open_connection),
+        ("/events", &Method::GET) => {
+            let caller = Caller::of(&request, peer.ip(), &context.client.auth);
+            match events::accept(&request, &caller, &context.client) {
+                Ok(accepted) => return Answer::Events(accepted),
+                Err(reply) => *reply,
+            }
+        }
+        ("/ws" | "/events", _) => ApiError::method_not_allowed("GET").into(),
+        (path, _) => {
+            let message = format!(
+                "no such path: {path}; clients connect to /ws (WebSocket) or /events (server-sent events)"
+            );
+            ApiError::not_found(message).into()
+        }
+    };
+    Answer::Reply(reply)
+}
+
+fn upgrade(
+    mut request: Request<Incoming>,
+    peer: SocketAddr,
+    context: &Arc<Context>,
+    open_connection: &OpenConnection,
+) -> Reply {
+    let reply = match create_response_with_body(&request, Default::default) {
+        Ok(reply) => reply,
+        Err(error) => {
+            let mut reply = Reply::from(ApiError::new(
+                StatusCode::UPGRADE_REQUIRED,
+                "upgrade_required",
+                format!("not a WebSocket upgrade: {error}"),
+            ));
+            reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
+            reply.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+            return reply;
+        }
+    };
+    let wanted = parse_query(request.uri().query().unwrap_or_default());
+    let caller = Caller::of(&request, peer.ip(), &context.client.auth);
+    let upgraded = take_socket(hyper::upgrade::on(&mut request));
+    let upgrade = Upgrade { caller, wanted, open_connection: open_connection.clone() };
+    // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
+    tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&context.client)));
+    reply
+}
+
+/// Takes the socket over from hyper, with what hyper has read already.
+async fn take_socket(on_upgrade: OnUpgrade) -> Option<Upgraded<TcpSocket>> {
+    let upgraded = match on_upgrade.await {
+        Ok(upgraded) => upgraded,
+        Err(error) => {
+            tracing::debug!(%error, "the upgrade failed");
+            return None;
+        }
+    };
+    let parts = upgraded.downcast::<TokioIo<TcpSocket>>().expect("hyper was given a TcpSocket in a TokioIo");
+    // A copy, though it is usually empty: tungstenite would go on using the memory, which is hyper's whole buffer.
+    Some((parts.io.into_inner(), parts.read_buf.to_vec()))
+}

@@ -1,0 +1,182 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use encke_core::close::CloseReason;
+use encke_core::session::{Attach, ConnectionId, ConnectionKind, Heartbeat, Input, Outbox, Phase, Session};
+
+use super::cell::{SessionCell, SessionState, Transport};
+use super::id::{ResumeToken, Secret, SessionId};
+use super::link::Link;
+use super::sessions::Sessions;
+use super::step::token_deadline;
+use crate::admission::Permit;
+use crate::auth::Identity;
+use crate::channel::ChannelName;
+
+/// A connection that asks for a session.
+#[derive(Clone, Debug)]
+pub(crate) struct AttachRequest {
+    /// The resume token that its client offers, unchecked.
+    pub(crate) resume: Option<String>,
+    /// The last message that its client has.
+    pub(crate) seq: Option<u64>,
+    /// Who its client is.
+    pub(crate) identity: Identity,
+    /// How its client wants to be asked for signs of life.
+    pub(crate) heartbeat: Heartbeat,
+    /// How its bytes travel.
+    pub(crate) transport: Transport,
+}
+
+/// A connection that has a session.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) session: Arc<SessionCell>,
+    /// Whether this is the session that the client asked for.
+    pub(crate) recovered: bool,
+    pub(crate) link: Arc<Link>,
+    /// The channels that the client's new token no longer allows.
+    pub(crate) revoked: Vec<ChannelName>,
+}
+
+/// Why a connection gets no session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// The limit of sessions or of connections is reached.
+    Overloaded,
+    /// The server is going away.
+    Draining,
+    /// The session is another user's.
+    NotTheUser,
+    /// The session that the client asks for is gone, and it wants no other.
+    Gone,
+    /// The connection has ended already; its client has come back on another.
+    Late,
+}
+
+impl Sessions {
+    /// Gives a connection the session it asks for, or a new one. A connection without a permit may take over that of the
+    /// connection it replaces: a client whose old connection has not been noticed as lost still gets in.
+    ///
+    /// A connection that has ended takes nothing over. Its client may have cut it, come back, and have been served on the
+    /// newer one first; the late one must not take the session from that. So `has_ended` is asked under the session's lock.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub(crate) fn attach(
+        &self,
+        request: &AttachRequest,
+        permit: Option<Permit>,
+        has_ended: impl Fn() -> bool,
+    ) -> Result<Attached, Refusal> {
+        if self.is_draining() {
+            return Err(Refusal::Draining);
+        }
+        let now = self.timeouts.clock().now();
+        let id = ConnectionId(self.connections.fetch_add(1, Ordering::Relaxed) + 1);
+        let link = Arc::new(Link::new(id, now, permit));
+        let attach = Attach {
+            connection: id,
+            kind: match request.transport {
+                Transport::WebSocket => ConnectionKind::Stream(request.heartbeat),
+                Transport::Events => ConnectionKind::Events,
+            },
+            seq: request.seq,
+            token_expires: request.identity.expires().map(|expires| token_deadline(expires, now)),
+            entropy: self.entropy.number(),
+        };
+        if let Some(offered) = &request.resume {
+            let token = ResumeToken::parse(offered);
+            let resumed = match token {
+                Some(token) => self.resume(&token, attach, request, &link, has_ended)?,
+                None => None,
+            };
+            self.metrics.resumed(resumed.is_some());
+            if let Some(session) = resumed {
+                let revoked = self.revoke(&session);
+                return Ok(Attached { session, recovered: true, link, revoked });
+            }
+            if request.transport == Transport::Events {
+                // A drain that has begun since may be what ended it.
+                return Err(if self.is_draining() { Refusal::Draining } else { Refusal::Gone });
+            }
+        }
+        let session = self.open(attach, request, &link)?;
+        Ok(Attached { session, recovered: false, link, revoked: Vec::new() })
+    }
+
+    fn resume(
+        &self,
+        token: &ResumeToken,
+        attach: Attach,
+        request: &AttachRequest,
+        link: &Arc<Link>,
+        has_ended: impl Fn() -> bool,
+    ) -> Result<Option<Arc<SessionCell>>, Refusal> {
+        let found = self.registry.get(token.id);
+        let Some(session) = found.filter(|session| session.secret.matches(&token.secret)) else {
+            return Ok(None);
+        };
+        let accepted = self.step(&session, |state, now| {
+            if !state.identity.is_same_user(&request.identity) {
+                return Err(Refusal::NotTheUser);
+            }
+            // A deadline that is due may end it right now.
+            state.machine.handle_timeout(now);
+            if matches!(state.machine.phase(), Phase::Closed(_)) {
+                return Ok(false);
+            }
+            if matches!(state.machine.phase(), Phase::Attached(_)) && has_ended() {
+                return Err(Refusal::Late);
+            }
+            if !link.ensure_permit(state.link.as_deref()) {
+                return Err(Refusal::Overloaded);
+            }
+            state.machine.handle(now, Input::Attach(attach));
+            let accepted = state.machine.phase() == Phase::Attached(attach.connection);
+            if accepted {
+                state.link = Some(Arc::clone(link));
+                state.transport = request.transport;
+                state.identity = request.identity.clone();
+            }
+            Ok(accepted)
+        })?;
+        Ok(accepted.then_some(session))
+    }
+
+    fn open(
+        &self,
+        attach: Attach,
+        request: &AttachRequest,
+        link: &Arc<Link>,
+    ) -> Result<Arc<SessionCell>, Refusal> {
+        if !link.ensure_permit(None) {
+            return Err(Refusal::Overloaded);
+        }
+        let now = self.timeouts.clock().now();
+        // A session that asked to be resumed claims messages that a new one has never sent.
+        let attach = Attach { seq: None, ..attach };
+        let outbox = Outbox::new(self.limits.unacked);
+        let machine = Session::open(now, Arc::clone(&self.settings), outbox, attach);
+        let state = SessionState {
+            machine,
+            link: Some(Arc::clone(link)),
+            transport: request.transport,
+            identity: request.identity.clone(),
+        };
+        let (id, secret) = (SessionId::random(&self.entropy), Secret::random(&self.entropy));
+        let session = SessionCell::new(&self.owners, id, secret, state);
+        // Before its first step: whatever ends the session removes it from the registry.
+        if self.registry.insert(Arc::clone(&session)).is_err() {
+            self.owners.remove(&session.timer);
+            return Err(Refusal::Overloaded);
+        }
+        self.metrics.session_phase(None, Phase::Attached(attach.connection));
+        self.step(&session, |_, _| {});
+        if self.is_draining() {
+            // Opened while the others were being closed.
+            self.handle(&session, Input::Close(CloseReason::Draining));
+        }
+        Ok(session)
+    }
+}

@@ -1,0 +1,110 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use encke_core::close::CloseReason;
+use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
+
+use super::SessionId;
+use super::cell::SessionCell;
+use super::registry::Registry;
+use crate::channel::Channels;
+use crate::entropy::Entropy;
+use crate::metrics::Metrics;
+use crate::timeouts::{Owners, Timeouts, TimerOwner};
+
+/// Is told of every lifecycle event, with no lock held. A panic must not leave it.
+pub(crate) trait EventSink: Send + Sync + 'static {
+    fn session_event(&self, session: SessionId, event: LifecycleEvent);
+}
+
+/// What sessions may use.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SessionLimits {
+    /// Sessions, suspended ones included.
+    pub(crate) sessions: usize,
+    /// Messages that each remembers as sent and unacknowledged.
+    pub(crate) unacked: usize,
+    /// Channels that each may follow.
+    pub(crate) subscriptions: usize,
+}
+
+/// All sessions, and the only way to change one.
+pub(crate) struct Sessions {
+    pub(super) registry: Registry,
+    /// By the keys in their timers.
+    pub(super) owners: Owners<SessionCell>,
+    pub(super) limits: SessionLimits,
+    pub(super) timeouts: Arc<Timeouts>,
+    pub(super) settings: Arc<SessionTimeouts>,
+    pub(super) channels: Arc<Channels>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) entropy: Entropy,
+    pub(super) events: Box<dyn EventSink>,
+    /// Connections so far.
+    pub(super) connections: AtomicU64,
+    draining: AtomicBool,
+}
+
+impl Sessions {
+    /// No sessions yet.
+    pub(crate) fn new(
+        limits: SessionLimits,
+        timeouts: Arc<Timeouts>,
+        settings: SessionTimeouts,
+        channels: Arc<Channels>,
+        metrics: Arc<Metrics>,
+        entropy: Entropy,
+        events: Box<dyn EventSink>,
+    ) -> Self {
+        Self {
+            registry: Registry::new(limits.sessions),
+            owners: Owners::new(TimerOwner::Session),
+            limits,
+            timeouts,
+            settings: Arc::new(settings),
+            channels,
+            metrics,
+            entropy,
+            events,
+            connections: AtomicU64::new(0),
+            draining: AtomicBool::new(false),
+        }
+    }
+
+    /// The table of sessions.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// The timeouts of every session.
+    pub(crate) fn settings(&self) -> &SessionTimeouts {
+        &self.settings
+    }
+
+    /// Whether sessions are being ended, and none may begin.
+    pub(super) fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::Acquire)
+    }
+
+    /// Ends every session, and lets none begin.
+    pub(crate) fn drain(&self) {
+        const PAGE: usize = 1024;
+        self.draining.store(true, Ordering::Release);
+        loop {
+            // Closing removes them, so the next page is the first again.
+            let page = self.registry.after(None, PAGE);
+            if page.is_empty() {
+                return;
+            }
+            for session in page {
+                self.handle(&session, Input::Close(CloseReason::Draining));
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("len", &self.registry.len()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,160 @@
+use std::sync::Arc;
+use std::task::Waker;
+use std::time::Duration;
+
+use arrayvec::ArrayVec;
+use encke_core::Timestamp;
+use encke_core::session::{
+    ConnectionId, ConnectionInput, Deadline, Input, LifecycleEvent, Output, Phase, Session,
+};
+
+use super::cell::{SessionCell, SessionState};
+use super::link::{Link, Notes};
+use super::sessions::Sessions;
+use crate::auth::{UnixTime, unix_now};
+use crate::timeouts::{OwnerKey, RequestedDeadline};
+
+/// What one step brought about, carried out after the session's lock is released.
+type Outputs = ArrayVec<Output, { <Session>::MAX_OUTPUTS }>;
+
+impl Sessions {
+    /// Something happened to a session.
+    pub(crate) fn handle(&self, session: &Arc<SessionCell>, input: Input) {
+        self.step(session, |state, now| state.machine.handle(now, input));
+    }
+
+    /// Something happened to a connection of a session. Returns whether the session is still attached to it.
+    pub(crate) fn handle_connection(
+        &self,
+        session: &Arc<SessionCell>,
+        link: &Link,
+        input: ConnectionInput,
+    ) -> bool {
+        self.step(session, |state, now| {
+            state.machine.handle(now, Input::Connection(link.id, input));
+            state.is_attached_to(link)
+        })
+    }
+
+    /// A deadline of a session may have passed. If the task of its connection has something to do now, its waker is added
+    /// to `wakers`.
+    pub(crate) fn handle_timeout(&self, owner: OwnerKey, wakers: &mut Vec<Waker>) {
+        let Some(session) = self.owners.get(owner) else { return };
+        let look = |state: &mut SessionState, now| state.machine.handle_timeout(now);
+        self.step_and_wake(&session, look, |waker| wakers.push(waker));
+    }
+
+    /// One step of one session. Every change of a session is made here, save one: [`SessionCell::tell_readable`] marks a
+    /// subscription as readable, which concerns neither the machine nor a deadline.
+    pub(super) fn step<R>(
+        &self,
+        session: &Arc<SessionCell>,
+        act: impl FnOnce(&mut SessionState, Timestamp) -> R,
+    ) -> R {
+        self.step_and_wake(session, act, Waker::wake)
+    }
+
+    /// Acts under the session's lock. The wheel, the connection, metrics, logs and hooks are told after it is released.
+    fn step_and_wake<R>(
+        &self,
+        session: &Arc<SessionCell>,
+        act: impl FnOnce(&mut SessionState, Timestamp) -> R,
+        mut wake: impl FnMut(Waker),
+    ) -> R {
+        let now = self.timeouts.clock().now();
+        let mut outputs = Outputs::new();
+        let (result, link, action, followed) = {
+            let mut state = session.state.lock();
+            state.note_heard();
+            state.note_token(now);
+            let link = state.link.clone();
+            let before = state.machine.phase();
+            let result = act(&mut state, now);
+            let after = state.machine.phase();
+            if !matches!(after, Phase::Attached(_)) {
+                state.link = None;
+            }
+            let has_ended = matches!(after, Phase::Closed(_));
+            let followed = has_ended.then(|| state.machine.outbox_mut().clear());
+            self.metrics.session_phase(Some(before), after);
+            while let Some(output) = state.machine.poll_output() {
+                outputs.push(output);
+            }
+            let deadline =
+                requested_deadline(&state.machine, now, self.timeouts.slack(), self.settings.pong_timeout);
+            (result, link, self.timeouts.request(&session.timer, deadline), followed)
+        };
+        self.timeouts.carry_out(&session.timer, action);
+        for followed in followed.into_iter().flatten() {
+            self.release(&followed);
+        }
+        for output in outputs {
+            if let Some(waker) = self.carry_out(session, link.as_deref(), now, output) {
+                wake(waker);
+            }
+        }
+        result
+    }
+
+    /// Returns the task of the connection, if it has something to do now.
+    fn carry_out(
+        &self,
+        session: &SessionCell,
+        link: Option<&Link>,
+        now: Timestamp,
+        output: Output,
+    ) -> Option<Waker> {
+        let post = |connection: ConnectionId, notes: Notes| {
+            link.filter(|link| link.id == connection).and_then(|link| link.post(notes))
+        };
+        match output {
+            Output::Ping(connection) => return post(connection, Notes::PING),
+            Output::Probe(connection) => return post(connection, Notes::PROBE),
+            Output::Close(connection, code) => return post(connection, Notes::close(code)),
+            // No transport attaches polls.
+            Output::AnswerPoll(_) => {}
+            Output::RoundTrip(time) => self.metrics.ping_round_trip(time),
+            Output::Fired(deadline, due) => {
+                let slack = if deadline == Deadline::Ping { self.timeouts.slack() } else { Duration::ZERO };
+                self.metrics.deadline_fired(deadline, now.since(due + slack));
+            }
+            Output::Event(event) => self.report(session, event),
+        }
+        None
+    }
+
+    fn report(&self, session: &SessionCell, event: LifecycleEvent) {
+        let (name, reason) = (event.transition.name(), event.transition.reason());
+        if event.transition.is_end() {
+            self.registry.remove(session.id);
+            self.owners.remove(&session.timer);
+        }
+        let session = session.id;
+        self.metrics.session_event(name, reason);
+        tracing::info!(%session, number = event.number, reason, "{name}");
+        self.events.session_event(session, event);
+    }
+}
+
+/// When a token expires on the server's clock, as the wall clock has it now.
+pub(super) fn token_deadline(expires: UnixTime, now: Timestamp) -> Timestamp {
+    now + expires.since(unix_now())
+}
+
+/// Pings have slack, so that they leave in batches. Everything else is exact to the tick, and so is a ping when another
+/// deadline lies within its slack.
+fn requested_deadline<C>(
+    machine: &Session<C>,
+    now: Timestamp,
+    slack: Duration,
+    pong_timeout: Duration,
+) -> RequestedDeadline {
+    let Some((at, deadline)) = machine.next_deadline() else { return RequestedDeadline::NONE };
+    if machine.is_writing_ping() {
+        // Pong is about to be armed. Expecting it saves the wheel one entry a ping; an expiry for nothing is harmless.
+        return RequestedDeadline::exact(at.min(now + pong_timeout).as_nanos());
+    }
+    let alone = || machine.deadlines().all(|(other, which)| which == Deadline::Ping || other > at + slack);
+    let is_soft = deadline == Deadline::Ping && alone();
+    if is_soft { RequestedDeadline::soft(at.as_nanos()) } else { RequestedDeadline::exact(at.as_nanos()) }
+}

@@ -1,0 +1,86 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use encke_core::Timestamp;
+use encke_core::session::{Deadline, Phase};
+
+use super::cell::{SessionCell, Transport};
+use super::id::SessionId;
+use crate::auth::Identity;
+use crate::channel::Channel;
+
+/// What others may see of a session.
+#[derive(Debug)]
+pub(crate) struct SessionView {
+    pub(crate) id: SessionId,
+    /// Where it is in its life.
+    pub(crate) phase: Phase,
+    /// How it is, or was last, connected.
+    pub(crate) transport: Transport,
+    /// Who its client is.
+    pub(crate) identity: Identity,
+    /// How long ago it began.
+    pub(crate) age: Duration,
+    /// How long ago its client last sent something.
+    pub(crate) last_heard: Duration,
+    /// The number of the last message sent.
+    pub(crate) seq: u64,
+    /// Messages that were sent and are not acknowledged.
+    pub(crate) unacked: usize,
+    /// Every armed deadline, and what remains until it.
+    pub(crate) deadlines: Vec<(Deadline, Duration)>,
+}
+
+impl SessionView {
+    /// The phase's name in the admin API.
+    pub(crate) fn phase_name(&self) -> &'static str {
+        match self.phase {
+            Phase::Attached(_) => "attached",
+            Phase::Suspended => "suspended",
+            Phase::Closed(_) => "closed",
+        }
+    }
+}
+
+/// What can be read of a session without a step: none of it changes anything.
+impl SessionCell {
+    /// The number of the last message sent on its connection; the stream goes on after it.
+    #[must_use]
+    pub(crate) fn sent(&self) -> u64 {
+        self.state.lock().machine.outbox().sent()
+    }
+
+    /// Who its client is.
+    #[must_use]
+    pub(crate) fn identity(&self) -> Identity {
+        self.state.lock().identity.clone()
+    }
+
+    /// The channels it follows, and how far it has read each.
+    #[must_use]
+    pub(crate) fn subscriptions(&self) -> Vec<(Arc<Channel>, u64)> {
+        let state = self.state.lock();
+        let subscriptions = state.machine.outbox().subscriptions();
+        subscriptions.map(|view| (Arc::clone(&view.channel.channel), view.cursor)).collect()
+    }
+
+    /// What can be seen of it at `now`.
+    #[must_use]
+    pub(crate) fn view(&self, now: Timestamp) -> SessionView {
+        let state = self.state.lock();
+        let machine = &state.machine;
+        let link = state.link.as_ref().map(|link| link.heard_at());
+        let last_heard = link.map_or(machine.last_received_at(), |at| at.max(machine.last_received_at()));
+        SessionView {
+            id: self.id,
+            phase: machine.phase(),
+            transport: state.transport,
+            identity: state.identity.clone(),
+            age: now.since(machine.opened_at()),
+            last_heard: now.since(last_heard),
+            seq: machine.outbox().seq(),
+            unacked: machine.outbox().unacked(),
+            deadlines: machine.deadlines().map(|(at, deadline)| (deadline, at.since(now))).collect(),
+        }
+    }
+}

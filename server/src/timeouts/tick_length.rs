@@ -1,0 +1,28 @@
+use std::time::Duration;
+
+use encke_core::Timestamp;
+use encke_wheel::Tick;
+
+use crate::clock::nanos;
+
+/// Nanoseconds and ticks. Deadlines round up: never early.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TickLength(pub(super) u64);
+
+impl TickLength {
+    pub(super) fn of(tick: Duration) -> Self {
+        Self(nanos(tick).max(1))
+    }
+
+    pub(super) fn first_at_or_after(self, nanos: u64) -> Tick {
+        Tick(nanos.div_ceil(self.0))
+    }
+
+    pub(super) fn last_at_or_before(self, now: Timestamp) -> Tick {
+        Tick(now.as_nanos() / self.0)
+    }
+
+    pub(super) fn nanos(self, tick: Tick) -> u64 {
+        tick.0.saturating_mul(self.0)
+    }
+}

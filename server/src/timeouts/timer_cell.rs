@@ -1,0 +1,45 @@
+use std::task::Waker;
+
+use atomic_waker::AtomicWaker;
+use encke_wheel::TimerKey;
+use parking_lot::Mutex;
+
+use super::arming::Arming;
+use super::owners::TimerOwner;
+
+/// One timer: who owns it and when it is to expire. Shared by its owner, the wheel and, on its way, a worker.
+#[derive(Debug)]
+pub(crate) struct TimerCell {
+    pub(super) owner: TimerOwner,
+    pub(super) arming: Arming,
+    /// The wheel's entry. Only the wheel thread looks at it, so the lock is never waited for.
+    pub(super) entry: Mutex<Option<TimerKey>>,
+    /// The task that waits for the expiry, if the owner is a sleep. Boxed, so that other timers pay one word for it.
+    pub(super) sleeper: Option<Box<AtomicWaker>>,
+}
+
+impl TimerCell {
+    /// A timer with no deadline yet.
+    #[must_use]
+    pub(crate) fn new(owner: TimerOwner) -> Self {
+        let sleeper = matches!(owner, TimerOwner::Sleep).then(Box::default);
+        Self { owner, arming: Arming::new(), entry: Mutex::new(None), sleeper }
+    }
+
+    /// The task to wake on expiry, unless it was woken already.
+    pub(super) fn take_sleeper(&self) -> Option<Waker> {
+        self.sleeper.as_ref()?.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// There is one a session: with the counters of its `Arc`, 72 bytes.
+    #[test]
+    fn a_timer_is_small() {
+        assert_eq!(size_of::<TimerOwner>(), 12);
+        assert!(size_of::<TimerCell>() <= 56, "{} bytes", size_of::<TimerCell>());
+    }
+}

@@ -1,0 +1,110 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use crate::modules::Modules;
+use crate::order::{Order, room_of};
+use crate::resolve::Resolver;
+use crate::source::Source;
+
+/// What a crate does against its order.
+#[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub(crate) enum Offence {
+    Import {
+        file: String,
+        line: usize,
+        room: String,
+        imported: String,
+        is_above: bool,
+    },
+    /// A file that belongs to no listed room.
+    Unlisted {
+        file: String,
+    },
+    /// A file that no `mod` declares.
+    Undeclared {
+        file: String,
+    },
+    /// A listed room that has no file.
+    Missing {
+        root: String,
+        room: String,
+    },
+}
+
+impl fmt::Display for Offence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Import { file, line, room, imported, is_above } => {
+                let place = if *is_above { "above" } else { "beside" };
+                write!(f, "{file}:{line}: room {room} imports {imported}, which is {place} it")
+            }
+            Self::Unlisted { file } => write!(f, "{file}: belongs to no room that is listed"),
+            Self::Undeclared { file } => write!(f, "{file}: no mod declares it"),
+            Self::Missing { root, room } => write!(f, "{root}: the room {room} is listed and has no file"),
+        }
+    }
+}
+
+/// All offences of a crate, by file and line.
+pub(crate) fn offences(order: &Order, source: &Source) -> Vec<Offence> {
+    let rooms = order.rooms();
+    let modules = Modules::of(source);
+    let mut found = imports(order, &rooms, &modules);
+    found.extend(files(order, &rooms, &modules, source));
+    found.into_iter().collect()
+}
+
+fn imports(order: &Order, rooms: &BTreeMap<&str, usize>, modules: &Modules) -> BTreeSet<Offence> {
+    let resolver = Resolver::new(modules, &order.name);
+    let mut found = BTreeSet::new();
+    for (id, module) in modules.all.iter().enumerate().filter(|(_, module)| !module.only_for_tests) {
+        let Some(room) = room_of(rooms, &module.file) else { continue };
+        for path in &module.paths {
+            for target in resolver.imported(id, path) {
+                let Some(imported) = room_of(rooms, &modules.all[target].file) else { continue };
+                if imported != room && rooms[imported] >= rooms[room] {
+                    found.insert(Offence::Import {
+                        file: format!("{}/{}", order.root, module.file),
+                        line: path.line,
+                        room: room.to_owned(),
+                        imported: imported.to_owned(),
+                        is_above: rooms[imported] > rooms[room],
+                    });
+                }
+            }
+        }
+    }
+    found
+}
+
+/// What the list and the files do not have in common. Files for tests alone need no room.
+fn files(
+    order: &Order,
+    rooms: &BTreeMap<&str, usize>,
+    modules: &Modules,
+    source: &Source,
+) -> BTreeSet<Offence> {
+    let declared: BTreeMap<&str, bool> = modules.all.iter().fold(BTreeMap::new(), |mut declared, module| {
+        *declared.entry(module.file.as_str()).or_insert(true) &= module.only_for_tests;
+        declared
+    });
+    let mut found = BTreeSet::new();
+    let mut missing: BTreeSet<&str> = rooms.keys().copied().collect();
+    for name in source.names() {
+        let room = room_of(rooms, name);
+        let file = format!("{}/{name}", order.root);
+        match declared.get(name) {
+            None => drop(found.insert(Offence::Undeclared { file })),
+            Some(true) => {}
+            Some(false) if room.is_none() => drop(found.insert(Offence::Unlisted { file })),
+            Some(false) => {}
+        }
+        if let Some(room) = room {
+            missing.remove(room);
+        }
+    }
+    let root = &order.root;
+    found
+        .extend(missing.iter().map(|room| Offence::Missing { root: root.clone(), room: (*room).to_owned() }));
+    found
+}

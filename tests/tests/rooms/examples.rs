@@ -1,0 +1,172 @@
+use crate::check::offences;
+use crate::order::Order;
+use crate::source::Source;
+
+/// A crate of three rooms, one upon the other, and what each says. `low` has a room inside: `low/inner`, below it.
+fn crate_with(files: &[(&str, &str)]) -> Vec<String> {
+    let order = r#"
+        [[crate]]
+        name = "house"
+        root = "house/src"
+        floors = ["ground", "low/inner", "low", ["left", "right"], "high", "lib", "main"]
+    "#;
+    let mut all = vec![
+        (
+            "lib.rs",
+            "mod ground; pub mod low; mod left; mod right; mod high; pub use low::Low; pub struct Whole;",
+        ),
+        ("main.rs", "use house::low::Low;"),
+        ("ground.rs", "pub struct Ground;"),
+        ("low/mod.rs", "mod cell; pub mod inner; pub struct Low; pub use crate::ground::Ground;"),
+        ("low/cell.rs", ""),
+        ("low/inner.rs", "pub struct Inner;"),
+        ("left.rs", "pub struct Left;"),
+        ("right.rs", "pub struct Right;"),
+        ("high.rs", "pub struct High; pub fn high() {} pub enum Kind { One }"),
+    ];
+    all.retain(|(name, _)| files.iter().all(|(other, _)| name != other));
+    all.extend(files.iter().filter(|(_, text)| *text != "no such file"));
+    found(order, &Source::in_memory(&all))
+}
+
+fn found(order: &str, source: &Source) -> Vec<String> {
+    Order::parse(order)
+        .iter()
+        .flat_map(|order| offences(order, source))
+        .map(|offence| offence.to_string())
+        .collect()
+}
+
+/// What `low/cell.rs` is told when it has `text`.
+pub(crate) fn cell_with(text: &str) -> Vec<String> {
+    crate_with(&[("low/cell.rs", text)])
+}
+
+pub(crate) const CELL_IMPORTS_HIGH: &str =
+    "house/src/low/cell.rs:1: room low imports high, which is above it";
+
+#[test]
+fn a_crate_in_order_has_no_offence() {
+    assert!(crate_with(&[]).is_empty());
+}
+
+#[test]
+fn rooms_import_what_is_below_them() {
+    assert!(
+        crate_with(&[("high.rs", "use crate::{ground::Ground, left::Left, low::{Low, inner::Inner}};")])
+            .is_empty()
+    );
+    assert!(cell_with("use super::{Low, inner::Inner}; use crate::ground::Ground;").is_empty());
+}
+
+#[test]
+fn an_import_upwards_is_told_with_its_line() {
+    let found = cell_with("//! A cell.\n\nuse std::fmt;\nuse crate::high::High;\n");
+    assert_eq!(found, ["house/src/low/cell.rs:4: room low imports high, which is above it"]);
+}
+
+#[test]
+fn each_import_is_told_once() {
+    let found =
+        cell_with("use crate::high::{self, High};\nfn f() -> High { crate::high::high(); high::High }");
+    let second = "house/src/low/cell.rs:2: room low imports high, which is above it";
+    assert_eq!(found, [CELL_IMPORTS_HIGH, second]);
+}
+
+#[test]
+fn rooms_beside_each_other_import_neither() {
+    let found =
+        crate_with(&[("left.rs", "use crate::right::Right;"), ("right.rs", "use super::left::Left;")]);
+    let left = "house/src/left.rs:1: room left imports right, which is beside it";
+    let right = "house/src/right.rs:1: room right imports left, which is beside it";
+    assert_eq!(found, [left, right]);
+}
+
+#[test]
+fn a_room_within_a_room_has_its_own_place() {
+    let found = crate_with(&[("low/inner.rs", "use super::Low;")]);
+    assert_eq!(found, ["house/src/low/inner.rs:1: room low/inner imports low, which is above it"]);
+}
+
+#[test]
+fn the_root_is_a_room_too() {
+    let found = cell_with("use crate::Whole;");
+    assert_eq!(found, ["house/src/low/cell.rs:1: room low imports lib, which is above it"]);
+    let found = cell_with("use crate::*;");
+    assert_eq!(found, ["house/src/low/cell.rs:1: room low imports lib, which is above it"]);
+}
+
+#[test]
+fn the_library_does_not_import_the_binary() {
+    let floors = r#"floors = ["main", "lib"]"#;
+    let order = format!("[[crate]]\nname = \"house\"\nroot = \"house/src\"\n{floors}");
+    let source = Source::in_memory(&[("lib.rs", "pub struct Whole;"), ("main.rs", "use house::Whole;")]);
+    assert_eq!(found(&order, &source), ["house/src/main.rs:1: room main imports lib, which is above it"]);
+}
+
+#[test]
+fn what_is_for_tests_alone_may_import_anything() {
+    for text in [
+        "#[cfg(test)] use crate::high::High;",
+        "#[cfg(test)] mod tests { use crate::high::High; }",
+        "#[cfg(all(test, unix))] mod tests { mod deeper { use crate::high::High; } }",
+        "struct Cell; impl Cell { #[cfg(test)] fn of(_: crate::high::High) {} }",
+        "#![cfg(test)] use crate::high::High;",
+    ] {
+        assert!(cell_with(text).is_empty(), "{text}");
+    }
+    let declares = ("low/cell.rs", "#[cfg(test)] mod tests;");
+    assert!(crate_with(&[declares, ("low/cell/tests.rs", "use crate::high::High;")]).is_empty());
+}
+
+#[test]
+fn what_is_also_for_others_may_not() {
+    for text in ["#[cfg(any(test, unix))] use crate::high::High;", "#[cfg(not(test))] use crate::high::High;"]
+    {
+        assert_eq!(cell_with(text), [CELL_IMPORTS_HIGH], "{text}");
+    }
+}
+
+#[test]
+fn a_file_of_no_room_is_told() {
+    let root = (
+        "lib.rs",
+        "mod ground; pub mod low; mod left; mod right; mod high; mod attic; #[cfg(test)] mod tests;",
+    );
+    let files = [root, ("attic/mod.rs", ""), ("tests.rs", ""), ("main.rs", "")];
+    assert_eq!(crate_with(&files), ["house/src/attic/mod.rs: belongs to no room that is listed"]);
+}
+
+#[test]
+fn a_file_that_nobody_declares_is_told() {
+    assert_eq!(crate_with(&[("low/lost.rs", "")]), ["house/src/low/lost.rs: no mod declares it"]);
+}
+
+#[test]
+fn a_room_without_files_is_told() {
+    let root = ("lib.rs", "mod ground; pub mod low; mod left; mod right;");
+    let found = crate_with(&[root, ("high.rs", "no such file"), ("main.rs", "")]);
+    assert_eq!(found, ["house/src: the room high is listed and has no file"]);
+}
+
+#[test]
+fn a_circle_that_spans_two_rooms_has_an_offence_in_any_order() {
+    let files = [("lib.rs", "mod a; mod b; mod c;"), ("a.rs", "use crate::b::B; pub struct A;")];
+    let files = [
+        &files[..],
+        &[("b.rs", "use crate::c::C; pub struct B;"), ("c.rs", "use crate::a::A; pub struct C;")],
+    ];
+    let source = Source::in_memory(&files.concat());
+    for floors in ["abc", "acb", "bac", "bca", "cab", "cba"] {
+        let rooms: Vec<String> = floors.chars().map(|room| format!("\"{room}\"")).collect();
+        let head = "[[crate]]\nname = \"house\"\nroot = \"house/src\"";
+        let found = found(&format!("{head}\nfloors = [{}, \"lib\"]", rooms.join(", ")), &source);
+        assert!(!found.is_empty(), "{floors}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "lists the room low twice")]
+fn a_room_is_listed_once() {
+    found("[[crate]]\nname = \"house\"\nroot = \"\"\nfloors = [\"low\", [\"low\"]]", &Source::in_memory(&[]));
+}
