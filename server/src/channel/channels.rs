@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use encke_core::dialect::json::CompactJson;
+use encke_core::message::CompactJson;
 use parking_lot::RwLock;
 
 use super::budget::Budget;

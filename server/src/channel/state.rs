@@ -2,7 +2,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::dialect::json::{CompactJson, SharedMessage};
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, Encoded};
+use encke_core::message::{CompactJson, Message};
 use encke_core::session::outbox::{Bounds, Slot};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -160,7 +162,7 @@ impl<S: Subscriber> Channel<S> {
         let messages = messages.map(|(offset, at, message)| HistoryMessage {
             offset,
             age: now.since(at),
-            data: message.data().to_owned(),
+            data: message.data().as_str().to_owned(),
         });
         (state.log.bounds(), messages.collect())
     }
@@ -184,7 +186,8 @@ impl<S: Subscriber> Channel<S> {
         }
         let before = state.log.bytes();
         let offset = state.log.next_offset();
-        state.log.append(at, SharedMessage::new(self.name.as_str(), offset, data), limits);
+        let message = Message { channel: self.name.as_str(), epoch: &self.epoch, offset, data };
+        state.log.append(at, Json::encode(&message), limits);
         let after = state.log.bytes();
         then(&mut state, Change { before, after });
         Ok(Appended { offset, sweep: state.sweep.published() })
@@ -228,7 +231,7 @@ impl<S: Subscriber> Reader<'_, S> {
     }
 
     /// The messages from the number `offset` on.
-    pub(crate) fn since(&self, offset: u64) -> impl Iterator<Item = &SharedMessage> {
+    pub(crate) fn since(&self, offset: u64) -> impl Iterator<Item = &Encoded<Json>> {
         self.0.log.since(offset).map(|(_, _, message)| message)
     }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use encke_core::dialect::json::CompactJson;
+use encke_core::message::CompactJson;
 use encke_core::session::outbox::{Bounds, Slot};
 use tokio::runtime::{Builder, Runtime};
 

@@ -1,11 +1,10 @@
 use encke_core::close::CloseReason;
-use encke_core::dialect::json::{
-    Command, CompactJson, Done, Outcome as ReplyOutcome, Present, Reply, ReplyError, ServerMessage, Since,
-};
+use encke_core::dialect::{Answer as Done, Command, CommandError, Dialect, Member, Response, Since, Texts};
+use encke_core::message::CompactJson;
 use encke_core::session::ConnectionInput;
 
-use super::commands::{Replies, acknowledge};
-use super::refused::Refused;
+use super::commands::acknowledge;
+use super::errors::forbidden;
 use super::{Attachment, Context, unsubscribed};
 use crate::auth::Permission;
 use crate::channel::{BadChannelName, ChannelName};
@@ -16,16 +15,17 @@ use crate::session::Backlog;
 const MOST_PRESENT: usize = 256;
 
 /// What a command did, or why it was refused.
-pub(super) type Outcome = Result<Done<'static>, Refused>;
+pub(super) type Outcome = Result<Done<'static>, CommandError>;
 
-/// One message of a client, and where its replies go.
-pub(super) struct Exchange<'a, R> {
+/// One request of a client, and where its response goes.
+pub(super) struct Exchange<'a, D, T> {
     pub(super) attachment: &'a Attachment,
     pub(super) backlog: &'a mut Backlog,
-    pub(super) out: &'a mut R,
+    pub(super) dialect: &'a mut D,
+    pub(super) out: &'a mut T,
 }
 
-impl<R: Replies> Exchange<'_, R> {
+impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
     /// Carries out a command other than `close`.
     pub(super) fn carry_out(&mut self, command: Command<'_>) -> Answer<Outcome> {
         Answer::Ready(match command {
@@ -34,40 +34,32 @@ impl<R: Replies> Exchange<'_, R> {
             Command::Unsubscribe { channel } => {
                 let Attachment { session, link, context, .. } = self.attachment;
                 context.sessions.unsubscribe(session, link, &channel);
-                Ok(Done::Nothing {})
+                Ok(Done::Done)
             }
             Command::Presence { channel } => self.presence(&channel),
             Command::Refresh { token } => self.refresh(&token),
-            Command::Ack { .. } | Command::Pong { .. } | Command::Close => Ok(Done::Nothing {}),
+            Command::Ack { .. } | Command::Pong { .. } | Command::Close => Ok(Done::Done),
         })
     }
 
     /// Ends the session.
-    pub(super) fn close(&mut self, id: Option<u64>) {
-        // While there is still a connection to reply on.
-        self.finish(id, Ok(Done::Nothing {}));
+    pub(super) fn close(&mut self, id: Option<D::RequestId>) {
+        // While there is still a connection to respond on.
+        self.respond(id, Ok(Done::Done));
         self.attachment.tell(ConnectionInput::Close(CloseReason::Client));
     }
 
-    /// An acknowledgement that ends the session gets no reply; the Close frame says it.
-    pub(super) fn acknowledge(&mut self, input: ConnectionInput, id: Option<u64>) {
+    /// An acknowledgement that ends the session gets no response; the Close frame says it.
+    pub(super) fn acknowledge(&mut self, input: ConnectionInput, id: Option<D::RequestId>) {
         if acknowledge(self.attachment, self.backlog, input) {
-            self.finish(id, Ok(Done::Nothing {}));
+            self.respond(id, Ok(Done::Done));
         }
     }
 
-    /// Replies. Without an `id`, success goes unanswered.
-    pub(super) fn finish(&mut self, id: Option<u64>, outcome: Outcome) {
-        // What there is to read from a new subscription comes after its reply.
+    pub(super) fn respond(&mut self, id: Option<D::RequestId>, outcome: Outcome) {
+        // What there is to read from a new subscription comes after the response.
         self.backlog.more |= matches!(outcome, Ok(Done::Subscribed { .. }));
-        let outcome = match outcome {
-            Ok(_) if id.is_none() => return,
-            Ok(done) => ReplyOutcome::Ok(done),
-            Err(Refused { code, message }) => {
-                ReplyOutcome::Error(ReplyError { code, message: message.into() })
-            }
-        };
-        self.out.write(&ServerMessage::Reply(Reply { id, outcome }));
+        self.dialect.respond(&[Response { id, result: outcome }], self.out);
     }
 
     fn subscribe(&self, channel: &str, since: Option<&Since<'_>>) -> Answer<Outcome> {
@@ -90,7 +82,7 @@ impl<R: Replies> Exchange<'_, R> {
     fn publish(&self, channel: &str, data: &str) -> Answer<Outcome> {
         let name = match self.allowed_channel(Permission::Publish, channel) {
             Ok(name) => name,
-            Err(refused) => return Answer::Ready(Err(refused)),
+            Err(error) => return Answer::Ready(Err(error)),
         };
         self.context().logs.engine.append(&name, &CompactJson::of(data)).map(|published| {
             let published = published?;
@@ -105,12 +97,12 @@ impl<R: Replies> Exchange<'_, R> {
             Some(channel) => channel.subscribers(0, MOST_PRESENT),
             None => Default::default(),
         };
-        let present = subscribers.iter().map(|(_, session)| {
+        let members = subscribers.iter().map(|(_, session)| {
             let view = session.view(now);
             let user = view.identity.user().map(|user| user.to_owned().into());
-            Present { user, phase: view.phase_name().into() }
+            Member { user, phase: view.phase_name() }
         });
-        Ok(Done::Present { channel: name.as_str().to_owned().into(), total, present: present.collect() })
+        Ok(Done::Presence { channel: name.as_str().to_owned().into(), total, members: members.collect() })
     }
 
     fn refresh(&mut self, token: &str) -> Outcome {
@@ -118,16 +110,16 @@ impl<R: Replies> Exchange<'_, R> {
         let identity = context.auth.identify(Some(token), context.timeouts.clock().unix_now())?;
         let Attachment { session, link, context, .. } = self.attachment;
         let Some(revoked) = context.sessions.refresh(session, link, &identity) else {
-            return Err(Refused::forbidden("the token is another user's"));
+            return Err(forbidden("the token is another user's"));
         };
         for channel in &revoked {
-            self.out.write(&unsubscribed(channel, "forbidden"));
+            self.dialect.notify(&unsubscribed(channel, "forbidden"), self.out);
         }
-        Ok(Done::Nothing {})
+        Ok(Done::Done)
     }
 
     /// The name of a channel on which the client may do this.
-    fn allowed_channel(&self, permission: Permission, text: &str) -> Result<ChannelName, Refused> {
+    fn allowed_channel(&self, permission: Permission, text: &str) -> Result<ChannelName, CommandError> {
         let name = self.channel_name(text)?;
         if self.attachment.session.identity().allows(permission, name.as_str()) {
             return Ok(name);
@@ -137,7 +129,7 @@ impl<R: Replies> Exchange<'_, R> {
             Permission::Publish => "to publish to",
             Permission::Presence => "to see who follows",
         };
-        Err(Refused::forbidden(&format!("the token does not allow {doing} this channel")))
+        Err(forbidden(format!("the token does not allow {doing} this channel")))
     }
 
     fn channel_name(&self, text: &str) -> Result<ChannelName, BadChannelName> {

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use encke_core::dialect::json::CompactJson;
+use encke_core::message::CompactJson;
 
 use super::{Answer, History, LogEngine};
 use crate::channel::{ChannelName, Channels, Hold, Published, Subscriber, TooManyChannels};

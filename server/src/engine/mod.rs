@@ -9,7 +9,7 @@ mod memory;
 
 use std::fmt;
 
-use encke_core::dialect::json::CompactJson;
+use encke_core::message::CompactJson;
 use encke_core::session::outbox::Bounds;
 
 use crate::channel::{ChannelName, HistoryMessage, Hold, Published, Subscriber, TooManyChannels};

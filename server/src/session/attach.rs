@@ -2,8 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use encke_core::close::CloseReason;
-use encke_core::dialect::json::Heartbeat;
-use encke_core::session::{Attach, Carrier, ConnectionId, Input, Outbox, Phase, Session};
+use encke_core::session::{Attach, ConnectionId, ConnectionKind, Heartbeat, Input, Outbox, Phase, Session};
 
 use super::cell::{SessionCell, SessionState, Transport};
 use super::id::{ResumeToken, Secret, SessionId};
@@ -79,9 +78,9 @@ impl Sessions {
         let link = Arc::new(Link::new(id, now, permit));
         let attach = Attach {
             connection: id,
-            carrier: match request.transport {
-                Transport::WebSocket => Carrier::Stream(request.heartbeat),
-                Transport::Events => Carrier::Events,
+            kind: match request.transport {
+                Transport::WebSocket => ConnectionKind::Stream(request.heartbeat),
+                Transport::Events => ConnectionKind::Events,
             },
             seq: request.seq,
             token_expires: request.identity.expires().map(|expires| token_deadline(expires, clock, now)),

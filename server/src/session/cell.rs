@@ -61,7 +61,7 @@ impl SessionState {
     /// Tells the machine when its connection last received bytes: before every step, because the machine decides by it.
     pub(super) fn note_heard(&mut self) {
         if let Some(link) = &self.link {
-            self.machine.heard(link.heard_at());
+            self.machine.received(link.heard_at());
         }
     }
 }

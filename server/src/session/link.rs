@@ -52,7 +52,8 @@ impl Notes {
         if self.0 & Self::CLOSE == 0 {
             return None;
         }
-        CloseCode::ALL.into_iter().find(|code| u32::from(code.code()) == self.0 >> Self::CODE_SHIFT)
+        let code = u16::try_from(self.0 >> Self::CODE_SHIFT).expect("16 bits remain");
+        CloseCode::from_repr(code)
     }
 }
 

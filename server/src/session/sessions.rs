@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use encke_core::close::CloseReason;
-use encke_core::session::{Event, Input, Timeouts as SessionTimeouts};
+use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
 
 use super::cell::SessionCell;
 use super::registry::Registry;
@@ -14,7 +14,7 @@ use crate::timeouts::{Owners, Timeouts, TimerOwner};
 
 /// Is told of every lifecycle event, with no lock held. A panic must not leave it.
 pub(crate) trait EventSink: Send + Sync + 'static {
-    fn session_event(&self, session: SessionId, event: Event);
+    fn session_event(&self, session: SessionId, event: LifecycleEvent);
 }
 
 /// What sessions may use.

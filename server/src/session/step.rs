@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use encke_core::Timestamp;
-use encke_core::session::{ConnectionId, ConnectionInput, Deadline, Event, Input, Output, Phase, Session};
+use encke_core::session::{
+    ConnectionId, ConnectionInput, Deadline, Input, LifecycleEvent, Output, Phase, Session,
+};
 
 use super::cell::{SessionCell, SessionState};
 use super::link::{Link, Notes};
@@ -121,7 +123,7 @@ impl Sessions {
         None
     }
 
-    fn report(&self, session: &SessionCell, event: Event) {
+    fn report(&self, session: &SessionCell, event: LifecycleEvent) {
         let (name, reason) = (event.transition.name(), event.transition.reason());
         if event.transition.is_end() {
             self.registry.remove(session.id);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use encke_core::dialect::json::Since;
+use encke_core::dialect::Since;
 use encke_core::session::outbox::{Bounds, Slot};
 use encke_core::session::{ConnectionInput, Input};
 

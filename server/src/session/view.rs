@@ -70,7 +70,7 @@ impl SessionCell {
         let state = self.state.lock();
         let machine = &state.machine;
         let link = state.link.as_ref().map(|link| link.heard_at());
-        let last_heard = link.map_or(machine.heard_at(), |at| at.max(machine.heard_at()));
+        let last_heard = link.map_or(machine.last_received_at(), |at| at.max(machine.last_received_at()));
         SessionView {
             id: self.id,
             phase: machine.phase(),

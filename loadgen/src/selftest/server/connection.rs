@@ -4,9 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::{
-    Command, Done, ErrorCode, Outcome, Reply, ReplyError, Request, ServerMessage, parse_command, ping_payload,
-};
+use encke_core::dialect::json::{Done, Outcome, Reply, ReplyError, ServerMessage, parse_command};
+use encke_core::dialect::{Command, ErrorCode, Request, ping_payload};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -189,11 +188,12 @@ impl Connection {
 
     /// Carries out a command. True if it was to end the session.
     async fn obey(&mut self, text: &str) -> Result<bool, Error> {
-        let (id, outcome) = match parse_command(text) {
-            Ok(Request { command: Command::Close, .. }) => return Ok(true),
-            Ok(Request { command: Command::Ack { .. } | Command::Pong { .. }, .. }) => return Ok(false),
-            Ok(Request { id, command }) => (id, self.outcome_of(&command)),
-            Err(error) => (error.id, refusal(error.code, error.to_string())),
+        let Request { id, command } = parse_command(text);
+        let outcome = match command {
+            Ok(Command::Close) => return Ok(true),
+            Ok(Command::Ack { .. } | Command::Pong { .. }) => return Ok(false),
+            Ok(command) => self.outcome_of(&command),
+            Err(error) => refusal(error.code, error.message),
         };
         self.say(&ServerMessage::Reply(Reply { id, outcome })).await?;
         Ok(false)

@@ -1,7 +1,7 @@
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use encke_core::dialect::json::CompactJson;
+use encke_core::message::CompactJson;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::StatusCode;

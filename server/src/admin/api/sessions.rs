@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
 use encke_core::close::CloseReason;
+use encke_core::dialect::Dialect;
+use encke_core::dialect::json::Json;
 use encke_core::session::{Input, Phase};
 use serde::Serialize;
 
@@ -161,7 +163,7 @@ impl From<&SessionView> for Summary {
             user: view.identity.user().map(str::to_owned),
             phase: view.phase_name(),
             transport: view.transport,
-            dialect: "json",
+            dialect: Json::NAME,
             age_ms: millis(view.age),
             last_heard_ms: millis(view.last_heard),
         }

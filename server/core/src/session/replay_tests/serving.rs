@@ -3,10 +3,10 @@
 use super::*;
 
 impl Run<'_> {
-    pub(super) fn obey(&mut self) {
+    pub(super) fn carry_out_outputs(&mut self) {
         while let Some(output) = self.session.poll_output() {
             match output {
-                Output::Ping(id) => self.ping_wanted = Some(id),
+                Output::Ping(id) => self.ping_requested = Some(id),
                 Output::Probe(id) => {
                     self.session.handle(millis(self.now_ms), Input::Connection(id, ConnectionInput::Probed))
                 }
@@ -71,7 +71,7 @@ impl Run<'_> {
     }
 
     pub(super) fn write_ping(&mut self) -> bool {
-        let Some(id) = self.ping_wanted.take() else { return false };
+        let Some(id) = self.ping_requested.take() else { return false };
         if self.session.phase() != Phase::Attached(id) {
             return false;
         }
@@ -119,12 +119,12 @@ impl Run<'_> {
             }
             _ => {}
         }
-        self.session.heard(millis(self.now_ms));
+        self.session.received(millis(self.now_ms));
         let before = Position::of(self.session.outbox());
         self.on(id, input);
         let may_drop_to = match input {
             ConnectionInput::Ack { seq } | ConnectionInput::PongMessage { seq } => seq,
-            ConnectionInput::PongFrame { seq } => std::mem::replace(&mut self.framed, seq),
+            ConnectionInput::PongFrame { seq } => std::mem::replace(&mut self.last_pong_frame, seq),
             _ => 0,
         };
         let dropped = Position::of(self.session.outbox()).dropped;

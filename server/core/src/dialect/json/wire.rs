@@ -1,7 +1,11 @@
+//! The objects of the wire, server to client, as they are written and read.
+
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+
+use crate::dialect::ErrorCode;
 
 /// One object from the server to a client: `{"hello":{..}}`, `{"reply":{..}}`, ...
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -16,13 +20,13 @@ pub enum ServerMessage<'a> {
     /// The server is about to close the connection; come back after `retry_ms`.
     #[serde(borrow)]
     Goaway(Goaway<'a>),
-    /// A message of a channel. The server writes these by [`super::SharedMessage`].
+    /// A message of a channel. The server writes these by [`super::Json`]'s encoding.
     #[serde(borrow)]
-    Message(Message<'a>),
+    Message(Delivery<'a>),
     /// Messages that the client should have had and no longer can.
     #[serde(borrow)]
     Gap(Gap<'a>),
-    /// A subscription has ended without the client's asking.
+    /// A subscription has ended, and the client did not ask for it.
     #[serde(borrow)]
     Unsubscribed(Unsubscribed<'a>),
     /// A heartbeat (`heartbeat=message`), to be answered by a `pong` with the same `seq`.
@@ -45,15 +49,14 @@ pub struct Hello<'a> {
     /// The session's public id.
     #[serde(borrow)]
     pub session: Cow<'a, str>,
-    /// The resume token: the id and a secret. Whoever has it can take the session over.
+    /// The resume token: the id and a secret. It gives full control of the session.
     #[serde(borrow)]
     pub resume: Cow<'a, str>,
     /// True if this is the session that the client asked to resume.
     pub recovered: bool,
-    /// What follows goes on after this `seq`: the last that the client said it has, or is known to have.
+    /// The stream continues after this `seq`: the last that the client said it has, or is known to have.
     pub seq: u64,
-    /// About how long the server stays silent at most, in milliseconds: allow for the network, and for the server's
-    /// `ping_slack`.
+    /// The longest that the server stays silent, in milliseconds, except for the network and for `ping_slack`.
     pub ping_interval_ms: u64,
     /// How long the server waits for an answer to a ping, in milliseconds.
     pub pong_timeout_ms: u64,
@@ -72,7 +75,7 @@ pub struct Reply<'a> {
     pub outcome: Outcome<'a>,
 }
 
-/// What became of a command.
+/// What came of a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome<'a> {
@@ -84,7 +87,7 @@ pub enum Outcome<'a> {
     Error(ReplyError<'a>),
 }
 
-/// What a command that was done has to tell.
+/// What a successful command returns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Done<'a> {
@@ -93,7 +96,7 @@ pub enum Done<'a> {
         /// The channel.
         #[serde(borrow)]
         channel: Cow<'a, str>,
-        /// This life of the channel's log.
+        /// The epoch of the channel's log.
         #[serde(borrow)]
         epoch: Cow<'a, str>,
         /// The last message in it.
@@ -117,7 +120,7 @@ pub enum Done<'a> {
     Published {
         /// The message's number.
         offset: u64,
-        /// This life of the channel's log.
+        /// The epoch of the channel's log.
         #[serde(borrow)]
         epoch: Cow<'a, str>,
     },
@@ -146,26 +149,6 @@ pub struct ReplyError<'a> {
     pub message: Cow<'a, str>,
 }
 
-/// The codes of refused commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ErrorCode {
-    /// Not JSON, not exactly one command, or fields that do not fit it.
-    Malformed,
-    /// No such command.
-    UnknownCommand,
-    /// Not a channel's name.
-    BadChannel,
-    /// The client's token does not allow it.
-    Forbidden,
-    /// The token is not good.
-    Unauthorized,
-    /// It would go beyond a limit, which the message names.
-    Limit,
-    /// Too many commands a second.
-    RateLimited,
-}
-
 /// The announcement of a close.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goaway<'a> {
@@ -176,9 +159,9 @@ pub struct Goaway<'a> {
     pub retry_ms: u64,
 }
 
-/// A message of a channel.
+/// A message of a channel, as one session gets it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Message<'a> {
+pub struct Delivery<'a> {
     /// Its number in the session.
     pub seq: u64,
     /// The channel.
@@ -191,7 +174,7 @@ pub struct Message<'a> {
     pub data: &'a RawValue,
 }
 
-/// Messages that the client should have had and no longer can. It may say too much, never too little.
+/// Messages that the client should have had and no longer can. The range may be too wide, never too narrow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gap<'a> {
     /// Its number in the session.
@@ -199,10 +182,10 @@ pub struct Gap<'a> {
     /// The channel.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
-    /// This life of the channel's log.
+    /// The epoch of the channel's log.
     #[serde(borrow)]
     pub epoch: Cow<'a, str>,
-    /// The first that is missing; left out, like `to`, when that cannot be told.
+    /// The first that is missing; left out, like `to`, if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
     /// The last that is missing.
@@ -210,7 +193,7 @@ pub struct Gap<'a> {
     pub to: Option<u64>,
 }
 
-/// A subscription that has ended without the client's asking.
+/// A subscription that has ended, and the client did not ask for it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unsubscribed<'a> {
     /// The channel.
