@@ -28,7 +28,7 @@ pub mod auth;
 pub mod banner;
 mod channel;
 mod client;
-mod clock;
+pub mod clock;
 pub mod config;
 mod context;
 mod engine;

@@ -7,7 +7,7 @@ use encke_core::session::ConnectionInput;
 use super::commands::{Replies, acknowledge};
 use super::refused::Refused;
 use super::{Attachment, Context, unsubscribed};
-use crate::auth::{Permission, unix_now};
+use crate::auth::Permission;
 use crate::channel::{BadChannelName, ChannelName};
 use crate::engine::Answer;
 use crate::session::Backlog;
@@ -114,7 +114,8 @@ impl<R: Replies> Exchange<'_, R> {
     }
 
     fn refresh(&mut self, token: &str) -> Outcome {
-        let identity = self.context().auth.identify(Some(token), unix_now())?;
+        let context = self.context();
+        let identity = context.auth.identify(Some(token), context.timeouts.clock().unix_now())?;
         let Attachment { session, link, context, .. } = self.attachment;
         let Some(revoked) = context.sessions.refresh(session, link, &identity) else {
             return Err(Refused::forbidden("the token is another user's"));

@@ -12,6 +12,7 @@ use super::step::token_deadline;
 use super::subscriptions::Followed;
 use crate::auth::Identity;
 use crate::channel::Subscriber;
+use crate::clock::Clock;
 use crate::timeouts::{Owners, TimerCell};
 
 /// How a connection's bytes travel.
@@ -51,9 +52,9 @@ impl SessionState {
     }
 
     /// Tells the machine when its client's token expires: before every step, since the wall clock may have been set.
-    pub(super) fn note_token(&mut self, now: Timestamp) {
+    pub(super) fn note_token(&mut self, clock: &Clock, now: Timestamp) {
         if let Some(expires) = self.identity.expires() {
-            self.machine.token_expires(token_deadline(expires, now));
+            self.machine.token_expires(token_deadline(expires, clock, now));
         }
     }
 

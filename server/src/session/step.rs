@@ -9,7 +9,7 @@ use encke_core::session::{ConnectionId, ConnectionInput, Deadline, Event, Input,
 use super::cell::{SessionCell, SessionState};
 use super::link::{Link, Notes};
 use super::sessions::Sessions;
-use crate::auth::{UnixTime, unix_now};
+use crate::clock::{Clock, UnixTime};
 use crate::timeouts::{OwnerKey, RequestedDeadline};
 
 /// What one step brought about, carried out after the session's lock is released.
@@ -64,7 +64,7 @@ impl Sessions {
         let (result, link, action, followed) = {
             let mut state = session.state.lock();
             state.note_heard();
-            state.note_token(now);
+            state.note_token(self.timeouts.clock(), now);
             let link = state.link.clone();
             let before = state.machine.phase();
             let result = act(&mut state, now);
@@ -135,8 +135,8 @@ impl Sessions {
 }
 
 /// When a token expires on the server's clock, as the wall clock has it now.
-pub(super) fn token_deadline(expires: UnixTime, now: Timestamp) -> Timestamp {
-    now + expires.since(unix_now())
+pub(super) fn token_deadline(expires: UnixTime, clock: &Clock, now: Timestamp) -> Timestamp {
+    now + expires.since(clock.unix_now())
 }
 
 /// Pings have slack, so that they leave in batches. Everything else is exact to the tick, and so is a ping when another

@@ -149,7 +149,8 @@ impl Sessions {
             let is_theirs = state.identity.is_same_user(identity);
             if is_theirs && state.is_attached_to(link) {
                 state.identity = identity.clone();
-                let expires = identity.expires().map(|expires| token_deadline(expires, now));
+                let expires =
+                    identity.expires().map(|expires| token_deadline(expires, self.timeouts.clock(), now));
                 let refreshed = ConnectionInput::TokenRefreshed(expires);
                 state.machine.handle(now, Input::Connection(link.id, refreshed));
             }
