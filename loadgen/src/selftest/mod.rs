@@ -8,6 +8,8 @@ mod bad_frame;
 mod cases;
 mod delivery;
 mod fault;
+#[cfg(test)]
+mod result_keys;
 mod runs;
 mod server;
 mod verdict;
