@@ -19,7 +19,8 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use self::account::Account;
 pub(crate) use self::bottleneck::{Bottleneck, Second};
-use self::process::{NoReading, Process, Reading};
+pub(crate) use self::process::Process;
+use self::process::{NoReading, Reading};
 pub(crate) use self::sampling::Sampling;
 pub(crate) use self::steady::Load;
 use self::timers::TimersAccount;
@@ -61,7 +62,7 @@ impl Cost {
     /// Looks at everything for the first time: what cannot be sampled is told before the run.
     pub(crate) async fn open(options: &Sampling, recorder: &Recorder, log: &Log) -> Result<Self, String> {
         let server = options.pid.map(|pid| Server::open(pid, recorder)).transpose()?;
-        let self_usage = Process::open(std::process::id()).ok();
+        let self_usage = Process::own();
         let self_usage = self_usage.and_then(|self_usage| Some((self_usage.reading().ok()?, self_usage)));
         let self_usage = self_usage.map(|(before, self_usage)| (self_usage, Account::new(before)));
         Ok(Self { server, timers: Self::open_timers(options, recorder).await?, self_usage, log: log.clone() })
