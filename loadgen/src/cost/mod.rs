@@ -1,12 +1,11 @@
 //! What the server takes, and what loadgen itself does, sampled each second: CPU, memory, descriptors, threads; and what
 //! Encke says about its timers.
 //!
-//! [`process`] reads what the kernel knows, [`timers`] what Encke tells, [`account`] makes peaks and means of it,
+//! [`crate::process`] reads what the kernel knows, [`timers`] what Encke tells, [`account`] makes peaks and means of it,
 //! [`steady`] what a connection and a ping cost, [`bottleneck`] says whether the server was what was measured.
 
 mod account;
 mod bottleneck;
-mod process;
 mod sampling;
 mod steady;
 mod timers;
@@ -19,12 +18,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use self::account::Account;
 pub(crate) use self::bottleneck::{Bottleneck, Second};
-pub(crate) use self::process::Process;
-use self::process::{NoReading, Reading};
 pub(crate) use self::sampling::Sampling;
 pub(crate) use self::steady::Load;
 use self::timers::TimersAccount;
 use crate::client::Admin;
+use crate::process::{NoReading, Process, Reading};
 use crate::progress::Log;
 use crate::record::{Gauge, Recorder};
 use crate::result::Group;

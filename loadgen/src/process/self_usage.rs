@@ -8,7 +8,7 @@ use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeVal;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use crate::cost::Process;
+use super::kernel::Process;
 use crate::record::{Gauge, Recorder};
 use crate::result::{Group, millis, seconds};
 
