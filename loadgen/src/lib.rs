@@ -37,7 +37,8 @@ mod transport;
 mod workers;
 
 pub use self::client::{
-    Admin, ChannelReader, Connection, DialOptions, Dialer, Event, Failure, Greeting, Received, Ticket,
+    Admin, ChannelReader, Connection, DialOptions, Dialer, Event, Failure, Greeting, Received, Secret,
+    Ticket, TokenSource,
 };
 pub use self::commands::main;
 pub use self::record::Traffic;
