@@ -42,6 +42,8 @@ mod metrics;
 mod public;
 mod server;
 mod session;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 mod timeouts;
 pub mod tls;
 mod transport;

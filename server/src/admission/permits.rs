@@ -29,6 +29,12 @@ impl Permits {
         Arc::new(Self { taken: AtomicUsize::new(0), limit, taken_by: Mutex::default(), limit_each })
     }
 
+    /// How many are taken.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn taken(&self) -> usize {
+        self.taken.load(Ordering::Relaxed)
+    }
+
     /// Takes a permit, if one is left for this address.
     pub(crate) fn take(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
         let next = |taken| (taken < self.limit).then_some(taken + 1);
@@ -101,7 +107,7 @@ mod tests {
         assert!(permits.take(address("2001:db8::2")).is_none(), "the same network");
         drop(taken);
         assert!(permits.take(address("10.0.0.1")).is_some(), "given back");
-        assert_eq!(permits.taken.load(Ordering::Relaxed), 2, "a refusal takes no permit");
+        assert_eq!(permits.taken(), 2, "a refusal takes no permit");
         assert_eq!(permits.taken_by.lock().len(), 2, "nor memory");
     }
 }

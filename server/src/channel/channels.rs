@@ -121,6 +121,12 @@ impl<S: Subscriber> Channels<S> {
         self.table.read().range::<str, _>(range).map(|(_, channel)| Arc::clone(channel)).take(limit).collect()
     }
 
+    /// How many timers know a channel.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn timers(&self) -> usize {
+        self.owners.len()
+    }
+
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.table.read().len()

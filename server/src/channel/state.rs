@@ -136,6 +136,12 @@ impl<S: Subscriber> Channel<S> {
         Reader(self.state.lock())
     }
 
+    /// When its oldest message was published.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn oldest_at(&self) -> Option<Timestamp> {
+        self.state.lock().log.oldest_at()
+    }
+
     /// What can be seen of it.
     pub(crate) fn view(&self) -> ChannelView {
         let state = self.state.lock();

@@ -28,7 +28,7 @@ struct Query {
 }
 
 /// Gives a request its session, or the answer that it gets instead.
-pub(super) fn accept<B>(
+pub(crate) fn accept<B>(
     request: &Request<B>,
     caller: &Caller,
     context: &Context,

@@ -31,7 +31,9 @@ use crate::http::{ApiError, Reply};
 use crate::tls::Tls;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 use crate::transport::{TcpSocket, sse};
-use query::parse_query;
+#[cfg(feature = "simulation")]
+pub(crate) use events::accept as accept_events;
+pub(crate) use query::parse_query;
 
 /// What every connection of the public listener shares.
 pub(crate) struct Context {

@@ -3,7 +3,7 @@ use encke_core::session::Heartbeat;
 use crate::transport::websocket::Wanted;
 
 /// Reads the query of an upgrade request; `None` if a value is malformed. Unknown names are ignored.
-pub(super) fn parse_query(query: &str) -> Option<Wanted> {
+pub(crate) fn parse_query(query: &str) -> Option<Wanted> {
     let mut wanted = Wanted::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {

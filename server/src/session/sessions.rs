@@ -89,6 +89,12 @@ impl Sessions {
         &self.settings
     }
 
+    /// How many timers know a session.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn timers(&self) -> usize {
+        self.owners.len()
+    }
+
     /// Whether sessions are being ended, and none may begin.
     pub(super) fn is_draining(&self) -> bool {
         self.draining.load(Ordering::Acquire)

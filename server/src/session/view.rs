@@ -64,6 +64,20 @@ impl SessionCell {
         subscriptions.map(|view| (Arc::clone(&view.channel.channel), view.cursor)).collect()
     }
 
+    /// Whether there is something to send now, and whether sending has stopped until something is acknowledged.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn outgoing(&self) -> (bool, bool) {
+        let state = self.state.lock();
+        let outbox = state.machine.outbox();
+        (outbox.next_turn().is_some(), outbox.is_stopped())
+    }
+
+    /// Every armed deadline.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn deadlines(&self) -> Vec<(Deadline, Timestamp)> {
+        self.state.lock().machine.deadlines().map(|(at, deadline)| (deadline, at)).collect()
+    }
+
     /// What can be seen of it at `now`.
     #[must_use]
     pub(crate) fn view(&self, now: Timestamp) -> SessionView {

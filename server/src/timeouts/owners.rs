@@ -105,7 +105,7 @@ impl<T> Owners<T> {
     }
 
     /// How many keys are in use.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }

@@ -1,0 +1,250 @@
+//! The whole server without threads, runtime and listeners: whoever holds it decides what happens next. For the
+//! simulation in `tests/sim`; not part of the API, and not in a build without the feature `simulation`.
+//!
+//! Timeouts, sessions, channels, dialect and connections are the real ones. Time, random numbers, sockets and the
+//! executor are given.
+
+mod socket;
+mod views;
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Waker;
+
+use encke_core::Timestamp;
+use encke_core::close::CloseReason;
+use encke_core::dialect::json::CompactJson;
+use encke_core::session::Input;
+use http_body_util::BodyExt;
+use hyper::Request;
+use tokio_util::sync::CancellationToken;
+
+use crate::channel::{Channel, ChannelName};
+use crate::client::Caller;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::context;
+use crate::entropy::Entropy;
+use crate::events::{HookSink, Hooks};
+use crate::executor::Executor;
+use crate::expiry::ExpiryHandler;
+use crate::public::{self, accept_events, parse_query};
+use crate::timeouts::{Batch, SteppedWheel, Timeouts, Worker};
+use crate::transport::sse;
+use crate::transport::websocket::{self, Upgrade};
+
+pub use crate::clock::SimulatedTime;
+pub use socket::Socket;
+pub use views::{ChannelView, Held, SessionView};
+
+/// A task of the server.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What a simulated server is made of.
+#[expect(missing_debug_implementations, reason = "functions have none")]
+pub struct Parameters {
+    /// The configuration. Addresses, TLS and threads do not matter.
+    pub config: Config,
+    /// For ids, secrets and whatever else is random.
+    pub seed: u64,
+    /// Both clocks.
+    pub time: Arc<SimulatedTime>,
+    /// Told of lifecycle events.
+    pub hooks: Box<dyn Hooks>,
+    /// Runs the server's own tasks.
+    pub spawn: Box<dyn Fn(Task) + Send + Sync>,
+    /// Called to end the sleep of the wheel.
+    pub wheel_waker: Waker,
+    /// Batches of expiries that may wait for a worker.
+    pub dispatch_batches: usize,
+}
+
+/// The server.
+pub struct Server {
+    public: public::Context,
+    wheel: SteppedWheel,
+    wheel_state: WheelState,
+    worker: Worker<ExpiryHandler>,
+    batches: crossbeam_channel::Receiver<Batch>,
+}
+
+/// Where the wheel's loop is.
+#[derive(Clone, Copy, Debug)]
+enum WheelState {
+    Awake,
+    FallingAsleep(Timestamp),
+    Asleep,
+}
+
+/// A request for a stream of events that got something else.
+#[derive(Debug)]
+pub struct NoStream {
+    /// Of HTTP.
+    pub status: u16,
+    /// The whole body.
+    pub body: Vec<u8>,
+}
+
+struct Spawner(Box<dyn Fn(Task) + Send + Sync>);
+
+impl std::fmt::Debug for Spawner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Spawner")
+    }
+}
+
+impl Executor for Spawner {
+    fn spawn(&self, task: Task) {
+        (self.0)(task);
+    }
+}
+
+impl Server {
+    /// A server at the start of its life.
+    #[must_use]
+    pub fn new(parameters: Parameters) -> Self {
+        let Parameters { config, seed, time, hooks, spawn, wheel_waker, dispatch_batches } = parameters;
+        let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
+        let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack);
+        let executor: Arc<dyn Executor> = Arc::new(Spawner(spawn));
+        let client = Arc::new(context::client(
+            &config,
+            Arc::clone(&timeouts),
+            Entropy::seeded(seed),
+            Arc::clone(&executor),
+            Box::new(HookSink(hooks)),
+        ));
+        let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
+        let handler = Arc::new(ExpiryHandler { context: Arc::clone(&client), executor });
+        Self {
+            public: context::public(&config, client, CancellationToken::new()),
+            wheel: SteppedWheel::new(config.timers.wheel(), timeouts, to_arm, sender, wheel_waker),
+            wheel_state: WheelState::Awake,
+            worker: Worker::new(batches.clone(), handler),
+            batches,
+        }
+    }
+
+    /// The server's time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.public.client.timeouts.clock().now()
+    }
+
+    /// The wheel's loop goes on: it turns, falls asleep, or wakes up. Returns until when it sleeps, if it does now.
+    pub fn step_wheel(&mut self) -> Option<Timestamp> {
+        match self.wheel_state {
+            WheelState::Awake => self.wheel_state = WheelState::FallingAsleep(self.wheel.turn()),
+            WheelState::FallingAsleep(until) if self.wheel.fall_asleep(until) => {
+                self.wheel_state = WheelState::Asleep;
+                return Some(until);
+            }
+            WheelState::FallingAsleep(_) | WheelState::Asleep => {
+                self.wheel.awake();
+                self.wheel_state = WheelState::Awake;
+            }
+        }
+        None
+    }
+
+    /// A worker takes one batch. Returns whether there was one.
+    pub fn work(&self) -> bool {
+        self.worker.act_on_next()
+    }
+
+    /// Batches that wait for a worker.
+    #[must_use]
+    pub fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// Serves a WebSocket whose request was just answered with 101.
+    pub fn serve_websocket(&self, socket: impl Socket, address: IpAddr, query: &str) -> Task {
+        let client = &self.public.client;
+        let caller = Caller::of(&Request::new(()), address, &client.auth);
+        let open_connection = self.public.connections.enter(None);
+        let upgrade = Upgrade { caller, wanted: parse_query(query), open_connection };
+        let upgraded = std::future::ready(Some((socket::Adapter(socket), Vec::new())));
+        Box::pin(websocket::serve(upgrade, upgraded, Arc::clone(client)))
+    }
+
+    /// Serves a stream of events.
+    ///
+    /// # Errors
+    /// [`NoStream`], if the request gets another answer.
+    ///
+    /// # Panics
+    /// If the target is not one of HTTP.
+    pub fn serve_events(
+        &self,
+        socket: impl Socket,
+        address: IpAddr,
+        target: &str,
+        last_event_id: Option<&str>,
+    ) -> Result<Task, NoStream> {
+        let client = &self.public.client;
+        let mut request = Request::get(target);
+        if let Some(id) = last_event_id {
+            request = request.header("last-event-id", id);
+        }
+        let request = request.body(()).expect("a target and a header of HTTP");
+        let caller = Caller::of(&request, address, &client.auth);
+        let accepted = accept_events(&request, &caller, client).map_err(|reply| {
+            let status = reply.status().as_u16();
+            let body = futures_util::FutureExt::now_or_never(reply.into_body().collect());
+            let body = body.and_then(Result::ok).map(|body| body.to_bytes().to_vec());
+            NoStream { status, body: body.unwrap_or_default() }
+        })?;
+        let open_connection = self.public.connections.enter(None);
+        Ok(Box::pin(sse::serve(socket::Adapter(socket), accepted, Arc::clone(client), open_connection)))
+    }
+
+    /// Publishes as the admin API does. Returns the offset.
+    ///
+    /// # Errors
+    /// Why it was refused.
+    pub fn publish(&self, channel: &str, json: &str) -> Result<u64, String> {
+        let client = &self.public.client;
+        let name = ChannelName::new(channel, client.settings.channel_name_bytes)
+            .map_err(|error| error.to_string())?;
+        let published = client.channels.publish(&name, &CompactJson::of(json));
+        published.map(|published| published.offset).map_err(|error| error.to_string())
+    }
+
+    /// Drops the connection of a session, as an administrator does. Returns whether the session is there.
+    pub fn disconnect(&self, session: &str) -> bool {
+        self.handle(session, Input::Disconnect)
+    }
+
+    /// Ends a session, as an administrator does. Returns whether it was there.
+    pub fn end(&self, session: &str) -> bool {
+        self.handle(session, Input::Close(CloseReason::Kicked))
+    }
+
+    fn handle(&self, session: &str, input: Input) -> bool {
+        let sessions = &self.public.client.sessions;
+        let found = session.parse().ok().and_then(|id| sessions.registry().get(id));
+        found.is_some_and(|session| {
+            sessions.handle(&session, input);
+            true
+        })
+    }
+
+    /// Ends every session, and lets none begin.
+    pub fn drain(&self) {
+        self.public.stop.cancel();
+        self.public.client.sessions.drain();
+    }
+
+    fn channels_in_order(&self) -> Vec<Arc<Channel>> {
+        self.public.client.channels.after(None, usize::MAX)
+    }
+}
+
+impl std::fmt::Debug for Server {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Server").field("wheel", &self.wheel_state).finish_non_exhaustive()
+    }
+}

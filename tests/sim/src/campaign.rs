@@ -1,0 +1,176 @@
+//! Scenario after scenario, on several threads, and what they were in all.
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::fault::FaultCounts;
+use crate::scenario::{Kind, Scenario};
+use crate::shrink::shrink;
+use crate::world::{Outcome, Violation, World};
+
+thread_local! {
+    /// What the last panic on this thread said, also when it was caught.
+    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Panics are remembered instead of printed: also those that the server catches are faults.
+pub(crate) fn quiet_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        let what = format!("{} at {place}", info.payload_as_str().unwrap_or("a panic"));
+        PANIC.with(|panic| panic.borrow_mut().get_or_insert(what).len());
+    }));
+}
+
+/// Runs a scenario. A panic, wherever it was caught, is a violation.
+pub(crate) fn simulate(scenario: Scenario, in_words: bool) -> Outcome {
+    PANIC.with(|panic| panic.borrow_mut().take());
+    let result = catch_unwind(AssertUnwindSafe(|| World::new(scenario, in_words).run()));
+    let panic = PANIC.with(|panic| panic.borrow_mut().take());
+    let mut outcome = result.unwrap_or_else(|_| Outcome {
+        violation: None,
+        hash: 0,
+        steps: 0,
+        deliveries: 0,
+        published: 0,
+        events: 0,
+        session_nanos: 0,
+        faults: FaultCounts::default(),
+        tail: Vec::new(),
+    });
+    if let Some(what) = panic {
+        outcome.violation = Some(Violation { invariant: "no panic", what });
+    }
+    outcome
+}
+
+/// What scenarios were in all.
+#[derive(Debug, Default)]
+struct Totals {
+    scenarios: u64,
+    by_kind: [u64; 3],
+    steps: u64,
+    deliveries: u64,
+    published: u64,
+    events: u64,
+    session_nanos: u128,
+    faults: FaultCounts,
+}
+
+impl Totals {
+    fn add(&mut self, kind: Kind, outcome: &Outcome) {
+        self.scenarios += 1;
+        self.by_kind[kind as usize] += 1;
+        self.steps += outcome.steps;
+        self.deliveries += outcome.deliveries;
+        self.published += outcome.published;
+        self.events += outcome.events;
+        self.session_nanos += outcome.session_nanos;
+        self.faults.add(&outcome.faults);
+    }
+
+    #[expect(clippy::print_stdout, reason = "what a campaign is for")]
+    fn print(&self) {
+        let hours = self.session_nanos / 3_600_000_000_000;
+        let [dense, sparse, still] = self.by_kind;
+        println!("{} scenarios ({dense} dense, {sparse} sparse, {still} still)", self.scenarios);
+        println!("{hours} session-hours, {} steps, {} faults", self.steps, self.faults.total());
+        let Self { deliveries, published, events, .. } = self;
+        println!("{published} messages published, {deliveries} delivered, {events} lifecycle events");
+        let faults: Vec<_> = self.faults.each().map(|(fault, count)| format!("{fault:?} {count}")).collect();
+        println!("faults: {}", faults.join(", "));
+    }
+}
+
+/// Runs scenarios until `length` has passed or one fails.
+#[expect(clippy::print_stdout, reason = "what a campaign is for")]
+pub(crate) fn run(from: u64, length: Duration, jobs: usize, shrinks: bool) -> ExitCode {
+    println!("seeds from {from} on");
+    let (next, stop) = (AtomicU64::new(from), AtomicBool::new(false));
+    let totals = Mutex::new(Totals::default());
+    let failed = Mutex::new(None);
+    let started = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) && started.elapsed() < length {
+                    let scenario = Scenario::of(next.fetch_add(1, Ordering::Relaxed));
+                    let outcome = simulate(scenario.clone(), false);
+                    totals.lock().add(scenario.kind, &outcome);
+                    if outcome.violation.is_some() {
+                        stop.store(true, Ordering::Relaxed);
+                        failed.lock().get_or_insert((scenario, outcome));
+                    }
+                }
+            });
+        }
+    });
+    let took = started.elapsed();
+    let totals = totals.into_inner();
+    totals.print();
+    #[expect(clippy::cast_precision_loss, reason = "for people")]
+    let rate = totals.steps as f64 / took.as_secs_f64();
+    println!("{:.1} s, {rate:.0} steps a second", took.as_secs_f64());
+    match failed.into_inner() {
+        None => {
+            println!("every invariant holds");
+            ExitCode::SUCCESS
+        }
+        Some((scenario, outcome)) => report(scenario, outcome, shrinks),
+    }
+}
+
+/// Runs one seed.
+#[expect(clippy::print_stdout, reason = "what it is for")]
+pub(crate) fn one(seed: u64, shrinks: bool) -> ExitCode {
+    let scenario = Scenario::of(seed);
+    let outcome = simulate(scenario.clone(), true);
+    let mut totals = Totals::default();
+    totals.add(scenario.kind, &outcome);
+    totals.print();
+    println!("trace {:016x}", outcome.hash);
+    if outcome.violation.is_none() {
+        println!("every invariant holds");
+        return ExitCode::SUCCESS;
+    }
+    report(scenario, outcome, shrinks)
+}
+
+#[expect(clippy::print_stdout, reason = "what it is for")]
+fn report(scenario: Scenario, outcome: Outcome, shrinks: bool) -> ExitCode {
+    let Some(violation) = outcome.violation.clone() else { return ExitCode::SUCCESS };
+    println!("\nseed {} fails after {} steps", scenario.seed, outcome.steps);
+    print_violation(&violation);
+    if !shrinks {
+        print_tail(&outcome);
+        return ExitCode::FAILURE;
+    }
+    let shrunk = shrink(scenario, outcome, &violation);
+    let scenario = &shrunk.scenario;
+    println!("\nshrunk: {:?}, {} clients, {} steps", scenario.kind, scenario.clients, shrunk.outcome.steps);
+    let faults: Vec<_> = scenario.faults.iter().map(|fault| format!("{fault:?}")).collect();
+    println!("faults: {}; none after step {}", faults.join(", "), scenario.calm_after_steps);
+    print_tail(&shrunk.outcome);
+    if let Some(violation) = &shrunk.outcome.violation {
+        print_violation(violation);
+    }
+    println!("again: cargo run --release -p encke-sim -- --seed {}", scenario.seed);
+    ExitCode::FAILURE
+}
+
+#[expect(clippy::print_stdout, reason = "what it is for")]
+fn print_violation(violation: &Violation) {
+    println!("broken: {}\n{}", violation.invariant, violation.what);
+}
+
+#[expect(clippy::print_stdout, reason = "what it is for")]
+fn print_tail(outcome: &Outcome) {
+    for line in &outcome.tail {
+        println!("{line}");
+    }
+}

@@ -1,0 +1,56 @@
+//! The client's side of server-sent events: the head of the answer, then events.
+
+/// One event.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Event<'a> {
+    pub(crate) id: Option<&'a str>,
+    pub(crate) data: Option<&'a str>,
+    pub(crate) is_comment: bool,
+    pub(crate) is_retry: bool,
+}
+
+/// The head of the answer, and its length, if all of it is there.
+pub(crate) fn read_head(bytes: &[u8]) -> Result<Option<usize>, String> {
+    let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") else { return Ok(None) };
+    if bytes.starts_with(b"HTTP/1.1 200 ") {
+        return Ok(Some(end + 4));
+    }
+    Err(format!("the answer begins with {}", String::from_utf8_lossy(&bytes[..end])))
+}
+
+/// The first event in `bytes`, if all of it is there, and its length.
+pub(crate) fn read_event(bytes: &[u8]) -> Result<Option<(Event<'_>, usize)>, String> {
+    let Some(end) = bytes.windows(2).position(|two| two == b"\n\n") else { return Ok(None) };
+    let text = std::str::from_utf8(&bytes[..end]).map_err(|error| error.to_string())?;
+    let mut event = Event::default();
+    for line in text.split('\n') {
+        match line.split_once(':') {
+            Some(("", _)) => event.is_comment = true,
+            Some(("id", id)) => event.id = Some(id.strip_prefix(' ').unwrap_or(id)),
+            Some(("data", data)) if event.data.is_none() => {
+                event.data = Some(data.strip_prefix(' ').unwrap_or(data));
+            }
+            Some(("retry", _)) => event.is_retry = true,
+            _ => return Err(format!("a line of an event: {line}")),
+        }
+    }
+    Ok(Some((event, end + 2)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_read_when_they_are_whole() {
+        let bytes = b"id: t:7\ndata: {}\n\n:\n\nretry: 5\n\n";
+        let (event, taken) = read_event(bytes).expect("a good event").expect("a whole event");
+        assert_eq!((event.id, event.data, taken), (Some("t:7"), Some("{}"), 18));
+        let (event, taken) = read_event(&bytes[18..]).expect("a good event").expect("a whole event");
+        assert!(event.is_comment && taken == 3);
+        assert_eq!(read_event(b"id: t:7\n"), Ok(None));
+        assert!(read_event(b"x\n\n").is_err());
+        assert_eq!(read_head(b"HTTP/1.1 200 OK\r\n\r\nid"), Ok(Some(19)));
+        assert!(read_head(b"HTTP/1.1 500 X\r\n\r\n").is_err());
+    }
+}

@@ -1,0 +1,126 @@
+//! The clients: perfect models of what a client of the wire has to be, with bad habits that the scenario chooses.
+
+mod acting;
+mod connecting;
+mod event_stream;
+mod frames;
+mod page;
+mod reading;
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr};
+
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+use crate::scenario::Scenario;
+use crate::schedule::{ClientNumber, ConnectionNumber};
+pub(crate) use page::{Following, Page};
+
+/// A message that a client has of a channel, with its epoch.
+type Had = (String, u64);
+
+/// One client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) rng: SmallRng,
+    pub(crate) address: IpAddr,
+    /// What it knows of its session, if it has one that it may come back to.
+    pub(crate) page: Option<Page>,
+    /// What it may go back to.
+    snapshots: Vec<Page>,
+    /// What it had in sessions that are over, by channel.
+    past: Vec<Option<Had>>,
+    pub(crate) link: Option<Link>,
+    /// Counts its plans: an earlier one is not carried out.
+    pub(crate) plan: u32,
+    /// It has gone for good.
+    pub(crate) gone: bool,
+}
+
+/// A client's connection, as the client knows it.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) connection: ConnectionNumber,
+    pub(crate) is_websocket: bool,
+    /// Read from the kernel, not yet whole.
+    incoming: Vec<u8>,
+    /// Not yet taken by the kernel.
+    pub(crate) outgoing: VecDeque<u8>,
+    /// The head of the answer was read, or there is none.
+    head_read: bool,
+    /// It was told its session.
+    pub(crate) greeted: bool,
+    /// The last seq here.
+    read: u64,
+    asked: Option<Asked>,
+    questions: VecDeque<(u64, Question)>,
+    next_id: u64,
+    /// It reads nothing before this instant.
+    pub(crate) paused_until: u64,
+    /// It reads so many bytes at a time, and then waits.
+    pub(crate) sips: Option<(usize, u64)>,
+    /// It does not answer pings.
+    pub(crate) is_mute: bool,
+    /// It answers pings late.
+    pub(crate) is_late: bool,
+}
+
+/// What it offered when it connected.
+#[derive(Clone, Debug)]
+struct Asked {
+    session: String,
+    seq: Option<u64>,
+    /// It claimed what it cannot have.
+    is_future: bool,
+}
+
+/// A command that has no answer yet.
+#[derive(Debug)]
+enum Question {
+    Subscribe { channel: u8, since: Option<Had> },
+    Other,
+}
+
+impl Client {
+    pub(crate) fn new(number: ClientNumber, scenario: &Scenario) -> Self {
+        let mut rng = scenario.rng(1000 + u64::from(number));
+        let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, rng.random_range(1..5)));
+        Self {
+            rng,
+            address,
+            page: None,
+            snapshots: Vec::new(),
+            past: vec![None; usize::from(scenario.channels)],
+            link: None,
+            plan: 0,
+            gone: false,
+        }
+    }
+
+    /// It does not come back to its session. What it had of the channels, it remembers.
+    fn forget_session(&mut self) {
+        self.snapshots.clear();
+        let Some(page) = self.page.take() else { return };
+        for (past, following) in self.past.iter_mut().zip(page.channels) {
+            if let Following::Yes(place) = following {
+                *past = Some((place.epoch, place.up_to));
+            }
+        }
+    }
+
+    /// Its connection is lost to it.
+    pub(crate) fn unlink(&mut self) {
+        self.link = None;
+        if let Some(page) = &mut self.page {
+            page.disconnected();
+        }
+    }
+}
+
+impl Link {
+    /// It has read everything that it has got, and reads as it comes.
+    pub(crate) fn is_attentive(&self, now: u64) -> bool {
+        self.greeted && self.incoming.is_empty() && self.paused_until <= now && self.sips.is_none()
+    }
+}

@@ -1,0 +1,313 @@
+//! What clients read, what they hold it against, and how they answer.
+
+use encke_core::dialect::json::{Done, Hello, Outcome, Reply, ServerMessage};
+use rand::RngExt;
+
+use super::frames::{self, CLOSE, PING, PONG, TEXT};
+use super::{Page, Question, event_stream};
+use crate::fault::Fault;
+use crate::scenario::nanos;
+use crate::schedule::{Action, ClientNumber, ConnectionNumber};
+use crate::truth::{channel_name, channel_of, number_in};
+use crate::world::World;
+
+/// One thing that a client has read.
+enum Heard {
+    Text(String),
+    Ping(u64),
+    Close(u16),
+    Nothing,
+}
+
+impl World {
+    /// A client reads what its kernel has, as far as it wants to.
+    pub(crate) fn read(&mut self, number: ConnectionNumber) {
+        let Some(connection) = self.connection(number) else { return };
+        let (client_number, wire) = (connection.client, connection.wire.clone());
+        let client = &mut self.clients[client_number as usize];
+        let Some(link) = client.link.as_mut().filter(|link| link.connection == number) else {
+            return self.read_for_nobody(number);
+        };
+        if link.paused_until > self.now {
+            let at = link.paused_until;
+            return self.read_later(number, at);
+        }
+        let at_most = link.sips.map_or(usize::MAX, |(bytes, _)| bytes);
+        let sips = link.sips;
+        {
+            let mut wire = wire.lock();
+            wire.client_reads(at_most, &mut link.incoming);
+        }
+        self.understand(client_number, number);
+        let Some(connection) = self.connection(number) else { return };
+        let (is_read_out, has_unread) = {
+            let wire = connection.wire.lock();
+            (wire.is_read_out(), wire.has_unread())
+        };
+        let is_linked = self.clients[client_number as usize].link.as_ref().map(|link| link.connection);
+        if is_linked == Some(number) && is_read_out {
+            self.lose_link(client_number);
+            self.plan_to_connect(client_number);
+        } else if let Some((_, wait)) = sips.filter(|_| has_unread) {
+            self.read_later(number, self.now + wait);
+        }
+        self.consider(number);
+    }
+
+    fn read_later(&mut self, number: ConnectionNumber, at: u64) {
+        let Some(connection) = self.connection_mut(number) else { return };
+        if !std::mem::replace(&mut connection.read_planned, true) {
+            self.schedule.plan(at, Action::Read(number));
+        }
+    }
+
+    /// The client has left this connection: what comes is thrown away, and the end is answered.
+    fn read_for_nobody(&mut self, number: ConnectionNumber) {
+        let Some(connection) = self.connection(number) else { return };
+        if !connection.is_deaf {
+            let mut wire = connection.wire.lock();
+            wire.client_reads(usize::MAX, &mut Vec::new());
+            if wire.is_read_out() {
+                wire.client_closes();
+            }
+        }
+        self.consider(number);
+    }
+
+    fn understand(&mut self, client: ClientNumber, connection: ConnectionNumber) {
+        loop {
+            let Some(link) = self.clients[client as usize].link.as_mut() else { return };
+            if link.connection != connection {
+                return;
+            }
+            match next_heard(link) {
+                Ok(None) => return,
+                Ok(Some(Heard::Nothing)) => {}
+                Ok(Some(Heard::Text(text))) => self.hear_text(client, &text),
+                Ok(Some(Heard::Ping(seq))) => self.hear_ping(client, seq, false),
+                Ok(Some(Heard::Close(code))) => self.hear_close(client, code),
+                Err(error) => return self.violate("wire", format!("client {client} reads {error}")),
+            }
+            if self.violation.is_some() {
+                return;
+            }
+        }
+    }
+
+    fn hear_text(&mut self, client: ClientNumber, text: &str) {
+        let message: ServerMessage<'_> = match serde_json::from_str(text) {
+            Ok(message) => message,
+            Err(error) => return self.violate("wire", format!("client {client} reads {text}: {error}")),
+        };
+        self.trace.say(self.now, format_args!("client {client} reads {}", shortened(text)));
+        match message {
+            ServerMessage::Hello(hello) => self.hear_hello(client, &hello),
+            ServerMessage::Reply(reply) => self.hear_reply(client, reply),
+            ServerMessage::Ping(ping) => self.hear_ping(client, ping.seq, true),
+            ServerMessage::Message(message) => {
+                let Some(channel) = channel_of(&message.channel) else {
+                    return self.violate("wire", format!("a message of {}", message.channel));
+                };
+                let number = number_in(message.data.get()).unwrap_or(u64::MAX);
+                self.deliveries += 1;
+                self.hear_numbered(client, message.seq, true, |page, truth, _| {
+                    page.message(message.seq, channel, message.offset, number, truth)
+                });
+            }
+            ServerMessage::Gap(gap) => {
+                let Some(channel) = channel_of(&gap.channel) else {
+                    return self.violate("wire", format!("a gap of {}", gap.channel));
+                };
+                self.hear_numbered(client, gap.seq, false, |page, _, server| {
+                    let view = server.channel(&channel_name(channel));
+                    let first = view.filter(|view| view.epoch == gap.epoch).map(|view| view.first);
+                    page.gap(&gap, channel, first)
+                });
+            }
+            // Whatever it was told before it leaves, it leaves.
+            ServerMessage::Goaway(_) => self.leave_event_stream(client),
+            ServerMessage::Unsubscribed(gone) => {
+                if let (Some(channel), Some(page)) =
+                    (channel_of(&gone.channel), &mut self.clients[client as usize].page)
+                {
+                    *page.following(channel) = super::Following::No;
+                }
+            }
+        }
+    }
+
+    fn hear_numbered(
+        &mut self,
+        client: ClientNumber,
+        seq: u64,
+        is_message: bool,
+        take: impl FnOnce(
+            &mut Page,
+            &crate::truth::Truth,
+            &encke_server::simulation::Server,
+        ) -> Result<(), String>,
+    ) {
+        let it = &mut self.clients[client as usize];
+        let (Some(link), Some(page)) = (&mut it.link, &mut it.page) else {
+            return self.violate("wire", format!("client {client} reads seq {seq} before its hello"));
+        };
+        if seq <= link.read || is_message && seq != link.read + 1 {
+            let read = link.read;
+            return self.violate("seqs", format!("client {client} reads seq {seq} after {read}"));
+        }
+        link.read = seq;
+        if let Err(what) = take(page, &self.truth, &self.server) {
+            self.violate("exactly once or a gap", format!("client {client}, seq {seq}: {what}"));
+        }
+    }
+
+    fn hear_hello(&mut self, client: ClientNumber, hello: &Hello<'_>) {
+        let channels = self.scenario.channels;
+        let it = &mut self.clients[client as usize];
+        let Some(link) = &mut it.link else { return };
+        if std::mem::replace(&mut link.greeted, true) {
+            return self.violate("wire", format!("client {client} reads a second hello"));
+        }
+        link.read = hello.seq;
+        let number = link.connection;
+        let (asked, is_websocket) = (link.asked.take(), link.is_websocket);
+        match (hello.recovered, asked) {
+            (true, Some(asked)) => {
+                let had = it.page.as_ref().map_or(0, |page| page.highest);
+                let goes_on = asked.seq.map_or(hello.seq <= had, |seq| seq == hello.seq);
+                if hello.session != asked.session || !goes_on || asked.is_future {
+                    self.violate("resume", format!("client {client} asked {asked:?}, and got {hello:?}"));
+                }
+            }
+            (true, None) => self.violate("resume", format!("client {client} asked for nothing: {hello:?}")),
+            (false, asked) => {
+                it.forget_session();
+                let mut page = Page::new(hello, channels);
+                page.gaps_allowed = !is_websocket;
+                it.page = Some(page);
+                if let Some(asked) = asked {
+                    self.check_session_may_be_lost(&asked.session, asked.is_future);
+                }
+            }
+        }
+        let session = hello.session.clone().into_owned();
+        if let Some(connection) = self.connection_mut(number) {
+            connection.session = Some(session);
+        }
+    }
+
+    fn hear_reply(&mut self, client: ClientNumber, reply: Reply<'_>) {
+        let it = &mut self.clients[client as usize];
+        let (Some(link), Some(page)) = (&mut it.link, &mut it.page) else { return };
+        let Some(id) = reply.id else { return };
+        let Some((expected, question)) = link.questions.pop_front() else {
+            return self.violate("replies", format!("client {client}: a reply {id} to nothing"));
+        };
+        if expected != id {
+            return self.violate("replies", format!("client {client}: a reply {id} where {expected} is due"));
+        }
+        match (question, reply.outcome) {
+            (
+                Question::Subscribe { channel, since },
+                Outcome::Ok(Done::Subscribed { epoch, offset, recovered, .. }),
+            ) => {
+                page.subscribed(channel, &epoch, offset, since.as_ref(), recovered);
+                it.snapshots.clear();
+                it.past[usize::from(channel)] = None;
+            }
+            (Question::Subscribe { channel, .. }, Outcome::Error(_)) => {
+                *page.following(channel) = super::Following::No;
+            }
+            _ => {}
+        }
+    }
+
+    fn hear_ping(&mut self, client: ClientNumber, seq: u64, is_message: bool) {
+        let pong_timeout = nanos(self.scenario.config.session.pong_timeout);
+        let is_late_allowed = self.faults_now().allows(Fault::LatePong);
+        let it = &mut self.clients[client as usize];
+        let Some(link) = &mut it.link else { return };
+        let connection = link.connection;
+        if link.is_mute {
+            return;
+        }
+        if is_late_allowed && link.is_late && !is_message && it.rng.random_bool(0.3) {
+            let wait = it.rng.random_range(0..pong_timeout * 3 / 2);
+            self.fault_counts.count(Fault::LatePong);
+            return self.schedule.plan(self.now + wait, Action::Answer(connection, seq));
+        }
+        if is_message {
+            frames::write(TEXT, format!("{{\"pong\":{{\"seq\":{seq}}}}}").as_bytes(), &mut link.outgoing);
+        } else {
+            frames::write(PONG, &seq.to_be_bytes(), &mut link.outgoing);
+        }
+        self.flush(connection);
+    }
+
+    /// The pong that was late.
+    pub(crate) fn answer(&mut self, number: ConnectionNumber, seq: u64) {
+        let Some(client) = self.connection(number).map(|connection| connection.client) else { return };
+        let link = self.clients[client as usize].link.as_mut();
+        let Some(link) = link.filter(|link| link.connection == number) else { return };
+        frames::write(PONG, &seq.to_be_bytes(), &mut link.outgoing);
+        self.flush(number);
+    }
+
+    fn hear_close(&mut self, client: ClientNumber, code: u16) {
+        let it = &mut self.clients[client as usize];
+        let Some(link) = &mut it.link else { return };
+        let connection = link.connection;
+        self.trace.say(self.now, format_args!("client {client} is closed with {code}"));
+        frames::write(CLOSE, &code.to_be_bytes(), &mut link.outgoing);
+        if matches!(code, 1000 | 1002.. 4000 | 4101..) {
+            it.forget_session();
+        }
+        self.flush(connection);
+        self.lose_link(client);
+        self.plan_to_connect(client);
+    }
+
+    /// After a goaway an event stream ends; a WebSocket is closed.
+    fn leave_event_stream(&mut self, client: ClientNumber) {
+        let link = self.clients[client as usize].link.as_ref();
+        if link.is_some_and(|link| !link.is_websocket) {
+            self.lose_link(client);
+            self.plan_to_connect(client);
+        }
+    }
+}
+
+/// The next whole thing in what a link has read.
+fn next_heard(link: &mut super::Link) -> Result<Option<Heard>, String> {
+    let (heard, taken) = if link.is_websocket {
+        let Some((frame, taken)) = frames::read(&link.incoming)? else { return Ok(None) };
+        let heard = match frame.opcode {
+            TEXT => {
+                Heard::Text(String::from_utf8(frame.payload.to_vec()).map_err(|error| error.to_string())?)
+            }
+            PING => Heard::Ping(u64::from_be_bytes(
+                frame.payload.try_into().map_err(|_| format!("a ping of {:?}", frame.payload))?,
+            )),
+            CLOSE => match frame.payload {
+                [high, low, ..] => Heard::Close(u16::from_be_bytes([*high, *low])),
+                _ => Heard::Close(1005),
+            },
+            PONG => Heard::Nothing,
+            opcode => return Err(format!("a frame of opcode {opcode}")),
+        };
+        (heard, taken)
+    } else if !link.head_read {
+        let Some(taken) = event_stream::read_head(&link.incoming)? else { return Ok(None) };
+        link.head_read = true;
+        (Heard::Nothing, taken)
+    } else {
+        let Some((event, taken)) = event_stream::read_event(&link.incoming)? else { return Ok(None) };
+        (event.data.map_or(Heard::Nothing, |data| Heard::Text(data.to_owned())), taken)
+    };
+    link.incoming.drain(..taken);
+    Ok(Some(heard))
+}
+
+fn shortened(text: &str) -> &str {
+    text.get(..100).unwrap_or(text)
+}

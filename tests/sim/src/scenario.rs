@@ -1,0 +1,196 @@
+//! One run's setting, drawn from its seed: how the server is configured, who its clients are, what may go wrong.
+
+use std::time::Duration;
+
+use encke_server::config::{Config, Settings};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::fault::{Fault, Faults};
+use crate::wire::Buffers;
+
+pub(crate) const SECOND: u64 = 1_000_000_000;
+pub(crate) const MILLI: u64 = 1_000_000;
+
+/// How a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Much happens within minutes.
+    Dense,
+    /// Days of little but heartbeats.
+    Sparse,
+    /// Years of sessions that hardly move.
+    Still,
+}
+
+/// Everything that a run depends on.
+#[derive(Clone, Debug)]
+pub(crate) struct Scenario {
+    pub(crate) seed: u64,
+    pub(crate) kind: Kind,
+    pub(crate) clients: u32,
+    pub(crate) channels: u8,
+    pub(crate) faults: Faults,
+    /// Nothing goes wrong after so many steps.
+    pub(crate) calm_after_steps: u64,
+    /// Nor after this instant; then the end is checked.
+    pub(crate) length: u64,
+    /// How long a client waits between two things that it does by itself, at most.
+    pub(crate) pause: u64,
+    /// How long the API waits between two messages that it publishes, at most.
+    pub(crate) publish_pause: u64,
+    pub(crate) dispatch_batches: usize,
+    pub(crate) buffers: Buffers,
+    /// How many of a thousand server actions are put off, and for how long at most.
+    pub(crate) late_per_mille: u32,
+    pub(crate) latest: u64,
+    /// The longest message, in bytes.
+    pub(crate) longest_message: usize,
+    pub(crate) config: Config,
+}
+
+impl Scenario {
+    /// The scenario of a seed.
+    pub(crate) fn of(seed: u64) -> Self {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let kind = match rng.random_range(0..20) {
+            0..16 => Kind::Dense,
+            16..19 => Kind::Sparse,
+            _ => Kind::Still,
+        };
+        let config = config(kind, &mut rng);
+        let mut faults = Faults::default();
+        let share = rng.random_range(0.1..0.9);
+        for fault in Fault::ALL {
+            if rng.random_bool(share) {
+                faults = faults.with(fault);
+            }
+        }
+        if kind != Kind::Dense {
+            // A day has too many steps for these.
+            for fault in [Fault::SlowSteps, Fault::Pieces] {
+                faults = faults.without(fault);
+            }
+        }
+        let stall = nanos(config.timers.stall_threshold);
+        let longest_message = if rng.random_bool(0.2) { 30_000 } else { 400 };
+        let (clients, length, pause, publish_pause) = match kind {
+            Kind::Dense => {
+                let pause = rng.random_range(50..20_000) * MILLI;
+                (rng.random_range(1..16), rng.random_range(20..600) * SECOND, pause, pause)
+            }
+            Kind::Sparse => {
+                (rng.random_range(20..120), 48 * 3600 * SECOND, 12 * 3600 * SECOND, 3600 * SECOND)
+            }
+            Kind::Still => {
+                (rng.random_range(200..400), 5_000 * 3600 * SECOND, 4_000 * 3600 * SECOND, 48 * 3600 * SECOND)
+            }
+        };
+        Self {
+            seed,
+            kind,
+            clients,
+            channels: rng.random_range(1..6),
+            faults,
+            calm_after_steps: u64::MAX,
+            length,
+            pause,
+            publish_pause,
+            dispatch_batches: if rng.random_bool(0.3) { 1 } else { rng.random_range(2..256) },
+            buffers: Buffers {
+                server_send: rng.random_range(256..20_000),
+                server_receive: rng.random_range(256..20_000),
+                client_send: rng.random_range(256..20_000),
+                client_receive: rng.random_range(256..20_000),
+            },
+            late_per_mille: rng.random_range(1..100),
+            latest: rng.random_range(1..stall * 9 / 10),
+            longest_message: rng.random_range(40..longest_message),
+            config,
+        }
+    }
+
+    /// Random numbers for one part of the run, whatever the other parts do.
+    pub(crate) fn rng(&self, part: u64) -> SmallRng {
+        SmallRng::seed_from_u64(self.seed.rotate_left(17) ^ part.wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    pub(crate) fn tick(&self) -> u64 {
+        nanos(self.config.timers.tick)
+    }
+}
+
+pub(crate) fn nanos(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).expect("durations of a scenario are short")
+}
+
+/// A configuration that the server would accept, with limits so low that they are met.
+fn config(kind: Kind, rng: &mut SmallRng) -> Config {
+    let mut flags = Vec::new();
+    let mut set = |key: &str, value: String| flags.push(format!("{key}={value}"));
+    let tick = match kind {
+        Kind::Dense => rng.random_range(1..50),
+        Kind::Sparse => 100,
+        Kind::Still => 1000,
+    };
+    let stall = match kind {
+        Kind::Dense => tick * rng.random_range(4..60),
+        Kind::Sparse => 30_000,
+        Kind::Still => 600_000,
+    };
+    let ping = match kind {
+        Kind::Dense => rng.random_range(20 * tick..60_000),
+        Kind::Sparse => rng.random_range(60_000..600_000),
+        Kind::Still => rng.random_range(3_600_000..72_000_000),
+    };
+    let millis = |value: u64| format!("{value}ms");
+    set("timers.tick", millis(tick));
+    set("timers.stall_threshold", millis(stall));
+    set("timers.watchdog", millis(stall * 10));
+    set("timers.ping_slack", millis(rng.random_range(0..ping / 4)));
+    let exact = ["hierarchical-lists", "simple", "hashed-sorted", "calendar-queue", "binary-heap", "lawn"];
+    if kind == Kind::Dense && rng.random_bool(0.2) {
+        set("timers.scheme", exact[rng.random_range(0..exact.len())].to_owned());
+    }
+    set("session.ping_interval", millis(ping));
+    set("session.pong_timeout", millis(rng.random_range(2 * tick..ping)));
+    let longest = if kind == Kind::Dense { 60_000 } else { 4 * ping };
+    set("session.reconnect_window", millis(rng.random_range(2 * tick..longest)));
+    let lifetime = match kind {
+        Kind::Dense if rng.random_bool(0.5) => millis(rng.random_range(1_000..300_000)),
+        Kind::Sparse if rng.random_bool(0.5) => "24h".to_owned(),
+        _ => "off".to_owned(),
+    };
+    set("session.lifetime", lifetime);
+    if kind == Kind::Dense && rng.random_bool(0.3) {
+        set("session.idle", millis(rng.random_range(5_000..120_000)));
+    }
+    set("session.write_timeout", millis(rng.random_range(2 * tick..30_000)));
+    set("session.close_timeout", millis(rng.random_range(2 * tick..5_000)));
+    set("channel.history_messages", rng.random_range(1..60).to_string());
+    set("limits.max_message", "32KiB".to_owned());
+    set("channel.history_bytes", "32KiB".to_owned());
+    set("channel.history_total_bytes", rng.random_range(32_768..100_000).to_string());
+    let age = if kind == Kind::Dense { rng.random_range(2 * tick..120_000) } else { ping };
+    set("channel.history_age", if rng.random_bool(0.7) { millis(age) } else { "off".to_owned() });
+    set("limits.max_subscriptions", rng.random_range(1..5).to_string());
+    set("limits.max_channels", rng.random_range(1..8).to_string());
+    if rng.random_bool(0.3) {
+        set("limits.max_connections", rng.random_range(1..20).to_string());
+    }
+    if rng.random_bool(0.3) {
+        set("limits.max_sessions", rng.random_range(1..20).to_string());
+    }
+    if rng.random_bool(0.3) {
+        set("limits.max_connections_per_address", rng.random_range(1..6).to_string());
+    }
+    set("limits.commands_per_second", rng.random_range(0..30).to_string());
+    set("session.max_unacked", rng.random_range(16..200).to_string());
+    let settings = Settings { flags, ..Settings::default() };
+    let mut config = settings.resolve().expect("the scenario's settings are valid");
+    if rng.random_bool(0.5) {
+        // Lower than the server lets anyone set it: rings are full more often.
+        config.max_unacked = rng.random_range(1..16);
+    }
+    config
+}

@@ -1,0 +1,114 @@
+//! The executor: tasks run when they were woken, one poll at a time, and whoever runs the simulation chooses which.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+
+use encke_server::simulation::Task;
+use parking_lot::Mutex;
+
+/// One task. A number is used again, with the next generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TaskId {
+    pub(crate) index: u32,
+    generation: u32,
+}
+
+/// Tasks that were woken since the list was last emptied, and tasks that the server has spawned.
+#[derive(Default)]
+struct Queue {
+    woken: Mutex<Vec<TaskId>>,
+    spawned: Mutex<Vec<Task>>,
+}
+
+struct TaskWaker {
+    id: TaskId,
+    queued: AtomicBool,
+    queue: Arc<Queue>,
+}
+
+impl Wake for TaskWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.queued.swap(true, Ordering::Relaxed) {
+            self.queue.woken.lock().push(self.id);
+        }
+    }
+}
+
+struct Slot {
+    task: Option<Task>,
+    waker: Arc<TaskWaker>,
+}
+
+/// All tasks of one server.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    queue: Arc<Queue>,
+}
+
+/// What came of polling a task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Polled {
+    Pending,
+    Ended,
+    /// It has ended before.
+    Gone,
+}
+
+impl Tasks {
+    /// What the server spawns its own tasks with.
+    pub(crate) fn spawner(&self) -> Box<dyn Fn(Task) + Send + Sync> {
+        let queue = Arc::clone(&self.queue);
+        Box::new(move |task| queue.spawned.lock().push(task))
+    }
+
+    /// Takes a task in, and wakes it for the first time.
+    pub(crate) fn spawn(&mut self, task: Task) -> TaskId {
+        let index = self.free.pop().unwrap_or_else(|| u32::try_from(self.slots.len()).expect("few tasks"));
+        let generation = self.slots.get(index as usize).map_or(0, |slot| slot.waker.id.generation + 1);
+        let id = TaskId { index, generation };
+        let waker =
+            Arc::new(TaskWaker { id, queued: AtomicBool::new(false), queue: Arc::clone(&self.queue) });
+        waker.wake_by_ref();
+        let slot = Slot { task: Some(task), waker };
+        if index as usize == self.slots.len() {
+            self.slots.push(slot);
+        } else {
+            self.slots[index as usize] = slot;
+        }
+        id
+    }
+
+    /// Moves the tasks that were woken since the last call into `into`. Those that the server has spawned are among them.
+    pub(crate) fn take_woken(&mut self, into: &mut Vec<TaskId>) {
+        let spawned = std::mem::take(&mut *self.queue.spawned.lock());
+        for task in spawned {
+            self.spawn(task);
+        }
+        into.append(&mut self.queue.woken.lock());
+    }
+
+    pub(crate) fn poll(&mut self, id: TaskId) -> Polled {
+        let slot = &mut self.slots[id.index as usize];
+        let Some(task) = slot.task.as_mut().filter(|_| slot.waker.id == id) else { return Polled::Gone };
+        slot.waker.queued.store(false, Ordering::Relaxed);
+        let waker = Waker::from(Arc::clone(&slot.waker));
+        if let Poll::Ready(()) = task.as_mut().poll(&mut Context::from_waker(&waker)) {
+            slot.task = None;
+            self.free.push(id.index);
+            return Polled::Ended;
+        }
+        Polled::Pending
+    }
+
+    /// How many have not ended.
+    pub(crate) fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}

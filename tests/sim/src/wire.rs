@@ -1,0 +1,394 @@
+//! One connection: the two ends' kernels, and what is between them.
+//!
+//! Each way has two limited buffers: what the sender's kernel has taken, and what the receiver's kernel holds for it to read. Bytes
+//! move from one to the other when the scheduler says so.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use encke_server::simulation::Socket;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::schedule::{ConnectionNumber, Way};
+
+/// What time it is, for the kernels.
+#[derive(Debug, Default)]
+pub(crate) struct Times {
+    /// The machine's clock, in nanoseconds.
+    pub(crate) monotonic: AtomicU64,
+    /// The server's time.
+    pub(crate) served: AtomicU64,
+}
+
+/// The connections at which something has happened that the scheduler must know of.
+pub(crate) type News = Arc<Mutex<Vec<ConnectionNumber>>>;
+
+/// One way of a connection.
+#[derive(Debug)]
+pub(crate) struct Pipe {
+    /// Taken by the sender's kernel, not acknowledged by the receiver's.
+    sent: VecDeque<u8>,
+    /// Held by the receiver's kernel.
+    arrived: VecDeque<u8>,
+    send_limit: usize,
+    receive_limit: usize,
+    /// The sender has ended its stream.
+    ended: bool,
+    /// The receiver's kernel knows.
+    end_arrived: bool,
+}
+
+impl Pipe {
+    fn new(send_limit: usize, receive_limit: usize) -> Self {
+        Self {
+            sent: VecDeque::new(),
+            arrived: VecDeque::new(),
+            send_limit,
+            receive_limit,
+            ended: false,
+            end_arrived: false,
+        }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> usize {
+        let taken = bytes.len().min(self.send_limit - self.sent.len());
+        self.sent.extend(&bytes[..taken]);
+        taken
+    }
+
+    fn is_writable(&self) -> bool {
+        // As Linux has it: when a third is free.
+        self.sent.len() * 3 <= self.send_limit * 2
+    }
+
+    /// Whether anything can move now.
+    fn has_way(&self) -> bool {
+        let bytes = !self.sent.is_empty() && self.arrived.len() < self.receive_limit;
+        bytes || (self.sent.is_empty() && self.ended && !self.end_arrived)
+    }
+}
+
+/// A connection as both kernels see it.
+#[derive(Debug)]
+pub(crate) struct Wire {
+    number: ConnectionNumber,
+    pub(crate) to_server: Pipe,
+    pub(crate) to_client: Pipe,
+    /// Why the server's calls fail, if they do.
+    failed: Option<io::ErrorKind>,
+    /// The client sees a reset.
+    pub(crate) reset_for_client: bool,
+    /// Nothing moves any more: the client has vanished.
+    pub(crate) dead: bool,
+    /// The server has closed its socket.
+    pub(crate) server_gone: bool,
+    /// The client has closed its socket.
+    client_gone: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+    /// TCP_USER_TIMEOUT.
+    pub(crate) give_up_after: Option<Duration>,
+    /// Since when the client's kernel has acknowledged nothing of what waits for it, by the machine's clock.
+    pub(crate) stuck_since: Option<u64>,
+    /// When bytes last came to the server's kernel, in the server's time.
+    pub(crate) last_arrival: u64,
+    /// When the server's kernel last took bytes from the server, in the server's time.
+    pub(crate) last_taken: u64,
+    times: Arc<Times>,
+    news: News,
+}
+
+impl Wire {
+    fn wake_reader(&mut self) {
+        if let Some(waker) = self.reader.take() {
+            waker.wake();
+        }
+    }
+
+    fn wake_writer(&mut self) {
+        if let Some(waker) = self.writer.take() {
+            waker.wake();
+        }
+    }
+
+    fn tell(&self) {
+        self.news.lock().push(self.number);
+    }
+
+    fn fail(&mut self, kind: io::ErrorKind) {
+        self.failed = Some(kind);
+        for pipe in [&mut self.to_server, &mut self.to_client] {
+            pipe.sent.clear();
+        }
+        self.to_server.arrived.clear();
+        self.stuck_since = None;
+        self.wake_reader();
+        self.wake_writer();
+    }
+
+    /// Moves at most `at_most` bytes. Returns how many it were.
+    pub(crate) fn carry(&mut self, way: Way, at_most: usize) -> usize {
+        if self.dead || self.failed.is_some() {
+            return 0;
+        }
+        let pipe = self.pipe_mut(way);
+        let moved = pipe.sent.len().min(pipe.receive_limit - pipe.arrived.len()).min(at_most);
+        pipe.arrived.extend(pipe.sent.drain(..moved));
+        if pipe.sent.is_empty() && pipe.ended {
+            pipe.end_arrived = true;
+        }
+        match way {
+            Way::ToServer => self.carried_to_server(moved),
+            Way::ToClient => {
+                if moved > 0 {
+                    let now = self.times.monotonic.load(Ordering::Relaxed);
+                    self.stuck_since = (!self.to_client.sent.is_empty()).then_some(now);
+                }
+                if self.to_client.is_writable() {
+                    self.wake_writer();
+                }
+            }
+        }
+        moved
+    }
+
+    fn carried_to_server(&mut self, moved: usize) {
+        if moved > 0 {
+            self.last_arrival = self.times.served.load(Ordering::Relaxed);
+        }
+        if self.server_gone && moved > 0 {
+            // Nobody will read it.
+            self.reset_for_client = true;
+        }
+        self.wake_reader();
+    }
+
+    fn pipe_mut(&mut self, way: Way) -> &mut Pipe {
+        match way {
+            Way::ToServer => &mut self.to_server,
+            Way::ToClient => &mut self.to_client,
+        }
+    }
+
+    /// Whether anything can move this way now.
+    pub(crate) fn has_way(&self, way: Way) -> bool {
+        let pipe = match way {
+            Way::ToServer => &self.to_server,
+            Way::ToClient => &self.to_client,
+        };
+        !self.dead && self.failed.is_none() && pipe.has_way()
+    }
+
+    /// The client's kernel takes what it has room for.
+    pub(crate) fn client_sends(&mut self, bytes: &mut VecDeque<u8>) {
+        let (first, _) = bytes.as_slices();
+        let taken = if self.to_server.ended { first.len() } else { self.to_server.send(first) };
+        bytes.drain(..taken);
+        if !bytes.is_empty() && taken > 0 {
+            self.client_sends(bytes);
+        }
+    }
+
+    /// The client reads at most `at_most` bytes.
+    pub(crate) fn client_reads(&mut self, at_most: usize, into: &mut Vec<u8>) {
+        let count = self.to_client.arrived.len().min(at_most);
+        into.extend(self.to_client.arrived.drain(..count));
+    }
+
+    /// Whether the client has read all that there is, and the server's stream has ended.
+    pub(crate) fn is_read_out(&self) -> bool {
+        self.to_client.arrived.is_empty() && (self.to_client.end_arrived || self.reset_for_client)
+    }
+
+    pub(crate) fn has_unread(&self) -> bool {
+        !self.to_client.arrived.is_empty()
+    }
+
+    /// The client ends its stream; it may read on.
+    pub(crate) fn client_ends(&mut self) {
+        self.to_server.ended = true;
+    }
+
+    /// The connection is reset: both ends notice at their next call.
+    pub(crate) fn reset(&mut self) {
+        if self.failed.is_none() && !self.dead {
+            self.fail(io::ErrorKind::ConnectionReset);
+        }
+        self.reset_for_client = true;
+    }
+
+    /// The client has vanished without a word.
+    pub(crate) fn vanish(&mut self) {
+        self.dead = true;
+    }
+
+    /// The server's kernel gives up, if the peer has acknowledged nothing for long enough. Returns when to look again.
+    pub(crate) fn give_up(&mut self, now: u64) -> Option<u64> {
+        let (since, timeout) = (self.stuck_since?, self.give_up_after?);
+        let at = since + u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX / 2);
+        if now < at {
+            return Some(at);
+        }
+        self.fail(io::ErrorKind::TimedOut);
+        None
+    }
+
+    /// Nobody can notice anything of it any more.
+    pub(crate) fn is_done(&self) -> bool {
+        self.server_gone && (self.dead || self.client_gone || self.reset_for_client)
+    }
+
+    /// The client has closed its socket.
+    pub(crate) fn client_closes(&mut self) {
+        self.client_gone = true;
+        self.client_ends();
+        self.to_client.arrived.clear();
+        // What comes from now on is thrown away.
+        self.to_client.receive_limit = usize::MAX;
+    }
+
+    /// Whether the server's kernel holds nothing for the server to read.
+    pub(crate) fn server_has_read_all(&self) -> bool {
+        self.to_server.arrived.is_empty()
+    }
+
+    /// Whether the server could not write now.
+    pub(crate) fn is_full(&self) -> bool {
+        !self.to_client.sent.is_empty()
+    }
+
+    /// The end or the failure of the connection is known to the server's kernel.
+    pub(crate) fn is_over_for_server(&self) -> bool {
+        self.to_server.end_arrived || self.failed.is_some()
+    }
+}
+
+/// A wire that both sides hold.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared(Arc<Mutex<Wire>>);
+
+/// How much fits into the kernels of one connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Buffers {
+    pub(crate) server_send: usize,
+    pub(crate) server_receive: usize,
+    pub(crate) client_send: usize,
+    pub(crate) client_receive: usize,
+}
+
+impl Shared {
+    pub(crate) fn new(number: ConnectionNumber, buffers: Buffers, times: &Arc<Times>, news: &News) -> Self {
+        let served = times.served.load(Ordering::Relaxed);
+        Self(Arc::new(Mutex::new(Wire {
+            number,
+            to_server: Pipe::new(buffers.client_send, buffers.server_receive),
+            to_client: Pipe::new(buffers.server_send, buffers.client_receive),
+            failed: None,
+            reset_for_client: false,
+            dead: false,
+            server_gone: false,
+            client_gone: false,
+            reader: None,
+            writer: None,
+            give_up_after: None,
+            stuck_since: None,
+            last_arrival: served,
+            last_taken: served,
+            times: Arc::clone(times),
+            news: Arc::clone(news),
+        })))
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Wire> {
+        self.0.lock()
+    }
+
+    /// The server's end.
+    pub(crate) fn server_socket(&self) -> ServerSocket {
+        ServerSocket(self.clone())
+    }
+}
+
+/// The server's end of a connection.
+#[derive(Debug)]
+pub(crate) struct ServerSocket(Shared);
+
+impl Socket for ServerSocket {
+    fn poll_receive(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        let mut wire = self.0.lock();
+        if let Some(kind) = wire.failed {
+            return Poll::Ready(Err(kind.into()));
+        }
+        let count = wire.to_server.arrived.len().min(into.len());
+        if count == 0 && !wire.to_server.end_arrived {
+            wire.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        for (to, from) in into.iter_mut().zip(wire.to_server.arrived.drain(..count)) {
+            *to = from;
+        }
+        // There is room again.
+        wire.tell();
+        Poll::Ready(Ok(count))
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let mut wire = self.0.lock();
+        if let Some(kind) = wire.failed {
+            return Poll::Ready(Err(kind.into()));
+        }
+        if wire.to_client.ended {
+            return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+        }
+        let taken = wire.to_client.send(bytes);
+        if taken == 0 && !bytes.is_empty() {
+            wire.writer = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        wire.last_taken = wire.times.served.load(Ordering::Relaxed);
+        let now = wire.times.monotonic.load(Ordering::Relaxed);
+        wire.stuck_since.get_or_insert(now);
+        wire.tell();
+        Poll::Ready(Ok(taken))
+    }
+
+    fn end_stream(&mut self) {
+        let mut wire = self.0.lock();
+        wire.to_client.ended = true;
+        wire.tell();
+    }
+
+    fn holds_bytes(&self) -> bool {
+        !self.0.lock().to_server.arrived.is_empty()
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.lock().is_over_for_server()
+    }
+
+    fn give_up_after(&self, timeout: Option<Duration>) {
+        let mut wire = self.0.lock();
+        wire.give_up_after = timeout;
+        wire.tell();
+    }
+}
+
+impl Drop for ServerSocket {
+    fn drop(&mut self) {
+        let mut wire = self.0.lock();
+        wire.server_gone = true;
+        wire.to_client.ended = true;
+        wire.reader = None;
+        wire.writer = None;
+        // A socket that is closed with unread bytes in it sends a reset.
+        if !wire.to_server.arrived.is_empty() && wire.failed.is_none() && !wire.dead {
+            wire.to_client.sent.clear();
+            wire.reset_for_client = true;
+        }
+        wire.tell();
+    }
+}

@@ -1,0 +1,199 @@
+//! The invariants that are looked at while things happen.
+
+use encke_core::Timestamp;
+use encke_core::close::SuspendReason;
+use encke_core::session::{Deadline, Event, Transition};
+use encke_server::SessionId;
+use encke_server::simulation::SessionView;
+
+use super::World;
+use crate::client::{Client, Following};
+use crate::schedule::ConnectionNumber;
+use crate::truth::{channel_name, channel_of};
+
+impl World {
+    /// What the server told its hooks.
+    pub(super) fn hear_events(&mut self) {
+        let told = std::mem::take(&mut *self.told.0.lock());
+        for (session, event) in told {
+            let now = self.server.now();
+            self.trace.note(&[u64::from(event.number), event.transition.reason().len() as u64]);
+            self.trace.say(self.now, format_args!("{session} {:?}", event.transition));
+            if let Err(what) = self.lifecycles.event(session, event, now) {
+                self.violate("lifecycle", format!("{session}: {what}"));
+            }
+            self.check_suspension(session, event, now);
+        }
+    }
+
+    /// A client that is there and reads is not taken for gone, however late the server is.
+    fn check_suspension(&mut self, session: SessionId, event: Event, now: Timestamp) {
+        let Transition::Suspended(reason) = event.transition else { return };
+        let Some(number) = self.only_connection_of(&session.to_string()) else { return };
+        let Some(connection) = self.connection(number) else { return };
+        let wire = connection.wire.lock();
+        let nanos = |duration| crate::scenario::nanos(duration);
+        let config = &self.scenario.config;
+        let wrong = match reason {
+            SuspendReason::PongTimeout if !wire.server_has_read_all() => {
+                Some("bytes wait in the kernel".to_owned())
+            }
+            SuspendReason::PongTimeout => {
+                let due = wire.last_arrival + nanos(config.session.pong_timeout);
+                (now.as_nanos() < due).then(|| format!("bytes came at {} ns", wire.last_arrival))
+            }
+            SuspendReason::SlowConsumer if !wire.is_full() => Some("there is room".to_owned()),
+            SuspendReason::SlowConsumer => {
+                let due = wire.last_taken + nanos(config.write_timeout);
+                (now.as_nanos() < due).then(|| format!("bytes were taken at {} ns", wire.last_taken))
+            }
+            _ => None,
+        };
+        drop(wire);
+        if let Some(what) = wrong {
+            self.violate("early expiry", format!("{session} {reason:?} at {now:?}: {what}"));
+        }
+    }
+
+    /// The connection of a session, if it cannot be any other.
+    fn only_connection_of(&self, session: &str) -> Option<ConnectionNumber> {
+        let client = self.clients.iter().find(|client| {
+            client.page.as_ref().is_some_and(|page| page.session == session)
+                && client.link.as_ref().is_some_and(|link| link.greeted)
+        })?;
+        client.link.as_ref().map(|link| link.connection)
+    }
+
+    /// A log within its limits, and all logs within theirs.
+    pub(super) fn check_log(&mut self, channel: u8) {
+        let Some(view) = self.server.channel(&channel_name(channel)) else { return };
+        let limits = &self.scenario.config.channel.log;
+        let held = self.server.held();
+        if view.messages > limits.messages || view.messages > 1 && view.bytes > limits.bytes {
+            self.violate("bounds", format!("{view:?} where {limits:?} is allowed"));
+        } else if held.log_bytes > limits.total_bytes {
+            let limit = limits.total_bytes;
+            self.violate("bounds", format!("the logs hold {} bytes of {limit}", held.log_bytes));
+        }
+    }
+
+    /// Nothing is to be done at this moment: what has to be, has been.
+    pub(super) fn check_when_quiet(&mut self) {
+        self.unchecked += 1;
+        if self.unchecked * 8 <= self.lifecycles.alive() || !self.schedule.nothing_put_off() {
+            return;
+        }
+        self.unchecked = 0;
+        let sessions = self.server.sessions();
+        self.check_bounds(&sessions);
+        self.check_holdings(&sessions);
+        if self.now >= self.disturbed_at + 2 * self.scenario.tick() {
+            self.check_overdue(&sessions);
+        }
+        for client in 0..self.clients.len() {
+            if let Some(what) = self.what_is_missed(&self.clients[client], &sessions) {
+                self.violate("nothing waits for ever", format!("client {client}: {what}"));
+            }
+        }
+    }
+
+    fn check_bounds(&mut self, sessions: &[SessionView]) {
+        let config = &self.scenario.config;
+        let held = self.server.held();
+        let full = sessions.iter().find(|session| {
+            session.unacked > config.max_unacked
+                || session.subscriptions.len() > config.limits.max_subscriptions
+        });
+        if let Some(session) = full {
+            self.violate("bounds", format!("{session:?}"));
+        } else if held.sessions > config.limits.max_sessions
+            || held.channels > config.limits.max_channels
+            || held.permits > config.limits.max_connections
+        {
+            self.violate("bounds", format!("{held:?} where {:?} is allowed", config.limits));
+        }
+    }
+
+    /// Whatever is held is held by someone who is there.
+    fn check_holdings(&mut self, sessions: &[SessionView]) {
+        let held = self.server.held();
+        let channels = self.server.channels();
+        let attached = sessions.iter().filter(|session| session.is_attached).count();
+        let subscriptions: usize = sessions.iter().map(|session| session.subscriptions.len()).sum();
+        let subscribers: usize = channels.iter().map(|channel| channel.subscribers).sum();
+        let bytes: usize = channels.iter().map(|channel| channel.bytes).sum();
+        let alive = self.lifecycles.alive();
+        let wrong = [
+            ("sessions", held.sessions, alive),
+            ("timers of sessions", held.session_timers, sessions.len()),
+            ("timers of channels", held.channel_timers, channels.len()),
+            ("permits", held.permits, attached),
+            ("connections", usize::try_from(held.connections).unwrap_or(usize::MAX), attached),
+            ("subscribers", subscribers, subscriptions),
+            ("bytes of logs", held.log_bytes, bytes),
+        ];
+        for (what, is, should) in wrong {
+            if is != should {
+                self.violate("nothing is held by the gone", format!("{what}: {is} instead of {should}"));
+            }
+        }
+    }
+
+    fn check_overdue(&mut self, sessions: &[SessionView]) {
+        let now = self.server.now();
+        let timers = &self.scenario.config.timers;
+        let (tick, slack, age) = (timers.tick, timers.ping_slack, self.scenario.config.channel.log.age);
+        let is_overdue = |(deadline, at): &&(Deadline, Timestamp)| {
+            let soft = if *deadline == Deadline::Ping { slack } else { std::time::Duration::ZERO };
+            *at + soft + tick <= now
+        };
+        for session in sessions {
+            if let Some(overdue) = session.deadlines.iter().find(is_overdue) {
+                return self.violate("late expiry", format!("{overdue:?} of {} at {now:?}", session.id));
+            }
+        }
+        let Some(age) = age else { return };
+        let channels = self.server.channels();
+        let overdue = channels.iter().find(|it| it.oldest_at.is_some_and(|at| at + age + tick <= now));
+        if let Some(channel) = overdue {
+            self.violate("late expiry", format!("the age of {channel:?} at {now:?}"));
+        }
+    }
+
+    /// What a client that can get more has not got.
+    pub(super) fn what_is_missed(&self, client: &Client, sessions: &[SessionView]) -> Option<String> {
+        let (link, page) = (client.link.as_ref()?, client.page.as_ref()?);
+        let connection = self.connection(link.connection)?;
+        {
+            let wire = connection.wire.lock();
+            let is_moving = !link.outgoing.is_empty() || wire.is_full() || wire.has_unread();
+            if !link.is_attentive(self.now) || is_moving || wire.dead || wire.is_over_for_server() {
+                return None;
+            }
+            if !wire.server_has_read_all() {
+                return Some("the server has not read what it said".into());
+            }
+        }
+        let at = sessions.binary_search_by(|session| session.id.cmp(&page.session));
+        let session =
+            at.map(|at| &sessions[at]).ok().or_else(|| sessions.iter().find(|it| it.id == page.session))?;
+        if !session.is_attached || session.is_stopped {
+            return None;
+        }
+        if session.has_more {
+            return Some(format!("there is more to send: {session:?}"));
+        }
+        for (name, cursor) in &session.subscriptions {
+            let channel = self.server.channel(name)?;
+            if channel.last != *cursor {
+                return Some(format!("{name} is at {}, the session at {cursor}", channel.last));
+            }
+            if let Some(Following::Yes(place)) = page.channels.get(usize::from(channel_of(name)?))
+                && (place.up_to, &place.epoch) != (*cursor, &channel.epoch)
+            {
+                return Some(format!("{place:?} in {channel:?}, the session at {cursor}"));
+            }
+        }
+        None
+    }
+}

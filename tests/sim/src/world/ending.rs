@@ -1,0 +1,155 @@
+//! The end of a run: nothing goes wrong any more, everyone catches up, everyone leaves, and nothing is left.
+
+use super::{Stage, World};
+use crate::client::Following;
+use crate::fault::Fault;
+use crate::scenario::{SECOND, nanos};
+use crate::schedule::Action;
+
+/// Bytes under way, questions and answers: all that is not a timeout.
+const EXCHANGES: u64 = 2_000 * SECOND;
+
+impl World {
+    pub(super) fn end_stage(&mut self) {
+        match self.stage {
+            Stage::Busy if self.scenario.faults.allows(Fault::Drain) => self.drain(),
+            Stage::Busy => self.calm_down(),
+            Stage::Calm => {
+                self.check_settled();
+                self.leave();
+            }
+            Stage::Leaving => {
+                self.check_empty();
+                self.stage = Stage::Over;
+            }
+            Stage::Over => {}
+        }
+    }
+
+    /// From here on clients do what they should, and no one connects.
+    fn calm_clients(&mut self) {
+        for number in 0..self.clients.len() {
+            let client = &mut self.clients[number];
+            client.plan += 1;
+            if let Some(link) = &mut client.link {
+                link.paused_until = 0;
+                link.sips = None;
+                link.is_mute = false;
+                link.is_late = false;
+                self.ready.push(Action::Read(link.connection));
+            }
+        }
+    }
+
+    fn calm_down(&mut self) {
+        self.stage = Stage::Calm;
+        self.trace.say(self.now, format_args!("nothing goes wrong any more"));
+        self.calm_clients();
+        let config = &self.scenario.config;
+        let timeouts = &config.session;
+        let all = timeouts.ping_interval * 2
+            + timeouts.pong_timeout
+            + timeouts.reconnect_window
+            + config.timers.ping_slack
+            + config.timers.stall_threshold
+            + config.write_timeout
+            + config.close_timeout;
+        self.schedule.plan(self.now + nanos(all) + EXCHANGES, Action::Calm);
+    }
+
+    fn leave(&mut self) {
+        self.stage = Stage::Leaving;
+        self.trace.say(self.now, format_args!("everyone leaves"));
+        for number in 0..self.scenario.clients {
+            let link = self.clients[number as usize].link.as_ref();
+            match link.map(|link| (link.is_websocket, link.connection)) {
+                Some((true, _)) => self.close_session(number),
+                Some((false, connection)) => self.cut(connection),
+                None => {}
+            }
+        }
+        self.plan_the_end();
+    }
+
+    fn drain(&mut self) {
+        self.stage = Stage::Leaving;
+        self.trace.say(self.now, format_args!("the server drains"));
+        self.fault_counts.count(Fault::Drain);
+        self.server.drain();
+        let sessions = self.server.held().sessions;
+        if sessions > 0 {
+            self.violate("drain", format!("{sessions} sessions are left"));
+        }
+        self.calm_clients();
+        self.plan_the_end();
+    }
+
+    fn plan_the_end(&mut self) {
+        let config = &self.scenario.config;
+        let all = config.session.reconnect_window
+            + config.timers.stall_threshold
+            + config.write_timeout
+            + config.close_timeout
+            + config.channel.log.age.unwrap_or_default();
+        self.schedule.plan(self.now + nanos(all) + EXCHANGES, Action::Calm);
+    }
+
+    /// Whoever is there has everything, and whoever is not has been noticed.
+    fn check_settled(&mut self) {
+        let sessions = self.server.sessions();
+        for session in &sessions {
+            let client = self.clients.iter().find(|client| {
+                client.link.is_some() && client.page.as_ref().is_some_and(|page| page.session == session.id)
+            });
+            if !session.is_attached || client.is_none() {
+                let what = format!("{session:?} was not noticed as left");
+                return self.violate("nothing waits for ever", what);
+            }
+        }
+        for number in 0..self.clients.len() {
+            let client = &self.clients[number];
+            let (Some(link), Some(page)) = (&client.link, &client.page) else { continue };
+            let Some(session) = sessions.iter().find(|it| it.id == page.session) else {
+                let what = format!("client {number} is connected, and its session is gone");
+                return self.violate("nothing waits for ever", what);
+            };
+            if !link.is_attentive(self.now) || session.is_stopped || session.has_more {
+                let what = format!("client {number} does not get on: {link:?}, {session:?}");
+                return self.violate("nothing waits for ever", what);
+            }
+            let following = page.channels.iter().filter(|it| matches!(it, Following::Yes(_))).count();
+            if following > session.subscriptions.len() {
+                let what = format!("client {number} follows {following} channels: {session:?}");
+                return self.violate("exactly once or a gap", what);
+            }
+            if let Some(what) = self.what_is_missed(client, &sessions) {
+                return self.violate("nothing waits for ever", format!("client {number}: {what}"));
+            }
+        }
+    }
+
+    fn check_empty(&mut self) {
+        let held = self.server.held();
+        let channels = self.server.channels();
+        let has_age = self.scenario.config.channel.log.age.is_some();
+        let is_referred_to = channels.iter().any(|it| it.subscribers + it.references > 0);
+        let left = [
+            ("sessions", held.sessions),
+            ("timers of sessions", held.session_timers),
+            ("permits", held.permits),
+            ("connections", usize::try_from(held.connections).unwrap_or(usize::MAX)),
+            ("open sockets", held.open_connections),
+            ("tasks", self.tasks.len()),
+            ("entries in the wheel", held.timer_entries),
+            ("channels that someone holds", usize::from(is_referred_to)),
+            ("channels with messages of a limited age", if has_age { channels.len() } else { 0 }),
+            ("bytes of a limited age", if has_age { held.log_bytes } else { 0 }),
+            ("empty channels", channels.iter().filter(|channel| channel.messages == 0).count()),
+        ];
+        for (what, count) in left {
+            if count > 0 {
+                self.violate("nothing is held by the gone", format!("{count} {what} at the end"));
+            }
+        }
+    }
+}

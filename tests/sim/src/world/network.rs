@@ -1,0 +1,133 @@
+//! What moves between the ends of connections, and when.
+
+use std::net::IpAddr;
+
+use rand::RngExt;
+
+use super::{Connection, World};
+use crate::fault::Fault;
+use crate::scenario::MILLI;
+use crate::schedule::{Action, ClientNumber, ConnectionNumber, Way};
+use crate::wire::Shared;
+
+impl World {
+    pub(crate) fn new_connection(&mut self, client: ClientNumber) -> ConnectionNumber {
+        let number = ConnectionNumber::try_from(self.connections.len()).expect("few connections");
+        let mut latency = 0;
+        if self.faults_now().allows(Fault::Latency) {
+            latency = self.rng.random_range(0..300 * MILLI);
+            self.fault_counts.count(Fault::Latency);
+        }
+        self.connections.push(Some(Box::new(Connection {
+            wire: Shared::new(number, self.scenario.buffers, &self.times, &self.news),
+            client,
+            task: None,
+            session: None,
+            latency,
+            moving: [false; 2],
+            giving_up: false,
+            read_planned: false,
+            is_deaf: false,
+            published_to: 0,
+        })));
+        number
+    }
+
+    pub(crate) fn serve_websocket(&mut self, number: ConnectionNumber, address: IpAddr, query: &str) {
+        let socket = self.connection(number).expect("it is new").wire.server_socket();
+        let task = self.server.serve_websocket(socket, address, query);
+        self.serve(number, task);
+    }
+
+    pub(crate) fn serve(&mut self, number: ConnectionNumber, task: encke_server::simulation::Task) {
+        let task = self.tasks.spawn(task);
+        let index = task.index as usize;
+        if self.served_by.len() <= index {
+            self.served_by.resize(index + 1, None);
+        }
+        self.served_by[index] = Some(number);
+        self.connection_mut(number).expect("it is new").task = Some(task);
+    }
+
+    /// Plans the moves that are possible now, and lets go of a connection that is over.
+    pub(crate) fn consider(&mut self, number: ConnectionNumber) {
+        let Some(connection) = self.connections.get_mut(number as usize).and_then(Option::as_deref_mut)
+        else {
+            return;
+        };
+        let wire = connection.wire.clone();
+        let wire = wire.lock();
+        for way in [Way::ToServer, Way::ToClient] {
+            if wire.has_way(way) && !std::mem::replace(&mut connection.moving[way as usize], true) {
+                let action = Action::Move(number, way);
+                match connection.latency {
+                    0 => self.ready.push(action),
+                    latency => self.schedule.plan(self.now + latency, action),
+                }
+            }
+        }
+        let waits = wire.stuck_since.is_some() && wire.give_up_after.is_some();
+        if waits && !std::mem::replace(&mut connection.giving_up, true) {
+            self.schedule.plan(self.now, Action::GiveUp(number));
+        }
+        if wire.is_done() {
+            self.connections[number as usize] = None;
+        }
+    }
+
+    /// Bytes move.
+    pub(super) fn carry(&mut self, number: ConnectionNumber, way: Way) {
+        let mut at_most = usize::MAX;
+        if self.faults_now().allows(Fault::Pieces) && self.rng.random_bool(0.3) {
+            at_most = self.rng.random_range(1..64);
+            self.fault_counts.count(Fault::Pieces);
+        }
+        let Some(connection) = self.connection_mut(number) else { return };
+        connection.moving[way as usize] = false;
+        let moved = connection.wire.lock().carry(way, at_most);
+        self.trace.note(&[moved as u64]);
+        match way {
+            Way::ToServer => self.flush(number),
+            Way::ToClient => self.read(number),
+        }
+        self.consider(number);
+    }
+
+    /// The client's kernel takes what the client has to say.
+    pub(crate) fn flush(&mut self, number: ConnectionNumber) {
+        let Some(connection) = self.connection(number) else { return };
+        let (client, wire) = (connection.client, connection.wire.clone());
+        let link = self.clients[client as usize].link.as_mut();
+        if let Some(link) = link.filter(|link| link.connection == number)
+            && !link.outgoing.is_empty()
+        {
+            wire.lock().client_sends(&mut link.outgoing);
+        }
+        self.consider(number);
+    }
+
+    /// Both ends lose the connection.
+    pub(crate) fn cut(&mut self, number: ConnectionNumber) {
+        let Some(connection) = self.connection(number) else { return };
+        let client = connection.client;
+        connection.wire.lock().reset();
+        let it = &mut self.clients[client as usize];
+        if it.link.as_ref().is_some_and(|link| link.connection == number) {
+            it.unlink();
+            self.plan_to_connect(client);
+        }
+        self.consider(number);
+    }
+
+    /// The server's kernel may have waited for long enough.
+    pub(super) fn give_up(&mut self, number: ConnectionNumber) {
+        let now = self.now;
+        let Some(connection) = self.connection_mut(number) else { return };
+        let again = connection.wire.lock().give_up(now);
+        connection.giving_up = again.is_some();
+        match again {
+            Some(at) => self.schedule.plan(at, Action::GiveUp(number)),
+            None => self.consider(number),
+        }
+    }
+}
