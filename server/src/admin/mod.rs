@@ -5,6 +5,7 @@ mod api;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -53,10 +54,13 @@ pub(crate) struct TimersView {
 pub type LogLinesDropped = Box<dyn Fn() -> u64 + Send + Sync>;
 
 impl Context {
-    fn readings(&self) -> Readings<'_> {
+    fn readings(&self) -> Readings {
+        let (timeouts, channels) = (&self.client.timeouts, &self.client.logs.channels);
         Readings {
-            timeouts: &self.client.timeouts,
-            channels: &self.client.logs.channels,
+            timer_entries: timeouts.entries(),
+            stalls: timeouts.stats.stalls.load(Ordering::Relaxed),
+            channels: channels.len(),
+            log_bytes: channels.bytes(),
             dispatch_depth: self.batches.len(),
             log_lines_dropped: (self.log_lines_dropped)(),
         }

@@ -164,7 +164,7 @@ impl<S: Subscriber> Channels<S> {
                 Ok(Appended { offset, sweep }) => {
                     self.timeouts.carry_out(&channel.timer, action);
                     self.keep_to_budget();
-                    self.metrics.published();
+                    self.metrics.channels.published();
                     if sweep {
                         fan_out::sweep(Arc::clone(&channel), &*self.executor);
                     }

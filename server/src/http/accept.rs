@@ -58,7 +58,7 @@ impl Acceptor {
                 // The peer was gone before we came to it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    self.metrics.accept_failed();
+                    self.metrics.connections.accept_failed();
                     let now = self.timeouts.clock().now();
                     if quiet_until.is_none_or(|until| now >= until) {
                         quiet_until = Some(now + LOG_INTERVAL);

@@ -92,7 +92,7 @@ impl Sessions {
                 Some(token) => self.resume(&token, attach, request, &link, has_ended)?,
                 None => None,
             };
-            self.metrics.resumed(resumed.is_some());
+            self.metrics.sessions.resumed(resumed.is_some());
             if let Some(session) = resumed {
                 let revoked = self.revoke(&session);
                 return Ok(Attached { session, recovered: true, link, revoked });
@@ -172,7 +172,7 @@ impl Sessions {
             self.owners.remove(&session.timer);
             return Err(Refusal::Overloaded);
         }
-        self.metrics.session_phase(None, Phase::Attached(attach.connection));
+        self.metrics.sessions.phase_changed(None, Phase::Attached(attach.connection));
         self.step(&session, |_, _| {});
         if self.is_draining() {
             // Opened while the others were being closed.

@@ -15,14 +15,16 @@ use crate::channel::Subscriber;
 use crate::clock::Clock;
 use crate::timeouts::{Owners, TimerCell};
 
-/// How a connection's bytes travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+/// How a connection's bytes travel. Its names are for the admin API and for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Transport {
     /// RFC 6455.
     WebSocket,
     /// Server-sent events.
     #[serde(rename = "sse")]
+    #[strum(serialize = "sse")]
     Events,
 }
 

@@ -59,7 +59,7 @@ impl Sessions {
             }
             backlog
         });
-        self.metrics.delivered(taken.messages, taken.gaps);
+        self.metrics.channels.delivered(taken.messages, taken.gaps);
         backlog
     }
 }

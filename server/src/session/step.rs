@@ -76,7 +76,7 @@ impl Sessions {
             }
             let has_ended = matches!(after, Phase::Closed(_));
             let followed = has_ended.then(|| state.machine.outbox_mut().clear());
-            self.metrics.session_phase(Some(before), after);
+            self.metrics.sessions.phase_changed(Some(before), after);
             while let Some(output) = state.machine.poll_output() {
                 outputs.push(output);
             }
@@ -113,10 +113,10 @@ impl Sessions {
             Output::Close(connection, code) => return post(connection, Notes::close(code)),
             // No transport attaches polls.
             Output::AnswerPoll(_) => {}
-            Output::RoundTrip(time) => self.metrics.ping_round_trip(time),
+            Output::RoundTrip(time) => self.metrics.sessions.ping_round_trip(time),
             Output::Fired(deadline, due) => {
                 let slack = if deadline == Deadline::Ping { self.timeouts.slack() } else { Duration::ZERO };
-                self.metrics.deadline_fired(deadline, now.since(due + slack));
+                self.metrics.timers.deadline_fired(deadline, now.since(due + slack));
             }
             Output::Event(event) => self.report(session, event),
         }
@@ -130,7 +130,7 @@ impl Sessions {
             self.owners.remove(&session.timer);
         }
         let session = session.id;
-        self.metrics.session_event(name, reason);
+        self.metrics.sessions.event(name, reason);
         tracing::info!(%session, number = event.number, reason, "{name}");
         self.events.session_event(session, event);
     }
