@@ -1,6 +1,6 @@
 //! `loadgen` loads a session server and breaks its sessions on purpose. One thread, one task a connection.
 //!
-//! Its rooms, from the ground up. Each may use those before it in this list, and none of those after it; a test holds them to it.
+//! Its rooms, from the ground up. Each may use those before it in this list, and none of those after it; a test holds them to it. The benchmark uses the client.
 //!
 //! - `result`: numbers with names, distributions and series; the document that they make, and assertions on it.
 //! - `transport`: WebSocket and server-sent events over TCP.
@@ -36,4 +36,11 @@ mod target;
 mod transport;
 mod workers;
 
+pub use self::client::{
+    Admin, ChannelReader, Connection, DialOptions, Dialer, Event, Failure, Greeting, Received, Ticket,
+};
 pub use self::commands::main;
+pub use self::record::Traffic;
+pub use self::target::{AdminUrl, ServerUrl, Target};
+pub use self::transport::websocket::End;
+pub use self::transport::{ADDRESSES, Sources};

@@ -17,13 +17,13 @@ pub(crate) struct ExpiryHandler {
 
 impl ActOnExpiry for ExpiryHandler {
     fn act(&self, owner: TimerOwner, wakers: &mut Vec<Waker>) {
-        let Context { sessions, channels, metrics, .. } = &*self.context;
+        let Context { sessions, logs, metrics, .. } = &*self.context;
         match owner {
             TimerOwner::Session(key) => sessions.handle_timeout(key, wakers),
             TimerOwner::Sleep => metrics.sleep_fired(),
             TimerOwner::Log(key) => {
-                if let Some(channel) = channels.by_timer(key) {
-                    channels.handle_timeout(&channel);
+                if let Some(channel) = logs.channels.by_timer(key) {
+                    logs.channels.handle_timeout(&channel);
                     metrics.log_fired();
                 }
             }

@@ -13,9 +13,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::Registry;
 
-use crate::channel::Channels;
 use crate::clock::nanos;
-use crate::session::Transport;
+use crate::session::{Channels, Transport};
 use crate::timeouts::Timeouts;
 
 /// Every metric of the server.

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use encke_server::auth::{Grant, Permission, unix_now};
+use encke_server::auth::{Grant, Permission};
+use encke_server::clock::unix_now;
 use encke_server::config::Settings;
 
 #[derive(Args)]

@@ -5,10 +5,10 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 
 use super::number::parse_rate;
-use super::part::Processes;
+use super::worker::WorkerOptions;
 use crate::client::DialOptions;
 use crate::cost;
-use crate::report::Wanted;
+use crate::report::OutputOptions;
 use crate::target::{ServerUrl, Target};
 
 /// What every scenario works with.
@@ -42,9 +42,9 @@ pub(crate) struct Server {
     #[command(flatten)]
     pub(crate) cost: cost::Sampling,
     #[command(flatten)]
-    pub(crate) parts: Processes,
+    pub(crate) workers: WorkerOptions,
     #[command(flatten)]
-    pub(crate) wanted: Wanted,
+    pub(crate) output: OutputOptions,
 }
 
 /// Connections that come at a rate and are held for a time.

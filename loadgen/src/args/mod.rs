@@ -6,21 +6,21 @@ mod load;
 mod mix;
 mod needs;
 mod number;
-mod part;
 mod plan;
 mod sessions;
+mod worker;
 
 use clap::{Parser, Subcommand};
 
 use crate::report::Compare;
 
-pub(crate) use self::channel::{Audience, Fanout, PublishBy, Resume, Slow};
+pub(crate) use self::channel::{ChannelLoad, Fanout, PublishBy, Resume, Slow};
 pub(crate) use self::churn::{Churn, Lifetime};
 pub(crate) use self::load::{Held, Load};
 pub(crate) use self::mix::Mix;
-pub(crate) use self::part::Part;
 pub(crate) use self::plan::{Kind, Phase};
 pub(crate) use self::sessions::{Expire, Hold, Kill, Late, Mute, Omission, Takeover, Vanish};
+pub(crate) use self::worker::WorkerId;
 
 /// Loads a session server and breaks its sessions on purpose.
 ///
@@ -169,9 +169,9 @@ impl Scenario {
             Self::Vanish(vanish) => vanish.held.load(),
             Self::Takeover(takeover) => takeover.held.load(),
             Self::Churn(churn) => churn.load(),
-            Self::Fanout(fanout) => fanout.audience.load(),
-            Self::Resume(resume) => resume.audience.load(),
-            Self::Slow(slow) => slow.audience.load(),
+            Self::Fanout(fanout) => fanout.channel_load.load(),
+            Self::Resume(resume) => resume.channel_load.load(),
+            Self::Slow(slow) => slow.channel_load.load(),
             Self::Mix(mix) => mix.load(),
         }
     }

@@ -7,7 +7,7 @@ use crate::target::Ability;
 
 impl Scenario {
     /// What is asked for and the target cannot do: nothing, if all is well.
-    pub(crate) fn too_much_asked(&self) -> Vec<String> {
+    pub(crate) fn unsupported(&self) -> Vec<String> {
         let Load { server, .. } = self.load();
         let (target, scheme) = (server.target.name(), server.target.scheme());
         if server.url.scheme() != scheme {

@@ -8,25 +8,25 @@ use tokio::time::timeout;
 use super::{Connection, Failure, Greeting, Ticket, Wire, encke, socketio};
 use crate::record::{Live, Traffic};
 use crate::target::{ServerUrl, Target};
+use crate::transport::Sources;
 use crate::transport::event_stream;
-use crate::transport::source::Sources;
 use crate::transport::websocket::{Socket, upgrade};
 
 /// The server that is connected to, and how.
 #[derive(Clone, Debug)]
-pub(crate) struct DialOptions {
-    pub(crate) url: ServerUrl,
-    pub(crate) target: Target,
+pub struct DialOptions {
+    pub url: ServerUrl,
+    pub target: Target,
     /// How long connect, upgrade and hello may take together.
-    pub(crate) timeout: Duration,
+    pub timeout: Duration,
     /// What the user says of the server, which goes before what it says itself.
-    pub(crate) pong_timeout: Option<Duration>,
-    pub(crate) reconnect_window: Option<Duration>,
+    pub pong_timeout: Option<Duration>,
+    pub reconnect_window: Option<Duration>,
 }
 
 /// Opens connections to one server.
 #[derive(Debug)]
-pub(crate) struct Dialer {
+pub struct Dialer {
     options: DialOptions,
     sources: Sources,
     traffic: Traffic,
@@ -35,7 +35,7 @@ pub(crate) struct Dialer {
 type Opening = Result<(Connection, Greeting), Failure>;
 
 impl Dialer {
-    pub(crate) fn new(options: DialOptions, sources: Sources, traffic: &Traffic) -> Self {
+    pub fn new(options: DialOptions, sources: Sources, traffic: &Traffic) -> Self {
         Self { options, sources, traffic: traffic.clone() }
     }
 
@@ -47,7 +47,7 @@ impl Dialer {
         Ok((stream, self.traffic.opened()))
     }
 
-    pub(crate) async fn open(&self, resume: Option<&Ticket>) -> Opening {
+    pub async fn open(&self, resume: Option<&Ticket>) -> Opening {
         self.open_with(resume, None).await
     }
 

@@ -10,7 +10,7 @@ use crate::transport::websocket::End;
 
 /// Why a connection could not be opened, a session not resumed, or a command not carried out.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// There is no WebSocket, or no stream of events.
     Connect(ConnectError),
     /// The connection ended like this before it said hello.

@@ -16,12 +16,12 @@ const MAX_LINES: usize = 20;
 pub(crate) struct Failures {
     by_kind: RefCell<BTreeMap<String, u64>>,
     count: Counter,
-    told: Told,
+    report_to: ReportTo,
 }
 
 /// Where a failure goes beside the counts.
 #[derive(Debug)]
-enum Told {
+enum ReportTo {
     Log(Log),
     /// To those of the whole, of which these are a part.
     Whole(Rc<Failures>),
@@ -29,7 +29,11 @@ enum Told {
 
 impl Failures {
     pub(crate) fn new(log: Log) -> Rc<Self> {
-        Rc::new(Self { by_kind: RefCell::default(), count: Counter::default(), told: Told::Log(log) })
+        Rc::new(Self {
+            by_kind: RefCell::default(),
+            count: Counter::default(),
+            report_to: ReportTo::Log(log),
+        })
     }
 
     /// Failures that count by themselves, and for the whole as well.
@@ -37,19 +41,19 @@ impl Failures {
         Rc::new(Self {
             by_kind: RefCell::default(),
             count: Counter::default(),
-            told: Told::Whole(Rc::clone(whole)),
+            report_to: ReportTo::Whole(Rc::clone(whole)),
         })
     }
 
     pub(crate) fn record(&self, failure: &Failure) {
         let mut by_kind = self.by_kind.borrow_mut();
         let kind = failure.kind();
-        match &self.told {
-            Told::Whole(whole) => whole.record(failure),
-            Told::Log(log) if !by_kind.contains_key(&kind) && by_kind.len() < MAX_LINES => {
+        match &self.report_to {
+            ReportTo::Whole(whole) => whole.record(failure),
+            ReportTo::Log(log) if !by_kind.contains_key(&kind) && by_kind.len() < MAX_LINES => {
                 log.line(&format!("first error of its kind ({kind}): {failure}"));
             }
-            Told::Log(_) => {}
+            ReportTo::Log(_) => {}
         }
         *by_kind.entry(kind).or_default() += 1;
         self.count.increment();

@@ -6,7 +6,7 @@ use super::Event;
 
 /// What the server gave out, and how far the client has heard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub struct Ticket {
     pub(crate) token: Box<str>,
     pub(crate) seq: u64,
     /// Where the server counts in its own way: the id of the last event.

@@ -66,7 +66,7 @@ impl Account {
             .with("peak", self.descriptors_peak)
             .with("after", self.last.descriptors);
         let steady = self.steady.as_ref();
-        self.outcome_in_short()
+        self.summary()
             .with("descriptors", descriptors)
             .with("threads_peak", self.threads_peak)
             .with("steady_connections", steady.map(Steady::connections))
@@ -74,7 +74,7 @@ impl Account {
     }
 
     /// CPU and memory.
-    pub(crate) fn outcome_in_short(&self) -> Group {
+    pub(crate) fn summary(&self) -> Group {
         let Self { before, last, .. } = self;
         let steady = self.steady.as_ref();
         let resident = Group::default()

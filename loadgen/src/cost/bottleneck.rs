@@ -20,7 +20,7 @@ pub(crate) struct Bottleneck {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Second {
     /// Of the busiest process, if there are several.
-    pub(crate) own_cores: Option<f64>,
+    pub(crate) self_cores: Option<f64>,
     pub(crate) lag_ms: Option<f64>,
     /// If they are known.
     pub(crate) server_cores: Option<f64>,
@@ -30,7 +30,7 @@ impl Second {
     /// What one sample of everything says of it.
     pub(crate) fn of(sample: &Sample) -> Self {
         Self {
-            own_cores: sample.get("loadgen.cores"),
+            self_cores: sample.get("loadgen.cores"),
             lag_ms: sample.get("loadgen.lag_ms"),
             server_cores: sample.get("server.cores"),
         }
@@ -40,10 +40,11 @@ impl Second {
 impl Bottleneck {
     /// True if this is the first second in which it was.
     pub(crate) fn look(&mut self, second: Second) -> bool {
-        let Second { own_cores, lag_ms, server_cores } = second;
+        let Second { self_cores, lag_ms, server_cores } = second;
         self.seconds += 1;
-        let own_cores = own_cores.unwrap_or(0.0);
-        let is_saturated = own_cores >= ALL_OF_A_CORE && server_cores.is_none_or(|server| server < own_cores);
+        let self_cores = self_cores.unwrap_or(0.0);
+        let is_saturated =
+            self_cores >= ALL_OF_A_CORE && server_cores.is_none_or(|server| server < self_cores);
         self.saturated += u64::from(is_saturated);
         let lag_ms = lag_ms.unwrap_or(0.0);
         if lag_ms >= MUCH_LAG_MS {
@@ -93,7 +94,7 @@ mod tests {
             (None, Some(0.1), false),
         ] {
             let mut bottleneck = Bottleneck::default();
-            let second = Second { own_cores: own, server_cores: server, lag_ms: Some(1.0) };
+            let second = Second { self_cores: own, server_cores: server, lag_ms: Some(1.0) };
             assert_eq!(bottleneck.look(second), is_bottleneck, "{own:?} {server:?}");
             assert_eq!(bottleneck.warnings().len(), usize::from(is_bottleneck));
         }
@@ -102,9 +103,9 @@ mod tests {
     #[test]
     fn lag_counts_too_and_everything_is_told_once() {
         let mut bottleneck = Bottleneck::default();
-        let quiet = Second { own_cores: Some(0.1), lag_ms: Some(49.0), server_cores: None };
+        let quiet = Second { self_cores: Some(0.1), lag_ms: Some(49.0), server_cores: None };
         let late = Second { lag_ms: Some(80.0), ..quiet };
-        let both = Second { own_cores: Some(1.0), ..late };
+        let both = Second { self_cores: Some(1.0), ..late };
         assert_eq!(
             [quiet, late, both, both].map(|second| bottleneck.look(second)),
             [false, false, true, false]

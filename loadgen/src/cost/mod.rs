@@ -32,7 +32,7 @@ const SAMPLE: Duration = Duration::from_secs(1);
 /// Before the sample of everything else is taken, so that it has what was read for it.
 const FIRST_SAMPLE: Duration = Duration::from_millis(900);
 /// The admin API's time to answer; a later answer would be of another second.
-const PATIENCE: Duration = Duration::from_millis(800);
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// What is sampled.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Cost {
     server: Option<Server>,
     timers: Option<(Admin, TimersAccount)>,
     /// Not where there is no /proc.
-    own: Option<(Process, Account)>,
+    self_usage: Option<(Process, Account)>,
     log: Log,
 }
 
@@ -61,10 +61,10 @@ impl Cost {
     /// Looks at everything for the first time: what cannot be sampled is told before the run.
     pub(crate) async fn open(options: &Sampling, recorder: &Recorder, log: &Log) -> Result<Self, String> {
         let server = options.pid.map(|pid| Server::open(pid, recorder)).transpose()?;
-        let own = Process::open(std::process::id()).ok();
-        let own = own.and_then(|own| Some((own.reading().ok()?, own)));
-        let own = own.map(|(before, own)| (own, Account::new(before)));
-        Ok(Self { server, timers: Self::open_timers(options, recorder).await?, own, log: log.clone() })
+        let self_usage = Process::open(std::process::id()).ok();
+        let self_usage = self_usage.and_then(|self_usage| Some((self_usage.reading().ok()?, self_usage)));
+        let self_usage = self_usage.map(|(before, self_usage)| (self_usage, Account::new(before)));
+        Ok(Self { server, timers: Self::open_timers(options, recorder).await?, self_usage, log: log.clone() })
     }
 
     async fn open_timers(
@@ -100,14 +100,14 @@ impl Cost {
     async fn look(&mut self, load: Load) {
         let server =
             self.server.as_ref().filter(|server| !server.has_ended).map(|server| server.process.clone());
-        let own = self.own.as_ref().map(|(own, _)| own.clone());
+        let self_usage = self.self_usage.as_ref().map(|(self_usage, _)| self_usage.clone());
         // The kernel walks all mappings of a process to say what is resident: not on the thread that measures.
-        let read = spawn_blocking(move || (server.map(|it| it.reading()), own.map(|it| it.reading())));
-        let (server, own) = read.await.expect("reading does not panic, and is not aborted");
+        let read = spawn_blocking(move || (server.map(|it| it.reading()), self_usage.map(|it| it.reading())));
+        let (server, self_usage) = read.await.expect("reading does not panic, and is not aborted");
         if let (Some(watched), Some(reading)) = (&mut self.server, server) {
             watched.add(reading, load, &self.log);
         }
-        if let (Some((_, account)), Some(Ok(reading))) = (&mut self.own, own) {
+        if let (Some((_, account)), Some(Ok(reading))) = (&mut self.self_usage, self_usage) {
             account.add(reading, load);
         }
         if let Some((admin, account)) = &mut self.timers {
@@ -131,14 +131,14 @@ impl Cost {
     }
 
     /// What there is to add to the `loadgen` part of the result.
-    pub(crate) fn own(&self) -> Group {
-        self.own.as_ref().map(|(_, account)| account.outcome_in_short()).unwrap_or_default()
+    pub(crate) fn self_usage(&self) -> Group {
+        self.self_usage.as_ref().map(|(_, account)| account.summary()).unwrap_or_default()
     }
 }
 
 async fn ask(admin: &mut Admin) -> Result<timers::Timers, String> {
-    let answer = timeout(PATIENCE, admin.get(timers::PATH)).await;
-    timers::parse(&answer.map_err(|_| format!("no answer within {} ms", PATIENCE.as_millis()))??)
+    let answer = timeout(ANSWER_TIMEOUT, admin.get(timers::PATH)).await;
+    timers::parse(&answer.map_err(|_| format!("no answer within {} ms", ANSWER_TIMEOUT.as_millis()))??)
 }
 
 impl Server {

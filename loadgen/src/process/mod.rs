@@ -3,5 +3,5 @@
 mod self_usage;
 mod signals;
 
-pub(crate) use self::self_usage::{Lag, reserve_descriptors};
+pub(crate) use self::self_usage::{SelfUsage, reserve_descriptors};
 pub(crate) use self::signals::Signals;

@@ -42,7 +42,7 @@ fn check_descriptors(connections: u32, limit: u64) -> Result<(), String> {
 
 /// How late this process's own tasks run, and what they take. What it measures of the server is late by up to as much.
 #[derive(Debug)]
-pub(crate) struct Lag {
+pub(crate) struct SelfUsage {
     longest: Cell<Duration>,
     longest_of_second: Cell<Duration>,
     /// When the CPU time was last looked at, and what it was.
@@ -52,7 +52,7 @@ pub(crate) struct Lag {
     resident_bytes: Gauge,
 }
 
-impl Default for Lag {
+impl Default for SelfUsage {
     fn default() -> Self {
         Self {
             longest: Cell::default(),
@@ -65,7 +65,7 @@ impl Default for Lag {
     }
 }
 
-impl Lag {
+impl SelfUsage {
     pub(crate) async fn watch(&self) -> Infallible {
         let mut sample = interval(LAG_SAMPLE);
         sample.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -99,7 +99,7 @@ impl Lag {
     }
 
     /// The `loadgen` part of the result.
-    pub(crate) fn and_usage(&self) -> Group {
+    pub(crate) fn summary(&self) -> Group {
         Group::default()
             .with("cpu_seconds", cpu_time().map(seconds))
             .with("peak_resident_bytes", status_bytes(PEAK))

@@ -24,7 +24,7 @@ pub(crate) struct Bar {
 }
 
 /// Tells the last sample on stdout. Whether anyone still listens there is no matter of the run.
-pub(crate) fn tell_sample(recorder: &Recorder) {
+pub(crate) fn print_sample(recorder: &Recorder) {
     let sample = recorder.last();
     let line = Group::default()
         .with("t", sample.t)

@@ -3,5 +3,5 @@
 mod live;
 mod log;
 
-pub(crate) use self::live::{Bar, draw, tell_sample};
+pub(crate) use self::live::{Bar, draw, print_sample};
 pub(crate) use self::log::Log;

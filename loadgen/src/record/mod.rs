@@ -32,7 +32,8 @@ use tokio::time::Instant;
 pub(crate) use self::counts::{Counter, Ends, Gauge};
 pub(crate) use self::look::Timed;
 pub(crate) use self::times::{Latency, Times};
-pub(crate) use self::traffic::{Live, Traffic};
+pub(crate) use self::traffic::Live;
+pub use self::traffic::Traffic;
 use crate::result::{Phase, Sample, Series};
 
 /// More phases than these are not told apart.

@@ -9,7 +9,7 @@ use crate::transport::websocket::End;
 
 /// A clone is the same one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Traffic(Rc<Counts>);
+pub struct Traffic(Rc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {

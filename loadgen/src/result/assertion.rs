@@ -93,7 +93,7 @@ impl Assertion {
     }
 
     /// For the result.
-    pub(crate) fn told(&self, verdict: &Verdict) -> Group {
+    pub(crate) fn to_result(&self, verdict: &Verdict) -> Group {
         let (holds, number) = match verdict {
             Verdict::Holds(number) => (Some(true), Some(*number)),
             Verdict::Fails(number) => (Some(false), Some(*number)),

@@ -51,17 +51,17 @@ pub(crate) struct Run {
 pub(crate) struct Document(Group);
 
 impl Document {
-    pub(crate) fn new(asked_for: Group, run: Run, numbers: Group, series: &Series) -> Self {
+    pub(crate) fn new(settings: Group, run: Run, numbers: Group, series: &Series) -> Self {
         let aborted_by = match &run.ending {
             Ending::Aborted(assertion) => Some(assertion.as_str()),
             Ending::Finished | Ending::Interrupted => None,
         };
         let started_at = humantime::format_rfc3339_seconds(run.started_at).to_string();
         let mut histograms = Group::default();
-        let numbers = told(numbers, "", &mut histograms);
+        let numbers = split_histograms(numbers, "", &mut histograms);
         let document = Group::default()
             .with("format", FORMAT)
-            .and(asked_for)
+            .and(settings)
             .with(STARTED_AT, started_at.as_str())
             .with("interrupted", run.ending == Ending::Interrupted)
             .with("aborted_by", aborted_by)
@@ -126,7 +126,7 @@ impl Document {
 
     /// Adds what became of the assertions.
     #[must_use]
-    pub(crate) fn judged(self, verdicts: Vec<Group>) -> Self {
+    pub(crate) fn with_assertions(self, verdicts: Vec<Group>) -> Self {
         let (behind, mut fields): (Vec<_>, Vec<_>) =
             self.0.into_iter().partition(|(name, _)| [HISTOGRAMS, SERIES].contains(&name.as_str()));
         fields.push((ASSERTIONS.to_owned(), verdicts.into()));
@@ -155,11 +155,11 @@ impl Document {
 }
 
 /// The numbers with percentiles in place of distributions, which go to the histograms.
-fn told(numbers: Group, prefix: &str, histograms: &mut Group) -> Group {
+fn split_histograms(numbers: Group, prefix: &str, histograms: &mut Group) -> Group {
     let tell = |(name, field)| {
         let path = format!("{prefix}{name}");
         let field = match field {
-            Field::Group(group) => told(group, &format!("{path}."), histograms).into(),
+            Field::Group(group) => split_histograms(group, &format!("{path}."), histograms).into(),
             Field::Distribution(distribution) => {
                 histograms.push(path, distribution.to_json().into());
                 distribution.percentiles().into()

@@ -16,7 +16,7 @@ pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Docu
         .with("target", server.target.name())
         .with("url", server.url.as_str())
         .and(header);
-    let measured = match load.server.parts.processes {
+    let measured = match load.server.workers.processes {
         1 => drive(scenario, &load, log).await?,
         processes => workers::run(processes, &load, log).await?,
     };

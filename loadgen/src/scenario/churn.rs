@@ -28,7 +28,12 @@ pub(crate) struct Churn {
     connected: Counter,
     /// Left when their time was over.
     left: Counter,
+    /// Begun, and neither open nor failed yet.
+    connecting: Cell<u64>,
     open: Cell<u64>,
+    /// Dropped by the end of the run while they were connecting or open.
+    cut_connecting: Cell<u64>,
+    cut_open: Cell<u64>,
     peak: Cell<u64>,
     /// Connections times how long each was open.
     connection_time: Cell<Duration>,
@@ -66,7 +71,9 @@ impl Scenario for Churn {
             .with("skipped", self.skipped.get())
             .with("connected", self.connected.get())
             .with("errors", setup.failures.total())
+            .with("connecting_at_end", self.connecting.get() + self.cut_connecting.get())
             .with("left", self.left.get())
+            .with("open_at_end", self.open.get() + self.cut_open.get())
             .with("peak_open", self.peak.get())
             .with("expected_open", expected)
             .with("connection_seconds", self.connection_time.get().as_secs_f64())
@@ -86,7 +93,10 @@ impl Churn {
             skipped: Counter::default(),
             connected: Counter::default(),
             left: Counter::default(),
-            open: Cell::new(0),
+            connecting: Cell::default(),
+            open: Cell::default(),
+            cut_connecting: Cell::default(),
+            cut_open: Cell::default(),
             peak: Cell::new(0),
             connection_time: Cell::default(),
             connects: Connects::default(),
@@ -94,7 +104,8 @@ impl Churn {
         }
     }
 
-    /// Whoever is still there when the last one has arrived is dropped.
+    /// Connections that are still there when the time is over are dropped, and counted as such: what the server does to them later is
+    /// not seen.
     async fn churn(self: Rc<Self>, setup: Rc<Setup>) {
         let Ok(between) = Exp::new(setup.load.rate) else { return };
         let mut rng = SmallRng::seed_from_u64(self.seed);
@@ -119,18 +130,22 @@ impl Churn {
         }
         sleep_until(start + setup.load.duration).await;
         present.shutdown().await;
-        self.open.set(0);
     }
 
     /// Comes, stays and leaves, with a Close frame.
     async fn live(self: Rc<Self>, setup: Rc<Setup>, due: Instant, lifetime: Duration) {
-        let opened = match open(setup.clone(), Attempt::new(0, due, None)).await {
+        let connecting = Stage::enter(&self.connecting, &self.cut_connecting);
+        let opened = open(setup.clone(), Attempt::new(0, due, None)).await;
+        connecting.leave();
+        let opened = match opened {
             Ok(opened) => opened,
             Err(failure) => return setup.failures.record(&failure),
         };
         self.connected.increment();
         self.connects.record(&opened);
-        let _present = Presence::new(&self);
+        let present = Stage::enter(&self.open, &self.cut_open);
+        self.peak.set(self.peak.get().max(self.open.get()));
+        let _time = ConnectionTime { total: &self.connection_time, since: Instant::now() };
         let Opened { mut connection, at, .. } = opened;
         let time_is_over = tokio::select! {
             biased;
@@ -141,26 +156,45 @@ impl Churn {
             connection.close().await;
             self.left.increment();
         }
+        present.leave();
     }
 }
 
-/// Counts a connection for as long as it is there.
-struct Presence<'a> {
-    churn: &'a Churn,
+/// Counts a connection while it is at one stage; if its task is dropped meanwhile, it counts as cut.
+struct Stage<'a> {
+    now: &'a Cell<u64>,
+    cut: &'a Cell<u64>,
+    is_left: bool,
+}
+
+impl<'a> Stage<'a> {
+    fn enter(now: &'a Cell<u64>, cut: &'a Cell<u64>) -> Self {
+        now.update(|now| now + 1);
+        Self { now, cut, is_left: false }
+    }
+
+    fn leave(mut self) {
+        self.is_left = true;
+    }
+}
+
+impl Drop for Stage<'_> {
+    fn drop(&mut self) {
+        self.now.update(|now| now - 1);
+        if !self.is_left {
+            self.cut.update(|cut| cut + 1);
+        }
+    }
+}
+
+/// Adds up how long connections were open.
+struct ConnectionTime<'a> {
+    total: &'a Cell<Duration>,
     since: Instant,
 }
 
-impl<'a> Presence<'a> {
-    fn new(churn: &'a Churn) -> Self {
-        churn.open.set(churn.open.get() + 1);
-        churn.peak.set(churn.peak.get().max(churn.open.get()));
-        Self { churn, since: Instant::now() }
-    }
-}
-
-impl Drop for Presence<'_> {
+impl Drop for ConnectionTime<'_> {
     fn drop(&mut self) {
-        self.churn.open.set(self.churn.open.get().saturating_sub(1));
-        self.churn.connection_time.set(self.churn.connection_time.get() + self.since.elapsed());
+        self.total.update(|total| total + self.since.elapsed());
     }
 }

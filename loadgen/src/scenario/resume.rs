@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::channel::{Audience, Others, Round, Subscriber};
+use super::channel::{Concurrent, Round, Subscriber, Subscribers};
 use super::connects::Connects;
 use super::spread::is_chosen;
 use super::window::Window;
@@ -24,7 +24,7 @@ use crate::result::Group;
 #[derive(Debug)]
 pub(crate) struct Resume {
     options: args::Resume,
-    audience: Audience,
+    subscribers: Subscribers,
     rng: RefCell<SmallRng>,
     /// The longest that a hello announced.
     longest_window: Cell<Duration>,
@@ -42,7 +42,7 @@ impl Scenario for Resume {
     fn record(&self, recorder: &Recorder) {
         recorder.counter("cut", &self.cut);
         recorder.counter("gone", &self.gone);
-        self.audience.register(recorder);
+        self.subscribers.register(recorder);
         self.window.register(recorder);
         self.connects.register(&recorder.within("resumes"));
     }
@@ -52,26 +52,26 @@ impl Scenario for Resume {
     }
 
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
-        let mut bars = self.audience.bars(setup);
+        let mut bars = self.subscribers.bars(setup);
         bars.push(Bar { label: "returned", done: self.returned(), of: self.cut.get() });
         bars
     }
 
     fn outcome(&self, setup: &Setup) -> Group {
-        self.audience
+        self.subscribers
             .outcome(setup)
             .with("cut", self.cut.get())
             .and(self.window.outcome())
             .with("gone", self.gone.get())
             .with("resumes", self.connects.outcome())
-            .and(self.audience.connections())
+            .and(self.subscribers.connections())
     }
 }
 
 impl Resume {
     pub(crate) fn new(options: args::Resume) -> Self {
         Self {
-            audience: Audience::new(options.audience.clone()),
+            subscribers: Subscribers::new(options.channel_load.clone()),
             rng: RefCell::new(SmallRng::seed_from_u64(options.seed)),
             options,
             longest_window: Cell::default(),
@@ -86,23 +86,23 @@ impl Resume {
         let round = Rc::<Round>::default();
         let span = watch::Sender::new(None);
         let mut subscribers = JoinSet::new();
-        self.audience
-            .assemble(&setup, &round, |opened| {
+        self.subscribers
+            .connect_all(&setup, &round, |opened| {
                 self.longest_window.set(self.longest_window.get().max(opened.greeting.reconnect_window));
                 let life = self.clone().live(setup.clone(), round.clone(), opened, span.subscribe());
                 subscribers.spawn_local(life);
             })
             .await;
         let progress = || self.returned() + self.cut.get();
-        let is_over = || self.returned() == self.cut.get();
+        let is_done = || self.returned() == self.cut.get();
         let others = |round: &Round| {
             let now = Instant::now();
             let (start, end) = (round.start().unwrap_or(now), round.last_due().unwrap_or(now));
             span.send_replace(Some((start, end)));
             let last_due = self.last_return(start, end);
-            (Others { last_due, progress: &progress, is_over: &is_over }, std::future::ready(()))
+            (Concurrent { last_due, progress: &progress, is_done: &is_done }, std::future::ready(()))
         };
-        self.audience.perform(&setup, &round, others).await;
+        self.subscribers.publish_and_wait(&setup, &round, others).await;
     }
 
     /// When the last one of those who are cut comes back.
@@ -144,15 +144,15 @@ impl Resume {
     ) {
         let Opened { index, mut connection, greeting, .. } = opened;
         let is_outside = is_chosen(index, self.options.outside);
-        if !self.audience.join(&setup, &round, &mut connection, !is_outside).await {
+        if !self.subscribers.join(&setup, &round, &mut connection, !is_outside).await {
             return;
         }
         let mut subscriber = Subscriber::new(greeting.ticket, !is_outside);
         tokio::select! {
             biased;
             _ = span.changed() => {}
-            end = self.audience.listen(&round, &mut connection, &mut subscriber) => {
-                return self.audience.answering.record_close(end);
+            end = self.subscribers.listen(&round, &mut connection, &mut subscriber) => {
+                return self.subscribers.answering.record_close(end);
             }
         }
         let Some(span) = *span.borrow() else { return };
@@ -161,8 +161,8 @@ impl Resume {
             tokio::select! {
                 biased;
                 () = sleep_until(cut_at) => drop(connection),
-                end = self.audience.listen(&round, &mut connection, &mut subscriber) => {
-                    return self.audience.answering.record_close(end);
+                end = self.subscribers.listen(&round, &mut connection, &mut subscriber) => {
+                    return self.subscribers.answering.record_close(end);
                 }
             }
             self.cut.increment();
@@ -173,8 +173,8 @@ impl Resume {
             let Some(back) = back else { return self.gone.increment() };
             connection = back;
         }
-        let end = self.audience.listen(&round, &mut connection, &mut subscriber).await;
-        self.audience.answering.record_close(end);
+        let end = self.subscribers.listen(&round, &mut connection, &mut subscriber).await;
+        self.subscribers.answering.record_close(end);
     }
 
     /// Comes back to the session, or else subscribes in the new one.
@@ -193,10 +193,10 @@ impl Resume {
         self.window.came_back(lost_at, window, &opened);
         let Opened { mut connection, greeting, .. } = opened;
         if greeting.recovered {
-            self.audience.check_greeting(subscriber, &greeting);
+            self.subscribers.check_greeting(subscriber, &greeting);
         } else {
             subscriber.begin(greeting.ticket);
-            if !self.audience.subscribe(&mut connection, setup).await {
+            if !self.subscribers.subscribe(&mut connection, setup).await {
                 return None;
             }
         }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::channel::{Audience, Others, Round, Subscriber};
+use super::channel::{Concurrent, Round, Subscriber, Subscribers};
 use super::spread::is_chosen;
 use super::{Attempt, Opened, Run, Scenario, Setup};
 use crate::args;
@@ -28,7 +28,7 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Slow {
     options: args::Slow,
-    audience: Audience,
+    subscribers: Subscribers,
     slow: Counter,
     /// Slow connections that the server gave up.
     closed: Counter,
@@ -47,7 +47,7 @@ impl Scenario for Slow {
             ("other_closes", &self.other_closes),
             ("still_open", &self.still_open),
         ]);
-        self.audience.register(recorder);
+        self.subscribers.register(recorder);
     }
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
@@ -55,20 +55,20 @@ impl Scenario for Slow {
     }
 
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
-        let mut bars = self.audience.bars(setup);
+        let mut bars = self.subscribers.bars(setup);
         bars.push(Bar { label: "closed", done: self.closed.get(), of: self.slow.get() });
         bars
     }
 
     fn outcome(&self, setup: &Setup) -> Group {
-        self.audience
+        self.subscribers
             .outcome(setup)
             .with("slow", self.slow.get())
             .with("closed", self.closed.get())
             .with("other_closes", self.other_closes.get())
             .with("still_open", self.still_open.get())
             .with("slow_ends", self.ends.outcome())
-            .and(self.audience.connections())
+            .and(self.subscribers.connections())
     }
 }
 
@@ -81,7 +81,7 @@ fn sip_bytes(rate: u32, every: Duration) -> u32 {
 impl Slow {
     pub(crate) fn new(options: args::Slow) -> Self {
         Self {
-            audience: Audience::new(options.audience.clone()),
+            subscribers: Subscribers::new(options.channel_load.clone()),
             options,
             slow: Counter::default(),
             closed: Counter::default(),
@@ -100,8 +100,8 @@ impl Slow {
             attempt.receive_buffer_bytes = is_slow.then_some(RECEIVE_BUFFER_BYTES);
             attempt
         };
-        self.audience
-            .assemble_with(&setup, &round, make_slow, |opened| {
+        self.subscribers
+            .connect_all_with(&setup, &round, make_slow, |opened| {
                 if is_chosen(opened.index, self.options.share) {
                     let life =
                         self.clone().live_slowly(setup.clone(), round.clone(), opened, be_slow.clone());
@@ -113,20 +113,21 @@ impl Slow {
             .await;
         let beside = |round: &Round| {
             let end = round.last_due().unwrap_or_else(Instant::now);
-            let others = Others { last_due: end + self.options.patience, progress: &|| 0, is_over: &|| true };
+            let others =
+                Concurrent { last_due: end + self.options.slow_for, progress: &|| 0, is_done: &|| true };
             (others, std::future::ready(()))
         };
-        self.audience.perform(&setup, &round, beside).await;
+        self.subscribers.publish_and_wait(&setup, &round, beside).await;
         drop(stay_slow);
         slow.join_all().await;
     }
 
     async fn live(self: Rc<Self>, setup: Rc<Setup>, round: Rc<Round>, opened: Opened) {
         let Opened { mut connection, greeting, .. } = opened;
-        if self.audience.join(&setup, &round, &mut connection, true).await {
+        if self.subscribers.join(&setup, &round, &mut connection, true).await {
             let mut subscriber = Subscriber::new(greeting.ticket, true);
-            let end = self.audience.listen(&round, &mut connection, &mut subscriber).await;
-            self.audience.answering.record_close(end);
+            let end = self.subscribers.listen(&round, &mut connection, &mut subscriber).await;
+            self.subscribers.answering.record_close(end);
         }
     }
 
@@ -138,7 +139,7 @@ impl Slow {
         mut be_slow: watch::Receiver<()>,
     ) {
         let Opened { mut connection, .. } = opened;
-        if !self.audience.join(&setup, &round, &mut connection, false).await {
+        if !self.subscribers.join(&setup, &round, &mut connection, false).await {
             return;
         }
         self.slow.increment();
@@ -177,7 +178,7 @@ impl Slow {
                     Event::Text(_) => ControlFlow::Break(()),
                     _ => ControlFlow::Continue(()),
                 });
-                match timeout(self.audience.options.grace, message).await {
+                match timeout(self.subscribers.options.grace, message).await {
                     Ok(Ok(())) => {}
                     Ok(Err(end)) => return Some(end),
                     Err(_) => return None,

@@ -4,18 +4,20 @@
 //! beside that of Socket.IO which knows its greeting, its heartbeats and its messages. No scenario has to know of it.
 
 mod admin_url;
+mod host_port;
 mod url;
 
 use std::fmt;
 
 use clap::ValueEnum;
 
-pub(crate) use self::admin_url::AdminUrl;
-pub(crate) use self::url::{Scheme, ServerUrl};
+pub use self::admin_url::AdminUrl;
+pub(crate) use self::url::Scheme;
+pub use self::url::ServerUrl;
 
 /// What a server speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Target {
+pub enum Target {
     /// Encke's json dialect over WebSocket
     #[default]
     Encke,

@@ -5,7 +5,7 @@ use std::io;
 
 /// Why there is no WebSocket and no stream of events.
 #[derive(Debug)]
-pub(crate) enum ConnectError {
+pub enum ConnectError {
     /// No connection, or it broke before the response was read.
     Io(io::Error),
     /// The request was answered by this HTTP status.
@@ -43,7 +43,7 @@ impl fmt::Display for ConnectError {
 
 /// What a server has sent in place of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotHttp {
+pub enum NotHttp {
     Syntax(httparse::Error),
     TooLong,
 }
@@ -59,7 +59,7 @@ impl fmt::Display for NotHttp {
 
 /// Why a response with the right status is no upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadUpgrade {
+pub enum BadUpgrade {
     /// No `Upgrade: websocket`.
     Upgrade,
     /// No `Connection: Upgrade`.

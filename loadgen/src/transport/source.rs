@@ -12,11 +12,11 @@ use tokio::net::{TcpSocket, TcpStream};
 /// resumes took 11 s of system time from one address, and 2.4 s from several.
 const CONNECTS_PER_ADDRESS: u32 = 10_000;
 /// 127.0.0.1 to 127.0.0.250, then 127.0.0.1 again: 2.5 million connects.
-pub(crate) const ADDRESSES: u8 = 250;
+pub const ADDRESSES: u8 = 250;
 
 /// Connects to one server from the source address whose turn it is.
 #[derive(Debug)]
-pub(crate) struct Sources {
+pub struct Sources {
     server: SocketAddr,
     /// The indices of its addresses.
     range: Range<u8>,
@@ -26,7 +26,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// Uses this range of the source addresses, counted from 0: several processes share them out.
-    pub(crate) fn new(server: SocketAddr, range: Range<u8>) -> Self {
+    pub fn new(server: SocketAddr, range: Range<u8>) -> Self {
         Self { server, current: Cell::new(range.start), range, connects: Cell::new(0) }
     }
 

@@ -12,14 +12,14 @@ pub(super) enum Line {
     Ready,
     /// To be told to the user.
     Log(String),
-    Sample(ChildSample),
+    Sample(WorkerSample),
     /// All of it, at the end.
     Measured(Box<Measured>),
 }
 
 /// One sample of a child's.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct ChildSample {
+pub(super) struct WorkerSample {
     pub(super) phase: String,
     /// Which second it ends, counted from 1.
     pub(super) second: u64,
@@ -30,7 +30,7 @@ pub(super) struct ChildSample {
     pub(super) timed: Timed,
 }
 
-impl ChildSample {
+impl WorkerSample {
     pub(super) fn to_json(&self) -> Group {
         let of_kind = |kind: Kind| -> Group {
             let values =
@@ -91,7 +91,7 @@ impl Line {
         if let Some(measured) = group.get("measured") {
             return read_measured(measured.as_group()?).map(|it| Self::Measured(Box::new(it)));
         }
-        ChildSample::from_json(&group).map(Self::Sample)
+        WorkerSample::from_json(&group).map(Self::Sample)
     }
 }
 
@@ -176,7 +176,7 @@ mod tests {
         sample.values.push((Kind::Gauge, "backlog".to_owned(), None));
         sample.values.push((Kind::Count, "errors".to_owned(), Some(2.0)));
         let timed = vec![("connect_ms".to_owned(), times.summary())];
-        let told = ChildSample { phase: "hold".to_owned(), second: 2, is_last: true, sample, timed };
+        let told = WorkerSample { phase: "hold".to_owned(), second: 2, is_last: true, sample, timed };
         let mut with_times = told.clone();
         with_times.sample.add_times("connect_ms", &told.timed[0].1);
         for told_too in [&told, &with_times] {

@@ -31,11 +31,11 @@ pub(super) fn merge(
     series: Series,
     started_at: SystemTime,
 ) -> Result<Measured, String> {
-    let elapsed = parts.iter().map(|part| part.run.elapsed).max().unwrap_or_default();
-    let interrupted = parts.iter().any(|part| part.run.ending == Ending::Interrupted);
+    let elapsed = parts.iter().map(|worker| worker.run.elapsed).max().unwrap_or_default();
+    let interrupted = parts.iter().any(|worker| worker.run.ending == Ending::Interrupted);
     let ending = if interrupted { Ending::Interrupted } else { Ending::Finished };
-    let phases = parts.first().map(|part| part.run.phases.clone()).unwrap_or_default();
-    let numbers = merge_groups("", parts.into_iter().map(|part| part.numbers).collect())?;
+    let phases = parts.first().map(|worker| worker.run.phases.clone()).unwrap_or_default();
+    let numbers = merge_groups("", parts.into_iter().map(|worker| worker.numbers).collect())?;
     Ok(Measured { run: Run { started_at, elapsed, ending, phases }, numbers, series })
 }
 

@@ -7,7 +7,7 @@ use crate::cost::{self, Second};
 use crate::record::{Counter, Gauge, Recorder, Times};
 use crate::result::{Kind, Sample};
 
-use super::line::ChildSample;
+use super::line::WorkerSample;
 
 #[derive(Debug)]
 pub(super) struct Mirror {
@@ -34,7 +34,7 @@ impl Mirror {
 
     /// A child has told one more sample.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts are written as such")]
-    pub(super) fn add(&self, child: usize, told: &ChildSample) {
+    pub(super) fn add(&self, child: usize, told: &WorkerSample) {
         for (_, name, value) in told.sample.values.iter().filter(|(kind, _, _)| *kind == Kind::Count) {
             let count = value.unwrap_or(0.0) as u64;
             self.counter(name).add(count);
@@ -105,7 +105,7 @@ impl Mirror {
     pub(super) fn second(&self, server_cores: Option<f64>) -> Second {
         let last = self.last.borrow();
         let worst = |name| last.iter().filter_map(|sample| sample.get(name)).reduce(f64::max);
-        Second { own_cores: worst("loadgen.cores"), lag_ms: worst("loadgen.lag_ms"), server_cores }
+        Second { self_cores: worst("loadgen.cores"), lag_ms: worst("loadgen.lag_ms"), server_cores }
     }
 }
 
@@ -115,7 +115,7 @@ mod tests {
 
     use super::*;
 
-    fn told(connections: f64, pings: f64, cores: f64) -> ChildSample {
+    fn told(connections: f64, pings: f64, cores: f64) -> WorkerSample {
         let values = vec![
             (Kind::Gauge, "connections".to_owned(), Some(connections)),
             (Kind::Gauge, "loadgen.cores".to_owned(), Some(cores)),
@@ -125,7 +125,7 @@ mod tests {
         let connect = Times::default();
         connect.record(Duration::from_secs_f64(pings));
         let timed = vec![("connect_ms".to_owned(), connect.summary())];
-        ChildSample { phase: String::new(), second: 1, is_last: false, sample, timed }
+        WorkerSample { phase: String::new(), second: 1, is_last: false, sample, timed }
     }
 
     #[test]
@@ -146,9 +146,9 @@ mod tests {
         assert!(last.get("connect_ms.p50").is_some_and(|p50| (1980.0..2020.0).contains(&p50)), "{last:?}");
         assert!(recorder.growing("connect_ms.max").is_some_and(|max| (3960.0..4040.0).contains(&max)));
         assert_eq!(mirror.load(), cost::Load { connections: 13, pings: 7 });
-        assert_eq!(mirror.second(Some(0.5)).own_cores, Some(0.9));
-        mirror.add(1, &ChildSample { is_last: true, ..told(0.0, 0.0, 0.9) });
+        assert_eq!(mirror.second(Some(0.5)).self_cores, Some(0.9));
+        mirror.add(1, &WorkerSample { is_last: true, ..told(0.0, 0.0, 0.9) });
         assert_eq!(mirror.load(), cost::Load { connections: 6, pings: 7 });
-        assert_eq!(mirror.second(Some(0.5)).own_cores, Some(0.3));
+        assert_eq!(mirror.second(Some(0.5)).self_cores, Some(0.3));
     }
 }

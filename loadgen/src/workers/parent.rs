@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use super::children::Children;
 use super::line::Line;
 use super::merge::merge;
 use super::mirror::Mirror;
+use super::processes::Processes;
 use super::rows::Rows;
-use crate::args::{Load, Part};
+use crate::args::{Load, WorkerId};
 use crate::cost::{Bottleneck, Cost};
 use crate::process::Signals;
 use crate::progress::{self, Bar, Log};
@@ -27,7 +27,7 @@ pub(crate) async fn run(processes: u32, load: &Load, log: &Log) -> Result<Measur
     let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let recorder = Recorder::starting_now();
     let mut cost = Cost::open(&load.server.cost, &recorder, log).await?;
-    let mut children = Children::spawn(&Part::all(processes), log)?;
+    let mut children = Processes::spawn(&WorkerId::all(processes), log)?;
     let mirror = Mirror::new(processes as usize, &recorder);
     let whole = Whole {
         load,
@@ -94,13 +94,13 @@ struct Whole<'a> {
 
 impl Whole<'_> {
     /// Until all children have told what they have measured. How it ended, if they do not know themselves.
-    async fn watch(&self, children: &mut Children, signals: &mut Signals) -> Result<Option<Ending>, String> {
+    async fn watch(&self, children: &mut Processes, signals: &mut Signals) -> Result<Option<Ending>, String> {
         let mut second = interval_at(Instant::now() + FIRST_LOOK, LOOK);
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ending = loop {
             tokio::select! {
                 told = children.next() => match told? {
-                    Some((child, line)) => self.hear(child, line)?,
+                    Some((child, line)) => self.on_line(child, line)?,
                     None => return Ok(None),
                 },
                 _ = second.tick() => if let Some(assertion) = self.look() {
@@ -110,11 +110,11 @@ impl Whole<'_> {
                 () = signals.next() => break Ending::Interrupted,
             }
         };
-        children.stop(|child, line| self.hear(child, line)).await?;
+        children.stop(|child, line| self.on_line(child, line)).await?;
         Ok(Some(ending))
     }
 
-    fn hear(&self, child: usize, line: Line) -> Result<(), String> {
+    fn on_line(&self, child: usize, line: Line) -> Result<(), String> {
         let Line::Sample(told) = line else { return Ok(()) };
         if child == 0 && self.recorder.current_phase() != told.phase {
             self.recorder.phase(&told.phase);
@@ -130,13 +130,13 @@ impl Whole<'_> {
         if self.bottleneck.borrow_mut().look(second) {
             self.log.line("loadgen itself is the bottleneck: one of its processes uses up its core, and the server does not");
         }
-        let wanted = &self.load.server.wanted;
-        if wanted.json_lines {
-            progress::tell_sample(self.recorder);
+        let output = &self.load.server.output;
+        if output.json_lines {
+            progress::print_sample(self.recorder);
         }
         let is_past =
             |path: &str, is_past: &dyn Fn(f64) -> bool| self.recorder.growing(path).is_some_and(is_past);
-        let mut assertions = wanted.assertions.iter().filter(|_| wanted.abort_on_fail);
+        let mut assertions = output.assertions.iter().filter(|_| output.abort_on_fail);
         assertions.find(|it| is_past(it.path(), &|number| it.is_past(number))).map(ToString::to_string)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::line::ChildSample;
+use super::line::WorkerSample;
 use crate::record::Timed;
 use crate::result::{Distribution, Kind, Sample, Series};
 
@@ -43,7 +43,7 @@ impl Rows {
     }
 
     /// A child has told one more sample. Its seconds grow.
-    pub(super) fn add(&mut self, child: usize, told: ChildSample) -> Result<(), String> {
+    pub(super) fn add(&mut self, child: usize, told: WorkerSample) -> Result<(), String> {
         self.told[child] = if told.is_last { u64::MAX } else { told.second };
         let gauges = told.sample.values.iter().filter(|(kind, ..)| *kind == Kind::Gauge);
         self.gauges[child] = gauges.cloned().collect();
@@ -81,7 +81,7 @@ impl Rows {
 }
 
 impl Row {
-    fn add(&mut self, told: ChildSample) -> Result<(), String> {
+    fn add(&mut self, told: WorkerSample) -> Result<(), String> {
         self.t = self.t.max(told.sample.t);
         self.add_values(told.sample.values);
         for (name, times) in told.timed {
@@ -143,10 +143,10 @@ mod tests {
         }
 
         /// As it would be told, at the end of this second.
-        fn told(&self, second: u32, is_last: bool) -> ChildSample {
+        fn told(&self, second: u32, is_last: bool) -> WorkerSample {
             let timed = self.recorder.sample();
             let sample = Sample { t: f64::from(second), ..self.recorder.last() };
-            let told = ChildSample { phase: String::new(), second: second.into(), is_last, sample, timed };
+            let told = WorkerSample { phase: String::new(), second: second.into(), is_last, sample, timed };
             match Line::parse(&told.to_json().to_json_line()) {
                 Some(Line::Sample(read)) => read,
                 other => panic!("not read: {other:?}"),
@@ -168,7 +168,7 @@ mod tests {
         println!("ENCKE_SEED={seed}");
         let mut random = StdRng::seed_from_u64(seed);
         let (whole, parts) = (Process::new(), [(); PARTS].map(|()| Process::new()));
-        let mut told: Vec<Vec<ChildSample>> = vec![Vec::new(); PARTS];
+        let mut told: Vec<Vec<WorkerSample>> = vec![Vec::new(); PARTS];
         let (mut rows, mut series) = (Rows::new(PARTS), Series::default());
         for second in 1..=SECONDS {
             for _ in 0..random.random_range(0..500) {

@@ -56,7 +56,7 @@ impl Context {
     fn readings(&self) -> Readings<'_> {
         Readings {
             timeouts: &self.client.timeouts,
-            channels: &self.client.channels,
+            channels: &self.client.logs.channels,
             dispatch_depth: self.batches.len(),
             log_lines_dropped: (self.log_lines_dropped)(),
         }

@@ -3,7 +3,8 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{AuthError, Permissions, UnixTime};
+use super::{AuthError, Permissions};
+use crate::clock::UnixTime;
 
 /// The longest user, in bytes.
 const LONGEST_SUB: usize = 255;
@@ -64,10 +65,49 @@ fn subject(claim: Option<Value>) -> Result<Box<str>, AuthError> {
 }
 
 fn date(name: &'static str, claim: Option<&Value>) -> Result<Option<UnixTime>, AuthError> {
-    let date = |value| UnixTime::from_numeric_date(value);
     claim
         .map(|value| {
-            date(value).ok_or(AuthError::BadClaim { claim: name, problem: "is not in seconds since 1970" })
+            numeric_date(value)
+                .ok_or(AuthError::BadClaim { claim: name, problem: "is not in seconds since 1970" })
         })
         .transpose()
+}
+
+/// A `NumericDate` (RFC 7519, section 2): seconds since 1970, with a fraction or without. A fraction of a
+/// millisecond counts as one: nothing expires early.
+fn numeric_date(value: &Value) -> Option<UnixTime> {
+    if let Some(secs) = value.as_u64() {
+        return Some(UnixTime::from_secs(secs));
+    }
+    let duration = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
+    Some(UnixTime::since_epoch(duration.saturating_add(Duration::from_nanos(999_999))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numeric_dates() {
+        for (text, millis) in [
+            ("0", Some(0)),
+            ("1700000000", Some(1_700_000_000_000)),
+            ("1700000000.0", Some(1_700_000_000_000)),
+            ("1700000000.25", Some(1_700_000_000_250)),
+            ("1.5e3", Some(1_500_000)),
+            ("0.0001", Some(1)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("1e19", Some(u64::MAX)),
+            ("1e300", None),
+            ("-1", None),
+            ("-0.5", None),
+            ("\"1700000000\"", None),
+            ("true", None),
+            ("[]", None),
+        ] {
+            let value = serde_json::from_str(text).expect("JSON");
+            let expected = millis.map(|millis| UnixTime::since_epoch(Duration::from_millis(millis)));
+            assert_eq!(numeric_date(&value), expected, "{text}");
+        }
+    }
 }

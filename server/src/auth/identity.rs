@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
-use super::{Permission, Permissions, UnixTime};
+use super::{Permission, Permissions};
+use crate::clock::UnixTime;
 
 /// Who a client is, and what it may do. As small as a pointer, for every session has one.
 #[derive(Clone, Debug, Default)]

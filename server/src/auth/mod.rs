@@ -17,9 +17,7 @@ mod permissions;
 mod sign;
 #[cfg(test)]
 mod tests;
-mod unix_time;
 
-pub use crate::clock::unix_now;
 pub use api_keys::{ApiKeys, BadApiKey};
 pub(crate) use bearer::bearer;
 pub use error::AuthError;
@@ -28,8 +26,8 @@ pub use keys::{Algorithm, BadKey, Key};
 pub use origins::{BadOrigin, Origins};
 pub use permissions::{Permission, Permissions};
 pub use sign::{Grant, SignError};
-pub use unix_time::UnixTime;
 
+use crate::clock::UnixTime;
 use claims::Claims;
 
 /// Everything that decides about access. The default lets everyone do everything, save for browsers: see [`Origins`].

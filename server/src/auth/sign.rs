@@ -3,8 +3,9 @@ use std::collections::BTreeMap;
 use jsonwebtoken::{EncodingKey, Header};
 use serde::Serialize;
 
+use super::Permission;
 use super::keys::{Algorithm, Key};
-use super::{Permission, UnixTime};
+use crate::clock::UnixTime;
 
 /// What a token to be signed says.
 #[derive(Clone, Debug)]

@@ -13,17 +13,17 @@ use super::state::{Change, Channel};
 /// its oldest message was when someone last looked. Since messages only get younger from there, the first in the order is
 /// the oldest, or is found not to be and put where it belongs.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct Budget<S> {
     bytes: AtomicUsize,
     limit: usize,
     /// Locked after a channel, if both are.
-    order: Mutex<BTreeMap<Place, Weak<Channel>>>,
+    order: Mutex<BTreeMap<Place, Weak<Channel<S>>>>,
 }
 
 /// A log's place in the order: when its oldest message was published, and the channel's number, for two may be of one age.
 pub(super) type Place = (Timestamp, u64);
 
-impl Budget {
+impl<S> Budget<S> {
     pub(super) fn new(limit: usize) -> Self {
         Self { bytes: AtomicUsize::new(0), limit, order: Mutex::default() }
     }
@@ -41,7 +41,7 @@ impl Budget {
         }
     }
 
-    pub(super) fn list(&self, place: Place, channel: Weak<Channel>) {
+    pub(super) fn list(&self, place: Place, channel: Weak<Channel<S>>) {
         self.order.lock().insert(place, channel);
     }
 
@@ -50,7 +50,7 @@ impl Budget {
     }
 
     /// The log that may have the oldest message of all, if together they hold too much.
-    pub(super) fn oldest_if_over(&self) -> Option<Arc<Channel>> {
+    pub(super) fn oldest_if_over(&self) -> Option<Arc<Channel<S>>> {
         if self.bytes() <= self.limit {
             return None;
         }

@@ -12,7 +12,7 @@ use super::fan_out;
 use super::log::Log;
 use super::name::ChannelName;
 use super::state::{Appended, Change, Channel, Retired, State};
-use super::subscribers::SubscriberKey;
+use super::subscribers::{Subscriber, SubscriberKey};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
@@ -37,14 +37,14 @@ pub struct LogLimits {
 
 /// All channels.
 #[derive(Debug)]
-pub(crate) struct Channels {
+pub(crate) struct Channels<S: Subscriber> {
     /// The table. Its lock is held for one look-up; at most a session's is held meanwhile.
-    table: RwLock<BTreeMap<ChannelName, Arc<Channel>>>,
+    table: RwLock<BTreeMap<ChannelName, Arc<Channel<S>>>>,
     /// By the keys in their timers.
-    pub(super) owners: Owners<Channel>,
+    pub(super) owners: Owners<Channel<S>>,
     limit: usize,
     log_limits: LogLimits,
-    budget: Budget,
+    budget: Budget<S>,
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
     entropy: Entropy,
@@ -60,33 +60,33 @@ pub(crate) struct TooManyChannels {
 }
 
 /// A message that is in its log.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
-    pub(crate) channel: Arc<Channel>,
     pub(crate) offset: u64,
+    pub(crate) epoch: Box<str>,
 }
 
 /// Keeps a channel in the table, though nothing may follow it yet.
 #[derive(Debug)]
-pub(crate) struct Hold {
-    channel: Arc<Channel>,
-    channels: Arc<Channels>,
+pub(crate) struct Hold<S: Subscriber> {
+    channel: Arc<Channel<S>>,
+    channels: Arc<Channels<S>>,
 }
 
-impl Hold {
-    pub(crate) fn channel(&self) -> &Arc<Channel> {
+impl<S: Subscriber> Hold<S> {
+    pub(crate) fn channel(&self) -> &Arc<Channel<S>> {
         &self.channel
     }
 }
 
-impl Drop for Hold {
+impl<S: Subscriber> Drop for Hold<S> {
     fn drop(&mut self) {
         self.channel.remove_hold();
         self.channels.retire_if_unused(&self.channel);
     }
 }
 
-impl Channels {
+impl<S: Subscriber> Channels<S> {
     /// No channels yet, and at most `limit`. Large audiences are told on `executor`.
     pub(crate) fn new(
         limit: usize,
@@ -111,12 +111,12 @@ impl Channels {
     }
 
     /// The channel of this name, if there is one.
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<Channel>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Channel<S>>> {
         self.table.read().get(name).cloned()
     }
 
     /// The channels after `cursor`, at most `limit` of them, in the order of their names.
-    pub(crate) fn after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel>> {
+    pub(crate) fn after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel<S>>> {
         let range = (cursor.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         self.table.read().range::<str, _>(range).map(|(_, channel)| Arc::clone(channel)).take(limit).collect()
     }
@@ -144,7 +144,7 @@ impl Channels {
         loop {
             let channel = self.open(name)?;
             let mut action = ArmAction::Nothing;
-            let then = |state: &mut State, bytes| {
+            let then = |state: &mut State<S>, bytes| {
                 self.budget.changed(bytes);
                 if state.place.is_none() {
                     let place = (now, channel.number());
@@ -162,7 +162,7 @@ impl Channels {
                     if sweep {
                         fan_out::sweep(Arc::clone(&channel), &*self.executor);
                     }
-                    return Ok(Published { channel, offset });
+                    return Ok(Published { offset, epoch: channel.epoch().into() });
                 }
             }
         }
@@ -172,7 +172,7 @@ impl Channels {
     ///
     /// # Errors
     /// [`TooManyChannels`], when there is no such channel and no further one may be opened.
-    pub(crate) fn hold(self: &Arc<Self>, name: &ChannelName) -> Result<Hold, TooManyChannels> {
+    pub(crate) fn hold(self: &Arc<Self>, name: &ChannelName) -> Result<Hold<S>, TooManyChannels> {
         loop {
             let channel = self.open(name)?;
             match channel.add_hold() {
@@ -182,19 +182,19 @@ impl Channels {
         }
     }
 
-    /// The session does not follow the channel any more.
-    pub(crate) fn unsubscribe(&self, channel: &Arc<Channel>, key: SubscriberKey) {
+    /// The subscriber no longer follows the channel.
+    pub(crate) fn unsubscribe(&self, channel: &Arc<Channel<S>>, key: SubscriberKey) {
         channel.remove_subscriber(key);
         self.retire_if_unused(channel);
     }
 
     /// The channel whose timer has this key, if it is still there.
-    pub(crate) fn by_timer(&self, owner: OwnerKey) -> Option<Arc<Channel>> {
+    pub(crate) fn by_timer(&self, owner: OwnerKey) -> Option<Arc<Channel<S>>> {
         self.owners.get(owner)
     }
 
     /// The oldest message of a log may have reached its age.
-    pub(crate) fn handle_timeout(&self, channel: &Arc<Channel>) {
+    pub(crate) fn handle_timeout(&self, channel: &Arc<Channel<S>>) {
         let Some(age) = self.log_limits.age else { return };
         let now = self.timeouts.clock().now();
         if let Some(cutoff) = now.before(age) {
@@ -202,7 +202,7 @@ impl Channels {
         }
     }
 
-    fn open(&self, name: &ChannelName) -> Result<Arc<Channel>, TooManyChannels> {
+    fn open(&self, name: &ChannelName) -> Result<Arc<Channel<S>>, TooManyChannels> {
         if let Some(channel) = self.get(name.as_str()) {
             return Ok(channel);
         }
@@ -220,14 +220,14 @@ impl Channels {
     }
 
     /// Takes a retired channel out of the table, if it is there still.
-    fn forget(&self, channel: &Arc<Channel>) {
+    fn forget(&self, channel: &Arc<Channel<S>>) {
         let mut table = self.table.write();
         if table.get(channel.name()).is_some_and(|found| Arc::ptr_eq(found, channel)) {
             table.remove(channel.name());
         }
     }
 
-    fn retire_if_unused(&self, channel: &Arc<Channel>) {
+    fn retire_if_unused(&self, channel: &Arc<Channel<S>>) {
         let action = {
             let mut state = channel.state.lock();
             if !state.is_unused() {
@@ -260,7 +260,7 @@ impl Channels {
     }
 
     /// Lets go of some of a log, and brings everything up to date that depends on its oldest message.
-    fn trim(&self, channel: &Arc<Channel>, drop: impl FnOnce(&mut Log)) {
+    fn trim(&self, channel: &Arc<Channel<S>>, drop: impl FnOnce(&mut Log)) {
         let action = {
             let mut state = channel.state.lock();
             let before = state.log.bytes();
@@ -280,7 +280,7 @@ impl Channels {
         self.retire_if_unused(channel);
     }
 
-    fn request_age(&self, channel: &Channel, state: &State) -> ArmAction {
+    fn request_age(&self, channel: &Channel<S>, state: &State<S>) -> ArmAction {
         let deadline = match (state.log.oldest_at(), self.log_limits.age) {
             (Some(oldest_at), Some(age)) => RequestedDeadline::exact((oldest_at + age).as_nanos()),
             _ => RequestedDeadline::NONE,

@@ -10,7 +10,7 @@ use std::task::Waker;
 use arrayvec::ArrayVec;
 
 use super::state::Channel;
-use super::subscribers::Call;
+use super::subscribers::{Call, Subscriber};
 use crate::executor::{Executor, yield_now};
 
 /// Subscribers woken before others get their turn. At some 7 µs a delivery that is a millisecond.
@@ -38,7 +38,7 @@ impl Sweep {
 }
 
 /// Wakes everyone who waits for the channel. Returns soon: most of a large audience is woken later, by a task.
-pub(super) fn sweep(channel: Arc<Channel>, executor: &dyn Executor) {
+pub(super) fn sweep<S: Subscriber>(channel: Arc<Channel<S>>, executor: &dyn Executor) {
     if channel.wake_some() {
         executor.spawn(Box::pin(async move {
             loop {
@@ -52,10 +52,10 @@ pub(super) fn sweep(channel: Arc<Channel>, executor: &dyn Executor) {
     }
 }
 
-impl Channel {
+impl<S: Subscriber> Channel<S> {
     /// Goes on with the sweep. Returns whether there is more to do.
     fn wake_some(&self) -> bool {
-        let mut calls = ArrayVec::<Call, WOKEN_AT_ONCE>::new();
+        let mut calls = ArrayVec::<Call<S>, WOKEN_AT_ONCE>::new();
         let more = {
             let mut state = self.state.lock();
             let state = &mut *state;
@@ -76,9 +76,9 @@ impl Channel {
             };
             state.sweep.at.is_some()
         };
-        // After the lock is released: a session's comes before a channel's.
-        for (session, slot) in calls {
-            if let Some(waker) = session.upgrade().and_then(|session| session.tell_readable(slot)) {
+        // After the lock is released: a subscriber's comes before a channel's.
+        for (subscriber, slot) in calls {
+            if let Some(waker) = subscriber.upgrade().and_then(|one| one.tell_readable(slot)) {
                 Waker::wake(waker);
             }
         }

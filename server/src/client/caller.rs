@@ -4,7 +4,8 @@ use encke_core::close::CloseCode;
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 
-use crate::auth::{Auth, AuthError, Identity, bearer, unix_now};
+use crate::auth::{Auth, AuthError, Identity, bearer};
+use crate::clock::UnixTime;
 
 /// What a request says of its client, besides its query.
 #[derive(Debug)]
@@ -32,12 +33,17 @@ impl Caller {
     }
 
     /// Who the client is. A token in the query takes precedence over one in the header, which browsers cannot set.
-    pub(crate) fn identify(&self, token: Option<&str>, auth: &Auth) -> Result<Identity, CloseCode> {
+    pub(crate) fn identify(
+        &self,
+        token: Option<&str>,
+        auth: &Auth,
+        now: UnixTime,
+    ) -> Result<Identity, CloseCode> {
         if !self.origin_allowed {
             tracing::debug!("the origin is not in auth.origins");
             return Err(CloseCode::Unauthorized);
         }
-        auth.identify(token.or(self.bearer.as_deref()), unix_now()).map_err(|error| {
+        auth.identify(token.or(self.bearer.as_deref()), now).map_err(|error| {
             tracing::debug!(%error, "the token is not valid");
             match error {
                 AuthError::Expired => CloseCode::TokenExpired,

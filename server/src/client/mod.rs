@@ -4,7 +4,9 @@ mod attachment;
 mod caller;
 mod commands;
 mod context;
+mod exchange;
 mod greeting;
+mod refused;
 mod retry;
 
 pub(crate) use attachment::Attachment;

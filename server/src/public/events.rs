@@ -50,10 +50,11 @@ fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<
         Ok(query) => query,
         Err(error) => return refuse(error),
     };
-    let identity = match caller.identify(query.token.as_deref(), &context.auth) {
-        Ok(identity) => identity,
-        Err(code) => return refuse(ApiError::unauthorized(code.reason())),
-    };
+    let identity =
+        match caller.identify(query.token.as_deref(), &context.auth, context.timeouts.clock().unix_now()) {
+            Ok(identity) => identity,
+            Err(code) => return refuse(ApiError::unauthorized(code.reason())),
+        };
     if let Some(channel) =
         query.channels.iter().find(|channel| !identity.allows(Permission::Subscribe, channel.as_str()))
     {

@@ -72,7 +72,8 @@ impl Sessions {
         if self.is_draining() {
             return Err(Refusal::Draining);
         }
-        let now = self.timeouts.clock().now();
+        let clock = self.timeouts.clock();
+        let now = clock.now();
         let id = ConnectionId(self.connections.fetch_add(1, Ordering::Relaxed) + 1);
         let link = Arc::new(Link::new(id, now, permit));
         let attach = Attach {
@@ -82,7 +83,7 @@ impl Sessions {
                 Transport::Events => ConnectionKind::Events,
             },
             seq: request.seq,
-            token_expires: request.identity.expires().map(|expires| token_deadline(expires, now)),
+            token_expires: request.identity.expires().map(|expires| token_deadline(expires, clock, now)),
             entropy: self.entropy.number(),
         };
         if let Some(offered) = &request.resume {

@@ -11,6 +11,8 @@ use super::link::{Link, Notes};
 use super::step::token_deadline;
 use super::subscriptions::Followed;
 use crate::auth::Identity;
+use crate::channel::Subscriber;
+use crate::clock::Clock;
 use crate::timeouts::{Owners, TimerCell};
 
 /// How a connection's bytes travel.
@@ -50,9 +52,9 @@ impl SessionState {
     }
 
     /// Tells the machine when its client's token expires: before every step, since the wall clock may have been set.
-    pub(super) fn note_token(&mut self, now: Timestamp) {
+    pub(super) fn note_token(&mut self, clock: &Clock, now: Timestamp) {
         if let Some(expires) = self.identity.expires() {
-            self.machine.token_expires(token_deadline(expires, now));
+            self.machine.token_expires(token_deadline(expires, clock, now));
         }
     }
 
@@ -77,34 +79,6 @@ impl SessionCell {
         })
     }
 
-    /// A session that no client has.
-    #[cfg(test)]
-    pub(crate) fn of_no_one() -> Arc<Self> {
-        let attach = encke_core::session::Attach {
-            connection: encke_core::session::ConnectionId(1),
-            kind: encke_core::session::ConnectionKind::Events,
-            seq: None,
-            token_expires: None,
-            entropy: 0,
-        };
-        let outbox = encke_core::session::Outbox::new(1);
-        let never = std::time::Duration::MAX;
-        let timeouts = Arc::new(encke_core::session::SessionTimeouts {
-            ping_interval: never,
-            pong_timeout: never,
-            poll_hold: never,
-            reconnect_window: never,
-            idle: None,
-            lifetime: None,
-        });
-        let machine = Session::open(Timestamp::from_nanos(0), timeouts, outbox, attach);
-        let (link, transport, identity) = (None, Transport::Events, Identity::ANONYMOUS);
-        let entropy = crate::entropy::Entropy::system();
-        let owners = Owners::new(crate::timeouts::TimerOwner::Session);
-        let (id, secret) = (SessionId::random(&entropy), Secret::random(&entropy));
-        Self::new(&owners, id, secret, SessionState { machine, link, transport, identity })
-    }
-
     #[must_use]
     pub(crate) fn id(&self) -> SessionId {
         self.id
@@ -115,10 +89,10 @@ impl SessionCell {
     pub(crate) fn resume_token(&self) -> ResumeToken {
         ResumeToken { id: self.id, secret: self.secret }
     }
+}
 
-    /// One of its channels has something new. Returns the task of its connection, if there is one to wake.
-    #[must_use]
-    pub(crate) fn tell_readable(&self, slot: Slot) -> Option<Waker> {
+impl Subscriber for SessionCell {
+    fn tell_readable(&self, slot: Slot) -> Option<Waker> {
         let mut state = self.state.lock();
         state.machine.outbox_mut().mark_ready(slot);
         state.link.as_ref()?.post(Notes::READ)

@@ -11,7 +11,7 @@ use encke_core::session::{
 use super::cell::{SessionCell, SessionState};
 use super::link::{Link, Notes};
 use super::sessions::Sessions;
-use crate::auth::{UnixTime, unix_now};
+use crate::clock::{Clock, UnixTime};
 use crate::timeouts::{OwnerKey, RequestedDeadline};
 
 /// What one step brought about, carried out after the session's lock is released.
@@ -44,7 +44,7 @@ impl Sessions {
         self.step_and_wake(&session, look, |waker| wakers.push(waker));
     }
 
-    /// One step of one session. Every change of a session is made here, save one: [`SessionCell::tell_readable`] marks a
+    /// One step of one session. Every change of a session is made here, save one: [`tell_readable`](crate::channel::Subscriber) marks a
     /// subscription as readable, which concerns neither the machine nor a deadline.
     pub(super) fn step<R>(
         &self,
@@ -66,7 +66,7 @@ impl Sessions {
         let (result, link, action, followed) = {
             let mut state = session.state.lock();
             state.note_heard();
-            state.note_token(now);
+            state.note_token(self.timeouts.clock(), now);
             let link = state.link.clone();
             let before = state.machine.phase();
             let result = act(&mut state, now);
@@ -137,8 +137,8 @@ impl Sessions {
 }
 
 /// When a token expires on the server's clock, as the wall clock has it now.
-pub(super) fn token_deadline(expires: UnixTime, now: Timestamp) -> Timestamp {
-    now + expires.since(unix_now())
+pub(super) fn token_deadline(expires: UnixTime, clock: &Clock, now: Timestamp) -> Timestamp {
+    now + expires.since(clock.unix_now())
 }
 
 /// Pings have slack, so that they leave in batches. Everything else is exact to the tick, and so is a ping when another

@@ -4,10 +4,10 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use encke_core::session::{Deadline, Phase};
 
+use super::Channel;
 use super::cell::{SessionCell, Transport};
 use super::id::SessionId;
 use crate::auth::Identity;
-use crate::channel::Channel;
 
 /// What others may see of a session.
 #[derive(Debug)]

@@ -17,6 +17,8 @@ mod owners;
 mod parking;
 mod scheme;
 mod sleep;
+#[cfg(any(test, feature = "simulation"))]
+mod stepped;
 mod tick_length;
 mod timer_cell;
 mod waiting;
@@ -47,8 +49,12 @@ pub(crate) use hyper_timer::WheelTimer;
 pub(crate) use owners::{OwnerKey, Owners, TimerOwner};
 pub use scheme::Scheme;
 pub(crate) use sleep::Sleep;
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) use stepped::SteppedWheel;
 pub(crate) use timer_cell::TimerCell;
 pub(crate) use wheel_thread::{WheelSettings, WheelThread};
+#[cfg(any(test, feature = "simulation"))]
+pub(crate) use workers::Worker;
 pub(crate) use workers::{ActOnExpiry, Batch, DISPATCH_BATCHES, WorkerPool};
 
 /// The side of the timeouts that everyone but the wheel thread sees.
@@ -141,6 +147,8 @@ impl Timeouts {
     }
 }
 
+#[cfg(test)]
+mod stepped_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

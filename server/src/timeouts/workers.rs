@@ -71,13 +71,13 @@ impl WorkerPool {
 
 /// What one worker thread does.
 #[derive(Debug)]
-pub(super) struct Worker<A> {
+pub(crate) struct Worker<A> {
     batches: Receiver<Batch>,
     actor: Arc<A>,
 }
 
 impl<A: ActOnExpiry> Worker<A> {
-    pub(super) fn new(batches: Receiver<Batch>, actor: Arc<A>) -> Self {
+    pub(crate) fn new(batches: Receiver<Batch>, actor: Arc<A>) -> Self {
         Self { batches, actor }
     }
 
@@ -85,6 +85,13 @@ impl<A: ActOnExpiry> Worker<A> {
         for batch in &self.batches {
             self.act_on(batch);
         }
+    }
+
+    /// Takes one batch, if there is one, and acts on it. Returns whether there was one.
+    #[cfg(any(test, feature = "simulation"))]
+    pub(crate) fn act_on_next(&self) -> bool {
+        let batch = self.batches.try_recv();
+        batch.map(|batch| self.act_on(batch)).is_ok()
     }
 
     fn act_on(&self, batch: Batch) {

@@ -5,13 +5,13 @@ use std::cell::{Cell, OnceCell, RefCell};
 
 use tokio::time::Instant;
 
-use super::course::Course;
+use super::schedule::Schedule;
 
 /// What is published in it, and how far that has come.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     /// Set when everyone is subscribed.
-    pub(super) course: OnceCell<Course>,
+    pub(super) schedule: OnceCell<Schedule>,
     /// Connections that got a hello.
     pub(super) connected: Counter,
     /// Subscriptions that were answered, or will not be any more.
@@ -31,23 +31,23 @@ pub(crate) struct Round {
 impl Round {
     /// The first message is due.
     pub(crate) fn start(&self) -> Option<Instant> {
-        self.course.get().map(Course::start)
+        self.schedule.get().map(Schedule::start)
     }
 
     /// The last message is due.
     pub(crate) fn last_due(&self) -> Option<Instant> {
-        self.course.get().map(Course::last_due)
+        self.schedule.get().map(Schedule::last_due)
     }
 
     pub(super) fn expected(&self) -> u64 {
-        self.counted.get() * self.course.get().map_or(0, |course| course.len() as u64)
+        self.counted.get() * self.schedule.get().map_or(0, |schedule| schedule.len() as u64)
     }
 
     pub(super) fn note_arrival(&self, number: u32, at: Instant) {
         self.last.set(Some(at));
         let mut last_of = self.last_of.borrow_mut();
         if last_of.is_empty() {
-            last_of.resize(self.course.get().map_or(0, Course::len), None);
+            last_of.resize(self.schedule.get().map_or(0, Schedule::len), None);
         }
         if let Some(last) = last_of.get_mut(number as usize) {
             *last = Some(at);

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::course::Course;
 use super::ledger::Arrival;
 use super::round::Round;
+use super::schedule::Schedule;
 use crate::record::{Counter, Latency, Recorder};
 use crate::result::Group;
 
@@ -83,7 +83,7 @@ impl Tally {
         self.gap_messages.add(messages);
     }
 
-    pub(super) fn message(&self, round: &Round, course: &Course, number: u32, arrival: Arrival) {
+    pub(super) fn message(&self, round: &Round, schedule: &Schedule, number: u32, arrival: Arrival) {
         match arrival {
             Arrival::Duplicated => return self.duplicated.increment(),
             Arrival::Misordered => self.misordered.increment(),
@@ -92,7 +92,7 @@ impl Tally {
         self.received.increment();
         round.received.increment();
         let now = Instant::now();
-        self.latency.record(course.due(number), course.start_of(number), now);
+        self.latency.record(schedule.due(number), schedule.start_of(number), now);
         round.note_arrival(number, now);
     }
 
@@ -133,10 +133,10 @@ impl Tally {
 
 /// One sample a message: from when it was due until it reached the last of those whom it has reached.
 fn record_last(round: &Round, latency: &Latency) {
-    let Some(course) = round.course.get() else { return };
+    let Some(schedule) = round.schedule.get() else { return };
     for (number, last) in (0..).zip(round.last_of.borrow().iter()) {
         if let Some(last) = last {
-            latency.record(course.due(number), course.start_of(number), *last);
+            latency.record(schedule.due(number), schedule.start_of(number), *last);
         }
     }
 }

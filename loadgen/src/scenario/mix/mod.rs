@@ -29,12 +29,12 @@ pub(crate) struct Mix {
 /// A phase, and what comes of it.
 struct Stage {
     phase: Phase,
-    acts: Vec<Rc<Act>>,
+    runs: Vec<Rc<StageRun>>,
     took: Cell<Option<Duration>>,
 }
 
 /// A scenario within a phase.
-struct Act {
+struct StageRun {
     name: String,
     prepared: Prepared,
     /// Known when the first one begins, for it has the address of the server.
@@ -45,13 +45,13 @@ struct Act {
 impl Scenario for Mix {
     /// Under the same names, so that curves tell of all runs together, as the sums do.
     fn record(&self, recorder: &Recorder) {
-        for act in self.acts() {
-            act.prepared.scenario.record(recorder);
+        for run in self.runs() {
+            run.prepared.scenario.record(recorder);
         }
     }
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
-        Box::pin(async move { self.play(setup).await })
+        Box::pin(async move { self.execute(setup).await })
     }
 
     fn bars(&self, _: &Setup) -> Vec<Bar> {
@@ -63,7 +63,7 @@ impl Scenario for Mix {
 
     /// The sums of all runs, then each phase.
     fn outcome(&self, setup: &Setup) -> Group {
-        let outcomes: Vec<_> = self.acts().map(Act::outcome).collect();
+        let outcomes: Vec<_> = self.runs().map(StageRun::outcome).collect();
         let counts = Totals::of(&outcomes).outcome(setup.failures.total());
         let times = times(&outcomes);
         let mut outcomes = outcomes.into_iter();
@@ -80,73 +80,73 @@ impl Mix {
         Self { phases: phases.collect(), begun: Counter::default() }
     }
 
-    async fn play(self: Rc<Self>, setup: Rc<Setup>) {
+    async fn execute(self: Rc<Self>, setup: Rc<Setup>) {
         // Whoever came in a ramp is dropped with it.
         let mut staying = JoinSet::new();
         for stage in &self.phases {
             self.begun.increment();
             setup.recorder.phase(&stage.phase.name);
-            stage.play(&setup, &mut staying).await;
+            stage.execute(&setup, &mut staying).await;
         }
     }
 
     fn connected(&self) -> u64 {
-        let outcomes: Vec<_> = self.acts().map(Act::outcome).collect();
+        let outcomes: Vec<_> = self.runs().map(StageRun::outcome).collect();
         Totals::of(&outcomes).count("connected")
     }
 
     /// Those of all phases, in order.
-    fn acts(&self) -> impl Iterator<Item = &Act> {
-        self.phases.iter().flat_map(|stage| &stage.acts).map(Rc::as_ref)
+    fn runs(&self) -> impl Iterator<Item = &StageRun> {
+        self.phases.iter().flat_map(|stage| &stage.runs).map(Rc::as_ref)
     }
 }
 
 impl Stage {
     fn new(phase: Phase, options: &args::Mix) -> Self {
-        let acts = phase.runs.iter().map(|run| {
+        let runs = phase.runs.iter().map(|run| {
             let mut prepared = prepare(&run.scenario);
             prepared.load.server = options.server.clone();
             if phase.kind == Kind::Ramp {
                 prepared.load.duration = TO_THE_END;
             }
             let (setup, times) = (OnceCell::new(), Counter::default());
-            Rc::new(Act { name: run.name.clone(), prepared, setup, times })
+            Rc::new(StageRun { name: run.name.clone(), prepared, setup, times })
         });
-        Self { acts: acts.collect(), phase, took: Cell::new(None) }
+        Self { runs: runs.collect(), phase, took: Cell::new(None) }
     }
 
     /// For its duration, and until its runs are over: one that was cut off would look like loss.
-    async fn play(&self, setup: &Rc<Setup>, staying: &mut JoinSet<()>) {
+    async fn execute(&self, setup: &Rc<Setup>, staying: &mut JoinSet<()>) {
         let start = Instant::now();
         let end = start + self.phase.duration;
-        let mut playing = JoinSet::new();
-        for act in &self.acts {
-            let act = Rc::clone(act);
-            act.setup.get_or_init(|| Rc::new(act.setup_within(setup)));
+        let mut running = JoinSet::new();
+        for run in &self.runs {
+            let run = Rc::clone(run);
+            run.setup.get_or_init(|| Rc::new(run.setup_within(setup)));
             match self.phase.kind {
-                Kind::Ramp => drop(staying.spawn_local(async move { act.play().await })),
-                Kind::Hold | Kind::Spike => drop(playing.spawn_local(async move { act.play().await })),
-                Kind::Soak => drop(playing.spawn_local(async move {
+                Kind::Ramp => drop(staying.spawn_local(async move { run.execute().await })),
+                Kind::Hold | Kind::Spike => drop(running.spawn_local(async move { run.execute().await })),
+                Kind::Soak => drop(running.spawn_local(async move {
                     while Instant::now() < end {
-                        act.play().await;
+                        run.execute().await;
                     }
                 })),
             }
         }
-        playing.join_all().await;
+        running.join_all().await;
         sleep_until(end).await;
         self.took.set(Some(start.elapsed()));
     }
 
-    /// `outcomes` has those of its acts next.
+    /// `outcomes` has those of its runs next.
     fn outcome(&self, outcomes: impl Iterator<Item = Group>) -> Group {
-        let runs = self.acts.iter().zip(outcomes).fold(Group::default(), |runs, (act, outcome)| {
+        let runs = self.runs.iter().zip(outcomes).fold(Group::default(), |runs, (run, outcome)| {
             let outcome = Group::default()
-                .with("scenario", act.prepared.name)
-                .and(act.prepared.header.clone())
-                .with("times", act.times.get())
+                .with("scenario", run.prepared.name)
+                .and(run.prepared.header.clone())
+                .with("times", run.times.get())
                 .and(outcome);
-            runs.with(&path_name(&act.name), outcome)
+            runs.with(&path_name(&run.name), outcome)
         });
         Group::default()
             .with("kind", self.phase.kind.name())
@@ -155,7 +155,7 @@ impl Stage {
     }
 }
 
-impl Act {
+impl StageRun {
     /// The same server and log, but what it counts is its own.
     fn setup_within(&self, mix: &Setup) -> Setup {
         Setup {
@@ -166,7 +166,7 @@ impl Act {
         }
     }
 
-    async fn play(&self) {
+    async fn execute(&self) {
         if let Some(setup) = self.setup.get() {
             self.times.increment();
             Rc::clone(&self.prepared.scenario).run(Rc::clone(setup)).await;

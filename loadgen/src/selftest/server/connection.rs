@@ -27,7 +27,7 @@ use crate::selftest::bad_frame::BadFrame;
 use crate::selftest::fault::Fault;
 
 /// How long a client may take to end the connection after a Close frame.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves a client until it leaves, and keeps its session for as long as it may come back.
 pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
@@ -153,8 +153,8 @@ impl Connection {
             Some(frame) => self.send_bad(frame).await?,
             None => self.socket.send(Message::Ping(ping_payload(seq).to_vec().into())).await?,
         }
-        let patience = self.world.fault.patience(PONG_TIMEOUT);
-        Ok(Heart { asked: true, due: patience.map(|patience| Instant::now() + patience) })
+        let timeout = self.world.fault.pong_timeout(PONG_TIMEOUT);
+        Ok(Heart { asked: true, due: timeout.map(|timeout| Instant::now() + timeout) })
     }
 
     async fn give_up(&mut self) -> Result<(), Error> {
@@ -241,6 +241,6 @@ async fn close(socket: &mut Socket, code: CloseCode) -> Result<(), Error> {
     socket.send(Message::Close(Some(frame))).await?;
     let drain = async { while let Some(Ok(_)) = socket.next().await {} };
     // Whoever stays longer is cut.
-    let _ = timeout(PATIENCE, drain).await;
+    let _ = timeout(TIMEOUT, drain).await;
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fmt;
 
 /// How the server's bytes break RFC 6455, or what an event stream is made of, or a limit of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub enum Fault {
     /// Section 5.2: no extension was agreed on that gives these bits a meaning.
     ReservedBits(u8),
     /// Section 5.2: no such opcode.

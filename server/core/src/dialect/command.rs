@@ -67,6 +67,14 @@ pub struct Since<'a> {
     pub offset: u64,
 }
 
+impl Since<'_> {
+    /// The same, for longer than the command.
+    #[must_use]
+    pub fn into_owned(self) -> Since<'static> {
+        Since { epoch: self.epoch.into_owned().into(), offset: self.offset }
+    }
+}
+
 /// Why a command was refused. The connection stays open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommandError {

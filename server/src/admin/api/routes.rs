@@ -27,8 +27,8 @@ type Answer = Result<Reply, ApiError>;
 enum Handler {
     /// At once.
     AtOnce(fn(&Call<'_>) -> Answer),
-    /// In turns, with others served in between.
-    InTurns(fn(&Call<'_>) -> BoxFuture<'static, Answer>),
+    /// After an engine has answered, or in turns with others.
+    Later(fn(&Call<'_>) -> BoxFuture<'static, Answer>),
 }
 
 /// One method of one path.
@@ -53,10 +53,10 @@ static ROUTES: &[Route] = &[
     Route::new(Method::DELETE, "/api/sessions/{id}", sessions::end),
     Route::new(Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
     Route::post("/api/publish", publish::publish),
-    Route::post_in_turns("/api/broadcast", publish::broadcast),
+    Route::post("/api/broadcast", publish::broadcast),
     Route::get("/api/channels", channels::list),
     Route::get("/api/channels/{name}", channels::show),
-    Route::get("/api/channels/{name}/history", channels::history),
+    Route::get_later("/api/channels/{name}/history", channels::history),
     Route::get("/api/channels/{name}/presence", channels::presence),
 ];
 
@@ -69,19 +69,19 @@ impl Route {
         Self::new(Method::GET, path, answer)
     }
 
-    const fn post(path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
-        Self { method: Method::POST, path, takes_body: true, handler: Handler::AtOnce(answer) }
+    const fn get_later(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
+        Self { method: Method::GET, path, takes_body: false, handler: Handler::Later(answer) }
     }
 
-    const fn post_in_turns(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
-        Self { method: Method::POST, path, takes_body: true, handler: Handler::InTurns(answer) }
+    const fn post(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
+        Self { method: Method::POST, path, takes_body: true, handler: Handler::Later(answer) }
     }
 
     /// Answers a request that was found to be for this route.
     pub(crate) async fn answer(&self, call: &Call<'_>) -> Answer {
         match self.handler {
             Handler::AtOnce(answer) => answer(call),
-            Handler::InTurns(answer) => answer(call).await,
+            Handler::Later(answer) => answer(call).await,
         }
     }
 

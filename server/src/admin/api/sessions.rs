@@ -8,10 +8,9 @@ use serde::Serialize;
 
 use super::routes::Call;
 use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
-use crate::channel::Channel;
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, Reply};
-use crate::session::{BadSessionId, SessionCell, SessionId, SessionView, Transport};
+use crate::session::{BadSessionId, Channel, SessionCell, SessionId, SessionView, Transport};
 
 #[derive(Serialize)]
 struct Page {

@@ -118,7 +118,15 @@ impl<S: Socket> Connection<S> {
                 return Ok(Poll::Pending);
             }
         }
-        match self.socket.poll_next_unpin(context) {
+        let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
+        let (attachment, backlog) = (&self.attachment, &mut self.backlog);
+        let waiting = self.commands.poll_waiting(context, attachment, backlog, dialect, &mut frames);
+        let next = match waiting {
+            None => self.socket.poll_next_unpin(context),
+            Some(Poll::Pending) => Poll::Pending,
+            Some(Poll::Ready(())) => return Ok(Poll::Ready(())),
+        };
+        match next {
             Poll::Pending if self.backlog.more => {
                 // Others first.
                 context.waker().wake_by_ref();

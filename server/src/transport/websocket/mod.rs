@@ -120,7 +120,7 @@ fn attach(
     context: &Arc<Context>,
 ) -> Result<(Attachment, Greeting), CloseCode> {
     let Wanted { resume, seq, token, heartbeat } = wanted.ok_or(CloseCode::ProtocolError)?;
-    let identity = caller.identify(token.as_deref(), &context.auth)?;
+    let identity = caller.identify(token.as_deref(), &context.auth, context.timeouts.clock().unix_now())?;
     let permit = context.permits.take(caller.address);
     let dialect = Json { heartbeat };
     let heartbeat = dialect.heartbeat();

@@ -6,9 +6,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use encke_loadgen::Admin;
 use serde::Serialize;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
@@ -17,7 +17,7 @@ use crate::args::Plan;
 use crate::placement::Placement;
 
 /// How long a server may take to listen, or to answer its admin API.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -127,7 +127,7 @@ impl Server {
         let mut child = placement.in_servers_place(|| command.spawn())??;
         let stdout = child.stdout.take().ok_or("the server's output is not ours to read")?;
         let mut lines = BufReader::new(stdout).lines();
-        let (clients, admin) = timeout(PATIENCE, read_banner(&mut lines))
+        let (clients, admin) = timeout(START_TIMEOUT, read_banner(&mut lines))
             .await
             .map_err(|_| "the server does not say where it listens")??;
         Ok(Self { child, clients, admin, _stdout: lines })
@@ -143,21 +143,13 @@ impl Server {
         Ok(self.child.kill().await?)
     }
 
-    /// What the admin API says at `path`; `None` from a server that has none.
+    /// The admin API's answer at `path`; `None` from a server that has none.
     pub(crate) async fn ask_admin(&self, path: &str) -> Result<Option<serde_json::Value>, Failure> {
-        let Some(admin) = self.admin else { return Ok(None) };
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
-        let mut reply = String::new();
-        timeout(PATIENCE, async {
-            let mut stream = TcpStream::connect(admin).await?;
-            stream.write_all(request.as_bytes()).await?;
-            stream.read_to_string(&mut reply).await
-        })
-        .await??;
-        match reply.split_once("\r\n\r\n") {
-            Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(Some(serde_json::from_str(body)?)),
-            _ => Err(format!("the admin API does not answer GET {path}").into()),
-        }
+        let Some(address) = self.admin else { return Ok(None) };
+        let admin = Admin::new(format!("http://{address}").parse()?, None);
+        let mut admin = admin.map_err(|failure| failure.to_string())?;
+        let answer = timeout(START_TIMEOUT, admin.get(path)).await??;
+        Ok(Some(serde_json::from_slice(&answer)?))
     }
 }
 

@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::time::Instant;
 
-use crate::client::heard::take_number;
+use crate::client::take_number;
 
 /// The messages of a run. The n-th one's data is the JSON string `"n t xxx.."`, where t is when it was due, in
 /// microseconds of Unix time: with that no message of another run is taken for one of this.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct Schedule {
     due: Vec<Instant>,
     /// When publishing each of them actually began.
     starts: Vec<Cell<Option<Instant>>>,
@@ -30,7 +30,7 @@ pub(super) enum Recognized {
     Foreign,
 }
 
-impl Course {
+impl Schedule {
     /// `count` messages, `rate` a second, the first one at `start`; `size` is the length of their data.
     pub(super) fn new(start: Instant, count: u32, rate: f64, size: usize) -> Self {
         let lead = start.saturating_duration_since(Instant::now());
@@ -119,12 +119,12 @@ mod tests {
     #[test]
     fn data_has_its_size_and_says_its_number() {
         for size in [32, 100, 100_000] {
-            let course = Course::new(Instant::now(), 1000, 100.0, size);
+            let schedule = Schedule::new(Instant::now(), 1000, 100.0, size);
             for number in [0, 9, 999] {
-                let data = course.data(number);
+                let data = schedule.data(number);
                 assert_eq!(data.len(), size, "{data}");
                 assert!(serde_json::from_str::<String>(&data).is_ok(), "{data}");
-                assert_eq!(course.recognize(&data), Ours(number));
+                assert_eq!(schedule.recognize(&data), Ours(number));
             }
         }
     }
@@ -132,9 +132,9 @@ mod tests {
     #[test]
     fn data_of_others_is_not_ours() {
         let now = Instant::now();
-        let (ours, theirs) = (Course::new(now, 10, 1.0, 100), Course::new(now, 10, 2.0, 100));
+        let (ours, theirs) = (Schedule::new(now, 10, 1.0, 100), Schedule::new(now, 10, 2.0, 100));
         assert_eq!(ours.recognize(&theirs.data(1)), Foreign, "due at another time");
-        let longer = Course::new(now, 11, 1.0, 100);
+        let longer = Schedule::new(now, 11, 1.0, 100);
         assert_eq!(ours.recognize(&longer.data(10)), Foreign, "beyond the last one");
         for bad in ["", "\"", "1", "\"x\"", "\"1\"", "\"1 x\"", "{}", "null"] {
             assert_eq!(ours.recognize(bad), Foreign, "{bad}");
@@ -143,20 +143,20 @@ mod tests {
 
     #[test]
     fn data_that_was_changed_on_the_way_is_told_apart() {
-        let course = Course::new(Instant::now(), 10, 1.0, 40);
-        let data = course.data(3);
+        let schedule = Schedule::new(Instant::now(), 10, 1.0, 40);
+        let data = schedule.data(3);
         let (head, tail) = data.split_at(data.len() - 2);
         for changed in [format!("{head}y\""), format!("{head}\""), format!("{data}\""), head.to_owned()] {
-            assert_eq!(course.recognize(&changed), Corrupted, "{changed}");
+            assert_eq!(schedule.recognize(&changed), Corrupted, "{changed}");
         }
-        assert_eq!(course.recognize(&format!("{head}{tail}")), Ours(3));
+        assert_eq!(schedule.recognize(&format!("{head}{tail}")), Ours(3));
     }
 
     #[test]
     fn messages_are_due_at_the_rate() {
         let start = Instant::now();
-        let course = Course::new(start, 11, 2.0, 100);
-        assert_eq!(course.due(1), start + Duration::from_millis(500));
-        assert_eq!(course.last_due(), start + Duration::from_secs(5));
+        let schedule = Schedule::new(start, 11, 2.0, 100);
+        assert_eq!(schedule.due(1), start + Duration::from_millis(500));
+        assert_eq!(schedule.last_due(), start + Duration::from_secs(5));
     }
 }

@@ -1,9 +1,7 @@
 use std::time::Duration;
 
-use serde_json::Value;
-
-/// A point in time by the wall clock, in milliseconds since 1970. Tokens alone are about it: every timeout of the
-/// server is about [`Timestamp`](encke_core::Timestamp)s.
+/// A point in time by the wall clock, in milliseconds since 1970. Only tokens use it: every timeout of the
+/// server is in [`Timestamp`](encke_core::Timestamp)s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnixTime {
     millis: u64,
@@ -33,16 +31,6 @@ impl UnixTime {
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.millis.saturating_sub(earlier.millis))
     }
-
-    /// A `NumericDate` (RFC 7519, section 2): seconds since 1970, with a fraction or without. A fraction of a
-    /// millisecond counts as one: nothing expires early.
-    pub(super) fn from_numeric_date(value: &Value) -> Option<Self> {
-        if let Some(secs) = value.as_u64() {
-            return Some(Self::from_secs(secs));
-        }
-        let duration = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
-        Some(Self::since_epoch(duration.saturating_add(Duration::from_nanos(999_999))))
-    }
 }
 
 impl std::ops::Add<Duration> for UnixTime {
@@ -56,29 +44,6 @@ impl std::ops::Add<Duration> for UnixTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numeric_dates() {
-        for (text, millis) in [
-            ("0", Some(0)),
-            ("1700000000", Some(1_700_000_000_000)),
-            ("1700000000.0", Some(1_700_000_000_000)),
-            ("1700000000.25", Some(1_700_000_000_250)),
-            ("1.5e3", Some(1_500_000)),
-            ("0.0001", Some(1)),
-            ("18446744073709551615", Some(u64::MAX)),
-            ("1e19", Some(u64::MAX)),
-            ("1e300", None),
-            ("-1", None),
-            ("-0.5", None),
-            ("\"1700000000\"", None),
-            ("true", None),
-            ("[]", None),
-        ] {
-            let value = serde_json::from_str(text).expect("JSON");
-            assert_eq!(UnixTime::from_numeric_date(&value).map(|time| time.millis), millis, "{text}");
-        }
-    }
 
     #[test]
     fn arithmetic_stays_in_range() {

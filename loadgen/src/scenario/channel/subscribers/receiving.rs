@@ -2,15 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use super::Audience;
-use crate::client::heard::Heard;
+use super::Subscribers;
+use crate::client::Received;
 use crate::client::{Connection, Event, Greeting};
-use crate::scenario::channel::course::Recognized;
 use crate::scenario::channel::round::Round;
+use crate::scenario::channel::schedule::Recognized;
 use crate::scenario::channel::subscriber::Subscriber;
 use crate::transport::websocket::End;
 
-impl Audience {
+impl Subscribers {
     /// Returns when the server has ended the connection. May be dropped and called again.
     pub(crate) async fn listen(
         &self,
@@ -22,7 +22,7 @@ impl Audience {
             let listened = connection.each(|event| {
                 match event {
                     Event::Ping(_) => self.answering.pings.increment(),
-                    Event::Text(text) => self.hear(round, text, subscriber),
+                    Event::Text(text) => self.receive(round, text, subscriber),
                     Event::Pong(_) | Event::Id(_) => {}
                 }
                 let is_ack_due = self.options.ack_every > 0 && subscriber.unacked >= self.options.ack_every;
@@ -36,23 +36,23 @@ impl Audience {
         }
     }
 
-    pub(crate) fn hear(&self, round: &Round, text: &str, subscriber: &mut Subscriber) {
+    pub(crate) fn receive(&self, round: &Round, text: &str, subscriber: &mut Subscriber) {
         let (seq, follows) = match self.reader.read(text) {
-            Heard::Message { seq, data } => {
+            Received::Message { seq, data, .. } => {
                 if subscriber.counts {
                     self.take(round, data, subscriber);
                 }
                 (seq, subscriber.numbering.message(seq))
             }
-            Heard::Gap { seq, messages } => {
+            Received::Gap { seq, messages } => {
                 if subscriber.counts {
                     self.tally.gap(messages);
                 }
                 (seq, subscriber.numbering.gap(seq))
             }
             // A message or a gap: what holds for both.
-            Heard::Elsewhere { seq } => (seq, subscriber.numbering.gap(seq)),
-            Heard::Reply(_) | Heard::Other => return,
+            Received::Elsewhere { seq } => (seq, subscriber.numbering.gap(seq)),
+            Received::Reply(_) | Received::Other => return,
         };
         if !follows {
             self.tally.misnumbered();
@@ -62,10 +62,10 @@ impl Audience {
     }
 
     fn take(&self, round: &Round, data: &str, subscriber: &mut Subscriber) {
-        let Some(course) = round.course.get() else { return self.tally.foreign() };
-        match course.recognize(data) {
+        let Some(schedule) = round.schedule.get() else { return self.tally.foreign() };
+        match schedule.recognize(data) {
             Recognized::Ours(number) => {
-                self.tally.message(round, course, number, subscriber.ledger.take(number));
+                self.tally.message(round, schedule, number, subscriber.ledger.take(number));
             }
             Recognized::Corrupted => self.tally.corrupted(),
             Recognized::Foreign => self.tally.foreign(),

@@ -2,7 +2,7 @@
 
 /// What becomes of one message that one session is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum Delivery {
     Sent,
     Lost,
     Doubled,

@@ -10,21 +10,21 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::child::start_line;
 use super::line::Line;
-use crate::args::Part;
+use super::worker::start_line;
+use crate::args::WorkerId;
 use crate::progress::Log;
 use crate::result::Measured;
 
 /// From when all are prepared to when they begin.
 const LEAD: Duration = Duration::from_millis(100);
 /// How long they may take to tell what they have measured, and to end, once they are to stop.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Lines that are read and not yet looked at.
 const MAX_LINES: usize = 64;
 
 struct Child {
-    part: Part,
+    part: WorkerId,
     process: Process,
     /// Its end is how it learns that it is to stop.
     input: Option<ChildStdin>,
@@ -34,21 +34,21 @@ struct Child {
 /// A line of a child's, or `None` at its end.
 type Told = (usize, Option<String>);
 
-pub(super) struct Children {
+pub(super) struct Processes {
     children: Vec<Child>,
     told: mpsc::Receiver<Told>,
     _readers: JoinSet<()>,
     log: Log,
 }
 
-impl Children {
-    pub(super) fn spawn(parts: &[Part], log: &Log) -> Result<Self, String> {
+impl Processes {
+    pub(super) fn spawn(parts: &[WorkerId], log: &Log) -> Result<Self, String> {
         let program = env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
         let (sender, told) = mpsc::channel(MAX_LINES);
         let (mut children, mut readers) = (Vec::with_capacity(parts.len()), JoinSet::new());
         for (index, part) in parts.iter().enumerate() {
             let mut command = Command::new(&program);
-            command.args(env::args_os().skip(1)).args(["--part", &part.to_string()]);
+            command.args(env::args_os().skip(1)).args(["--worker", &part.to_string()]);
             let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
             let mut process =
                 command.spawn().map_err(|error| format!("cannot start process {part}: {error}"))?;
@@ -79,19 +79,19 @@ impl Children {
         Ok(start)
     }
 
-    /// Has all of them stop, and tell what they have measured so far. What they tell on the way goes to `hear`.
+    /// Has all of them stop, and tell what they have measured so far. What they tell on the way goes to `on_line`.
     pub(super) async fn stop(
         &mut self,
-        hear: impl Fn(usize, Line) -> Result<(), String>,
+        on_line: impl Fn(usize, Line) -> Result<(), String>,
     ) -> Result<(), String> {
         self.children.iter_mut().for_each(|child| child.input = None);
         let rest = async {
             while let Some((child, line)) = self.next().await? {
-                hear(child, line)?;
+                on_line(child, line)?;
             }
             Ok(())
         };
-        let rest = timeout(PATIENCE, rest).await;
+        let rest = timeout(EXIT_TIMEOUT, rest).await;
         rest.unwrap_or_else(|_| Err("not all processes have ended when they were told to".to_owned()))
     }
 
@@ -100,7 +100,7 @@ impl Children {
         let mut all = Vec::with_capacity(self.children.len());
         for mut child in self.children {
             drop(child.input);
-            if child.measured.is_none() || timeout(PATIENCE, child.process.wait()).await.is_err() {
+            if child.measured.is_none() || timeout(EXIT_TIMEOUT, child.process.wait()).await.is_err() {
                 // An error is that of one that has just ended.
                 let _ = child.process.kill().await;
             }
@@ -136,7 +136,7 @@ impl Children {
     async fn gone(&mut self, index: usize) -> String {
         let Child { part, process, .. } = &mut self.children[index];
         let pid = process.id().map_or_else(|| "?".to_owned(), |pid| pid.to_string());
-        let how = match timeout(PATIENCE, process.wait()).await {
+        let how = match timeout(EXIT_TIMEOUT, process.wait()).await {
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(_)) | Err(_) => "it has closed its output".to_owned(),
         };
@@ -151,6 +151,6 @@ async fn read(index: usize, output: ChildStdout, told: mpsc::Sender<Told>) {
             return;
         }
     }
-    // Nobody is left to hear it, or all is told.
+    // Nobody is left to on_line it, or all is told.
     let _ = told.send((index, None)).await;
 }

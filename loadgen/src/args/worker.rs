@@ -9,31 +9,31 @@ use clap::Args;
 
 use super::load::{Load, Server};
 use crate::cost;
-use crate::report::Wanted;
+use crate::report::OutputOptions;
 
 #[derive(Clone, Debug, Args)]
-pub(crate) struct Processes {
+pub(crate) struct WorkerOptions {
     /// Spread the connections over this many processes, each with a core of its own: counts and histograms are added up
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) processes: u32,
     /// What one of them is told
     #[arg(long, hide = true)]
-    pub(crate) part: Option<Part>,
+    pub(crate) worker: Option<WorkerId>,
 }
 
 /// Every `count`-th connection, from number `index` on, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Part {
+pub(crate) struct WorkerId {
     index: u32,
     count: u32,
 }
 
-impl Part {
+impl WorkerId {
     pub(crate) fn all(count: u32) -> Vec<Self> {
         (0..count).map(|index| Self { index, count }).collect()
     }
 
-    /// Connection number i of the whole is due when it would be without parts, and all parts end when the whole does.
+    /// This worker's share. Connection i is due at the same instant as without workers, and all workers end together.
     pub(crate) fn share(self, whole: &Load) -> Load {
         let Self { index, count } = self;
         let connections = (whole.connections.saturating_sub(index)).div_ceil(count);
@@ -49,7 +49,7 @@ impl Part {
             // The parent samples the server, and writes the result.
             server: Server {
                 cost: cost::Sampling::default(),
-                wanted: Wanted::default(),
+                output: OutputOptions::default(),
                 ..whole.server.clone()
             },
         }
@@ -62,13 +62,13 @@ impl Part {
     }
 }
 
-impl fmt::Display for Part {
+impl fmt::Display for WorkerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.index, self.count)
     }
 }
 
-impl FromStr for Part {
+impl FromStr for WorkerId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -76,7 +76,7 @@ impl FromStr for Part {
             text.split_once('/').and_then(|(index, count)| Some((index.parse().ok()?, count.parse().ok()?)));
         match numbers {
             Some((index, count)) if index < count && count <= 64 => Ok(Self { index, count }),
-            _ => Err("not one of up to 64 parts, like 0/4".to_owned()),
+            _ => Err("not one of up to 64 workers, like 0/4".to_owned()),
         }
     }
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     /// When each connection of a load is due, and when it ends, in microseconds.
-    fn course(load: &Load) -> (Vec<u128>, u128) {
+    fn schedule(load: &Load) -> (Vec<u128>, u128) {
         let due =
             |number| (load.first_due + Duration::from_secs_f64(f64::from(number) / load.rate)).as_micros();
         let all: Vec<_> = (0..load.connections).map(due).collect();
@@ -111,11 +111,11 @@ mod tests {
     fn the_parts_together_are_the_whole() {
         for (connections, rate, count) in [(10, 1000.0, 1), (10, 2.0, 3), (7, 0.5, 7), (19_000, 3000.0, 4)] {
             let whole = load(connections, rate);
-            let (expected, expected_end) = course(&whole);
+            let (expected, expected_end) = schedule(&whole);
             let mut all = Vec::new();
-            for part in Part::all(count) {
-                let (due, end) = course(&part.share(&whole));
-                assert!(end.abs_diff(expected_end) <= 2, "{part} ends at {end} instead of {expected_end}");
+            for worker in WorkerId::all(count) {
+                let (due, end) = schedule(&worker.share(&whole));
+                assert!(end.abs_diff(expected_end) <= 2, "{worker} ends at {end} instead of {expected_end}");
                 all.extend(due);
             }
             all.sort_unstable();
@@ -131,18 +131,18 @@ mod tests {
     fn only_the_parent_samples_the_server() {
         let whole = load(4, 1.0);
         assert!(whole.server.cost.pid.is_some());
-        let part: Part = "1/2".parse().expect("it is a part");
-        assert!(part.share(&whole).server.cost.pid.is_none());
-        assert_eq!(part.to_string().parse(), Ok(part));
+        let worker: WorkerId = "1/2".parse().expect("it is a worker");
+        assert!(worker.share(&whole).server.cost.pid.is_none());
+        assert_eq!(worker.to_string().parse(), Ok(worker));
         for bad in ["", "1", "2/2", "0/0", "-1/2", "0/65", "a/b"] {
-            assert!(bad.parse::<Part>().is_err(), "{bad}");
+            assert!(bad.parse::<WorkerId>().is_err(), "{bad}");
         }
     }
 
     #[test]
     fn each_part_has_its_own_addresses() {
         for count in [1, 2, 3, 64] {
-            let ranges: Vec<_> = (0..count).map(|index| Part { index, count }.addresses(250)).collect();
+            let ranges: Vec<_> = (0..count).map(|index| WorkerId { index, count }.addresses(250)).collect();
             assert!(ranges.iter().all(|range| !range.is_empty()), "{count}");
             assert!(ranges.windows(2).all(|pair| pair[0].end == pair[1].start), "{count}");
             assert_eq!((ranges[0].start, ranges[ranges.len() - 1].end), (0, 250));

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use tokio::time::{Instant, interval, sleep};
 
-use super::Audience;
+use super::Subscribers;
 use crate::args;
 use crate::scenario::Setup;
-use crate::scenario::channel::course::Course;
 use crate::scenario::channel::publisher::{Publisher, Work};
 use crate::scenario::channel::round::Round;
+use crate::scenario::channel::schedule::Schedule;
 
 /// From when all are subscribed to the first message.
 const LEAD: Duration = Duration::from_millis(100);
@@ -19,23 +19,23 @@ const LOOK: Duration = Duration::from_millis(10);
 /// What comes twice comes late: how long to listen on after everything has arrived.
 const SETTLE: Duration = Duration::from_millis(200);
 
-/// What else happens while messages are published.
-pub(crate) struct Others<'a> {
+/// What a scenario does while messages are published.
+pub(crate) struct Concurrent<'a> {
     /// When the last of it is due.
     pub(crate) last_due: Instant,
     /// Changes while it goes on.
     pub(crate) progress: &'a dyn Fn() -> u64,
-    pub(crate) is_over: &'a dyn Fn() -> bool,
+    pub(crate) is_done: &'a dyn Fn() -> bool,
 }
 
-impl Audience {
-    /// Publishes a course, and returns when everything has arrived, or for long enough nothing has. `others` runs
-    /// beside it, and says what it is when the course is known.
-    pub(crate) async fn perform<'a, F: Future<Output = ()>>(
+impl Subscribers {
+    /// Publishes all messages of a schedule. Returns when everything has arrived, or when nothing has arrived for the grace
+    /// period. `others` is called once the schedule is known; its future runs at the same time.
+    pub(crate) async fn publish_and_wait<'a, F: Future<Output = ()>>(
         &self,
         setup: &Rc<Setup>,
         round: &Round,
-        others: impl FnOnce(&Round) -> (Others<'a>, F),
+        others: impl FnOnce(&Round) -> (Concurrent<'a>, F),
     ) {
         if round.subscribed.get() == 0 {
             return;
@@ -45,16 +45,16 @@ impl Audience {
             Err(failure) => return setup.failures.record(&failure),
         };
         setup.recorder.phase("publish");
-        let course = round.course.get_or_init(|| self.start_course());
+        let schedule = round.schedule.get_or_init(|| self.new_schedule());
         let (others, beside) = others(round);
         let publish = async {
-            publisher.run(self.work(course, setup)).await;
+            publisher.run(self.work(schedule, setup)).await;
             round.is_published.set(true);
         };
         tokio::select! {
-            () = self.wait_for_end(round, course, &others) => {}
+            () = self.wait_for_end(round, schedule, &others) => {}
             ((), ()) = async { tokio::join!(publish, beside) } => {
-                self.wait_for_end(round, course, &others).await;
+                self.wait_for_end(round, schedule, &others).await;
             }
         }
         // The next round must not count this one again.
@@ -62,15 +62,15 @@ impl Audience {
         self.tally.add(round);
     }
 
-    fn start_course(&self) -> Course {
-        let args::Audience { messages, publish_rate, size, .. } = self.options;
-        Course::new(Instant::now() + LEAD, messages, publish_rate, size as usize)
+    fn new_schedule(&self) -> Schedule {
+        let args::ChannelLoad { messages, publish_rate, size, .. } = self.options;
+        Schedule::new(Instant::now() + LEAD, messages, publish_rate, size as usize)
     }
 
-    fn work<'a>(&'a self, course: &'a Course, setup: &'a Setup) -> Work<'a> {
+    fn work<'a>(&'a self, schedule: &'a Schedule, setup: &'a Setup) -> Work<'a> {
         Work {
             channel: &self.options.channel,
-            course,
+            schedule,
             reader: &self.reader,
             published: &self.published,
             failures: &setup.failures,
@@ -78,8 +78,8 @@ impl Audience {
     }
 
     /// Until everything has arrived, or for long enough nothing has.
-    async fn wait_for_end(&self, round: &Round, course: &Course, others: &Others<'_>) {
-        let last_due = course.last_due().max(others.last_due);
+    async fn wait_for_end(&self, round: &Round, schedule: &Schedule, others: &Concurrent<'_>) {
+        let last_due = schedule.last_due().max(others.last_due);
         let mut look = interval(LOOK);
         let (mut progress, mut since) = (0, Instant::now());
         loop {
@@ -89,7 +89,7 @@ impl Audience {
                 (progress, since) = (so_far, now);
             }
             let has_all = round.is_published.get() && round.received.get() >= round.expected();
-            if now >= last_due && has_all && (others.is_over)() {
+            if now >= last_due && has_all && (others.is_done)() {
                 return sleep(SETTLE).await;
             }
             if now >= since.max(last_due) + self.options.grace {

@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::time::sleep;
 
-use super::line::{ChildSample, measured_line};
+use super::line::{WorkerSample, measured_line};
 use crate::record::{Recorder, Timed};
 use crate::result::Group;
 use crate::result::Measured;
@@ -48,17 +48,17 @@ pub(super) fn start_line(start: SystemTime) -> String {
     format!("{}\n", start.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
 }
 
-pub(crate) fn tell_log(text: &str) {
+pub(crate) fn send_log(text: &str) {
     tell(&Group::default().with("log", text));
 }
 
 /// What was sampled last, and all that was timed for it. `second` is which one it ends, counted from 1.
-pub(crate) fn tell_sample(second: u64, is_last: bool, recorder: &Recorder, timed: &Timed) {
+pub(crate) fn send_sample(second: u64, is_last: bool, recorder: &Recorder, timed: &Timed) {
     let (phase, sample) = (recorder.current_phase(), recorder.last());
-    tell(&ChildSample { phase, second, is_last, sample, timed: timed.clone() }.to_json());
+    tell(&WorkerSample { phase, second, is_last, sample, timed: timed.clone() }.to_json());
 }
 
-pub(crate) fn tell_measured(measured: &Measured) {
+pub(crate) fn send_measured(measured: &Measured) {
     write(&measured_line(measured));
 }
 

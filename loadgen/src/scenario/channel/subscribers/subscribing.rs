@@ -7,8 +7,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
-use super::Audience;
-use crate::client::heard::Heard;
+use super::Subscribers;
+use crate::client::Received;
 use crate::client::{Connection, Event};
 use crate::client::{Failure, kind_of_end};
 use crate::scenario::channel::round::Round;
@@ -17,14 +17,19 @@ use crate::scenario::{Attempt, Opened, Pace, Setup, open_all};
 /// How often to look whether all have been answered.
 const LOOK: Duration = Duration::from_millis(10);
 
-impl Audience {
+impl Subscribers {
     /// Connects everyone, and waits until those whom `on_open` makes subscribe have done so.
-    pub(crate) async fn assemble(&self, setup: &Rc<Setup>, round: &Rc<Round>, on_open: impl FnMut(Opened)) {
-        self.assemble_with(setup, round, |attempt| attempt, on_open).await;
+    pub(crate) async fn connect_all(
+        &self,
+        setup: &Rc<Setup>,
+        round: &Rc<Round>,
+        on_open: impl FnMut(Opened),
+    ) {
+        self.connect_all_with(setup, round, |attempt| attempt, on_open).await;
     }
 
     /// The same, where not everyone connects like the others.
-    pub(crate) async fn assemble_with(
+    pub(crate) async fn connect_all_with(
         &self,
         setup: &Rc<Setup>,
         round: &Rc<Round>,
@@ -76,7 +81,7 @@ impl Audience {
                 ControlFlow::Continue(())
             }
             Event::Text(text) => match self.reader.read(text) {
-                Heard::Reply(error) => {
+                Received::Reply(error) => {
                     ControlFlow::Break(error.map_or(Ok(()), |code| Err(code.into_owned())))
                 }
                 _ => ControlFlow::Continue(()),

@@ -1,17 +1,17 @@
 //! Everyone who subscribes, and all that they have had.
 
-mod assembly;
-mod hearing;
-mod performance;
+mod publishing;
+mod receiving;
+mod subscribing;
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
-pub(crate) use self::performance::Others;
+pub(crate) use self::publishing::Concurrent;
 use super::round::Round;
 use super::tally::Tally;
 use crate::args;
-use crate::client::heard::Reader;
+use crate::client::ChannelReader;
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::Group;
@@ -20,9 +20,9 @@ use crate::scenario::answering::Answering;
 use crate::scenario::connects::Connects;
 
 #[derive(Debug)]
-pub(crate) struct Audience {
-    pub(crate) options: args::Audience,
-    reader: Reader,
+pub(crate) struct Subscribers {
+    pub(crate) options: args::ChannelLoad,
+    reader: ChannelReader,
     round: RefCell<Rc<Round>>,
     pub(crate) connected: Counter,
     pub(crate) subscribed: Counter,
@@ -33,10 +33,10 @@ pub(crate) struct Audience {
     pub(crate) answering: Answering,
 }
 
-impl Audience {
-    pub(crate) fn new(options: args::Audience) -> Self {
+impl Subscribers {
+    pub(crate) fn new(options: args::ChannelLoad) -> Self {
         Self {
-            reader: Reader::new(&options.channel),
+            reader: ChannelReader::new(&options.channel),
             options,
             round: RefCell::default(),
             connected: Counter::default(),

@@ -1,0 +1,115 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use encke_core::Timestamp;
+
+use super::nanos;
+
+/// What a turn of the wheel finds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Turn {
+    pub(crate) now: Timestamp,
+    pub(crate) stalled: Duration,
+}
+
+/// The arithmetic of the clock, without the clock. All values are nanoseconds.
+#[derive(Debug)]
+pub(super) struct ServedTime {
+    stall_threshold: u64,
+    stolen: AtomicU64,
+    limit: AtomicU64,
+}
+
+impl ServedTime {
+    pub(super) fn new(stall_threshold: Duration) -> Self {
+        Self {
+            stall_threshold: nanos(stall_threshold),
+            stolen: AtomicU64::new(0),
+            limit: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Limit first (Acquire): whoever sees a new limit sees what was stolen before it was set. Whoever sees an old
+    /// one is held by it, however late the monotonic clock is read.
+    pub(super) fn read(&self, monotonic: impl FnOnce() -> u64) -> Timestamp {
+        let limit = self.limit.load(Ordering::Acquire);
+        let stolen = self.stolen.load(Ordering::Relaxed);
+        Timestamp::from_nanos(monotonic().saturating_sub(stolen).min(limit))
+    }
+
+    pub(super) fn turn(&self, monotonic: u64) -> Turn {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let stolen = self.stolen.load(Ordering::Relaxed);
+        let served = monotonic.saturating_sub(stolen);
+        let excess = served.saturating_sub(limit);
+        if excess > 0 {
+            // Until the next plan the old limit holds everyone, whatever they see of this.
+            self.stolen.store(stolen + excess, Ordering::Relaxed);
+        }
+        Turn { now: Timestamp::from_nanos(served - excess), stalled: Duration::from_nanos(excess) }
+    }
+
+    pub(super) fn plan(&self, wake_up: Timestamp) {
+        self.limit.store(wake_up.as_nanos().saturating_add(self.stall_threshold), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn time() -> ServedTime {
+        ServedTime::new(Duration::from_millis(500))
+    }
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_nanos(ms * MS)
+    }
+
+    fn read(time: &ServedTime, monotonic_ms: u64) -> Timestamp {
+        time.read(|| monotonic_ms * MS)
+    }
+
+    #[test]
+    fn on_time_it_is_the_monotonic_clock() {
+        let time = time();
+        assert_eq!(read(&time, 1_000), at(1_000));
+        time.plan(at(1_100));
+        assert_eq!(read(&time, 1_600), at(1_600), "late by the threshold is not a stall");
+        assert_eq!(time.turn(1_600 * MS), Turn { now: at(1_600), stalled: Duration::ZERO });
+    }
+
+    #[test]
+    fn a_stall_costs_at_most_the_threshold() {
+        let time = time();
+        time.plan(at(1_100));
+        assert_eq!(read(&time, 31_000), at(1_600), "no one sees time jump ahead of the wheel");
+        assert_eq!(time.turn(31_000 * MS), Turn { now: at(1_600), stalled: Duration::from_millis(29_400) });
+        assert_eq!(read(&time, 31_001), at(1_600), "before the next plan");
+        time.plan(at(1_610));
+        assert_eq!(read(&time, 31_002), at(1_602));
+    }
+
+    #[test]
+    fn stalls_add_up() {
+        let time = time();
+        let mut monotonic = 1_000;
+        for round in 0..3 {
+            let now = time.turn(monotonic * MS).now;
+            assert_eq!(now, at(1_000 + round * 500));
+            time.plan(now);
+            monotonic += 10_000;
+        }
+    }
+
+    #[test]
+    fn it_never_goes_backwards_for_the_wheel_though_the_limit_may() {
+        let time = time();
+        time.plan(at(2_000));
+        let before = time.turn(1_000 * MS).now;
+        time.plan(at(1_010));
+        assert!(read(&time, 1_000) >= before);
+    }
+}
