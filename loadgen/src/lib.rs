@@ -8,7 +8,7 @@
 //! - `progress`: what the user sees meanwhile.
 //! - `target`: what kinds of servers there are, what each can do, and their URLs.
 //! - `client`: a connection of one of these kinds; calls to the admin API; why either fails.
-//! - `process`: this process: its descriptors, what it takes, its signals.
+//! - `process`: what the kernel says of a process; this one's descriptors, what it takes, its signals.
 //! - `cost`: what the server takes.
 //! - `page`: results as HTML.
 //! - `report`: where results go; `loadgen compare`.
@@ -37,7 +37,8 @@ mod transport;
 mod workers;
 
 pub use self::client::{
-    Admin, ChannelReader, Connection, DialOptions, Dialer, Event, Failure, Greeting, Received, Ticket,
+    Admin, ChannelReader, Connection, DialOptions, Dialer, Event, Failure, Greeting, Received, Secret,
+    Ticket, TokenSource,
 };
 pub use self::commands::main;
 pub use self::record::Traffic;

@@ -6,7 +6,7 @@ use clap::Args as ClapArgs;
 
 use super::number::parse_rate;
 use super::worker::WorkerOptions;
-use crate::client::DialOptions;
+use crate::client::{DialOptions, Secret, TokenSource};
 use crate::cost;
 use crate::report::OutputOptions;
 use crate::target::{ServerUrl, Target};
@@ -39,6 +39,14 @@ pub(crate) struct Server {
     /// How long a connection may take to its hello, and a subscription to its reply
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) connect_timeout: Duration,
+    /// What clients show the server to be let in, as "Authorization: Bearer TOKEN". It is never printed, but other users of
+    /// this machine may see it among the processes
+    #[arg(long, value_name = "TOKEN", conflicts_with = "token_command")]
+    pub(crate) token: Option<Secret>,
+    /// A command of the shell that writes such a token. It is run before the first connection is opened, in each process, and
+    /// again when one is opened, for the first time or to resume, and the token's exp is less than 10 s away
+    #[arg(long, value_name = "CMD")]
+    pub(crate) token_command: Option<Secret>,
     #[command(flatten)]
     pub(crate) cost: cost::Sampling,
     #[command(flatten)]
@@ -72,12 +80,15 @@ impl Held {
 
 impl Server {
     pub(crate) fn dial_options(&self) -> DialOptions {
+        let fixed = self.token.clone().map(TokenSource::Fixed);
+        let command = self.token_command.clone().map(TokenSource::Command);
         DialOptions {
             url: self.url.clone(),
             target: self.target,
             timeout: self.connect_timeout,
             pong_timeout: self.pong_timeout,
             reconnect_window: self.reconnect_window,
+            token: fixed.or(command),
         }
     }
 }

@@ -16,6 +16,9 @@ impl Scenario {
                 server.url.as_str()
             )];
         }
+        if server.token.as_ref().is_some_and(|token| !token.is_token()) {
+            return vec!["--token: it has characters that no token has".to_owned()];
+        }
         match self {
             Self::Expire(expire) if expire.without == Omission::Upgrade && expire.code.is_some() => {
                 vec!["--code: before the upgrade there are no close codes".to_owned()]

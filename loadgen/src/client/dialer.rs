@@ -5,7 +5,8 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Connection, Failure, Greeting, Ticket, Wire, encke, socketio};
+use super::token::Tokens;
+use super::{Connection, Failure, Greeting, Ticket, TokenSource, Wire, encke, socketio};
 use crate::record::{Live, Traffic};
 use crate::target::{ServerUrl, Target};
 use crate::transport::Sources;
@@ -22,12 +23,15 @@ pub struct DialOptions {
     /// What the user says of the server, which goes before what it says itself.
     pub pong_timeout: Option<Duration>,
     pub reconnect_window: Option<Duration>,
+    /// What clients show to be let in.
+    pub token: Option<TokenSource>,
 }
 
 /// Opens connections to one server.
 #[derive(Debug)]
 pub struct Dialer {
     options: DialOptions,
+    tokens: Tokens,
     sources: Sources,
     traffic: Traffic,
 }
@@ -36,7 +40,14 @@ type Opening = Result<(Connection, Greeting), Failure>;
 
 impl Dialer {
     pub fn new(options: DialOptions, sources: Sources, traffic: &Traffic) -> Self {
-        Self { options, sources, traffic: traffic.clone() }
+        let tokens = Tokens::new(options.token.clone());
+        Self { options, tokens, sources, traffic: traffic.clone() }
+    }
+
+    /// Runs the command that writes tokens for the first time, if there is one.
+    pub(crate) async fn check_token(&self) -> Result<(), Failure> {
+        let headers = timeout(self.options.timeout, self.tokens.headers()).await;
+        headers.map_err(|_| Failure::Token("it takes too long".to_owned()))?.map(drop)
     }
 
     /// Connects, and that is all: no upgrade, and no request.
@@ -62,21 +73,22 @@ impl Dialer {
     }
 
     async fn open_unbounded(&self, resume: Option<&Ticket>, receive_buffer_bytes: Option<u32>) -> Opening {
+        let headers = self.tokens.headers().await?;
         let stream = self.sources.connect(receive_buffer_bytes).await?;
         let (connection, mut greeting) = match self.options.target {
             Target::Encke => {
-                let socket = self.upgraded(stream, &encke::query(resume)).await?;
+                let socket = self.upgraded(stream, &encke::query(resume), &headers).await?;
                 let mut connection = self.connection(Wire::Encke(socket));
                 let greeting = encke::greeting(&mut connection).await?;
                 (connection, greeting)
             }
             Target::Plain => {
-                let socket = self.upgraded(stream, "").await?;
+                let socket = self.upgraded(stream, "", &headers).await?;
                 (self.connection(Wire::Plain(socket)), Greeting::default())
             }
-            Target::Sse => self.requested(stream, resume).await?,
+            Target::Sse => self.requested(stream, resume, &headers).await?,
             Target::Socketio => {
-                let socket = self.upgraded(stream, socketio::QUERY).await?;
+                let socket = self.upgraded(stream, socketio::QUERY, &headers).await?;
                 let mut connection = self.connection(Wire::Socketio(socket));
                 let greeting = socketio::greeting(&mut connection, resume).await?;
                 (connection, greeting)
@@ -88,17 +100,17 @@ impl Dialer {
         Ok((connection, greeting))
     }
 
-    async fn upgraded(&self, mut stream: TcpStream, query: &str) -> Result<Socket, Failure> {
-        let rest =
-            upgrade(&mut stream, self.options.url.authority(), &self.options.url.path_with(query)).await?;
+    async fn upgraded(&self, mut stream: TcpStream, query: &str, headers: &str) -> Result<Socket, Failure> {
+        let (host, path) = (self.options.url.authority(), self.options.url.path_with(query));
+        let rest = upgrade(&mut stream, host, &path, headers).await?;
         Ok(Socket::new(stream, rest))
     }
 
     /// A server that answers the id of the last event with a stream goes on after it, as far as anyone can tell.
-    async fn requested(&self, stream: TcpStream, resume: Option<&Ticket>) -> Opening {
+    async fn requested(&self, stream: TcpStream, resume: Option<&Ticket>, headers: &str) -> Opening {
         let last_id = resume.and_then(|ticket| ticket.last_id.clone());
         let (host, path) = (self.options.url.authority(), self.options.url.path_with(""));
-        let stream = event_stream::request(stream, host, &path, last_id.as_deref()).await?;
+        let stream = event_stream::request(stream, host, &path, headers, last_id.as_deref()).await?;
         let connection = self.connection(Wire::Sse(Box::new(stream)));
         let recovered = last_id.is_some();
         let ticket = Ticket { last_id, ..Ticket::default() };

@@ -8,6 +8,7 @@ mod failure;
 mod failures;
 mod socketio;
 mod ticket;
+mod token;
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
@@ -22,6 +23,7 @@ pub use self::failure::Failure;
 pub(crate) use self::failure::kind_of_end;
 pub(crate) use self::failures::Failures;
 pub use self::ticket::Ticket;
+pub use self::token::{Secret, TokenSource};
 use crate::record::Live;
 use crate::target::Target;
 use crate::transport::event_stream::{EventStream, Found};

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::process::Reading;
 use super::steady::{Load, Steady};
+use crate::process::Reading;
 use crate::result::{Group, seconds};
 
 /// A shorter time than this between two readings tells nothing about CPU, which is counted in ticks of 10 ms.

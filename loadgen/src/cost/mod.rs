@@ -1,12 +1,11 @@
 //! What the server takes, and what loadgen itself does, sampled each second: CPU, memory, descriptors, threads; and what
 //! Encke says about its timers.
 //!
-//! [`process`] reads what the kernel knows, [`timers`] what Encke tells, [`account`] makes peaks and means of it,
+//! [`crate::process`] reads what the kernel knows, [`timers`] what Encke tells, [`account`] makes peaks and means of it,
 //! [`steady`] what a connection and a ping cost, [`bottleneck`] says whether the server was what was measured.
 
 mod account;
 mod bottleneck;
-mod process;
 mod sampling;
 mod steady;
 mod timers;
@@ -19,11 +18,11 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
 use self::account::Account;
 pub(crate) use self::bottleneck::{Bottleneck, Second};
-use self::process::{NoReading, Process, Reading};
 pub(crate) use self::sampling::Sampling;
 pub(crate) use self::steady::Load;
 use self::timers::TimersAccount;
 use crate::client::Admin;
+use crate::process::{NoReading, Process, Reading};
 use crate::progress::Log;
 use crate::record::{Gauge, Recorder};
 use crate::result::Group;
@@ -61,7 +60,7 @@ impl Cost {
     /// Looks at everything for the first time: what cannot be sampled is told before the run.
     pub(crate) async fn open(options: &Sampling, recorder: &Recorder, log: &Log) -> Result<Self, String> {
         let server = options.pid.map(|pid| Server::open(pid, recorder)).transpose()?;
-        let self_usage = Process::open(std::process::id()).ok();
+        let self_usage = Process::own();
         let self_usage = self_usage.and_then(|self_usage| Some((self_usage.reading().ok()?, self_usage)));
         let self_usage = self_usage.map(|(before, self_usage)| (self_usage, Account::new(before)));
         Ok(Self { server, timers: Self::open_timers(options, recorder).await?, self_usage, log: log.clone() })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::process::Reading;
+use crate::process::Reading;
 use crate::record::Traffic;
 
 /// Less CPU time than this is not divided by anything.

@@ -2,13 +2,13 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::fs;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeVal;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::kernel::Process;
 use crate::record::{Gauge, Recorder};
 use crate::result::{Group, millis, seconds};
 
@@ -50,6 +50,8 @@ pub(crate) struct SelfUsage {
     lag_ms: Gauge,
     cores: Gauge,
     resident_bytes: Gauge,
+    /// Not where there is no /proc.
+    process: Option<Process>,
 }
 
 impl Default for SelfUsage {
@@ -61,6 +63,7 @@ impl Default for SelfUsage {
             lag_ms: Gauge::default(),
             cores: Gauge::default(),
             resident_bytes: Gauge::default(),
+            process: Process::own(),
         }
     }
 }
@@ -94,7 +97,7 @@ impl SelfUsage {
             self.cores.set(used.map(|used| (cores(used) * 1e3).round() / 1e3));
             self.cpu_seen.set((now, cpu_now));
         }
-        self.resident_bytes.set(status_bytes("VmRSS:").map(|bytes| bytes as f64));
+        self.resident_bytes.set(self.resident_and_peak_bytes().map(|(now, _)| now as f64));
         self.lag_ms.set(Some(millis(self.longest_of_second.take())));
     }
 
@@ -102,8 +105,13 @@ impl SelfUsage {
     pub(crate) fn summary(&self) -> Group {
         Group::default()
             .with("cpu_seconds", cpu_time().map(seconds))
-            .with("peak_resident_bytes", status_bytes(PEAK))
+            .with("peak_resident_bytes", self.resident_and_peak_bytes().map(|(_, peak)| peak))
             .with("lag_ms_max", millis(self.longest.get()))
+    }
+
+    /// The peak is that of this program. (That of getrusage begins with what was forked to start it.)
+    fn resident_and_peak_bytes(&self) -> Option<(u64, u64)> {
+        self.process.as_ref()?.resident_and_peak_bytes()
     }
 }
 
@@ -116,15 +124,6 @@ fn cpu_time() -> Option<Duration> {
 fn as_duration(time: TimeVal) -> Option<Duration> {
     let micros = u64::try_from(time.tv_usec()).ok()?;
     Some(Duration::from_secs(u64::try_from(time.tv_sec()).ok()?) + Duration::from_micros(micros))
-}
-
-/// The high-water mark of this program. (That of getrusage begins with what was forked to start it.)
-const PEAK: &str = "VmHWM:";
-
-fn status_bytes(name: &str) -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let kibibytes = status.lines().find_map(|line| line.strip_prefix(name))?.trim().strip_suffix(" kB")?;
-    Some(kibibytes.parse::<u64>().ok()? * 1024)
 }
 
 #[cfg(test)]
@@ -142,6 +141,5 @@ mod tests {
     #[test]
     fn the_process_knows_what_it_takes() {
         assert!(cpu_time().is_some());
-        assert!(status_bytes(PEAK).is_some_and(|bytes| bytes > 100_000));
     }
 }

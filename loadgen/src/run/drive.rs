@@ -36,6 +36,7 @@ pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) ->
     let (recorder, usage, failures) =
         (Recorder::starting_now(), SelfUsage::default(), Failures::new(log.clone()));
     let dialer = Rc::new(Dialer::new(load.server.dial_options(), sources, recorder.traffic()));
+    dialer.check_token().await.map_err(|failure| failure.to_string())?;
     recorder.counter("errors", failures.count());
     usage.record(&recorder);
     scenario.record(&recorder);

@@ -29,11 +29,8 @@ pub(crate) struct Churn {
     /// Left when their time was over.
     left: Counter,
     /// Begun, and neither open nor failed yet.
-    connecting: Cell<u64>,
-    open: Cell<u64>,
-    /// Dropped by the end of the run while they were connecting or open.
-    cut_connecting: Cell<u64>,
-    cut_open: Cell<u64>,
+    connecting: Tally,
+    open: Tally,
     peak: Cell<u64>,
     /// Connections times how long each was open.
     connection_time: Cell<Duration>,
@@ -58,7 +55,7 @@ impl Scenario for Churn {
 
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         vec![
-            Bar { label: "open", done: self.open.get(), of: setup.load.connections.into() },
+            Bar { label: "open", done: self.open.now.get(), of: setup.load.connections.into() },
             Bar { label: "left", done: self.left.get(), of: self.connected.get() },
         ]
     }
@@ -71,9 +68,9 @@ impl Scenario for Churn {
             .with("skipped", self.skipped.get())
             .with("connected", self.connected.get())
             .with("errors", setup.failures.total())
-            .with("connecting_at_end", self.connecting.get() + self.cut_connecting.get())
+            .with("connecting_at_end", self.connecting.at_end())
             .with("left", self.left.get())
-            .with("open_at_end", self.open.get() + self.cut_open.get())
+            .with("open_at_end", self.open.at_end())
             .with("peak_open", self.peak.get())
             .with("expected_open", expected)
             .with("connection_seconds", self.connection_time.get().as_secs_f64())
@@ -93,10 +90,8 @@ impl Churn {
             skipped: Counter::default(),
             connected: Counter::default(),
             left: Counter::default(),
-            connecting: Cell::default(),
-            open: Cell::default(),
-            cut_connecting: Cell::default(),
-            cut_open: Cell::default(),
+            connecting: Tally::default(),
+            open: Tally::default(),
             peak: Cell::new(0),
             connection_time: Cell::default(),
             connects: Connects::default(),
@@ -125,7 +120,9 @@ impl Churn {
             if present.len() >= setup.load.connections as usize {
                 self.skipped.increment();
             } else {
-                present.spawn_local(self.clone().live(setup.clone(), due, lifetime));
+                // From here on, for the run may end before the task is run at all.
+                let connecting = Stage::enter(self.clone(), |churn| &churn.connecting);
+                present.spawn_local(self.clone().live(setup.clone(), connecting, due, lifetime));
             }
         }
         sleep_until(start + setup.load.duration).await;
@@ -133,8 +130,7 @@ impl Churn {
     }
 
     /// Comes, stays and leaves, with a Close frame.
-    async fn live(self: Rc<Self>, setup: Rc<Setup>, due: Instant, lifetime: Duration) {
-        let connecting = Stage::enter(&self.connecting, &self.cut_connecting);
+    async fn live(self: Rc<Self>, setup: Rc<Setup>, connecting: Stage, due: Instant, lifetime: Duration) {
         let opened = open(setup.clone(), Attempt::new(0, due, None)).await;
         connecting.leave();
         let opened = match opened {
@@ -143,8 +139,8 @@ impl Churn {
         };
         self.connected.increment();
         self.connects.record(&opened);
-        let present = Stage::enter(&self.open, &self.cut_open);
-        self.peak.set(self.peak.get().max(self.open.get()));
+        let present = Stage::enter(self.clone(), |churn| &churn.open);
+        self.peak.set(self.peak.get().max(self.open.now.get()));
         let _time = ConnectionTime { total: &self.connection_time, since: Instant::now() };
         let Opened { mut connection, at, .. } = opened;
         let time_is_over = tokio::select! {
@@ -160,17 +156,32 @@ impl Churn {
     }
 }
 
-/// Counts a connection while it is at one stage; if its task is dropped meanwhile, it counts as cut.
-struct Stage<'a> {
-    now: &'a Cell<u64>,
-    cut: &'a Cell<u64>,
+/// How many connections are at one stage.
+#[derive(Debug, Default)]
+struct Tally {
+    now: Cell<u64>,
+    /// Dropped there by the end of the run.
+    cut: Cell<u64>,
+}
+
+impl Tally {
+    /// A run that is interrupted may have dropped all of its connections, some, or none.
+    fn at_end(&self) -> u64 {
+        self.now.get() + self.cut.get()
+    }
+}
+
+/// Counts a connection while it is at one stage, and as cut if it is dropped there.
+struct Stage {
+    churn: Rc<Churn>,
+    tally: fn(&Churn) -> &Tally,
     is_left: bool,
 }
 
-impl<'a> Stage<'a> {
-    fn enter(now: &'a Cell<u64>, cut: &'a Cell<u64>) -> Self {
-        now.update(|now| now + 1);
-        Self { now, cut, is_left: false }
+impl Stage {
+    fn enter(churn: Rc<Churn>, tally: fn(&Churn) -> &Tally) -> Self {
+        tally(&churn).now.update(|now| now + 1);
+        Self { churn, tally, is_left: false }
     }
 
     fn leave(mut self) {
@@ -178,11 +189,12 @@ impl<'a> Stage<'a> {
     }
 }
 
-impl Drop for Stage<'_> {
+impl Drop for Stage {
     fn drop(&mut self) {
-        self.now.update(|now| now - 1);
+        let tally = (self.tally)(&self.churn);
+        tally.now.update(|now| now - 1);
         if !self.is_left {
-            self.cut.update(|cut| cut + 1);
+            tally.cut.update(|cut| cut + 1);
         }
     }
 }

@@ -1,58 +1,55 @@
-//! What clients ask for, and the replies.
+//! What clients ask for, and the responses.
 
+use std::collections::VecDeque;
+use std::fmt;
 use std::task::{Context as TaskContext, Poll};
 
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
-use encke_core::dialect::json::Json;
 use encke_core::dialect::{Command, CommandError, Dialect, Request, Texts};
 use encke_core::session::ConnectionInput;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
+use super::errors::too_fast;
 use super::exchange::{Exchange, Outcome};
-use super::refused::too_fast;
 use super::{Attachment, Context};
 use crate::admission::{CommandRate, Pace};
 use crate::engine::Answer;
 use crate::session::Backlog;
 
-/// Carries out the commands of one connection, one after the other and as fast as its client may give them.
+/// Carries out the commands of one connection, as fast as its client may give them.
 #[derive(Debug)]
-pub(crate) struct Commands {
+pub(crate) struct Commands<D: Dialect> {
     rate: CommandRate,
-    /// The command whose outcome an engine has not answered yet. Nothing more is read from the client meanwhile.
-    waiting: Option<Box<Waiting>>,
+    /// Commands that an engine has not answered yet, if there are any: all of one text, for nothing more is read from the
+    /// client meanwhile. Boxed, because most connections never wait.
+    waiting: Option<Box<WaitingCommands<D>>>,
 }
 
-/// A command whose outcome comes later.
-struct Waiting {
-    /// What its reply is to echo.
-    id: Option<u64>,
-    outcome: BoxFuture<'static, Outcome>,
-}
+/// Commands whose outcome comes later, in the order in which they came.
+struct WaitingCommands<D: Dialect>(VecDeque<(Option<D::RequestId>, BoxFuture<'static, Outcome>)>);
 
-impl std::fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Waiting").field("id", &self.id).finish_non_exhaustive()
+impl<D: Dialect> fmt::Debug for WaitingCommands<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WaitingCommands").field("len", &self.0.len()).finish()
     }
 }
 
-impl Commands {
+impl<D: Dialect> Commands<D> {
     pub(crate) fn new(context: &Context, now: Timestamp) -> Self {
         Self { rate: CommandRate::new(context.settings.commands_per_second, now), waiting: None }
     }
 
-    /// Carries out what a text asks for. Replies are written to `out`; `backlog` notes whether there is more to send now.
+    /// Carries out what a text asks for. Responses are written to `out`; `backlog` notes whether there is more to send now.
     pub(crate) fn received(
         &mut self,
         text: &str,
         attachment: &Attachment,
         backlog: &mut Backlog,
-        dialect: &mut Json,
+        dialect: &mut D,
         out: &mut impl Texts,
     ) {
-        // At most one waits, because `json` has one command a text.
         for Request { id, command } in dialect.read(text) {
             let mut exchange = Exchange { attachment, backlog, dialect, out };
             // Acknowledgements and pongs are not commands: they do not show that anyone is there, and cost next to nothing.
@@ -64,28 +61,31 @@ impl Commands {
         }
     }
 
-    /// Replies to the command that waits for an engine, once its answer has come. `None` if no command waits.
+    /// Responds to a command that waits for an engine, once its answer has come. `None` if no command waits.
     pub(crate) fn poll_waiting(
         &mut self,
         task: &mut TaskContext<'_>,
         attachment: &Attachment,
         backlog: &mut Backlog,
-        dialect: &mut Json,
+        dialect: &mut D,
         out: &mut impl Texts,
     ) -> Option<Poll<()>> {
-        let waiting = self.waiting.as_mut()?;
-        let Poll::Ready(outcome) = waiting.outcome.poll_unpin(task) else { return Some(Poll::Pending) };
-        let id = waiting.id;
-        self.waiting = None;
-        Exchange { attachment, backlog, dialect, out }.finish(id, outcome);
+        let commands = &mut self.waiting.as_mut()?.0;
+        let (_, outcome) = commands.front_mut()?;
+        let Poll::Ready(outcome) = outcome.poll_unpin(task) else { return Some(Poll::Pending) };
+        let (id, _) = commands.pop_front()?;
+        if commands.is_empty() {
+            self.waiting = None;
+        }
+        Exchange { attachment, backlog, dialect, out }.respond(id, outcome);
         Some(Poll::Ready(()))
     }
 
     fn command(
         &mut self,
-        id: Option<u64>,
+        id: Option<D::RequestId>,
         command: Result<Command<'_>, CommandError>,
-        exchange: &mut Exchange<'_, impl Texts>,
+        exchange: &mut Exchange<'_, D, impl Texts>,
     ) {
         if !exchange.attachment.tell(ConnectionInput::Command) {
             // The session has just released this connection: nothing that it asks for counts.
@@ -94,21 +94,27 @@ impl Commands {
         let context = &exchange.attachment.context;
         match self.rate.command(context.timeouts.clock().now()) {
             Pace::Fine => match command {
+                Ok(Command::Close) => exchange.close(id),
                 Ok(command) => self.carry_out(id, command, exchange),
-                Err(error) => exchange.finish(id, Err(error)),
+                Err(error) => exchange.respond(id, Err(error)),
             },
-            Pace::TooFast => exchange.finish(id, Err(too_fast(context))),
+            Pace::TooFast => exchange.respond(id, Err(too_fast(context))),
             Pace::Flood => _ = exchange.attachment.tell(ConnectionInput::Close(CloseReason::Limit)),
         }
     }
 
-    fn carry_out(&mut self, id: Option<u64>, command: Command<'_>, exchange: &mut Exchange<'_, impl Texts>) {
-        if command == Command::Close {
-            return exchange.close(id);
-        }
+    fn carry_out(
+        &mut self,
+        id: Option<D::RequestId>,
+        command: Command<'_>,
+        exchange: &mut Exchange<'_, D, impl Texts>,
+    ) {
         match exchange.carry_out(command) {
-            Answer::Ready(outcome) => exchange.finish(id, outcome),
-            Answer::Later(outcome) => self.waiting = Some(Box::new(Waiting { id, outcome })),
+            Answer::Ready(outcome) => exchange.respond(id, outcome),
+            Answer::Later(outcome) => {
+                let waiting = self.waiting.get_or_insert_with(|| Box::new(WaitingCommands(VecDeque::new())));
+                waiting.0.push_back((id, outcome));
+            }
         }
     }
 }

@@ -1,11 +1,10 @@
 use encke_core::close::CloseReason;
-use encke_core::dialect::json::Json;
 use encke_core::dialect::{Command, CommandError, Dialect, Member, Response, Since, Success, Texts};
 use encke_core::message::CompactJson;
 use encke_core::session::ConnectionInput;
 
 use super::commands::acknowledge;
-use super::refused::forbidden;
+use super::errors::forbidden;
 use super::{Attachment, Context, unsubscribed};
 use crate::auth::Permission;
 use crate::channel::{BadChannelName, ChannelName};
@@ -18,15 +17,15 @@ const MOST_PRESENT: usize = 256;
 /// What a command did, or why it was refused.
 pub(super) type Outcome = Result<Success<'static>, CommandError>;
 
-/// One request of a client, and where its reply goes.
-pub(super) struct Exchange<'a, T> {
+/// One request of a client, and where its response goes.
+pub(super) struct Exchange<'a, D, T> {
     pub(super) attachment: &'a Attachment,
     pub(super) backlog: &'a mut Backlog,
-    pub(super) dialect: &'a mut Json,
+    pub(super) dialect: &'a mut D,
     pub(super) out: &'a mut T,
 }
 
-impl<T: Texts> Exchange<'_, T> {
+impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
     /// Carries out a command other than `close`.
     pub(super) fn carry_out(&mut self, command: Command<'_>) -> Answer<Outcome> {
         Answer::Ready(match command {
@@ -44,22 +43,21 @@ impl<T: Texts> Exchange<'_, T> {
     }
 
     /// Ends the session.
-    pub(super) fn close(&mut self, id: Option<u64>) {
-        // While there is still a connection to reply on.
-        self.finish(id, Ok(Success::Done));
+    pub(super) fn close(&mut self, id: Option<D::RequestId>) {
+        // While there is still a connection to respond on.
+        self.respond(id, Ok(Success::Done));
         self.attachment.tell(ConnectionInput::Close(CloseReason::Client));
     }
 
-    /// An acknowledgement that ends the session gets no reply; the Close frame says it.
-    pub(super) fn acknowledge(&mut self, input: ConnectionInput, id: Option<u64>) {
+    /// An acknowledgement that ends the session gets no response; the Close frame says it.
+    pub(super) fn acknowledge(&mut self, input: ConnectionInput, id: Option<D::RequestId>) {
         if acknowledge(self.attachment, self.backlog, input) {
-            self.finish(id, Ok(Success::Done));
+            self.respond(id, Ok(Success::Done));
         }
     }
 
-    /// Replies.
-    pub(super) fn finish(&mut self, id: Option<u64>, outcome: Outcome) {
-        // What there is to read from a new subscription comes after its reply.
+    pub(super) fn respond(&mut self, id: Option<D::RequestId>, outcome: Outcome) {
+        // What there is to read from a new subscription comes after the response.
         self.backlog.more |= matches!(outcome, Ok(Success::Subscribed { .. }));
         self.dialect.respond(&[Response { id, result: outcome }], self.out);
     }
@@ -84,7 +82,7 @@ impl<T: Texts> Exchange<'_, T> {
     fn publish(&self, channel: &str, data: &str) -> Answer<Outcome> {
         let name = match self.allowed_channel(Permission::Publish, channel) {
             Ok(name) => name,
-            Err(refused) => return Answer::Ready(Err(refused)),
+            Err(error) => return Answer::Ready(Err(error)),
         };
         self.context().logs.engine.append(&name, &CompactJson::of(data)).map(|published| {
             let published = published?;
@@ -131,7 +129,7 @@ impl<T: Texts> Exchange<'_, T> {
             Permission::Publish => "to publish to",
             Permission::Presence => "to see who follows",
         };
-        Err(forbidden(&format!("the token does not allow {doing} this channel")))
+        Err(forbidden(format!("the token does not allow {doing} this channel")))
     }
 
     fn channel_name(&self, text: &str) -> Result<ChannelName, BadChannelName> {

@@ -4,9 +4,9 @@ mod attachment;
 mod caller;
 mod commands;
 mod context;
+mod errors;
 mod exchange;
 mod greeting;
-mod refused;
 mod retry;
 
 pub(crate) use attachment::Attachment;

@@ -38,7 +38,7 @@ pub(super) struct Connection<S> {
     /// What the session has for this connection.
     backlog: Backlog,
     hold: WriteHold,
-    commands: Commands,
+    commands: Commands<Json>,
 }
 
 /// What was agreed on when the connection began.
@@ -119,8 +119,8 @@ impl<S: Socket> Connection<S> {
             }
         }
         let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
-        let (attachment, backlog) = (&self.attachment, &mut self.backlog);
-        let waiting = self.commands.poll_waiting(context, attachment, backlog, dialect, &mut frames);
+        let waiting =
+            self.commands.poll_waiting(context, &self.attachment, &mut self.backlog, dialect, &mut frames);
         let next = match waiting {
             None => self.socket.poll_next_unpin(context),
             Some(Poll::Pending) => Poll::Pending,

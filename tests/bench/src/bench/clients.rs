@@ -126,6 +126,7 @@ pub(crate) fn dialer(server: SocketAddr) -> Result<Dialer, Failure> {
         timeout: CONNECT_TIMEOUT,
         pong_timeout: None,
         reconnect_window: None,
+        token: None,
     };
     Ok(Dialer::new(options, Sources::new(server, 0..ADDRESSES), &Traffic::default()))
 }

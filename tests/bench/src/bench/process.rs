@@ -16,6 +16,8 @@ use crate::Failure;
 use crate::args::Plan;
 use crate::placement::Placement;
 
+const ENCKE: &str = "encke";
+
 /// How long a server may take to listen, or to answer its admin API.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -46,10 +48,8 @@ impl Binaries {
     pub(crate) fn find() -> Result<Self, Failure> {
         let own = std::env::current_exe()?;
         let directory = own.parent().unwrap_or(Path::new("/")).to_owned();
-        let missing: Vec<_> = ["encke", "control", "loadgen"]
-            .into_iter()
-            .filter(|name| !directory.join(name).exists())
-            .collect();
+        let missing: Vec<_> =
+            [ENCKE, "control", "loadgen"].into_iter().filter(|name| !directory.join(name).exists()).collect();
         if missing.is_empty() {
             return Ok(Self { directory });
         }
@@ -57,9 +57,10 @@ impl Binaries {
         Err(format!("{names} must be built first, with: cargo build --release --workspace").into())
     }
 
-    /// A command with an empty environment, so that both get the same; ended when it is dropped.
-    pub(crate) fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(self.directory.join(name));
+    /// A program beside this one, or at its own absolute path, with an empty environment, so that both get the same; ended when
+    /// it is dropped.
+    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(self.directory.join(program));
         command
             .env_clear()
             .env("RUST_LOG", "warn")
@@ -88,11 +89,14 @@ impl Server {
         binaries: &Binaries,
         placement: &Placement,
     ) -> Result<Self, Failure> {
-        match kind {
-            Kind::Encke => {
-                Self::encke(plan.interval, plan.interval / 2, &plan.set, binaries, placement).await
-            }
-            Kind::Control => {
+        let encke = |program| {
+            let pong_timeout = plan.interval / 2;
+            Self::build_of_encke(program, plan.interval, pong_timeout, &plan.set, binaries, placement)
+        };
+        match (kind, &plan.against) {
+            (Kind::Encke, _) => encke(Path::new(ENCKE)).await,
+            (Kind::Control, Some(program)) => encke(program).await,
+            (Kind::Control, None) => {
                 let mut command = binaries.command("control");
                 command.arg("--interval").arg(text(plan.interval));
                 command.arg("--batch").arg(text(plan.control_batch));
@@ -108,7 +112,19 @@ impl Server {
         binaries: &Binaries,
         placement: &Placement,
     ) -> Result<Self, Failure> {
-        let mut command = binaries.command("encke");
+        let program = Path::new(ENCKE);
+        Self::build_of_encke(program, ping_interval, pong_timeout, set, binaries, placement).await
+    }
+
+    async fn build_of_encke(
+        program: &Path,
+        ping_interval: Duration,
+        pong_timeout: Duration,
+        set: &[String],
+        binaries: &Binaries,
+        placement: &Placement,
+    ) -> Result<Self, Failure> {
+        let mut command = binaries.command(program);
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         let own = [
             format!("session.ping_interval={}", text(ping_interval)),

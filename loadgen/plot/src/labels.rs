@@ -1,13 +1,13 @@
 //! The texts of a plot's x axis: which have room, and where each begins and ends.
 
-use super::plot::{LEFT, Plot, WIDTH};
+use crate::plot::{LEFT, Plot, WIDTH};
 
 /// How wide a letter of a label is, about, where letters are at their largest: on narrow screens, as the style sheet has it.
 const LETTER: f64 = 8.5;
 
 impl Plot {
     /// The marks of the x axis whose texts do not touch.
-    pub(super) fn roomy_x_marks(&self) -> Vec<(f64, &str)> {
+    pub(crate) fn roomy_x_marks(&self) -> Vec<(f64, &str)> {
         let mut taken = f64::MIN;
         let mut marks = Vec::new();
         for (value, text) in &self.x.marks {
@@ -23,7 +23,7 @@ impl Plot {
 }
 
 /// At the edges texts of the x axis begin or end at their mark, so as not to touch those of the other axis, or to be cut off.
-pub(super) fn anchor(x: f64, text: &str) -> &'static str {
+pub(crate) fn anchor(x: f64, text: &str) -> &'static str {
     let half = letters(text) / 2.0;
     match x {
         x if x - half < LEFT => "start",
@@ -45,16 +45,16 @@ fn extent(x: f64, text: &str) -> (f64, f64) {
 
 /// How wide a text is, about.
 #[expect(clippy::cast_precision_loss, reason = "no text is that long")]
-pub(super) fn letters(text: &str) -> f64 {
+pub(crate) fn letters(text: &str) -> f64 {
     text.chars().count() as f64 * LETTER
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::page::axis::Axis;
-    use crate::page::plot::Form;
-    use crate::page::unit::Unit;
+    use crate::axis::Axis;
+    use crate::plot::{Form, HEIGHT};
+    use crate::unit::Unit;
 
     /// Wherever the axis begins and ends.
     #[test]
@@ -64,7 +64,7 @@ mod tests {
             let axis = || Axis::logarithmic(low, low * ratio, Unit::Millis);
             let (title, note) = Default::default();
             let (bands, lines, unit, form) = (Vec::new(), Vec::new(), Unit::Millis, Form::Lines);
-            let plot = Plot { title, note, x: axis(), y: axis(), unit, bands, lines, form };
+            let plot = Plot { title, note, x: axis(), y: axis(), unit, bands, lines, form, height: HEIGHT };
             let extents: Vec<_> = plot.roomy_x_marks().into_iter().map(|(x, text)| extent(x, text)).collect();
             assert!(
                 extents.iter().all(|(start, end)| LEFT <= *start && *end <= WIDTH),

@@ -1,72 +1,95 @@
-//! One plot as SVG. Its colours are the style sheet's, so it can be read on light and on dark ground.
+//! One plot as SVG, with its legend beside it as HTML.
 
 use std::fmt::Write;
 
 use maud::{Markup, PreEscaped, html};
 
-use super::axis::Axis;
-use super::labels::{anchor, letters};
-use super::unit::Unit;
+use crate::axis::Axis;
+use crate::labels::{anchor, letters};
+use crate::unit::Unit;
 
-pub(super) const WIDTH: f64 = 600.0;
-const HEIGHT: f64 = 250.0;
-pub(super) const LEFT: f64 = 58.0;
+pub(crate) const WIDTH: f64 = 600.0;
+pub(crate) const LEFT: f64 = 58.0;
 const RIGHT: f64 = 588.0;
 const TOP: f64 = 20.0;
-const BOTTOM: f64 = 222.0;
+/// Below the axis, for its texts.
+const FOOT: f64 = 28.0;
+const COLOURS: usize = 8;
 /// From so many points on a line is thinner.
 const DENSE: usize = 300;
 
 #[derive(Debug)]
-pub(super) struct Plot {
-    pub(super) title: String,
+pub struct Plot {
+    pub title: String,
     /// Below the title, for what it does not say.
-    pub(super) note: String,
-    pub(super) x: Axis,
-    pub(super) y: Axis,
-    pub(super) unit: Unit,
+    pub note: String,
+    pub x: Axis,
+    pub y: Axis,
+    pub unit: Unit,
     /// Stretches of the x axis with names.
-    pub(super) bands: Vec<(f64, f64, String)>,
-    pub(super) lines: Vec<Line>,
+    pub bands: Vec<(f64, f64, String)>,
+    pub lines: Vec<Line>,
     /// What the lines are drawn as.
-    pub(super) form: Form,
+    pub form: Form,
+    /// Where it is 600 wide.
+    pub height: f64,
 }
 
+/// What most plots are high.
+pub const HEIGHT: f64 = 250.0;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub enum Form {
     Lines,
+    /// Lines, with a dot at every point.
+    Dots,
     /// From each point to the next as high as the point.
     Steps,
 }
 
 #[derive(Debug)]
-pub(super) struct Line {
-    pub(super) name: String,
-    /// A class of the style sheet.
-    pub(super) colour: String,
+pub struct Line {
+    pub name: String,
+    /// Classes of the style sheet, as [`colour`] has them.
+    pub colour: String,
     /// By ascending x; None where nothing was measured.
-    pub(super) points: Vec<(f64, Option<f64>)>,
+    pub points: Vec<(f64, Option<f64>)>,
+}
+
+/// How the line with this number looks beside the others. After eight colours they come again, dashed.
+pub fn colour(number: usize) -> String {
+    format!("c{}{}", number % COLOURS, if number < COLOURS { "" } else { " dashed" })
 }
 
 impl Line {
-    pub(super) fn highest(&self) -> Option<f64> {
+    pub fn highest(&self) -> Option<f64> {
         self.points.iter().filter_map(|(_, y)| *y).reduce(f64::max)
     }
 }
 
 impl Plot {
-    pub(super) fn draw(&self) -> Markup {
+    pub fn draw(&self) -> Markup {
         html! {
             figure {
                 figcaption { (self.title) @if !self.note.is_empty() { " " small { (self.note) } } }
-                svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label=(self.title) {
-                    (self.draw_bands())
-                    (self.draw_axes())
-                    @for line in &self.lines { (self.draw_line(line)) }
+                svg viewBox={ "0 0 " (WIDTH) " " (self.height) } role="img" aria-label=(self.title) {
+                    (self.drawing())
                 }
                 @if self.lines.len() > 1 || self.form == Form::Lines { (self.legend()) }
             }
         }
+    }
+
+    pub(crate) fn drawing(&self) -> Markup {
+        html! {
+            (self.draw_bands())
+            (self.draw_axes())
+            @for line in &self.lines { (self.draw_line(line)) }
+        }
+    }
+
+    fn bottom(&self) -> f64 {
+        self.height - FOOT
     }
 
     fn legend(&self) -> Markup {
@@ -94,7 +117,7 @@ impl Plot {
                 g {
                     title { (name) }
                     rect class=(if index % 2 == 0 { "band" } else { "band other" })
-                        x=(short(left)) y=(TOP) width=(short(room)) height=(BOTTOM - TOP) {}
+                        x=(short(left)) y=(TOP) width=(short(room)) height=(self.bottom() - TOP) {}
                     @if letters(name) < room {
                         text.phase x=(short(left + room / 2.0)) y=(TOP - 6.0) text-anchor="middle" { (name) }
                     }
@@ -110,10 +133,10 @@ impl Plot {
                 path.rule d={ "M" (LEFT) " " (y) "H" (RIGHT) } {}
                 text x=(LEFT - 6.0) y=(y) dy="0.35em" text-anchor="end" { (text) }
             }
-            path.axis d={ "M" (LEFT) " " (BOTTOM) "H" (RIGHT) } {}
+            path.axis d={ "M" (LEFT) " " (self.bottom()) "H" (RIGHT) } {}
             @for (x, text) in self.roomy_x_marks() {
-                path.axis d={ "M" (short(x)) " " (BOTTOM) "v4" } {}
-                text x=(short(x)) y=(BOTTOM + 17.0) text-anchor=(anchor(x, text)) { (text) }
+                path.axis d={ "M" (short(x)) " " (self.bottom()) "v4" } {}
+                text x=(short(x)) y=(self.bottom() + 17.0) text-anchor=(anchor(x, text)) { (text) }
             }
         }
     }
@@ -123,12 +146,12 @@ impl Plot {
         let mut dots = Vec::new();
         match self.form {
             Form::Steps => self.add_steps(line, &mut path),
-            Form::Lines => self.add_lines(line, &mut path, &mut dots),
+            Form::Lines | Form::Dots => self.add_lines(line, &mut path, &mut dots),
         }
         let class = match self.form {
             Form::Steps => "steps",
             Form::Lines if line.points.len() > DENSE => "line dense",
-            Form::Lines => "line",
+            Form::Lines | Form::Dots => "line",
         };
         html! {
             path class={ (class) " " (line.colour) } d=(PreEscaped(path)) { title { (line.name) } }
@@ -147,6 +170,9 @@ impl Plot {
                 [] => {}
                 [point] => dots.push(point),
                 ref points => {
+                    if self.form == Form::Dots {
+                        dots.extend(points);
+                    }
                     for (index, (x, y)) in points.iter().enumerate() {
                         let letter = if index == 0 { 'M' } else { 'L' };
                         write!(path, "{letter}{} {}", short(*x), short(*y)).expect("a text takes everything");
@@ -157,24 +183,24 @@ impl Plot {
     }
 
     fn add_steps(&self, line: &Line, path: &mut String) {
-        let mut begun = false;
+        let (mut begun, bottom) = (false, self.bottom());
         for (x, y) in &line.points {
             let (x, y) = (short(self.at_x(*x)), short(self.at_y(y.unwrap_or(self.y.low()))));
-            let start = if begun { String::new() } else { format!("M{x} {BOTTOM}") };
+            let start = if begun { String::new() } else { format!("M{x} {bottom}") };
             write!(path, "{start}H{x}V{y}").expect("a text takes everything");
             begun = true;
         }
         if begun {
-            write!(path, "V{BOTTOM}Z").expect("a text takes everything");
+            write!(path, "V{bottom}Z").expect("a text takes everything");
         }
     }
 
-    pub(super) fn at_x(&self, value: f64) -> f64 {
+    pub(crate) fn at_x(&self, value: f64) -> f64 {
         LEFT + self.x.place(value) * (RIGHT - LEFT)
     }
 
     fn at_y(&self, value: f64) -> f64 {
-        BOTTOM - self.y.place(value) * (BOTTOM - TOP)
+        self.bottom() - self.y.place(value) * (self.bottom() - TOP)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Why commands are refused.
+//! Why commands are refused, in the words of the dialects.
 
 use encke_core::dialect::{CommandError, ErrorCode};
 
@@ -7,8 +7,8 @@ use crate::auth::AuthError;
 use crate::channel::{BadChannelName, TooManyChannels};
 use crate::session::NotSubscribed;
 
-pub(super) fn forbidden(message: &str) -> CommandError {
-    CommandError { code: ErrorCode::Forbidden, message: message.to_owned() }
+pub(super) fn forbidden(message: impl Into<String>) -> CommandError {
+    CommandError { code: ErrorCode::Forbidden, message: message.into() }
 }
 
 pub(super) fn too_fast(context: &Context) -> CommandError {

@@ -2,7 +2,7 @@
 
 /// What a number of a result counts in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub enum Unit {
     Plain,
     PerSecond,
     Millis,
@@ -19,7 +19,7 @@ const BYTES: Steps = &[(1.0, " B"), (1024.0, " KiB"), (1_048_576.0, " MiB"), (1_
 
 impl Unit {
     /// By the name that a number has in the result.
-    pub(super) fn of(name: &str) -> Self {
+    pub fn of(name: &str) -> Self {
         match name.rsplit(['_', '.']).find(|word| ["ms", "bytes"].contains(word)) {
             Some("ms") => Self::Millis,
             Some(_) => Self::Bytes,
@@ -37,7 +37,7 @@ impl Unit {
     }
 
     /// The step in which a number of this size is told: how much it is, and what it is called.
-    pub(super) fn step(self, size: f64) -> (f64, &'static str) {
+    pub(crate) fn step(self, size: f64) -> (f64, &'static str) {
         let steps = self.steps();
         let fitting = steps.iter().rfind(|(factor, _)| *factor <= size.abs() * (1.0 + 1e-9));
         // What is zero, or less than a count of one, is told in the plain unit.
@@ -49,14 +49,14 @@ impl Unit {
         self.steps().iter().find(|(factor, _)| (factor - 1.0).abs() < 1e-9).map_or("", |(_, name)| name)
     }
 
-    pub(super) fn show(self, value: f64) -> String {
+    pub fn show(self, value: f64) -> String {
         let (factor, name) = self.step(value);
         format!("{}{name}", digits(value / factor))
     }
 }
 
 /// Counts in full as long as they are not too long.
-pub(super) fn show_in_full(unit: Unit, value: f64) -> String {
+pub fn show_in_full(unit: Unit, value: f64) -> String {
     if unit != Unit::Plain || value.fract() != 0.0 || value.abs() >= 1e8 {
         return unit.show(value);
     }
@@ -66,7 +66,7 @@ pub(super) fn show_in_full(unit: Unit, value: f64) -> String {
 }
 
 /// About three significant digits.
-pub(super) fn digits(value: f64) -> String {
+pub fn digits(value: f64) -> String {
     let decimals: usize = match value.abs() {
         size if size >= 99.95 => 0,
         size if size >= 9.995 => 1,

@@ -1,14 +1,14 @@
 //! Axes: where values lie between the ends, and which of them are marked.
 
-use super::unit::{Unit, digits};
+use crate::unit::{Unit, digits};
 
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Axis {
+pub struct Axis {
     low: f64,
     high: f64,
     scale: Scale,
     /// Values, and what stands beside them.
-    pub(super) marks: Vec<(f64, String)>,
+    pub(crate) marks: Vec<(f64, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ const QUANTILES: [(f64, &str); 6] =
 
 impl Axis {
     /// From zero to at least this, in round steps.
-    pub(super) fn from_zero(highest: f64, unit: Unit) -> Self {
+    pub fn from_zero(highest: f64, unit: Unit) -> Self {
         let highest = if highest.is_finite() && highest > 0.0 { highest } else { 1.0 };
         let (factor, name) = unit.step(highest);
         let step = round_step(highest / factor / MARKS) * factor;
@@ -44,7 +44,7 @@ impl Axis {
     }
 
     /// Both ends above zero.
-    pub(super) fn logarithmic(lowest: f64, highest: f64, unit: Unit) -> Self {
+    pub fn logarithmic(lowest: f64, highest: f64, unit: Unit) -> Self {
         let (low, high) = if lowest < highest { (lowest, highest) } else { (lowest / 1.5, lowest * 1.5) };
         if high / low < NARROW {
             return Self { low, high, scale: Scale::Logarithmic, marks: even_marks(low, high, unit) };
@@ -66,7 +66,7 @@ impl Axis {
     }
 
     /// Seconds since the start.
-    pub(super) fn time(end: f64) -> Self {
+    pub fn time(end: f64) -> Self {
         let end = if end.is_finite() && end > 0.0 { end } else { 1.0 };
         let wanted = end / (MARKS + 2.0);
         let step = SECONDS.into_iter().find(|step| *step >= wanted);
@@ -76,7 +76,7 @@ impl Axis {
     }
 
     /// Quantiles up to this one, which is below 1.
-    pub(super) fn quantiles(highest: f64) -> Self {
+    pub fn quantiles(highest: f64) -> Self {
         let high = if highest.is_finite() { highest.clamp(0.9, 0.999_999) } else { 0.9 };
         let marks = QUANTILES.into_iter().filter(|(quantile, _)| *quantile <= high);
         let marks = marks.map(|(quantile, name)| (quantile, name.to_owned())).collect();
@@ -84,7 +84,7 @@ impl Axis {
     }
 
     /// Where a value lies, from 0 at the low end to 1 at the high end; what is beyond lies at the end.
-    pub(super) fn place(&self, value: f64) -> f64 {
+    pub(crate) fn place(&self, value: f64) -> f64 {
         let along = |value: f64| match self.scale {
             Scale::Linear => value,
             Scale::Logarithmic => value.max(self.low).ln(),
@@ -94,7 +94,7 @@ impl Axis {
         ((along(value) - low) / (high - low)).clamp(0.0, 1.0)
     }
 
-    pub(super) fn low(&self) -> f64 {
+    pub(crate) fn low(&self) -> f64 {
         self.low
     }
 }
