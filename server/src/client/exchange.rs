@@ -1,5 +1,5 @@
 use encke_core::close::CloseReason;
-use encke_core::dialect::{Answer as Done, Command, CommandError, Dialect, Member, Response, Since, Texts};
+use encke_core::dialect::{Command, CommandError, Dialect, Member, Response, Since, Success, Texts};
 use encke_core::message::CompactJson;
 use encke_core::session::ConnectionInput;
 
@@ -15,7 +15,7 @@ use crate::session::Backlog;
 const MOST_PRESENT: usize = 256;
 
 /// What a command did, or why it was refused.
-pub(super) type Outcome = Result<Done<'static>, CommandError>;
+pub(super) type Outcome = Result<Success<'static>, CommandError>;
 
 /// One request of a client, and where its response goes.
 pub(super) struct Exchange<'a, D, T> {
@@ -34,31 +34,31 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
             Command::Unsubscribe { channel } => {
                 let Attachment { session, link, context, .. } = self.attachment;
                 context.sessions.unsubscribe(session, link, &channel);
-                Ok(Done::Done)
+                Ok(Success::Done)
             }
             Command::Presence { channel } => self.presence(&channel),
             Command::Refresh { token } => self.refresh(&token),
-            Command::Ack { .. } | Command::Pong { .. } | Command::Close => Ok(Done::Done),
+            Command::Ack { .. } | Command::Pong { .. } | Command::Close => Ok(Success::Done),
         })
     }
 
     /// Ends the session.
     pub(super) fn close(&mut self, id: Option<D::RequestId>) {
         // While there is still a connection to respond on.
-        self.respond(id, Ok(Done::Done));
+        self.respond(id, Ok(Success::Done));
         self.attachment.tell(ConnectionInput::Close(CloseReason::Client));
     }
 
     /// An acknowledgement that ends the session gets no response; the Close frame says it.
     pub(super) fn acknowledge(&mut self, input: ConnectionInput, id: Option<D::RequestId>) {
         if acknowledge(self.attachment, self.backlog, input) {
-            self.respond(id, Ok(Done::Done));
+            self.respond(id, Ok(Success::Done));
         }
     }
 
     pub(super) fn respond(&mut self, id: Option<D::RequestId>, outcome: Outcome) {
         // What there is to read from a new subscription comes after the response.
-        self.backlog.more |= matches!(outcome, Ok(Done::Subscribed { .. }));
+        self.backlog.more |= matches!(outcome, Ok(Success::Subscribed { .. }));
         self.dialect.respond(&[Response { id, result: outcome }], self.out);
     }
 
@@ -70,7 +70,7 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
         let Attachment { session, link, context, .. } = self.attachment;
         context.sessions.subscribe(session, link, &name, since).map(|subscribed| {
             let subscribed = subscribed?;
-            Ok(Done::Subscribed {
+            Ok(Success::Subscribed {
                 channel: subscribed.channel.name().as_str().to_owned().into(),
                 epoch: subscribed.channel.epoch().to_owned().into(),
                 offset: subscribed.offset,
@@ -86,7 +86,7 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
         };
         self.context().logs.engine.append(&name, &CompactJson::of(data)).map(|published| {
             let published = published?;
-            Ok(Done::Published { offset: published.offset, epoch: String::from(published.epoch).into() })
+            Ok(Success::Published { offset: published.offset, epoch: String::from(published.epoch).into() })
         })
     }
 
@@ -102,7 +102,7 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
             let user = view.identity.user().map(|user| user.to_owned().into());
             Member { user, phase: view.phase_name() }
         });
-        Ok(Done::Presence { channel: name.as_str().to_owned().into(), total, members: members.collect() })
+        Ok(Success::Presence { channel: name.as_str().to_owned().into(), total, members: members.collect() })
     }
 
     fn refresh(&mut self, token: &str) -> Outcome {
@@ -115,7 +115,7 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
         for channel in &revoked {
             self.dialect.notify(&unsubscribed(channel, "forbidden"), self.out);
         }
-        Ok(Done::Done)
+        Ok(Success::Done)
     }
 
     /// The name of a channel on which the client may do this.

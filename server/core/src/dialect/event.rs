@@ -62,12 +62,12 @@ pub struct Response<'a, I> {
     /// The request's id.
     pub id: Option<I>,
     /// What came of it.
-    pub result: Result<Answer<'a>, CommandError>,
+    pub result: Result<Success<'a>, CommandError>,
 }
 
 /// What a successful command returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer<'a> {
+pub enum Success<'a> {
     /// Nothing.
     Done,
     /// To [`super::Command::Subscribe`].

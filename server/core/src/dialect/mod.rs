@@ -12,7 +12,7 @@ mod ping_frame;
 
 pub use command::{Command, CommandError, ErrorCode, Request, Since};
 pub use encoded::Encoded;
-pub use event::{Answer, Event, Member, Response};
+pub use event::{Event, Member, Response, Success};
 pub use ping_frame::{ping_payload, pong_seq};
 
 use crate::message::Message;

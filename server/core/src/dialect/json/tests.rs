@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::close::CloseCode;
-use crate::dialect::{Answer, Command, CommandError, ErrorCode, Member, Since};
+use crate::dialect::{Command, CommandError, ErrorCode, Member, Since, Success};
 use crate::message::CompactJson;
 
 #[test]
@@ -142,15 +142,15 @@ fn every_error_and_every_success_with_an_id_is_answered() {
     let refused = || Err(CommandError { code: ErrorCode::RateLimited, message: "no".to_owned() });
     let members = vec![Member { user: None, phase: "suspended" }];
     let subscribed =
-        Answer::Subscribed { channel: "news".into(), epoch: "e".into(), offset: 40, recovered: Some(true) };
+        Success::Subscribed { channel: "news".into(), epoch: "e".into(), offset: 40, recovered: Some(true) };
     let responses = [
-        Response { id: None, result: Ok(Answer::Done) },
+        Response { id: None, result: Ok(Success::Done) },
         Response { id: None, result: refused() },
         Response { id: Some(1), result: refused() },
-        Response { id: Some(2), result: Ok(Answer::Done) },
+        Response { id: Some(2), result: Ok(Success::Done) },
         Response { id: Some(3), result: Ok(subscribed) },
-        Response { id: Some(4), result: Ok(Answer::Published { offset: 42, epoch: "e".into() }) },
-        Response { id: Some(5), result: Ok(Answer::Presence { channel: "news".into(), total: 1, members }) },
+        Response { id: Some(4), result: Ok(Success::Published { offset: 42, epoch: "e".into() }) },
+        Response { id: Some(5), result: Ok(Success::Presence { channel: "news".into(), total: 1, members }) },
     ];
     let mut written = Written::default();
     Json::default().respond(&responses, &mut written);

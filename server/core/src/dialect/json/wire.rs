@@ -131,7 +131,7 @@ pub enum Done<'a> {
 /// A session that subscribes to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Present<'a> {
-    /// Whose it is, if it has a token.
+    /// The `sub` of its client's token, if it has one.
     #[serde(borrow)]
     pub user: Option<Cow<'a, str>>,
     /// `attached`, or `suspended` while it may come back.

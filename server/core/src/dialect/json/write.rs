@@ -7,7 +7,7 @@ use super::wire::{
     Done, Gap, Goaway, Hello, Outcome, Ping, Present, Reply, ReplyError, ServerMessage, Unsubscribed,
 };
 use super::{Json, VERSION};
-use crate::dialect::{Answer, Encoded, Event, Member, Response};
+use crate::dialect::{Encoded, Event, Member, Response, Success};
 use crate::message::Message;
 
 impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
@@ -49,27 +49,27 @@ impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
 impl<'a> From<&'a Response<'_, u64>> for ServerMessage<'a> {
     fn from(response: &'a Response<'_, u64>) -> Self {
         let outcome = match &response.result {
-            Ok(answer) => Outcome::Ok(answer.into()),
+            Ok(success) => Outcome::Ok(success.into()),
             Err(error) => Outcome::Error(ReplyError { code: error.code, message: borrowed(&error.message) }),
         };
         Self::Reply(Reply { id: response.id, outcome })
     }
 }
 
-impl<'a> From<&'a Answer<'_>> for Done<'a> {
-    fn from(answer: &'a Answer<'_>) -> Self {
-        match answer {
-            Answer::Done => Self::Nothing {},
-            Answer::Subscribed { channel, epoch, offset, recovered } => Self::Subscribed {
+impl<'a> From<&'a Success<'_>> for Done<'a> {
+    fn from(success: &'a Success<'_>) -> Self {
+        match success {
+            Success::Done => Self::Nothing {},
+            Success::Subscribed { channel, epoch, offset, recovered } => Self::Subscribed {
                 channel: borrowed(channel),
                 epoch: borrowed(epoch),
                 offset: *offset,
                 recovered: *recovered,
             },
-            Answer::Published { offset, epoch } => {
+            Success::Published { offset, epoch } => {
                 Self::Published { offset: *offset, epoch: borrowed(epoch) }
             }
-            Answer::Presence { channel, total, members } => {
+            Success::Presence { channel, total, members } => {
                 let present = members.iter().map(|Member { user, phase }| Present {
                     user: user.as_deref().map(Cow::Borrowed),
                     phase: borrowed(phase),

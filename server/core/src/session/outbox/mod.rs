@@ -98,7 +98,7 @@ impl<C> Outbox<C> {
         slot
     }
 
-    /// Ends the subscription. What was sent already can still be resent; its channel is held until then.
+    /// Ends the subscription. What was sent can still be resent, so the channel is held until it is acknowledged.
     pub fn unsubscribe(&mut self, slot: Slot) {
         self.ready.retain(|ready| *ready != slot.0);
         self.pending_gaps.retain(|pending| *pending != slot.0);
@@ -247,7 +247,7 @@ impl<C> Outbox<C> {
             EntryKind::Message if entry.offset >= log.first => {
                 let count = self.ring.consecutive(seq).take(at_most).count();
                 self.sent += count as u64;
-                // Not caught up: only new messages tell.
+                // Not caught up: that depends on new messages.
                 Run::Messages { seq, offset: entry.offset, count, caught_up: false }
             }
             EntryKind::Message => {

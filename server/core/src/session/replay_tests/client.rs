@@ -19,7 +19,7 @@ pub(super) struct Page {
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// It has everything up to here, or was told that it is missing.
+    /// It has everything up to here, or got a gap for it.
     up_to: u64,
     gap_told: bool,
 }

@@ -66,7 +66,7 @@ impl Run<'_> {
         self.carry_out_outputs();
     }
 
-    /// Outputs stay for the caller, who knows by then whether there is a new connection.
+    /// Leaves the outputs to the caller, which knows by then whether there is a new connection.
     pub(super) fn attach(&mut self, kind: ConnectionKind, seq: Option<u64>) -> ConnectionId {
         self.pass_to_now();
         self.connections += 1;

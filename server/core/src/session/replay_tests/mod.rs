@@ -1,5 +1,5 @@
 //! A session between a model of the server's logs and a model of its client, under random cuts, losses and delays: what
-//! the client has in the end is exactly what was published, or it was told what is missing.
+//! the client has in the end is exactly what was published, or it got a gap for what is missing.
 //!
 //! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
 
@@ -66,7 +66,7 @@ struct Run<'a> {
     connections: u64,
     /// A ping that was asked for.
     ping_requested: Option<ConnectionId>,
-    /// A ping that was encoded, before the session has heard that it left.
+    /// A ping that was encoded, and not yet reported as sent.
     ping_leaving: Option<u64>,
     /// What the last pong frame on the current connection said.
     last_pong_frame: u64,
@@ -74,7 +74,7 @@ struct Run<'a> {
     late: VecDeque<(ConnectionId, ConnectionInput)>,
     /// What the page may go back to.
     snapshots: Vec<Page>,
-    /// The page has lost what may count as had, and has not told a seq since.
+    /// The page has lost what may count as received, and has not given a seq since.
     must_tell_seq: bool,
 }
 

@@ -24,7 +24,7 @@ impl Run<'_> {
         }
     }
 
-    /// A connection's task: it takes what is to be sent, has a ping written, tells of that.
+    /// A connection's task: it takes what is to be sent, writes pings, and reports them sent.
     pub(super) fn serve(&mut self) {
         let Phase::Attached(id) = self.session.phase() else { return };
         for _ in 0..self.rng.random_range(1..4) {
@@ -63,7 +63,7 @@ impl Run<'_> {
         true
     }
 
-    /// To the client, or to nobody if it has gone.
+    /// To the client, if it still has this connection.
     pub(super) fn write(&mut self, id: ConnectionId, frames: impl IntoIterator<Item = Frame>) {
         if let Some(link) = self.client.link.as_mut().filter(|link| link.id == id) {
             link.network.extend(frames);

@@ -1,4 +1,4 @@
-//! What the server has besides the session: the logs, who follows them, and, for comparison, a record of everything that
+//! What the server has besides the session: the logs, their subscribers, and, for comparison, a record of everything that
 //! was ever sent.
 
 use super::coverage::Coverage;
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// For nothing, and for those that are gone, too.
+    /// Also without need, and for subscriptions that have ended.
     pub(super) fn mark_all(&mut self, outbox: &mut Outbox<usize>) {
         for it in &mut self.subscriptions {
             it.caught_up = false;
@@ -300,13 +300,13 @@ impl World {
 
     /// What the outbox says of its subscriptions.
     pub(super) fn check(&self, outbox: &Outbox<usize>) {
-        let mut told = 0;
+        let mut seen = 0;
         for view in outbox.subscriptions() {
             let it = &self.subscriptions[self.holder(view.slot)];
             assert_eq!((it.live, it.channel, it.cursor), (true, *view.channel, view.cursor));
-            told += 1;
+            seen += 1;
         }
-        assert_eq!(told, self.live().count());
+        assert_eq!(seen, self.live().count());
         assert_eq!(outbox.seq(), self.sent.len() as u64);
     }
 }
