@@ -42,6 +42,15 @@ impl ConnectionMetrics {
         self.open.get_or_create(&ConnectionLabels::of(transport)).dec();
     }
 
+    /// How many are open.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn count(&self) -> i64 {
+        TRANSPORTS
+            .iter()
+            .map(|transport| self.open.get_or_create(&ConnectionLabels::of(transport)).get())
+            .sum()
+    }
+
     pub(crate) fn accept_failed(&self) {
         self.accept_errors.inc();
     }

@@ -139,7 +139,6 @@ impl Server {
     #[must_use]
     pub fn held(&self) -> Held {
         let client = &self.public.client;
-        let connections = |transport| client.metrics.connections(transport).get();
         Held {
             sessions: client.sessions.registry().len(),
             session_timers: client.sessions.timers(),
@@ -147,7 +146,7 @@ impl Server {
             channel_timers: client.logs.channels.timers(),
             log_bytes: client.logs.channels.bytes(),
             permits: client.permits.taken(),
-            connections: connections(Transport::WebSocket) + connections(Transport::Events),
+            connections: client.metrics.connections.count(),
             open_connections: self.public.connections.count(),
             timer_entries: client.timeouts.entries(),
         }
