@@ -1,11 +1,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::EnumString;
 
 use super::AuthError;
 
 /// What a client may do on a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, EnumString, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Permission {
     /// Read it.
     Subscribe,
@@ -19,12 +21,7 @@ impl Permission {
     /// The permission of this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "subscribe" => Self::Subscribe,
-            "publish" => Self::Publish,
-            "presence" => Self::Presence,
-            _ => return None,
-        })
+        name.parse().ok()
     }
 
     const fn bit(self) -> u8 {

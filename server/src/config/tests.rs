@@ -88,7 +88,7 @@ fn errors_name_the_key_and_where_it_was_set() {
 #[test]
 fn every_scheme_has_a_name() {
     let error = error(&with(&["timers.scheme=sundial"]));
-    for &scheme in Scheme::ALL {
+    for scheme in Scheme::ALL {
         assert!(error.contains(&format!("`{scheme}`")), "{scheme}: {error}");
         let config = with(&[&format!("timers.scheme={scheme}")]).resolve().expect("valid");
         assert_eq!(config.timers.scheme, scheme);
@@ -101,7 +101,7 @@ fn every_scheme_has_a_name() {
 
 #[test]
 fn a_scheme_that_comes_late_is_a_warning() {
-    for &scheme in Scheme::ALL {
+    for scheme in Scheme::ALL {
         let warnings =
             with(&[&format!("timers.scheme={scheme}")]).resolve().expect("valid").warnings(1 << 20);
         let warns = warnings.iter().any(|warning| warning.contains(&format!("timers.scheme = {scheme}")));

@@ -7,7 +7,7 @@ use encke_wheel::schemes::{
 };
 use encke_wheel::{Tick, TimerQueue, TimingWheel};
 use serde::{Deserialize, Serialize};
-use strum::{Display, VariantArray};
+use strum::{Display, EnumCount, VariantArray};
 
 use super::TickLength;
 use crate::clock::nanos;
@@ -19,7 +19,7 @@ use crate::clock::nanos;
 const SLOTS: usize = 1 << 14;
 
 /// How the wheel thread keeps its timers: `timers.scheme`. It is displayed by its name there.
-#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Deserialize, Serialize, VariantArray)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Deserialize, EnumCount, Serialize, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Scheme {
@@ -62,7 +62,7 @@ pub(super) trait UseQueue<T> {
 
 impl Scheme {
     /// All of them.
-    pub const ALL: &[Self] = Self::VARIANTS;
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.as_array().expect("COUNT counts VARIANTS");
 
     /// Makes a queue that stands at `now`.
     pub(super) fn queue<T: Send + 'static, U: UseQueue<T>>(self, now: Tick, user: U) -> U::Output {

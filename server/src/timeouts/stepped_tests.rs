@@ -208,7 +208,7 @@ fn no_sleep_is_early_or_forgotten_in_any_order_of_steps() {
     };
     for seed in seeds {
         println!("ENCKE_SEED={seed}");
-        for &scheme in Scheme::ALL {
+        for scheme in Scheme::ALL {
             if matches!(scheme, Scheme::Coarse | Scheme::OneMigration) {
                 // Not exact to the tick.
                 continue;

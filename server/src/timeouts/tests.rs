@@ -87,7 +87,7 @@ impl Rig {
 /// The same on every scheme, all at once. The thread's name says which one failed.
 fn on_every_scheme(dispatch_batches: usize, test: impl Fn(Rig) + Sync) {
     thread::scope(|scope| {
-        for &scheme in Scheme::ALL {
+        for scheme in Scheme::ALL {
             let test = &test;
             let settings = WheelSettings { scheme, ..SETTINGS };
             let run = move || test(Rig::start_with(dispatch_batches, settings));

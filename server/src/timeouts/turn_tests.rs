@@ -134,7 +134,7 @@ fn an_entry_that_may_come_late_serves_no_deadline_before_that() {
 fn nothing_is_early_or_lost_or_later_than_the_scheme_says() {
     for seed in (0..12).chain([rand::random()]) {
         println!("seed {seed}");
-        for &scheme in Scheme::ALL {
+        for scheme in Scheme::ALL {
             println!("{scheme}");
             scheme.queue(START, Run { seed });
         }

@@ -16,7 +16,7 @@ const WAY: Duration = Duration::from_millis(20);
 /// A server on each scheme, all at once. The thread's name says which one failed.
 fn on_every_scheme(test: impl Fn(&RunningServer, Scheme) + Sync) {
     thread::scope(|scope| {
-        for &scheme in Scheme::ALL {
+        for scheme in Scheme::ALL {
             let test = &test;
             let run = move || {
                 let server = RunningServer::with(&[
