@@ -41,7 +41,7 @@ pub struct Auth {
 }
 
 impl Auth {
-    /// With at least one key, whoever connects needs a token.
+    /// With at least one key, every client needs a token.
     #[must_use]
     pub fn new(keys: Vec<Key>, api_keys: ApiKeys, origins: Origins) -> Self {
         Self { keys, api_keys, origins }

@@ -42,10 +42,10 @@ impl Origins {
 
     /// Whether a request may come from a page of this `Origin`, sent to this `Host`.
     ///
-    /// Without an origin it is no browser's. With one, it must be listed, or the server's own, or both must be
-    /// on the visitor's own machine. `null`, which a page gives when it hides its origin, is none of these.
+    /// A request without an origin does not come from a browser. An origin must be listed, or be the server's own, or page
+    /// and server must both be on the visitor's own machine. `null`, the origin of a page that hides it, is none of these.
     ///
-    /// A name as `Host` proves little: whoever serves a page can have its name lead to the visitor's own machine from one
+    /// A name as `Host` proves little: the owner of a page can have its name resolve to the visitor's own machine from one
     /// moment to the next. `unguarded`: nothing else would keep such a page out, so a host must be an address or `localhost`.
     #[must_use]
     pub fn allows(&self, origin: Option<&str>, host: Option<&str>, unguarded: bool) -> bool {

@@ -62,7 +62,7 @@ impl Rule {
     fn parse(pattern: &str, allowed: &Value) -> Result<Self, AuthError> {
         let (name, prefix) = pattern.strip_suffix('*').map_or((pattern, false), |name| (name, true));
         if name.contains('*') {
-            // Whoever writes this means a pattern that we do not have. To take it for a name would hide that.
+            // This looks like a kind of pattern that we do not have. Taking it for a name would hide the mistake.
             return Err(bad("has a pattern with a `*` that is not its end"));
         }
         if pattern.is_empty() {

@@ -18,11 +18,12 @@ use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::timeouts::{ArmAction, OwnerKey, Owners, RequestedDeadline, Timeouts, TimerOwner};
 
-/// How many logs one publish looks at to keep all within their budget. Looking at one frees a message, or finds it younger
-/// than it stood for, which each message is at most once: so many more than one is enough to keep up.
+/// How many logs one publish looks at to keep all within their budget. Each look frees a message, or finds that the log's
+/// oldest message is younger than its position says, which happens at most once a message. So any number well above one
+/// keeps up.
 const LOGS_LOOKED_AT: usize = 1024;
 
-/// What logs may hold.
+/// The limits of logs.
 #[derive(Clone, Debug)]
 pub struct LogLimits {
     /// Messages of one log.
@@ -137,10 +138,10 @@ impl<S: Subscriber> Channels<S> {
         self.budget.bytes()
     }
 
-    /// Appends to a channel's log, and sees that its subscribers are told.
+    /// Appends to a channel's log, and has its subscribers told.
     ///
     /// # Errors
-    /// [`TooManyChannels`], when there is no such channel and may be no more.
+    /// [`TooManyChannels`], when there is no such channel and no further one may be opened.
     pub(crate) fn publish(
         &self,
         name: &ChannelName,
@@ -152,10 +153,10 @@ impl<S: Subscriber> Channels<S> {
             let mut action = ArmAction::Nothing;
             let then = |state: &mut State<S>, bytes| {
                 self.budget.changed(bytes);
-                if state.place.is_none() {
-                    let place = (now, channel.number());
-                    state.place = Some(place);
-                    self.budget.list(place, Arc::downgrade(&channel));
+                if state.age_key.is_none() {
+                    let age_key = (now, channel.number());
+                    state.age_key = Some(age_key);
+                    self.budget.list(age_key, Arc::downgrade(&channel));
                 }
                 action = self.request_age(&channel, state);
             };
@@ -225,7 +226,7 @@ impl<S: Subscriber> Channels<S> {
         Ok(channel)
     }
 
-    /// Takes a retired channel out of the table, if it is there still.
+    /// Takes a retired channel out of the table, if it is still there.
     fn forget(&self, channel: &Arc<Channel<S>>) {
         let mut table = self.table.write();
         if table.get(channel.name()).is_some_and(|found| Arc::ptr_eq(found, channel)) {
@@ -240,8 +241,8 @@ impl<S: Subscriber> Channels<S> {
                 return;
             }
             state.retired = true;
-            if let Some(place) = state.place.take() {
-                self.budget.unlist(place);
+            if let Some(age_key) = state.age_key.take() {
+                self.budget.unlist(age_key);
             }
             self.timeouts.request(&channel.timer, RequestedDeadline::NONE)
         };
@@ -250,12 +251,12 @@ impl<S: Subscriber> Channels<S> {
         self.forget(channel);
     }
 
-    /// Lets go of the oldest messages of all, until the logs together hold no more than they may. What is more than a
-    /// publish should have to wait for is left to the next.
+    /// Drops the oldest messages of all, until the logs together are within their budget. A publish does only so much of
+    /// it, and leaves the rest to the next.
     fn keep_to_budget(&self) {
         for _ in 0..LOGS_LOOKED_AT {
             let Some(channel) = self.budget.oldest_if_over() else { return };
-            let stands_at = channel.state.lock().place.map(|(at, _)| at);
+            let stands_at = channel.state.lock().age_key.map(|(at, _)| at);
             self.trim(&channel, |log| {
                 // Where it stands is where its oldest was. If that is gone, it only has to move back.
                 if log.oldest_at() == stands_at {
@@ -265,20 +266,20 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    /// Lets go of some of a log, and brings everything up to date that depends on its oldest message.
+    /// Drops some messages of a log, and updates everything that depends on its oldest message.
     fn trim(&self, channel: &Arc<Channel<S>>, drop: impl FnOnce(&mut Log)) {
         let action = {
             let mut state = channel.state.lock();
             let before = state.log.bytes();
             drop(&mut state.log);
             self.budget.changed(Change { before, after: state.log.bytes() });
-            if let Some(place) = state.place.take() {
-                self.budget.unlist(place);
+            if let Some(age_key) = state.age_key.take() {
+                self.budget.unlist(age_key);
             }
             if let Some(oldest_at) = state.log.oldest_at() {
-                let place = (oldest_at, channel.number());
-                state.place = Some(place);
-                self.budget.list(place, Arc::downgrade(channel));
+                let age_key = (oldest_at, channel.number());
+                state.age_key = Some(age_key);
+                self.budget.list(age_key, Arc::downgrade(channel));
             }
             self.request_age(channel, &state)
         };

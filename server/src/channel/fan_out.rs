@@ -2,7 +2,8 @@
 //!
 //! One sweep a channel goes through its subscribers and wakes those that wait, some at a time, so that a channel with ten
 //! thousand of them delays neither pings nor other channels. What is published meanwhile makes it go round once more. A
-//! subscriber is told once, until it has read to the end again: however much is published, a slow one is not told twice.
+//! subscriber is told once, and again only after it has read to the end: however much is published, a slow one is not told
+//! twice.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -22,7 +23,7 @@ const LOOKED_AT_AT_ONCE: usize = 4096;
 /// Where a channel's sweep is.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// The place it goes on from; `None` when there is none under way.
+    /// The index it continues from; `None` when no sweep is under way.
     at: Option<usize>,
     /// Something was published since it began.
     again: bool,

@@ -26,7 +26,7 @@ struct Stored {
 const OVERHEAD_BYTES: usize = size_of::<Stored>() + 16;
 
 impl Log {
-    /// Takes a message in, and lets go of what goes beyond the limits: never of the message itself.
+    /// Appends a message, and drops old ones beyond the limits, but never the message itself.
     pub(super) fn append(&mut self, at: Timestamp, message: Encoded<Json>, limits: &LogLimits) {
         self.bytes += OVERHEAD_BYTES + message.size();
         self.messages.push_back(Stored { at, message });
@@ -45,14 +45,14 @@ impl Log {
     pub(super) fn drop_oldest(&mut self) {
         if let Some(oldest) = self.messages.pop_front() {
             self.bytes -= OVERHEAD_BYTES + oldest.message.size();
-            // What a burst took is given back, but not with every message.
+            // A burst's memory is given back, but not at every message.
             if self.messages.capacity() > 32 && self.messages.len() < self.messages.capacity() / 4 {
                 self.messages.shrink_to(self.messages.len() * 2);
             }
         }
     }
 
-    /// Lets go of what was published at `cutoff` or before.
+    /// Drops what was published at `cutoff` or before.
     pub(super) fn drop_up_to(&mut self, cutoff: Timestamp) {
         while self.oldest_at().is_some_and(|at| at <= cutoff) {
             self.drop_oldest();

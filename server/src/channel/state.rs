@@ -8,7 +8,7 @@ use encke_core::message::{CompactJson, Message};
 use encke_core::session::outbox::{Bounds, Slot};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::budget::Place;
+use super::budget::AgeKey;
 use super::channels::LogLimits;
 use super::fan_out::Sweep;
 use super::log::Log;
@@ -36,8 +36,8 @@ pub(super) struct State<S> {
     pub(super) log: Log,
     pub(super) subscribers: Subscribers<S>,
     pub(super) sweep: Sweep,
-    /// Its place in the order of ages.
-    pub(super) place: Option<Place>,
+    /// Its key in the order of ages.
+    pub(super) age_key: Option<AgeKey>,
     /// How many [holds](super::channels::Hold) there are.
     holds: usize,
     /// It is unused and leaving the table. Whatever has found it there must look again.
@@ -50,7 +50,7 @@ impl<S> Default for State<S> {
             log: Log::default(),
             subscribers: Subscribers::default(),
             sweep: Sweep::default(),
-            place: None,
+            age_key: None,
             holds: 0,
             retired: false,
         }

@@ -12,7 +12,7 @@ use crate::timeouts::Timeouts;
 /// How often to log that connections cannot be accepted.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long to wait when there is no descriptor for another connection.
+/// How long to wait when the process has no descriptor for another connection.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// A bound address. Connections can arrive, and wait, before they are [accepted](Acceptor).

@@ -61,9 +61,9 @@ impl SessionState {
     }
 
     /// Tells the machine when its connection last received bytes: before every step, because the machine decides by it.
-    pub(super) fn note_heard(&mut self) {
+    pub(super) fn note_received(&mut self) {
         if let Some(link) = &self.link {
-            self.machine.received(link.heard_at());
+            self.machine.received(link.received_at());
         }
     }
 }

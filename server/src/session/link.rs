@@ -19,7 +19,7 @@ pub(crate) struct Link {
     notes: AtomicU32,
     waker: AtomicWaker,
     /// When bytes last arrived, in the server's time. Stored below the frame decoder.
-    heard_at: AtomicU64,
+    received_at: AtomicU64,
     /// The connection's permit, until it ends or another connection takes the session over.
     permit: Mutex<Option<Permit>>,
 }
@@ -63,7 +63,7 @@ impl Link {
             id,
             notes: AtomicU32::new(0),
             waker: AtomicWaker::new(),
-            heard_at: AtomicU64::new(now.as_nanos()),
+            received_at: AtomicU64::new(now.as_nanos()),
             permit: Mutex::new(permit),
         }
     }
@@ -100,12 +100,12 @@ impl Link {
         Notes(self.notes.swap(0, Ordering::AcqRel))
     }
 
-    pub(crate) fn heard(&self, now: Timestamp) {
-        self.heard_at.store(now.as_nanos(), Ordering::Relaxed);
+    pub(crate) fn received(&self, now: Timestamp) {
+        self.received_at.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    pub(crate) fn heard_at(&self) -> Timestamp {
-        Timestamp::from_nanos(self.heard_at.load(Ordering::Relaxed))
+    pub(crate) fn received_at(&self) -> Timestamp {
+        Timestamp::from_nanos(self.received_at.load(Ordering::Relaxed))
     }
 }
 

@@ -65,7 +65,7 @@ impl Sessions {
         let mut outputs = Outputs::new();
         let (result, link, action, followed) = {
             let mut state = session.state.lock();
-            state.note_heard();
+            state.note_received();
             state.note_token(self.timeouts.clock(), now);
             let link = state.link.clone();
             let before = state.machine.phase();

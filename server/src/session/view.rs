@@ -83,7 +83,7 @@ impl SessionCell {
     pub(crate) fn view(&self, now: Timestamp) -> SessionView {
         let state = self.state.lock();
         let machine = &state.machine;
-        let link = state.link.as_ref().map(|link| link.heard_at());
+        let link = state.link.as_ref().map(|link| link.received_at());
         let last_heard = link.map_or(machine.last_received_at(), |at| at.max(machine.last_received_at()));
         SessionView {
             id: self.id,

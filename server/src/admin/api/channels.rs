@@ -138,10 +138,10 @@ pub(super) fn presence(call: &Call<'_>) -> Result<Reply, ApiError> {
     }
     let channel = find(call)?;
     let now = call.context.client.timeouts.clock().now();
-    let place = usize::try_from(cursor).unwrap_or(usize::MAX);
-    let (mut subscribers, total) = channel.subscribers(place, limit + 1);
-    // The place of the first that is not shown any more.
-    let next_cursor = subscribers.get(limit).map(|(place, _)| *place);
+    let index = usize::try_from(cursor).unwrap_or(usize::MAX);
+    let (mut subscribers, total) = channel.subscribers(index, limit + 1);
+    // The index of the first that is not shown.
+    let next_cursor = subscribers.get(limit).map(|(index, _)| *index);
     subscribers.truncate(limit);
     let present = subscribers.iter().map(|(_, session)| {
         let view = session.view(now);

@@ -13,7 +13,7 @@ use crate::http::{ApiError, Reply};
 /// A request that has found its handler.
 pub(crate) struct Call<'a> {
     pub(crate) context: &'a Arc<Context>,
-    /// What stands in the path for `{id}` or `{name}`, as it was written.
+    /// The part of the path for `{id}` or `{name}`, as the client wrote it.
     pub(crate) parameter: &'a str,
     pub(crate) query: &'a str,
     /// Empty, unless the route [takes one](Route::takes_body).
@@ -35,7 +35,7 @@ enum Handler {
 #[derive(Debug)]
 pub(crate) struct Route {
     method: Method,
-    /// With at most one part that stands for any: `{id}` or `{name}`.
+    /// With at most one parameter: `{id}` or `{name}`.
     path: &'static str,
     pub(crate) takes_body: bool,
     handler: Handler,
@@ -85,7 +85,7 @@ impl Route {
         }
     }
 
-    /// What stands for the part that may be any, if the path is this one's; empty if there is no such part.
+    /// The part of the path that stands for the parameter, if the path matches; empty if the route has no parameter.
     fn parameter<'a>(&self, segments: &[&'a str]) -> Option<&'a str> {
         let mut parameter = "";
         let mut pattern = self.path[1..].split('/');
