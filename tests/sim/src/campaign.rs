@@ -32,17 +32,7 @@ pub(crate) fn simulate(scenario: Scenario, in_words: bool) -> Outcome {
     PANIC.with(|panic| panic.borrow_mut().take());
     let result = catch_unwind(AssertUnwindSafe(|| World::new(scenario, in_words).run()));
     let panic = PANIC.with(|panic| panic.borrow_mut().take());
-    let mut outcome = result.unwrap_or_else(|_| Outcome {
-        violation: None,
-        hash: 0,
-        steps: 0,
-        deliveries: 0,
-        published: 0,
-        events: 0,
-        session_nanos: 0,
-        faults: FaultCounts::default(),
-        tail: Vec::new(),
-    });
+    let mut outcome = result.unwrap_or_default();
     if let Some(what) = panic {
         outcome.violation = Some(Violation { invariant: "no panic", what });
     }
@@ -150,7 +140,7 @@ fn report(scenario: Scenario, outcome: Outcome, shrinks: bool) -> ExitCode {
         print_tail(&outcome);
         return ExitCode::FAILURE;
     }
-    let shrunk = shrink(scenario, outcome, &violation);
+    let shrunk = shrink(simulate, scenario, outcome, &violation);
     let scenario = &shrunk.scenario;
     println!("\nshrunk: {:?}, {} clients, {} steps", scenario.kind, scenario.clients, shrunk.outcome.steps);
     let faults: Vec<_> = scenario.faults.iter().map(|fault| format!("{fault:?}")).collect();
@@ -172,5 +162,30 @@ fn print_violation(violation: &Violation) {
 fn print_tail(outcome: &Outcome) {
     for line in &outcome.tail {
         println!("{line}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A scenario that is short enough for a build without optimization.
+    fn short(seed: u64) -> Scenario {
+        let mut scenario = Scenario::of(seed);
+        scenario.clients = scenario.clients.min(5);
+        scenario.length = scenario.length.min(5_000_000_000);
+        scenario
+    }
+
+    #[test]
+    fn a_seed_replays_exactly() {
+        let run = |seed| {
+            let Outcome { violation, hash, steps, deliveries, events, .. } = simulate(short(seed), false);
+            assert_eq!(violation, None, "seed {seed}");
+            (hash, steps, deliveries, events)
+        };
+        let runs: Vec<_> = (1..6).map(run).collect();
+        assert_eq!(runs, (1..6).map(run).collect::<Vec<_>>());
+        assert!(runs.windows(2).all(|two| two[0].0 != two[1].0), "{runs:?}");
     }
 }

@@ -76,8 +76,8 @@ impl Scenario {
         let longest_message = if rng.random_bool(0.2) { 30_000 } else { 400 };
         let (clients, length, pause, publish_pause) = match kind {
             Kind::Dense => {
-                let pause = rng.random_range(50..20_000) * MILLI;
-                (rng.random_range(1..16), rng.random_range(20..600) * SECOND, pause, pause)
+                let pause = rng.random_range(20..3_000) * MILLI;
+                (rng.random_range(1..16), rng.random_range(20..300) * SECOND, pause, pause)
             }
             Kind::Sparse => {
                 (rng.random_range(20..120), 48 * 3600 * SECOND, 12 * 3600 * SECOND, 3600 * SECOND)
@@ -134,7 +134,7 @@ fn config(kind: Kind, rng: &mut SmallRng) -> Config {
         Kind::Still => 1000,
     };
     let stall = match kind {
-        Kind::Dense => tick * rng.random_range(4..60),
+        Kind::Dense => tick * rng.random_range(4..400),
         Kind::Sparse => 30_000,
         Kind::Still => 600_000,
     };

@@ -1,45 +1,51 @@
 //! A smaller scenario that fails in the same way: without the classes of faults that are not needed, with fewer clients,
 //! and with the end of all faults as early as possible.
 
-use crate::campaign::simulate;
 use crate::scenario::Scenario;
 use crate::world::{Outcome, Violation};
 
 /// Runs that may be spent.
 const TRIES: u32 = 120;
 
-/// What was found: the smallest scenario, what became of it, and how it differs.
+/// The smallest scenario that was found, and what became of it.
 pub(crate) struct Shrunk {
     pub(crate) scenario: Scenario,
     pub(crate) outcome: Outcome,
 }
 
-struct Search {
+struct Search<R> {
+    run: R,
     invariant: &'static str,
     tries: u32,
     best: Shrunk,
 }
 
-/// Shrinks a scenario that fails.
-pub(crate) fn shrink(scenario: Scenario, outcome: Outcome, violation: &Violation) -> Shrunk {
-    let mut search = Search { invariant: violation.invariant, tries: 0, best: Shrunk { scenario, outcome } };
+/// Shrinks a scenario that fails when it is `run`. The second argument of that is whether the trace is kept in words.
+pub(crate) fn shrink(
+    run: impl Fn(Scenario, bool) -> Outcome,
+    scenario: Scenario,
+    outcome: Outcome,
+    violation: &Violation,
+) -> Shrunk {
+    let best = Shrunk { scenario, outcome };
+    let mut search = Search { run, invariant: violation.invariant, tries: 0, best };
     search.without_faults();
     search.with_fewer_clients();
     search.with_fewer_steps();
     search.without_faults();
     // Once more, to have its trace in words.
-    search.best.outcome = simulate(search.best.scenario.clone(), true);
+    search.best.outcome = (search.run)(search.best.scenario.clone(), true);
     search.best
 }
 
-impl Search {
+impl<R: Fn(Scenario, bool) -> Outcome> Search<R> {
     /// Keeps `scenario` if it fails in the same way.
     fn keeps(&mut self, scenario: Scenario) -> bool {
         if self.tries >= TRIES {
             return false;
         }
         self.tries += 1;
-        let outcome = simulate(scenario.clone(), false);
+        let outcome = (self.run)(scenario.clone(), false);
         let fails = outcome.violation.as_ref().is_some_and(|it| it.invariant == self.invariant);
         if fails {
             self.best = Shrunk { scenario, outcome };
@@ -84,5 +90,30 @@ impl Search {
                 fails_not = middle;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fault::{Fault, Faults};
+
+    #[test]
+    fn what_is_not_needed_is_taken_away() {
+        let violation = Violation { invariant: "one", what: String::new() };
+        let run = |scenario: Scenario, _| {
+            let needed = [Fault::Cut, Fault::Stall].iter().all(|fault| scenario.faults.allows(*fault));
+            let fails = needed && scenario.clients >= 3 && scenario.calm_after_steps >= 1000;
+            Outcome { violation: fails.then(|| violation.clone()), steps: 5000, ..Outcome::default() }
+        };
+        let mut scenario = Scenario::of(1);
+        scenario.clients = 14;
+        scenario.faults = Fault::ALL.into_iter().fold(Faults::default(), Faults::with);
+        let shrunk = shrink(run, scenario.clone(), run(scenario, false), &violation);
+        let faults: Vec<_> = shrunk.scenario.faults.iter().collect();
+        assert_eq!(faults, [Fault::Cut, Fault::Stall]);
+        assert_eq!(shrunk.scenario.clients, 3);
+        assert!((1000..1050).contains(&shrunk.scenario.calm_after_steps));
+        assert_eq!(shrunk.outcome.violation, Some(violation));
     }
 }

@@ -109,6 +109,11 @@ impl Client {
         }
     }
 
+    /// Whether this is its connection.
+    pub(crate) fn is_linked_by(&self, connection: ConnectionNumber) -> bool {
+        self.link.as_ref().is_some_and(|link| link.connection == connection)
+    }
+
     /// Its connection is lost to it.
     pub(crate) fn unlink(&mut self) {
         self.link = None;

@@ -6,10 +6,16 @@ use crate::fault::Fault;
 use crate::scenario::{SECOND, nanos};
 use crate::schedule::Action;
 
-/// Bytes under way, questions and answers: all that is not a timeout.
-const EXCHANGES: u64 = 2_000 * SECOND;
-
 impl World {
+    /// For bytes under way, questions and answers: all that is not a timeout.
+    fn exchanges(&self) -> u64 {
+        match (self.scenario.faults.allows(Fault::Latency), self.scenario.config.max_unacked) {
+            (false, _) => 10 * SECOND,
+            (true, 0..16) => 900 * SECOND,
+            (true, _) => 90 * SECOND,
+        }
+    }
+
     pub(super) fn end_stage(&mut self) {
         match self.stage {
             Stage::Busy if self.scenario.faults.allows(Fault::Drain) => self.drain(),
@@ -54,7 +60,7 @@ impl World {
             + config.timers.stall_threshold
             + config.write_timeout
             + config.close_timeout;
-        self.schedule.plan(self.now + nanos(all) + EXCHANGES, Action::Calm);
+        self.schedule.plan(self.now + nanos(all) + self.exchanges(), Action::Calm);
     }
 
     fn leave(&mut self) {
@@ -91,7 +97,7 @@ impl World {
             + config.write_timeout
             + config.close_timeout
             + config.channel.log.age.unwrap_or_default();
-        self.schedule.plan(self.now + nanos(all) + EXCHANGES, Action::Calm);
+        self.schedule.plan(self.now + nanos(all) + self.exchanges(), Action::Calm);
     }
 
     /// Whoever is there has everything, and whoever is not has been noticed.

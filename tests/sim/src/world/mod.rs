@@ -36,7 +36,7 @@ pub(crate) struct Violation {
 }
 
 /// What a run was.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) violation: Option<Violation>,
     pub(crate) hash: u64,

@@ -71,7 +71,13 @@ impl World {
             self.schedule.plan(self.now, Action::GiveUp(number));
         }
         if wire.is_done() {
+            let client = connection.client;
             self.connections[number as usize] = None;
+            // A reset is noticed at once.
+            if self.clients[client as usize].is_linked_by(number) {
+                self.clients[client as usize].unlink();
+                self.plan_to_connect(client);
+            }
         }
     }
 
@@ -111,9 +117,8 @@ impl World {
         let Some(connection) = self.connection(number) else { return };
         let client = connection.client;
         connection.wire.lock().reset();
-        let it = &mut self.clients[client as usize];
-        if it.link.as_ref().is_some_and(|link| link.connection == number) {
-            it.unlink();
+        if self.clients[client as usize].is_linked_by(number) {
+            self.clients[client as usize].unlink();
             self.plan_to_connect(client);
         }
         self.consider(number);
