@@ -15,3 +15,6 @@ pub(crate) use commands::{Commands, acknowledge};
 pub(crate) use context::{ClientSettings, Context};
 pub(crate) use greeting::{hello, unsubscribed};
 pub(crate) use retry::{goaway, retry_ms, starts_new_session};
+
+#[cfg(test)]
+mod slow_engine_tests;
