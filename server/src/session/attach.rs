@@ -130,12 +130,14 @@ impl Sessions {
             if matches!(state.machine.phase(), Phase::Attached(_)) && has_ended() {
                 return Err(Refusal::Late);
             }
-            if !link.ensure_permit(state.link.as_deref()) {
+            if !link.can_have_permit(state.link.as_deref()) {
                 return Err(Refusal::Overloaded);
             }
             state.machine.handle(now, Input::Attach(attach));
             let accepted = state.machine.phase() == Phase::Attached(attach.connection);
             if accepted {
+                // Only now: a connection that is not replaced keeps its permit.
+                link.ensure_permit(state.link.as_deref());
                 state.link = Some(Arc::clone(link));
                 state.transport = request.transport;
                 state.identity = request.identity.clone();
@@ -179,5 +181,71 @@ impl Sessions {
             self.handle(&session, Input::Close(CloseReason::Draining));
         }
         Ok(session)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use encke_core::session::{Event, Timeouts as SessionTimeouts};
+
+    use super::*;
+    use crate::admission::Permits;
+    use crate::channel::{Channels, LogLimits};
+    use crate::clock::Clock;
+    use crate::entropy::Entropy;
+    use crate::executor::{Executor, Task};
+    use crate::metrics::Metrics;
+    use crate::session::{EventSink, SessionLimits};
+    use crate::timeouts::Timeouts;
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl EventSink for Nothing {
+        fn session_event(&self, _: SessionId, _: Event) {}
+    }
+
+    impl Executor for Nothing {
+        fn spawn(&self, _: Task) {}
+    }
+
+    fn sessions() -> Sessions {
+        let clock = Arc::new(Clock::new(Duration::from_millis(500)));
+        let (timeouts, _) = Timeouts::new(clock, Duration::ZERO);
+        let metrics = Arc::new(Metrics::new());
+        let log = LogLimits { messages: 10, bytes: 1000, age: None, total_bytes: 1000 };
+        let (entropy, executor) = (Entropy::system(), Arc::new(Nothing));
+        let (to_channels, all) = (Arc::clone(&timeouts), Arc::clone(&metrics));
+        let channels = Arc::new(Channels::new(10, log, to_channels, all, entropy.clone(), executor));
+        let limits = SessionLimits { sessions: 10, unacked: 10, subscriptions: 10 };
+        let settings = SessionTimeouts::default();
+        Sessions::new(limits, timeouts, settings, channels, metrics, entropy, Box::new(Nothing))
+    }
+
+    /// At the limit of connections, one that claims a seq that was never sent is refused: what it would have replaced stays,
+    /// with its permit.
+    #[test]
+    fn a_refused_take_over_leaves_the_permit_where_it_is() {
+        let (sessions, permits) = (sessions(), Permits::new(1, usize::MAX));
+        let address = std::net::IpAddr::from([127, 0, 0, 1]);
+        let request = |resume, seq| AttachRequest {
+            resume,
+            seq,
+            identity: Identity::ANONYMOUS,
+            heartbeat: Heartbeat::Frame,
+            transport: Transport::Events,
+        };
+        let attach = |request| sessions.attach(&request, permits.take(address), || false);
+        let first = attach(request(None, None)).expect("the first connection");
+        let token = Some(first.session.resume_token().expose());
+        let refused = attach(request(token.clone(), Some(1_000))).expect_err("a seq of the future");
+        assert_eq!(refused, Refusal::Gone);
+        assert_eq!(permits.taken(), 1, "the first connection has its permit still");
+        let second = attach(request(token, Some(0))).expect("a take-over");
+        assert!(second.recovered);
+        assert_eq!(permits.taken(), 1, "it was handed on");
+        assert!(second.link.take_permit().is_some());
     }
 }

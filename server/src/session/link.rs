@@ -73,6 +73,12 @@ impl Link {
         self.permit.lock().take()
     }
 
+    /// Whether the connection has a permit, or can have that of the one it replaces.
+    pub(super) fn can_have_permit(&self, replaced: Option<&Self>) -> bool {
+        let has_permit = |link: &Self| link.permit.lock().is_some();
+        has_permit(self) || replaced.is_some_and(has_permit)
+    }
+
     /// A connection without a permit gets that of the one it replaces. Returns whether it has one now.
     pub(super) fn ensure_permit(&self, replaced: Option<&Self>) -> bool {
         let mut permit = self.permit.lock();

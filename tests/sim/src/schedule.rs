@@ -11,6 +11,18 @@ pub(crate) type ConnectionNumber = u32;
 /// A client, by its number.
 pub(crate) type ClientNumber = u32;
 
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// Things happen and go wrong.
+    Busy,
+    /// Nothing goes wrong any more: everyone has to catch up, or be noticed as gone.
+    Calm,
+    /// Everyone leaves, or the server drains.
+    Leaving,
+    Over,
+}
+
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Way {
@@ -43,8 +55,8 @@ pub(crate) enum Action {
     Administrate,
     /// The server stops for a while.
     Stall,
-    /// The next stage of the run begins.
-    Calm,
+    /// A stage of the run ends, if it has not ended before.
+    EndStage(Stage),
 }
 
 /// What lies ahead, in the order of time; what is due at one time, in the order in which it was planned.

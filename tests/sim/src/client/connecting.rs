@@ -82,6 +82,7 @@ impl World {
             client.page = client.snapshots.last().cloned();
             if let Some(page) = &mut client.page {
                 page.gaps_allowed = true;
+                page.must_tell_seq = true;
             }
             counts.count(Fault::OldSeq);
         }
@@ -89,7 +90,7 @@ impl World {
         // A stream of events cannot be acknowledged: its ring wraps.
         page.gaps_allowed |= !is_websocket;
         let mut seq = Some(page.highest);
-        if faults.allows(Fault::NoSeq) && client.rng.random_bool(0.2) {
+        if faults.allows(Fault::NoSeq) && !page.must_tell_seq && client.rng.random_bool(0.2) {
             seq = None;
             counts.count(Fault::NoSeq);
         } else if faults.allows(Fault::FutureSeq) && client.rng.random_bool(0.05) {

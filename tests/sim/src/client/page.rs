@@ -52,8 +52,8 @@ pub(crate) struct Page {
     recent: VecDeque<(u64, Content)>,
     /// Something has happened after which gaps are allowed though the log still has what they stand for.
     pub(crate) gaps_allowed: bool,
-    /// Messages and gaps received for the first time.
-    pub(crate) received: u64,
+    /// It has gone back to what it had before, and the server may not know: it has to say what it has.
+    pub(crate) must_tell_seq: bool,
 }
 
 impl Page {
@@ -65,7 +65,7 @@ impl Page {
             channels: vec![Following::No; usize::from(channels)],
             recent: VecDeque::new(),
             gaps_allowed: false,
-            received: 0,
+            must_tell_seq: false,
         }
     }
 
@@ -169,7 +169,6 @@ impl Page {
     fn remember(&mut self, seq: u64, content: Content) -> Result<bool, String> {
         if seq > self.highest {
             self.highest = seq;
-            self.received += 1;
             if self.recent.len() == REMEMBERED {
                 self.recent.pop_front();
             }

@@ -173,7 +173,10 @@ impl World {
         let (asked, is_websocket) = (link.asked.take(), link.is_websocket);
         match (hello.recovered, asked) {
             (true, Some(asked)) => {
-                let had = it.page.as_ref().map_or(0, |page| page.highest);
+                let had = it.page.as_mut().map_or(0, |page| {
+                    page.must_tell_seq = false;
+                    page.highest
+                });
                 let goes_on = asked.seq.map_or(hello.seq <= had, |seq| seq == hello.seq);
                 if hello.session != asked.session || !goes_on || asked.is_future {
                     self.violate("resume", format!("client {client} asked {asked:?}, and got {hello:?}"));

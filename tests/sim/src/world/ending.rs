@@ -1,10 +1,10 @@
 //! The end of a run: nothing goes wrong any more, everyone catches up, everyone leaves, and nothing is left.
 
-use super::{Stage, World};
+use super::World;
 use crate::client::Following;
 use crate::fault::Fault;
 use crate::scenario::{SECOND, nanos};
-use crate::schedule::Action;
+use crate::schedule::{Action, Stage};
 
 impl World {
     /// For bytes under way, questions and answers: all that is not a timeout.
@@ -16,8 +16,11 @@ impl World {
         }
     }
 
-    pub(super) fn end_stage(&mut self) {
-        match self.stage {
+    pub(super) fn end_stage(&mut self, stage: Stage) {
+        if stage != self.stage {
+            return;
+        }
+        match stage {
             Stage::Busy if self.scenario.faults.allows(Fault::Drain) => self.drain(),
             Stage::Busy => self.calm_down(),
             Stage::Calm => {
@@ -32,8 +35,17 @@ impl World {
         }
     }
 
-    /// From here on clients do what they should, and no one connects.
+    /// From here on clients do what they should, and no one connects. What they have left behind, they close: a stream of events
+    /// that is read to no purpose is alive for the server.
     fn calm_clients(&mut self) {
+        for number in 0..self.connections.len() {
+            let number = u32::try_from(number).expect("few connections");
+            let Some(connection) = self.connection(number) else { continue };
+            if !self.clients[connection.client as usize].is_linked_by(number) {
+                connection.wire.lock().client_closes();
+                self.consider(number);
+            }
+        }
         for number in 0..self.clients.len() {
             let client = &mut self.clients[number];
             client.plan += 1;
@@ -60,7 +72,7 @@ impl World {
             + config.timers.stall_threshold
             + config.write_timeout
             + config.close_timeout;
-        self.schedule.plan(self.now + nanos(all) + self.exchanges(), Action::Calm);
+        self.schedule.plan(self.now + nanos(all) + self.exchanges(), Action::EndStage(Stage::Calm));
     }
 
     fn leave(&mut self) {
@@ -97,7 +109,7 @@ impl World {
             + config.write_timeout
             + config.close_timeout
             + config.channel.log.age.unwrap_or_default();
-        self.schedule.plan(self.now + nanos(all) + self.exchanges(), Action::Calm);
+        self.schedule.plan(self.now + nanos(all) + self.exchanges(), Action::EndStage(Stage::Leaving));
     }
 
     /// Whoever is there has everything, and whoever is not has been noticed.

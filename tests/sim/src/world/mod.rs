@@ -22,7 +22,7 @@ use crate::client::Client;
 use crate::fault::{FaultCounts, Faults};
 use crate::lifecycle::Lifecycles;
 use crate::scenario::Scenario;
-use crate::schedule::{Action, ConnectionNumber, Schedule};
+use crate::schedule::{Action, ConnectionNumber, Schedule, Stage};
 use crate::tasks::{TaskId, Tasks};
 use crate::trace::Trace;
 use crate::truth::Truth;
@@ -48,18 +48,6 @@ pub(crate) struct Outcome {
     pub(crate) session_nanos: u128,
     pub(crate) faults: FaultCounts,
     pub(crate) tail: Vec<String>,
-}
-
-/// How far a run is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Things happen and go wrong.
-    Busy,
-    /// Nothing goes wrong any more: everyone has to catch up, or be noticed as gone.
-    Calm,
-    /// Everyone leaves, or the server drains.
-    Leaving,
-    Over,
 }
 
 /// A connection, as the scheduler knows it.
@@ -204,7 +192,7 @@ impl World {
         self.schedule.plan(self.rng.random_range(0..self.scenario.publish_pause), Action::Publish);
         self.schedule.plan(self.rng.random_range(0..pause * 4), Action::Administrate);
         self.schedule.plan(self.rng.random_range(0..self.scenario.length), Action::Stall);
-        self.schedule.plan(self.scenario.length, Action::Calm);
+        self.schedule.plan(self.scenario.length, Action::EndStage(Stage::Busy));
     }
 
     /// Runs to the end, or to the first invariant that does not hold.

@@ -7,7 +7,7 @@ use rand::RngExt;
 use super::World;
 use crate::fault::Fault;
 use crate::scenario::{MILLI, nanos};
-use crate::schedule::{Action, Way};
+use crate::schedule::{Action, Stage, Way};
 use crate::tasks::Polled;
 use crate::truth::{channel_name, text_of};
 
@@ -15,7 +15,7 @@ impl World {
     pub(super) fn step(&mut self) {
         while let Some((action, was_put_off)) = self.schedule.take_due(self.now) {
             if was_put_off {
-                self.disturbed_at = self.now;
+                self.disturb(self.now);
             }
             self.ready.push(action);
         }
@@ -31,14 +31,19 @@ impl World {
         self.carry_out(action);
         self.follow_up();
         if self.steps == self.scenario.calm_after_steps && self.is_busy() {
-            self.end_stage();
+            self.end_stage(Stage::Busy);
         }
         if self.faults_now().allows(Fault::SlowSteps) && self.rng.random_ratio(1, 50) {
             self.fault_counts.count(Fault::SlowSteps);
             let slow = self.rng.random_range(0..5 * MILLI);
-            self.disturbed_at = self.now + slow;
+            self.disturb(self.now + slow);
             self.pass(slow);
         }
+    }
+
+    /// Until then something may be late for a reason.
+    fn disturb(&mut self, until: u64) {
+        self.disturbed_at = self.disturbed_at.max(until);
     }
 
     fn pass_to_next(&mut self) {
@@ -66,6 +71,7 @@ impl World {
             Action::Wheel { plan } => self.step_wheel(plan),
             Action::Work => {
                 self.work_planned = false;
+                self.trace.say(self.now, format_args!("a worker takes a batch"));
                 self.server.work();
             }
             Action::Poll(task) => {
@@ -90,7 +96,7 @@ impl World {
             Action::Publish => self.publish(),
             Action::Administrate => self.administrate(),
             Action::Stall => self.stall(),
-            Action::Calm => self.end_stage(),
+            Action::EndStage(stage) => self.end_stage(stage),
         }
     }
 
@@ -98,10 +104,13 @@ impl World {
         if plan != self.wheel_plan {
             return;
         }
-        let Some(until) = self.server.step_wheel() else {
+        let stepped = self.server.step_wheel();
+        let waiting = self.server.batches();
+        self.trace.say(self.now, format_args!("the wheel: {stepped:?}, {waiting} batches wait"));
+        let Some(until) = stepped else {
             if self.server.batches() >= self.scenario.dispatch_batches {
                 // What has expired meanwhile waits for the next tick.
-                self.disturbed_at = self.now;
+                self.disturb(self.now);
             }
             self.tell_times();
             return self.ready.push(Action::Wheel { plan });
@@ -110,7 +119,7 @@ impl World {
         let mut at = self.now + sleep;
         if self.is_late(Fault::LateWheel) {
             at += self.rng.random_range(0..self.scenario.latest);
-            self.disturbed_at = self.disturbed_at.max(at);
+            self.disturb(at);
         }
         self.schedule.plan(at, Action::Wheel { plan });
     }
@@ -227,7 +236,7 @@ impl World {
         let length = nanos(self.scenario.config.timers.stall_threshold) * self.rng.random_range(1..20);
         self.trace.say(self.now, format_args!("the server stalls for {} ms", length / MILLI));
         self.pass(length);
-        self.disturbed_at = self.now;
+        self.disturb(self.now);
         let wait = self.rng.random_range(0..self.scenario.length / 4);
         self.schedule.plan(self.now + wait, Action::Stall);
     }
@@ -247,6 +256,6 @@ fn code(action: &Action) -> [u64; 2] {
         Action::Publish => [10, 0],
         Action::Administrate => [11, 0],
         Action::Stall => [12, 0],
-        Action::Calm => [13, 0],
+        Action::EndStage(stage) => [13, stage as u64],
     }
 }
