@@ -87,7 +87,7 @@ fn check_processes(scenario: &args::Scenario, load: &Load) -> Result<(), String>
 fn run_worker(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<u8, String> {
     reserve_descriptors(load.connections)?;
     let Prepared { scenario, .. } = prepare(scenario);
-    workers::send_measured(&start_runtime()?.block_on(drive(scenario, load, log))?);
+    workers::send_result(start_runtime()?.block_on(drive(scenario, load, log))?);
     Ok(0)
 }
 

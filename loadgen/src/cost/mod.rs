@@ -13,14 +13,16 @@ mod timers;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-use self::account::Account;
-pub(crate) use self::bottleneck::{Bottleneck, Second};
+pub(crate) use self::account::CostSummary;
+use self::account::{Account, ServerCost};
+pub(crate) use self::bottleneck::{Bottleneck, BottleneckOutcome, Second};
 pub(crate) use self::sampling::Sampling;
 pub(crate) use self::steady::Load;
-use self::timers::TimersAccount;
+use self::timers::{TimersAccount, TimersOutcome};
 use crate::client::Admin;
 use crate::process::{NoReading, Process, Reading};
 use crate::progress::Log;
@@ -124,15 +126,32 @@ impl Cost {
     /// The `server` part of the result, if anything was asked for.
     pub(crate) fn server(&self) -> Option<Group> {
         let process = self.server.as_ref().map(Server::outcome);
-        let timers =
-            self.timers.as_ref().map(|(_, account)| Group::default().with("timers", account.outcome()));
-        process.into_iter().chain(timers).reduce(Group::and)
+        let timers = self.timers.as_ref().map(|(_, account)| account.outcome());
+        (process.is_some() || timers.is_some()).then(|| Group::of(&ServerOutcome { process, timers }))
     }
 
-    /// What there is to add to the `loadgen` part of the result.
-    pub(crate) fn self_usage(&self) -> Group {
-        self.self_usage.as_ref().map(|(_, account)| account.summary()).unwrap_or_default()
+    /// CPU and memory of loadgen itself.
+    pub(crate) fn self_usage(&self) -> Option<CostSummary> {
+        self.self_usage.as_ref().map(|(_, account)| account.summary())
     }
+}
+
+#[derive(Serialize)]
+struct ServerOutcome {
+    #[serde(flatten)]
+    process: Option<ProcessOutcome>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timers: Option<TimersOutcome>,
+}
+
+#[derive(Serialize)]
+struct ProcessOutcome {
+    pid: u32,
+    ended: bool,
+    resident_from: &'static str,
+    cpu_seconds: f64,
+    #[serde(flatten)]
+    cost: ServerCost,
 }
 
 async fn ask(admin: &mut Admin) -> Result<timers::Timers, String> {
@@ -189,12 +208,13 @@ impl Server {
         self.threads.set(reading.map(|reading| reading.threads as f64));
     }
 
-    fn outcome(&self) -> Group {
-        Group::default()
-            .with("pid", u64::from(self.pid))
-            .with("ended", self.has_ended)
-            .with("resident_from", self.resident_from)
-            .with("cpu_seconds", self.account.cpu_seconds())
-            .and(self.account.outcome())
+    fn outcome(&self) -> ProcessOutcome {
+        ProcessOutcome {
+            pid: self.pid,
+            ended: self.has_ended,
+            resident_from: self.resident_from,
+            cpu_seconds: self.account.cpu_seconds(),
+            cost: self.account.outcome(),
+        }
     }
 }

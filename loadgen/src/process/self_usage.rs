@@ -10,7 +10,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::kernel::Process;
 use crate::record::{Gauge, Recorder};
-use crate::result::{Group, millis, seconds};
+use crate::result::{Highest, Total, millis, seconds, summed};
 
 /// Descriptors for everything that is not a connection.
 const OTHER_DESCRIPTORS: u64 = 64;
@@ -83,7 +83,7 @@ impl SelfUsage {
     pub(crate) fn record(&self, recorder: &Recorder) {
         recorder.gauge("loadgen.cores", &self.cores);
         recorder.gauge("loadgen.resident_bytes", &self.resident_bytes);
-        recorder.gauge("loadgen.lag_ms", &self.lag_ms);
+        recorder.worst("loadgen.lag_ms", &self.lag_ms);
     }
 
     /// Sets what is recorded.
@@ -101,17 +101,26 @@ impl SelfUsage {
         self.lag_ms.set(Some(millis(self.longest_of_second.take())));
     }
 
-    /// The `loadgen` part of the result.
-    pub(crate) fn summary(&self) -> Group {
-        Group::default()
-            .with("cpu_seconds", cpu_time().map(seconds))
-            .with("peak_resident_bytes", self.resident_and_peak_bytes().map(|(_, peak)| peak))
-            .with("lag_ms_max", millis(self.longest.get()))
+    pub(crate) fn summary(&self) -> UsageSummary {
+        UsageSummary {
+            cpu_seconds: cpu_time().map(seconds).map(Total),
+            peak_resident_bytes: self.resident_and_peak_bytes().map(|(_, peak)| peak),
+            lag_ms_max: Highest(millis(self.longest.get())),
+        }
     }
 
     /// The peak is that of this program. (That of getrusage begins with what was forked to start it.)
     fn resident_and_peak_bytes(&self) -> Option<(u64, u64)> {
         self.process.as_ref()?.resident_and_peak_bytes()
+    }
+}
+
+summed! {
+    /// The beginning of the `loadgen` part of the result.
+    pub(crate) struct UsageSummary {
+        cpu_seconds: Option<Total>,
+        peak_resident_bytes: Option<u64>,
+        lag_ms_max: Highest,
     }
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn print_sample(recorder: &Recorder) {
     let line = Group::default()
         .with("t", sample.t)
         .with("phase", recorder.current_phase().as_str())
-        .and(sample.to_json())
+        .and(Group::of(&sample))
         .to_json_line();
     let _ = writeln!(io::stdout(), "{line}");
 }

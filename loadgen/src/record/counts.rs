@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::result::Group;
+use crate::result::summed;
 use crate::transport::websocket::End;
 
 /// A number that only grows. A clone is the same one.
@@ -64,10 +64,19 @@ impl Ends {
         self.faults.borrow().values().sum()
     }
 
-    /// `close_codes`, and what the server did wrong if it was to blame.
-    pub(crate) fn outcome(&self) -> Group {
-        Group::default()
-            .with("close_codes", self.by_code())
-            .with("frame_faults", self.faults.borrow().clone())
+    pub(crate) fn outcome(&self) -> EndsOutcome {
+        let faults = self.faults.borrow();
+        EndsOutcome {
+            close_codes: self.by_code().into_iter().map(|(code, count)| (code.to_string(), count)).collect(),
+            frame_faults: faults.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+        }
+    }
+}
+
+summed! {
+    pub(crate) struct EndsOutcome {
+        close_codes: BTreeMap<String, u64>,
+        /// What the server did wrong, if it was to blame.
+        frame_faults: BTreeMap<String, u64>,
     }
 }

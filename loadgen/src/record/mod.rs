@@ -29,12 +29,11 @@ use std::rc::Rc;
 
 use tokio::time::Instant;
 
-pub(crate) use self::counts::{Counter, Ends, Gauge};
-pub(crate) use self::look::Timed;
+pub(crate) use self::counts::{Counter, Ends, EndsOutcome, Gauge};
 pub(crate) use self::times::{Latency, Times};
-pub(crate) use self::traffic::Live;
 pub use self::traffic::Traffic;
-use crate::result::{Phase, Sample, Series};
+pub(crate) use self::traffic::{Live, TrafficSummary};
+use crate::result::{Phase, Sample, Series, Values};
 
 /// More phases than these are not told apart.
 const MAX_PHASES: usize = 256;
@@ -53,6 +52,8 @@ struct Shared {
     traffic: Traffic,
     counters: RefCell<Vec<Named<Counter>>>,
     gauges: RefCell<Vec<Named<Gauge>>>,
+    /// Gauges of which the worst of several processes counts.
+    worst: RefCell<Vec<Named<Gauge>>>,
     times: RefCell<Vec<Named<Times>>>,
     /// What the count of each close code was when it was last looked at.
     codes_seen: RefCell<BTreeMap<u16, u64>>,
@@ -77,6 +78,7 @@ impl Recorder {
             traffic: Traffic::default(),
             counters: RefCell::default(),
             gauges: RefCell::default(),
+            worst: RefCell::default(),
             times: RefCell::default(),
             codes_seen: RefCell::default(),
             phases: RefCell::default(),
@@ -107,6 +109,11 @@ impl Recorder {
 
     pub(crate) fn gauge(&self, name: &str, gauge: &Gauge) {
         self.shared.gauges.borrow_mut().push(self.named(name, gauge));
+    }
+
+    /// A gauge of which the worst of several processes counts, not their sum.
+    pub(crate) fn worst(&self, name: &str, gauge: &Gauge) {
+        self.shared.worst.borrow_mut().push(self.named(name, gauge));
     }
 
     pub(crate) fn times(&self, name: &str, times: &Times) {
@@ -142,11 +149,7 @@ impl Recorder {
     pub(crate) fn phases(&self) -> Vec<Phase> {
         let phases = self.shared.phases.borrow();
         let ends = phases.iter().skip(1).map(|(_, start)| *start).chain([self.seconds()]);
-        phases
-            .iter()
-            .zip(ends)
-            .map(|((name, start), end)| Phase { name: name.clone(), start: *start, end })
-            .collect()
+        phases.iter().zip(ends).map(|((name, start), end)| Phase::new(name.clone(), *start, end)).collect()
     }
 
     /// Since the start, to the microsecond.
@@ -154,12 +157,13 @@ impl Recorder {
         crate::result::seconds(self.shared.start.elapsed())
     }
 
-    /// Looks at everything now, for the series. Gives the whole of what was timed since the last look.
-    pub(crate) fn sample(&self) -> Timed {
-        let (sample, timed) = self.shared.look(self.seconds());
+    /// Looks at everything now, for the series.
+    pub(crate) fn sample(&self) -> Values {
+        let values = self.shared.look(self.seconds());
+        let sample = values.to_sample();
         self.shared.series.borrow_mut().push(&sample);
         self.shared.last.replace(sample);
-        timed
+        values
     }
 
     /// The sample that was taken last.

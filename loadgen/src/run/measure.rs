@@ -20,5 +20,5 @@ pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Docu
         1 => drive(scenario, &load, log).await?,
         processes => workers::run(processes, &load, log).await?,
     };
-    Ok(Document::new(header, measured.run, measured.numbers, &measured.series))
+    Ok(measured.into_document(header))
 }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::connects::Connects;
-use super::deadline::{Deadline, is_given_up};
-use super::{Opened, Pace, Run, Scenario, Setup, open_all};
+use super::connects::{Connects, ConnectsOutcome};
+use super::deadline::{Deadline, DeadlineOutcome, is_given_up};
+use super::{Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
-use crate::record::{Counter, Ends, Recorder};
-use crate::result::Group;
+use crate::record::{Counter, Ends, EndsOutcome, Recorder};
+use crate::result::summed;
 use crate::target::Target;
 use crate::transport::websocket::End;
 
@@ -66,6 +66,10 @@ impl Scenario for Late {
         Box::pin(async move { self.answer_late(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         vec![
             Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
@@ -73,23 +77,46 @@ impl Scenario for Late {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
+    fn outcome(&self, setup: &Setup) -> Outcome {
         let gone = self.closed.get() + self.forgiven.get() + self.other_closes.get();
-        Group::default()
-            .with("connected", self.connected.get())
-            .with("errors", setup.failures.total())
-            .with("pings", self.pings.get())
-            .with("in_time", self.in_time.get())
-            .with("missed", self.missed.get())
-            .with("closed_in_time", self.closed_in_time.get())
-            .with("too_late", self.too_late.get())
-            .with("closed", self.closed.get())
-            .with("forgiven", self.forgiven.get())
-            .with("still_open", self.too_late.get().saturating_sub(gone))
-            .with("other_closes", self.other_closes.get())
-            .and(self.deadline.outcome())
-            .and(self.connects.outcome())
-            .and(self.ends.outcome())
+        Outcome::Late(LateOutcome {
+            connected: self.connected.get(),
+            errors: setup.failures.total(),
+            pings: self.pings.get(),
+            in_time: self.in_time.get(),
+            missed: self.missed.get(),
+            closed_in_time: self.closed_in_time.get(),
+            too_late: self.too_late.get(),
+            closed: self.closed.get(),
+            forgiven: self.forgiven.get(),
+            still_open: self.too_late.get().saturating_sub(gone),
+            other_closes: self.other_closes.get(),
+            deadline: self.deadline.outcome(),
+            connects: self.connects.outcome(),
+            ends: self.ends.outcome(),
+        })
+    }
+}
+
+summed! {
+    pub(crate) struct LateOutcome {
+        connected: u64,
+        errors: u64,
+        pings: u64,
+        in_time: u64,
+        missed: u64,
+        closed_in_time: u64,
+        too_late: u64,
+        closed: u64,
+        forgiven: u64,
+        still_open: u64,
+        other_closes: u64,
+        #[serde(flatten)]
+        deadline: DeadlineOutcome,
+        #[serde(flatten)]
+        connects: ConnectsOutcome,
+        #[serde(flatten)]
+        ends: EndsOutcome,
     }
 }
 

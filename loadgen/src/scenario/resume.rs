@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::channel::{Concurrent, Round, Subscriber, Subscribers};
-use super::connects::Connects;
+use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
+use super::connects::{Connects, ConnectsOutcome};
 use super::spread::is_chosen;
-use super::window::Window;
-use super::{Attempt, Opened, Run, Scenario, Setup, open};
+use super::window::{Window, WindowOutcome};
+use super::{Attempt, Opened, Outcome, Run, Scenario, Setup, open};
 use crate::args;
 use crate::client::Connection;
 use crate::progress::Bar;
@@ -51,21 +52,39 @@ impl Scenario for Resume {
         Box::pin(async move { self.publish(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.subscribers.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         let mut bars = self.subscribers.bars(setup);
         bars.push(Bar { label: "returned", done: self.returned(), of: self.cut.get() });
         bars
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
-        self.subscribers
-            .outcome(setup)
-            .with("cut", self.cut.get())
-            .and(self.window.outcome())
-            .with("gone", self.gone.get())
-            .with("resumes", self.connects.outcome())
-            .and(self.subscribers.connections())
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        Outcome::Single(Group::of(&ResumeOutcome {
+            subscribers: self.subscribers.outcome(setup),
+            cut: self.cut.get(),
+            window: self.window.outcome(),
+            gone: self.gone.get(),
+            resumes: self.connects.outcome(),
+            connections: self.subscribers.connections(),
+        }))
     }
+}
+
+#[derive(Serialize)]
+struct ResumeOutcome {
+    #[serde(flatten)]
+    subscribers: SubscribersOutcome,
+    cut: u64,
+    #[serde(flatten)]
+    window: WindowOutcome,
+    gone: u64,
+    resumes: ConnectsOutcome,
+    #[serde(flatten)]
+    connections: ConnectionsOutcome,
 }
 
 impl Resume {

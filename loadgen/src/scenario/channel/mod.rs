@@ -11,4 +11,4 @@ mod tally;
 
 pub(super) use self::round::Round;
 pub(super) use self::subscriber::Subscriber;
-pub(super) use self::subscribers::{Concurrent, Subscribers};
+pub(super) use self::subscribers::{Concurrent, ConnectionsOutcome, Subscribers, SubscribersOutcome};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::totals::{Totals, times};
-use super::{Prepared, Run, Scenario, Setup, prepare};
+use self::totals::Totals;
+use super::{Outcome, Prepared, Run, Scenario, Setup, prepare};
 use crate::args::{self, Kind, Phase};
 use crate::client::Failures;
 use crate::progress::Bar;
@@ -54,6 +54,10 @@ impl Scenario for Mix {
         Box::pin(async move { self.execute(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.runs().map(|run| run.prepared.scenario.connected()).sum()
+    }
+
     fn bars(&self, _: &Setup) -> Vec<Bar> {
         vec![
             Bar { label: "phase", done: self.begun.get(), of: self.phases.len() as u64 },
@@ -62,15 +66,14 @@ impl Scenario for Mix {
     }
 
     /// The sums of all runs, then each phase.
-    fn outcome(&self, setup: &Setup) -> Group {
+    fn outcome(&self, setup: &Setup) -> Outcome {
         let outcomes: Vec<_> = self.runs().map(StageRun::outcome).collect();
-        let counts = Totals::of(&outcomes).outcome(setup.failures.total());
-        let times = times(&outcomes);
+        let totals = Group::of(&Totals::of(&outcomes, setup.failures.total()));
         let mut outcomes = outcomes.into_iter();
         let phases = self.phases.iter().fold(Group::default(), |phases, stage| {
             phases.with(&path_name(&stage.phase.name), stage.outcome(&mut outcomes))
         });
-        counts.and(times).with("plan", phases)
+        Outcome::Single(totals.with("plan", phases))
     }
 }
 
@@ -88,11 +91,6 @@ impl Mix {
             setup.recorder.phase(&stage.phase.name);
             stage.execute(&setup, &mut staying).await;
         }
-    }
-
-    fn connected(&self) -> u64 {
-        let outcomes: Vec<_> = self.runs().map(StageRun::outcome).collect();
-        Totals::of(&outcomes).count("connected")
     }
 
     /// Those of all phases, in order.
@@ -149,7 +147,7 @@ impl Stage {
             runs.with(&path_name(&run.name), outcome)
         });
         Group::default()
-            .with("kind", self.phase.kind.name())
+            .with("kind", <&str>::from(self.phase.kind))
             .with("seconds", self.took.get().map(seconds))
             .with("runs", runs)
     }
@@ -176,7 +174,7 @@ impl StageRun {
     /// Empty before it has begun.
     fn outcome(&self) -> Group {
         let setup = self.setup.get();
-        setup.map_or_else(Group::default, |setup| self.prepared.scenario.outcome(setup))
+        setup.map_or_else(Group::default, |setup| self.prepared.scenario.outcome(setup).to_group())
     }
 }
 
