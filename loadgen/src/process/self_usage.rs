@@ -60,7 +60,7 @@ impl Default for SelfUsage {
             longest: Cell::default(),
             longest_of_second: Cell::default(),
             cpu_seen: Cell::new((Instant::now(), cpu_time())),
-            lag_ms: Gauge::default(),
+            lag_ms: Gauge::highest(),
             cores: Gauge::default(),
             resident_bytes: Gauge::default(),
             process: Process::own(),
@@ -83,7 +83,7 @@ impl SelfUsage {
     pub(crate) fn record(&self, recorder: &Recorder) {
         recorder.gauge("loadgen.cores", &self.cores);
         recorder.gauge("loadgen.resident_bytes", &self.resident_bytes);
-        recorder.worst("loadgen.lag_ms", &self.lag_ms);
+        recorder.gauge("loadgen.lag_ms", &self.lag_ms);
     }
 
     /// Sets what is recorded.

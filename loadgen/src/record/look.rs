@@ -2,7 +2,7 @@
 
 use super::times::new_second;
 use super::{Named, Shared};
-use crate::result::{Highest, Sum as _, Total, Values};
+use crate::result::{Highest, Level, Sum as _, Total, Values};
 
 /// More close codes than these have no curve of their own.
 const MAX_CODES: usize = 32;
@@ -12,12 +12,13 @@ impl Shared {
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
     pub(super) fn look(&self, t: f64) -> Values {
         let mut values = Values { t: Highest(t), ..Values::default() };
-        values.gauges.insert("connections".to_owned(), Some(Total(self.traffic.open() as f64)));
+        let open = Level::Total(Some(Total(self.traffic.open() as f64)));
+        values.gauges.insert("connections".to_owned(), open);
         for Named { name, source, .. } in &*self.gauges.borrow() {
-            values.gauges.entry(name.clone()).or_default().add(source.get().map(Total));
-        }
-        for Named { name, source, .. } in &*self.worst.borrow() {
-            values.worst.entry(name.clone()).or_default().add(source.get().map(Highest));
+            match values.gauges.get_mut(name) {
+                Some(sum) => sum.add(source.level()),
+                None => drop(values.gauges.insert(name.clone(), source.level())),
+            }
         }
         for Named { name, source, seen } in &mut *self.counters.borrow_mut() {
             *values.counts.entry(name.clone()).or_default() += since(source.get(), seen);

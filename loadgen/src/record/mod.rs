@@ -52,8 +52,6 @@ struct Shared {
     traffic: Traffic,
     counters: RefCell<Vec<Named<Counter>>>,
     gauges: RefCell<Vec<Named<Gauge>>>,
-    /// Gauges of which the worst of several processes counts.
-    worst: RefCell<Vec<Named<Gauge>>>,
     times: RefCell<Vec<Named<Times>>>,
     /// What the count of each close code was when it was last looked at.
     codes_seen: RefCell<BTreeMap<u16, u64>>,
@@ -78,7 +76,6 @@ impl Recorder {
             traffic: Traffic::default(),
             counters: RefCell::default(),
             gauges: RefCell::default(),
-            worst: RefCell::default(),
             times: RefCell::default(),
             codes_seen: RefCell::default(),
             phases: RefCell::default(),
@@ -109,11 +106,6 @@ impl Recorder {
 
     pub(crate) fn gauge(&self, name: &str, gauge: &Gauge) {
         self.shared.gauges.borrow_mut().push(self.named(name, gauge));
-    }
-
-    /// A gauge of which the worst of several processes counts, not their sum.
-    pub(crate) fn worst(&self, name: &str, gauge: &Gauge) {
-        self.shared.worst.borrow_mut().push(self.named(name, gauge));
     }
 
     pub(crate) fn times(&self, name: &str, times: &Times) {

@@ -141,7 +141,7 @@ mod tests {
         recorder.times("connect_ms", &connect);
         recorder.gauge("backlog", &crate::record::Gauge::default());
         let values = recorder.sample();
-        assert_eq!((values.times.len(), values.gauges["backlog"]), (1, None));
+        assert_eq!((values.times.len(), values.gauge("backlog")), (1, None));
         let sent = Message::Sample(Box::new(WorkerSample {
             phase: "hold".to_owned(),
             second: 2,

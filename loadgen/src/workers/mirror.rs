@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::cost::{self, Second};
 use crate::record::{Counter, Gauge, Recorder, Times};
-use crate::result::{Total, Values, sum};
+use crate::result::{Values, sum};
 
 use super::message::WorkerSample;
 
@@ -46,8 +46,8 @@ impl Mirror {
         let gauges = if sample.is_last { Values::default() } else { sample.values.gauges_only() };
         self.last.borrow_mut()[worker] = gauges;
         let sum = sum(self.last.borrow().iter().cloned()).unwrap_or_default();
-        for (_, name, value) in sum.to_sample().values {
-            self.gauge(&name).set(value);
+        for (name, level) in &sum.gauges {
+            self.gauge(name).set(level.number());
         }
     }
 
@@ -84,15 +84,15 @@ impl Mirror {
     /// The load of all workers together.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a count")]
     pub(super) fn load(&self) -> cost::Load {
-        let open = |values: &Values| values.gauges.get("connections").copied().flatten();
-        let connections = self.last.borrow().iter().filter_map(open).map(|Total(open)| open).sum::<f64>();
+        let connections =
+            self.last.borrow().iter().filter_map(|values| values.gauge("connections")).sum::<f64>();
         cost::Load { connections: connections as u64, pings: self.pings.get() }
     }
 
     /// The busiest and the latest of the workers.
     pub(super) fn second(&self, server_cores: Option<f64>) -> Second {
-        let samples: Vec<_> = self.last.borrow().iter().map(Values::to_sample).collect();
-        let worst = |name| samples.iter().filter_map(|sample| sample.get(name)).reduce(f64::max);
+        let last = self.last.borrow();
+        let worst = |name| last.iter().filter_map(|values| values.gauge(name)).reduce(f64::max);
         Second { self_cores: worst("loadgen.cores"), lag_ms: worst("loadgen.lag_ms"), server_cores }
     }
 }
@@ -102,7 +102,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::result::Highest;
+    use crate::result::{Highest, Level, Total};
 
     fn sample(connections: f64, pings: u64, cores: f64) -> WorkerSample {
         let connect = Times::default();
@@ -110,10 +110,9 @@ mod tests {
         let gauges = [("connections", connections), ("loadgen.cores", cores)];
         let values = Values {
             t: Highest(1.0),
-            gauges: gauges.map(|(name, value)| (name.to_owned(), Some(Total(value)))).into(),
+            gauges: gauges.map(|(name, value)| (name.to_owned(), Level::Total(Some(Total(value))))).into(),
             counts: [("pings".to_owned(), pings)].into(),
             times: [("connect_ms".to_owned(), connect.summary())].into(),
-            ..Values::default()
         };
         WorkerSample { phase: String::new(), second: 1, is_last: false, values }
     }
