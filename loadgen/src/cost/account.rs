@@ -9,7 +9,7 @@ use super::steady::{Load, Steady};
 use crate::process::Reading;
 use crate::result::{Mean, Total, seconds, summed};
 
-/// A shorter time than this between two readings tells nothing about CPU, which is counted in ticks of 10 ms.
+/// A shorter time than this between two readings means nothing: CPU time is counted in ticks of 10 ms.
 const SHORTEST: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]

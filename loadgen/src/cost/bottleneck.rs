@@ -1,4 +1,4 @@
-//! Whether it was loadgen itself that set the pace, and not the server.
+//! Whether loadgen itself was the bottleneck, not the server.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::result::Sample;
 
 /// It has one thread.
 const ALL_OF_A_CORE: f64 = 0.9;
-/// What its own tasks are late by goes into everything that it measures.
+/// The lag of its own tasks adds to everything that it measures.
 const MUCH_LAG_MS: f64 = 50.0;
 
 /// Counts the seconds in which it was.
@@ -29,7 +29,7 @@ pub(crate) struct Second {
 }
 
 impl Second {
-    /// What one sample of everything says of it.
+    /// The figures of one sample.
     pub(crate) fn of(sample: &Sample) -> Self {
         Self {
             self_cores: sample.get("loadgen.cores"),

@@ -1,7 +1,7 @@
 //! What the server takes, and what loadgen itself does, sampled each second: CPU, memory, descriptors, threads; and what
 //! Encke says about its timers.
 //!
-//! [`crate::process`] reads what the kernel knows, [`timers`] what Encke tells, [`account`] makes peaks and means of it,
+//! [`crate::process`] reads the kernel's figures, [`timers`] Encke's, [`account`] makes peaks and means of them,
 //! [`steady`] what a connection and a ping cost, [`bottleneck`] says whether the server was what was measured.
 
 mod account;
@@ -32,7 +32,7 @@ use crate::result::Group;
 const SAMPLE: Duration = Duration::from_secs(1);
 /// Before the sample of everything else is taken, so that it has what was read for it.
 const FIRST_SAMPLE: Duration = Duration::from_millis(900);
-/// The admin API's time to answer; a later answer would be of another second.
+/// The admin API must answer within this; a later answer would belong to another second.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// What is sampled.
@@ -59,7 +59,7 @@ struct Server {
 }
 
 impl Cost {
-    /// Looks at everything for the first time: what cannot be sampled is told before the run.
+    /// Takes the first sample: what cannot be sampled is an error before the run.
     pub(crate) async fn open(options: &Sampling, recorder: &Recorder, log: &Log) -> Result<Self, String> {
         let server = options.pid.map(|pid| Server::open(pid, recorder)).transpose()?;
         let self_usage = Process::own();
@@ -83,7 +83,7 @@ impl Cost {
         Ok(Some((admin, TimersAccount::new(before, recorder))))
     }
 
-    /// Samples each second, as long as it is awaited. `load` tells what loadgen is doing to the server.
+    /// Samples each second, as long as it is awaited. `load` is the load on the server.
     pub(crate) async fn watch(&mut self, load: impl Fn() -> Load) -> Infallible {
         let mut second = interval_at(Instant::now() + FIRST_SAMPLE, SAMPLE);
         second.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -93,7 +93,7 @@ impl Cost {
         }
     }
 
-    /// Looks once more when loadgen has let go of everything.
+    /// Takes the last sample, after loadgen has dropped its connections.
     pub(crate) async fn look_after(&mut self) {
         self.look(Load::default()).await;
     }

@@ -1,4 +1,4 @@
-//! What Encke's admin API says about its timers: `GET /api/timers`.
+//! The timers of Encke, from its admin API: `GET /api/timers`.
 
 use serde::{Deserialize, Serialize};
 

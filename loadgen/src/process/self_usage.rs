@@ -15,7 +15,7 @@ use crate::result::{Highest, Total, millis, seconds, summed};
 /// Descriptors for everything that is not a connection.
 const OTHER_DESCRIPTORS: u64 = 64;
 const LAG_SAMPLE: Duration = Duration::from_millis(10);
-/// In a shorter time than this the kernel's count of CPU time tells nothing.
+/// Over a shorter time than this, the kernel's count of CPU time means nothing.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(500);
 
 /// Raises the descriptor limit as far as this process may, and checks that the connections fit.
@@ -40,12 +40,12 @@ fn check_descriptors(connections: u32, limit: u64) -> Result<(), String> {
     ))
 }
 
-/// How late this process's own tasks run, and what they take. What it measures of the server is late by up to as much.
+/// How late this process's tasks run, and what they take. Its measurements of the server are late by up to as much.
 #[derive(Debug)]
 pub(crate) struct SelfUsage {
     longest: Cell<Duration>,
     longest_of_second: Cell<Duration>,
-    /// When the CPU time was last looked at, and what it was.
+    /// When the CPU time was last read, and what it was.
     cpu_seen: Cell<(Instant, Option<Duration>)>,
     lag_ms: Gauge,
     cores: Gauge,

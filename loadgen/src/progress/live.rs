@@ -23,7 +23,7 @@ pub(crate) struct Bar {
     pub(crate) of: u64,
 }
 
-/// Tells the last sample on stdout. Whether anyone still listens there is no matter of the run.
+/// Prints the last sample to stdout. A closed stdout does not end the run.
 pub(crate) fn print_sample(recorder: &Recorder) {
     let sample = recorder.last();
     let line = Group::default()

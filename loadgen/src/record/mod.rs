@@ -14,7 +14,7 @@
 //! What scenarios have in common names its own in a `register`. The names are those of the outcome, so that an assertion
 //! finds both. What is named twice is added up, which is how several scenarios at once share a curve. Connections,
 //! connects, closes by code, messages and pings are counted in [`Traffic`], errors in `Failures`: they need no naming.
-//! [`Recorder::phase`] tells where in its course the run is.
+//! [`Recorder::phase`] names the current phase of the run.
 
 mod counts;
 mod look;
@@ -35,7 +35,7 @@ pub use self::traffic::Traffic;
 pub(crate) use self::traffic::{Live, TrafficSummary};
 use crate::result::{Phase, Sample, Series, Values};
 
-/// More phases than these are not told apart.
+/// More phases than these are not recorded.
 const MAX_PHASES: usize = 256;
 
 /// A clone records into the same run.
@@ -167,7 +167,7 @@ impl Recorder {
         self.shared.series.borrow().clone()
     }
 
-    /// Whether the number at this path of the result is one of those that [`Self::growing`] tells.
+    /// Whether [`Self::growing`] knows the number at this path of the result.
     pub(crate) fn grows(&self, path: &str) -> bool {
         let is_counter = self.shared.counters.borrow().iter().any(|it| it.name == path);
         let is_of_times = path.rsplit_once('.').is_some_and(|(name, what)| {

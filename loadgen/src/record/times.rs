@@ -1,4 +1,4 @@
-//! How long things took: recorded in microseconds, told in milliseconds.
+//! Durations: recorded in microseconds, reported in milliseconds.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use crate::result::Distribution;
 /// Longer times than this are recorded as this.
 const HIGHEST: Duration = Duration::from_secs(3600);
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Seconds are many, and their percentiles are told to one in a hundred.
+/// There are many seconds, so their percentiles are exact to 1 % only.
 const DIGITS_OF_A_SECOND: u8 = 2;
 
 /// A histogram of times, over the whole run and over the present second. A clone is the same one.

@@ -1,4 +1,4 @@
-//! A distribution of times, whole: told in percentiles, written so that it can be read back and added up exactly.
+//! A distribution of times: shown as percentiles, written as a whole histogram that can be read back and added up exactly.
 
 use data_encoding::BASE64;
 use hdrhistogram::Histogram;
@@ -10,7 +10,7 @@ use super::group::Group;
 use super::path::NoNumber;
 use super::sum::Sum;
 
-/// The names of the percentiles that are told, and where they are.
+/// The percentiles that are shown.
 pub(crate) const PERCENTILES: [(&str, f64); 7] = [
     ("p50", 0.5),
     ("p75", 0.75),
@@ -21,7 +21,7 @@ pub(crate) const PERCENTILES: [(&str, f64); 7] = [
     ("p99.99", 0.9999),
 ];
 
-/// Microseconds; told in milliseconds.
+/// In microseconds; shown in milliseconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Hdr", into = "Hdr")]
 pub(crate) struct Distribution(Histogram<u64>);
@@ -51,7 +51,7 @@ impl Distribution {
         &self.0
     }
 
-    /// `count`, `min`, `mean`, the percentiles and `max`; null as long as there is nothing to tell.
+    /// `count`, `min`, `mean`, the percentiles and `max`; null without samples.
     pub(crate) fn percentiles(&self) -> Group {
         let told = |millis: f64| (!self.0.is_empty()).then_some(millis);
         let mut group = Group::default()

@@ -1,4 +1,4 @@
-//! The document of one run: what was asked for, what came of it, and everything in full behind that.
+//! The document of one run: settings, numbers, then histograms and series.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::{NoNumber, seconds};
 
 /// Of the document's form.
 const FORMAT: u64 = 1;
-/// The first field that nobody asked for. Before it are the settings.
+/// The first field after the settings.
 const STARTED_AT: &str = "started_at";
 const PHASES: &str = "phases";
 const ASSERTIONS: &str = "assertions";
@@ -118,18 +118,18 @@ impl Document {
         &self.0
     }
 
-    /// What was asked for.
+    /// The settings.
     pub(crate) fn settings(&self) -> impl Iterator<Item = (&str, &Field)> {
         self.0.iter().skip_while(|(name, _)| *name == "format").take_while(|(name, _)| *name != STARTED_AT)
     }
 
-    /// What came of it, but for phases, histograms and series.
+    /// The numbers, without phases, histograms and series.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (&str, &Field)> {
         let all = self.0.iter().skip_while(|(name, _)| *name != STARTED_AT);
         all.filter(|(name, _)| ![PHASES, ASSERTIONS, HISTOGRAMS, SERIES].contains(name))
     }
 
-    /// Adds what became of the assertions.
+    /// Adds the verdicts on the assertions.
     #[must_use]
     pub(crate) fn with_assertions(self, verdicts: Vec<Group>) -> Self {
         let (behind, mut fields): (Vec<_>, Vec<_>) =

@@ -94,7 +94,7 @@ async fn resolve(load: &Load) -> Result<SocketAddr, String> {
     address.map_err(|_| cannot("it takes too long".to_owned()))?.map_err(|error| cannot(error.to_string()))
 }
 
-/// Returns when the parent process, if there is one, wants this one to stop.
+/// Returns when the parent process, if there is one, stops this one.
 async fn has_stopped(parent: &mut Option<Parent>) {
     match parent {
         Some(parent) => parent.has_stopped().await,
@@ -108,7 +108,7 @@ fn note_bottleneck(second: &Sample, bottleneck: &RefCell<Bottleneck>, is_alone: 
     }
 }
 
-/// Who is told of each second.
+/// Where the samples go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SampleSink {
     /// The process that has started this one.

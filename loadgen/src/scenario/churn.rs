@@ -125,8 +125,8 @@ impl Churn {
         }
     }
 
-    /// Connections that are still there when the time is over are dropped, and counted as such: what the server does to them later is
-    /// not seen.
+    /// Connections that are still open at the end are dropped and counted as open; what the server does to them later is not
+    /// seen.
     async fn churn(self: Rc<Self>, setup: Rc<Setup>) {
         let Ok(between) = Exp::new(setup.load.rate) else { return };
         let mut rng = SmallRng::seed_from_u64(self.seed);

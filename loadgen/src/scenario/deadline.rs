@@ -9,10 +9,10 @@ use crate::result::{Distribution, summed};
 use crate::target::Target;
 use crate::transport::websocket::{End, NO_CLOSE_FRAME};
 
-/// The server counts from when something left it, we from when it arrived: this much may lie between.
+/// The server counts from when a packet left it, loadgen from when it arrived: this much may lie between.
 pub(super) const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
 
-/// Whether a connection ended like one that was given up for its silence. Only Encke has a code for that.
+/// Whether a connection ended as a silent one does. Only Encke has a close code for that.
 pub(super) fn is_given_up(end: End, target: Target) -> bool {
     target != Target::Encke || [NO_CLOSE_FRAME, CloseCode::PongTimeout.code()].contains(&end.code())
 }
@@ -30,13 +30,13 @@ impl Deadline {
         recorder.times("lateness_ms", &self.lateness);
     }
 
-    /// `waited` is how long the server waited for us, if it had asked for anything at all.
+    /// `waited` is how long the server waited, if it had pinged at all.
     pub(super) fn expired(&self, waited: Option<Duration>, timeout: Duration) {
         match waited {
             Some(waited) if waited + EARLY_TOLERANCE >= timeout => {
                 self.lateness.record(waited.saturating_sub(timeout));
             }
-            // Too soon, or without having been asked at all.
+            // Too soon, or without a ping.
             Some(_) | None => self.early.increment(),
         }
     }

@@ -1,4 +1,4 @@
-//! Answer pings just before and just after the deadline: the former must live, the latter must not.
+//! Answers pings just before and just after the deadline: the former connections must stay open, the latter must be closed.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -25,7 +25,7 @@ pub(crate) struct Late {
     pings: Counter,
     /// Pongs that left before the deadline.
     in_time: Counter,
-    /// Pongs that should have, and did not: our own fault, so what the server does about them says nothing.
+    /// Pongs that should have left before the deadline and did not: loadgen's own fault, so the server's reaction means nothing.
     missed: Counter,
     /// Connections all of whose pongs were in time, closed nevertheless.
     closed_in_time: Counter,
@@ -33,7 +33,7 @@ pub(crate) struct Late {
     too_late: Counter,
     /// Of these, the ones that were given up.
     closed: Counter,
-    /// Of these, the ones that were pinged again as if nothing had been.
+    /// Of these, the connections that were pinged again nevertheless.
     forgiven: Counter,
     other_closes: Counter,
     deadline: Deadline,
@@ -172,7 +172,7 @@ impl Late {
             };
             let due = asked.at + pong_timeout.saturating_sub(self.margin);
             if let Err(end) = self.hold_back(&mut connection, due).await {
-                // So late that it was us who let the deadline pass.
+                // The client itself has missed the deadline.
                 if asked.at.elapsed() >= pong_timeout {
                     self.missed.increment();
                     missed = true;
@@ -227,7 +227,7 @@ impl Late {
         Ok(Asked { at: Instant::now(), payload })
     }
 
-    /// Reads on, and says nothing until then.
+    /// Reads without sending anything until then.
     async fn hold_back(&self, connection: &mut Connection, until: Instant) -> Result<(), End> {
         tokio::select! {
             biased;
@@ -236,7 +236,7 @@ impl Late {
         }
     }
 
-    /// What became of a connection that answers too late.
+    /// Records the end of a connection that answers too late.
     fn record_end(&self, end: End, target: Target, asked_at: Option<Instant>, pong_timeout: Duration) {
         self.ends.record(end);
         if !is_given_up(end, target) {

@@ -63,9 +63,9 @@ pub(crate) trait Scenario {
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run;
     /// How many connections it has opened.
     fn connected(&self) -> u64;
-    /// How far it has come, always the same bars in the same order.
+    /// The progress, always with the same bars in the same order.
     fn bars(&self, setup: &Setup) -> Vec<Bar>;
-    /// What it has counted so far.
+    /// Everything that was counted so far.
     fn outcome(&self, setup: &Setup) -> Outcome;
 }
 
@@ -99,7 +99,7 @@ impl Pace {
 /// A connection to open.
 #[derive(Debug)]
 struct Attempt {
-    /// Tells it from the others.
+    /// Its number among all connections.
     index: u32,
     due: Instant,
     resume: Option<Ticket>,
@@ -168,7 +168,7 @@ async fn open(setup: Rc<Setup>, attempt: Attempt) -> Result<Opened, Failure> {
     Ok(Opened { index, connection, greeting, due, began, at: Instant::now() })
 }
 
-/// What a task came to.
+/// The result of a task.
 fn finished<T>(result: Result<T, JoinError>) -> T {
     result.expect("no task of ours panics, and none is aborted while it is awaited")
 }

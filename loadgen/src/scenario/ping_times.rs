@@ -12,10 +12,10 @@ use crate::result::{Distribution, summed};
 /// Servers whose timers count whole milliseconds may be early by as much.
 const ROUNDING: Duration = Duration::from_millis(2);
 
-/// The pings of a server that says how long one may be silent before it pings.
+/// The pings of a server that announces its ping interval.
 #[derive(Debug, Default)]
 pub(super) struct PingTimes {
-    /// Zero if it does not say.
+    /// Zero if the server does not announce it.
     interval: Cell<Duration>,
     early: Counter,
     lateness: Times,
@@ -31,7 +31,7 @@ impl PingTimes {
         recorder.times("ping_lateness_ms", &self.lateness);
     }
 
-    /// All connections are promised the same.
+    /// The server announces the same interval to all connections.
     pub(super) fn promised(&self, opened: &Opened) {
         self.interval.set(opened.greeting.ping_interval);
     }
@@ -44,7 +44,7 @@ impl PingTimes {
         }
     }
 
-    /// The server has heard the last answer after it was given, so it began to wait no longer ago than this.
+    /// The server received the last pong after it was sent, so it began to wait no longer ago than this.
     fn record(&self, waited: Duration) {
         let interval = self.interval.get();
         if interval.is_zero() {

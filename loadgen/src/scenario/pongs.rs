@@ -7,10 +7,10 @@ use tokio::time::Instant;
 use crate::record::{Counter, Latency, Recorder};
 use crate::result::{Distribution, summed};
 
-/// So many of a connection's pings may wait for their pongs; older ones are given up.
+/// At most this many pings of a connection wait for their pongs; older ones are given up.
 const MAX_WAITING: usize = 64;
 
-/// Those of all connections.
+/// The pings and pongs of all connections.
 #[derive(Debug, Default)]
 pub(super) struct Pongs {
     sent: Counter,
@@ -44,7 +44,7 @@ impl Pongs {
         number.to_be_bytes()
     }
 
-    /// A pong answers its ping, and all before it: RFC 6455, section 5.5.3. One that nobody has asked for says nothing.
+    /// A pong answers its ping and all earlier ones: RFC 6455, section 5.5.3. An unsolicited pong is ignored.
     pub(super) fn answer(&self, pings: &mut Pings, payload: &[u8]) {
         let Ok(number) = payload.try_into().map(u32::from_be_bytes) else { return };
         let younger = pings.next.wrapping_sub(number) as usize;

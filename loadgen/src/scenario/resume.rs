@@ -1,4 +1,4 @@
-//! Lose connections at random while messages are published, and come back inside the reconnect window, or after it.
+//! Loses connections at random while messages are published, and resumes within the reconnect window or after it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,10 +27,10 @@ pub(crate) struct Resume {
     options: args::Resume,
     subscribers: Subscribers,
     rng: RefCell<SmallRng>,
-    /// The longest that a hello announced.
+    /// The longest reconnect window of all hellos.
     longest_window: Cell<Duration>,
     cut: Counter,
-    /// Cut subscribers that could not connect or subscribe any more.
+    /// Cut subscribers that could not connect or subscribe again.
     gone: Counter,
     window: Window,
     connects: Connects,
@@ -124,7 +124,7 @@ impl Resume {
         self.subscribers.publish_and_wait(&setup, &round, others).await;
     }
 
-    /// When the last one of those who are cut comes back.
+    /// When the last cut client comes back.
     fn last_return(&self, start: Instant, end: Instant) -> Instant {
         let inside = end + self.options.away;
         let outside = start + (end - start) / 2 + self.longest_window.get() + self.options.margin;

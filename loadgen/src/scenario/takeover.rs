@@ -1,4 +1,4 @@
-//! Resume sessions that are alive: the second connection has the session, the first is told so.
+//! Resumes sessions that are alive: the second connection must get the session, the first must be closed with a code.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::transport::websocket::End;
 
 #[derive(Debug)]
 pub(crate) struct Takeover {
-    /// The code that tells a connection that another has its session.
+    /// The close code of a connection whose session was taken over.
     code: u16,
     connected: Counter,
     /// Sessions that a second connection got.

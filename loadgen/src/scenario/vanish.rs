@@ -136,7 +136,7 @@ impl Vanish {
             .zip(&returns)
             .map(|(index, (lost, due))| Attempt::new(index, *due, Some(lost.ticket.clone())))
             .collect();
-        // Until the last one is back: who closes at once would look like one more lost connection.
+        // Until the last client is back: closing at once would look like one more lost connection.
         let back = RefCell::new(Vec::new());
         open_all(setup, attempts.into_iter(), |opened| {
             self.connects.record(&opened);

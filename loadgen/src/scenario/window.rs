@@ -7,10 +7,10 @@ use crate::record::{Counter, Recorder, Times};
 use crate::result::{Distribution, summed};
 use tokio::time::Instant;
 
-/// Who comes back to a session whose connection was lost, and what becomes of it.
+/// Sessions that were resumed after their connection was lost, in time or not.
 ///
 /// The window begins when the server notices the loss, at the earliest when it happened. So a session that is gone although
-/// its hello arrived within the window from then was ended early, for certain; and one that is still there, asked for
+/// its hello arrived within the window certainly ended early; and a session that still exists, resumed
 /// after the window, is overdue by at least as much.
 #[derive(Debug, Default)]
 pub(super) struct Window {

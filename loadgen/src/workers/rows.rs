@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::message::WorkerSample;
 use crate::result::{Series, Sum as _, Values};
 
-/// Seconds that not all workers have sent yet. What comes later than that counts for the first of these.
+/// Seconds that not all workers have sent yet. A later sample counts for the first of these.
 const MAX_PENDING: usize = 60;
 
 /// One second of all workers.

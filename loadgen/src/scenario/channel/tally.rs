@@ -1,4 +1,4 @@
-//! What all subscribers together have had, over all rounds.
+//! What all subscribers together received, over all rounds.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -14,18 +14,18 @@ use crate::result::Distribution;
 
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Each message once a subscriber, however often it came.
+    /// Counts each message once for each subscriber.
     received: Counter,
     duplicated: Counter,
     misordered: Counter,
-    /// Messages of the channel that are not of this run.
+    /// Messages of the channel that belong to another run.
     foreign: Counter,
     /// Messages of this run whose data is not what was published.
     corrupted: Counter,
     /// Messages and gaps whose seq does not follow from the one before.
     misnumbered: Counter,
     gaps: Counter,
-    /// What the gaps name.
+    /// The messages that the gaps name.
     gap_messages: Counter,
     /// From when a message was due to each of its deliveries, and from when publishing it began.
     latency: Latency,
@@ -104,7 +104,7 @@ impl Tally {
         self.took.set(self.took.get() + took(round));
     }
 
-    /// Of all rounds that are over, and of one that is not.
+    /// The outcome of all finished rounds and of the current one.
     pub(super) fn outcome(&self, round: &Round) -> TallyOutcome {
         let expected = self.expected(round);
         let to_last = self.to_last.snapshot();

@@ -17,7 +17,7 @@ use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::{Group, seconds};
 
-/// How long whoever comes in a ramp stays, at most: the plan's end comes first.
+/// How long connections of a ramp stay at most: the plan ends before.
 const TO_THE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 
 pub(crate) struct Mix {
@@ -26,7 +26,7 @@ pub(crate) struct Mix {
     begun: Counter,
 }
 
-/// A phase, and what comes of it.
+/// A phase and its runs.
 struct Stage {
     phase: Phase,
     runs: Vec<Rc<StageRun>>,
@@ -37,13 +37,13 @@ struct Stage {
 struct StageRun {
     name: String,
     prepared: Prepared,
-    /// Known when the first one begins, for it has the address of the server.
+    /// Set when the run begins first.
     setup: OnceCell<Rc<Setup>>,
     times: Counter,
 }
 
 impl Scenario for Mix {
-    /// Under the same names, so that curves tell of all runs together, as the sums do.
+    /// All runs record under the same names: the curves show their sums.
     fn record(&self, recorder: &Recorder) {
         for run in self.runs() {
             run.prepared.scenario.record(recorder);
@@ -84,7 +84,7 @@ impl Mix {
     }
 
     async fn execute(self: Rc<Self>, setup: Rc<Setup>) {
-        // Whoever came in a ramp is dropped with it.
+        // Dropping it drops the connections of ramps.
         let mut staying = JoinSet::new();
         for stage in &self.phases {
             self.begun.increment();
@@ -93,7 +93,7 @@ impl Mix {
         }
     }
 
-    /// Those of all phases, in order.
+    /// The runs of all phases, in order.
     fn runs(&self) -> impl Iterator<Item = &StageRun> {
         self.phases.iter().flat_map(|stage| &stage.runs).map(Rc::as_ref)
     }
@@ -113,7 +113,7 @@ impl Stage {
         Self { runs: runs.collect(), phase, took: Cell::new(None) }
     }
 
-    /// For its duration, and until its runs are over: one that was cut off would look like loss.
+    /// Runs for the phase's duration, and until its runs are over: cutting a run off would look like loss.
     async fn execute(&self, setup: &Rc<Setup>, staying: &mut JoinSet<()>) {
         let start = Instant::now();
         let end = start + self.phase.duration;
@@ -136,7 +136,7 @@ impl Stage {
         self.took.set(Some(start.elapsed()));
     }
 
-    /// `outcomes` has those of its runs next.
+    /// The next items of `outcomes` are those of its runs.
     fn outcome(&self, outcomes: impl Iterator<Item = Group>) -> Group {
         let runs = self.runs.iter().zip(outcomes).fold(Group::default(), |runs, (run, outcome)| {
             let outcome = Group::default()
@@ -154,7 +154,7 @@ impl Stage {
 }
 
 impl StageRun {
-    /// The same server and log, but what it counts is its own.
+    /// The same server and log, with counters of its own.
     fn setup_within(&self, mix: &Setup) -> Setup {
         Setup {
             load: self.prepared.load.clone(),

@@ -10,7 +10,7 @@ macro_rules! totals {
         #[derive(Debug, Default, Serialize, Deserialize)]
         #[serde(default)]
         pub(super) struct Totals {
-            /// Of all runs together, told by the mix itself.
+            /// The errors of all runs, counted by the mix itself.
             errors: u64,
             $($count: u64,)*
             #[serde(flatten)]

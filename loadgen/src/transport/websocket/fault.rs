@@ -1,4 +1,4 @@
-//! What a server may not do, and the close code by which it is told.
+//! Protocol errors of a server, and the close code that answers each.
 
 use std::fmt;
 

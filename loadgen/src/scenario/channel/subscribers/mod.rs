@@ -1,4 +1,4 @@
-//! Everyone who subscribes, and all that they have had.
+//! All subscribers, and what they received.
 
 mod publishing;
 mod receiving;
@@ -27,7 +27,7 @@ pub(crate) struct Subscribers {
     round: RefCell<Rc<Round>>,
     pub(crate) connected: Counter,
     pub(crate) subscribed: Counter,
-    /// The messages that the server said it has published.
+    /// Messages whose publishing the server confirmed.
     published: Counter,
     tally: Tally,
     connects: Connects,
