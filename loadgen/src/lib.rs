@@ -13,8 +13,8 @@
 //! - `page`: results as HTML.
 //! - `report`: where results go; `loadgen compare`.
 //! - `args`: the command line.
-//! - `workers`: one run, spread over several processes.
 //! - `scenario`: what is done to the server.
+//! - `workers`: one run, spread over several processes.
 //! - `run`: one run, from its options to its document.
 //! - `selftest`: all of it, against a server that is known to be broken.
 //! - `commands`: the subcommands, and their exit codes.

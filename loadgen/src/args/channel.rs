@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use strum::IntoStaticStr;
 
 use super::load::{Load, Server};
 use super::number::{parse_interval, parse_rate, parse_share, parse_share_or_none};
@@ -48,7 +49,8 @@ const MIN_SIZE: i64 = 32;
 /// What fits into the longest message that a client reads, with room for the rest of it.
 const MAX_SIZE: i64 = 1_000_000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, ValueEnum)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum PublishBy {
     Ws,
     Admin,
@@ -119,16 +121,12 @@ impl ChannelLoad {
 
     /// The options, for the beginning of the result.
     pub(crate) fn settings(&self) -> Group {
-        let publisher = match self.publisher {
-            PublishBy::Ws => "ws",
-            PublishBy::Admin => "admin",
-        };
         Group::default()
             .with("channel", self.channel.as_str())
             .with("messages", u64::from(self.messages))
             .with("publish_rate", self.publish_rate)
             .with("size", u64::from(self.size))
-            .with("publisher", publisher)
+            .with("publisher", <&str>::from(self.publisher))
             .with("ack_every", u64::from(self.ack_every))
             .with("grace_seconds", seconds(self.grace))
             .with("connect_timeout_seconds", seconds(self.server.connect_timeout))

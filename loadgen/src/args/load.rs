@@ -11,7 +11,7 @@ use crate::cost;
 use crate::report::OutputOptions;
 use crate::target::{ServerUrl, Target};
 
-/// What every scenario works with.
+/// The load that every scenario works with.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) server: Server,
@@ -22,7 +22,7 @@ pub(crate) struct Load {
     pub(crate) first_due: Duration,
 }
 
-/// What every scenario is told.
+/// The options of every scenario.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Server {
     /// Where the server is: ws://host:port/path, or http:// for --target sse

@@ -11,6 +11,7 @@ mod sessions;
 mod worker;
 
 use clap::{Parser, Subcommand};
+use strum::IntoStaticStr;
 
 use crate::report::Compare;
 
@@ -51,7 +52,8 @@ pub(crate) enum Command {
     Compare(Compare),
 }
 
-#[derive(Clone, Debug, Subcommand)]
+#[derive(Clone, Debug, IntoStaticStr, Subcommand)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Scenario {
     /// Connect at a rate, answer pings, stay: how many idle connections does the server carry?
     #[command(after_help = "Example: loadgen hold ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
@@ -125,20 +127,7 @@ pub(crate) enum Scenario {
 
 impl Scenario {
     pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Hold(_) => "hold",
-            Self::Mute(_) => "mute",
-            Self::Late(_) => "late",
-            Self::Expire(_) => "expire",
-            Self::Vanish(_) => "vanish",
-            Self::Takeover(_) => "takeover",
-            Self::Storm(_) => "storm",
-            Self::Churn(_) => "churn",
-            Self::Fanout(_) => "fanout",
-            Self::Resume(_) => "resume",
-            Self::Slow(_) => "slow",
-            Self::Mix(_) => "mix",
-        }
+        self.into()
     }
 
     /// Why it cannot be spread over several processes, if it cannot.

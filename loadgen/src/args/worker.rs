@@ -16,7 +16,7 @@ pub(crate) struct WorkerOptions {
     /// Spread the connections over this many processes, each with a core of its own: counts and histograms are added up
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) processes: u32,
-    /// What one of them is told
+    /// Which of the processes this is
     #[arg(long, hide = true)]
     pub(crate) worker: Option<WorkerId>,
 }

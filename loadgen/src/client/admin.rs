@@ -1,4 +1,4 @@
-//! What loadgen asks of the admin API: to publish, and how the server is doing.
+//! Calls to the admin API: publishing, and figures of the server.
 
 use std::error::Error;
 
@@ -41,7 +41,7 @@ impl Admin {
         if status.is_success() { Ok(()) } else { Err(Failure::Publish(code_of(status, &body))) }
     }
 
-    /// What there is to read at this path.
+    /// The body of the response at this path.
     pub async fn get(&mut self, path: &str) -> Result<Bytes, String> {
         let (status, body) = self.call(Request::get(self.url.path(path)), String::new()).await?;
         if status.is_success() { Ok(body) } else { Err(format!("{path}: {}", code_of(status, &body))) }

@@ -1,4 +1,4 @@
-//! What a subscriber hears: the objects of the `json` dialect that have to do with channels.
+//! The objects of the `json` dialect that concern channels.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ pub enum Received<'a> {
 #[derive(Debug)]
 pub struct ChannelReader {
     channel: String,
-    /// What stands between a message's seq and its offset.
+    /// The text between a message's seq and its offset.
     between: String,
 }
 
@@ -42,7 +42,7 @@ impl ChannelReader {
         Self { channel: channel.to_owned(), between: format!(r#","channel":{quoted},"offset":"#) }
     }
 
-    /// Every delivery passes here, so the form in which servers write messages is read without a parser.
+    /// Every delivery passes here, so messages in their usual form are read without a parser.
     pub fn read<'a>(&self, text: &'a str) -> Received<'a> {
         self.read_message(text).unwrap_or_else(|| self.parse(text))
     }

@@ -20,7 +20,7 @@ pub struct DialOptions {
     pub target: Target,
     /// How long connect, upgrade and hello may take together.
     pub timeout: Duration,
-    /// What the user says of the server, which goes before what it says itself.
+    /// Given by the user; overrides what the server announces.
     pub pong_timeout: Option<Duration>,
     pub reconnect_window: Option<Duration>,
     /// What clients show to be let in.
@@ -50,7 +50,7 @@ impl Dialer {
         headers.map_err(|_| Failure::Token("it takes too long".to_owned()))?.map(drop)
     }
 
-    /// Connects, and that is all: no upgrade, and no request.
+    /// Connects without an upgrade or a request.
     pub(crate) async fn connect(&self) -> Result<(TcpStream, Live), Failure> {
         let stream = timeout(self.options.timeout, self.sources.connect(None))
             .await
@@ -106,7 +106,7 @@ impl Dialer {
         Ok(Socket::new(stream, rest))
     }
 
-    /// A server that answers the id of the last event with a stream goes on after it, as far as anyone can tell.
+    /// A server that accepts the id of the last event is taken to continue after it.
     async fn requested(&self, stream: TcpStream, resume: Option<&Ticket>, headers: &str) -> Opening {
         let last_id = resume.and_then(|ticket| ticket.last_id.clone());
         let (host, path) = (self.options.url.authority(), self.options.url.path_with(""));

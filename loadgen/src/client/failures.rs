@@ -1,4 +1,4 @@
-//! All failures of a run: counted by kind, and the first of each kind told.
+//! All failures of a run: counted by kind; the first of each kind is logged.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use super::Failure;
 use crate::progress::Log;
 use crate::record::Counter;
 
-/// More kinds than these are counted, but no longer told.
+/// More kinds than these are counted, but not logged.
 const MAX_LINES: usize = 20;
 
 /// All failures of a run.
@@ -63,7 +63,7 @@ impl Failures {
         self.count.get()
     }
 
-    /// The total, which goes on growing.
+    /// The total as a live counter.
     pub(crate) fn count(&self) -> &Counter {
         &self.count
     }

@@ -32,7 +32,7 @@ use crate::transport::websocket::{End, Incoming, Socket};
 /// RFC 6455, section 7.4.1: the purpose of the connection is fulfilled.
 const NORMAL: u16 = 1000;
 
-/// What the server said when the connection began; zero is what it did not say.
+/// What the server announced at the beginning; zero where it announced nothing.
 #[derive(Debug, Default)]
 pub struct Greeting {
     pub(crate) ticket: Ticket,
@@ -52,18 +52,18 @@ pub enum Event<'a> {
     /// The answer to a ping of ours.
     Pong(&'a [u8]),
     Text(&'a str),
-    /// What comes next has this id, to come back with.
+    /// The id of the next event, to resume from.
     Id(&'a str),
 }
 
-/// What a text is that comes before the greeting is over.
+/// A text that arrives before the greeting is complete.
 enum Early<T> {
     Greeting(T),
     Message,
     Other,
 }
 
-/// How bytes travel, and what they say.
+/// The transport and the protocol of a connection.
 #[derive(Debug)]
 enum Wire {
     Encke(Socket),

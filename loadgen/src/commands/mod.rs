@@ -83,11 +83,11 @@ fn check_processes(scenario: &args::Scenario, load: &Load) -> Result<(), String>
     }
 }
 
-/// Runs one part of a load that is spread over processes.
+/// Runs one worker's share of a load.
 fn run_worker(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<u8, String> {
     reserve_descriptors(load.connections)?;
     let Prepared { scenario, .. } = prepare(scenario);
-    workers::send_measured(&start_runtime()?.block_on(drive(scenario, load, log))?);
+    workers::send_result(start_runtime()?.block_on(drive(scenario, load, log))?);
     Ok(0)
 }
 
@@ -110,7 +110,7 @@ fn start_runtime() -> Result<LocalRuntime, String> {
     runtime.map_err(|error| format!("cannot start: {error}"))
 }
 
-/// What the exit code says about a result. What is wrong is told on the way.
+/// The exit code of a result. Logs what is wrong.
 fn exit_code(document: &Document, verdicts: &[(&Assertion, Verdict)], log: &Log) -> u8 {
     if document.number("connected") == Ok(0.0) && document.number("errors") != Ok(0.0) {
         log.line("not one connection could be opened");

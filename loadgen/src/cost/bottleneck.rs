@@ -1,10 +1,12 @@
-//! Whether it was loadgen itself that set the pace, and not the server.
+//! Whether loadgen itself was the bottleneck, not the server.
 
-use crate::result::{Group, Sample};
+use serde::Serialize;
+
+use crate::result::Sample;
 
 /// It has one thread.
 const ALL_OF_A_CORE: f64 = 0.9;
-/// What its own tasks are late by goes into everything that it measures.
+/// The lag of its own tasks adds to everything that it measures.
 const MUCH_LAG_MS: f64 = 50.0;
 
 /// Counts the seconds in which it was.
@@ -27,7 +29,7 @@ pub(crate) struct Second {
 }
 
 impl Second {
-    /// What one sample of everything says of it.
+    /// The figures of one sample.
     pub(crate) fn of(sample: &Sample) -> Self {
         Self {
             self_cores: sample.get("loadgen.cores"),
@@ -71,13 +73,21 @@ impl Bottleneck {
         saturated.into_iter().chain(lagging).collect()
     }
 
-    pub(crate) fn outcome(&self) -> Group {
-        let warnings = self.warnings();
-        Group::default().with("saturated_seconds", self.saturated).with("lagging_seconds", self.lagging).with(
-            "warnings",
-            (!warnings.is_empty()).then(|| warnings.iter().map(String::as_str).collect::<Vec<_>>()),
-        )
+    pub(crate) fn outcome(&self) -> BottleneckOutcome {
+        BottleneckOutcome {
+            saturated_seconds: self.saturated,
+            lagging_seconds: self.lagging,
+            warnings: Some(self.warnings()).filter(|warnings| !warnings.is_empty()),
+        }
     }
+}
+
+/// The end of the `loadgen` part of the result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct BottleneckOutcome {
+    saturated_seconds: u64,
+    lagging_seconds: u64,
+    warnings: Option<Vec<String>>,
 }
 
 #[cfg(test)]
@@ -113,7 +123,7 @@ mod tests {
         let warnings = bottleneck.warnings();
         assert!(warnings[0].contains("bottleneck in 2 of 4 s"), "{warnings:?}");
         assert!(warnings[1].contains("up to 80 ms late, in 3 of 4 s"), "{warnings:?}");
-        assert_eq!(bottleneck.outcome().number("saturated_seconds"), Ok(2.0));
-        assert_eq!(bottleneck.outcome().number("lagging_seconds"), Ok(3.0));
+        assert_eq!(bottleneck.outcome().saturated_seconds, 2);
+        assert_eq!(bottleneck.outcome().lagging_seconds, 3);
     }
 }

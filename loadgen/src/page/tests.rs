@@ -42,7 +42,7 @@ fn result(seconds: u32) -> Document {
         started_at: SystemTime::UNIX_EPOCH,
         elapsed: Duration::from_secs(seconds.into()),
         ending: Ending::Interrupted,
-        phases: vec![Phase { name: HOSTILE.to_owned(), start: 0.0, end: f64::from(seconds) }],
+        phases: vec![Phase::new(HOSTILE.to_owned(), 0.0, f64::from(seconds))],
     };
     let numbers = Group::default()
         .with("errors", 3)

@@ -5,5 +5,5 @@ mod self_usage;
 mod signals;
 
 pub(crate) use self::kernel::{NoReading, Process, Reading};
-pub(crate) use self::self_usage::{SelfUsage, reserve_descriptors};
+pub(crate) use self::self_usage::{SelfUsage, UsageSummary, reserve_descriptors};
 pub(crate) use self::signals::Signals;

@@ -10,12 +10,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::kernel::Process;
 use crate::record::{Gauge, Recorder};
-use crate::result::{Group, millis, seconds};
+use crate::result::{Highest, Total, millis, seconds, summed};
 
 /// Descriptors for everything that is not a connection.
 const OTHER_DESCRIPTORS: u64 = 64;
 const LAG_SAMPLE: Duration = Duration::from_millis(10);
-/// In a shorter time than this the kernel's count of CPU time tells nothing.
+/// Over a shorter time than this, the kernel's count of CPU time means nothing.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(500);
 
 /// Raises the descriptor limit as far as this process may, and checks that the connections fit.
@@ -40,12 +40,12 @@ fn check_descriptors(connections: u32, limit: u64) -> Result<(), String> {
     ))
 }
 
-/// How late this process's own tasks run, and what they take. What it measures of the server is late by up to as much.
+/// How late this process's tasks run, and what they take. Its measurements of the server are late by up to as much.
 #[derive(Debug)]
 pub(crate) struct SelfUsage {
     longest: Cell<Duration>,
     longest_of_second: Cell<Duration>,
-    /// When the CPU time was last looked at, and what it was.
+    /// When the CPU time was last read, and what it was.
     cpu_seen: Cell<(Instant, Option<Duration>)>,
     lag_ms: Gauge,
     cores: Gauge,
@@ -60,7 +60,7 @@ impl Default for SelfUsage {
             longest: Cell::default(),
             longest_of_second: Cell::default(),
             cpu_seen: Cell::new((Instant::now(), cpu_time())),
-            lag_ms: Gauge::default(),
+            lag_ms: Gauge::highest(),
             cores: Gauge::default(),
             resident_bytes: Gauge::default(),
             process: Process::own(),
@@ -101,17 +101,26 @@ impl SelfUsage {
         self.lag_ms.set(Some(millis(self.longest_of_second.take())));
     }
 
-    /// The `loadgen` part of the result.
-    pub(crate) fn summary(&self) -> Group {
-        Group::default()
-            .with("cpu_seconds", cpu_time().map(seconds))
-            .with("peak_resident_bytes", self.resident_and_peak_bytes().map(|(_, peak)| peak))
-            .with("lag_ms_max", millis(self.longest.get()))
+    pub(crate) fn summary(&self) -> UsageSummary {
+        UsageSummary {
+            cpu_seconds: cpu_time().map(seconds).map(Total),
+            peak_resident_bytes: self.resident_and_peak_bytes().map(|(_, peak)| peak),
+            lag_ms_max: Highest(millis(self.longest.get())),
+        }
     }
 
     /// The peak is that of this program. (That of getrusage begins with what was forked to start it.)
     fn resident_and_peak_bytes(&self) -> Option<(u64, u64)> {
         self.process.as_ref()?.resident_and_peak_bytes()
+    }
+}
+
+summed! {
+    /// The beginning of the `loadgen` part of the result.
+    pub(crate) struct UsageSummary {
+        cpu_seconds: Option<Total>,
+        peak_resident_bytes: Option<u64>,
+        lag_ms_max: Highest,
     }
 }
 

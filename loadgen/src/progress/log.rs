@@ -1,4 +1,4 @@
-//! What goes wrong, told on stderr in any case.
+//! Log lines on stderr.
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
@@ -9,7 +9,7 @@ pub(crate) struct Log {
     destination: Destination,
 }
 
-/// Who hears the lines.
+/// Where log lines go.
 #[derive(Clone, Copy, Debug, Default)]
 enum Destination {
     #[default]

@@ -1,4 +1,4 @@
-//! What is told while a scenario runs: [`log`] lines, and a [`live`] view.
+//! What the user sees while a scenario runs: [`log`] lines and a [`live`] view.
 
 mod live;
 mod log;

@@ -35,7 +35,7 @@ const OPERATORS: [(&str, Operator); 6] = [
     (">", Operator::Greater),
 ];
 
-/// What became of an assertion, with the number that it is about.
+/// The verdict on an assertion, with the number that was compared.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
     Holds(f64),

@@ -12,9 +12,9 @@ use crate::client::{Dialer, Failures};
 use crate::cost::{self, Bottleneck, Cost, Second};
 use crate::process::{SelfUsage, Signals};
 use crate::progress::{self, Log};
-use crate::record::{Recorder, Timed};
-use crate::result::{Ending, Group, Measured, Run, Sample};
-use crate::scenario::{Scenario, Setup};
+use crate::record::Recorder;
+use crate::result::{Ending, Run, Sample, Values};
+use crate::scenario::{self, Measured, Numbers, Scenario, Setup, Whole};
 use crate::transport::{ADDRESSES, Sources};
 use crate::workers::{self, Parent};
 
@@ -55,8 +55,8 @@ pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) ->
         () = scenario.clone().run(setup.clone()) => Ending::Finished,
         () = signals.next() => Ending::Interrupted,
         () = has_stopped(&mut parent) => Ending::Interrupted,
-        assertion = sample(start, &recorder, load, &usage, |number, timed| {
-            sink.second(number, &recorder, timed);
+        assertion = sample(start, &recorder, load, &usage, |number, values| {
+            sink.second(number, &recorder, values);
             note_bottleneck(&recorder.last(), &bottleneck, sink != SampleSink::Parent, log);
         }) => Ending::Aborted(assertion),
         never = progress::draw(log.clone(), &recorder, || scenario.bars(&setup)) => match never {},
@@ -68,25 +68,24 @@ pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) ->
         log.line(&format!("ended early: {assertion} cannot hold any more"));
     }
     usage.sample();
-    sink.last(start.elapsed(), &recorder, &recorder.sample());
+    sink.last(start.elapsed(), &recorder, recorder.sample());
     // Before the result itself takes memory.
-    let mut self_usage = usage.summary();
+    let usage = usage.summary();
     cost.look_after().await;
     let bottleneck = bottleneck.into_inner();
-    self_usage = self_usage.and(cost.self_usage());
-    // Which of several processes was a bottleneck, if any, is seen by who sees all of them and the server.
+    // Only the process that sees all workers and the server knows whether a worker was a bottleneck.
     if parent.is_none() {
         bottleneck.warnings().iter().for_each(|warning| log.line(warning));
-        self_usage = self_usage.and(bottleneck.outcome());
     }
-    let numbers = scenario
-        .outcome(&setup)
-        .with("error_kinds", setup.failures.by_kind())
-        .with("traffic", recorder.traffic().summary())
-        .and(cost.server().map(|server| Group::default().with("server", server)).unwrap_or_default())
-        .with("loadgen", self_usage);
+    let numbers = Numbers {
+        outcome: scenario.outcome(&setup),
+        error_kinds: setup.failures.by_kind(),
+        traffic: recorder.traffic().summary(),
+        loadgen: scenario::SelfUsage { usage, cost: cost.self_usage() },
+    };
+    let whole = Whole { server: cost.server(), processes: None, bottleneck: bottleneck.outcome() };
     let run = Run { started_at, elapsed, ending, phases: recorder.phases() };
-    Ok(Measured { run, numbers, series: recorder.series() })
+    Ok(Measured { run, numbers, whole, series: recorder.series() })
 }
 
 async fn resolve(load: &Load) -> Result<SocketAddr, String> {
@@ -95,7 +94,7 @@ async fn resolve(load: &Load) -> Result<SocketAddr, String> {
     address.map_err(|_| cannot("it takes too long".to_owned()))?.map_err(|error| cannot(error.to_string()))
 }
 
-/// Returns when the parent process, if there is one, wants this one to stop.
+/// Returns when the parent process, if there is one, stops this one.
 async fn has_stopped(parent: &mut Option<Parent>) {
     match parent {
         Some(parent) => parent.has_stopped().await,
@@ -109,7 +108,7 @@ fn note_bottleneck(second: &Sample, bottleneck: &RefCell<Bottleneck>, is_alone: 
     }
 }
 
-/// Who is told of each second.
+/// Where the samples go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SampleSink {
     /// The process that has started this one.
@@ -128,31 +127,31 @@ impl SampleSink {
         }
     }
 
-    /// Counted from 1; what was timed in it is `timed`.
-    fn second(self, number: u64, recorder: &Recorder, timed: &Timed) {
+    /// `number` counts from 1.
+    fn second(self, number: u64, recorder: &Recorder, values: Values) {
         match self {
-            Self::Parent => workers::send_sample(number, false, recorder, timed),
+            Self::Parent => workers::send_sample(number, false, recorder, values),
             Self::User => progress::print_sample(recorder),
             Self::Nobody => {}
         }
     }
 
     /// The second in which the run has ended.
-    fn last(self, elapsed: Duration, recorder: &Recorder, timed: &Timed) {
+    fn last(self, elapsed: Duration, recorder: &Recorder, values: Values) {
         if self == Self::Parent {
-            workers::send_sample(elapsed.as_secs() + 1, true, recorder, timed);
+            workers::send_sample(elapsed.as_secs() + 1, true, recorder, values);
         }
     }
 }
 
-/// Samples everything at each full second since the start, and gives its number and what was timed in it to `look`. Returns
+/// Samples everything at each full second since the start, and gives its number and its values to `look`. Returns
 /// the first assertion that cannot hold any more, if that is to end the run.
 async fn sample(
     start: Instant,
     recorder: &Recorder,
     load: &Load,
     usage: &SelfUsage,
-    look: impl Fn(u64, &Timed),
+    look: impl Fn(u64, Values),
 ) -> String {
     let mut second = interval_at(start + SAMPLE, SAMPLE);
     // So that the seconds of several processes stay the same.
@@ -160,8 +159,7 @@ async fn sample(
     loop {
         let due = second.tick().await;
         usage.sample();
-        let timed = recorder.sample();
-        look(due.duration_since(start).as_secs(), &timed);
+        look(due.duration_since(start).as_secs(), recorder.sample());
         if !load.server.output.abort_on_fail {
             continue;
         }

@@ -7,15 +7,16 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Exp};
+use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
-use super::connects::Connects;
-use super::{Attempt, Opened, Run, Scenario, Setup, open};
+use super::connects::{Connects, ConnectsOutcome};
+use super::{Attempt, Opened, Outcome, Run, Scenario, Setup, open};
 use crate::args::{self, Lifetime};
 use crate::progress::Bar;
-use crate::record::{Counter, Recorder};
+use crate::record::{Counter, EndsOutcome, Recorder};
 use crate::result::Group;
 
 #[derive(Debug)]
@@ -53,6 +54,10 @@ impl Scenario for Churn {
         Box::pin(async move { self.churn(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         vec![
             Bar { label: "open", done: self.open.now.get(), of: setup.load.connections.into() },
@@ -60,25 +65,46 @@ impl Scenario for Churn {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
+    fn outcome(&self, setup: &Setup) -> Outcome {
         // Little's law, where lifetimes have a mean.
         let expected = self.lifetime.mean().map(|mean| mean * setup.load.rate);
-        Group::default()
-            .with("arrived", self.arrived.get())
-            .with("skipped", self.skipped.get())
-            .with("connected", self.connected.get())
-            .with("errors", setup.failures.total())
-            .with("connecting_at_end", self.connecting.at_end())
-            .with("left", self.left.get())
-            .with("open_at_end", self.open.at_end())
-            .with("peak_open", self.peak.get())
-            .with("expected_open", expected)
-            .with("connection_seconds", self.connection_time.get().as_secs_f64())
-            .with("unexpected_closes", self.answering.unexpected_closes.get())
-            .with("pings", self.answering.pings.get())
-            .and(self.connects.outcome())
-            .and(self.answering.ends.outcome())
+        Outcome::Single(Group::of(&ChurnOutcome {
+            arrived: self.arrived.get(),
+            skipped: self.skipped.get(),
+            connected: self.connected.get(),
+            errors: setup.failures.total(),
+            connecting_at_end: self.connecting.at_end(),
+            left: self.left.get(),
+            open_at_end: self.open.at_end(),
+            peak_open: self.peak.get(),
+            expected_open: expected,
+            connection_seconds: self.connection_time.get().as_secs_f64(),
+            unexpected_closes: self.answering.unexpected_closes.get(),
+            pings: self.answering.pings.get(),
+            connects: self.connects.outcome(),
+            ends: self.answering.ends.outcome(),
+        }))
     }
+}
+
+#[derive(Serialize)]
+struct ChurnOutcome {
+    arrived: u64,
+    skipped: u64,
+    connected: u64,
+    errors: u64,
+    connecting_at_end: u64,
+    left: u64,
+    open_at_end: u64,
+    peak_open: u64,
+    expected_open: Option<f64>,
+    connection_seconds: f64,
+    unexpected_closes: u64,
+    pings: u64,
+    #[serde(flatten)]
+    connects: ConnectsOutcome,
+    #[serde(flatten)]
+    ends: EndsOutcome,
 }
 
 impl Churn {
@@ -99,8 +125,8 @@ impl Churn {
         }
     }
 
-    /// Connections that are still there when the time is over are dropped, and counted as such: what the server does to them later is
-    /// not seen.
+    /// Connections that are still open at the end are dropped and counted as open; what the server does to them later is not
+    /// seen.
     async fn churn(self: Rc<Self>, setup: Rc<Setup>) {
         let Ok(between) = Exp::new(setup.load.rate) else { return };
         let mut rng = SmallRng::seed_from_u64(self.seed);

@@ -4,18 +4,19 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::channel::{Concurrent, Round, Subscriber, Subscribers};
-use super::{Opened, Run, Scenario, Setup};
+use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
+use super::{Opened, Outcome, Run, Scenario, Setup};
 use crate::args;
 use crate::client::Connection;
 use crate::client::Failure;
 use crate::progress::Bar;
 use crate::record::{Counter, Latency, Recorder};
-use crate::result::{Group, seconds};
+use crate::result::{Distribution, Group, seconds};
 
 #[derive(Debug)]
 pub(crate) struct Fanout {
@@ -49,6 +50,10 @@ impl Scenario for Fanout {
         Box::pin(async move { self.publish(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.subscribers.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         let resumed = Bar { label: "resumed", done: self.resumed.get(), of: self.dropped.get() };
         let mut bars = self.subscribers.bars(setup);
@@ -56,16 +61,32 @@ impl Scenario for Fanout {
         bars
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
-        self.subscribers
-            .outcome(setup)
-            .with("dropped", self.dropped.get())
-            .with("resumed", self.resumed.get())
-            .with("not_recovered", self.not_recovered.get())
-            .with("seconds", self.took.get().map(seconds))
-            .and(self.resume.summary("resume"))
-            .and(self.subscribers.connections())
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        Outcome::Single(Group::of(&FanoutOutcome {
+            subscribers: self.subscribers.outcome(setup),
+            dropped: self.dropped.get(),
+            resumed: self.resumed.get(),
+            not_recovered: self.not_recovered.get(),
+            seconds: self.took.get().map(seconds),
+            resume_ms: self.resume.since_due(),
+            resume_from_start_ms: self.resume.since_start(),
+            connections: self.subscribers.connections(),
+        }))
     }
+}
+
+#[derive(Serialize)]
+struct FanoutOutcome {
+    #[serde(flatten)]
+    subscribers: SubscribersOutcome,
+    dropped: u64,
+    resumed: u64,
+    not_recovered: u64,
+    seconds: Option<f64>,
+    resume_ms: Distribution,
+    resume_from_start_ms: Distribution,
+    #[serde(flatten)]
+    connections: ConnectionsOutcome,
 }
 
 impl Fanout {

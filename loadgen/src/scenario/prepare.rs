@@ -52,7 +52,7 @@ fn specific(options: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) 
             (held().with("margin_seconds", seconds(it.margin)), Rc::new(Late::new(it.margin)))
         }
         args::Scenario::Vanish(it) => (
-            held().with("kill", it.kill.name()).with("margin_seconds", seconds(it.margin)),
+            held().with("kill", <&str>::from(it.kill)).with("margin_seconds", seconds(it.margin)),
             Rc::new(Vanish::new(it.kill, it.margin)),
         ),
         args::Scenario::Takeover(it) => {
@@ -62,7 +62,7 @@ fn specific(options: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) 
             held()
                 .with("after_seconds", seconds(it.after))
                 .with("code", it.code.map(u64::from))
-                .with("without", it.without.name()),
+                .with("without", <&str>::from(it.without)),
             Rc::new(Expire::new(it)),
         ),
         args::Scenario::Churn(it) => (

@@ -1,4 +1,4 @@
-//! Lose connections at random while messages are published, and come back inside the reconnect window, or after it.
+//! Loses connections at random while messages are published, and resumes within the reconnect window or after it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::channel::{Concurrent, Round, Subscriber, Subscribers};
-use super::connects::Connects;
+use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
+use super::connects::{Connects, ConnectsOutcome};
 use super::spread::is_chosen;
-use super::window::Window;
-use super::{Attempt, Opened, Run, Scenario, Setup, open};
+use super::window::{Window, WindowOutcome};
+use super::{Attempt, Opened, Outcome, Run, Scenario, Setup, open};
 use crate::args;
 use crate::client::Connection;
 use crate::progress::Bar;
@@ -26,10 +27,10 @@ pub(crate) struct Resume {
     options: args::Resume,
     subscribers: Subscribers,
     rng: RefCell<SmallRng>,
-    /// The longest that a hello announced.
+    /// The longest reconnect window of all hellos.
     longest_window: Cell<Duration>,
     cut: Counter,
-    /// Cut subscribers that could not connect or subscribe any more.
+    /// Cut subscribers that could not connect or subscribe again.
     gone: Counter,
     window: Window,
     connects: Connects,
@@ -51,21 +52,39 @@ impl Scenario for Resume {
         Box::pin(async move { self.publish(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.subscribers.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         let mut bars = self.subscribers.bars(setup);
         bars.push(Bar { label: "returned", done: self.returned(), of: self.cut.get() });
         bars
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
-        self.subscribers
-            .outcome(setup)
-            .with("cut", self.cut.get())
-            .and(self.window.outcome())
-            .with("gone", self.gone.get())
-            .with("resumes", self.connects.outcome())
-            .and(self.subscribers.connections())
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        Outcome::Single(Group::of(&ResumeOutcome {
+            subscribers: self.subscribers.outcome(setup),
+            cut: self.cut.get(),
+            window: self.window.outcome(),
+            gone: self.gone.get(),
+            resumes: self.connects.outcome(),
+            connections: self.subscribers.connections(),
+        }))
     }
+}
+
+#[derive(Serialize)]
+struct ResumeOutcome {
+    #[serde(flatten)]
+    subscribers: SubscribersOutcome,
+    cut: u64,
+    #[serde(flatten)]
+    window: WindowOutcome,
+    gone: u64,
+    resumes: ConnectsOutcome,
+    #[serde(flatten)]
+    connections: ConnectionsOutcome,
 }
 
 impl Resume {
@@ -105,7 +124,7 @@ impl Resume {
         self.subscribers.publish_and_wait(&setup, &round, others).await;
     }
 
-    /// When the last one of those who are cut comes back.
+    /// When the last cut client comes back.
     fn last_return(&self, start: Instant, end: Instant) -> Instant {
         let inside = end + self.options.away;
         let outside = start + (end - start) / 2 + self.longest_window.get() + self.options.margin;

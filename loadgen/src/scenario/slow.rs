@@ -5,17 +5,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::channel::{Concurrent, Round, Subscriber, Subscribers};
+use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
 use super::spread::is_chosen;
-use super::{Attempt, Opened, Run, Scenario, Setup};
+use super::{Attempt, Opened, Outcome, Run, Scenario, Setup};
 use crate::args;
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
-use crate::record::{Counter, Ends, Recorder};
+use crate::record::{Counter, Ends, EndsOutcome, Recorder};
 use crate::result::Group;
 use crate::transport::websocket::{End, NO_CLOSE_FRAME};
 
@@ -54,22 +55,40 @@ impl Scenario for Slow {
         Box::pin(async move { self.publish(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.subscribers.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         let mut bars = self.subscribers.bars(setup);
         bars.push(Bar { label: "closed", done: self.closed.get(), of: self.slow.get() });
         bars
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
-        self.subscribers
-            .outcome(setup)
-            .with("slow", self.slow.get())
-            .with("closed", self.closed.get())
-            .with("other_closes", self.other_closes.get())
-            .with("still_open", self.still_open.get())
-            .with("slow_ends", self.ends.outcome())
-            .and(self.subscribers.connections())
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        Outcome::Single(Group::of(&SlowOutcome {
+            subscribers: self.subscribers.outcome(setup),
+            slow: self.slow.get(),
+            closed: self.closed.get(),
+            other_closes: self.other_closes.get(),
+            still_open: self.still_open.get(),
+            slow_ends: self.ends.outcome(),
+            connections: self.subscribers.connections(),
+        }))
     }
+}
+
+#[derive(Serialize)]
+struct SlowOutcome {
+    #[serde(flatten)]
+    subscribers: SubscribersOutcome,
+    slow: u64,
+    closed: u64,
+    other_closes: u64,
+    still_open: u64,
+    slow_ends: EndsOutcome,
+    #[serde(flatten)]
+    connections: ConnectionsOutcome,
 }
 
 /// What is read at once, at this rate a second. Never as much as would be without a limit.

@@ -9,8 +9,8 @@ pub(super) enum Delivery {
     /// Sent after the next one.
     HeldBack,
     Changed,
-    /// Sent, and after it one that nobody published.
+    /// Sent, followed by a message that was never published.
     WithForeign,
-    /// A gap is told in its place.
+    /// A gap is sent instead.
     Gap,
 }

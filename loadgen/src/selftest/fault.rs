@@ -116,7 +116,7 @@ impl Fault {
         }
     }
 
-    /// The seq of what comes at this place of a session's stream.
+    /// The seq of the message at this position of a session's stream.
     pub(super) fn seq_of(self, place: usize) -> u64 {
         place as u64 + if self == Self::SkipsSeq && place >= SPOILT { 2 } else { 1 }
     }

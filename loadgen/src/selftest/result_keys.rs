@@ -88,6 +88,8 @@ fn add_field(path: &str, field: &Field, paths: &mut Vec<String>) {
     }
     match field {
         Field::Group(group) => add_paths(path, group, paths),
+        // Histograms as they are written.
+        Field::Distribution(_) => paths.extend(["unit", "hdr"].map(|name| format!("{path}/{name}"))),
         Field::List(list) => {
             list.iter().filter_map(Field::as_group).for_each(|group| add_paths(path, group, paths));
         }

@@ -1,11 +1,11 @@
 //! The URL of the server under load, and the address that it resolves to.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
 use hyper::Uri;
+use strum::Display;
 
 use super::host_port::HostPort;
 
@@ -21,19 +21,11 @@ pub struct ServerUrl {
     host_port: HostPort,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Scheme {
     Ws,
     Http,
-}
-
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ws => "ws",
-            Self::Http => "http",
-        })
-    }
 }
 
 impl FromStr for ServerUrl {

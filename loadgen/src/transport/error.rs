@@ -1,4 +1,4 @@
-//! Why a connection was not opened, as far as bytes tell.
+//! Why a connection was not opened.
 
 use std::fmt;
 use std::io;
@@ -41,7 +41,7 @@ impl fmt::Display for ConnectError {
     }
 }
 
-/// What a server has sent in place of a head.
+/// Why a response has no head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotHttp {
     Syntax(httparse::Error),
@@ -66,7 +66,7 @@ pub enum BadUpgrade {
     Connection,
     /// No `Sec-WebSocket-Accept`, or not the one for our key.
     Accept,
-    /// An extension or a subprotocol that nobody asked for.
+    /// An extension or a subprotocol that the client did not offer.
     Unasked,
 }
 

@@ -1,11 +1,10 @@
 //! `--processes N`: one run, spread over several processes of this program, each with a core of its own.
 //!
-//! The [`parent`] starts [`processes`] with its own command line and a [`WorkerId`](crate::args::WorkerId) to play, and has all of them begin at one instant.
-//! They speak [lines](mod@line) of JSON: what goes wrong, a sample each second, and in the end all that they have counted and
-//! timed. [`rows`] adds up the samples exactly, [`merge`] the rest. [`worker`] is their side of it.
+//! The [`parent`] starts the worker [`processes`] with its own command line and a [`WorkerId`](crate::args::WorkerId) each; all begin
+//! at the same instant. Workers send [messages](message) as lines of JSON: log lines, a sample each second, and at the end
+//! everything that they have counted and timed. [`rows`] adds up the samples, [`mirror`] shows them. [`worker`] is the other side.
 
-mod line;
-mod merge;
+mod message;
 mod mirror;
 mod parent;
 mod processes;
@@ -13,4 +12,4 @@ mod rows;
 mod worker;
 
 pub(crate) use self::parent::run;
-pub(crate) use self::worker::{Parent, send_log, send_measured, send_sample};
+pub(crate) use self::worker::{Parent, send_log, send_result, send_sample};

@@ -1,93 +1,89 @@
-//! The processes that the parent has started, and what they tell.
+//! The worker processes that the parent has started, and their messages.
 
 use std::env;
 use std::process::Stdio;
 use std::time::{Duration, SystemTime};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
-use tokio::process::{Child as Process, ChildStdin, ChildStdout, Command};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::line::Line;
+use super::message::{Message, WorkerResult};
 use super::worker::start_line;
 use crate::args::WorkerId;
 use crate::progress::Log;
-use crate::result::Measured;
 
-/// From when all are prepared to when they begin.
+/// From when all workers are ready to when they begin.
 const LEAD: Duration = Duration::from_millis(100);
-/// How long they may take to tell what they have measured, and to end, once they are to stop.
+/// How long workers may take to send their results and to exit, once they were stopped.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// Lines that are read and not yet looked at.
+/// Lines that were read and not yet handled.
 const MAX_LINES: usize = 64;
 
-struct Child {
-    part: WorkerId,
-    process: Process,
-    /// Its end is how it learns that it is to stop.
+struct Worker {
+    id: WorkerId,
+    process: Child,
+    /// Closing it stops the worker.
     input: Option<ChildStdin>,
-    measured: Option<Measured>,
+    result: Option<WorkerResult>,
 }
 
-/// A line of a child's, or `None` at its end.
-type Told = (usize, Option<String>);
+/// A line of a worker, or `None` at the end of its output.
+type Line = (usize, Option<String>);
 
 pub(super) struct Processes {
-    children: Vec<Child>,
-    told: mpsc::Receiver<Told>,
+    workers: Vec<Worker>,
+    lines: mpsc::Receiver<Line>,
     _readers: JoinSet<()>,
     log: Log,
 }
 
 impl Processes {
-    pub(super) fn spawn(parts: &[WorkerId], log: &Log) -> Result<Self, String> {
+    pub(super) fn spawn(ids: &[WorkerId], log: &Log) -> Result<Self, String> {
         let program = env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
-        let (sender, told) = mpsc::channel(MAX_LINES);
-        let (mut children, mut readers) = (Vec::with_capacity(parts.len()), JoinSet::new());
-        for (index, part) in parts.iter().enumerate() {
+        let (sender, lines) = mpsc::channel(MAX_LINES);
+        let (mut workers, mut readers) = (Vec::with_capacity(ids.len()), JoinSet::new());
+        for (index, id) in ids.iter().enumerate() {
             let mut command = Command::new(&program);
-            command.args(env::args_os().skip(1)).args(["--worker", &part.to_string()]);
+            command.args(env::args_os().skip(1)).args(["--worker", &id.to_string()]);
             let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
             let mut process =
-                command.spawn().map_err(|error| format!("cannot start process {part}: {error}"))?;
+                command.spawn().map_err(|error| format!("cannot start process {id}: {error}"))?;
             let (input, output) = (process.stdin.take(), process.stdout.take());
             if let Some(output) = output {
                 readers.spawn_local(read(index, output, sender.clone()));
             }
-            children.push(Child { part: *part, process, input, measured: None });
+            workers.push(Worker { id: *id, process, input, result: None });
         }
-        Ok(Self { children, told, _readers: readers, log: log.clone() })
+        Ok(Self { workers, lines, _readers: readers, log: log.clone() })
     }
 
-    /// Waits until all are prepared, and tells them when to begin.
+    /// Waits until all workers are ready, and sends them the instant to begin.
     pub(super) async fn begin(&mut self) -> Result<SystemTime, String> {
-        let mut waiting = self.children.len();
+        let mut waiting = self.workers.len();
         while waiting > 0 {
             match self.next().await? {
-                Some((_, Line::Ready)) => waiting -= 1,
+                Some((_, Message::Ready)) => waiting -= 1,
                 Some(_) => {}
                 None => return Err("the processes have ended before the start".to_owned()),
             }
         }
         let start = SystemTime::now() + LEAD;
-        for input in self.children.iter_mut().filter_map(|child| child.input.as_mut()) {
-            // One that is gone already is noticed by its end.
+        for input in self.workers.iter_mut().filter_map(|worker| worker.input.as_mut()) {
+            // A worker that is gone already is noticed by the end of its output.
             let _ = input.write_all(start_line(start).as_bytes()).await;
         }
         Ok(start)
     }
 
-    /// Has all of them stop, and tell what they have measured so far. What they tell on the way goes to `on_line`.
-    pub(super) async fn stop(
-        &mut self,
-        on_line: impl Fn(usize, Line) -> Result<(), String>,
-    ) -> Result<(), String> {
-        self.children.iter_mut().for_each(|child| child.input = None);
+    /// Stops all workers, which then send what they have measured so far. Other messages go to `on_message`.
+    pub(super) async fn stop(&mut self, on_message: impl Fn(usize, Message)) -> Result<(), String> {
+        self.workers.iter_mut().for_each(|worker| worker.input = None);
         let rest = async {
-            while let Some((child, line)) = self.next().await? {
-                on_line(child, line)?;
+            while let Some((worker, message)) = self.next().await? {
+                on_message(worker, message);
             }
             Ok(())
         };
@@ -95,62 +91,62 @@ impl Processes {
         rest.unwrap_or_else(|_| Err("not all processes have ended when they were told to".to_owned()))
     }
 
-    /// Ends those that have not ended by themselves, and gives what there is from each.
-    pub(super) async fn end(self) -> Vec<Measured> {
-        let mut all = Vec::with_capacity(self.children.len());
-        for mut child in self.children {
-            drop(child.input);
-            if child.measured.is_none() || timeout(EXIT_TIMEOUT, child.process.wait()).await.is_err() {
-                // An error is that of one that has just ended.
-                let _ = child.process.kill().await;
+    /// Kills the workers that have not exited, and returns the results of all.
+    pub(super) async fn end(self) -> Vec<WorkerResult> {
+        let mut all = Vec::with_capacity(self.workers.len());
+        for mut worker in self.workers {
+            drop(worker.input);
+            if worker.result.is_none() || timeout(EXIT_TIMEOUT, worker.process.wait()).await.is_err() {
+                // It fails if the worker has just exited.
+                let _ = worker.process.kill().await;
             }
-            all.extend(child.measured);
+            all.extend(worker.result);
         }
         all
     }
 
-    /// What a child tells next. `None` when all have told what they have measured.
-    pub(super) async fn next(&mut self) -> Result<Option<(usize, Line)>, String> {
-        while self.children.iter().any(|child| child.measured.is_none()) {
-            let Some((index, text)) = self.told.recv().await else { break };
-            let child = &mut self.children[index];
+    /// The next message. `None` after all workers have sent their results.
+    pub(super) async fn next(&mut self) -> Result<Option<(usize, Message)>, String> {
+        while self.workers.iter().any(|worker| worker.result.is_none()) {
+            let Some((index, text)) = self.lines.recv().await else { break };
+            let worker = &mut self.workers[index];
             let Some(text) = text else {
-                if child.measured.is_none() {
+                if worker.result.is_none() {
                     return Err(self.gone(index).await);
                 }
                 continue;
             };
-            match Line::parse(&text) {
-                Some(Line::Measured(measured)) => {
-                    child.measured = Some(*measured);
-                    child.input = None;
+            match serde_json::from_str(&text) {
+                Ok(Message::Result(result)) => {
+                    worker.result = Some(*result);
+                    worker.input = None;
                 }
-                Some(Line::Log(text)) => self.log.line(&format!("process {}: {text}", child.part)),
-                Some(line) => return Ok(Some((index, line))),
-                None => return Err(format!("process {} tells something odd: {text:.100}", child.part)),
+                Ok(Message::Log(text)) => self.log.line(&format!("process {}: {text}", worker.id)),
+                Ok(message) => return Ok(Some((index, message))),
+                Err(_) => return Err(format!("cannot read a line of process {}: {text:.100}", worker.id)),
             }
         }
         Ok(None)
     }
 
     async fn gone(&mut self, index: usize) -> String {
-        let Child { part, process, .. } = &mut self.children[index];
+        let Worker { id, process, .. } = &mut self.workers[index];
         let pid = process.id().map_or_else(|| "?".to_owned(), |pid| pid.to_string());
         let how = match timeout(EXIT_TIMEOUT, process.wait()).await {
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(_)) | Err(_) => "it has closed its output".to_owned(),
         };
-        format!("process {part} (pid {pid}) has ended without a result: {how}")
+        format!("process {id} (pid {pid}) has ended without a result: {how}")
     }
 }
 
-async fn read(index: usize, output: ChildStdout, told: mpsc::Sender<Told>) {
-    let mut lines = BufReader::new(output).lines();
-    while let Ok(Some(line)) = lines.next_line().await {
-        if told.send((index, Some(line))).await.is_err() {
+async fn read(index: usize, output: ChildStdout, lines: mpsc::Sender<Line>) {
+    let mut output = BufReader::new(output).lines();
+    while let Ok(Some(line)) = output.next_line().await {
+        if lines.send((index, Some(line))).await.is_err() {
             return;
         }
     }
-    // Nobody is left to on_line it, or all is told.
-    let _ = told.send((index, None)).await;
+    // It fails if the parent reads no more.
+    let _ = lines.send((index, None)).await;
 }

@@ -1,4 +1,4 @@
-//! One of several processes: it waits for its parent, ends with it, and tells it everything.
+//! The worker's side: it waits for its parent, ends with it, and sends it everything.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -8,12 +8,12 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::time::sleep;
 
-use super::line::{WorkerSample, measured_line};
-use crate::record::{Recorder, Timed};
-use crate::result::Group;
-use crate::result::Measured;
+use super::message::{Message, WorkerResult, WorkerSample};
+use crate::record::Recorder;
+use crate::result::{Values, to_json_line};
+use crate::scenario::Measured;
 
-/// What the parent says, on this process's standard input: when to begin, and by its end, when to stop.
+/// The parent's words on this process's standard input: the instant to begin. Its end is the signal to stop.
 #[derive(Debug)]
 pub(crate) struct Parent(BufReader<pipe::Receiver>);
 
@@ -25,9 +25,9 @@ impl Parent {
             .map_err(|error| format!("there is no parent process: {error}"))
     }
 
-    /// Says that all is prepared, and waits for the instant at which all parts begin.
+    /// Reports that this worker is ready, and waits for the instant at which all begin.
     pub(crate) async fn wait_for_start(&mut self) -> Result<(), String> {
-        tell(&Group::default().with("ready", true));
+        send(&Message::Ready);
         let mut line = String::new();
         let read = (&mut self.0).take(64).read_line(&mut line).await;
         let micros = read.ok().and_then(|_| line.trim().parse().ok());
@@ -36,37 +36,33 @@ impl Parent {
         Ok(())
     }
 
-    /// Returns when the parent wants this process to stop, or is gone itself.
+    /// Returns when the parent stops this process, or is gone itself.
     pub(crate) async fn has_stopped(&mut self) {
         let mut rest = [0; 64];
         while self.0.read(&mut rest).await.is_ok_and(|bytes| bytes > 0) {}
     }
 }
 
-/// When to begin, as the parent says it.
+/// The parent's line with the instant to begin at.
 pub(super) fn start_line(start: SystemTime) -> String {
     format!("{}\n", start.duration_since(UNIX_EPOCH).unwrap_or_default().as_micros())
 }
 
 pub(crate) fn send_log(text: &str) {
-    tell(&Group::default().with("log", text));
+    send(&Message::Log(text.to_owned()));
 }
 
-/// What was sampled last, and all that was timed for it. `second` is which one it ends, counted from 1.
-pub(crate) fn send_sample(second: u64, is_last: bool, recorder: &Recorder, timed: &Timed) {
-    let (phase, sample) = (recorder.current_phase(), recorder.last());
-    tell(&WorkerSample { phase, second, is_last, sample, timed: timed.clone() }.to_json());
+/// `second` is the second that the sample ends, counted from 1.
+pub(crate) fn send_sample(second: u64, is_last: bool, recorder: &Recorder, values: Values) {
+    let phase = recorder.current_phase();
+    send(&Message::Sample(Box::new(WorkerSample { phase, second, is_last, values })));
 }
 
-pub(crate) fn send_measured(measured: &Measured) {
-    write(&measured_line(measured));
+pub(crate) fn send_result(measured: Measured) {
+    send(&Message::Result(Box::new(WorkerResult::of(measured))));
 }
 
-fn tell(line: &Group) {
-    write(&line.to_json_line());
-}
-
-/// Whether the parent still listens is seen by its end of standard input.
-fn write(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
+/// A parent that is gone is noticed by the end of standard input.
+fn send(message: &Message) {
+    let _ = writeln!(io::stdout(), "{}", to_json_line(message));
 }

@@ -1,4 +1,4 @@
-//! What the scenarios about messages have in common: subscribers of one channel, and someone who publishes to it.
+//! What the scenarios about messages share: the subscribers of one channel and a publisher.
 
 mod ledger;
 mod numbering;
@@ -11,4 +11,4 @@ mod tally;
 
 pub(super) use self::round::Round;
 pub(super) use self::subscriber::Subscriber;
-pub(super) use self::subscribers::{Concurrent, Subscribers};
+pub(super) use self::subscribers::{Concurrent, ConnectionsOutcome, Subscribers, SubscribersOutcome};

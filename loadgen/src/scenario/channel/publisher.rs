@@ -22,12 +22,12 @@ pub(super) enum Publisher {
     Admin(Admin),
 }
 
-/// What to publish, and what became of it.
+/// What to publish, and where the replies are counted.
 pub(super) struct Work<'a> {
     pub(super) channel: &'a str,
     pub(super) schedule: &'a Schedule,
     pub(super) reader: &'a ChannelReader,
-    /// What the server said it has published.
+    /// Messages that the server confirmed.
     pub(super) published: &'a Counter,
     pub(super) failures: &'a Failures,
 }
@@ -64,7 +64,7 @@ impl Work<'_> {
         let mut unanswered = 0_u64;
         for number in self.numbers() {
             let due = sleep_until(self.schedule.due(number));
-            // Not biased: who is behind must read, too, or the server stops reading.
+            // Not biased: a publisher that is late must read, too, or the server stops reading.
             tokio::select! {
                 () = due => {}
                 end = self.listen(&mut connection, &mut unanswered) => return self.gone(end),
@@ -109,7 +109,7 @@ impl Work<'_> {
         self.failures.record(&Failure::PublisherGone(end.to_string()));
     }
 
-    /// One call after the other: what is late makes the next one late, and latencies show it.
+    /// One call after the other: a late call delays the next one, which latencies show.
     async fn over_admin_api(&self, mut admin: Admin) {
         let channel = Value::from(self.channel);
         for number in self.numbers() {

@@ -1,4 +1,4 @@
-//! One run of publishing to everyone.
+//! One round of publishing to all subscribers.
 
 use crate::record::Counter;
 use std::cell::{Cell, OnceCell, RefCell};
@@ -10,17 +10,17 @@ use super::schedule::Schedule;
 /// What is published in it, and how far that has come.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
-    /// Set when everyone is subscribed.
+    /// Set when all clients have subscribed.
     pub(super) schedule: OnceCell<Schedule>,
-    /// Connections that got a hello.
+    /// Connections that received a hello.
     pub(super) connected: Counter,
-    /// Subscriptions that were answered, or will not be any more.
+    /// Subscriptions that were answered or have failed.
     pub(super) settled: Counter,
-    /// Those that were.
+    /// Subscriptions that succeeded.
     pub(super) subscribed: Counter,
-    /// Subscribers who should have every message.
+    /// Subscribers that should receive every message.
     pub(super) counted: Counter,
-    /// Each message once a subscriber who counts, however often it came.
+    /// Counts each message once for each of these subscribers.
     pub(super) received: Counter,
     /// When each message reached the last subscriber so far.
     pub(super) last_of: RefCell<Vec<Option<Instant>>>,

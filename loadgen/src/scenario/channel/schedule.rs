@@ -1,4 +1,4 @@
-//! When each message is due, and the data that says so.
+//! When each message is due, and its data, which contains that time.
 
 use std::cell::Cell;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -16,16 +16,16 @@ pub(super) struct Schedule {
     starts: Vec<Cell<Option<Instant>>>,
     unix_micros: u64,
     size: usize,
-    /// As much as any message's data may end with: to compare with, which is faster than to look at each byte.
+    /// The longest end of any message's data: one comparison is faster than a look at each byte.
     filler: String,
 }
 
-/// Whose message it is that has some data.
+/// Which message some data belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Recognized {
     /// This run's, by its number, to the last byte.
     Ours(u32),
-    /// It says that it is one of this run, but it is not what was published.
+    /// A message of this run whose data is not what was published.
     Corrupted,
     Foreign,
 }
@@ -75,7 +75,7 @@ impl Schedule {
         format!("\"{said}{filler}\"")
     }
 
-    /// What message has this data.
+    /// The message that has this data.
     pub(super) fn recognize(&self, data: &str) -> Recognized {
         match self.number_in(data) {
             Some((number, rest)) if data.len() == self.size && self.is_filler(rest) => {

@@ -9,15 +9,15 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::totals::{Totals, times};
-use super::{Prepared, Run, Scenario, Setup, prepare};
+use self::totals::Totals;
+use super::{Outcome, Prepared, Run, Scenario, Setup, prepare};
 use crate::args::{self, Kind, Phase};
 use crate::client::Failures;
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::{Group, seconds};
 
-/// How long whoever comes in a ramp stays, at most: the plan's end comes first.
+/// How long connections of a ramp stay at most: the plan ends before.
 const TO_THE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 
 pub(crate) struct Mix {
@@ -26,7 +26,7 @@ pub(crate) struct Mix {
     begun: Counter,
 }
 
-/// A phase, and what comes of it.
+/// A phase and its runs.
 struct Stage {
     phase: Phase,
     runs: Vec<Rc<StageRun>>,
@@ -37,13 +37,13 @@ struct Stage {
 struct StageRun {
     name: String,
     prepared: Prepared,
-    /// Known when the first one begins, for it has the address of the server.
+    /// Set when the run begins first.
     setup: OnceCell<Rc<Setup>>,
     times: Counter,
 }
 
 impl Scenario for Mix {
-    /// Under the same names, so that curves tell of all runs together, as the sums do.
+    /// All runs record under the same names: the curves show their sums.
     fn record(&self, recorder: &Recorder) {
         for run in self.runs() {
             run.prepared.scenario.record(recorder);
@@ -54,6 +54,10 @@ impl Scenario for Mix {
         Box::pin(async move { self.execute(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.runs().map(|run| run.prepared.scenario.connected()).sum()
+    }
+
     fn bars(&self, _: &Setup) -> Vec<Bar> {
         vec![
             Bar { label: "phase", done: self.begun.get(), of: self.phases.len() as u64 },
@@ -62,15 +66,14 @@ impl Scenario for Mix {
     }
 
     /// The sums of all runs, then each phase.
-    fn outcome(&self, setup: &Setup) -> Group {
+    fn outcome(&self, setup: &Setup) -> Outcome {
         let outcomes: Vec<_> = self.runs().map(StageRun::outcome).collect();
-        let counts = Totals::of(&outcomes).outcome(setup.failures.total());
-        let times = times(&outcomes);
+        let totals = Group::of(&Totals::of(&outcomes, setup.failures.total()));
         let mut outcomes = outcomes.into_iter();
         let phases = self.phases.iter().fold(Group::default(), |phases, stage| {
             phases.with(&path_name(&stage.phase.name), stage.outcome(&mut outcomes))
         });
-        counts.and(times).with("plan", phases)
+        Outcome::Single(totals.with("plan", phases))
     }
 }
 
@@ -81,7 +84,7 @@ impl Mix {
     }
 
     async fn execute(self: Rc<Self>, setup: Rc<Setup>) {
-        // Whoever came in a ramp is dropped with it.
+        // Dropping it drops the connections of ramps.
         let mut staying = JoinSet::new();
         for stage in &self.phases {
             self.begun.increment();
@@ -90,12 +93,7 @@ impl Mix {
         }
     }
 
-    fn connected(&self) -> u64 {
-        let outcomes: Vec<_> = self.runs().map(StageRun::outcome).collect();
-        Totals::of(&outcomes).count("connected")
-    }
-
-    /// Those of all phases, in order.
+    /// The runs of all phases, in order.
     fn runs(&self) -> impl Iterator<Item = &StageRun> {
         self.phases.iter().flat_map(|stage| &stage.runs).map(Rc::as_ref)
     }
@@ -115,7 +113,7 @@ impl Stage {
         Self { runs: runs.collect(), phase, took: Cell::new(None) }
     }
 
-    /// For its duration, and until its runs are over: one that was cut off would look like loss.
+    /// Runs for the phase's duration, and until its runs are over: cutting a run off would look like loss.
     async fn execute(&self, setup: &Rc<Setup>, staying: &mut JoinSet<()>) {
         let start = Instant::now();
         let end = start + self.phase.duration;
@@ -138,7 +136,7 @@ impl Stage {
         self.took.set(Some(start.elapsed()));
     }
 
-    /// `outcomes` has those of its runs next.
+    /// The next items of `outcomes` are those of its runs.
     fn outcome(&self, outcomes: impl Iterator<Item = Group>) -> Group {
         let runs = self.runs.iter().zip(outcomes).fold(Group::default(), |runs, (run, outcome)| {
             let outcome = Group::default()
@@ -149,14 +147,14 @@ impl Stage {
             runs.with(&path_name(&run.name), outcome)
         });
         Group::default()
-            .with("kind", self.phase.kind.name())
+            .with("kind", <&str>::from(self.phase.kind))
             .with("seconds", self.took.get().map(seconds))
             .with("runs", runs)
     }
 }
 
 impl StageRun {
-    /// The same server and log, but what it counts is its own.
+    /// The same server and log, with counters of its own.
     fn setup_within(&self, mix: &Setup) -> Setup {
         Setup {
             load: self.prepared.load.clone(),
@@ -176,7 +174,7 @@ impl StageRun {
     /// Empty before it has begun.
     fn outcome(&self) -> Group {
         let setup = self.setup.get();
-        setup.map_or_else(Group::default, |setup| self.prepared.scenario.outcome(setup))
+        setup.map_or_else(Group::default, |setup| self.prepared.scenario.outcome(setup).to_group())
     }
 }
 

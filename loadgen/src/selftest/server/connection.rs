@@ -35,7 +35,7 @@ pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
     let Ok(Ok((mut socket, query))) = timeout(limit, accept(stream, world.fault)).await else { return };
     let resume = Resume::parse(&query);
     if resume.is_some() && !world.fault.allows_resume() {
-        // Whether the client is there to hear it is its own affair.
+        // The client may be gone already.
         return drop(close(&mut socket, CloseCode::Unauthorized).await);
     }
     let attached = world.attach(resume);
@@ -124,7 +124,7 @@ impl Connection {
                         close(&mut self.socket, fault.code_for_slow()).await?;
                         return Ok(End::Connection);
                     }
-                    // Who takes messages is alive. A ping would wait behind them.
+                    // A client that reads messages is alive. A ping would wait behind them.
                     heart = self.quiet();
                 }
                 () = sleep_until(heart.due.unwrap_or_else(Instant::now)), if heart.due.is_some() => {
@@ -240,7 +240,7 @@ async fn close(socket: &mut Socket, code: CloseCode) -> Result<(), Error> {
     let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
     socket.send(Message::Close(Some(frame))).await?;
     let drain = async { while let Some(Ok(_)) = socket.next().await {} };
-    // Whoever stays longer is cut.
+    // A client that stays longer is cut.
     let _ = timeout(TIMEOUT, drain).await;
     Ok(())
 }

@@ -15,7 +15,7 @@ pub(super) struct Session {
     subscriptions: RefCell<BTreeSet<String>>,
     /// The objects that it is to be sent, each with `{seq}` where its seq is to be. The first has seq 1.
     stream: watch::Sender<Vec<String>>,
-    /// The messages it should have had, spoilt ones too.
+    /// The messages that the session should have received, spoilt ones too.
     messages: Cell<usize>,
     held_back: Cell<Option<String>>,
     /// The number of the connection that has it; one with a lower number has been replaced.

@@ -7,7 +7,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use crate::transport::error::{BadUpgrade, ConnectError};
 use crate::transport::http_head::ResponseHead;
 
-/// Section 1.3: what makes an answer one that knows WebSocket.
+/// Section 1.3: the suffix of the key in the accept hash.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
 /// Asks `host` for an upgrade to WebSocket at `path`, with these lines among the headers. Returns what the server sent after its response.

@@ -1,4 +1,4 @@
-//! Everyone who subscribes, and all that they have had.
+//! All subscribers, and what they received.
 
 mod publishing;
 mod receiving;
@@ -7,17 +7,18 @@ mod subscribing;
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use serde::Serialize;
+
 pub(crate) use self::publishing::Concurrent;
 use super::round::Round;
-use super::tally::Tally;
+use super::tally::{Tally, TallyOutcome};
 use crate::args;
 use crate::client::ChannelReader;
 use crate::progress::Bar;
-use crate::record::{Counter, Recorder};
-use crate::result::Group;
+use crate::record::{Counter, EndsOutcome, Recorder};
 use crate::scenario::Setup;
 use crate::scenario::answering::Answering;
-use crate::scenario::connects::Connects;
+use crate::scenario::connects::{Connects, ConnectsOutcome};
 
 #[derive(Debug)]
 pub(crate) struct Subscribers {
@@ -26,7 +27,7 @@ pub(crate) struct Subscribers {
     round: RefCell<Rc<Round>>,
     pub(crate) connected: Counter,
     pub(crate) subscribed: Counter,
-    /// The messages that the server said it has published.
+    /// Messages whose publishing the server confirmed.
     published: Counter,
     tally: Tally,
     connects: Connects,
@@ -64,22 +65,46 @@ impl Subscribers {
         ]
     }
 
-    /// The connections, and what they have had.
-    pub(crate) fn outcome(&self, setup: &Setup) -> Group {
-        Group::default()
-            .with("connected", self.connected.get())
-            .with("subscribed", self.subscribed.get())
-            .with("errors", setup.failures.total())
-            .with("published", self.published.get())
-            .and(self.tally.outcome(&self.round.borrow()))
+    /// The connections, and what they received.
+    pub(crate) fn outcome(&self, setup: &Setup) -> SubscribersOutcome {
+        SubscribersOutcome {
+            connected: self.connected.get(),
+            subscribed: self.subscribed.get(),
+            errors: setup.failures.total(),
+            published: self.published.get(),
+            tally: self.tally.outcome(&self.round.borrow()),
+        }
     }
 
-    /// What can be said of the connections of any scenario.
-    pub(crate) fn connections(&self) -> Group {
-        Group::default()
-            .with("unexpected_closes", self.answering.unexpected_closes.get())
-            .with("pings", self.answering.pings.get())
-            .and(self.connects.outcome())
-            .and(self.answering.ends.outcome())
+    /// What the outcome of any scenario has of its connections.
+    pub(crate) fn connections(&self) -> ConnectionsOutcome {
+        ConnectionsOutcome {
+            unexpected_closes: self.answering.unexpected_closes.get(),
+            pings: self.answering.pings.get(),
+            connects: self.connects.outcome(),
+            ends: self.answering.ends.outcome(),
+        }
     }
+}
+
+/// The beginning of an outcome.
+#[derive(Serialize)]
+pub(crate) struct SubscribersOutcome {
+    connected: u64,
+    subscribed: u64,
+    errors: u64,
+    published: u64,
+    #[serde(flatten)]
+    tally: TallyOutcome,
+}
+
+/// The end of an outcome.
+#[derive(Serialize)]
+pub(crate) struct ConnectionsOutcome {
+    unexpected_closes: u64,
+    pings: u64,
+    #[serde(flatten)]
+    connects: ConnectsOutcome,
+    #[serde(flatten)]
+    ends: EndsOutcome,
 }

@@ -1,4 +1,4 @@
-//! Publishing to everyone, until all has arrived.
+//! Publishes to all subscribers and waits until everything has arrived.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,18 +12,18 @@ use crate::scenario::channel::publisher::{Publisher, Work};
 use crate::scenario::channel::round::Round;
 use crate::scenario::channel::schedule::Schedule;
 
-/// From when all are subscribed to the first message.
+/// From the last subscription to the first message.
 const LEAD: Duration = Duration::from_millis(100);
-/// How often to look whether it is over.
+/// How often to check whether the round is over.
 const LOOK: Duration = Duration::from_millis(10);
-/// What comes twice comes late: how long to listen on after everything has arrived.
+/// How long to keep reading after everything has arrived: duplicates arrive late.
 const SETTLE: Duration = Duration::from_millis(200);
 
 /// What a scenario does while messages are published.
 pub(crate) struct Concurrent<'a> {
     /// When the last of it is due.
     pub(crate) last_due: Instant,
-    /// Changes while it goes on.
+    /// Changes while the work makes progress.
     pub(crate) progress: &'a dyn Fn() -> u64,
     pub(crate) is_done: &'a dyn Fn() -> bool,
 }
@@ -77,7 +77,7 @@ impl Subscribers {
         }
     }
 
-    /// Until everything has arrived, or for long enough nothing has.
+    /// Returns when everything has arrived, or when nothing has arrived for the grace period.
     async fn wait_for_end(&self, round: &Round, schedule: &Schedule, others: &Concurrent<'_>) {
         let last_due = schedule.last_due().max(others.last_due);
         let mut look = interval(LOOK);

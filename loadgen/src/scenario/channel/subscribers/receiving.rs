@@ -1,4 +1,4 @@
-//! What a subscriber makes of all that it is sent.
+//! How a subscriber counts what it receives.
 
 use std::ops::ControlFlow;
 
@@ -50,7 +50,7 @@ impl Subscribers {
                 }
                 (seq, subscriber.numbering.gap(seq))
             }
-            // A message or a gap: what holds for both.
+            // A message or a gap: apply the rule that holds for both.
             Received::Elsewhere { seq } => (seq, subscriber.numbering.gap(seq)),
             Received::Reply(_) | Received::Other => return,
         };
@@ -72,7 +72,7 @@ impl Subscribers {
         }
     }
 
-    /// The hello of a resumed session is to say where the stream goes on, which is what it was asked for.
+    /// The hello of a resumed session must have the seq with which the client resumed.
     pub(crate) fn check_greeting(&self, subscriber: &Subscriber, greeting: &Greeting) {
         if greeting.ticket.seq != subscriber.ticket.seq {
             self.tally.misnumbered();

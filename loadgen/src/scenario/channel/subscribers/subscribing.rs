@@ -1,4 +1,4 @@
-//! Connecting everyone, and subscribing those who are to be subscribed.
+//! Connects all clients and subscribes them.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -14,11 +14,11 @@ use crate::client::{Failure, kind_of_end};
 use crate::scenario::channel::round::Round;
 use crate::scenario::{Attempt, Opened, Pace, Setup, open_all};
 
-/// How often to look whether all have been answered.
+/// How often to check whether all subscriptions were answered.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl Subscribers {
-    /// Connects everyone, and waits until those whom `on_open` makes subscribe have done so.
+    /// Connects all clients, and waits until the clients that `on_open` subscribes have done so.
     pub(crate) async fn connect_all(
         &self,
         setup: &Rc<Setup>,
@@ -28,7 +28,7 @@ impl Subscribers {
         self.connect_all_with(setup, round, |attempt| attempt, on_open).await;
     }
 
-    /// The same, where not everyone connects like the others.
+    /// The same; `adapt` changes how single clients connect.
     pub(crate) async fn connect_all_with(
         &self,
         setup: &Rc<Setup>,
@@ -71,7 +71,7 @@ impl Subscribers {
         subscribed
     }
 
-    /// Whether it was done. A failure is recorded.
+    /// Whether the subscription succeeded. A failure is recorded.
     pub(crate) async fn subscribe(&self, connection: &mut Connection, setup: &Setup) -> bool {
         let channel = Value::from(self.options.channel.as_str());
         connection.send(&format!(r#"{{"id":1,"subscribe":{{"channel":{channel}}}}}"#)).await;
