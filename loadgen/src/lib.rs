@@ -1,6 +1,6 @@
 //! `loadgen` loads a session server and breaks its sessions on purpose. One thread, one task a connection.
 //!
-//! Its rooms, from the ground up. Each may use those before it in this list, and none of those after it; a test holds them to it.
+//! Its rooms, from the ground up. Each may use those before it in this list, and none of those after it; a test holds them to it. The benchmark uses the client.
 //!
 //! - `result`: numbers with names, distributions and series; the document that they make, and assertions on it.
 //! - `transport`: WebSocket and server-sent events over TCP.
@@ -8,13 +8,13 @@
 //! - `progress`: what the user sees meanwhile.
 //! - `target`: what kinds of servers there are, what each can do, and their URLs.
 //! - `client`: a connection of one of these kinds; calls to the admin API; why either fails.
-//! - `process`: this process: its descriptors, what it takes, its signals.
+//! - `process`: what the kernel says of a process; this one's descriptors, what it takes, its signals.
 //! - `cost`: what the server takes.
 //! - `page`: results as HTML.
 //! - `report`: where results go; `loadgen compare`.
 //! - `args`: the command line.
-//! - `workers`: one run, spread over several processes.
 //! - `scenario`: what is done to the server.
+//! - `workers`: one run, spread over several processes.
 //! - `run`: one run, from its options to its document.
 //! - `selftest`: all of it, against a server that is known to be broken.
 //! - `commands`: the subcommands, and their exit codes.
@@ -36,4 +36,12 @@ mod target;
 mod transport;
 mod workers;
 
+pub use self::client::{
+    Admin, ChannelReader, Connection, DialOptions, Dialer, Event, Failure, Greeting, Received, Secret,
+    Ticket, TokenSource,
+};
 pub use self::commands::main;
+pub use self::record::Traffic;
+pub use self::target::{AdminUrl, ServerUrl, Target};
+pub use self::transport::websocket::End;
+pub use self::transport::{ADDRESSES, Sources};

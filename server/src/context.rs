@@ -7,14 +7,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, LogLinesDropped, TimersView};
 use crate::admission::{OpenConnections, Permits};
-use crate::channel::Channels;
 use crate::client::{self, ClientSettings};
 use crate::config::Config;
+use crate::engine::MemoryEngine;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::public;
-use crate::session::{EventSink, SessionLimits, Sessions};
+use crate::session::{Channels, EventSink, Logs, SessionLimits, Sessions};
 use crate::timeouts::{Batch, Timeouts};
 
 /// Makes the channels, the sessions, and what else the connections of clients share.
@@ -35,6 +35,8 @@ pub(crate) fn client(
         entropy.clone(),
         executor,
     ));
+    let engine = Arc::new(MemoryEngine { channels: Arc::clone(&channels), timeouts: Arc::clone(&timeouts) });
+    let logs = Logs { engine, channels };
     let sessions = Arc::new(Sessions::new(
         SessionLimits {
             sessions: limits.max_sessions,
@@ -43,7 +45,7 @@ pub(crate) fn client(
         },
         Arc::clone(&timeouts),
         config.session.clone(),
-        Arc::clone(&channels),
+        logs.clone(),
         Arc::clone(&metrics),
         entropy.clone(),
         events,
@@ -51,7 +53,7 @@ pub(crate) fn client(
     client::Context {
         timeouts,
         sessions,
-        channels,
+        logs,
         auth: Arc::clone(&config.auth),
         metrics,
         permits: Permits::new(limits.max_connections, limits.max_connections_per_address),

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 /// A task without a result.
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Runs tasks. Whoever needs to start one from outside the runtime holds one of these.
+/// Runs tasks: for code that starts one from outside the runtime.
 pub(crate) trait Executor: std::fmt::Debug + Send + Sync + 'static {
     /// Runs `task` to its end, some time.
     fn spawn(&self, task: Task);

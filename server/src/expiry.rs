@@ -17,14 +17,14 @@ pub(crate) struct ExpiryHandler {
 
 impl ActOnExpiry for ExpiryHandler {
     fn act(&self, owner: TimerOwner, wakers: &mut Vec<Waker>) {
-        let Context { sessions, channels, metrics, .. } = &*self.context;
+        let Context { sessions, logs, metrics, .. } = &*self.context;
         match owner {
             TimerOwner::Session(key) => sessions.handle_timeout(key, wakers),
-            TimerOwner::Sleep => metrics.sleep_fired(),
+            TimerOwner::Sleep => metrics.timers.sleep_fired(),
             TimerOwner::Log(key) => {
-                if let Some(channel) = channels.by_timer(key) {
-                    channels.handle_timeout(&channel);
-                    metrics.log_fired();
+                if let Some(channel) = logs.channels.by_timer(key) {
+                    logs.channels.handle_timeout(&channel);
+                    metrics.timers.log_fired();
                 }
             }
         }
@@ -42,6 +42,6 @@ impl ActOnExpiry for ExpiryHandler {
 
     fn received(&self, expired_at: Timestamp) {
         let now = self.context.timeouts.clock().now();
-        self.context.metrics.batch_taken_up(now.since(expired_at));
+        self.context.metrics.timers.batch_received(now.since(expired_at));
     }
 }

@@ -3,7 +3,7 @@
 //! # Threads, and what each owns
 //!
 //! ```text
-//!    sockets              names to arm (crossbeam)        batches of expiries (crossbeam)
+//!    sockets              timers to arm (crossbeam)       batches of expiries (crossbeam)
 //!  ┌────────────┐        ┌───────────────┐               ┌──────────────┐
 //!  │ tokio:     │ ─────▶ │ wheel thread  │ ────────────▶ │ worker pool  │
 //!  │ accept,    │        │ owns the      │               │ N threads    │
@@ -14,7 +14,7 @@
 //!
 //! - **tokio** (built without its timers): the accept loops, and one task a connection, which alone reads and
 //!   writes its socket.
-//! - **The wheel thread** (`timeouts/`): owns the wheel. It takes in names, turns, and sends what is due. It runs
+//! - **The wheel thread** (`timeouts/`): owns the wheel. It receives timers, turns, and sends what is due. It runs
 //!   no session code and takes no session's lock.
 //! - **The workers** (`timeouts/`): for each expiry they find the session, lock it, let it look at its deadlines,
 //!   and carry out what comes back.
@@ -31,6 +31,7 @@ mod client;
 pub mod clock;
 pub mod config;
 mod context;
+mod engine;
 mod entropy;
 pub mod events;
 mod executor;

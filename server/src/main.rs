@@ -128,7 +128,7 @@ fn run(config: Config) -> ExitCode {
     for warning in config.warnings(descriptors) {
         tracing::warn!("{warning}");
     }
-    // Before the banner, so that whoever waits for it can already signal.
+    // Before the banner: a supervisor that waits for the banner may send signals from then on.
     let signals = match watch_signals() {
         Ok(signals) => signals,
         Err(error) => return failed(&format!("cannot watch signals: {error}")),
@@ -181,7 +181,7 @@ fn environment() -> Vec<(String, String)> {
         .collect()
 }
 
-/// How many descriptors the process may open, after asking for as many as it may ask for.
+/// How many descriptors the process may open, after raising the limit as far as it may.
 fn descriptors() -> u64 {
     rlimit::increase_nofile_limit(u64::MAX).unwrap_or(0)
 }

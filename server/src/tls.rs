@@ -23,7 +23,7 @@ pub struct Tls {
     acceptor: RwLock<TlsAcceptor>,
 }
 
-/// Why certificate and key cannot be used. What is in the key's file is not told.
+/// Why certificate and key cannot be used. It does not quote the key file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {problem}", path.display())]
 pub struct TlsError {

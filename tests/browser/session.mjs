@@ -1,7 +1,7 @@
 // node session.mjs ADDRESS SESSIONS CHANNEL...
 //
-// A page from the server at ADDRESS that does as the README says with the one at SESSIONS. Prints the URL of each WebSocket,
-// and what `heard` is given, and when.
+// A page from the server at ADDRESS that runs the README's client against the server at SESSIONS. Prints the URL of each
+// WebSocket, and what `receive` gets, and when.
 
 import { openPage } from "./page.mjs";
 import { codeOfReadme } from "./readme.mjs";

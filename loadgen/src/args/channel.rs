@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use strum::IntoStaticStr;
 
 use super::load::{Load, Server};
 use super::number::{parse_interval, parse_rate, parse_share, parse_share_or_none};
@@ -10,7 +11,7 @@ use crate::result::{Group, seconds};
 
 /// Subscribers of one channel, and what is published to it.
 #[derive(Clone, Debug, ClapArgs)]
-pub(crate) struct Audience {
+pub(crate) struct ChannelLoad {
     #[command(flatten)]
     pub(crate) server: Server,
     /// How many subscribers to connect
@@ -48,7 +49,8 @@ const MIN_SIZE: i64 = 32;
 /// What fits into the longest message that a client reads, with room for the rest of it.
 const MAX_SIZE: i64 = 1_000_000;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, ValueEnum)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum PublishBy {
     Ws,
     Admin,
@@ -57,7 +59,7 @@ pub(crate) enum PublishBy {
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Fanout {
     #[command(flatten)]
-    pub(crate) audience: Audience,
+    pub(crate) channel_load: ChannelLoad,
     /// Cut every subscriber's connection this long after the first message was due; all come back and resume
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) cut_after: Option<Duration>,
@@ -66,7 +68,7 @@ pub(crate) struct Fanout {
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Resume {
     #[command(flatten)]
-    pub(crate) audience: Audience,
+    pub(crate) channel_load: ChannelLoad,
     /// How often each subscriber loses its connection while messages are published
     #[arg(long, value_name = "N", default_value = "3", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) cuts: u32,
@@ -87,7 +89,7 @@ pub(crate) struct Resume {
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Slow {
     #[command(flatten)]
-    pub(crate) audience: Audience,
+    pub(crate) channel_load: ChannelLoad,
     /// The share of the subscribers that is slow
     #[arg(long, value_name = "S", default_value = "0.1", value_parser = parse_share)]
     pub(crate) share: f64,
@@ -99,11 +101,11 @@ pub(crate) struct Slow {
     #[arg(long, value_name = "D", default_value = "100ms", value_parser = parse_interval)]
     pub(crate) read_every: Duration,
     /// How long slow subscribers stay slow after the last message was due; then they read what there is
-    #[arg(long, value_name = "D", default_value = "15s", value_parser = humantime::parse_duration)]
-    pub(crate) patience: Duration,
+    #[arg(long = "patience", value_name = "D", default_value = "15s", value_parser = humantime::parse_duration)]
+    pub(crate) slow_for: Duration,
 }
 
-impl Audience {
+impl ChannelLoad {
     /// What these scenarios have in common with the others. They end when all has arrived, not after a time.
     pub(crate) fn load(&self) -> Load {
         let mut server = self.server.clone();
@@ -118,17 +120,13 @@ impl Audience {
     }
 
     /// The options, for the beginning of the result.
-    pub(crate) fn asked_for(&self) -> Group {
-        let publisher = match self.publisher {
-            PublishBy::Ws => "ws",
-            PublishBy::Admin => "admin",
-        };
+    pub(crate) fn settings(&self) -> Group {
         Group::default()
             .with("channel", self.channel.as_str())
             .with("messages", u64::from(self.messages))
             .with("publish_rate", self.publish_rate)
             .with("size", u64::from(self.size))
-            .with("publisher", publisher)
+            .with("publisher", <&str>::from(self.publisher))
             .with("ack_every", u64::from(self.ack_every))
             .with("grace_seconds", seconds(self.grace))
             .with("connect_timeout_seconds", seconds(self.server.connect_timeout))

@@ -44,7 +44,7 @@ impl Churn {
     }
 }
 
-/// Nobody stays for longer: what a heavy tail gives may be centuries.
+/// The longest lifetime: a heavy tail may give centuries.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
 
 /// How long connections stay.

@@ -5,13 +5,13 @@ use std::time::Duration;
 use clap::Args as ClapArgs;
 
 use super::number::parse_rate;
-use super::part::Processes;
-use crate::client::DialOptions;
+use super::worker::WorkerOptions;
+use crate::client::{DialOptions, Secret, TokenSource};
 use crate::cost;
-use crate::report::Wanted;
+use crate::report::OutputOptions;
 use crate::target::{ServerUrl, Target};
 
-/// What every scenario works with.
+/// The load that every scenario works with.
 #[derive(Clone, Debug)]
 pub(crate) struct Load {
     pub(crate) server: Server,
@@ -22,7 +22,7 @@ pub(crate) struct Load {
     pub(crate) first_due: Duration,
 }
 
-/// What every scenario is told.
+/// The options of every scenario.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Server {
     /// Where the server is: ws://host:port/path, or http:// for --target sse
@@ -39,12 +39,20 @@ pub(crate) struct Server {
     /// How long a connection may take to its hello, and a subscription to its reply
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) connect_timeout: Duration,
+    /// What clients show the server to be let in, as "Authorization: Bearer TOKEN". It is never printed, but other users of
+    /// this machine may see it among the processes
+    #[arg(long, value_name = "TOKEN", conflicts_with = "token_command")]
+    pub(crate) token: Option<Secret>,
+    /// A command of the shell that writes such a token. It is run before the first connection is opened, in each process, and
+    /// again when one is opened, for the first time or to resume, and the token's exp is less than 10 s away
+    #[arg(long, value_name = "CMD")]
+    pub(crate) token_command: Option<Secret>,
     #[command(flatten)]
     pub(crate) cost: cost::Sampling,
     #[command(flatten)]
-    pub(crate) parts: Processes,
+    pub(crate) workers: WorkerOptions,
     #[command(flatten)]
-    pub(crate) wanted: Wanted,
+    pub(crate) output: OutputOptions,
 }
 
 /// Connections that come at a rate and are held for a time.
@@ -72,12 +80,15 @@ impl Held {
 
 impl Server {
     pub(crate) fn dial_options(&self) -> DialOptions {
+        let fixed = self.token.clone().map(TokenSource::Fixed);
+        let command = self.token_command.clone().map(TokenSource::Command);
         DialOptions {
             url: self.url.clone(),
             target: self.target,
             timeout: self.connect_timeout,
             pong_timeout: self.pong_timeout,
             reconnect_window: self.reconnect_window,
+            token: fixed.or(command),
         }
     }
 }

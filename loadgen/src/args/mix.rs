@@ -25,7 +25,7 @@ impl Mix {
         Load { server: self.server.clone(), connections, rate: 0.0, duration, first_due: Duration::ZERO }
     }
 
-    /// Those who came in ramps, and the most that another phase adds.
+    /// The connections of all ramps, and the most that another phase adds.
     pub(super) fn sockets(&self) -> u32 {
         let of = |phase: &Phase| {
             phase.runs.iter().fold(0, |sum: u32, run| sum.saturating_add(run.scenario.sockets()))

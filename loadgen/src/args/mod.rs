@@ -6,21 +6,22 @@ mod load;
 mod mix;
 mod needs;
 mod number;
-mod part;
 mod plan;
 mod sessions;
+mod worker;
 
 use clap::{Parser, Subcommand};
+use strum::IntoStaticStr;
 
 use crate::report::Compare;
 
-pub(crate) use self::channel::{Audience, Fanout, PublishBy, Resume, Slow};
+pub(crate) use self::channel::{ChannelLoad, Fanout, PublishBy, Resume, Slow};
 pub(crate) use self::churn::{Churn, Lifetime};
 pub(crate) use self::load::{Held, Load};
 pub(crate) use self::mix::Mix;
-pub(crate) use self::part::Part;
 pub(crate) use self::plan::{Kind, Phase};
 pub(crate) use self::sessions::{Expire, Hold, Kill, Late, Mute, Omission, Takeover, Vanish};
+pub(crate) use self::worker::WorkerId;
 
 /// Loads a session server and breaks its sessions on purpose.
 ///
@@ -51,7 +52,8 @@ pub(crate) enum Command {
     Compare(Compare),
 }
 
-#[derive(Clone, Debug, Subcommand)]
+#[derive(Clone, Debug, IntoStaticStr, Subcommand)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Scenario {
     /// Connect at a rate, answer pings, stay: how many idle connections does the server carry?
     #[command(after_help = "Example: loadgen hold ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
@@ -125,20 +127,7 @@ pub(crate) enum Scenario {
 
 impl Scenario {
     pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::Hold(_) => "hold",
-            Self::Mute(_) => "mute",
-            Self::Late(_) => "late",
-            Self::Expire(_) => "expire",
-            Self::Vanish(_) => "vanish",
-            Self::Takeover(_) => "takeover",
-            Self::Storm(_) => "storm",
-            Self::Churn(_) => "churn",
-            Self::Fanout(_) => "fanout",
-            Self::Resume(_) => "resume",
-            Self::Slow(_) => "slow",
-            Self::Mix(_) => "mix",
-        }
+        self.into()
     }
 
     /// Why it cannot be spread over several processes, if it cannot.
@@ -169,9 +158,9 @@ impl Scenario {
             Self::Vanish(vanish) => vanish.held.load(),
             Self::Takeover(takeover) => takeover.held.load(),
             Self::Churn(churn) => churn.load(),
-            Self::Fanout(fanout) => fanout.audience.load(),
-            Self::Resume(resume) => resume.audience.load(),
-            Self::Slow(slow) => slow.audience.load(),
+            Self::Fanout(fanout) => fanout.channel_load.load(),
+            Self::Resume(resume) => resume.channel_load.load(),
+            Self::Slow(slow) => slow.channel_load.load(),
             Self::Mix(mix) => mix.load(),
         }
     }

@@ -7,7 +7,7 @@ use crate::target::Ability;
 
 impl Scenario {
     /// What is asked for and the target cannot do: nothing, if all is well.
-    pub(crate) fn too_much_asked(&self) -> Vec<String> {
+    pub(crate) fn unsupported(&self) -> Vec<String> {
         let Load { server, .. } = self.load();
         let (target, scheme) = (server.target.name(), server.target.scheme());
         if server.url.scheme() != scheme {
@@ -15,6 +15,9 @@ impl Scenario {
                 "--target {target} wants a URL with {scheme}://, not {}",
                 server.url.as_str()
             )];
+        }
+        if server.token.as_ref().is_some_and(|token| !token.is_token()) {
+            return vec!["--token: it has characters that no token has".to_owned()];
         }
         match self {
             Self::Expire(expire) if expire.without == Omission::Upgrade && expire.code.is_some() => {

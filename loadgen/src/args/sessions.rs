@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use strum::IntoStaticStr;
 
 use super::load::Held;
 use super::number::{parse_interval, parse_share};
@@ -50,21 +51,13 @@ pub(crate) struct Expire {
 }
 
 /// What is left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, ValueEnum)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Omission {
     /// Pings are answered, and that is all
     Commands,
     /// Not a byte is sent
     Upgrade,
-}
-
-impl Omission {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Commands => "commands",
-            Self::Upgrade => "upgrade",
-        }
-    }
 }
 
 #[derive(Clone, Debug, ClapArgs)]
@@ -80,21 +73,13 @@ pub(crate) struct Vanish {
 }
 
 /// How a socket ends without a Close frame.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, ValueEnum)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Kill {
     /// By a reset
     Rst,
     /// By the end of the stream
     Fin,
-}
-
-impl Kill {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Rst => "rst",
-            Self::Fin => "fin",
-        }
-    }
 }
 
 #[derive(Clone, Debug, ClapArgs)]

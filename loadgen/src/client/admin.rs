@@ -1,4 +1,4 @@
-//! What loadgen asks of the admin API: to publish, and how the server is doing.
+//! Calls to the admin API: publishing, and figures of the server.
 
 use std::error::Error;
 
@@ -20,14 +20,14 @@ const MAX_ANSWER_BYTES: usize = 1 << 20;
 
 /// Calls over one connection, which is opened again when it was lost.
 #[derive(Debug)]
-pub(crate) struct Admin {
+pub struct Admin {
     url: AdminUrl,
     authorization: Option<HeaderValue>,
     connection: Option<SendRequest<Full<Bytes>>>,
 }
 
 impl Admin {
-    pub(crate) fn new(url: AdminUrl, api_key: Option<&str>) -> Result<Self, Failure> {
+    pub fn new(url: AdminUrl, api_key: Option<&str>) -> Result<Self, Failure> {
         let bearer = api_key.map(|key| HeaderValue::try_from(format!("Bearer {key}")));
         let authorization = bearer.transpose().map_err(|_| Failure::Publish("bad_api_key".to_owned()))?;
         Ok(Self { url, authorization, connection: None })
@@ -41,8 +41,8 @@ impl Admin {
         if status.is_success() { Ok(()) } else { Err(Failure::Publish(code_of(status, &body))) }
     }
 
-    /// What there is to read at this path.
-    pub(crate) async fn get(&mut self, path: &str) -> Result<Bytes, String> {
+    /// The body of the response at this path.
+    pub async fn get(&mut self, path: &str) -> Result<Bytes, String> {
         let (status, body) = self.call(Request::get(self.url.path(path)), String::new()).await?;
         if status.is_success() { Ok(body) } else { Err(format!("{path}: {}", code_of(status, &body))) }
     }

@@ -5,29 +5,33 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Connection, Failure, Greeting, Ticket, Wire, encke, socketio};
+use super::token::Tokens;
+use super::{Connection, Failure, Greeting, Ticket, TokenSource, Wire, encke, socketio};
 use crate::record::{Live, Traffic};
 use crate::target::{ServerUrl, Target};
+use crate::transport::Sources;
 use crate::transport::event_stream;
-use crate::transport::source::Sources;
 use crate::transport::websocket::{Socket, upgrade};
 
 /// The server that is connected to, and how.
 #[derive(Clone, Debug)]
-pub(crate) struct DialOptions {
-    pub(crate) url: ServerUrl,
-    pub(crate) target: Target,
+pub struct DialOptions {
+    pub url: ServerUrl,
+    pub target: Target,
     /// How long connect, upgrade and hello may take together.
-    pub(crate) timeout: Duration,
-    /// What the user says of the server, which goes before what it says itself.
-    pub(crate) pong_timeout: Option<Duration>,
-    pub(crate) reconnect_window: Option<Duration>,
+    pub timeout: Duration,
+    /// Given by the user; overrides what the server announces.
+    pub pong_timeout: Option<Duration>,
+    pub reconnect_window: Option<Duration>,
+    /// What clients show to be let in.
+    pub token: Option<TokenSource>,
 }
 
 /// Opens connections to one server.
 #[derive(Debug)]
-pub(crate) struct Dialer {
+pub struct Dialer {
     options: DialOptions,
+    tokens: Tokens,
     sources: Sources,
     traffic: Traffic,
 }
@@ -35,11 +39,18 @@ pub(crate) struct Dialer {
 type Opening = Result<(Connection, Greeting), Failure>;
 
 impl Dialer {
-    pub(crate) fn new(options: DialOptions, sources: Sources, traffic: &Traffic) -> Self {
-        Self { options, sources, traffic: traffic.clone() }
+    pub fn new(options: DialOptions, sources: Sources, traffic: &Traffic) -> Self {
+        let tokens = Tokens::new(options.token.clone());
+        Self { options, tokens, sources, traffic: traffic.clone() }
     }
 
-    /// Connects, and that is all: no upgrade, and no request.
+    /// Runs the command that writes tokens for the first time, if there is one.
+    pub(crate) async fn check_token(&self) -> Result<(), Failure> {
+        let headers = timeout(self.options.timeout, self.tokens.headers()).await;
+        headers.map_err(|_| Failure::Token("it takes too long".to_owned()))?.map(drop)
+    }
+
+    /// Connects without an upgrade or a request.
     pub(crate) async fn connect(&self) -> Result<(TcpStream, Live), Failure> {
         let stream = timeout(self.options.timeout, self.sources.connect(None))
             .await
@@ -47,7 +58,7 @@ impl Dialer {
         Ok((stream, self.traffic.opened()))
     }
 
-    pub(crate) async fn open(&self, resume: Option<&Ticket>) -> Opening {
+    pub async fn open(&self, resume: Option<&Ticket>) -> Opening {
         self.open_with(resume, None).await
     }
 
@@ -62,21 +73,22 @@ impl Dialer {
     }
 
     async fn open_unbounded(&self, resume: Option<&Ticket>, receive_buffer_bytes: Option<u32>) -> Opening {
+        let headers = self.tokens.headers().await?;
         let stream = self.sources.connect(receive_buffer_bytes).await?;
         let (connection, mut greeting) = match self.options.target {
             Target::Encke => {
-                let socket = self.upgraded(stream, &encke::query(resume)).await?;
+                let socket = self.upgraded(stream, &encke::query(resume), &headers).await?;
                 let mut connection = self.connection(Wire::Encke(socket));
                 let greeting = encke::greeting(&mut connection).await?;
                 (connection, greeting)
             }
             Target::Plain => {
-                let socket = self.upgraded(stream, "").await?;
+                let socket = self.upgraded(stream, "", &headers).await?;
                 (self.connection(Wire::Plain(socket)), Greeting::default())
             }
-            Target::Sse => self.requested(stream, resume).await?,
+            Target::Sse => self.requested(stream, resume, &headers).await?,
             Target::Socketio => {
-                let socket = self.upgraded(stream, socketio::QUERY).await?;
+                let socket = self.upgraded(stream, socketio::QUERY, &headers).await?;
                 let mut connection = self.connection(Wire::Socketio(socket));
                 let greeting = socketio::greeting(&mut connection, resume).await?;
                 (connection, greeting)
@@ -88,17 +100,17 @@ impl Dialer {
         Ok((connection, greeting))
     }
 
-    async fn upgraded(&self, mut stream: TcpStream, query: &str) -> Result<Socket, Failure> {
-        let rest =
-            upgrade(&mut stream, self.options.url.authority(), &self.options.url.path_with(query)).await?;
+    async fn upgraded(&self, mut stream: TcpStream, query: &str, headers: &str) -> Result<Socket, Failure> {
+        let (host, path) = (self.options.url.authority(), self.options.url.path_with(query));
+        let rest = upgrade(&mut stream, host, &path, headers).await?;
         Ok(Socket::new(stream, rest))
     }
 
-    /// A server that answers the id of the last event with a stream goes on after it, as far as anyone can tell.
-    async fn requested(&self, stream: TcpStream, resume: Option<&Ticket>) -> Opening {
+    /// A server that accepts the id of the last event is taken to continue after it.
+    async fn requested(&self, stream: TcpStream, resume: Option<&Ticket>, headers: &str) -> Opening {
         let last_id = resume.and_then(|ticket| ticket.last_id.clone());
         let (host, path) = (self.options.url.authority(), self.options.url.path_with(""));
-        let stream = event_stream::request(stream, host, &path, last_id.as_deref()).await?;
+        let stream = event_stream::request(stream, host, &path, headers, last_id.as_deref()).await?;
         let connection = self.connection(Wire::Sse(Box::new(stream)));
         let recovered = last_id.is_some();
         let ticket = Ticket { last_id, ..Ticket::default() };

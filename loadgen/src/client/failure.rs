@@ -10,7 +10,7 @@ use crate::transport::websocket::End;
 
 /// Why a connection could not be opened, a session not resumed, or a command not carried out.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// There is no WebSocket, or no stream of events.
     Connect(ConnectError),
     /// The connection ended like this before it said hello.
@@ -20,6 +20,8 @@ pub(crate) enum Failure {
     /// The server has refused the session, and said this of it.
     Unwelcome(String),
     Timeout,
+    /// The command that writes tokens has written none.
+    Token(String),
     /// The hello was that of a new session.
     NotRecovered,
     /// The channel was not subscribed to: by this code.
@@ -43,6 +45,7 @@ impl Failure {
             Self::NoHello => "no_hello".to_owned(),
             Self::Unwelcome(_) => "unwelcome".to_owned(),
             Self::Timeout => "timeout".to_owned(),
+            Self::Token(_) => "token_command".to_owned(),
             Self::NotRecovered => "not_recovered".to_owned(),
             Self::Subscribe(code) => format!("subscribe_{code}"),
             Self::Publish(code) => format!("publish_{code}"),
@@ -85,6 +88,7 @@ impl fmt::Display for Failure {
             Self::Unwelcome(why) => write!(f, "the session was refused: {why}"),
             Self::NoHello => write!(f, "the first message is no hello"),
             Self::Timeout => write!(f, "no hello within the connect timeout"),
+            Self::Token(why) => write!(f, "no token by --token-command: {why}"),
             Self::NotRecovered => write!(f, "a new session in place of the resumed one"),
             Self::Subscribe(code) => write!(f, "the subscription failed: {code}"),
             Self::Publish(code) => write!(f, "a message was not published: {code}"),

@@ -1,4 +1,4 @@
-//! All failures of a run: counted by kind, and the first of each kind told.
+//! All failures of a run: counted by kind; the first of each kind is logged.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use super::Failure;
 use crate::progress::Log;
 use crate::record::Counter;
 
-/// More kinds than these are counted, but no longer told.
+/// More kinds than these are counted, but not logged.
 const MAX_LINES: usize = 20;
 
 /// All failures of a run.
@@ -16,12 +16,12 @@ const MAX_LINES: usize = 20;
 pub(crate) struct Failures {
     by_kind: RefCell<BTreeMap<String, u64>>,
     count: Counter,
-    told: Told,
+    report_to: ReportTo,
 }
 
 /// Where a failure goes beside the counts.
 #[derive(Debug)]
-enum Told {
+enum ReportTo {
     Log(Log),
     /// To those of the whole, of which these are a part.
     Whole(Rc<Failures>),
@@ -29,7 +29,11 @@ enum Told {
 
 impl Failures {
     pub(crate) fn new(log: Log) -> Rc<Self> {
-        Rc::new(Self { by_kind: RefCell::default(), count: Counter::default(), told: Told::Log(log) })
+        Rc::new(Self {
+            by_kind: RefCell::default(),
+            count: Counter::default(),
+            report_to: ReportTo::Log(log),
+        })
     }
 
     /// Failures that count by themselves, and for the whole as well.
@@ -37,19 +41,19 @@ impl Failures {
         Rc::new(Self {
             by_kind: RefCell::default(),
             count: Counter::default(),
-            told: Told::Whole(Rc::clone(whole)),
+            report_to: ReportTo::Whole(Rc::clone(whole)),
         })
     }
 
     pub(crate) fn record(&self, failure: &Failure) {
         let mut by_kind = self.by_kind.borrow_mut();
         let kind = failure.kind();
-        match &self.told {
-            Told::Whole(whole) => whole.record(failure),
-            Told::Log(log) if !by_kind.contains_key(&kind) && by_kind.len() < MAX_LINES => {
+        match &self.report_to {
+            ReportTo::Whole(whole) => whole.record(failure),
+            ReportTo::Log(log) if !by_kind.contains_key(&kind) && by_kind.len() < MAX_LINES => {
                 log.line(&format!("first error of its kind ({kind}): {failure}"));
             }
-            Told::Log(_) => {}
+            ReportTo::Log(_) => {}
         }
         *by_kind.entry(kind).or_default() += 1;
         self.count.increment();
@@ -59,7 +63,7 @@ impl Failures {
         self.count.get()
     }
 
-    /// The total, which goes on growing.
+    /// The total as a live counter.
     pub(crate) fn count(&self) -> &Counter {
         &self.count
     }

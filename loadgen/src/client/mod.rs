@@ -1,24 +1,29 @@
 //! One client connection, whatever it speaks: opened by a [`Dialer`], then events until the end.
 
 mod admin;
+mod channel_reader;
 mod dialer;
 mod encke;
 mod failure;
 mod failures;
-pub(crate) mod heard;
 mod socketio;
 mod ticket;
+mod token;
 
 use std::future::poll_fn;
 use std::ops::ControlFlow;
 use std::task::Poll;
 use std::time::Duration;
 
-pub(crate) use self::admin::Admin;
-pub(crate) use self::dialer::{DialOptions, Dialer};
-pub(crate) use self::failure::{Failure, kind_of_end};
+pub use self::admin::Admin;
+pub(crate) use self::channel_reader::take_number;
+pub use self::channel_reader::{ChannelReader, Received};
+pub use self::dialer::{DialOptions, Dialer};
+pub use self::failure::Failure;
+pub(crate) use self::failure::kind_of_end;
 pub(crate) use self::failures::Failures;
-pub(crate) use self::ticket::Ticket;
+pub use self::ticket::Ticket;
+pub use self::token::{Secret, TokenSource};
 use crate::record::Live;
 use crate::target::Target;
 use crate::transport::event_stream::{EventStream, Found};
@@ -27,9 +32,9 @@ use crate::transport::websocket::{End, Incoming, Socket};
 /// RFC 6455, section 7.4.1: the purpose of the connection is fulfilled.
 const NORMAL: u16 = 1000;
 
-/// What the server said when the connection began; zero is what it did not say.
+/// What the server announced at the beginning; zero where it announced nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Greeting {
+pub struct Greeting {
     pub(crate) ticket: Ticket,
     pub(crate) recovered: bool,
     /// How long a client may be silent before it is pinged.
@@ -41,24 +46,24 @@ pub(crate) struct Greeting {
 
 /// What happens on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Event<'a> {
+pub enum Event<'a> {
     /// A heartbeat arrived. It was answered, if it wants an answer, unless the connection does not.
     Ping(&'a [u8]),
     /// The answer to a ping of ours.
     Pong(&'a [u8]),
     Text(&'a str),
-    /// What comes next has this id, to come back with.
+    /// The id of the next event, to resume from.
     Id(&'a str),
 }
 
-/// What a text is that comes before the greeting is over.
+/// A text that arrives before the greeting is complete.
 enum Early<T> {
     Greeting(T),
     Message,
     Other,
 }
 
-/// How bytes travel, and what they say.
+/// The transport and the protocol of a connection.
 #[derive(Debug)]
 enum Wire {
     Encke(Socket),
@@ -88,7 +93,7 @@ impl Wire {
 
 /// A connection that has been greeted. Dropping it drops the socket, without a Close frame.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub struct Connection {
     wire: Wire,
     live: Live,
 }
@@ -151,7 +156,7 @@ impl Connection {
     }
 
     /// Sends a command. An error shows as the end of the connection when the next event is asked for.
-    pub(crate) async fn send(&mut self, command: &str) {
+    pub async fn send(&mut self, command: &str) {
         if let Some(socket) = self.wire.socket() {
             let _ = socket.send_text(command).await;
         }
@@ -159,7 +164,7 @@ impl Connection {
 
     /// Hands every event to `on_event` until it breaks or the connection ends. May be dropped and called again at
     /// any time.
-    pub(crate) fn each<T>(
+    pub fn each<T>(
         &mut self,
         mut on_event: impl FnMut(Event<'_>) -> ControlFlow<T>,
     ) -> impl Future<Output = Result<T, End>> {

@@ -1,20 +1,20 @@
-//! What a client returns with to its session.
+//! What a client resumes its session with.
 
 use serde::Deserialize;
 
 use super::Event;
 
-/// What the server gave out, and how far the client has heard.
+/// The resume token, and the last message received.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ticket {
+pub struct Ticket {
     pub(crate) token: Box<str>,
     pub(crate) seq: u64,
-    /// Where the server counts in its own way: the id of the last event.
+    /// Of servers with their own ids: the id of the last event.
     pub(crate) last_id: Option<Box<str>>,
 }
 
 impl Ticket {
-    /// Notes how far the client has heard with this event.
+    /// Notes the last message received.
     pub(crate) fn note(&mut self, event: Event<'_>) {
         match event {
             Event::Text(text) => self.seq = seq_of(text).unwrap_or(self.seq),
@@ -24,7 +24,7 @@ impl Ticket {
     }
 }
 
-/// The `seq` of a message that has one. Replies and whatever this client has never heard of have none.
+/// The `seq` of a message that has one. Replies and unknown objects have none.
 fn seq_of(text: &str) -> Option<u64> {
     #[derive(Deserialize)]
     struct Numbered {

@@ -26,9 +26,9 @@ const ASSERTION_FAILED: u8 = 99;
 /// Does what the command line says.
 pub fn main() -> ExitCode {
     let args = Args::parse();
-    let is_part =
-        matches!(&args.command, Command::Run(scenario) if scenario.load().server.parts.part.is_some());
-    let log = if is_part { Log::to_parent(workers::tell_log) } else { Log::default() };
+    let is_worker =
+        matches!(&args.command, Command::Run(scenario) if scenario.load().server.workers.worker.is_some());
+    let log = if is_worker { Log::to_parent(workers::send_log) } else { Log::default() };
     let done = match &args.command {
         Command::Run(scenario) => run_scenario(scenario, &log),
         Command::Selftest => run_selftest(),
@@ -42,35 +42,36 @@ pub fn main() -> ExitCode {
 
 fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     let load = scenario.load();
-    if let Some(part) = load.server.parts.part {
-        return run_part(scenario, &part.share(&load), log);
+    if let Some(worker) = load.server.workers.worker {
+        return run_worker(scenario, &worker.share(&load), log);
     }
-    let mut faults = scenario.too_much_asked();
+    let mut faults = scenario.unsupported();
     faults.extend(check_processes(scenario, &load).err());
     if !faults.is_empty() {
         faults.iter().for_each(|fault| log.line(fault));
         return Ok(BAD_USAGE);
     }
-    if load.server.wanted.quiet || load.server.wanted.json_lines {
+    if load.server.output.quiet || load.server.output.json_lines {
         log.hide_bars();
     }
-    reserve_descriptors(scenario.sockets().div_ceil(load.server.parts.processes))?;
-    let output = Output::open(&load.server.wanted)?;
+    reserve_descriptors(scenario.sockets().div_ceil(load.server.workers.processes))?;
+    let output = Output::open(&load.server.output)?;
     let document = start_runtime()?.block_on(measure(scenario, log))?;
     let verdicts: Vec<_> = load
         .server
-        .wanted
+        .output
         .assertions
         .iter()
         .map(|assertion| (assertion, assertion.judge(&document)))
         .collect();
-    let document = document.judged(verdicts.iter().map(|(it, verdict)| it.told(verdict)).collect());
+    let document =
+        document.with_assertions(verdicts.iter().map(|(it, verdict)| it.to_result(verdict)).collect());
     output.write(&document).map_err(|error| format!("cannot write the result: {error}"))?;
     Ok(exit_code(&document, &verdicts, log))
 }
 
 fn check_processes(scenario: &args::Scenario, load: &Load) -> Result<(), String> {
-    let (processes, connections) = (load.server.parts.processes, load.connections);
+    let (processes, connections) = (load.server.workers.processes, load.connections);
     if processes > connections {
         return Err(format!("{connections} connections are too few for {processes} processes"));
     }
@@ -82,11 +83,11 @@ fn check_processes(scenario: &args::Scenario, load: &Load) -> Result<(), String>
     }
 }
 
-/// Runs one part of a load that is spread over processes.
-fn run_part(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<u8, String> {
+/// Runs one worker's share of a load.
+fn run_worker(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<u8, String> {
     reserve_descriptors(load.connections)?;
     let Prepared { scenario, .. } = prepare(scenario);
-    workers::tell_measured(&start_runtime()?.block_on(drive(scenario, load, log))?);
+    workers::send_result(start_runtime()?.block_on(drive(scenario, load, log))?);
     Ok(0)
 }
 
@@ -109,7 +110,7 @@ fn start_runtime() -> Result<LocalRuntime, String> {
     runtime.map_err(|error| format!("cannot start: {error}"))
 }
 
-/// What the exit code says about a result. What is wrong is told on the way.
+/// The exit code of a result. Logs what is wrong.
 fn exit_code(document: &Document, verdicts: &[(&Assertion, Verdict)], log: &Log) -> u8 {
     if document.number("connected") == Ok(0.0) && document.number("errors") != Ok(0.0) {
         log.line("not one connection could be opened");

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::time::Instant;
 
-use super::process::Reading;
 use super::steady::{Load, Steady};
-use crate::result::{Group, seconds};
+use crate::process::Reading;
+use crate::result::{Mean, Total, seconds, summed};
 
-/// A shorter time than this between two readings tells nothing about CPU, which is counted in ticks of 10 ms.
+/// A shorter time than this between two readings means nothing: CPU time is counted in ticks of 10 ms.
 const SHORTEST: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -60,34 +61,83 @@ impl Account {
         self.cores
     }
 
-    pub(crate) fn outcome(&self) -> Group {
-        let descriptors = Group::default()
-            .with("before", self.before.descriptors)
-            .with("peak", self.descriptors_peak)
-            .with("after", self.last.descriptors);
+    pub(crate) fn outcome(&self) -> ServerCost {
         let steady = self.steady.as_ref();
-        self.outcome_in_short()
-            .with("descriptors", descriptors)
-            .with("threads_peak", self.threads_peak)
-            .with("steady_connections", steady.map(Steady::connections))
-            .with("steady_seconds", steady.map(|steady| seconds(steady.time())))
+        ServerCost {
+            cost: self.summary(),
+            descriptors: Descriptors {
+                before: self.before.descriptors,
+                peak: self.descriptors_peak,
+                after: self.last.descriptors,
+            },
+            threads_peak: self.threads_peak,
+            steady_connections: steady.map(Steady::connections),
+            steady_seconds: steady.map(|steady| seconds(steady.time())),
+        }
     }
 
     /// CPU and memory.
-    pub(crate) fn outcome_in_short(&self) -> Group {
+    pub(crate) fn summary(&self) -> CostSummary {
         let Self { before, last, .. } = self;
         let steady = self.steady.as_ref();
-        let resident = Group::default()
-            .with("before", before.resident_bytes)
-            .with("steady", steady.map(Steady::resident_bytes))
-            .with("peak", self.resident_peak)
-            .with("after", last.resident_bytes);
         let mean = (last.at - before.at >= SHORTEST).then(|| cores(before, last));
-        Group::default()
-            .with("cores", Group::default().with("mean", mean).with("peak", self.cores_peak))
-            .with("resident_bytes", resident)
-            .with("bytes_per_connection", steady.and_then(|steady| steady.bytes_per_connection(before)))
-            .with("cpu_ms_per_ping", steady.and_then(Steady::cpu_ms_per_ping))
+        CostSummary {
+            cores: Cores { mean: mean.map(Total), peak: self.cores_peak.map(Total) },
+            resident_bytes: ResidentBytes {
+                before: before.resident_bytes,
+                steady: steady.map(Steady::resident_bytes),
+                peak: self.resident_peak,
+                after: last.resident_bytes,
+            },
+            bytes_per_connection: steady
+                .and_then(|steady| steady.bytes_per_connection(before))
+                .map(Mean::from),
+            cpu_ms_per_ping: steady.and_then(Steady::cpu_ms_per_ping).map(Mean::from),
+        }
+    }
+}
+
+/// What a server took.
+#[derive(Serialize)]
+pub(crate) struct ServerCost {
+    #[serde(flatten)]
+    cost: CostSummary,
+    descriptors: Descriptors,
+    threads_peak: u64,
+    steady_connections: Option<u64>,
+    steady_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Descriptors {
+    before: Option<u64>,
+    peak: Option<u64>,
+    after: Option<u64>,
+}
+
+summed! {
+    /// CPU and memory of a process over a run.
+    pub(crate) struct CostSummary {
+        cores: Cores,
+        resident_bytes: ResidentBytes,
+        bytes_per_connection: Option<Mean>,
+        cpu_ms_per_ping: Option<Mean>,
+    }
+}
+
+summed! {
+    struct Cores {
+        mean: Option<Total>,
+        peak: Option<Total>,
+    }
+}
+
+summed! {
+    struct ResidentBytes {
+        before: u64,
+        steady: Option<u64>,
+        peak: u64,
+        after: u64,
     }
 }
 
@@ -114,6 +164,7 @@ impl MaxOf for Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Group;
 
     /// What was read at a second: CPU in milliseconds, memory in bytes, connections, pings.
     type Row = (u64, u64, u64, u64, u64);
@@ -145,7 +196,7 @@ mod tests {
             (4, 2600, 15_200, 100, 210),
             (5, 2650, 6_000, 0, 215),
         ]);
-        let outcome = account.outcome();
+        let outcome = Group::of(&account.outcome());
         assert_eq!(account.cpu_seconds().to_string(), "1.65");
         for (path, number) in [
             ("cores.mean", 0.33),
@@ -176,7 +227,7 @@ mod tests {
             (3, 0, 9_000, 500, 0),
             (4, 0, 9_000, 1000, 0),
         ]);
-        let outcome = account.outcome();
+        let outcome = Group::of(&account.outcome());
         assert_eq!(outcome.number("steady_seconds"), Ok(1.0));
         assert_eq!(outcome.number("steady_connections"), Ok(995.0));
         assert_eq!(outcome.number("bytes_per_connection"), Ok(2.0));
@@ -185,7 +236,7 @@ mod tests {
 
     #[test]
     fn a_run_without_a_second_has_no_rates() {
-        let outcome = account(&[(0, 0, 0, 0, 0)]).outcome();
+        let outcome = Group::of(&account(&[(0, 0, 0, 0, 0)]).outcome());
         for path in ["cores.mean", "cores.peak", "bytes_per_connection", "steady_connections"] {
             assert!(outcome.number(path).is_err(), "{path}");
         }
@@ -194,6 +245,6 @@ mod tests {
     #[test]
     fn little_cpu_time_is_not_divided() {
         let account = account(&[(0, 0, 0, 0, 0), (1, 0, 0, 9, 0), (2, 90, 0, 9, 500)]);
-        assert!(account.outcome().number("cpu_ms_per_ping").is_err());
+        assert!(Group::of(&account.outcome()).number("cpu_ms_per_ping").is_err());
     }
 }

@@ -1,10 +1,12 @@
-//! Whether it was loadgen itself that set the pace, and not the server.
+//! Whether loadgen itself was the bottleneck, not the server.
 
-use crate::result::{Group, Sample};
+use serde::Serialize;
+
+use crate::result::Sample;
 
 /// It has one thread.
 const ALL_OF_A_CORE: f64 = 0.9;
-/// What its own tasks are late by goes into everything that it measures.
+/// The lag of its own tasks adds to everything that it measures.
 const MUCH_LAG_MS: f64 = 50.0;
 
 /// Counts the seconds in which it was.
@@ -20,17 +22,17 @@ pub(crate) struct Bottleneck {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Second {
     /// Of the busiest process, if there are several.
-    pub(crate) own_cores: Option<f64>,
+    pub(crate) self_cores: Option<f64>,
     pub(crate) lag_ms: Option<f64>,
     /// If they are known.
     pub(crate) server_cores: Option<f64>,
 }
 
 impl Second {
-    /// What one sample of everything says of it.
+    /// The figures of one sample.
     pub(crate) fn of(sample: &Sample) -> Self {
         Self {
-            own_cores: sample.get("loadgen.cores"),
+            self_cores: sample.get("loadgen.cores"),
             lag_ms: sample.get("loadgen.lag_ms"),
             server_cores: sample.get("server.cores"),
         }
@@ -40,10 +42,11 @@ impl Second {
 impl Bottleneck {
     /// True if this is the first second in which it was.
     pub(crate) fn look(&mut self, second: Second) -> bool {
-        let Second { own_cores, lag_ms, server_cores } = second;
+        let Second { self_cores, lag_ms, server_cores } = second;
         self.seconds += 1;
-        let own_cores = own_cores.unwrap_or(0.0);
-        let is_saturated = own_cores >= ALL_OF_A_CORE && server_cores.is_none_or(|server| server < own_cores);
+        let self_cores = self_cores.unwrap_or(0.0);
+        let is_saturated =
+            self_cores >= ALL_OF_A_CORE && server_cores.is_none_or(|server| server < self_cores);
         self.saturated += u64::from(is_saturated);
         let lag_ms = lag_ms.unwrap_or(0.0);
         if lag_ms >= MUCH_LAG_MS {
@@ -70,13 +73,21 @@ impl Bottleneck {
         saturated.into_iter().chain(lagging).collect()
     }
 
-    pub(crate) fn outcome(&self) -> Group {
-        let warnings = self.warnings();
-        Group::default().with("saturated_seconds", self.saturated).with("lagging_seconds", self.lagging).with(
-            "warnings",
-            (!warnings.is_empty()).then(|| warnings.iter().map(String::as_str).collect::<Vec<_>>()),
-        )
+    pub(crate) fn outcome(&self) -> BottleneckOutcome {
+        BottleneckOutcome {
+            saturated_seconds: self.saturated,
+            lagging_seconds: self.lagging,
+            warnings: Some(self.warnings()).filter(|warnings| !warnings.is_empty()),
+        }
     }
+}
+
+/// The end of the `loadgen` part of the result.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct BottleneckOutcome {
+    saturated_seconds: u64,
+    lagging_seconds: u64,
+    warnings: Option<Vec<String>>,
 }
 
 #[cfg(test)]
@@ -93,7 +104,7 @@ mod tests {
             (None, Some(0.1), false),
         ] {
             let mut bottleneck = Bottleneck::default();
-            let second = Second { own_cores: own, server_cores: server, lag_ms: Some(1.0) };
+            let second = Second { self_cores: own, server_cores: server, lag_ms: Some(1.0) };
             assert_eq!(bottleneck.look(second), is_bottleneck, "{own:?} {server:?}");
             assert_eq!(bottleneck.warnings().len(), usize::from(is_bottleneck));
         }
@@ -102,9 +113,9 @@ mod tests {
     #[test]
     fn lag_counts_too_and_everything_is_told_once() {
         let mut bottleneck = Bottleneck::default();
-        let quiet = Second { own_cores: Some(0.1), lag_ms: Some(49.0), server_cores: None };
+        let quiet = Second { self_cores: Some(0.1), lag_ms: Some(49.0), server_cores: None };
         let late = Second { lag_ms: Some(80.0), ..quiet };
-        let both = Second { own_cores: Some(1.0), ..late };
+        let both = Second { self_cores: Some(1.0), ..late };
         assert_eq!(
             [quiet, late, both, both].map(|second| bottleneck.look(second)),
             [false, false, true, false]
@@ -112,7 +123,7 @@ mod tests {
         let warnings = bottleneck.warnings();
         assert!(warnings[0].contains("bottleneck in 2 of 4 s"), "{warnings:?}");
         assert!(warnings[1].contains("up to 80 ms late, in 3 of 4 s"), "{warnings:?}");
-        assert_eq!(bottleneck.outcome().number("saturated_seconds"), Ok(2.0));
-        assert_eq!(bottleneck.outcome().number("lagging_seconds"), Ok(3.0));
+        assert_eq!(bottleneck.outcome().saturated_seconds, 2);
+        assert_eq!(bottleneck.outcome().lagging_seconds, 3);
     }
 }

@@ -1,12 +1,11 @@
 //! What the server takes, and what loadgen itself does, sampled each second: CPU, memory, descriptors, threads; and what
 //! Encke says about its timers.
 //!
-//! [`process`] reads what the kernel knows, [`timers`] what Encke tells, [`account`] makes peaks and means of it,
+//! [`crate::process`] reads the kernel's figures, [`timers`] Encke's, [`account`] makes peaks and means of them,
 //! [`steady`] what a connection and a ping cost, [`bottleneck`] says whether the server was what was measured.
 
 mod account;
 mod bottleneck;
-mod process;
 mod sampling;
 mod steady;
 mod timers;
@@ -14,16 +13,18 @@ mod timers;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 
-use self::account::Account;
-pub(crate) use self::bottleneck::{Bottleneck, Second};
-use self::process::{NoReading, Process, Reading};
+pub(crate) use self::account::CostSummary;
+use self::account::{Account, ServerCost};
+pub(crate) use self::bottleneck::{Bottleneck, BottleneckOutcome, Second};
 pub(crate) use self::sampling::Sampling;
 pub(crate) use self::steady::Load;
-use self::timers::TimersAccount;
+use self::timers::{TimersAccount, TimersOutcome};
 use crate::client::Admin;
+use crate::process::{NoReading, Process, Reading};
 use crate::progress::Log;
 use crate::record::{Gauge, Recorder};
 use crate::result::Group;
@@ -31,8 +32,8 @@ use crate::result::Group;
 const SAMPLE: Duration = Duration::from_secs(1);
 /// Before the sample of everything else is taken, so that it has what was read for it.
 const FIRST_SAMPLE: Duration = Duration::from_millis(900);
-/// The admin API's time to answer; a later answer would be of another second.
-const PATIENCE: Duration = Duration::from_millis(800);
+/// The admin API must answer within this; a later answer would belong to another second.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(800);
 
 /// What is sampled.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ pub(crate) struct Cost {
     server: Option<Server>,
     timers: Option<(Admin, TimersAccount)>,
     /// Not where there is no /proc.
-    own: Option<(Process, Account)>,
+    self_usage: Option<(Process, Account)>,
     log: Log,
 }
 
@@ -58,13 +59,13 @@ struct Server {
 }
 
 impl Cost {
-    /// Looks at everything for the first time: what cannot be sampled is told before the run.
+    /// Takes the first sample: what cannot be sampled is an error before the run.
     pub(crate) async fn open(options: &Sampling, recorder: &Recorder, log: &Log) -> Result<Self, String> {
         let server = options.pid.map(|pid| Server::open(pid, recorder)).transpose()?;
-        let own = Process::open(std::process::id()).ok();
-        let own = own.and_then(|own| Some((own.reading().ok()?, own)));
-        let own = own.map(|(before, own)| (own, Account::new(before)));
-        Ok(Self { server, timers: Self::open_timers(options, recorder).await?, own, log: log.clone() })
+        let self_usage = Process::own();
+        let self_usage = self_usage.and_then(|self_usage| Some((self_usage.reading().ok()?, self_usage)));
+        let self_usage = self_usage.map(|(before, self_usage)| (self_usage, Account::new(before)));
+        Ok(Self { server, timers: Self::open_timers(options, recorder).await?, self_usage, log: log.clone() })
     }
 
     async fn open_timers(
@@ -82,7 +83,7 @@ impl Cost {
         Ok(Some((admin, TimersAccount::new(before, recorder))))
     }
 
-    /// Samples each second, as long as it is awaited. `load` tells what loadgen is doing to the server.
+    /// Samples each second, as long as it is awaited. `load` is the load on the server.
     pub(crate) async fn watch(&mut self, load: impl Fn() -> Load) -> Infallible {
         let mut second = interval_at(Instant::now() + FIRST_SAMPLE, SAMPLE);
         second.set_missed_tick_behavior(MissedTickBehavior::Skip);
@@ -92,7 +93,7 @@ impl Cost {
         }
     }
 
-    /// Looks once more when loadgen has let go of everything.
+    /// Takes the last sample, after loadgen has dropped its connections.
     pub(crate) async fn look_after(&mut self) {
         self.look(Load::default()).await;
     }
@@ -100,14 +101,14 @@ impl Cost {
     async fn look(&mut self, load: Load) {
         let server =
             self.server.as_ref().filter(|server| !server.has_ended).map(|server| server.process.clone());
-        let own = self.own.as_ref().map(|(own, _)| own.clone());
+        let self_usage = self.self_usage.as_ref().map(|(self_usage, _)| self_usage.clone());
         // The kernel walks all mappings of a process to say what is resident: not on the thread that measures.
-        let read = spawn_blocking(move || (server.map(|it| it.reading()), own.map(|it| it.reading())));
-        let (server, own) = read.await.expect("reading does not panic, and is not aborted");
+        let read = spawn_blocking(move || (server.map(|it| it.reading()), self_usage.map(|it| it.reading())));
+        let (server, self_usage) = read.await.expect("reading does not panic, and is not aborted");
         if let (Some(watched), Some(reading)) = (&mut self.server, server) {
             watched.add(reading, load, &self.log);
         }
-        if let (Some((_, account)), Some(Ok(reading))) = (&mut self.own, own) {
+        if let (Some((_, account)), Some(Ok(reading))) = (&mut self.self_usage, self_usage) {
             account.add(reading, load);
         }
         if let Some((admin, account)) = &mut self.timers {
@@ -125,20 +126,37 @@ impl Cost {
     /// The `server` part of the result, if anything was asked for.
     pub(crate) fn server(&self) -> Option<Group> {
         let process = self.server.as_ref().map(Server::outcome);
-        let timers =
-            self.timers.as_ref().map(|(_, account)| Group::default().with("timers", account.outcome()));
-        process.into_iter().chain(timers).reduce(Group::and)
+        let timers = self.timers.as_ref().map(|(_, account)| account.outcome());
+        (process.is_some() || timers.is_some()).then(|| Group::of(&ServerOutcome { process, timers }))
     }
 
-    /// What there is to add to the `loadgen` part of the result.
-    pub(crate) fn own(&self) -> Group {
-        self.own.as_ref().map(|(_, account)| account.outcome_in_short()).unwrap_or_default()
+    /// CPU and memory of loadgen itself.
+    pub(crate) fn self_usage(&self) -> Option<CostSummary> {
+        self.self_usage.as_ref().map(|(_, account)| account.summary())
     }
 }
 
+#[derive(Serialize)]
+struct ServerOutcome {
+    #[serde(flatten)]
+    process: Option<ProcessOutcome>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timers: Option<TimersOutcome>,
+}
+
+#[derive(Serialize)]
+struct ProcessOutcome {
+    pid: u32,
+    ended: bool,
+    resident_from: &'static str,
+    cpu_seconds: f64,
+    #[serde(flatten)]
+    cost: ServerCost,
+}
+
 async fn ask(admin: &mut Admin) -> Result<timers::Timers, String> {
-    let answer = timeout(PATIENCE, admin.get(timers::PATH)).await;
-    timers::parse(&answer.map_err(|_| format!("no answer within {} ms", PATIENCE.as_millis()))??)
+    let answer = timeout(ANSWER_TIMEOUT, admin.get(timers::PATH)).await;
+    timers::parse(&answer.map_err(|_| format!("no answer within {} ms", ANSWER_TIMEOUT.as_millis()))??)
 }
 
 impl Server {
@@ -190,12 +208,13 @@ impl Server {
         self.threads.set(reading.map(|reading| reading.threads as f64));
     }
 
-    fn outcome(&self) -> Group {
-        Group::default()
-            .with("pid", u64::from(self.pid))
-            .with("ended", self.has_ended)
-            .with("resident_from", self.resident_from)
-            .with("cpu_seconds", self.account.cpu_seconds())
-            .and(self.account.outcome())
+    fn outcome(&self) -> ProcessOutcome {
+        ProcessOutcome {
+            pid: self.pid,
+            ended: self.has_ended,
+            resident_from: self.resident_from,
+            cpu_seconds: self.account.cpu_seconds(),
+            cost: self.account.outcome(),
+        }
     }
 }

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::process::Reading;
+use crate::process::Reading;
 use crate::record::Traffic;
 
 /// Less CPU time than this is not divided by anything.
 const LEAST_CPU: Duration = Duration::from_millis(100);
 
-/// What loadgen was doing to the server at one instant.
+/// The load on the server at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Load {
     pub(crate) connections: u64,
@@ -22,7 +22,7 @@ impl Load {
     }
 }
 
-/// The longest way that the most connections were held: from the reading that had one in a hundred more than any
+/// The time in which the most connections were held: from the reading that had one in a hundred more than any
 /// before it, for as long as none has one in a hundred less.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Steady {

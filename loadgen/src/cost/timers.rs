@@ -1,9 +1,8 @@
-//! What Encke's admin API says about its timers: `GET /api/timers`.
+//! The timers of Encke, from its admin API: `GET /api/timers`.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::record::{Gauge, Recorder};
-use crate::result::Group;
 
 pub(super) const PATH: &str = "/api/timers";
 /// More levels than these have no curve of their own.
@@ -110,24 +109,50 @@ impl TimersAccount {
         self.missed == 1
     }
 
-    pub(super) fn outcome(&self) -> Group {
+    pub(super) fn outcome(&self) -> TimersOutcome {
         let Self { before, last, .. } = self;
-        let lateness = Group::default()
-            .with("p50", last.lateness.p50_ms)
-            .with("p99", last.lateness.p99_ms)
-            .with("p99.9", last.lateness.p999_ms)
-            .with("max", last.lateness.max_ms);
-        let dispatch =
-            Group::default().with("depth_peak", self.depth_peak).with("age_ms_peak", self.age_ms_peak);
-        Group::default()
-            .with("entries_peak", self.entries_peak)
-            .with("expiries", last.lateness.count.saturating_sub(before.lateness.count))
-            .with("lateness_ms", lateness)
-            .with("dispatch", dispatch)
-            .with("stalls", last.stalls.count.saturating_sub(before.stalls.count))
-            .with("stolen_ms", (last.stalls.stolen_ms - before.stalls.stolen_ms).max(0.0))
-            .with("missed_samples", self.missed)
+        TimersOutcome {
+            entries_peak: self.entries_peak,
+            expiries: last.lateness.count.saturating_sub(before.lateness.count),
+            lateness_ms: LatenessOutcome {
+                p50: last.lateness.p50_ms,
+                p99: last.lateness.p99_ms,
+                p999: last.lateness.p999_ms,
+                max: last.lateness.max_ms,
+            },
+            dispatch: DispatchOutcome { depth_peak: self.depth_peak, age_ms_peak: self.age_ms_peak },
+            stalls: last.stalls.count.saturating_sub(before.stalls.count),
+            stolen_ms: (last.stalls.stolen_ms - before.stalls.stolen_ms).max(0.0),
+            missed_samples: self.missed,
+        }
     }
+}
+
+/// The timers of a server over a run.
+#[derive(Serialize)]
+pub(super) struct TimersOutcome {
+    entries_peak: u64,
+    expiries: u64,
+    lateness_ms: LatenessOutcome,
+    dispatch: DispatchOutcome,
+    stalls: u64,
+    stolen_ms: f64,
+    missed_samples: u64,
+}
+
+#[derive(Serialize)]
+struct LatenessOutcome {
+    p50: f64,
+    p99: f64,
+    #[serde(rename = "p99.9")]
+    p999: f64,
+    max: f64,
+}
+
+#[derive(Serialize)]
+struct DispatchOutcome {
+    depth_peak: u64,
+    age_ms_peak: f64,
 }
 
 impl Gauges {
@@ -172,7 +197,7 @@ mod tests {
         assert!(account.miss() && !account.miss());
         recorder.sample();
         assert_eq!(recorder.last().get("server.timers.entries"), None);
-        let outcome = account.outcome();
+        let outcome = crate::result::Group::of(&account.outcome());
         for (path, value) in [
             ("entries_peak", 900.0),
             ("expiries", 90.0),

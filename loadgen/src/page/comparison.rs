@@ -1,11 +1,9 @@
 //! The page that shows several results side by side.
 
+use encke_plot::{Axis, Form, HEIGHT, Line, Plot, Unit, colour};
 use maud::{Markup, html};
 
-use super::axis::Axis;
-use super::plot::{Form, Line, Plot};
 use super::points::points;
-use super::unit::Unit;
 use super::{page, plots, section, spread};
 use crate::result::{Column, Compared, Kind, Series, rows, show_ratio};
 
@@ -106,7 +104,7 @@ fn over_time(results: &[Compared]) -> Vec<Plot> {
     let plot = |(kind, name): (Kind, &str)| {
         let lines = results.iter().zip(&series).enumerate().filter_map(|(index, (result, series))| {
             let points = points(series, series.column(kind, name)?);
-            Some(Line { name: result.name.clone(), colour: format!("c{}", index % 8), points })
+            Some(Line { name: result.name.clone(), colour: colour(index), points })
         });
         let lines: Vec<_> = lines.collect();
         let highest = lines.iter().filter_map(Line::highest).reduce(f64::max)?;
@@ -120,6 +118,7 @@ fn over_time(results: &[Compared]) -> Vec<Plot> {
             bands: Vec::new(),
             lines,
             form: Form::Lines,
+            height: HEIGHT,
         })
     };
     columns.into_iter().filter_map(plot).take(MAX_PLOTS).collect()

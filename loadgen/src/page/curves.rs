@@ -1,9 +1,8 @@
 //! Plots over time, from the series of a result.
 
-use super::axis::Axis;
-use super::plot::{Form, Line, Plot};
+use encke_plot::{Axis, Form, HEIGHT, Line, Plot, Unit, colour};
+
 use super::points::{note_on_rates, points};
-use super::unit::Unit;
 use crate::result::{Column, Document, Kind, Series};
 
 /// What is counted on every connection: these have plots of their own.
@@ -129,7 +128,17 @@ impl Curves {
             _ => String::new(),
         };
         let x = Axis::time(self.series.t().last().copied()?);
-        Some(Plot { title, note, x, y, unit, bands: self.bands.clone(), lines, form: Form::Lines })
+        Some(Plot {
+            title,
+            note,
+            x,
+            y,
+            unit,
+            bands: self.bands.clone(),
+            lines,
+            form: Form::Lines,
+            height: HEIGHT,
+        })
     }
 
     fn line(&self, index: usize, column: &Column) -> Line {
@@ -137,7 +146,7 @@ impl Curves {
         let percentile = PERCENTILES.iter().position(|end| column.name.ends_with(end));
         let (name, colour) = match percentile {
             Some(rank) => (PERCENTILES[rank].trim_start_matches('.').to_owned(), format!("q{rank}")),
-            None => (column.name.clone(), format!("c{}", index % 8)),
+            None => (column.name.clone(), colour(index)),
         };
         Line { name, colour, points }
     }

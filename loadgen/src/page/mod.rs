@@ -1,24 +1,20 @@
 //! Results as HTML pages that need nothing else: no scripts, no fonts, no network. Plots are SVG within the page, and
 //! both take their colours from the style sheet, for light and for dark ground.
 
-mod axis;
 mod comparison;
 mod curves;
-mod labels;
-mod plot;
 mod points;
 mod spread;
 mod tables;
 #[cfg(test)]
 mod tests;
 mod tiles;
-mod unit;
 
+use encke_plot::{Plot, STYLE, digits};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 pub(crate) use self::comparison::of_comparison;
 use self::curves::Curves;
-use self::plot::Plot;
 use crate::result::{Distribution, Document};
 
 /// What the name of a latency ends with that was counted from the actual start, not from when it was due.
@@ -62,7 +58,7 @@ fn page(title: &str, body: &Markup) -> String {
                 // Whatever a server called itself or its errors: nothing in this page is fetched or run.
                 meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'";
                 title { (title) }
-                style { (PreEscaped(include_str!("style.css"))) }
+                style { (PreEscaped(STYLE)) (PreEscaped(include_str!("style.css"))) }
             }
             body { (body) }
         }
@@ -78,7 +74,7 @@ fn heading(title: &str, document: &Document) -> Markup {
         p { (document.text("target")) " at " code { (document.text("url")) } }
         p {
             (document.text("started_at"))
-            @if let Ok(elapsed) = document.number("elapsed_seconds") { ", " (unit::digits(elapsed)) " s" }
+            @if let Ok(elapsed) = document.number("elapsed_seconds") { ", " (digits(elapsed)) " s" }
             @if interrupted { ", " span.bad { "interrupted: the numbers are those until then" } }
             @if !aborted_by.is_empty() { ", " span.bad { "ended early by " code { (aborted_by) } } }
         }

@@ -1,8 +1,7 @@
 //! Plots of distributions: how many took how long, and how long it took at every percentile.
 
-use super::axis::Axis;
-use super::plot::{Form, Line, Plot};
-use super::unit::Unit;
+use encke_plot::{Axis, Form, HEIGHT, Line, Plot, Unit, colour};
+
 use crate::result::Distribution;
 
 /// Buckets of a histogram, from its shortest to its longest time, each longer than the one before by the same factor.
@@ -20,7 +19,7 @@ pub(super) fn histogram(title: &str, distributions: &[Named<'_>]) -> Option<Plot
     let edge = |index: u16| low * (high / low).powf(f64::from(index) / f64::from(BUCKETS));
     let lines = distributions.iter().map(|(index, name, distribution)| Line {
         name: name.clone(),
-        colour: format!("c{}", index % 8),
+        colour: colour(*index),
         points: buckets(distribution, &edge),
     });
     let lines: Vec<_> = lines.collect();
@@ -34,6 +33,7 @@ pub(super) fn histogram(title: &str, distributions: &[Named<'_>]) -> Option<Plot
         bands: Vec::new(),
         lines,
         form: Form::Steps,
+        height: HEIGHT,
     })
 }
 
@@ -46,7 +46,7 @@ pub(super) fn percentiles(title: &str, distributions: &[Named<'_>]) -> Option<Pl
     let x = Axis::quantiles(1.0 - 1.0 / (most as f64 * 2.0));
     let lines = distributions.iter().map(|(index, name, distribution)| Line {
         name: name.clone(),
-        colour: format!("c{}", index % 8),
+        colour: colour(*index),
         points: quantiles(distribution),
     });
     let lines = lines.collect();
@@ -65,6 +65,7 @@ pub(super) fn percentiles(title: &str, distributions: &[Named<'_>]) -> Option<Pl
         bands: Vec::new(),
         lines,
         form: Form::Lines,
+        height: HEIGHT,
     })
 }
 

@@ -42,7 +42,7 @@ fn result(seconds: u32) -> Document {
         started_at: SystemTime::UNIX_EPOCH,
         elapsed: Duration::from_secs(seconds.into()),
         ending: Ending::Interrupted,
-        phases: vec![Phase { name: HOSTILE.to_owned(), start: 0.0, end: f64::from(seconds) }],
+        phases: vec![Phase::new(HOSTILE.to_owned(), 0.0, f64::from(seconds))],
     };
     let numbers = Group::default()
         .with("errors", 3)
@@ -51,7 +51,8 @@ fn result(seconds: u32) -> Document {
         .with("error_kinds", Group::default().with(HOSTILE, 3))
         .with("server", Group::default().with("bytes_per_connection", 2318.0));
     let asked_for = Group::default().with("scenario", HOSTILE).with("url", HOSTILE);
-    Document::new(asked_for, run, numbers, &series).judged(vec![Group::default().with("assert", HOSTILE)])
+    Document::new(asked_for, run, numbers, &series)
+        .with_assertions(vec![Group::default().with("assert", HOSTILE)])
 }
 
 /// The titles of the plots, each of which must be well-formed and have something in it.

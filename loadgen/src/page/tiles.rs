@@ -1,8 +1,8 @@
 //! The numbers to look at first.
 
+use encke_plot::{Unit, show_in_full};
 use maud::{Markup, html};
 
-use super::unit::{Unit, show_in_full};
 use crate::result::Document;
 
 /// Paths, what they are called, and whether more than none of it is bad. Those that a result has not are left out.

@@ -1,7 +1,9 @@
-//! This process: what it takes, what it may open, and the signals that end it.
+//! Processes: what the kernel says of any, and what this one takes, what it may open, and the signals that end it.
 
+mod kernel;
 mod self_usage;
 mod signals;
 
-pub(crate) use self::self_usage::{Lag, reserve_descriptors};
+pub(crate) use self::kernel::{NoReading, Process, Reading};
+pub(crate) use self::self_usage::{SelfUsage, UsageSummary, reserve_descriptors};
 pub(crate) use self::signals::Signals;

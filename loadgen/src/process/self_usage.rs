@@ -2,20 +2,20 @@
 
 use std::cell::Cell;
 use std::convert::Infallible;
-use std::fs;
 use std::time::Duration;
 
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage, setrlimit};
 use nix::sys::time::TimeVal;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
+use super::kernel::Process;
 use crate::record::{Gauge, Recorder};
-use crate::result::{Group, millis, seconds};
+use crate::result::{Highest, Total, millis, seconds, summed};
 
 /// Descriptors for everything that is not a connection.
 const OTHER_DESCRIPTORS: u64 = 64;
 const LAG_SAMPLE: Duration = Duration::from_millis(10);
-/// In a shorter time than this the kernel's count of CPU time tells nothing.
+/// Over a shorter time than this, the kernel's count of CPU time means nothing.
 const SHORTEST_SAMPLE: Duration = Duration::from_millis(500);
 
 /// Raises the descriptor limit as far as this process may, and checks that the connections fit.
@@ -40,32 +40,35 @@ fn check_descriptors(connections: u32, limit: u64) -> Result<(), String> {
     ))
 }
 
-/// How late this process's own tasks run, and what they take. What it measures of the server is late by up to as much.
+/// How late this process's tasks run, and what they take. Its measurements of the server are late by up to as much.
 #[derive(Debug)]
-pub(crate) struct Lag {
+pub(crate) struct SelfUsage {
     longest: Cell<Duration>,
     longest_of_second: Cell<Duration>,
-    /// When the CPU time was last looked at, and what it was.
+    /// When the CPU time was last read, and what it was.
     cpu_seen: Cell<(Instant, Option<Duration>)>,
     lag_ms: Gauge,
     cores: Gauge,
     resident_bytes: Gauge,
+    /// Not where there is no /proc.
+    process: Option<Process>,
 }
 
-impl Default for Lag {
+impl Default for SelfUsage {
     fn default() -> Self {
         Self {
             longest: Cell::default(),
             longest_of_second: Cell::default(),
             cpu_seen: Cell::new((Instant::now(), cpu_time())),
-            lag_ms: Gauge::default(),
+            lag_ms: Gauge::highest(),
             cores: Gauge::default(),
             resident_bytes: Gauge::default(),
+            process: Process::own(),
         }
     }
 }
 
-impl Lag {
+impl SelfUsage {
     pub(crate) async fn watch(&self) -> Infallible {
         let mut sample = interval(LAG_SAMPLE);
         sample.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -94,16 +97,30 @@ impl Lag {
             self.cores.set(used.map(|used| (cores(used) * 1e3).round() / 1e3));
             self.cpu_seen.set((now, cpu_now));
         }
-        self.resident_bytes.set(status_bytes("VmRSS:").map(|bytes| bytes as f64));
+        self.resident_bytes.set(self.resident_and_peak_bytes().map(|(now, _)| now as f64));
         self.lag_ms.set(Some(millis(self.longest_of_second.take())));
     }
 
-    /// The `loadgen` part of the result.
-    pub(crate) fn and_usage(&self) -> Group {
-        Group::default()
-            .with("cpu_seconds", cpu_time().map(seconds))
-            .with("peak_resident_bytes", status_bytes(PEAK))
-            .with("lag_ms_max", millis(self.longest.get()))
+    pub(crate) fn summary(&self) -> UsageSummary {
+        UsageSummary {
+            cpu_seconds: cpu_time().map(seconds).map(Total),
+            peak_resident_bytes: self.resident_and_peak_bytes().map(|(_, peak)| peak),
+            lag_ms_max: Highest(millis(self.longest.get())),
+        }
+    }
+
+    /// The peak is that of this program. (That of getrusage begins with what was forked to start it.)
+    fn resident_and_peak_bytes(&self) -> Option<(u64, u64)> {
+        self.process.as_ref()?.resident_and_peak_bytes()
+    }
+}
+
+summed! {
+    /// The beginning of the `loadgen` part of the result.
+    pub(crate) struct UsageSummary {
+        cpu_seconds: Option<Total>,
+        peak_resident_bytes: Option<u64>,
+        lag_ms_max: Highest,
     }
 }
 
@@ -116,15 +133,6 @@ fn cpu_time() -> Option<Duration> {
 fn as_duration(time: TimeVal) -> Option<Duration> {
     let micros = u64::try_from(time.tv_usec()).ok()?;
     Some(Duration::from_secs(u64::try_from(time.tv_sec()).ok()?) + Duration::from_micros(micros))
-}
-
-/// The high-water mark of this program. (That of getrusage begins with what was forked to start it.)
-const PEAK: &str = "VmHWM:";
-
-fn status_bytes(name: &str) -> Option<u64> {
-    let status = fs::read_to_string("/proc/self/status").ok()?;
-    let kibibytes = status.lines().find_map(|line| line.strip_prefix(name))?.trim().strip_suffix(" kB")?;
-    Some(kibibytes.parse::<u64>().ok()? * 1024)
 }
 
 #[cfg(test)]
@@ -142,6 +150,5 @@ mod tests {
     #[test]
     fn the_process_knows_what_it_takes() {
         assert!(cpu_time().is_some());
-        assert!(status_bytes(PEAK).is_some_and(|bytes| bytes > 100_000));
     }
 }

@@ -1,4 +1,4 @@
-//! Who runs loadgen may end it early, and still gets the result so far: with Ctrl-C or SIGTERM.
+//! Ctrl-C or SIGTERM ends a run early, with the result so far.
 
 use std::io;
 

@@ -23,13 +23,13 @@ pub(crate) struct Bar {
     pub(crate) of: u64,
 }
 
-/// Tells the last sample on stdout. Whether anyone still listens there is no matter of the run.
-pub(crate) fn tell_sample(recorder: &Recorder) {
+/// Prints the last sample to stdout. A closed stdout does not end the run.
+pub(crate) fn print_sample(recorder: &Recorder) {
     let sample = recorder.last();
     let line = Group::default()
         .with("t", sample.t)
         .with("phase", recorder.current_phase().as_str())
-        .and(sample.to_json())
+        .and(Group::of(&sample))
         .to_json_line();
     let _ = writeln!(io::stdout(), "{line}");
 }

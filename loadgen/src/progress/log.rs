@@ -1,4 +1,4 @@
-//! What goes wrong, told on stderr in any case.
+//! Log lines on stderr.
 
 use indicatif::{MultiProgress, ProgressDrawTarget};
 
@@ -6,14 +6,14 @@ use indicatif::{MultiProgress, ProgressDrawTarget};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     bars: MultiProgress,
-    voice: Voice,
+    destination: Destination,
 }
 
-/// Who hears the lines.
+/// Where log lines go.
 #[derive(Clone, Copy, Debug, Default)]
-enum Voice {
+enum Destination {
     #[default]
-    User,
+    Stderr,
     /// The process that has started this one.
     Parent(fn(&str)),
     Nobody,
@@ -22,12 +22,15 @@ enum Voice {
 impl Log {
     /// Neither lines nor bars.
     pub(crate) fn silent() -> Self {
-        Self { bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()), voice: Voice::Nobody }
+        Self {
+            bars: MultiProgress::with_draw_target(ProgressDrawTarget::hidden()),
+            destination: Destination::Nobody,
+        }
     }
 
     /// No bars, and lines for the process that has started this one.
     pub(crate) fn to_parent(tell: fn(&str)) -> Self {
-        Self { voice: Voice::Parent(tell), ..Self::silent() }
+        Self { destination: Destination::Parent(tell), ..Self::silent() }
     }
 
     pub(super) fn bars(&self) -> &MultiProgress {
@@ -41,10 +44,10 @@ impl Log {
 
     #[expect(clippy::print_stderr, reason = "this is the one place that talks to the user while running")]
     pub(crate) fn line(&self, text: &str) {
-        match self.voice {
-            Voice::User => self.bars.suspend(|| eprintln!("loadgen: {text}")),
-            Voice::Parent(tell) => tell(text),
-            Voice::Nobody => {}
+        match self.destination {
+            Destination::Stderr => self.bars.suspend(|| eprintln!("loadgen: {text}")),
+            Destination::Parent(tell) => tell(text),
+            Destination::Nobody => {}
         }
     }
 }

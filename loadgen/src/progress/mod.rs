@@ -1,7 +1,7 @@
-//! What is told while a scenario runs: [`log`] lines, and a [`live`] view.
+//! What the user sees while a scenario runs: [`log`] lines and a [`live`] view.
 
 mod live;
 mod log;
 
-pub(crate) use self::live::{Bar, draw, tell_sample};
+pub(crate) use self::live::{Bar, draw, print_sample};
 pub(crate) use self::log::Log;

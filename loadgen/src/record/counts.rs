@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::result::Group;
+use crate::result::{Highest, Level, Total, summed};
 use crate::transport::websocket::End;
 
 /// A number that only grows. A clone is the same one.
@@ -27,16 +27,25 @@ impl Counter {
 
 /// A measured number that comes and goes. A clone is the same one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Gauge(Rc<Cell<Option<f64>>>);
+pub(crate) struct Gauge {
+    value: Rc<Cell<Option<f64>>>,
+    is_highest: bool,
+}
 
 impl Gauge {
-    /// `None` where it could not be measured.
-    pub(crate) fn set(&self, value: Option<f64>) {
-        self.0.set(value);
+    /// Of several processes, the highest value counts, not the sum.
+    pub(crate) fn highest() -> Self {
+        Self { is_highest: true, ..Self::default() }
     }
 
-    pub(crate) fn get(&self) -> Option<f64> {
-        self.0.get()
+    /// `None` where it could not be measured.
+    pub(crate) fn set(&self, value: Option<f64>) {
+        self.value.set(value);
+    }
+
+    pub(super) fn level(&self) -> Level {
+        let value = self.value.get();
+        if self.is_highest { Level::Highest(value.map(Highest)) } else { Level::Total(value.map(Total)) }
     }
 }
 
@@ -64,10 +73,19 @@ impl Ends {
         self.faults.borrow().values().sum()
     }
 
-    /// `close_codes`, and what the server did wrong if it was to blame.
-    pub(crate) fn outcome(&self) -> Group {
-        Group::default()
-            .with("close_codes", self.by_code())
-            .with("frame_faults", self.faults.borrow().clone())
+    pub(crate) fn outcome(&self) -> EndsOutcome {
+        let faults = self.faults.borrow();
+        EndsOutcome {
+            close_codes: self.by_code().into_iter().map(|(code, count)| (code.to_string(), count)).collect(),
+            frame_faults: faults.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect(),
+        }
+    }
+}
+
+summed! {
+    pub(crate) struct EndsOutcome {
+        close_codes: BTreeMap<String, u64>,
+        /// What the server did wrong, if it was to blame.
+        frame_faults: BTreeMap<String, u64>,
     }
 }

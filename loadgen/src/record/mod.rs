@@ -14,7 +14,7 @@
 //! What scenarios have in common names its own in a `register`. The names are those of the outcome, so that an assertion
 //! finds both. What is named twice is added up, which is how several scenarios at once share a curve. Connections,
 //! connects, closes by code, messages and pings are counted in [`Traffic`], errors in `Failures`: they need no naming.
-//! [`Recorder::phase`] tells where in its course the run is.
+//! [`Recorder::phase`] names the current phase of the run.
 
 mod counts;
 mod look;
@@ -29,13 +29,13 @@ use std::rc::Rc;
 
 use tokio::time::Instant;
 
-pub(crate) use self::counts::{Counter, Ends, Gauge};
-pub(crate) use self::look::Timed;
+pub(crate) use self::counts::{Counter, Ends, EndsOutcome, Gauge};
 pub(crate) use self::times::{Latency, Times};
-pub(crate) use self::traffic::{Live, Traffic};
-use crate::result::{Phase, Sample, Series};
+pub use self::traffic::Traffic;
+pub(crate) use self::traffic::{Live, TrafficSummary};
+use crate::result::{Phase, Sample, Series, Values};
 
-/// More phases than these are not told apart.
+/// More phases than these are not recorded.
 const MAX_PHASES: usize = 256;
 
 /// A clone records into the same run.
@@ -141,11 +141,7 @@ impl Recorder {
     pub(crate) fn phases(&self) -> Vec<Phase> {
         let phases = self.shared.phases.borrow();
         let ends = phases.iter().skip(1).map(|(_, start)| *start).chain([self.seconds()]);
-        phases
-            .iter()
-            .zip(ends)
-            .map(|((name, start), end)| Phase { name: name.clone(), start: *start, end })
-            .collect()
+        phases.iter().zip(ends).map(|((name, start), end)| Phase::new(name.clone(), *start, end)).collect()
     }
 
     /// Since the start, to the microsecond.
@@ -153,12 +149,13 @@ impl Recorder {
         crate::result::seconds(self.shared.start.elapsed())
     }
 
-    /// Looks at everything now, for the series. Gives the whole of what was timed since the last look.
-    pub(crate) fn sample(&self) -> Timed {
-        let (sample, timed) = self.shared.look(self.seconds());
+    /// Looks at everything now, for the series.
+    pub(crate) fn sample(&self) -> Values {
+        let values = self.shared.look(self.seconds());
+        let sample = values.to_sample();
         self.shared.series.borrow_mut().push(&sample);
         self.shared.last.replace(sample);
-        timed
+        values
     }
 
     /// The sample that was taken last.
@@ -170,7 +167,7 @@ impl Recorder {
         self.shared.series.borrow().clone()
     }
 
-    /// Whether the number at this path of the result is one of those that [`Self::growing`] tells.
+    /// Whether [`Self::growing`] knows the number at this path of the result.
     pub(crate) fn grows(&self, path: &str) -> bool {
         let is_counter = self.shared.counters.borrow().iter().any(|it| it.name == path);
         let is_of_times = path.rsplit_once('.').is_some_and(|(name, what)| {

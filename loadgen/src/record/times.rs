@@ -1,4 +1,4 @@
-//! How long things took: recorded in microseconds, told in milliseconds.
+//! Durations: recorded in microseconds, reported in milliseconds.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use tokio::time::Instant;
 
-use crate::result::{Distribution, Group};
+use crate::result::Distribution;
 
 /// Longer times than this are recorded as this.
 const HIGHEST: Duration = Duration::from_secs(3600);
 const SIGNIFICANT_DIGITS: u8 = 3;
-/// Seconds are many, and their percentiles are told to one in a hundred.
+/// There are many seconds, so their percentiles are exact to 1 % only.
 const DIGITS_OF_A_SECOND: u8 = 2;
 
 /// A histogram of times, over the whole run and over the present second. A clone is the same one.
@@ -101,12 +101,15 @@ impl Latency {
         Self { from_due: self.from_due.snapshot(), from_start: self.from_start.snapshot() }
     }
 
-    /// Both, by name: `connect` gives `connect_ms` and `connect_from_start_ms`.
-    pub(crate) fn summary(&self, name: &str) -> Group {
-        let [from_due, from_start] = self.named(name);
-        Group::default().with(&from_due.0, from_due.1.summary()).with(&from_start.0, from_start.1.summary())
+    pub(crate) fn since_due(&self) -> Distribution {
+        self.from_due.summary()
     }
 
+    pub(crate) fn since_start(&self) -> Distribution {
+        self.from_start.summary()
+    }
+
+    /// Both, by name: `connect` gives `connect_ms` and `connect_from_start_ms`.
     pub(super) fn named(&self, name: &str) -> [(String, &Times); 2] {
         [(format!("{name}_ms"), &self.from_due), (format!("{name}_from_start_ms"), &self.from_start)]
     }
@@ -151,10 +154,11 @@ mod tests {
         let due = Instant::now();
         let start = due + Duration::from_millis(100);
         latency.record(due, start, start + Duration::from_millis(5));
-        let both = latency.summary("connect");
-        let near = |path, exact: f64| (both.number(path).expect("it is there") - exact).abs() < exact / 500.0;
-        assert!(near("connect_ms.max", 105.0));
-        assert!(near("connect_from_start_ms.max", 5.0));
+        let near = |times: Distribution, exact: f64| {
+            (times.number("max").expect("it is there") - exact).abs() < exact / 500.0
+        };
+        assert!(near(latency.since_due(), 105.0));
+        assert!(near(latency.since_start(), 5.0));
     }
 
     #[test]

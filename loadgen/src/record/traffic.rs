@@ -4,12 +4,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use super::counts::{Counter, Ends};
-use crate::result::Group;
+use crate::result::summed;
 use crate::transport::websocket::End;
 
 /// A clone is the same one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Traffic(Rc<Counts>);
+pub struct Traffic(Rc<Counts>);
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -51,12 +51,28 @@ impl Traffic {
         &self.0.ends
     }
 
+    pub(crate) fn summary(&self) -> TrafficSummary {
+        let Counts { connects, messages, pings, closes, .. } = &*self.0;
+        TrafficSummary {
+            connects: connects.get(),
+            messages: messages.get(),
+            pings: pings.get(),
+            closes: closes.get(),
+            frame_faults: self.0.ends.faults(),
+            connections_max: self.0.peak.get(),
+        }
+    }
+}
+
+summed! {
     /// The `traffic` part of the result.
-    pub(crate) fn summary(&self) -> Group {
-        let counts =
-            self.counters().into_iter().map(|(name, counter)| (name.to_owned(), counter.get().into()));
-        let more = [("frame_faults", self.0.ends.faults()), ("connections_max", self.0.peak.get())];
-        counts.chain(more.map(|(name, count)| (name.to_owned(), count.into()))).collect()
+    pub(crate) struct TrafficSummary {
+        connects: u64,
+        messages: u64,
+        pings: u64,
+        closes: u64,
+        frame_faults: u64,
+        pub(super) connections_max: u64,
     }
 }
 

@@ -5,5 +5,5 @@ mod options;
 mod output;
 
 pub(crate) use self::compare::Compare;
-pub(crate) use self::options::Wanted;
+pub(crate) use self::options::OutputOptions;
 pub(crate) use self::output::Output;

@@ -1,4 +1,4 @@
-//! What is wanted of the result: the options that all scenarios share.
+//! The output options that all scenarios share.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use clap::Args;
 use crate::result::Assertion;
 
 #[derive(Clone, Debug, Default, Args)]
-pub(crate) struct Wanted {
+pub(crate) struct OutputOptions {
     /// Write the result as JSON to this file, or with "-" to stdout in place of the table
     #[arg(long, value_name = "FILE", help_heading = "Result")]
     pub(crate) json: Option<PathBuf>,

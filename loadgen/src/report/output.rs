@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::Wanted;
+use super::OutputOptions;
 use crate::result::{Document, Group};
 
 #[derive(Debug)]
@@ -32,17 +32,17 @@ struct Report {
 }
 
 impl Output {
-    pub(crate) fn open(wanted: &Wanted) -> Result<Self, String> {
+    pub(crate) fn open(options: &OutputOptions) -> Result<Self, String> {
         let to_stdout = |path: &&Path| *path == Path::new("-");
-        let json = wanted.json.as_deref();
+        let json = options.json.as_deref();
         let stdout = match json.filter(to_stdout) {
             Some(_) => Stdout::Json,
-            None if wanted.json_lines => Stdout::JsonLine,
-            None if wanted.quiet => Stdout::Nothing,
+            None if options.json_lines => Stdout::JsonLine,
+            None if options.quiet => Stdout::Nothing,
             None => Stdout::Table,
         };
         let json = json.filter(|path| !to_stdout(path)).map(create).transpose()?;
-        let report = wanted.report.as_deref().map(Report::open).transpose()?;
+        let report = options.report.as_deref().map(Report::open).transpose()?;
         Ok(Self { json, report, stdout })
     }
 

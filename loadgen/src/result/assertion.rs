@@ -35,7 +35,7 @@ const OPERATORS: [(&str, Operator); 6] = [
     (">", Operator::Greater),
 ];
 
-/// What became of an assertion, with the number that it is about.
+/// The verdict on an assertion, with the number that was compared.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Verdict {
     Holds(f64),
@@ -93,7 +93,7 @@ impl Assertion {
     }
 
     /// For the result.
-    pub(crate) fn told(&self, verdict: &Verdict) -> Group {
+    pub(crate) fn to_result(&self, verdict: &Verdict) -> Group {
         let (holds, number) = match verdict {
             Verdict::Holds(number) => (Some(true), Some(*number)),
             Verdict::Fails(number) => (Some(false), Some(*number)),

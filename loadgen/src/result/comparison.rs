@@ -42,7 +42,7 @@ pub(crate) fn names(paths: &[PathBuf]) -> Vec<String> {
     named.into_iter().find(all_differ).unwrap_or_else(|| paths.iter().map(whole).collect())
 }
 
-/// What was asked for differently, then every number that is in at least one of the results.
+/// The settings that differ, then every number that is in at least one of the results.
 pub(crate) fn rows(results: &[Compared]) -> Vec<Row> {
     let flat = |fields: &mut dyn Iterator<Item = (&str, &Field)>| {
         let mut flat = Vec::new();

@@ -1,15 +1,16 @@
-//! A distribution of times, whole: told in percentiles, written so that it can be read back and added up exactly.
+//! A distribution of times: shown as percentiles, written as a whole histogram that can be read back and added up exactly.
 
 use data_encoding::BASE64;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer as _, V2DeflateSerializer};
-use serde::ser::{Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
-use super::group::{Field, Group};
+use super::group::Group;
 #[cfg(test)]
 use super::path::NoNumber;
+use super::sum::Sum;
 
-/// The names of the percentiles that are told, and where they are.
+/// The percentiles that are shown.
 pub(crate) const PERCENTILES: [(&str, f64); 7] = [
     ("p50", 0.5),
     ("p75", 0.75),
@@ -20,9 +21,24 @@ pub(crate) const PERCENTILES: [(&str, f64); 7] = [
     ("p99.99", 0.9999),
 ];
 
-/// Microseconds; told in milliseconds.
-#[derive(Clone, Debug, PartialEq)]
+/// In microseconds; shown in milliseconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Hdr", into = "Hdr")]
 pub(crate) struct Distribution(Histogram<u64>);
+
+/// A whole histogram as JSON. Other HDR tools read it, too.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Hdr {
+    unit: Unit,
+    hdr: String,
+}
+
+#[derive(Serialize, Deserialize)]
+enum Unit {
+    #[serde(rename = "us")]
+    Micros,
+}
 
 impl From<Histogram<u64>> for Distribution {
     fn from(micros: Histogram<u64>) -> Self {
@@ -35,7 +51,7 @@ impl Distribution {
         &self.0
     }
 
-    /// `count`, `min`, `mean`, the percentiles and `max`; null as long as there is nothing to tell.
+    /// `count`, `min`, `mean`, the percentiles and `max`; null without samples.
     pub(crate) fn percentiles(&self) -> Group {
         let told = |millis: f64| (!self.0.is_empty()).then_some(millis);
         let mut group = Group::default()
@@ -58,27 +74,31 @@ impl Distribution {
     pub(crate) fn number(&self, name: &str) -> Result<f64, NoNumber> {
         self.percentiles().number(name)
     }
+}
 
-    /// The whole histogram: what other HDR tools read, too.
-    pub(crate) fn to_json(&self) -> Group {
+impl From<Distribution> for Hdr {
+    fn from(Distribution(histogram): Distribution) -> Self {
         let mut bytes = Vec::new();
-        V2DeflateSerializer::new().serialize(&self.0, &mut bytes).expect("writing into memory cannot fail");
-        Group::default().with("unit", "us").with("hdr", BASE64.encode(&bytes).as_str())
-    }
-
-    pub(crate) fn from_json(field: &Field) -> Option<Self> {
-        let group = field.as_group()?;
-        if group.get("unit")?.as_text()? != "us" {
-            return None;
-        }
-        let bytes = BASE64.decode(group.get("hdr")?.as_text()?.as_bytes()).ok()?;
-        Deserializer::new().deserialize(&mut bytes.as_slice()).map(Self).ok()
+        V2DeflateSerializer::new()
+            .serialize(&histogram, &mut bytes)
+            .expect("writing into memory cannot fail");
+        Self { unit: Unit::Micros, hdr: BASE64.encode(&bytes) }
     }
 }
 
-impl Serialize for Distribution {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        self.percentiles().serialize(serializer)
+impl TryFrom<Hdr> for Distribution {
+    type Error = &'static str;
+
+    fn try_from(Hdr { unit: Unit::Micros, hdr }: Hdr) -> Result<Self, Self::Error> {
+        let bytes = BASE64.decode(hdr.as_bytes()).map_err(|_| "not in base64")?;
+        let histogram = Deserializer::new().deserialize(&mut bytes.as_slice());
+        histogram.map(Self).map_err(|_| "not a histogram")
+    }
+}
+
+impl Sum for Distribution {
+    fn add(&mut self, other: Self) {
+        self.0.add(&other.0).expect("all processes run one program, so all histograms have the same bounds");
     }
 }
 
@@ -111,26 +131,25 @@ mod tests {
 
     #[test]
     fn what_is_read_back_adds_up_exactly() {
-        let again = |whole: &Distribution| {
-            Distribution::from_json(&whole.to_json().into()).expect("it is what was written")
+        let again = |whole: &Distribution| -> Distribution {
+            let json = serde_json::to_string(whole).expect("it is written as JSON");
+            serde_json::from_str(&json).expect("it is what was written")
         };
         let (odd, even) = (of((1..9999).step_by(2)), of((0..9999).step_by(2)));
-        let mut both = again(&odd).0;
-        both.add(again(&even).0).expect("the bounds are the same");
-        assert_eq!(both, of(0..9999).0);
+        let mut both = again(&odd);
+        both.add(again(&even));
+        assert_eq!(both, of(0..9999));
     }
 
     #[test]
-    fn what_is_no_histogram_is_none() {
-        let text = |unit: &str, hdr: &str| Field::from(Group::default().with("unit", unit).with("hdr", hdr));
-        let Some(hdr) = of([1]).to_json().get("hdr").and_then(|hdr| hdr.as_text().map(str::to_owned)) else {
-            panic!("it is written as a text");
-        };
-        assert!(Distribution::from_json(&text("us", &hdr)).is_some());
+    fn what_is_no_histogram_is_refused() {
+        let json = |unit: &str, hdr: &str| format!(r#"{{"unit":"{unit}","hdr":"{hdr}"}}"#);
+        let hdr = Hdr::from(of([1])).hdr;
+        assert!(serde_json::from_str::<Distribution>(&json("us", &hdr)).is_ok());
         for bad in
-            [text("ms", &hdr), text("us", "x"), text("us", "AAAA"), text("us", &hdr[..8]), Field::Nothing]
+            [json("ms", &hdr), json("us", "x"), json("us", "AAAA"), json("us", &hdr[..8]), "null".to_owned()]
         {
-            assert!(Distribution::from_json(&bad).is_none(), "{bad:?}");
+            assert!(serde_json::from_str::<Distribution>(&bad).is_err(), "{bad:?}");
         }
     }
 }

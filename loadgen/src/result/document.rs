@@ -1,17 +1,19 @@
-//! The document of one run: what was asked for, what came of it, and everything in full behind that.
+//! The document of one run: settings, numbers, then histograms and series.
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use serde::{Deserialize, Serialize};
+
 use super::distribution::Distribution;
-use super::group::{Field, Group};
+use super::group::{Field, Group, convert};
 use super::series::Series;
 use super::{NoNumber, seconds};
 
 /// Of the document's form.
 const FORMAT: u64 = 1;
-/// The first field that nobody asked for. Before it are the settings.
+/// The first field after the settings.
 const STARTED_AT: &str = "started_at";
 const PHASES: &str = "phases";
 const ASSERTIONS: &str = "assertions";
@@ -31,11 +33,14 @@ pub(crate) enum Ending {
 }
 
 /// A part of a run, in seconds since its start.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Phase {
     pub(crate) name: String,
+    #[serde(rename = "start_seconds")]
     pub(crate) start: f64,
+    #[serde(rename = "end_seconds")]
     pub(crate) end: f64,
+    seconds: f64,
 }
 
 /// When and how it ran.
@@ -51,25 +56,25 @@ pub(crate) struct Run {
 pub(crate) struct Document(Group);
 
 impl Document {
-    pub(crate) fn new(asked_for: Group, run: Run, numbers: Group, series: &Series) -> Self {
+    pub(crate) fn new(settings: Group, run: Run, numbers: Group, series: &Series) -> Self {
         let aborted_by = match &run.ending {
             Ending::Aborted(assertion) => Some(assertion.as_str()),
             Ending::Finished | Ending::Interrupted => None,
         };
         let started_at = humantime::format_rfc3339_seconds(run.started_at).to_string();
         let mut histograms = Group::default();
-        let numbers = told(numbers, "", &mut histograms);
+        let numbers = split_histograms(numbers, "", &mut histograms);
         let document = Group::default()
             .with("format", FORMAT)
-            .and(asked_for)
+            .and(settings)
             .with(STARTED_AT, started_at.as_str())
             .with("interrupted", run.ending == Ending::Interrupted)
             .with("aborted_by", aborted_by)
             .with("elapsed_seconds", seconds(run.elapsed))
-            .with(PHASES, run.phases.iter().map(Phase::to_json).collect::<Vec<_>>())
+            .with(PHASES, run.phases.iter().map(Group::of).collect::<Vec<_>>())
             .and(numbers)
             .with(HISTOGRAMS, histograms)
-            .with(SERIES, series.to_json());
+            .with(SERIES, Group::of(series));
         Self(document)
     }
 
@@ -113,20 +118,20 @@ impl Document {
         &self.0
     }
 
-    /// What was asked for.
+    /// The settings.
     pub(crate) fn settings(&self) -> impl Iterator<Item = (&str, &Field)> {
         self.0.iter().skip_while(|(name, _)| *name == "format").take_while(|(name, _)| *name != STARTED_AT)
     }
 
-    /// What came of it, but for phases, histograms and series.
+    /// The numbers, without phases, histograms and series.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = (&str, &Field)> {
         let all = self.0.iter().skip_while(|(name, _)| *name != STARTED_AT);
         all.filter(|(name, _)| ![PHASES, ASSERTIONS, HISTOGRAMS, SERIES].contains(name))
     }
 
-    /// Adds what became of the assertions.
+    /// Adds the verdicts on the assertions.
     #[must_use]
-    pub(crate) fn judged(self, verdicts: Vec<Group>) -> Self {
+    pub(crate) fn with_assertions(self, verdicts: Vec<Group>) -> Self {
         let (behind, mut fields): (Vec<_>, Vec<_>) =
             self.0.into_iter().partition(|(name, _)| [HISTOGRAMS, SERIES].contains(&name.as_str()));
         fields.push((ASSERTIONS.to_owned(), verdicts.into()));
@@ -140,29 +145,34 @@ impl Document {
 
     pub(crate) fn phases(&self) -> Vec<Phase> {
         let list = self.0.get(PHASES).and_then(Field::as_list).unwrap_or_default();
-        list.iter().filter_map(Phase::from_json).collect()
+        list.iter().filter_map(convert).collect()
     }
 
     /// The histograms that can be read, by the path of their percentiles.
     pub(crate) fn histograms(&self) -> Vec<(&str, Distribution)> {
         let histograms = self.0.get(HISTOGRAMS).and_then(Field::as_group).into_iter().flat_map(Group::iter);
-        histograms.filter_map(|(name, field)| Some((name, Distribution::from_json(field)?))).collect()
+        let whole = |field: &Field| match field {
+            Field::Distribution(distribution) => Some((**distribution).clone()),
+            _ => None,
+        };
+        histograms.filter_map(|(name, field)| Some((name, whole(field)?))).collect()
     }
 
     pub(crate) fn series(&self) -> Series {
-        self.0.get(SERIES).and_then(Series::from_json).unwrap_or_default()
+        self.0.get(SERIES).and_then(convert).unwrap_or_default()
     }
 }
 
 /// The numbers with percentiles in place of distributions, which go to the histograms.
-fn told(numbers: Group, prefix: &str, histograms: &mut Group) -> Group {
+fn split_histograms(numbers: Group, prefix: &str, histograms: &mut Group) -> Group {
     let tell = |(name, field)| {
         let path = format!("{prefix}{name}");
         let field = match field {
-            Field::Group(group) => told(group, &format!("{path}."), histograms).into(),
+            Field::Group(group) => split_histograms(group, &format!("{path}."), histograms).into(),
             Field::Distribution(distribution) => {
-                histograms.push(path, distribution.to_json().into());
-                distribution.percentiles().into()
+                let percentiles = distribution.percentiles();
+                histograms.push(path, Field::Distribution(distribution));
+                percentiles.into()
             }
             other => other,
         };
@@ -172,19 +182,8 @@ fn told(numbers: Group, prefix: &str, histograms: &mut Group) -> Group {
 }
 
 impl Phase {
-    pub(crate) fn to_json(&self) -> Group {
-        Group::default()
-            .with("name", self.name.as_str())
-            .with("start_seconds", self.start)
-            .with("end_seconds", self.end)
-            .with("seconds", ((self.end - self.start) * 1e6).round() / 1e6)
-    }
-
-    pub(crate) fn from_json(field: &Field) -> Option<Self> {
-        let group = field.as_group()?;
-        let number = |name| group.get(name).and_then(Field::as_number);
-        let name = group.get("name")?.as_text()?.to_owned();
-        Some(Self { name, start: number("start_seconds")?, end: number("end_seconds")? })
+    pub(crate) fn new(name: String, start: f64, end: f64) -> Self {
+        Self { name, start, end, seconds: ((end - start) * 1e6).round() / 1e6 }
     }
 }
 
@@ -198,7 +197,7 @@ mod tests {
         times.saturating_record(2000);
         let mut series = Series::default();
         series.push(&Sample { t: 1.0, values: Vec::new() });
-        let phases = vec![Phase { name: "hold".to_owned(), start: 0.0, end: 1.5 }];
+        let phases = vec![Phase::new("hold".to_owned(), 0.0, 1.5)];
         let ending = Ending::Aborted("errors==0".to_owned());
         let run = Run { started_at: SystemTime::UNIX_EPOCH, elapsed: Duration::from_secs(2), ending, phases };
         let numbers = Group::default()

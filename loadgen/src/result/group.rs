@@ -1,16 +1,19 @@
-//! Named fields in a fixed order: what every part of a result is made of.
+//! Named fields in a fixed order: a result as it is written, read, searched and shown.
 
 use std::collections::BTreeMap;
 
-use serde::ser::{Serialize, SerializeMap, Serializer};
+use indexmap::IndexMap;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::distribution::Distribution;
 
 /// Named fields, in the order in which they were added.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Group(Vec<(String, Field)>);
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Group(IndexMap<String, Field>);
 
-#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub(crate) enum Field {
     /// There was nothing to measure.
@@ -20,12 +23,21 @@ pub(crate) enum Field {
     Real(f64),
     Text(String),
     List(Vec<Field>),
-    Group(Group),
-    /// Told by its percentiles; [`super::Document`] keeps all of it beside them.
     Distribution(Box<Distribution>),
+    Group(Group),
 }
 
 impl Group {
+    /// The fields of a struct, by their names.
+    pub(crate) fn of(fields: &impl Serialize) -> Self {
+        convert(fields).expect("structs of results are written as objects")
+    }
+
+    /// The struct that has these fields, if it is one.
+    pub(crate) fn read<T: DeserializeOwned>(&self) -> Option<T> {
+        convert(self)
+    }
+
     #[must_use]
     pub(crate) fn with(mut self, name: &str, field: impl Into<Field>) -> Self {
         self.push(name.to_owned(), field.into());
@@ -40,11 +52,11 @@ impl Group {
     }
 
     pub(crate) fn push(&mut self, name: String, field: Field) {
-        self.0.push((name, field));
+        self.0.insert(name, field);
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<&Field> {
-        self.iter().find(|(known, _)| *known == name).map(|(_, field)| field)
+        self.0.get(name)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Field)> {
@@ -56,8 +68,18 @@ impl Group {
     }
 
     pub(crate) fn to_json_line(&self) -> String {
-        serde_json::to_string(self).expect("string keys and plain values cannot fail to serialize")
+        to_json_line(self)
     }
+}
+
+/// One line of JSON.
+pub(crate) fn to_json_line(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("string keys and plain values cannot fail to serialize")
+}
+
+/// Reads a value as one of another type that has the same JSON.
+pub(super) fn convert<T: DeserializeOwned>(value: &impl Serialize) -> Option<T> {
+    serde_json::from_str(&to_json_line(value)).ok()
 }
 
 impl Field {
@@ -91,20 +113,10 @@ impl FromIterator<(String, Field)> for Group {
 
 impl IntoIterator for Group {
     type Item = (String, Field);
-    type IntoIter = std::vec::IntoIter<Self::Item>;
+    type IntoIter = indexmap::map::IntoIter<String, Field>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
-    }
-}
-
-impl Serialize for Group {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, field) in &self.0 {
-            map.serialize_entry(name, field)?;
-        }
-        map.end()
     }
 }
 
@@ -144,9 +156,9 @@ impl From<Distribution> for Field {
     }
 }
 
-impl<K: ToString> From<BTreeMap<K, u64>> for Field {
-    fn from(counts: BTreeMap<K, u64>) -> Self {
-        Self::Group(counts.iter().map(|(key, count)| (key.to_string(), (*count).into())).collect())
+impl From<BTreeMap<String, u64>> for Field {
+    fn from(counts: BTreeMap<String, u64>) -> Self {
+        Self::Group(counts.into_iter().map(|(name, count)| (name, count.into())).collect())
     }
 }
 
@@ -172,11 +184,21 @@ mod tests {
             .with("scenario", "hold")
             .with("connected", 3)
             .with("connect_ms", Group::default().with("p50", 0.25).with("max", None::<f64>))
-            .with("close_codes", BTreeMap::from([(4000_u16, 2)]))
+            .with("close_codes", BTreeMap::from([("4000".to_owned(), 2)]))
             .with("seconds", vec![1.5, 2.0]);
         assert_eq!(
             group.to_json_line(),
             r#"{"scenario":"hold","connected":3,"connect_ms":{"p50":0.25,"max":null},"close_codes":{"4000":2},"seconds":[1.5,2.0]}"#
         );
+    }
+
+    #[test]
+    fn what_is_read_is_what_was_written() {
+        let text = r#"{"z":1,"a":-1.0,"n":null,"f":true,"t":"x\"","l":[1,{"b":0.5}],"e":{}}"#;
+        let group: Group = serde_json::from_str(text).expect("it is JSON");
+        assert_eq!(group.to_json_line(), text);
+        for bad in ["", "[]", "1", r#"{"a""#] {
+            assert!(serde_json::from_str::<Group>(bad).is_err(), "{bad}");
+        }
     }
 }

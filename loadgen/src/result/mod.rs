@@ -1,20 +1,19 @@
 //! The result of a run: one JSON document, the same for people, for assertions, for plots and for comparing.
 //!
-//! A scenario gives its numbers as a [`Group`]; [`Document`] puts them between what was asked for and the histograms
-//! and the series. All of it can be read back, and histograms of several processes add up exactly.
+//! Numbers are fields of structs, whose types say how those of several processes are added up ([`Sum`]). [`Document`] has them as
+//! a [`Group`] of named fields, between the settings and the histograms and the series, and can be read back.
 
 mod assertion;
 mod comparison;
 mod distribution;
 mod document;
 mod group;
-mod measured;
 mod path;
-mod read;
 mod series;
 mod series_text;
 mod sum;
 mod table;
+mod values;
 
 use std::time::Duration;
 
@@ -22,11 +21,12 @@ pub(crate) use self::assertion::{Assertion, Verdict};
 pub(crate) use self::comparison::{Compared, names, rows, show_ratio, to_table};
 pub(crate) use self::distribution::Distribution;
 pub(crate) use self::document::{Document, Ending, Phase, Run};
-pub(crate) use self::group::{Field, Group};
-pub(crate) use self::measured::Measured;
+pub(crate) use self::group::{Field, Group, to_json_line};
 pub(crate) use self::path::NoNumber;
 pub(crate) use self::series::{Column, Kind, Sample, Series};
+pub(crate) use self::sum::{Highest, Mean, Sum, Total, sum, summed};
 pub(crate) use self::table::{align, is_distribution, new_table, percentile_names, show};
+pub(crate) use self::values::{Level, Values};
 
 /// Whole numbers above zero without a fraction.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked before")]

@@ -63,7 +63,7 @@ mod tests {
                 "connect_ms",
                 Group::default().with("p99", 0.25).with("p99.9", 0.5).with("max", None::<f64>),
             )
-            .with("close_codes", BTreeMap::from([(4000_u16, 2)]))
+            .with("close_codes", BTreeMap::from([("4000".to_owned(), 2)]))
             .with("phases", vec![phase(1.0), phase(2.0)]);
         for (path, number) in [
             ("connected", 3.0),

@@ -1,6 +1,10 @@
 //! One sample a second of everything that is counted and timed.
 
+use serde::{Deserialize, Serialize};
+use strum::EnumIter;
+
 use super::distribution::Distribution;
+use super::series_text::{SampleText, SeriesText};
 
 /// Two hours of seconds. Past that, neighbours are put together, as often as needed.
 const MAX_SAMPLES: usize = 7200;
@@ -12,7 +16,7 @@ const SHORTEST_SECONDS: f64 = 0.5;
 const PERCENTILES: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// What a column's values mean, and so how neighbours are put together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter)]
 pub(crate) enum Kind {
     /// What it was at the end of the sample; the later one stands.
     Gauge,
@@ -23,9 +27,6 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(super) const ALL: [(Self, &str); 3] =
-        [(Self::Gauge, "gauges"), (Self::Count, "counts"), (Self::Time, "times")];
-
     fn merge(self, earlier: Option<f64>, later: Option<f64>) -> Option<f64> {
         match (self, earlier, later) {
             (Self::Gauge, earlier, later) => later.or(earlier),
@@ -37,7 +38,8 @@ impl Kind {
 }
 
 /// What was sampled at one instant.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(into = "SampleText")]
 pub(crate) struct Sample {
     /// When it ended, in seconds since the start.
     pub(crate) t: f64,
@@ -45,7 +47,8 @@ pub(crate) struct Sample {
 }
 
 /// Samples in columns of equal length.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "SeriesText", into = "SeriesText")]
 pub(crate) struct Series {
     pub(super) t: Vec<f64>,
     pub(super) columns: Vec<Column>,
@@ -126,6 +129,17 @@ impl Series {
         }
     }
 
+    /// The same with columns of another series, sampled at about the same instants.
+    #[must_use]
+    pub(crate) fn with_columns_of(mut self, other: &Self, is_selected: impl Fn(&str) -> bool) -> Self {
+        for column in other.columns.iter().filter(|column| is_selected(&column.name)) {
+            let mut column = column.clone();
+            column.values.resize(self.t.len(), None);
+            self.columns.push(column);
+        }
+        self
+    }
+
     /// The ends of the samples, in seconds since the start.
     pub(crate) fn t(&self) -> &[f64] {
         &self.t
@@ -191,6 +205,24 @@ mod tests {
         assert_eq!(errors, f64::from(u32::try_from(seconds).expect("it is small")));
         assert!(values(&series, "connect_ms.p99").contains(&Some(9.0)), "the worst second still shows");
         assert_eq!(values(&series, "connections").last(), Some(&series.t().last().copied()));
+    }
+
+    #[test]
+    fn columns_of_another_are_as_long_as_ours() {
+        let of = |seconds: u32, name: &str| {
+            let mut series = Series::default();
+            for second in 1..=seconds {
+                let values = vec![(Kind::Gauge, name.to_owned(), Some(7.0))];
+                series.push(&Sample { t: f64::from(second), values });
+            }
+            series
+        };
+        for length in [1, 3] {
+            let both =
+                of(2, "connections").with_columns_of(&of(length, "server.x"), |name| name == "server.x");
+            assert_eq!(both.columns().len(), 2);
+            assert!(both.columns().iter().all(|column| column.values.len() == 2));
+        }
     }
 
     #[test]

@@ -1,54 +1,92 @@
 //! A series as JSON, in columns, and as CSV, one line a sample.
 
-use super::group::{Field, Group};
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize, Serializer};
+use strum::IntoEnumIterator as _;
+
 use super::series::{Column, Kind, Sample, Series};
 use super::shortest;
 
-impl Sample {
-    /// The same fields as in the series.
-    pub(crate) fn to_json(&self) -> Group {
-        let mut group = Group::default();
-        for (kind, kind_name) in Kind::ALL {
-            let of_kind = self.values.iter().filter(|(its, _, _)| *its == kind);
-            group.push(
-                kind_name.to_owned(),
-                Field::Group(of_kind.map(|(_, name, value)| (name.clone(), number(*value))).collect()),
-            );
+/// Whole numbers are written without a fraction.
+#[derive(Clone, Copy, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Number(f64);
+
+impl Serialize for Number {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        shortest(self.0).serialize(serializer)
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct ByKind<T> {
+    gauges: IndexMap<String, T>,
+    counts: IndexMap<String, T>,
+    times: IndexMap<String, T>,
+}
+
+impl<T> ByKind<T> {
+    fn of(values: impl Iterator<Item = (Kind, String, T)>) -> Self {
+        let mut all = Self { gauges: IndexMap::new(), counts: IndexMap::new(), times: IndexMap::new() };
+        values.for_each(|(kind, name, value)| drop(all.of_kind(kind).insert(name, value)));
+        all
+    }
+
+    fn of_kind(&mut self, kind: Kind) -> &mut IndexMap<String, T> {
+        match kind {
+            Kind::Gauge => &mut self.gauges,
+            Kind::Count => &mut self.counts,
+            Kind::Time => &mut self.times,
         }
-        group
+    }
+}
+
+/// The form of a sample.
+#[derive(Serialize)]
+#[serde(transparent)]
+pub(super) struct SampleText(ByKind<Option<Number>>);
+
+impl From<Sample> for SampleText {
+    fn from(sample: Sample) -> Self {
+        Self(ByKind::of(sample.values.into_iter().map(|(kind, name, value)| (kind, name, value.map(Number)))))
+    }
+}
+
+/// The form of a series.
+#[derive(Serialize, Deserialize)]
+pub(super) struct SeriesText {
+    t: Vec<f64>,
+    #[serde(flatten)]
+    columns: ByKind<Vec<Option<Number>>>,
+}
+
+impl From<Series> for SeriesText {
+    fn from(Series { t, columns }: Series) -> Self {
+        let numbers = |values: Vec<Option<f64>>| values.into_iter().map(|value| value.map(Number)).collect();
+        let columns = columns.into_iter().map(|column| (column.kind, column.name, numbers(column.values)));
+        Self { t, columns: ByKind::of(columns) }
+    }
+}
+
+impl TryFrom<SeriesText> for Series {
+    type Error = &'static str;
+
+    fn try_from(SeriesText { t, columns: mut by_kind }: SeriesText) -> Result<Self, Self::Error> {
+        let mut series = Self { t, columns: Vec::new() };
+        for kind in Kind::iter() {
+            for (name, values) in std::mem::take(by_kind.of_kind(kind)) {
+                if values.len() != series.t.len() {
+                    return Err("the columns of the series differ in length");
+                }
+                let values = values.into_iter().map(|value| value.map(|Number(number)| number)).collect();
+                series.columns.push(Column { kind, name, values });
+            }
+        }
+        Ok(series)
     }
 }
 
 impl Series {
-    pub(crate) fn to_json(&self) -> Group {
-        let mut group = Group::default().with("t", self.t.clone());
-        for (kind, kind_name) in Kind::ALL {
-            let of_kind = self.columns.iter().filter(|column| column.kind == kind);
-            let list =
-                |column: &Column| Field::List(column.values.iter().map(|value| number(*value)).collect());
-            let columns: Group = of_kind.map(|column| (column.name.clone(), list(column))).collect();
-            group.push(kind_name.to_owned(), columns.into());
-        }
-        group
-    }
-
-    /// None if this is no series.
-    pub(crate) fn from_json(field: &Field) -> Option<Self> {
-        let group = field.as_group()?;
-        let t: Option<Vec<f64>> = group.get("t")?.as_list()?.iter().map(Field::as_number).collect();
-        let mut series = Self { t: t?, columns: Vec::new() };
-        for (kind, kind_name) in Kind::ALL {
-            for (name, values) in group.get(kind_name)?.as_group()?.iter() {
-                let values: Vec<_> = values.as_list()?.iter().map(Field::as_number).collect();
-                if values.len() != series.t.len() {
-                    return None;
-                }
-                series.columns.push(Column { kind, name: name.to_owned(), values });
-            }
-        }
-        Some(series)
-    }
-
     /// One line a sample.
     pub(crate) fn to_csv(&self) -> Result<Vec<u8>, csv::Error> {
         let mut csv = csv::Writer::from_writer(Vec::new());
@@ -62,13 +100,10 @@ impl Series {
     }
 }
 
-fn number(value: Option<f64>) -> Field {
-    value.map_or(Field::Nothing, shortest)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Group;
 
     fn series() -> Series {
         let mut series = Series::default();
@@ -85,17 +120,15 @@ mod tests {
 
     #[test]
     fn what_is_read_is_what_was_written() {
-        let json = series().to_json();
+        let json = serde_json::to_string(&series()).expect("it is written as JSON");
         assert_eq!(
-            json.to_json_line(),
+            json,
             r#"{"t":[1.0,2.0],"gauges":{"connections":[5,5]},"counts":{"errors":[1,1]},"times":{"connect_ms.p99":[null,0.25]}}"#
         );
-        assert_eq!(json.number("times.connect_ms.p99[1]"), Ok(0.25));
-        assert_eq!(Series::from_json(&json.into()), Some(series()));
-        let uneven: Group =
-            serde_json::from_str(r#"{"t":[1.0],"gauges":{"connections":[]},"counts":{},"times":{}}"#)
-                .expect("it is JSON");
-        assert_eq!(Series::from_json(&uneven.into()), None);
+        assert_eq!(Group::of(&series()).number("times.connect_ms.p99[1]"), Ok(0.25));
+        assert_eq!(serde_json::from_str::<Series>(&json).expect("it was just written"), series());
+        let uneven = r#"{"t":[1.0],"gauges":{"connections":[]},"counts":{},"times":{}}"#;
+        assert!(serde_json::from_str::<Series>(uneven).is_err());
     }
 
     #[test]

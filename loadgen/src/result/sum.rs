@@ -1,79 +1,149 @@
-//! Distributions and series of processes that ran at the same time, added up.
+//! Adds up what several processes counted and timed at the same time. Each field's type says how.
 
-use super::distribution::Distribution;
-use super::series::{Kind, Series};
+use std::collections::BTreeMap;
 
-impl Distribution {
-    /// The distribution of all their values, exactly. None without one, or if they cannot be added up.
-    pub(crate) fn sum_of(all: &[&Self]) -> Option<Self> {
-        let (first, rest) = all.split_first()?;
-        let mut sum = first.micros().clone();
-        for other in rest {
-            sum.add(other.micros()).ok()?;
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+/// What can be added up over processes.
+pub(crate) trait Sum {
+    fn add(&mut self, other: Self);
+}
+
+/// The sum of all.
+pub(crate) fn sum<T: Sum>(all: impl IntoIterator<Item = T>) -> Option<T> {
+    all.into_iter().reduce(|mut sum, other| {
+        sum.add(other);
+        sum
+    })
+}
+
+/// Declares a struct that is written and read as JSON, and added up field by field.
+macro_rules! summed {
+    ($(#[$meta:meta])* $visibility:vis struct $name:ident {
+        $($(#[$field_meta:meta])* $field_visibility:vis $field:ident: $type:ty,)*
+    }) => {
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        $(#[$meta])*
+        $visibility struct $name {
+            $($(#[$field_meta])* $field_visibility $field: $type,)*
         }
-        Some(sum.into())
-    }
-}
 
-impl Series {
-    /// The same with columns of another series, sampled at about the same instants.
-    #[must_use]
-    pub(crate) fn with_columns_of(mut self, other: &Self, wanted: impl Fn(&str) -> bool) -> Self {
-        for column in other.columns.iter().filter(|column| wanted(&column.name)) {
-            let mut column = column.clone();
-            column.values.resize(self.t.len(), None);
-            self.columns.push(column);
+        impl $crate::result::Sum for $name {
+            fn add(&mut self, other: Self) {
+                $($crate::result::Sum::add(&mut self.$field, other.$field);)*
+            }
         }
-        self
+    };
+}
+pub(crate) use summed;
+
+/// A number of which each process has a part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Total(pub(crate) f64);
+
+/// A number of which the highest of all processes counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Highest(pub(crate) f64);
+
+/// A number of which the mean over all processes counts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "f64", into = "f64")]
+pub(crate) struct Mean {
+    total: f64,
+    count: f64,
+}
+
+impl From<f64> for Mean {
+    fn from(number: f64) -> Self {
+        Self { total: number, count: 1.0 }
     }
 }
 
-impl Kind {
-    /// Of the same gauge or count in two processes: added up, but of lags the worse stands. (Percentiles cannot be had from percentiles.)
-    pub(crate) fn sum(self, name: &str, one: Option<f64>, other: Option<f64>) -> Option<f64> {
-        let both = one.into_iter().chain(other);
-        if name.contains("lag_ms") { both.reduce(f64::max) } else { both.reduce(|a, b| as_decimals(a + b)) }
+impl From<Mean> for f64 {
+    fn from(mean: Mean) -> Self {
+        mean.total / mean.count
     }
 }
 
-/// Back to the decimals that both have had.
-fn as_decimals(sum: f64) -> f64 {
-    if sum.fract() == 0.0 { sum } else { (sum * 1e6).round() / 1e6 }
+impl Sum for Total {
+    /// Keeps the decimals that both have.
+    fn add(&mut self, other: Self) {
+        let sum = self.0 + other.0;
+        self.0 = if sum.fract() == 0.0 { sum } else { (sum * 1e6).round() / 1e6 };
+    }
+}
+
+impl Sum for Highest {
+    fn add(&mut self, other: Self) {
+        self.0 = self.0.max(other.0);
+    }
+}
+
+impl Sum for Mean {
+    fn add(&mut self, other: Self) {
+        self.total += other.total;
+        self.count += other.count;
+    }
+}
+
+impl Sum for u64 {
+    fn add(&mut self, other: Self) {
+        *self += other;
+    }
+}
+
+impl<T: Sum> Sum for Option<T> {
+    fn add(&mut self, other: Self) {
+        match (self, other) {
+            (Some(sum), Some(other)) => sum.add(other),
+            (sum @ None, other) => *sum = other,
+            (Some(_), None) => {}
+        }
+    }
+}
+
+impl<T: Sum> Sum for BTreeMap<String, T> {
+    fn add(&mut self, other: Self) {
+        for (name, value) in other {
+            match self.get_mut(&name) {
+                Some(sum) => sum.add(value),
+                None => drop(self.insert(name, value)),
+            }
+        }
+    }
+}
+
+impl<T: Sum> Sum for IndexMap<String, T> {
+    fn add(&mut self, other: Self) {
+        for (name, value) in other {
+            match self.get_mut(&name) {
+                Some(sum) => sum.add(value),
+                None => drop(self.insert(name, value)),
+            }
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Sample;
-
-    fn series(seconds: u32, name: &str) -> Series {
-        let mut series = Series::default();
-        for second in 1..=seconds {
-            let values = vec![(Kind::Gauge, name.to_owned(), Some(7.0))];
-            series.push(&Sample { t: f64::from(second), values });
-        }
-        series
-    }
 
     #[test]
-    fn lags_are_those_of_the_worst_and_all_else_adds_up() {
-        let sum = |kind: Kind, name: &str| kind.sum(name, Some(2.0), Some(3.0));
-        assert_eq!(sum(Kind::Gauge, "connections"), Some(5.0));
-        assert_eq!(Kind::Gauge.sum("loadgen.cores", Some(0.1), Some(0.2)), Some(0.3));
-        assert_eq!(sum(Kind::Gauge, "loadgen.lag_ms"), Some(3.0));
-        assert_eq!(sum(Kind::Count, "errors"), Some(5.0));
-        assert_eq!(Kind::Count.sum("errors", None, Some(3.0)), Some(3.0));
-        assert_eq!(Kind::Gauge.sum("backlog", None, None), None);
-    }
-
-    #[test]
-    fn columns_of_another_are_as_long_as_ours() {
-        let ours = series(2, "connections");
-        for length in [1, 3] {
-            let theirs = series(length, "server.x");
-            let both = ours.clone().with_columns_of(&theirs, |name| name == "server.x");
-            assert_eq!(both.columns().len(), 2);
-            assert!(both.columns().iter().all(|column| column.values.len() == 2));
-        }
+    fn each_number_is_added_up_as_its_type_says() {
+        let of_three = |numbers: [f64; 3]| numbers.map(Some);
+        let [one, two, three] = [0.1, 0.2, 3.0];
+        assert_eq!(sum(of_three([one, two, three]).map(|it| it.map(Total))), Some(Some(Total(3.3))));
+        assert_eq!(sum(of_three([one, three, two]).map(|it| it.map(Highest))), Some(Some(Highest(3.0))));
+        assert_eq!(sum([1.0, 2.0, 6.0].map(Mean::from)).map(f64::from), Some(3.0));
+        assert_eq!(sum([None, Some(3_u64), None, Some(2)]), Some(Some(5)));
+        assert_eq!(sum([None::<Total>, None]), Some(None));
+        let codes =
+            |codes: [(&str, u64); 2]| BTreeMap::from(codes.map(|(code, count)| (code.to_owned(), count)));
+        let both = sum([codes([("4000", 2), ("4002", 1)]), codes([("1006", 7), ("4000", 40)])])
+            .expect("there are two");
+        assert_eq!(both.into_values().collect::<Vec<_>>(), [7, 42, 1]);
     }
 }

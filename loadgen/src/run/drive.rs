@@ -10,12 +10,12 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use crate::args::Load;
 use crate::client::{Dialer, Failures};
 use crate::cost::{self, Bottleneck, Cost, Second};
-use crate::process::{Lag, Signals};
+use crate::process::{SelfUsage, Signals};
 use crate::progress::{self, Log};
-use crate::record::{Recorder, Timed};
-use crate::result::{Ending, Group, Measured, Run, Sample};
-use crate::scenario::{Scenario, Setup};
-use crate::transport::source::{ADDRESSES, Sources};
+use crate::record::Recorder;
+use crate::result::{Ending, Run, Sample, Values};
+use crate::scenario::{self, Measured, Numbers, Scenario, Setup, Whole};
+use crate::transport::{ADDRESSES, Sources};
 use crate::workers::{self, Parent};
 
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -24,25 +24,27 @@ const SAMPLE: Duration = Duration::from_secs(1);
 pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) -> Result<Measured, String> {
     let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let address = resolve(load).await?;
-    let mut parent = load.server.parts.part.map(|_| Parent::listen()).transpose()?;
+    let mut parent = load.server.workers.worker.map(|_| Parent::listen()).transpose()?;
     if let Some(parent) = &mut parent {
         tokio::select! {
             start = parent.wait_for_start() => start?,
             () = signals.next() => return Err("interrupted before the start".to_owned()),
         }
     }
-    let range = load.server.parts.part.map_or(0..ADDRESSES, |part| part.addresses(ADDRESSES));
+    let range = load.server.workers.worker.map_or(0..ADDRESSES, |worker| worker.addresses(ADDRESSES));
     let sources = Sources::new(address, range);
-    let (recorder, lag, failures) = (Recorder::starting_now(), Lag::default(), Failures::new(log.clone()));
+    let (recorder, usage, failures) =
+        (Recorder::starting_now(), SelfUsage::default(), Failures::new(log.clone()));
     let dialer = Rc::new(Dialer::new(load.server.dial_options(), sources, recorder.traffic()));
+    dialer.check_token().await.map_err(|failure| failure.to_string())?;
     recorder.counter("errors", failures.count());
-    lag.record(&recorder);
+    usage.record(&recorder);
     scenario.record(&recorder);
     let mut cost = Cost::open(&load.server.cost, &recorder, log).await?;
     let bottleneck = RefCell::new(Bottleneck::default());
-    let telling = Telling::of(load);
-    if load.server.wanted.abort_on_fail {
-        for assertion in load.server.wanted.assertions.iter().filter(|it| !recorder.grows(it.path())) {
+    let sink = SampleSink::of(load);
+    if load.server.output.abort_on_fail {
+        for assertion in load.server.output.assertions.iter().filter(|it| !recorder.grows(it.path())) {
             log.line(&format!("{assertion} is judged in the end only: the number may still change"));
         }
     }
@@ -53,38 +55,37 @@ pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) ->
         () = scenario.clone().run(setup.clone()) => Ending::Finished,
         () = signals.next() => Ending::Interrupted,
         () = has_stopped(&mut parent) => Ending::Interrupted,
-        assertion = sample(start, &recorder, load, &lag, |number, timed| {
-            telling.second(number, &recorder, timed);
-            look_at(&recorder.last(), &bottleneck, telling != Telling::Parent, log);
+        assertion = sample(start, &recorder, load, &usage, |number, values| {
+            sink.second(number, &recorder, values);
+            note_bottleneck(&recorder.last(), &bottleneck, sink != SampleSink::Parent, log);
         }) => Ending::Aborted(assertion),
         never = progress::draw(log.clone(), &recorder, || scenario.bars(&setup)) => match never {},
-        never = lag.watch() => match never {},
+        never = usage.watch() => match never {},
         never = cost.watch(|| cost::Load::of(recorder.traffic())) => match never {},
     };
     let elapsed = start.elapsed();
     if let Ending::Aborted(assertion) = &ending {
         log.line(&format!("ended early: {assertion} cannot hold any more"));
     }
-    lag.sample();
-    telling.last(start.elapsed(), &recorder, &recorder.sample());
+    usage.sample();
+    sink.last(start.elapsed(), &recorder, recorder.sample());
     // Before the result itself takes memory.
-    let mut own = lag.and_usage();
+    let usage = usage.summary();
     cost.look_after().await;
     let bottleneck = bottleneck.into_inner();
-    own = own.and(cost.own());
-    // Which of several processes was a bottleneck, if any, is seen by who sees all of them and the server.
+    // Only the process that sees all workers and the server knows whether a worker was a bottleneck.
     if parent.is_none() {
         bottleneck.warnings().iter().for_each(|warning| log.line(warning));
-        own = own.and(bottleneck.outcome());
     }
-    let numbers = scenario
-        .outcome(&setup)
-        .with("error_kinds", setup.failures.by_kind())
-        .with("traffic", recorder.traffic().summary())
-        .and(cost.server().map(|server| Group::default().with("server", server)).unwrap_or_default())
-        .with("loadgen", own);
+    let numbers = Numbers {
+        outcome: scenario.outcome(&setup),
+        error_kinds: setup.failures.by_kind(),
+        traffic: recorder.traffic().summary(),
+        loadgen: scenario::SelfUsage { usage, cost: cost.self_usage() },
+    };
+    let whole = Whole { server: cost.server(), processes: None, bottleneck: bottleneck.outcome() };
     let run = Run { started_at, elapsed, ending, phases: recorder.phases() };
-    Ok(Measured { run, numbers, series: recorder.series() })
+    Ok(Measured { run, numbers, whole, series: recorder.series() })
 }
 
 async fn resolve(load: &Load) -> Result<SocketAddr, String> {
@@ -93,7 +94,7 @@ async fn resolve(load: &Load) -> Result<SocketAddr, String> {
     address.map_err(|_| cannot("it takes too long".to_owned()))?.map_err(|error| cannot(error.to_string()))
 }
 
-/// Returns when the parent process, if there is one, wants this one to stop.
+/// Returns when the parent process, if there is one, stops this one.
 async fn has_stopped(parent: &mut Option<Parent>) {
     match parent {
         Some(parent) => parent.has_stopped().await,
@@ -101,15 +102,15 @@ async fn has_stopped(parent: &mut Option<Parent>) {
     }
 }
 
-fn look_at(second: &Sample, bottleneck: &RefCell<Bottleneck>, is_alone: bool, log: &Log) {
+fn note_bottleneck(second: &Sample, bottleneck: &RefCell<Bottleneck>, is_alone: bool, log: &Log) {
     if bottleneck.borrow_mut().look(Second::of(second)) && is_alone {
         log.line("loadgen itself is the bottleneck: it uses up its core, and the server does not");
     }
 }
 
-/// Who is told of each second.
+/// Where the samples go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Telling {
+enum SampleSink {
     /// The process that has started this one.
     Parent,
     /// The user, as lines of JSON.
@@ -117,53 +118,52 @@ enum Telling {
     Nobody,
 }
 
-impl Telling {
+impl SampleSink {
     fn of(load: &Load) -> Self {
-        match load.server.parts.part {
+        match load.server.workers.worker {
             Some(_) => Self::Parent,
-            None if load.server.wanted.json_lines => Self::User,
+            None if load.server.output.json_lines => Self::User,
             None => Self::Nobody,
         }
     }
 
-    /// Counted from 1; what was timed in it is `timed`.
-    fn second(self, number: u64, recorder: &Recorder, timed: &Timed) {
+    /// `number` counts from 1.
+    fn second(self, number: u64, recorder: &Recorder, values: Values) {
         match self {
-            Self::Parent => workers::tell_sample(number, false, recorder, timed),
-            Self::User => progress::tell_sample(recorder),
+            Self::Parent => workers::send_sample(number, false, recorder, values),
+            Self::User => progress::print_sample(recorder),
             Self::Nobody => {}
         }
     }
 
     /// The second in which the run has ended.
-    fn last(self, elapsed: Duration, recorder: &Recorder, timed: &Timed) {
+    fn last(self, elapsed: Duration, recorder: &Recorder, values: Values) {
         if self == Self::Parent {
-            workers::tell_sample(elapsed.as_secs() + 1, true, recorder, timed);
+            workers::send_sample(elapsed.as_secs() + 1, true, recorder, values);
         }
     }
 }
 
-/// Samples everything at each full second since the start, and gives its number and what was timed in it to `look`. Returns
+/// Samples everything at each full second since the start, and gives its number and its values to `look`. Returns
 /// the first assertion that cannot hold any more, if that is to end the run.
 async fn sample(
     start: Instant,
     recorder: &Recorder,
     load: &Load,
-    lag: &Lag,
-    look: impl Fn(u64, &Timed),
+    usage: &SelfUsage,
+    look: impl Fn(u64, Values),
 ) -> String {
     let mut second = interval_at(start + SAMPLE, SAMPLE);
     // So that the seconds of several processes stay the same.
     second.set_missed_tick_behavior(MissedTickBehavior::Skip);
     loop {
         let due = second.tick().await;
-        lag.sample();
-        let timed = recorder.sample();
-        look(due.duration_since(start).as_secs(), &timed);
-        if !load.server.wanted.abort_on_fail {
+        usage.sample();
+        look(due.duration_since(start).as_secs(), recorder.sample());
+        if !load.server.output.abort_on_fail {
             continue;
         }
-        for assertion in &load.server.wanted.assertions {
+        for assertion in &load.server.output.assertions {
             if recorder.growing(assertion.path()).is_some_and(|number| assertion.is_past(number)) {
                 return assertion.to_string();
             }

@@ -7,7 +7,7 @@ use crate::result::{Document, Group};
 use crate::scenario::{Prepared, prepare};
 use crate::workers;
 
-/// Runs what the command line asks for, and reports what was asked for and what came of it.
+/// Runs a scenario with its options, and returns the document of the run.
 pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, String> {
     let Prepared { name, load, header, scenario } = prepare(scenario);
     let server = &load.server;
@@ -16,9 +16,9 @@ pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Docu
         .with("target", server.target.name())
         .with("url", server.url.as_str())
         .and(header);
-    let measured = match load.server.parts.processes {
+    let measured = match load.server.workers.processes {
         1 => drive(scenario, &load, log).await?,
         processes => workers::run(processes, &load, log).await?,
     };
-    Ok(Document::new(header, measured.run, measured.numbers, &measured.series))
+    Ok(measured.into_document(header))
 }

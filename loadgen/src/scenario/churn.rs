@@ -7,15 +7,16 @@ use std::time::Duration;
 use rand::SeedableRng;
 use rand::rngs::SmallRng;
 use rand_distr::{Distribution, Exp};
+use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
-use super::connects::Connects;
-use super::{Attempt, Opened, Run, Scenario, Setup, open};
+use super::connects::{Connects, ConnectsOutcome};
+use super::{Attempt, Opened, Outcome, Run, Scenario, Setup, open};
 use crate::args::{self, Lifetime};
 use crate::progress::Bar;
-use crate::record::{Counter, Recorder};
+use crate::record::{Counter, EndsOutcome, Recorder};
 use crate::result::Group;
 
 #[derive(Debug)]
@@ -28,7 +29,9 @@ pub(crate) struct Churn {
     connected: Counter,
     /// Left when their time was over.
     left: Counter,
-    open: Cell<u64>,
+    /// Begun, and neither open nor failed yet.
+    connecting: Tally,
+    open: Tally,
     peak: Cell<u64>,
     /// Connections times how long each was open.
     connection_time: Cell<Duration>,
@@ -51,30 +54,57 @@ impl Scenario for Churn {
         Box::pin(async move { self.churn(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         vec![
-            Bar { label: "open", done: self.open.get(), of: setup.load.connections.into() },
+            Bar { label: "open", done: self.open.now.get(), of: setup.load.connections.into() },
             Bar { label: "left", done: self.left.get(), of: self.connected.get() },
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
+    fn outcome(&self, setup: &Setup) -> Outcome {
         // Little's law, where lifetimes have a mean.
         let expected = self.lifetime.mean().map(|mean| mean * setup.load.rate);
-        Group::default()
-            .with("arrived", self.arrived.get())
-            .with("skipped", self.skipped.get())
-            .with("connected", self.connected.get())
-            .with("errors", setup.failures.total())
-            .with("left", self.left.get())
-            .with("peak_open", self.peak.get())
-            .with("expected_open", expected)
-            .with("connection_seconds", self.connection_time.get().as_secs_f64())
-            .with("unexpected_closes", self.answering.unexpected_closes.get())
-            .with("pings", self.answering.pings.get())
-            .and(self.connects.outcome())
-            .and(self.answering.ends.outcome())
+        Outcome::Single(Group::of(&ChurnOutcome {
+            arrived: self.arrived.get(),
+            skipped: self.skipped.get(),
+            connected: self.connected.get(),
+            errors: setup.failures.total(),
+            connecting_at_end: self.connecting.at_end(),
+            left: self.left.get(),
+            open_at_end: self.open.at_end(),
+            peak_open: self.peak.get(),
+            expected_open: expected,
+            connection_seconds: self.connection_time.get().as_secs_f64(),
+            unexpected_closes: self.answering.unexpected_closes.get(),
+            pings: self.answering.pings.get(),
+            connects: self.connects.outcome(),
+            ends: self.answering.ends.outcome(),
+        }))
     }
+}
+
+#[derive(Serialize)]
+struct ChurnOutcome {
+    arrived: u64,
+    skipped: u64,
+    connected: u64,
+    errors: u64,
+    connecting_at_end: u64,
+    left: u64,
+    open_at_end: u64,
+    peak_open: u64,
+    expected_open: Option<f64>,
+    connection_seconds: f64,
+    unexpected_closes: u64,
+    pings: u64,
+    #[serde(flatten)]
+    connects: ConnectsOutcome,
+    #[serde(flatten)]
+    ends: EndsOutcome,
 }
 
 impl Churn {
@@ -86,7 +116,8 @@ impl Churn {
             skipped: Counter::default(),
             connected: Counter::default(),
             left: Counter::default(),
-            open: Cell::new(0),
+            connecting: Tally::default(),
+            open: Tally::default(),
             peak: Cell::new(0),
             connection_time: Cell::default(),
             connects: Connects::default(),
@@ -94,7 +125,8 @@ impl Churn {
         }
     }
 
-    /// Whoever is still there when the last one has arrived is dropped.
+    /// Connections that are still open at the end are dropped and counted as open; what the server does to them later is not
+    /// seen.
     async fn churn(self: Rc<Self>, setup: Rc<Setup>) {
         let Ok(between) = Exp::new(setup.load.rate) else { return };
         let mut rng = SmallRng::seed_from_u64(self.seed);
@@ -114,23 +146,28 @@ impl Churn {
             if present.len() >= setup.load.connections as usize {
                 self.skipped.increment();
             } else {
-                present.spawn_local(self.clone().live(setup.clone(), due, lifetime));
+                // From here on, for the run may end before the task is run at all.
+                let connecting = Stage::enter(self.clone(), |churn| &churn.connecting);
+                present.spawn_local(self.clone().live(setup.clone(), connecting, due, lifetime));
             }
         }
         sleep_until(start + setup.load.duration).await;
         present.shutdown().await;
-        self.open.set(0);
     }
 
     /// Comes, stays and leaves, with a Close frame.
-    async fn live(self: Rc<Self>, setup: Rc<Setup>, due: Instant, lifetime: Duration) {
-        let opened = match open(setup.clone(), Attempt::new(0, due, None)).await {
+    async fn live(self: Rc<Self>, setup: Rc<Setup>, connecting: Stage, due: Instant, lifetime: Duration) {
+        let opened = open(setup.clone(), Attempt::new(0, due, None)).await;
+        connecting.leave();
+        let opened = match opened {
             Ok(opened) => opened,
             Err(failure) => return setup.failures.record(&failure),
         };
         self.connected.increment();
         self.connects.record(&opened);
-        let _present = Presence::new(&self);
+        let present = Stage::enter(self.clone(), |churn| &churn.open);
+        self.peak.set(self.peak.get().max(self.open.now.get()));
+        let _time = ConnectionTime { total: &self.connection_time, since: Instant::now() };
         let Opened { mut connection, at, .. } = opened;
         let time_is_over = tokio::select! {
             biased;
@@ -141,26 +178,61 @@ impl Churn {
             connection.close().await;
             self.left.increment();
         }
+        present.leave();
     }
 }
 
-/// Counts a connection for as long as it is there.
-struct Presence<'a> {
-    churn: &'a Churn,
+/// How many connections are at one stage.
+#[derive(Debug, Default)]
+struct Tally {
+    now: Cell<u64>,
+    /// Dropped there by the end of the run.
+    cut: Cell<u64>,
+}
+
+impl Tally {
+    /// A run that is interrupted may have dropped all of its connections, some, or none.
+    fn at_end(&self) -> u64 {
+        self.now.get() + self.cut.get()
+    }
+}
+
+/// Counts a connection while it is at one stage, and as cut if it is dropped there.
+struct Stage {
+    churn: Rc<Churn>,
+    tally: fn(&Churn) -> &Tally,
+    is_left: bool,
+}
+
+impl Stage {
+    fn enter(churn: Rc<Churn>, tally: fn(&Churn) -> &Tally) -> Self {
+        tally(&churn).now.update(|now| now + 1);
+        Self { churn, tally, is_left: false }
+    }
+
+    fn leave(mut self) {
+        self.is_left = true;
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        let tally = (self.tally)(&self.churn);
+        tally.now.update(|now| now - 1);
+        if !self.is_left {
+            tally.cut.update(|cut| cut + 1);
+        }
+    }
+}
+
+/// Adds up how long connections were open.
+struct ConnectionTime<'a> {
+    total: &'a Cell<Duration>,
     since: Instant,
 }
 
-impl<'a> Presence<'a> {
-    fn new(churn: &'a Churn) -> Self {
-        churn.open.set(churn.open.get() + 1);
-        churn.peak.set(churn.peak.get().max(churn.open.get()));
-        Self { churn, since: Instant::now() }
-    }
-}
-
-impl Drop for Presence<'_> {
+impl Drop for ConnectionTime<'_> {
     fn drop(&mut self) {
-        self.churn.open.set(self.churn.open.get().saturating_sub(1));
-        self.churn.connection_time.set(self.churn.connection_time.get() + self.since.elapsed());
+        self.total.update(|total| total + self.since.elapsed());
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Opened;
 use crate::record::{Latency, Recorder};
-use crate::result::Group;
+use crate::result::{Distribution, summed};
 
 /// From when each was due, and from when it was begun.
 #[derive(Debug, Default)]
@@ -17,8 +17,14 @@ impl Connects {
         self.0.record(opened.due, opened.began, opened.at);
     }
 
-    /// `connect_ms` and `connect_from_start_ms`.
-    pub(super) fn outcome(&self) -> Group {
-        self.0.summary("connect")
+    pub(super) fn outcome(&self) -> ConnectsOutcome {
+        ConnectsOutcome { connect_ms: self.0.since_due(), connect_from_start_ms: self.0.since_start() }
+    }
+}
+
+summed! {
+    pub(super) struct ConnectsOutcome {
+        connect_ms: Distribution,
+        connect_from_start_ms: Distribution,
     }
 }

@@ -5,14 +5,14 @@ use std::time::Duration;
 use encke_core::close::CloseCode;
 
 use crate::record::{Counter, Recorder, Times};
-use crate::result::Group;
+use crate::result::{Distribution, summed};
 use crate::target::Target;
 use crate::transport::websocket::{End, NO_CLOSE_FRAME};
 
-/// The server counts from when something left it, we from when it arrived: this much may lie between.
+/// The server counts from when a packet left it, loadgen from when it arrived: this much may lie between.
 pub(super) const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
 
-/// Whether a connection ended like one that was given up for its silence. Only Encke has a code for that.
+/// Whether a connection ended as a silent one does. Only Encke has a close code for that.
 pub(super) fn is_given_up(end: End, target: Target) -> bool {
     target != Target::Encke || [NO_CLOSE_FRAME, CloseCode::PongTimeout.code()].contains(&end.code())
 }
@@ -30,13 +30,13 @@ impl Deadline {
         recorder.times("lateness_ms", &self.lateness);
     }
 
-    /// `waited` is how long the server waited for us, if it had asked for anything at all.
+    /// `waited` is how long the server waited, if it had pinged at all.
     pub(super) fn expired(&self, waited: Option<Duration>, timeout: Duration) {
         match waited {
             Some(waited) if waited + EARLY_TOLERANCE >= timeout => {
                 self.lateness.record(waited.saturating_sub(timeout));
             }
-            // Too soon, or without having been asked at all.
+            // Too soon, or without a ping.
             Some(_) | None => self.early.increment(),
         }
     }
@@ -51,9 +51,15 @@ impl Deadline {
         }
     }
 
-    /// `early` and `lateness_ms`.
-    pub(super) fn outcome(&self) -> Group {
-        Group::default().with("early", self.early.get()).with("lateness_ms", self.lateness.summary())
+    pub(super) fn outcome(&self) -> DeadlineOutcome {
+        DeadlineOutcome { early: self.early.get(), lateness_ms: self.lateness.summary() }
+    }
+}
+
+summed! {
+    pub(super) struct DeadlineOutcome {
+        early: u64,
+        lateness_ms: Distribution,
     }
 }
 
@@ -63,7 +69,7 @@ mod tests {
 
     const TIMEOUT: Duration = Duration::from_millis(1000);
 
-    fn expired(waited_ms: Option<u64>) -> Group {
+    fn expired(waited_ms: Option<u64>) -> DeadlineOutcome {
         let deadline = Deadline::default();
         deadline.expired(waited_ms.map(Duration::from_millis), TIMEOUT);
         deadline.outcome()
@@ -71,30 +77,28 @@ mod tests {
 
     #[test]
     fn early_begins_20_ms_before_the_deadline() {
-        for (waited, early) in
-            [(None, 1.0), (Some(0), 1.0), (Some(979), 1.0), (Some(980), 0.0), (Some(5000), 0.0)]
-        {
-            assert_eq!(expired(waited).number("early"), Ok(early), "{waited:?}");
+        for (waited, early) in [(None, 1), (Some(0), 1), (Some(979), 1), (Some(980), 0), (Some(5000), 0)] {
+            assert_eq!(expired(waited).early, early, "{waited:?}");
         }
     }
 
     #[test]
     fn what_is_not_certain_is_neither_early_nor_late() {
         for (at_most, at_least, early, late) in
-            [(999, 990, 1.0, None), (1000, 999, 0.0, Some(0.0)), (1010, 1005, 0.0, Some(5.0))]
+            [(999, 990, 1, None), (1000, 999, 0, Some(0.0)), (1010, 1005, 0, Some(5.0))]
         {
             let deadline = Deadline::default();
             deadline.expired_since(Duration::from_millis(at_most), Duration::from_millis(at_least), TIMEOUT);
             let outcome = deadline.outcome();
-            assert_eq!(outcome.number("early"), Ok(early), "{at_most}");
-            let max = outcome.number("lateness_ms.max").ok();
+            assert_eq!(outcome.early, early, "{at_most}");
+            let max = outcome.lateness_ms.number("max").ok();
             assert!(max.zip(late).map_or(max == late, |(max, late)| (max - late).abs() < 0.01), "{max:?}");
         }
     }
 
     #[test]
     fn lateness_counts_from_the_deadline() {
-        let lateness = |waited| expired(Some(waited)).number("lateness_ms.max");
+        let lateness = |waited| expired(Some(waited)).lateness_ms.number("max");
         assert_eq!(lateness(990), Ok(0.0));
         assert_eq!(lateness(1001), Ok(1.0));
         assert!(lateness(900).is_err(), "what was early was not late by nothing");

@@ -8,13 +8,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::answering::Answering;
-use super::connects::Connects;
-use super::deadline::Deadline;
-use super::{Opened, Pace, Run, Scenario, Setup, open_all};
+use super::connects::{Connects, ConnectsOutcome};
+use super::deadline::{Deadline, DeadlineOutcome};
+use super::{Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::args::{self, Omission};
 use crate::progress::Bar;
-use crate::record::{Counter, Recorder};
-use crate::result::Group;
+use crate::record::{Counter, EndsOutcome, Recorder};
+use crate::result::summed;
 use crate::transport::websocket::End;
 
 #[derive(Debug)]
@@ -48,6 +48,10 @@ impl Scenario for Expire {
         Box::pin(async move { self.wait(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         vec![
             Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
@@ -55,18 +59,36 @@ impl Scenario for Expire {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
+    fn outcome(&self, setup: &Setup) -> Outcome {
         let gone = self.closed.get() + self.other_closes.get();
-        Group::default()
-            .with("connected", self.connected.get())
-            .with("errors", setup.failures.total())
-            .with("closed", self.closed.get())
-            .and(self.deadline.outcome())
-            .with("still_open", self.connected.get() - gone)
-            .with("other_closes", self.other_closes.get())
-            .with("pings", self.answering.pings.get())
-            .and(self.connects.outcome())
-            .and(self.answering.ends.outcome())
+        Outcome::Expire(ExpireOutcome {
+            connected: self.connected.get(),
+            errors: setup.failures.total(),
+            closed: self.closed.get(),
+            deadline: self.deadline.outcome(),
+            still_open: self.connected.get() - gone,
+            other_closes: self.other_closes.get(),
+            pings: self.answering.pings.get(),
+            connects: self.connects.outcome(),
+            ends: self.answering.ends.outcome(),
+        })
+    }
+}
+
+summed! {
+    pub(crate) struct ExpireOutcome {
+        connected: u64,
+        errors: u64,
+        closed: u64,
+        #[serde(flatten)]
+        deadline: DeadlineOutcome,
+        still_open: u64,
+        other_closes: u64,
+        pings: u64,
+        #[serde(flatten)]
+        connects: ConnectsOutcome,
+        #[serde(flatten)]
+        ends: EndsOutcome,
     }
 }
 

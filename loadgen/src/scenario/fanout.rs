@@ -4,23 +4,24 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::channel::{Audience, Others, Round, Subscriber};
-use super::{Opened, Run, Scenario, Setup};
+use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
+use super::{Opened, Outcome, Run, Scenario, Setup};
 use crate::args;
 use crate::client::Connection;
 use crate::client::Failure;
 use crate::progress::Bar;
 use crate::record::{Counter, Latency, Recorder};
-use crate::result::{Group, seconds};
+use crate::result::{Distribution, Group, seconds};
 
 #[derive(Debug)]
 pub(crate) struct Fanout {
     cut_after: Option<Duration>,
-    audience: Audience,
+    subscribers: Subscribers,
     dropped: Counter,
     resumed: Counter,
     not_recovered: Counter,
@@ -41,7 +42,7 @@ impl Scenario for Fanout {
         {
             recorder.counter(name, counter);
         }
-        self.audience.register(recorder);
+        self.subscribers.register(recorder);
         recorder.latency("resume", &self.resume);
     }
 
@@ -49,30 +50,50 @@ impl Scenario for Fanout {
         Box::pin(async move { self.publish(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.subscribers.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         let resumed = Bar { label: "resumed", done: self.resumed.get(), of: self.dropped.get() };
-        let mut bars = self.audience.bars(setup);
+        let mut bars = self.subscribers.bars(setup);
         bars.push(resumed);
         bars
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
-        self.audience
-            .outcome(setup)
-            .with("dropped", self.dropped.get())
-            .with("resumed", self.resumed.get())
-            .with("not_recovered", self.not_recovered.get())
-            .with("seconds", self.took.get().map(seconds))
-            .and(self.resume.summary("resume"))
-            .and(self.audience.connections())
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        Outcome::Single(Group::of(&FanoutOutcome {
+            subscribers: self.subscribers.outcome(setup),
+            dropped: self.dropped.get(),
+            resumed: self.resumed.get(),
+            not_recovered: self.not_recovered.get(),
+            seconds: self.took.get().map(seconds),
+            resume_ms: self.resume.since_due(),
+            resume_from_start_ms: self.resume.since_start(),
+            connections: self.subscribers.connections(),
+        }))
     }
+}
+
+#[derive(Serialize)]
+struct FanoutOutcome {
+    #[serde(flatten)]
+    subscribers: SubscribersOutcome,
+    dropped: u64,
+    resumed: u64,
+    not_recovered: u64,
+    seconds: Option<f64>,
+    resume_ms: Distribution,
+    resume_from_start_ms: Distribution,
+    #[serde(flatten)]
+    connections: ConnectionsOutcome,
 }
 
 impl Fanout {
     pub(crate) fn new(options: args::Fanout) -> Self {
         Self {
             cut_after: options.cut_after,
-            audience: Audience::new(options.audience),
+            subscribers: Subscribers::new(options.channel_load),
             dropped: Counter::default(),
             resumed: Counter::default(),
             not_recovered: Counter::default(),
@@ -86,8 +107,8 @@ impl Fanout {
         let round = Rc::<Round>::default();
         let cut = watch::Sender::new(None);
         let mut subscribers = JoinSet::new();
-        self.audience
-            .assemble(&setup, &round, |opened| {
+        self.subscribers
+            .connect_all(&setup, &round, |opened| {
                 subscribers.spawn_local(self.clone().follow(
                     setup.clone(),
                     round.clone(),
@@ -97,12 +118,13 @@ impl Fanout {
             })
             .await;
         let progress = || self.returned();
-        let is_over = || self.returned() == self.dropped.get();
+        let is_done = || self.returned() == self.dropped.get();
         let (cut, recorder) = (&cut, &setup.recorder);
         let others = |round: &Round| {
             let start = round.start().unwrap_or_else(Instant::now);
             let cut_at = self.cut_after.map(|after| start + after);
-            let others = Others { last_due: cut_at.unwrap_or(start), progress: &progress, is_over: &is_over };
+            let others =
+                Concurrent { last_due: cut_at.unwrap_or(start), progress: &progress, is_done: &is_done };
             let cut = async move {
                 if let Some(at) = cut_at {
                     sleep_until(at).await;
@@ -112,7 +134,7 @@ impl Fanout {
             };
             (others, cut)
         };
-        self.audience.perform(&setup, &round, others).await;
+        self.subscribers.publish_and_wait(&setup, &round, others).await;
     }
 
     /// How many of the cut ones are back, or have failed to be.
@@ -123,7 +145,7 @@ impl Fanout {
     /// The life of one subscriber.
     async fn follow(self: Rc<Self>, setup: Rc<Setup>, round: Rc<Round>, opened: Opened, mut cut: Cut) {
         let Opened { mut connection, greeting, .. } = opened;
-        if !self.audience.join(&setup, &round, &mut connection, true).await {
+        if !self.subscribers.join(&setup, &round, &mut connection, true).await {
             return;
         }
         let mut subscriber = Subscriber::new(greeting.ticket, true);
@@ -131,8 +153,8 @@ impl Fanout {
         tokio::select! {
             biased;
             _ = cut.changed() => drop(connection),
-            end = self.audience.listen(&round, &mut connection, &mut subscriber) => {
-                return self.audience.answering.record_close(end);
+            end = self.subscribers.listen(&round, &mut connection, &mut subscriber) => {
+                return self.subscribers.answering.record_close(end);
             }
         }
         self.dropped.increment();
@@ -140,8 +162,8 @@ impl Fanout {
         // Boxed, for a task is as large as what it may hold at once, for all its life.
         match Box::pin(self.come_back(&mut subscriber, cut_at, &setup)).await {
             Some(mut connection) => {
-                let end = self.audience.listen(&round, &mut connection, &mut subscriber).await;
-                self.audience.answering.record_close(end);
+                let end = self.subscribers.listen(&round, &mut connection, &mut subscriber).await;
+                self.subscribers.answering.record_close(end);
             }
             None => self.gone.increment(),
         }
@@ -159,14 +181,14 @@ impl Fanout {
         let (mut connection, greeting) = opened.map_err(|failure| setup.failures.record(&failure)).ok()?;
         self.resume.record(cut_at, start, Instant::now());
         if greeting.recovered {
-            self.audience.check_greeting(subscriber, &greeting);
+            self.subscribers.check_greeting(subscriber, &greeting);
             self.resumed.increment();
             self.took.set(self.took.get().max(Some(cut_at.elapsed())));
             return Some(connection);
         }
         setup.failures.record(&Failure::NotRecovered);
         subscriber.begin(greeting.ticket);
-        if !self.audience.subscribe(&mut connection, setup).await {
+        if !self.subscribers.subscribe(&mut connection, setup).await {
             return None;
         }
         self.not_recovered.increment();

@@ -7,14 +7,14 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep_until, timeout_at};
 
 use super::answering::Answering;
-use super::connects::Connects;
-use super::ping_times::{LastPing, PingTimes};
-use super::pongs::{Pings, Pongs};
-use super::{Opened, Pace, Run, Scenario, Setup, open_all};
+use super::connects::{Connects, ConnectsOutcome};
+use super::ping_times::{LastPing, PingTimes, PingTimesOutcome};
+use super::pongs::{Pings, Pongs, PongsOutcome};
+use super::{Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
-use crate::record::{Counter, Recorder};
-use crate::result::Group;
+use crate::record::{Counter, EndsOutcome, Recorder};
+use crate::result::summed;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
@@ -41,23 +41,43 @@ impl Scenario for Hold {
         Box::pin(async move { self.hold(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         vec![Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() }]
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
-        Group::default()
-            .with("connected", self.connected.get())
-            .with("errors", setup.failures.total())
-            .with("unexpected_closes", self.answering.unexpected_closes.get())
-            .with("pings", self.answering.pings.get())
-            .and(match self.ping_every {
-                Some(_) => self.pongs.outcome(),
-                // Ours would put off the server's.
-                None => self.ping_times.outcome(),
-            })
-            .and(self.connects.outcome())
-            .and(self.answering.ends.outcome())
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        Outcome::Hold(HoldOutcome {
+            connected: self.connected.get(),
+            errors: setup.failures.total(),
+            unexpected_closes: self.answering.unexpected_closes.get(),
+            pings: self.answering.pings.get(),
+            pongs: self.ping_every.map(|_| self.pongs.outcome()),
+            // Our pings would put off the server's.
+            ping_times: self.ping_every.map_or_else(|| self.ping_times.outcome(), |_| None),
+            connects: self.connects.outcome(),
+            ends: self.answering.ends.outcome(),
+        })
+    }
+}
+
+summed! {
+    pub(crate) struct HoldOutcome {
+        connected: u64,
+        errors: u64,
+        unexpected_closes: u64,
+        pings: u64,
+        #[serde(flatten)]
+        pongs: Option<PongsOutcome>,
+        #[serde(flatten)]
+        ping_times: Option<PingTimesOutcome>,
+        #[serde(flatten)]
+        connects: ConnectsOutcome,
+        #[serde(flatten)]
+        ends: EndsOutcome,
     }
 }
 

@@ -1,4 +1,4 @@
-//! Answer pings just before and just after the deadline: the former must live, the latter must not.
+//! Answers pings just before and just after the deadline: the former connections must stay open, the latter must be closed.
 
 use std::ops::ControlFlow;
 use std::rc::Rc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::connects::Connects;
-use super::deadline::{Deadline, is_given_up};
-use super::{Opened, Pace, Run, Scenario, Setup, open_all};
+use super::connects::{Connects, ConnectsOutcome};
+use super::deadline::{Deadline, DeadlineOutcome, is_given_up};
+use super::{Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
-use crate::record::{Counter, Ends, Recorder};
-use crate::result::Group;
+use crate::record::{Counter, Ends, EndsOutcome, Recorder};
+use crate::result::summed;
 use crate::target::Target;
 use crate::transport::websocket::End;
 
@@ -25,7 +25,7 @@ pub(crate) struct Late {
     pings: Counter,
     /// Pongs that left before the deadline.
     in_time: Counter,
-    /// Pongs that should have, and did not: our own fault, so what the server does about them says nothing.
+    /// Pongs that should have left before the deadline and did not: loadgen's own fault, so the server's reaction means nothing.
     missed: Counter,
     /// Connections all of whose pongs were in time, closed nevertheless.
     closed_in_time: Counter,
@@ -33,7 +33,7 @@ pub(crate) struct Late {
     too_late: Counter,
     /// Of these, the ones that were given up.
     closed: Counter,
-    /// Of these, the ones that were pinged again as if nothing had been.
+    /// Of these, the connections that were pinged again nevertheless.
     forgiven: Counter,
     other_closes: Counter,
     deadline: Deadline,
@@ -66,6 +66,10 @@ impl Scenario for Late {
         Box::pin(async move { self.answer_late(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         vec![
             Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
@@ -73,23 +77,46 @@ impl Scenario for Late {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
+    fn outcome(&self, setup: &Setup) -> Outcome {
         let gone = self.closed.get() + self.forgiven.get() + self.other_closes.get();
-        Group::default()
-            .with("connected", self.connected.get())
-            .with("errors", setup.failures.total())
-            .with("pings", self.pings.get())
-            .with("in_time", self.in_time.get())
-            .with("missed", self.missed.get())
-            .with("closed_in_time", self.closed_in_time.get())
-            .with("too_late", self.too_late.get())
-            .with("closed", self.closed.get())
-            .with("forgiven", self.forgiven.get())
-            .with("still_open", self.too_late.get().saturating_sub(gone))
-            .with("other_closes", self.other_closes.get())
-            .and(self.deadline.outcome())
-            .and(self.connects.outcome())
-            .and(self.ends.outcome())
+        Outcome::Late(LateOutcome {
+            connected: self.connected.get(),
+            errors: setup.failures.total(),
+            pings: self.pings.get(),
+            in_time: self.in_time.get(),
+            missed: self.missed.get(),
+            closed_in_time: self.closed_in_time.get(),
+            too_late: self.too_late.get(),
+            closed: self.closed.get(),
+            forgiven: self.forgiven.get(),
+            still_open: self.too_late.get().saturating_sub(gone),
+            other_closes: self.other_closes.get(),
+            deadline: self.deadline.outcome(),
+            connects: self.connects.outcome(),
+            ends: self.ends.outcome(),
+        })
+    }
+}
+
+summed! {
+    pub(crate) struct LateOutcome {
+        connected: u64,
+        errors: u64,
+        pings: u64,
+        in_time: u64,
+        missed: u64,
+        closed_in_time: u64,
+        too_late: u64,
+        closed: u64,
+        forgiven: u64,
+        still_open: u64,
+        other_closes: u64,
+        #[serde(flatten)]
+        deadline: DeadlineOutcome,
+        #[serde(flatten)]
+        connects: ConnectsOutcome,
+        #[serde(flatten)]
+        ends: EndsOutcome,
     }
 }
 
@@ -145,7 +172,7 @@ impl Late {
             };
             let due = asked.at + pong_timeout.saturating_sub(self.margin);
             if let Err(end) = self.hold_back(&mut connection, due).await {
-                // So late that it was us who let the deadline pass.
+                // The client itself has missed the deadline.
                 if asked.at.elapsed() >= pong_timeout {
                     self.missed.increment();
                     missed = true;
@@ -200,7 +227,7 @@ impl Late {
         Ok(Asked { at: Instant::now(), payload })
     }
 
-    /// Reads on, and says nothing until then.
+    /// Reads without sending anything until then.
     async fn hold_back(&self, connection: &mut Connection, until: Instant) -> Result<(), End> {
         tokio::select! {
             biased;
@@ -209,7 +236,7 @@ impl Late {
         }
     }
 
-    /// What became of a connection that answers too late.
+    /// Records the end of a connection that answers too late.
     fn record_end(&self, end: End, target: Target, asked_at: Option<Instant>, pong_timeout: Duration) {
         self.ends.record(end);
         if !is_given_up(end, target) {

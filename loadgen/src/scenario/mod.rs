@@ -12,8 +12,10 @@ mod expire;
 mod fanout;
 mod hold;
 mod late;
+mod measured;
 mod mix;
 mod mute;
+mod outcome;
 mod ping_times;
 mod pongs;
 mod prepare;
@@ -37,8 +39,9 @@ use crate::client::{Connection, Dialer, Greeting, Ticket};
 use crate::client::{Failure, Failures};
 use crate::progress::Bar;
 use crate::record::Recorder;
-use crate::result::Group;
 
+pub(crate) use self::measured::{Measured, Numbers, SelfUsage, Whole};
+pub(crate) use self::outcome::Outcome;
 pub(crate) use self::prepare::{Prepared, prepare};
 
 /// What a scenario works with.
@@ -58,10 +61,12 @@ pub(crate) trait Scenario {
     fn record(&self, recorder: &Recorder);
     /// Runs to the end. Dropping the future drops every connection.
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run;
-    /// How far it has come, always the same bars in the same order.
+    /// How many connections it has opened.
+    fn connected(&self) -> u64;
+    /// The progress, always with the same bars in the same order.
     fn bars(&self, setup: &Setup) -> Vec<Bar>;
-    /// What it has counted so far.
-    fn outcome(&self, setup: &Setup) -> Group;
+    /// Everything that was counted so far.
+    fn outcome(&self, setup: &Setup) -> Outcome;
 }
 
 /// The instants at which connections are due: an open model, so a slow server does not slow them down.
@@ -94,7 +99,7 @@ impl Pace {
 /// A connection to open.
 #[derive(Debug)]
 struct Attempt {
-    /// Tells it from the others.
+    /// Its number among all connections.
     index: u32,
     due: Instant,
     resume: Option<Ticket>,
@@ -163,7 +168,7 @@ async fn open(setup: Rc<Setup>, attempt: Attempt) -> Result<Opened, Failure> {
     Ok(Opened { index, connection, greeting, due, began, at: Instant::now() })
 }
 
-/// What a task came to.
+/// The result of a task.
 fn finished<T>(result: Result<T, JoinError>) -> T {
     result.expect("no task of ours panics, and none is aborted while it is awaited")
 }

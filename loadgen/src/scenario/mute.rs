@@ -9,14 +9,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
 use super::answering::Answering;
-use super::connects::Connects;
-use super::deadline::{Deadline, is_given_up};
+use super::connects::{Connects, ConnectsOutcome};
+use super::deadline::{Deadline, DeadlineOutcome, is_given_up};
 use super::spread::is_chosen;
-use super::{Pace, Run, Scenario, Setup, open_all};
+use super::{Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
-use crate::record::{Counter, Recorder};
-use crate::result::Group;
+use crate::record::{Counter, EndsOutcome, Recorder};
+use crate::result::summed;
 use crate::target::Target;
 use crate::transport::websocket::End;
 
@@ -51,6 +51,10 @@ impl Scenario for Mute {
         Box::pin(async move { self.silence(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         vec![
             Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
@@ -58,20 +62,40 @@ impl Scenario for Mute {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
+    fn outcome(&self, setup: &Setup) -> Outcome {
         let gone = self.closed.get() + self.other_closes.get();
-        Group::default()
-            .with("connected", self.connected.get())
-            .with("errors", setup.failures.total())
-            .with("muted", self.muted.get())
-            .with("closed", self.closed.get())
-            .and(self.deadline.outcome())
-            .with("still_open", self.muted.get() - gone)
-            .with("other_closes", self.other_closes.get())
-            .with("unexpected_closes", self.answering.unexpected_closes.get())
-            .with("pings", self.answering.pings.get())
-            .and(self.connects.outcome())
-            .and(self.answering.ends.outcome())
+        Outcome::Mute(MuteOutcome {
+            connected: self.connected.get(),
+            errors: setup.failures.total(),
+            muted: self.muted.get(),
+            closed: self.closed.get(),
+            deadline: self.deadline.outcome(),
+            still_open: self.muted.get() - gone,
+            other_closes: self.other_closes.get(),
+            unexpected_closes: self.answering.unexpected_closes.get(),
+            pings: self.answering.pings.get(),
+            connects: self.connects.outcome(),
+            ends: self.answering.ends.outcome(),
+        })
+    }
+}
+
+summed! {
+    pub(crate) struct MuteOutcome {
+        connected: u64,
+        errors: u64,
+        muted: u64,
+        closed: u64,
+        #[serde(flatten)]
+        deadline: DeadlineOutcome,
+        still_open: u64,
+        other_closes: u64,
+        unexpected_closes: u64,
+        pings: u64,
+        #[serde(flatten)]
+        connects: ConnectsOutcome,
+        #[serde(flatten)]
+        ends: EndsOutcome,
     }
 }
 

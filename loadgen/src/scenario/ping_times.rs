@@ -7,15 +7,15 @@ use tokio::time::Instant;
 
 use super::Opened;
 use crate::record::{Counter, Recorder, Times};
-use crate::result::Group;
+use crate::result::{Distribution, summed};
 
 /// Servers whose timers count whole milliseconds may be early by as much.
 const ROUNDING: Duration = Duration::from_millis(2);
 
-/// The pings of a server that says how long one may be silent before it pings.
+/// The pings of a server that announces its ping interval.
 #[derive(Debug, Default)]
 pub(super) struct PingTimes {
-    /// Zero if it does not say.
+    /// Zero if the server does not announce it.
     interval: Cell<Duration>,
     early: Counter,
     lateness: Times,
@@ -31,7 +31,7 @@ impl PingTimes {
         recorder.times("ping_lateness_ms", &self.lateness);
     }
 
-    /// All connections are promised the same.
+    /// The server announces the same interval to all connections.
     pub(super) fn promised(&self, opened: &Opened) {
         self.interval.set(opened.greeting.ping_interval);
     }
@@ -44,7 +44,7 @@ impl PingTimes {
         }
     }
 
-    /// The server has heard the last answer after it was given, so it began to wait no longer ago than this.
+    /// The server received the last pong after it was sent, so it began to wait no longer ago than this.
     fn record(&self, waited: Duration) {
         let interval = self.interval.get();
         if interval.is_zero() {
@@ -57,14 +57,19 @@ impl PingTimes {
         }
     }
 
-    /// `pings_early` and `ping_lateness_ms`, where anything was promised.
-    pub(super) fn outcome(&self) -> Group {
-        if self.interval.get().is_zero() {
-            return Group::default();
-        }
-        Group::default()
-            .with("pings_early", self.early.get())
-            .with("ping_lateness_ms", self.lateness.summary())
+    /// `None` if the server did not say when it pings.
+    pub(super) fn outcome(&self) -> Option<PingTimesOutcome> {
+        (!self.interval.get().is_zero()).then(|| PingTimesOutcome {
+            pings_early: self.early.get(),
+            ping_lateness_ms: self.lateness.summary(),
+        })
+    }
+}
+
+summed! {
+    pub(super) struct PingTimesOutcome {
+        pings_early: u64,
+        ping_lateness_ms: Distribution,
     }
 }
 
@@ -77,15 +82,15 @@ mod tests {
         let millis = Duration::from_millis;
         let times = PingTimes::default();
         times.record(millis(5));
-        assert_eq!(times.outcome(), Group::default(), "nothing was promised");
+        assert_eq!(times.outcome(), None, "nothing was promised");
         times.interval.set(millis(1000));
         for waited in [990, 999, 1030] {
             times.record(millis(waited));
         }
-        let outcome = times.outcome();
-        assert_eq!(outcome.number("pings_early"), Ok(1.0));
-        assert_eq!(outcome.number("ping_lateness_ms.count"), Ok(2.0));
-        let max = outcome.number("ping_lateness_ms.max").expect("there are two");
+        let outcome = times.outcome().expect("an interval was promised");
+        assert_eq!(outcome.pings_early, 1);
+        assert_eq!(outcome.ping_lateness_ms.number("count"), Ok(2.0));
+        let max = outcome.ping_lateness_ms.number("max").expect("there are two");
         assert!((max - 30.0).abs() < 0.1, "{max}");
     }
 }

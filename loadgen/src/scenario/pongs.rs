@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 use tokio::time::Instant;
 
 use crate::record::{Counter, Latency, Recorder};
-use crate::result::Group;
+use crate::result::{Distribution, summed};
 
-/// So many of a connection's pings may wait for their pongs; older ones are given up.
+/// At most this many pings of a connection wait for their pongs; older ones are given up.
 const MAX_WAITING: usize = 64;
 
-/// Those of all connections.
+/// The pings and pongs of all connections.
 #[derive(Debug, Default)]
 pub(super) struct Pongs {
     sent: Counter,
@@ -44,7 +44,7 @@ impl Pongs {
         number.to_be_bytes()
     }
 
-    /// A pong answers its ping, and all before it: RFC 6455, section 5.5.3. One that nobody has asked for says nothing.
+    /// A pong answers its ping and all earlier ones: RFC 6455, section 5.5.3. An unsolicited pong is ignored.
     pub(super) fn answer(&self, pings: &mut Pings, payload: &[u8]) {
         let Ok(number) = payload.try_into().map(u32::from_be_bytes) else { return };
         let younger = pings.next.wrapping_sub(number) as usize;
@@ -56,12 +56,22 @@ impl Pongs {
         }
     }
 
-    /// `pings_sent`, `pongs`, `pong_ms` and `pong_from_start_ms`.
-    pub(super) fn outcome(&self) -> Group {
-        Group::default()
-            .with("pings_sent", self.sent.get())
-            .with("pongs", self.answered.get())
-            .and(self.time.summary("pong"))
+    pub(super) fn outcome(&self) -> PongsOutcome {
+        PongsOutcome {
+            pings_sent: self.sent.get(),
+            pongs: self.answered.get(),
+            pong_ms: self.time.since_due(),
+            pong_from_start_ms: self.time.since_start(),
+        }
+    }
+}
+
+summed! {
+    pub(super) struct PongsOutcome {
+        pings_sent: u64,
+        pongs: u64,
+        pong_ms: Distribution,
+        pong_from_start_ms: Distribution,
     }
 }
 
@@ -84,7 +94,7 @@ mod tests {
             pongs.answer(&mut pings, payload);
             assert_eq!(pongs.answered.get(), answered, "{payload:?}");
         }
-        assert_eq!(pongs.outcome().number("pong_ms.count"), Ok(4.0));
+        assert_eq!(pongs.outcome().pong_ms.number("count"), Ok(4.0));
     }
 
     #[test]

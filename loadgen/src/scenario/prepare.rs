@@ -27,22 +27,22 @@ pub(crate) struct Prepared {
     pub(crate) scenario: Rc<dyn Scenario>,
 }
 
-pub(crate) fn prepare(asked_for: &args::Scenario) -> Prepared {
-    let load = asked_for.load();
-    let (own, scenario) = own(asked_for, &load);
+pub(crate) fn prepare(options: &args::Scenario) -> Prepared {
+    let load = options.load();
+    let (own, scenario) = specific(options, &load);
     let header =
         Group::default().with("connections", u64::from(load.connections)).with("rate", load.rate).and(own);
-    Prepared { name: asked_for.name(), load, header, scenario }
+    Prepared { name: options.name(), load, header, scenario }
 }
 
 /// What each has beside the rest.
-fn own(asked_for: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) {
+fn specific(options: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) {
     let held = || {
         Group::default()
             .with("duration_seconds", seconds(load.duration))
             .with("connect_timeout_seconds", seconds(load.server.connect_timeout))
     };
-    match asked_for.clone() {
+    match options.clone() {
         args::Scenario::Hold(it) => {
             (held().with("ping_every_seconds", it.ping_every.map(seconds)), Rc::new(Hold::new(it.ping_every)))
         }
@@ -52,7 +52,7 @@ fn own(asked_for: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) {
             (held().with("margin_seconds", seconds(it.margin)), Rc::new(Late::new(it.margin)))
         }
         args::Scenario::Vanish(it) => (
-            held().with("kill", it.kill.name()).with("margin_seconds", seconds(it.margin)),
+            held().with("kill", <&str>::from(it.kill)).with("margin_seconds", seconds(it.margin)),
             Rc::new(Vanish::new(it.kill, it.margin)),
         ),
         args::Scenario::Takeover(it) => {
@@ -62,7 +62,7 @@ fn own(asked_for: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) {
             held()
                 .with("after_seconds", seconds(it.after))
                 .with("code", it.code.map(u64::from))
-                .with("without", it.without.name()),
+                .with("without", <&str>::from(it.without)),
             Rc::new(Expire::new(it)),
         ),
         args::Scenario::Churn(it) => (
@@ -70,12 +70,12 @@ fn own(asked_for: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) {
             Rc::new(Churn::new(&it)),
         ),
         args::Scenario::Fanout(it) => (
-            it.audience.asked_for().with("cut_after_seconds", it.cut_after.map(seconds)),
+            it.channel_load.settings().with("cut_after_seconds", it.cut_after.map(seconds)),
             Rc::new(Fanout::new(it)),
         ),
         args::Scenario::Resume(it) => (
-            it.audience
-                .asked_for()
+            it.channel_load
+                .settings()
                 .with("cuts", u64::from(it.cuts))
                 .with("away_seconds", seconds(it.away))
                 .with("outside", it.outside)
@@ -87,12 +87,12 @@ fn own(asked_for: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) {
             (Group::default().with("duration_seconds", seconds(load.duration)), Rc::new(Mix::new(&it)))
         }
         args::Scenario::Slow(it) => (
-            it.audience
-                .asked_for()
+            it.channel_load
+                .settings()
                 .with("share", it.share)
                 .with("read_rate", u64::from(it.read_rate))
                 .with("read_every_seconds", seconds(it.read_every))
-                .with("patience_seconds", seconds(it.patience)),
+                .with("patience_seconds", seconds(it.slow_for)),
             Rc::new(Slow::new(it)),
         ),
     }

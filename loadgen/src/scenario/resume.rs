@@ -1,4 +1,4 @@
-//! Lose connections at random while messages are published, and come back inside the reconnect window, or after it.
+//! Loses connections at random while messages are published, and resumes within the reconnect window or after it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,15 +6,16 @@ use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::channel::{Audience, Others, Round, Subscriber};
-use super::connects::Connects;
+use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
+use super::connects::{Connects, ConnectsOutcome};
 use super::spread::is_chosen;
-use super::window::Window;
-use super::{Attempt, Opened, Run, Scenario, Setup, open};
+use super::window::{Window, WindowOutcome};
+use super::{Attempt, Opened, Outcome, Run, Scenario, Setup, open};
 use crate::args;
 use crate::client::Connection;
 use crate::progress::Bar;
@@ -24,12 +25,12 @@ use crate::result::Group;
 #[derive(Debug)]
 pub(crate) struct Resume {
     options: args::Resume,
-    audience: Audience,
+    subscribers: Subscribers,
     rng: RefCell<SmallRng>,
-    /// The longest that a hello announced.
+    /// The longest reconnect window of all hellos.
     longest_window: Cell<Duration>,
     cut: Counter,
-    /// Cut subscribers that could not connect or subscribe any more.
+    /// Cut subscribers that could not connect or subscribe again.
     gone: Counter,
     window: Window,
     connects: Connects,
@@ -42,7 +43,7 @@ impl Scenario for Resume {
     fn record(&self, recorder: &Recorder) {
         recorder.counter("cut", &self.cut);
         recorder.counter("gone", &self.gone);
-        self.audience.register(recorder);
+        self.subscribers.register(recorder);
         self.window.register(recorder);
         self.connects.register(&recorder.within("resumes"));
     }
@@ -51,27 +52,45 @@ impl Scenario for Resume {
         Box::pin(async move { self.publish(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.subscribers.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
-        let mut bars = self.audience.bars(setup);
+        let mut bars = self.subscribers.bars(setup);
         bars.push(Bar { label: "returned", done: self.returned(), of: self.cut.get() });
         bars
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
-        self.audience
-            .outcome(setup)
-            .with("cut", self.cut.get())
-            .and(self.window.outcome())
-            .with("gone", self.gone.get())
-            .with("resumes", self.connects.outcome())
-            .and(self.audience.connections())
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        Outcome::Single(Group::of(&ResumeOutcome {
+            subscribers: self.subscribers.outcome(setup),
+            cut: self.cut.get(),
+            window: self.window.outcome(),
+            gone: self.gone.get(),
+            resumes: self.connects.outcome(),
+            connections: self.subscribers.connections(),
+        }))
     }
+}
+
+#[derive(Serialize)]
+struct ResumeOutcome {
+    #[serde(flatten)]
+    subscribers: SubscribersOutcome,
+    cut: u64,
+    #[serde(flatten)]
+    window: WindowOutcome,
+    gone: u64,
+    resumes: ConnectsOutcome,
+    #[serde(flatten)]
+    connections: ConnectionsOutcome,
 }
 
 impl Resume {
     pub(crate) fn new(options: args::Resume) -> Self {
         Self {
-            audience: Audience::new(options.audience.clone()),
+            subscribers: Subscribers::new(options.channel_load.clone()),
             rng: RefCell::new(SmallRng::seed_from_u64(options.seed)),
             options,
             longest_window: Cell::default(),
@@ -86,26 +105,26 @@ impl Resume {
         let round = Rc::<Round>::default();
         let span = watch::Sender::new(None);
         let mut subscribers = JoinSet::new();
-        self.audience
-            .assemble(&setup, &round, |opened| {
+        self.subscribers
+            .connect_all(&setup, &round, |opened| {
                 self.longest_window.set(self.longest_window.get().max(opened.greeting.reconnect_window));
                 let life = self.clone().live(setup.clone(), round.clone(), opened, span.subscribe());
                 subscribers.spawn_local(life);
             })
             .await;
         let progress = || self.returned() + self.cut.get();
-        let is_over = || self.returned() == self.cut.get();
+        let is_done = || self.returned() == self.cut.get();
         let others = |round: &Round| {
             let now = Instant::now();
             let (start, end) = (round.start().unwrap_or(now), round.last_due().unwrap_or(now));
             span.send_replace(Some((start, end)));
             let last_due = self.last_return(start, end);
-            (Others { last_due, progress: &progress, is_over: &is_over }, std::future::ready(()))
+            (Concurrent { last_due, progress: &progress, is_done: &is_done }, std::future::ready(()))
         };
-        self.audience.perform(&setup, &round, others).await;
+        self.subscribers.publish_and_wait(&setup, &round, others).await;
     }
 
-    /// When the last one of those who are cut comes back.
+    /// When the last cut client comes back.
     fn last_return(&self, start: Instant, end: Instant) -> Instant {
         let inside = end + self.options.away;
         let outside = start + (end - start) / 2 + self.longest_window.get() + self.options.margin;
@@ -144,15 +163,15 @@ impl Resume {
     ) {
         let Opened { index, mut connection, greeting, .. } = opened;
         let is_outside = is_chosen(index, self.options.outside);
-        if !self.audience.join(&setup, &round, &mut connection, !is_outside).await {
+        if !self.subscribers.join(&setup, &round, &mut connection, !is_outside).await {
             return;
         }
         let mut subscriber = Subscriber::new(greeting.ticket, !is_outside);
         tokio::select! {
             biased;
             _ = span.changed() => {}
-            end = self.audience.listen(&round, &mut connection, &mut subscriber) => {
-                return self.audience.answering.record_close(end);
+            end = self.subscribers.listen(&round, &mut connection, &mut subscriber) => {
+                return self.subscribers.answering.record_close(end);
             }
         }
         let Some(span) = *span.borrow() else { return };
@@ -161,8 +180,8 @@ impl Resume {
             tokio::select! {
                 biased;
                 () = sleep_until(cut_at) => drop(connection),
-                end = self.audience.listen(&round, &mut connection, &mut subscriber) => {
-                    return self.audience.answering.record_close(end);
+                end = self.subscribers.listen(&round, &mut connection, &mut subscriber) => {
+                    return self.subscribers.answering.record_close(end);
                 }
             }
             self.cut.increment();
@@ -173,8 +192,8 @@ impl Resume {
             let Some(back) = back else { return self.gone.increment() };
             connection = back;
         }
-        let end = self.audience.listen(&round, &mut connection, &mut subscriber).await;
-        self.audience.answering.record_close(end);
+        let end = self.subscribers.listen(&round, &mut connection, &mut subscriber).await;
+        self.subscribers.answering.record_close(end);
     }
 
     /// Comes back to the session, or else subscribes in the new one.
@@ -193,10 +212,10 @@ impl Resume {
         self.window.came_back(lost_at, window, &opened);
         let Opened { mut connection, greeting, .. } = opened;
         if greeting.recovered {
-            self.audience.check_greeting(subscriber, &greeting);
+            self.subscribers.check_greeting(subscriber, &greeting);
         } else {
             subscriber.begin(greeting.ticket);
-            if !self.audience.subscribe(&mut connection, setup).await {
+            if !self.subscribers.subscribe(&mut connection, setup).await {
                 return None;
             }
         }

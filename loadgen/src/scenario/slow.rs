@@ -5,17 +5,18 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
+use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::channel::{Audience, Others, Round, Subscriber};
+use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
 use super::spread::is_chosen;
-use super::{Attempt, Opened, Run, Scenario, Setup};
+use super::{Attempt, Opened, Outcome, Run, Scenario, Setup};
 use crate::args;
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
-use crate::record::{Counter, Ends, Recorder};
+use crate::record::{Counter, Ends, EndsOutcome, Recorder};
 use crate::result::Group;
 use crate::transport::websocket::{End, NO_CLOSE_FRAME};
 
@@ -28,7 +29,7 @@ const LONGEST_DRAIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(crate) struct Slow {
     options: args::Slow,
-    audience: Audience,
+    subscribers: Subscribers,
     slow: Counter,
     /// Slow connections that the server gave up.
     closed: Counter,
@@ -47,29 +48,47 @@ impl Scenario for Slow {
             ("other_closes", &self.other_closes),
             ("still_open", &self.still_open),
         ]);
-        self.audience.register(recorder);
+        self.subscribers.register(recorder);
     }
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.publish(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.subscribers.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
-        let mut bars = self.audience.bars(setup);
+        let mut bars = self.subscribers.bars(setup);
         bars.push(Bar { label: "closed", done: self.closed.get(), of: self.slow.get() });
         bars
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
-        self.audience
-            .outcome(setup)
-            .with("slow", self.slow.get())
-            .with("closed", self.closed.get())
-            .with("other_closes", self.other_closes.get())
-            .with("still_open", self.still_open.get())
-            .with("slow_ends", self.ends.outcome())
-            .and(self.audience.connections())
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        Outcome::Single(Group::of(&SlowOutcome {
+            subscribers: self.subscribers.outcome(setup),
+            slow: self.slow.get(),
+            closed: self.closed.get(),
+            other_closes: self.other_closes.get(),
+            still_open: self.still_open.get(),
+            slow_ends: self.ends.outcome(),
+            connections: self.subscribers.connections(),
+        }))
     }
+}
+
+#[derive(Serialize)]
+struct SlowOutcome {
+    #[serde(flatten)]
+    subscribers: SubscribersOutcome,
+    slow: u64,
+    closed: u64,
+    other_closes: u64,
+    still_open: u64,
+    slow_ends: EndsOutcome,
+    #[serde(flatten)]
+    connections: ConnectionsOutcome,
 }
 
 /// What is read at once, at this rate a second. Never as much as would be without a limit.
@@ -81,7 +100,7 @@ fn sip_bytes(rate: u32, every: Duration) -> u32 {
 impl Slow {
     pub(crate) fn new(options: args::Slow) -> Self {
         Self {
-            audience: Audience::new(options.audience.clone()),
+            subscribers: Subscribers::new(options.channel_load.clone()),
             options,
             slow: Counter::default(),
             closed: Counter::default(),
@@ -100,8 +119,8 @@ impl Slow {
             attempt.receive_buffer_bytes = is_slow.then_some(RECEIVE_BUFFER_BYTES);
             attempt
         };
-        self.audience
-            .assemble_with(&setup, &round, make_slow, |opened| {
+        self.subscribers
+            .connect_all_with(&setup, &round, make_slow, |opened| {
                 if is_chosen(opened.index, self.options.share) {
                     let life =
                         self.clone().live_slowly(setup.clone(), round.clone(), opened, be_slow.clone());
@@ -113,20 +132,21 @@ impl Slow {
             .await;
         let beside = |round: &Round| {
             let end = round.last_due().unwrap_or_else(Instant::now);
-            let others = Others { last_due: end + self.options.patience, progress: &|| 0, is_over: &|| true };
+            let others =
+                Concurrent { last_due: end + self.options.slow_for, progress: &|| 0, is_done: &|| true };
             (others, std::future::ready(()))
         };
-        self.audience.perform(&setup, &round, beside).await;
+        self.subscribers.publish_and_wait(&setup, &round, beside).await;
         drop(stay_slow);
         slow.join_all().await;
     }
 
     async fn live(self: Rc<Self>, setup: Rc<Setup>, round: Rc<Round>, opened: Opened) {
         let Opened { mut connection, greeting, .. } = opened;
-        if self.audience.join(&setup, &round, &mut connection, true).await {
+        if self.subscribers.join(&setup, &round, &mut connection, true).await {
             let mut subscriber = Subscriber::new(greeting.ticket, true);
-            let end = self.audience.listen(&round, &mut connection, &mut subscriber).await;
-            self.audience.answering.record_close(end);
+            let end = self.subscribers.listen(&round, &mut connection, &mut subscriber).await;
+            self.subscribers.answering.record_close(end);
         }
     }
 
@@ -138,7 +158,7 @@ impl Slow {
         mut be_slow: watch::Receiver<()>,
     ) {
         let Opened { mut connection, .. } = opened;
-        if !self.audience.join(&setup, &round, &mut connection, false).await {
+        if !self.subscribers.join(&setup, &round, &mut connection, false).await {
             return;
         }
         self.slow.increment();
@@ -177,7 +197,7 @@ impl Slow {
                     Event::Text(_) => ControlFlow::Break(()),
                     _ => ControlFlow::Continue(()),
                 });
-                match timeout(self.audience.options.grace, message).await {
+                match timeout(self.subscribers.options.grace, message).await {
                     Ok(Ok(())) => {}
                     Ok(Err(end)) => return Some(end),
                     Err(_) => return None,

@@ -9,13 +9,13 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
-use super::connects::Connects;
-use super::{Attempt, Opened, Pace, Run, Scenario, Setup, open_all};
+use super::connects::{Connects, ConnectsOutcome};
+use super::{Attempt, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::Failure;
 use crate::client::{Connection, Event, Greeting, Ticket};
 use crate::progress::Bar;
-use crate::record::{Counter, Recorder};
-use crate::result::{Group, seconds};
+use crate::record::{Counter, EndsOutcome, Recorder};
+use crate::result::{Highest, seconds, summed};
 
 #[derive(Debug, Default)]
 pub(crate) struct Storm {
@@ -44,6 +44,10 @@ impl Scenario for Storm {
         Box::pin(async move { self.break_out(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         vec![
             Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
@@ -51,17 +55,34 @@ impl Scenario for Storm {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
-        Group::default()
-            .with("connected", self.connected.get())
-            .with("errors", setup.failures.total())
-            .with("dropped", self.dropped.get())
-            .with("resumed", self.resumed.get())
-            .with("seconds", self.took.get().map(seconds))
-            .with("unexpected_closes", self.answering.unexpected_closes.get())
-            .with("pings", self.answering.pings.get())
-            .and(self.connects.outcome())
-            .and(self.answering.ends.outcome())
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        Outcome::Storm(StormOutcome {
+            connected: self.connected.get(),
+            errors: setup.failures.total(),
+            dropped: self.dropped.get(),
+            resumed: self.resumed.get(),
+            seconds: self.took.get().map(seconds).map(Highest),
+            unexpected_closes: self.answering.unexpected_closes.get(),
+            pings: self.answering.pings.get(),
+            connects: self.connects.outcome(),
+            ends: self.answering.ends.outcome(),
+        })
+    }
+}
+
+summed! {
+    pub(crate) struct StormOutcome {
+        connected: u64,
+        errors: u64,
+        dropped: u64,
+        resumed: u64,
+        seconds: Option<Highest>,
+        unexpected_closes: u64,
+        pings: u64,
+        #[serde(flatten)]
+        connects: ConnectsOutcome,
+        #[serde(flatten)]
+        ends: EndsOutcome,
     }
 }
 

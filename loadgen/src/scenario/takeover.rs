@@ -1,4 +1,4 @@
-//! Resume sessions that are alive: the second connection has the session, the first is told so.
+//! Resumes sessions that are alive: the second connection must get the session, the first must be closed with a code.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -7,18 +7,18 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use super::answering::Answering;
-use super::connects::Connects;
-use super::{Attempt, Opened, Pace, Run, Scenario, Setup, open_all};
+use super::connects::{Connects, ConnectsOutcome};
+use super::{Attempt, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::Failure;
 use crate::client::{Connection, Ticket};
 use crate::progress::Bar;
-use crate::record::{Counter, Ends, Recorder, Times};
-use crate::result::Group;
+use crate::record::{Counter, Ends, EndsOutcome, Recorder, Times};
+use crate::result::{Distribution, summed};
 use crate::transport::websocket::End;
 
 #[derive(Debug)]
 pub(crate) struct Takeover {
-    /// The code that tells a connection that another has its session.
+    /// The close code of a connection whose session was taken over.
     code: u16,
     connected: Counter,
     /// Sessions that a second connection got.
@@ -53,6 +53,10 @@ impl Scenario for Takeover {
         Box::pin(async move { self.take_over(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         vec![
             Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
@@ -60,21 +64,41 @@ impl Scenario for Takeover {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
+    fn outcome(&self, setup: &Setup) -> Outcome {
         let gone = self.replaced.get() + self.other_closes.get();
-        Group::default()
-            .with("connected", self.connected.get())
-            .with("errors", setup.failures.total())
-            .with("taken", self.taken.get())
-            .with("replaced", self.replaced.get())
-            .with("other_closes", self.other_closes.get())
-            .with("still_open", self.connected.get() - gone)
-            .with("unexpected_closes", self.second.unexpected_closes.get())
-            .with("pings", self.first.pings.get() + self.second.pings.get())
-            .with("replacement_ms", self.replacement.summary())
-            .and(self.connects.outcome())
-            .and(self.first_ends.outcome())
-            .with("second", self.second.ends.outcome())
+        Outcome::Takeover(TakeoverOutcome {
+            connected: self.connected.get(),
+            errors: setup.failures.total(),
+            taken: self.taken.get(),
+            replaced: self.replaced.get(),
+            other_closes: self.other_closes.get(),
+            still_open: self.connected.get() - gone,
+            unexpected_closes: self.second.unexpected_closes.get(),
+            pings: self.first.pings.get() + self.second.pings.get(),
+            replacement_ms: self.replacement.summary(),
+            connects: self.connects.outcome(),
+            ends: self.first_ends.outcome(),
+            second: self.second.ends.outcome(),
+        })
+    }
+}
+
+summed! {
+    pub(crate) struct TakeoverOutcome {
+        connected: u64,
+        errors: u64,
+        taken: u64,
+        replaced: u64,
+        other_closes: u64,
+        still_open: u64,
+        unexpected_closes: u64,
+        pings: u64,
+        replacement_ms: Distribution,
+        #[serde(flatten)]
+        connects: ConnectsOutcome,
+        #[serde(flatten)]
+        ends: EndsOutcome,
+        second: EndsOutcome,
     }
 }
 

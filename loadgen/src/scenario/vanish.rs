@@ -9,14 +9,14 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
-use super::connects::Connects;
-use super::window::Window;
-use super::{Attempt, Opened, Pace, Run, Scenario, Setup, finished, open_all};
+use super::connects::{Connects, ConnectsOutcome};
+use super::window::{Window, WindowOutcome};
+use super::{Attempt, Opened, Outcome, Pace, Run, Scenario, Setup, finished, open_all};
 use crate::args::Kill;
 use crate::client::{Event, Greeting, Ticket};
 use crate::progress::Bar;
-use crate::record::{Counter, Recorder};
-use crate::result::Group;
+use crate::record::{Counter, EndsOutcome, Recorder};
+use crate::result::summed;
 
 #[derive(Debug)]
 pub(crate) struct Vanish {
@@ -50,6 +50,10 @@ impl Scenario for Vanish {
         Box::pin(async move { self.vanish(setup).await })
     }
 
+    fn connected(&self) -> u64 {
+        self.connected.get()
+    }
+
     fn bars(&self, setup: &Setup) -> Vec<Bar> {
         vec![
             Bar { label: "connected", done: self.connected.get(), of: setup.load.connections.into() },
@@ -57,16 +61,33 @@ impl Scenario for Vanish {
         ]
     }
 
-    fn outcome(&self, setup: &Setup) -> Group {
-        Group::default()
-            .with("connected", self.connected.get())
-            .with("errors", setup.failures.total())
-            .with("killed", self.killed.get())
-            .and(self.window.outcome())
-            .with("unexpected_closes", self.answering.unexpected_closes.get())
-            .with("pings", self.answering.pings.get())
-            .and(self.connects.outcome())
-            .and(self.answering.ends.outcome())
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        Outcome::Vanish(VanishOutcome {
+            connected: self.connected.get(),
+            errors: setup.failures.total(),
+            killed: self.killed.get(),
+            window: self.window.outcome(),
+            unexpected_closes: self.answering.unexpected_closes.get(),
+            pings: self.answering.pings.get(),
+            connects: self.connects.outcome(),
+            ends: self.answering.ends.outcome(),
+        })
+    }
+}
+
+summed! {
+    pub(crate) struct VanishOutcome {
+        connected: u64,
+        errors: u64,
+        killed: u64,
+        #[serde(flatten)]
+        window: WindowOutcome,
+        unexpected_closes: u64,
+        pings: u64,
+        #[serde(flatten)]
+        connects: ConnectsOutcome,
+        #[serde(flatten)]
+        ends: EndsOutcome,
     }
 }
 
@@ -115,7 +136,7 @@ impl Vanish {
             .zip(&returns)
             .map(|(index, (lost, due))| Attempt::new(index, *due, Some(lost.ticket.clone())))
             .collect();
-        // Until the last one is back: who closes at once would look like one more lost connection.
+        // Until the last client is back: closing at once would look like one more lost connection.
         let back = RefCell::new(Vec::new());
         open_all(setup, attempts.into_iter(), |opened| {
             self.connects.record(&opened);

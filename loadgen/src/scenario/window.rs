@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::Opened;
 use crate::record::{Counter, Recorder, Times};
-use crate::result::Group;
+use crate::result::{Distribution, summed};
 use tokio::time::Instant;
 
-/// Who comes back to a session whose connection was lost, and what becomes of it.
+/// Sessions that were resumed after their connection was lost, in time or not.
 ///
 /// The window begins when the server notices the loss, at the earliest when it happened. So a session that is gone although
-/// its hello arrived within the window from then was ended early, for certain; and one that is still there, asked for
+/// its hello arrived within the window certainly ended early; and a session that still exists, resumed
 /// after the window, is overdue by at least as much.
 #[derive(Debug, Default)]
 pub(super) struct Window {
@@ -62,13 +62,25 @@ impl Window {
             .sum()
     }
 
-    pub(super) fn outcome(&self) -> Group {
-        Group::default()
-            .with("resumed", self.resumed.get())
-            .with("early", self.early.get())
-            .with("refused", self.refused.get())
-            .with("overdue", self.overdue.get())
-            .with("undecided", self.undecided.get())
-            .with("overdue_ms", self.overdue_by.summary())
+    pub(super) fn outcome(&self) -> WindowOutcome {
+        WindowOutcome {
+            resumed: self.resumed.get(),
+            early: self.early.get(),
+            refused: self.refused.get(),
+            overdue: self.overdue.get(),
+            undecided: self.undecided.get(),
+            overdue_ms: self.overdue_by.summary(),
+        }
+    }
+}
+
+summed! {
+    pub(super) struct WindowOutcome {
+        resumed: u64,
+        early: u64,
+        refused: u64,
+        overdue: u64,
+        undecided: u64,
+        overdue_ms: Distribution,
     }
 }

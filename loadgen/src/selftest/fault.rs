@@ -5,7 +5,7 @@ use std::time::Duration;
 use encke_core::close::CloseCode;
 
 use super::bad_frame::BadFrame;
-use super::fate::Fate;
+use super::delivery::Delivery;
 
 /// The message of a session's stream that is spoilt, counted from 0.
 const SPOILT: usize = 5;
@@ -101,22 +101,22 @@ impl Fault {
     }
 
     /// What happens to the message at this place of this session's stream, both counted from 0.
-    pub(super) fn fate(self, session: u64, place: usize) -> Fate {
+    pub(super) fn delivery(self, session: u64, place: usize) -> Delivery {
         if session > 0 || place != SPOILT {
-            return Fate::Sent;
+            return Delivery::Sent;
         }
         match self {
-            Self::LosesMessage => Fate::Lost,
-            Self::DoublesMessage => Fate::Doubled,
-            Self::MisordersMessages => Fate::HeldBack,
-            Self::ChangesMessage => Fate::Changed,
-            Self::DeliversForeign => Fate::WithForeign,
-            Self::TellsGap => Fate::Gap,
-            _ => Fate::Sent,
+            Self::LosesMessage => Delivery::Lost,
+            Self::DoublesMessage => Delivery::Doubled,
+            Self::MisordersMessages => Delivery::HeldBack,
+            Self::ChangesMessage => Delivery::Changed,
+            Self::DeliversForeign => Delivery::WithForeign,
+            Self::TellsGap => Delivery::Gap,
+            _ => Delivery::Sent,
         }
     }
 
-    /// The seq of what comes at this place of a session's stream.
+    /// The seq of the message at this position of a session's stream.
     pub(super) fn seq_of(self, place: usize) -> u64 {
         place as u64 + if self == Self::SkipsSeq && place >= SPOILT { 2 } else { 1 }
     }
@@ -184,7 +184,7 @@ impl Fault {
     }
 
     /// How long after a ping a client is given up that stays silent; `None`: never.
-    pub(super) fn patience(self, pong_timeout: Duration) -> Option<Duration> {
+    pub(super) fn pong_timeout(self, pong_timeout: Duration) -> Option<Duration> {
         match self {
             Self::NeverCloses => None,
             Self::ClosesEarly => Some(pong_timeout / 2),

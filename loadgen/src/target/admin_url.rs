@@ -4,9 +4,11 @@ use std::str::FromStr;
 
 use hyper::Uri;
 
+use super::host_port::HostPort;
+
 /// An `http://` URL.
 #[derive(Clone, Debug)]
-pub(crate) struct AdminUrl {
+pub struct AdminUrl {
     authority: String,
     /// Before the paths of the calls.
     base: String,
@@ -20,8 +22,7 @@ impl FromStr for AdminUrl {
         if uri.scheme_str() != Some("http") {
             return Err("must begin with http://".to_owned());
         }
-        let host = uri.host().filter(|host| !host.is_empty()).ok_or("names no host")?;
-        let authority = format!("{host}:{}", uri.port_u16().unwrap_or(80));
+        let authority = HostPort::of(&uri)?.to_string();
         Ok(Self { authority, base: uri.path().trim_end_matches('/').to_owned() })
     }
 }

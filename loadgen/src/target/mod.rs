@@ -4,18 +4,20 @@
 //! beside that of Socket.IO which knows its greeting, its heartbeats and its messages. No scenario has to know of it.
 
 mod admin_url;
+mod host_port;
 mod url;
 
-use std::fmt;
-
 use clap::ValueEnum;
+use strum::{Display, IntoStaticStr};
 
-pub(crate) use self::admin_url::AdminUrl;
-pub(crate) use self::url::{Scheme, ServerUrl};
+pub use self::admin_url::AdminUrl;
+pub(crate) use self::url::Scheme;
+pub use self::url::ServerUrl;
 
 /// What a server speaks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Target {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, IntoStaticStr, ValueEnum)]
+#[strum(serialize_all = "lowercase")]
+pub enum Target {
     /// Encke's json dialect over WebSocket
     #[default]
     Encke,
@@ -28,34 +30,37 @@ pub(crate) enum Target {
 }
 
 /// What a scenario may need of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq)]
 pub(crate) enum Ability {
     /// It pings, and wants an answer.
+    #[strum(to_string = "pings that want an answer")]
     Heartbeat,
     /// It says how long it waits for that answer.
+    #[strum(to_string = "a pong timeout that it tells (--pong-timeout can tell it)")]
     TellsPongTimeout,
     /// It answers pings.
+    #[strum(to_string = "answers to pings")]
     AnswersPings,
     /// A connection can go on where another one ended.
+    #[strum(to_string = "resuming")]
     Resume,
     /// It says whether one did.
+    #[strum(to_string = "telling whether a session was recovered")]
     TellsRecovered,
     /// So also while the other one is still there.
+    #[strum(to_string = "taking over sessions that are alive")]
     TakeOver,
     /// It says for how long one can.
+    #[strum(to_string = "a reconnect window that it tells (--reconnect-window can tell it)")]
     TellsWindow,
     /// Clients subscribe to channels, and publish to them.
+    #[strum(to_string = "channels")]
     Channels,
 }
 
 impl Target {
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Encke => "encke",
-            Self::Plain => "plain",
-            Self::Sse => "sse",
-            Self::Socketio => "socketio",
-        }
+        self.into()
     }
 
     pub(crate) fn scheme(self) -> Scheme {
@@ -81,20 +86,5 @@ impl Target {
                 TakeOver | TellsWindow | Channels => false,
             },
         }
-    }
-}
-
-impl fmt::Display for Ability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Heartbeat => "pings that want an answer",
-            Self::TellsPongTimeout => "a pong timeout that it tells (--pong-timeout can tell it)",
-            Self::AnswersPings => "answers to pings",
-            Self::Resume => "resuming",
-            Self::TakeOver => "taking over sessions that are alive",
-            Self::TellsRecovered => "telling whether a session was recovered",
-            Self::TellsWindow => "a reconnect window that it tells (--reconnect-window can tell it)",
-            Self::Channels => "channels",
-        })
     }
 }

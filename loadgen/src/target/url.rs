@@ -1,39 +1,31 @@
 //! The URL of the server under load, and the address that it resolves to.
 
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::str::FromStr;
 
 use hyper::Uri;
-use tokio::net::lookup_host;
+use strum::Display;
+
+use super::host_port::HostPort;
 
 /// A `ws://` or `http://` URL.
 #[derive(Clone, Debug)]
-pub(crate) struct ServerUrl {
+pub struct ServerUrl {
     url: String,
     scheme: Scheme,
     /// What the Host header says.
     authority: String,
     /// And query.
     path: String,
-    host: String,
-    port: u16,
+    host_port: HostPort,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Scheme {
     Ws,
     Http,
-}
-
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Ws => "ws",
-            Self::Http => "http",
-        })
-    }
 }
 
 impl FromStr for ServerUrl {
@@ -46,15 +38,11 @@ impl FromStr for ServerUrl {
             Some("http") => Scheme::Http,
             _ => return Err("must begin with ws:// or http://".to_owned()),
         };
-        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
-        if host.is_empty() {
-            return Err("names no host".to_owned());
-        }
-        let port = uri.port_u16().unwrap_or(80);
-        let authority =
-            uri.port().map_or_else(|| uri_host(&uri), |port| format!("{}:{port}", uri_host(&uri)));
+        let host_port = HostPort::of(&uri)?;
+        let authority = uri.authority().map_or("", |it| it.as_str());
+        let authority = authority.rsplit_once('@').map_or(authority, |(_, it)| it).to_owned();
         let path = uri.path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        Ok(Self { url: uri.to_string(), scheme, authority, path, host, port })
+        Ok(Self { url: uri.to_string(), scheme, authority, path, host_port })
     }
 }
 
@@ -65,8 +53,7 @@ impl ServerUrl {
 
     /// The first address of the host: every connection goes there.
     pub(crate) async fn resolve(&self) -> io::Result<SocketAddr> {
-        let mut addresses = lookup_host((self.host.as_str(), self.port)).await?;
-        addresses.next().ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "the host has no address"))
+        self.host_port.resolve().await
     }
 
     pub(crate) fn scheme(&self) -> Scheme {
@@ -88,10 +75,6 @@ impl ServerUrl {
     }
 }
 
-fn uri_host(uri: &Uri) -> String {
-    uri.host().unwrap_or_default().to_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -101,11 +84,9 @@ mod tests {
     }
 
     #[test]
-    fn parses_host_and_port() {
+    fn the_authority_is_as_it_was_written() {
         let plain = target("ws://example.test/ws");
-        assert_eq!((plain.host.as_str(), plain.port), ("example.test", 80));
         let six = target("ws://[::1]:8000/ws");
-        assert_eq!((six.host.as_str(), six.port), ("::1", 8000));
         assert_eq!((plain.authority(), six.authority()), ("example.test", "[::1]:8000"));
     }
 

@@ -1,11 +1,11 @@
-//! Why a connection was not opened, as far as bytes tell.
+//! Why a connection was not opened.
 
 use std::fmt;
 use std::io;
 
 /// Why there is no WebSocket and no stream of events.
 #[derive(Debug)]
-pub(crate) enum ConnectError {
+pub enum ConnectError {
     /// No connection, or it broke before the response was read.
     Io(io::Error),
     /// The request was answered by this HTTP status.
@@ -41,9 +41,9 @@ impl fmt::Display for ConnectError {
     }
 }
 
-/// What a server has sent in place of a head.
+/// Why a response has no head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NotHttp {
+pub enum NotHttp {
     Syntax(httparse::Error),
     TooLong,
 }
@@ -59,14 +59,14 @@ impl fmt::Display for NotHttp {
 
 /// Why a response with the right status is no upgrade.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum BadUpgrade {
+pub enum BadUpgrade {
     /// No `Upgrade: websocket`.
     Upgrade,
     /// No `Connection: Upgrade`.
     Connection,
     /// No `Sec-WebSocket-Accept`, or not the one for our key.
     Accept,
-    /// An extension or a subprotocol that nobody asked for.
+    /// An extension or a subprotocol that the client did not offer.
     Unasked,
 }
 

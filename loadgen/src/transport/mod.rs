@@ -6,7 +6,8 @@ mod error;
 pub(crate) mod event_stream;
 mod http_head;
 mod read_buffer;
-pub(crate) mod source;
+mod source;
 pub(crate) mod websocket;
 
 pub(crate) use self::error::ConnectError;
+pub use self::source::{ADDRESSES, Sources};

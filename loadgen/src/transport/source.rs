@@ -1,4 +1,4 @@
-//! Source addresses: one has about 28,000 ephemeral ports towards a server, but loopback has many addresses.
+//! Source addresses: each has about 28,000 ephemeral ports towards a server, but loopback has many addresses.
 
 use std::cell::Cell;
 use std::io;
@@ -7,16 +7,16 @@ use std::ops::Range;
 
 use tokio::net::{TcpSocket, TcpStream};
 
-/// How many connects leave from one address before the next takes its turn. Linux tries one half of the ports
+/// How many connects use one source address before the next. Linux tries one half of the ports
 /// first; once those are taken each connect searches through all of them. Measured: 19,000 connections and their
 /// resumes took 11 s of system time from one address, and 2.4 s from several.
 const CONNECTS_PER_ADDRESS: u32 = 10_000;
 /// 127.0.0.1 to 127.0.0.250, then 127.0.0.1 again: 2.5 million connects.
-pub(crate) const ADDRESSES: u8 = 250;
+pub const ADDRESSES: u8 = 250;
 
-/// Connects to one server from the source address whose turn it is.
+/// Connects to one server, from each source address in turn.
 #[derive(Debug)]
-pub(crate) struct Sources {
+pub struct Sources {
     server: SocketAddr,
     /// The indices of its addresses.
     range: Range<u8>,
@@ -26,7 +26,7 @@ pub(crate) struct Sources {
 
 impl Sources {
     /// Uses this range of the source addresses, counted from 0: several processes share them out.
-    pub(crate) fn new(server: SocketAddr, range: Range<u8>) -> Self {
+    pub fn new(server: SocketAddr, range: Range<u8>) -> Self {
         Self { server, current: Cell::new(range.start), range, connects: Cell::new(0) }
     }
 

@@ -1,16 +1,15 @@
 //! `--processes N`: one run, spread over several processes of this program, each with a core of its own.
 //!
-//! The [`parent`] starts [`children`] with its own command line and a [`Part`](crate::args::Part) to play, and has all of them begin at one instant.
-//! They speak [lines](mod@line) of JSON: what goes wrong, a sample each second, and in the end all that they have counted and
-//! timed. [`rows`] adds up the samples exactly, [`merge`] the rest. [`child`] is their side of it.
+//! The [`parent`] starts the worker [`processes`] with its own command line and a [`WorkerId`](crate::args::WorkerId) each; all begin
+//! at the same instant. Workers send [messages](message) as lines of JSON: log lines, a sample each second, and at the end
+//! everything that they have counted and timed. [`rows`] adds up the samples, [`mirror`] shows them. [`worker`] is the other side.
 
-mod child;
-mod children;
-mod line;
-mod merge;
+mod message;
 mod mirror;
 mod parent;
+mod processes;
 mod rows;
+mod worker;
 
-pub(crate) use self::child::{Parent, tell_log, tell_measured, tell_sample};
 pub(crate) use self::parent::run;
+pub(crate) use self::worker::{Parent, send_log, send_result, send_sample};

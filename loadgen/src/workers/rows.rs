@@ -1,30 +1,26 @@
-//! The series of the whole run, from the samples of its parts: second by second, each as if all had been in one process.
+//! The series of the whole run, from the samples of its workers: second by second, as if one process had sampled all.
 
 use std::collections::BTreeMap;
 
-use super::line::ChildSample;
-use crate::record::Timed;
-use crate::result::{Distribution, Kind, Sample, Series};
+use super::message::WorkerSample;
+use crate::result::{Series, Sum as _, Values};
 
-/// Seconds that not all children have told yet. What comes later than that counts for the first of these.
+/// Seconds that not all workers have sent yet. A later sample counts for the first of these.
 const MAX_PENDING: usize = 60;
 
-/// One second of all children.
+/// One second of all workers.
 #[derive(Debug, Default)]
 struct Row {
-    t: f64,
-    told_by: Vec<usize>,
-    /// Gauges and counts, added up.
-    values: Vec<(Kind, String, Option<f64>)>,
-    timed: Timed,
+    received_from: Vec<usize>,
+    values: Values,
 }
 
 #[derive(Debug)]
 pub(super) struct Rows {
-    /// The second that each child has told last; the highest number when it will tell no more.
-    told: Vec<u64>,
-    /// What each child's gauges were then: a child that is held up may leave out a second, and is there all the same.
-    gauges: Vec<Vec<(Kind, String, Option<f64>)>>,
+    /// The second that each worker has sent last; the highest number after its last sample.
+    seconds: Vec<u64>,
+    /// The last gauges of each worker: one that was held up may leave out a second, and still has them.
+    gauges: Vec<Values>,
     pending: BTreeMap<u64, Row>,
     /// The first second that is not in the series yet.
     next: u64,
@@ -32,83 +28,49 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    pub(super) fn new(children: usize) -> Self {
+    pub(super) fn new(workers: usize) -> Self {
         Self {
-            told: vec![0; children],
-            gauges: vec![Vec::new(); children],
+            seconds: vec![0; workers],
+            gauges: vec![Values::default(); workers],
             pending: BTreeMap::new(),
             next: 1,
             series: Series::default(),
         }
     }
 
-    /// A child has told one more sample. Its seconds grow.
-    pub(super) fn add(&mut self, child: usize, told: ChildSample) -> Result<(), String> {
-        self.told[child] = if told.is_last { u64::MAX } else { told.second };
-        let gauges = told.sample.values.iter().filter(|(kind, ..)| *kind == Kind::Gauge);
-        self.gauges[child] = gauges.cloned().collect();
-        let row = self.pending.entry(told.second.max(self.next)).or_default();
-        row.told_by.push(child);
-        row.add(told)?;
-        let told_by_all = self.told.iter().copied().min().unwrap_or(u64::MAX);
+    /// Adds one more sample of a worker, whose seconds grow.
+    pub(super) fn add(&mut self, worker: usize, sample: WorkerSample) {
+        self.seconds[worker] = if sample.is_last { u64::MAX } else { sample.second };
+        self.gauges[worker] = sample.values.gauges_only();
+        let row = self.pending.entry(sample.second.max(self.next)).or_default();
+        row.received_from.push(worker);
+        row.values.add(sample.values);
+        let complete = self.seconds.iter().copied().min().unwrap_or(u64::MAX);
         while let Some(row) = self.pending.first_entry()
-            && (*row.key() <= told_by_all || self.pending.len() > MAX_PENDING)
+            && (*row.key() <= complete || self.pending.len() > MAX_PENDING)
         {
             self.finish_first();
         }
-        Ok(())
     }
 
     fn finish_first(&mut self) {
-        if let Some((second, mut row)) = self.pending.pop_first() {
+        if let Some((second, Row { received_from, mut values })) = self.pending.pop_first() {
             self.next = second + 1;
-            for (child, gauges) in self.gauges.iter().enumerate() {
-                if !row.told_by.contains(&child) {
-                    row.add_values(gauges.clone());
+            for (worker, gauges) in self.gauges.iter().enumerate() {
+                if !received_from.contains(&worker) {
+                    values.add(gauges.clone());
                 }
             }
-            self.series.push(&row.into_sample());
+            self.series.push(&values.to_sample());
         }
     }
 
-    /// Of all that was told.
+    /// The series of all samples.
     pub(super) fn into_series(mut self) -> Series {
         while !self.pending.is_empty() {
             self.finish_first();
         }
         self.series
-    }
-}
-
-impl Row {
-    fn add(&mut self, told: ChildSample) -> Result<(), String> {
-        self.t = self.t.max(told.sample.t);
-        self.add_values(told.sample.values);
-        for (name, times) in told.timed {
-            match self.timed.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, sum)) => {
-                    let both = Distribution::sum_of(&[sum, &times]);
-                    *sum = both.ok_or_else(|| format!("the processes time {name} in different ways"))?;
-                }
-                None => self.timed.push((name, times)),
-            }
-        }
-        Ok(())
-    }
-
-    fn add_values(&mut self, values: Vec<(Kind, String, Option<f64>)>) {
-        for (kind, name, value) in values {
-            match self.values.iter_mut().find(|(its, known, _)| *its == kind && *known == name) {
-                Some((_, _, sum)) => *sum = kind.sum(&name, *sum, value),
-                None => self.values.push((kind, name, value)),
-            }
-        }
-    }
-
-    fn into_sample(self) -> Sample {
-        let mut sample = Sample { t: self.t, values: self.values };
-        self.timed.iter().for_each(|(name, times)| sample.add_times(name, times));
-        sample
     }
 }
 
@@ -119,9 +81,9 @@ mod tests {
     use rand::rngs::StdRng;
     use rand::{RngExt as _, SeedableRng as _};
 
-    use super::super::line::Line;
     use super::*;
     use crate::record::{Counter, Gauge, Recorder, Times};
+    use crate::result::{Highest, Kind, Sample, to_json_line};
 
     /// What one process counts and times.
     struct Process {
@@ -142,15 +104,11 @@ mod tests {
             it
         }
 
-        /// As it would be told, at the end of this second.
-        fn told(&self, second: u32, is_last: bool) -> ChildSample {
-            let timed = self.recorder.sample();
-            let sample = Sample { t: f64::from(second), ..self.recorder.last() };
-            let told = ChildSample { phase: String::new(), second: second.into(), is_last, sample, timed };
-            match Line::parse(&told.to_json().to_json_line()) {
-                Some(Line::Sample(read)) => read,
-                other => panic!("not read: {other:?}"),
-            }
+        /// As it is received, at the end of this second.
+        fn sample(&self, second: u32, is_last: bool) -> WorkerSample {
+            let values = Values { t: Highest(second.into()), ..self.recorder.sample() };
+            let sample = WorkerSample { phase: String::new(), second: second.into(), is_last, values };
+            serde_json::from_str(&to_json_line(&sample)).expect("it was just written")
         }
     }
 
@@ -160,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn the_series_of_the_parts_is_that_of_all_samples() {
+    fn the_series_of_the_workers_is_that_of_all_samples() {
         const PARTS: usize = 4;
         const SECONDS: u32 = 20;
         let seed = std::env::var("ENCKE_SEED")
@@ -168,7 +126,7 @@ mod tests {
         println!("ENCKE_SEED={seed}");
         let mut random = StdRng::seed_from_u64(seed);
         let (whole, parts) = (Process::new(), [(); PARTS].map(|()| Process::new()));
-        let mut told: Vec<Vec<ChildSample>> = vec![Vec::new(); PARTS];
+        let mut sent: Vec<Vec<WorkerSample>> = vec![Vec::new(); PARTS];
         let (mut rows, mut series) = (Rows::new(PARTS), Series::default());
         for second in 1..=SECONDS {
             for _ in 0..random.random_range(0..500) {
@@ -180,18 +138,18 @@ mod tests {
                     process.connect.record(time);
                 }
             }
-            for (part, told) in parts.iter().zip(&mut told) {
-                told.push(part.told(second, second == SECONDS));
+            for (part, sent) in parts.iter().zip(&mut sent) {
+                sent.push(part.sample(second, second == SECONDS));
             }
             drop(whole.recorder.sample());
             series.push(&Sample { t: f64::from(second), ..whole.recorder.last() });
         }
         // They come as they come, but each child's in order.
-        let mut told: Vec<_> = told.into_iter().map(Vec::into_iter).collect();
-        while told.iter().any(|child| child.len() > 0) {
+        let mut sent: Vec<_> = sent.into_iter().map(Vec::into_iter).collect();
+        while sent.iter().any(|child| child.len() > 0) {
             let child = random.random_range(0..PARTS);
-            if let Some(sample) = told[child].next() {
-                rows.add(child, sample).expect("they are alike");
+            if let Some(sample) = sent[child].next() {
+                rows.add(child, sample);
             }
         }
         let merged = rows.into_series();
@@ -200,23 +158,23 @@ mod tests {
     }
 
     #[test]
-    fn a_second_stands_when_all_have_told_it_or_will_tell_no_more() {
+    fn a_second_is_complete_when_all_have_sent_it_or_have_ended() {
         let parts = [Process::new(), Process::new()];
         let mut rows = Rows::new(2);
         for (child, second, is_last, finished) in
             [(0, 1, false, 0), (0, 2, false, 0), (1, 1, false, 1), (1, 2, true, 2), (0, 3, false, 3)]
         {
             parts[child].errors.increment();
-            rows.add(child, parts[child].told(second, is_last)).expect("they are alike");
-            assert_eq!(rows.series.t().len(), finished, "{child} has told {second}");
+            rows.add(child, parts[child].sample(second, is_last));
+            assert_eq!(rows.series.t().len(), finished, "{child} has sent {second}");
         }
         let series = rows.into_series();
-        let errors = &series.column(Kind::Count, "errors").expect("it is told").values;
+        let errors = &series.column(Kind::Count, "errors").expect("it is there").values;
         assert_eq!(*errors, [Some(2.0), Some(2.0), Some(1.0)]);
     }
 
     #[test]
-    fn who_leaves_out_a_second_is_there_all_the_same() {
+    fn a_worker_that_leaves_out_a_second_keeps_its_gauges() {
         let parts = [Process::new(), Process::new()];
         let backlogs = [Gauge::default(), Gauge::default()];
         for (part, backlog) in parts.iter().zip(&backlogs) {
@@ -227,26 +185,26 @@ mod tests {
         for (child, second, is_last) in
             [(0, 1, false), (1, 1, false), (0, 2, false), (0, 3, false), (1, 3, true), (0, 4, true)]
         {
-            rows.add(child, parts[child].told(second, is_last)).expect("they are alike");
+            rows.add(child, parts[child].sample(second, is_last));
         }
         let series = rows.into_series();
-        let backlog = &series.column(Kind::Gauge, "backlog").expect("it is told").values;
+        let backlog = &series.column(Kind::Gauge, "backlog").expect("it is there").values;
         assert_eq!(*backlog, [Some(10.0); 4]);
     }
 
     #[test]
-    fn who_tells_nothing_holds_up_no_more_than_a_minute_and_no_count_is_lost() {
+    fn a_silent_worker_delays_no_more_than_a_minute_and_no_count_is_lost() {
         let parts = [Process::new(), Process::new()];
         let mut rows = Rows::new(2);
         for second in 1..=100 {
             parts[0].errors.increment();
-            rows.add(0, parts[0].told(second, false)).expect("they are alike");
+            rows.add(0, parts[0].sample(second, false));
             assert!(rows.pending.len() <= MAX_PENDING);
         }
         parts[1].errors.add(7);
-        rows.add(1, parts[1].told(1, true)).expect("they are alike");
+        rows.add(1, parts[1].sample(1, true));
         let series = rows.into_series();
-        let errors = &series.column(Kind::Count, "errors").expect("it is told").values;
+        let errors = &series.column(Kind::Count, "errors").expect("it is there").values;
         assert_eq!(errors.iter().flatten().sum::<f64>(), 107.0);
         assert_eq!(errors[40], Some(8.0), "for the first second that was left");
     }

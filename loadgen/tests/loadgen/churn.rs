@@ -31,6 +31,7 @@ async fn arrivals_come_at_the_rate_and_leave_when_their_time_is_over() {
     assert_eq!(json["unexpected_closes"], 0);
     assert_eq!(json["expected_open"], 20.0);
     assert!(number(&json, "/connect_from_start_ms/p50") <= number(&json, "/connect_ms/p50"), "{json:#}");
+    assert_all_are_accounted_for(&json);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -53,7 +54,32 @@ async fn who_does_not_fit_is_skipped_and_told() {
 async fn who_is_closed_has_not_left() {
     let server = FakeServer::start(|_| Behaviour::CloseWith(4002)).await;
     let json = churn(&server, "--lifetime fixed:1h").await;
-    assert_eq!(json["unexpected_closes"], json["connected"]);
+    assert!(number(&json, "/unexpected_closes") > 0.0, "{json:#}");
     assert_eq!(json["left"], 0);
-    assert_eq!(json["close_codes"], json!({"4002": json["connected"]}));
+    assert_eq!(json["close_codes"], json!({"4002": json["unexpected_closes"]}));
+    assert_all_are_accounted_for(&json);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_connecting_or_open_at_the_end_is_counted() {
+    // The first stays open, the second never gets its hello, all others are closed.
+    let server = FakeServer::start(|index| match index {
+        0 => Behaviour::GiveUpAfter(Duration::from_secs(10)),
+        1 => Behaviour::NeverGreet,
+        _ => Behaviour::CloseWith(4002),
+    })
+    .await;
+    let json = churn(&server, "--lifetime fixed:1h").await;
+    assert!(number(&json, "/open_at_end") >= 1.0, "{json:#}");
+    assert!(number(&json, "/connecting_at_end") >= 1.0, "{json:#}");
+    assert_all_are_accounted_for(&json);
+}
+
+/// Every arrival is at one stage, and every connection has ended in one way, however the end of the run found them.
+fn assert_all_are_accounted_for(json: &Value) {
+    let sum = |names: &[&str]| names.iter().map(|name| number(json, name)).sum::<f64>();
+    let arrivals = ["/skipped", "/errors", "/connecting_at_end", "/connected"];
+    assert_eq!(sum(&arrivals), number(json, "/arrived"), "{json:#}");
+    let connections = ["/left", "/unexpected_closes", "/open_at_end"];
+    assert_eq!(sum(&connections), number(json, "/connected"), "{json:#}");
 }

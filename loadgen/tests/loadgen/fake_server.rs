@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use encke_core::dialect::json::{Hello, ServerMessage, ping_payload};
+use encke_core::dialect::json::{Hello, ServerMessage};
+use encke_core::dialect::ping_payload;
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};

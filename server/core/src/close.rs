@@ -1,10 +1,16 @@
 //! Why connections and sessions end: the one place where reasons become codes.
+//!
+//! A new code is a variant of [`CloseCode`]; its reason text is the variant's name. If it ends a session,
+//! [`CloseReason::close_code`] says for which reason.
+
+use strum::{EnumCount, FromRepr, IntoStaticStr, VariantArray};
 
 /// The status code of a Close frame.
 ///
-/// 4000-4099 invite the client to come back and offer its resume token; 4100-4199 ask it not to come back by
-/// itself. The others are those of RFC 6455, section 7.4.1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+/// 4000-4099 invite the client to come back with its resume token; 4100-4199 ask it not to come back by itself. The
+/// others are those of RFC 6455, section 7.4.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumCount, FromRepr, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "snake_case")]
 #[repr(u16)]
 pub enum CloseCode {
     /// The client asked for it.
@@ -19,17 +25,17 @@ pub enum CloseCode {
     TooBig = 1009,
     /// The server's own fault.
     Internal = 1011,
-    /// Nothing was heard for `session.pong_timeout` after a ping.
+    /// Nothing was received for `session.pong_timeout` after a ping.
     PongTimeout = 4000,
     /// The client did not read for `session.write_timeout`.
     SlowConsumer = 4001,
-    /// The server is going away, and the session with it.
+    /// The server is shutting down, and the session ends with it.
     Draining = 4002,
     /// The token's `exp` has passed: come back with a new one.
     TokenExpired = 4003,
     /// No command for `session.idle`.
     Idle = 4004,
-    /// The server is full. A session that was there is not touched.
+    /// The server is full. A session that exists already is not affected.
     Overloaded = 4005,
     /// The session has reached `session.lifetime`.
     Lifetime = 4006,
@@ -43,33 +49,13 @@ pub enum CloseCode {
     Unauthorized = 4102,
     /// The client broke the rules of the dialect.
     ProtocolError = 4103,
-    /// The client went beyond a limit.
+    /// The client exceeded a limit.
     Limit = 4104,
 }
 
 impl CloseCode {
     /// Every code.
-    pub const ALL: [Self; 19] = [
-        Self::Normal,
-        Self::BadFrame,
-        Self::UnsupportedData,
-        Self::InvalidPayload,
-        Self::TooBig,
-        Self::Internal,
-        Self::PongTimeout,
-        Self::SlowConsumer,
-        Self::Draining,
-        Self::TokenExpired,
-        Self::Idle,
-        Self::Overloaded,
-        Self::Lifetime,
-        Self::Disconnected,
-        Self::Replaced,
-        Self::Kicked,
-        Self::Unauthorized,
-        Self::ProtocolError,
-        Self::Limit,
-    ];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.as_array().expect("COUNT counts VARIANTS");
 
     /// The number in the Close frame.
     #[must_use]
@@ -79,35 +65,16 @@ impl CloseCode {
 
     /// The reason text in the Close frame.
     #[must_use]
-    pub const fn reason(self) -> &'static str {
-        match self {
-            Self::Normal => "normal",
-            Self::BadFrame => "bad_frame",
-            Self::UnsupportedData => "unsupported_data",
-            Self::InvalidPayload => "invalid_payload",
-            Self::TooBig => "too_big",
-            Self::Internal => "internal",
-            Self::PongTimeout => "pong_timeout",
-            Self::SlowConsumer => "slow_consumer",
-            Self::Draining => "draining",
-            Self::TokenExpired => "token_expired",
-            Self::Idle => "idle",
-            Self::Overloaded => "overloaded",
-            Self::Lifetime => "lifetime",
-            Self::Disconnected => "disconnected",
-            Self::Replaced => "replaced",
-            Self::Kicked => "kicked",
-            Self::Unauthorized => "unauthorized",
-            Self::ProtocolError => "protocol_error",
-            Self::Limit => "limit",
-        }
+    pub fn reason(self) -> &'static str {
+        self.into()
     }
 }
 
 /// Why a session lost its connection and waits for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum SuspendReason {
-    /// Nothing was heard for `session.pong_timeout` after a ping.
+    /// Nothing was received for `session.pong_timeout` after a ping.
     PongTimeout,
     /// The client did not read for `session.write_timeout`.
     SlowConsumer,
@@ -126,27 +93,20 @@ pub enum SuspendReason {
 impl SuspendReason {
     /// The name in logs, metrics and the admin API.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::PongTimeout => "pong_timeout",
-            Self::SlowConsumer => "slow_consumer",
-            Self::TokenExpired => "token_expired",
-            Self::PeerClosed => "peer_closed",
-            Self::ConnectionLost => "connection_lost",
-            Self::BadFrame => "bad_frame",
-            Self::Disconnected => "disconnected",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
 /// Why a session ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum CloseReason {
     /// The client did not come back within `session.reconnect_window`.
     ReconnectWindow,
     /// The client sent the `close` command.
     Client,
-    /// The server went away.
+    /// The server shut down.
     Draining,
     /// No command for `session.idle`.
     Idle,
@@ -156,27 +116,18 @@ pub enum CloseReason {
     Kicked,
     /// The client broke the rules of the dialect.
     ProtocolError,
-    /// The client went on beyond a limit.
+    /// The client kept exceeding a limit.
     Limit,
 }
 
 impl CloseReason {
     /// The name in logs, metrics and the admin API.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ReconnectWindow => "reconnect_window",
-            Self::Client => "client",
-            Self::Draining => "draining",
-            Self::Idle => "idle",
-            Self::Lifetime => "lifetime",
-            Self::Kicked => "kicked",
-            Self::ProtocolError => "protocol_error",
-            Self::Limit => "limit",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 
-    /// What the connection, if there is one, is told.
+    /// The code that the connection, if there is one, is closed with.
     #[must_use]
     pub const fn close_code(self) -> CloseCode {
         match self {
@@ -188,5 +139,43 @@ impl CloseReason {
             Self::ProtocolError => CloseCode::ProtocolError,
             Self::Limit => CloseCode::Limit,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Clients, logs and dashboards depend on these.
+    #[test]
+    fn codes_and_reasons_are_those_of_the_contract() {
+        let table = CloseCode::ALL.map(|code| (code.code(), code.reason()));
+        let contract = [
+            (1000, "normal"),
+            (1002, "bad_frame"),
+            (1003, "unsupported_data"),
+            (1007, "invalid_payload"),
+            (1009, "too_big"),
+            (1011, "internal"),
+            (4000, "pong_timeout"),
+            (4001, "slow_consumer"),
+            (4002, "draining"),
+            (4003, "token_expired"),
+            (4004, "idle"),
+            (4005, "overloaded"),
+            (4006, "lifetime"),
+            (4007, "disconnected"),
+            (4100, "replaced"),
+            (4101, "kicked"),
+            (4102, "unauthorized"),
+            (4103, "protocol_error"),
+            (4104, "limit"),
+        ];
+        assert_eq!(table, contract);
+        assert_eq!(SuspendReason::PeerClosed.as_str(), "peer_closed");
+        assert_eq!(SuspendReason::ConnectionLost.as_str(), "connection_lost");
+        assert_eq!(CloseReason::ReconnectWindow.as_str(), "reconnect_window");
+        assert_eq!(CloseCode::from_repr(4104), Some(CloseCode::Limit));
+        assert_eq!(CloseCode::from_repr(4105), None);
     }
 }

@@ -3,14 +3,18 @@
 //! Nothing here reads a clock, opens a socket, takes a lock or starts a thread: time is an argument, and what is
 //! to be done comes back as values. The crate border keeps it so.
 //!
-//! - [`session`]: what a client has with the server, and every timeout of it.
-//! - [`dialect`]: what the bytes on a connection say.
+//! Each room may import only those before it:
+//!
 //! - [`close`]: why connections and sessions end, and the code that tells the client.
+//! - [`session`]: what a client has with the server, and every timeout of it.
+//! - [`message`]: what a channel carries.
+//! - [`dialect`]: what the bytes on a connection mean.
 
 #![deny(missing_docs)]
 
 pub mod close;
 pub mod dialect;
+pub mod message;
 pub mod session;
 mod timestamp;
 

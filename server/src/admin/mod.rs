@@ -5,20 +5,22 @@ mod api;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use crossbeam_channel::Receiver;
+use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper::{Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::auth::{ApiKeys, HostPort};
 use crate::client;
 use crate::http::body::{self, BodyLimits};
 use crate::http::{ApiError, Reply};
@@ -53,10 +55,13 @@ pub(crate) struct TimersView {
 pub type LogLinesDropped = Box<dyn Fn() -> u64 + Send + Sync>;
 
 impl Context {
-    fn readings(&self) -> Readings<'_> {
+    fn readings(&self) -> Readings {
+        let (timeouts, channels) = (&self.client.timeouts, &self.client.logs.channels);
         Readings {
-            timeouts: &self.client.timeouts,
-            channels: &self.client.channels,
+            timer_entries: timeouts.entries(),
+            stalls: timeouts.stats.stalls.load(Ordering::Relaxed),
+            channels: channels.len(),
+            log_bytes: channels.bytes(),
             dispatch_depth: self.batches.len(),
             log_lines_dropped: (self.log_lines_dropped)(),
         }
@@ -114,7 +119,7 @@ fn check_browser<B>(request: &Request<B>) -> Result<(), ApiError> {
     let headers = request.headers();
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     let host = text(HOST).unwrap_or_default();
-    if !is_address_or_localhost(host) {
+    if HostPort::parse(host).is_none_or(|host| host.is_name()) {
         return Err(ApiError::forbidden("Host must be an IP address or localhost"));
     }
     match text(ORIGIN) {
@@ -125,7 +130,7 @@ fn check_browser<B>(request: &Request<B>) -> Result<(), ApiError> {
 }
 
 /// Where keys are configured, the API and the metrics require one. Health is for load balancers, which have none.
-fn check_key<B>(request: &Request<B>, keys: &crate::auth::ApiKeys) -> Result<(), ApiError> {
+fn check_key<B>(request: &Request<B>, keys: &ApiKeys) -> Result<(), ApiError> {
     if !matches!(segments(request).next(), Some("api" | "metrics")) {
         return Ok(());
     }
@@ -136,18 +141,9 @@ fn check_key<B>(request: &Request<B>, keys: &crate::auth::ApiKeys) -> Result<(),
     Err(ApiError::unauthorized("send `Authorization: Bearer <key>` with one of auth.api_keys"))
 }
 
-fn is_address_or_localhost(host: &str) -> bool {
-    let Some(name) = host.parse::<Uri>().ok().and_then(|uri| uri.host().map(ToOwned::to_owned)) else {
-        return false;
-    };
-    let address = name.trim_start_matches('[').trim_end_matches(']');
-    address.eq_ignore_ascii_case("localhost") || address.parse::<std::net::IpAddr>().is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::auth::ApiKeys;
 
     fn check(host: &str, origin: Option<&str>) -> bool {
         check_path("/api/sessions", host, origin)

@@ -10,6 +10,7 @@ mod api_keys;
 mod bearer;
 mod claims;
 mod error;
+mod host_port;
 mod identity;
 mod keys;
 mod origins;
@@ -21,6 +22,7 @@ mod tests;
 pub use api_keys::{ApiKeys, BadApiKey};
 pub(crate) use bearer::bearer;
 pub use error::AuthError;
+pub(crate) use host_port::HostPort;
 pub use identity::Identity;
 pub use keys::{Algorithm, BadKey, Key};
 pub use origins::{BadOrigin, Origins};
@@ -41,7 +43,7 @@ pub struct Auth {
 }
 
 impl Auth {
-    /// With at least one key, whoever connects needs a token.
+    /// With at least one key, every client needs a token.
     #[must_use]
     pub fn new(keys: Vec<Key>, api_keys: ApiKeys, origins: Origins) -> Self {
         Self { keys, api_keys, origins }

@@ -1,6 +1,4 @@
-use std::net::IpAddr;
-
-use hyper::Uri;
+use super::HostPort;
 
 /// Any web page.
 const ANY: &str = "*";
@@ -27,7 +25,7 @@ impl Origins {
     /// # Errors
     /// [`BadOrigin`].
     pub fn check(text: &str) -> Result<(), BadOrigin> {
-        let exact = || !text.contains('*') && Place::of_origin(text).is_some();
+        let exact = || !text.contains('*') && Origin::parse(text).is_some();
         if text == ANY || exact() { Ok(()) } else { Err(BadOrigin) }
     }
 
@@ -42,10 +40,10 @@ impl Origins {
 
     /// Whether a request may come from a page of this `Origin`, sent to this `Host`.
     ///
-    /// Without an origin it is no browser's. With one, it must be listed, or the server's own, or both must be
-    /// on the visitor's own machine. `null`, which a page gives when it hides its origin, is none of these.
+    /// A request without an origin does not come from a browser. An origin must be listed, or be the server's own, or page
+    /// and server must both be on the visitor's own machine. `null`, the origin of a page that hides it, is none of these.
     ///
-    /// A name as `Host` proves little: whoever serves a page can have its name lead to the visitor's own machine from one
+    /// A name as `Host` proves little: the owner of a page can have its name resolve to the visitor's own machine from one
     /// moment to the next. `unguarded`: nothing else would keep such a page out, so a host must be an address or `localhost`.
     #[must_use]
     pub fn allows(&self, origin: Option<&str>, host: Option<&str>, unguarded: bool) -> bool {
@@ -53,25 +51,22 @@ impl Origins {
         if self.any || self.listed.iter().any(|listed| listed.eq_ignore_ascii_case(origin)) {
             return true;
         }
-        let Some(from) = Place::of_origin(origin) else { return false };
-        // What the Host leaves out is the port of the scheme that the page was read by.
-        let Some(to) = host.and_then(|host| Place::parse(host, from.default_port)) else { return false };
-        let same =
-            from.default_port.is_some() && from.port == to.port && from.host.eq_ignore_ascii_case(&to.host);
-        (same && !(unguarded && to.is_name())) || (from.is_loopback() && to.is_loopback())
+        let (Some(origin), Some(host)) = (Origin::parse(origin), host.and_then(HostPort::parse)) else {
+            return false;
+        };
+        (origin.is_of(&host) && !(unguarded && host.is_name()))
+            || (origin.authority.is_loopback() && host.is_loopback())
     }
 }
 
-/// The host and port of an origin or of a `Host` header.
-struct Place {
-    host: String,
-    port: Option<u16>,
+/// What an `Origin` says: `scheme://host[:port]`.
+struct Origin {
+    authority: HostPort,
     default_port: Option<u16>,
 }
 
-impl Place {
-    /// `scheme://host[:port]`
-    fn of_origin(text: &str) -> Option<Self> {
+impl Origin {
+    fn parse(text: &str) -> Option<Self> {
         let (scheme, authority) = text.split_once("://")?;
         let mut letters = scheme.bytes();
         let valid = letters.next().is_some_and(|first| first.is_ascii_alphabetic())
@@ -81,40 +76,16 @@ impl Place {
             "https" => Some(443),
             _ => None,
         };
-        valid.then(|| Self::parse(authority, default_port))?
+        let authority = HostPort::parse(authority)?;
+        valid.then_some(Self { authority, default_port })
     }
 
-    fn parse(authority: &str, default_port: Option<u16>) -> Option<Self> {
-        // A path or a user is no part of either.
-        if authority.contains(['/', '?', '#', '@']) {
-            return None;
-        }
-        let uri: Uri = authority.parse().ok()?;
-        let host = uri.host().filter(|host| !host.is_empty())?.to_owned();
-        let after_host = authority.get(host.len()..)?;
-        let port = match after_host.strip_prefix(':') {
-            Some(port) => Some(port.parse().ok()?),
-            None => default_port,
-        };
-        Some(Self { host, port, default_port })
-    }
-
-    /// Whether it is the machine that the browser runs on.
-    fn is_loopback(&self) -> bool {
-        self.is_localhost() || self.address().is_some_and(|address| address.is_loopback())
-    }
-
-    /// Whether someone decides where it leads.
-    fn is_name(&self) -> bool {
-        !self.is_localhost() && self.address().is_none()
-    }
-
-    fn is_localhost(&self) -> bool {
-        self.host.eq_ignore_ascii_case("localhost")
-    }
-
-    fn address(&self) -> Option<IpAddr> {
-        self.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+    /// Whether a page of this origin was read from `host`. A port that either leaves out is that of the scheme.
+    fn is_of(&self, host: &HostPort) -> bool {
+        let port = |of: &HostPort| of.port.or(self.default_port);
+        self.default_port.is_some()
+            && port(&self.authority) == port(host)
+            && self.authority.host.eq_ignore_ascii_case(&host.host)
     }
 }
 

@@ -1,11 +1,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use strum::EnumString;
 
 use super::AuthError;
 
 /// What a client may do on a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, EnumString, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub enum Permission {
     /// Read it.
     Subscribe,
@@ -19,12 +21,7 @@ impl Permission {
     /// The permission of this name.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "subscribe" => Self::Subscribe,
-            "publish" => Self::Publish,
-            "presence" => Self::Presence,
-            _ => return None,
-        })
+        name.parse().ok()
     }
 
     const fn bit(self) -> u8 {
@@ -65,7 +62,7 @@ impl Rule {
     fn parse(pattern: &str, allowed: &Value) -> Result<Self, AuthError> {
         let (name, prefix) = pattern.strip_suffix('*').map_or((pattern, false), |name| (name, true));
         if name.contains('*') {
-            // Whoever writes this means a pattern that we do not have. To take it for a name would hide that.
+            // This looks like a kind of pattern that we do not have. Taking it for a name would hide the mistake.
             return Err(bad("has a pattern with a `*` that is not its end"));
         }
         if pattern.is_empty() {

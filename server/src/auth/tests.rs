@@ -148,7 +148,7 @@ fn what_is_no_token_is_refused() {
     assert_eq!(identify(&auth, &twice), Err(AuthError::Malformed), "which of the two?");
 }
 
-/// Who has the public key, as everyone may, must not be able to sign with it as if it were a secret.
+/// The public key is public: it must not be possible to sign with it as if it were a secret.
 #[test]
 fn a_public_key_is_no_secret() {
     let der = Key::from_pem(None, Algorithm::Rs256, RS256_PEM).expect("an RSA key").material;

@@ -9,21 +9,21 @@ use super::state::{Change, Channel};
 
 /// The bytes of all logs together, and in which order they give some back.
 ///
-/// The order is by the age of the oldest message, but is brought up to date only when it is needed: a log stands where
-/// its oldest message was when someone last looked. Since messages only get younger from there, the first in the order is
-/// the oldest, or is found not to be and put where it belongs.
+/// The order is by the age of the oldest message, but is updated only when it is needed: a log's key is the age that its
+/// oldest message had at the last look. Oldest messages only get younger, so the first log in the order has the oldest
+/// message of all, or turns out not to and gets a new key.
 #[derive(Debug)]
-pub(super) struct Budget {
+pub(super) struct Budget<S> {
     bytes: AtomicUsize,
     limit: usize,
-    /// Locked after a channel, if both are.
-    order: Mutex<BTreeMap<Place, Weak<Channel>>>,
+    /// Locked after a channel's.
+    order: Mutex<BTreeMap<AgeKey, Weak<Channel<S>>>>,
 }
 
-/// A log's place in the order: when its oldest message was published, and the channel's number, for two may be of one age.
-pub(super) type Place = (Timestamp, u64);
+/// A log's key in the order: when its oldest message was published, and the channel's number, since two may have one age.
+pub(super) type AgeKey = (Timestamp, u64);
 
-impl Budget {
+impl<S> Budget<S> {
     pub(super) fn new(limit: usize) -> Self {
         Self { bytes: AtomicUsize::new(0), limit, order: Mutex::default() }
     }
@@ -32,7 +32,7 @@ impl Budget {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// A log has grown or become smaller. Told with its lock held, so that no one sees it shrink before it grew.
+    /// A log has grown or shrunk. Called with the log's lock held, so that nobody sees it shrink before it grew.
     pub(super) fn changed(&self, Change { before, after }: Change) {
         if after >= before {
             self.bytes.fetch_add(after - before, Ordering::Relaxed);
@@ -41,27 +41,27 @@ impl Budget {
         }
     }
 
-    pub(super) fn list(&self, place: Place, channel: Weak<Channel>) {
-        self.order.lock().insert(place, channel);
+    pub(super) fn list(&self, age_key: AgeKey, channel: Weak<Channel<S>>) {
+        self.order.lock().insert(age_key, channel);
     }
 
-    pub(super) fn unlist(&self, place: Place) {
-        self.order.lock().remove(&place);
+    pub(super) fn unlist(&self, age_key: AgeKey) {
+        self.order.lock().remove(&age_key);
     }
 
     /// The log that may have the oldest message of all, if together they hold too much.
-    pub(super) fn oldest_if_over(&self) -> Option<Arc<Channel>> {
+    pub(super) fn oldest_if_over(&self) -> Option<Arc<Channel<S>>> {
         if self.bytes() <= self.limit {
             return None;
         }
         let mut order = self.order.lock();
         while self.bytes() > self.limit {
-            let (place, channel) = order.first_key_value()?;
+            let (age_key, channel) = order.first_key_value()?;
             if let Some(channel) = channel.upgrade() {
                 return Some(channel);
             }
-            let place = *place;
-            order.remove(&place);
+            let age_key = *age_key;
+            order.remove(&age_key);
         }
         None
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use encke_core::dialect::json::CompactJson;
+use encke_core::message::CompactJson;
 use parking_lot::RwLock;
 
 use super::budget::Budget;
@@ -12,17 +12,18 @@ use super::fan_out;
 use super::log::Log;
 use super::name::ChannelName;
 use super::state::{Appended, Change, Channel, Retired, State};
-use super::subscribers::SubscriberKey;
+use super::subscribers::{Subscriber, SubscriberKey};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::timeouts::{ArmAction, OwnerKey, Owners, RequestedDeadline, Timeouts, TimerOwner};
 
-/// How many logs one publish looks at to keep all within their budget. Looking at one frees a message, or finds it younger
-/// than it stood for, which each message is at most once: so many more than one is enough to keep up.
+/// How many logs one publish looks at to keep all within their budget. Each look frees a message, or finds that the log's
+/// oldest message is younger than its position says, which happens at most once a message. So any number well above one
+/// keeps up.
 const LOGS_LOOKED_AT: usize = 1024;
 
-/// What logs may hold.
+/// The limits of logs.
 #[derive(Clone, Debug)]
 pub struct LogLimits {
     /// Messages of one log.
@@ -37,14 +38,14 @@ pub struct LogLimits {
 
 /// All channels.
 #[derive(Debug)]
-pub(crate) struct Channels {
+pub(crate) struct Channels<S: Subscriber> {
     /// The table. Its lock is held for one look-up; at most a session's is held meanwhile.
-    table: RwLock<BTreeMap<ChannelName, Arc<Channel>>>,
+    table: RwLock<BTreeMap<ChannelName, Arc<Channel<S>>>>,
     /// By the keys in their timers.
-    pub(super) owners: Owners<Channel>,
+    pub(super) owners: Owners<Channel<S>>,
     limit: usize,
     log_limits: LogLimits,
-    budget: Budget,
+    budget: Budget<S>,
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
     entropy: Entropy,
@@ -60,33 +61,33 @@ pub(crate) struct TooManyChannels {
 }
 
 /// A message that is in its log.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Published {
-    pub(crate) channel: Arc<Channel>,
     pub(crate) offset: u64,
+    pub(crate) epoch: Box<str>,
 }
 
 /// Keeps a channel in the table, though nothing may follow it yet.
 #[derive(Debug)]
-pub(crate) struct Hold {
-    channel: Arc<Channel>,
-    channels: Arc<Channels>,
+pub(crate) struct Hold<S: Subscriber> {
+    channel: Arc<Channel<S>>,
+    channels: Arc<Channels<S>>,
 }
 
-impl Hold {
-    pub(crate) fn channel(&self) -> &Arc<Channel> {
+impl<S: Subscriber> Hold<S> {
+    pub(crate) fn channel(&self) -> &Arc<Channel<S>> {
         &self.channel
     }
 }
 
-impl Drop for Hold {
+impl<S: Subscriber> Drop for Hold<S> {
     fn drop(&mut self) {
         self.channel.remove_hold();
         self.channels.retire_if_unused(&self.channel);
     }
 }
 
-impl Channels {
+impl<S: Subscriber> Channels<S> {
     /// No channels yet, and at most `limit`. Large audiences are told on `executor`.
     pub(crate) fn new(
         limit: usize,
@@ -111,12 +112,12 @@ impl Channels {
     }
 
     /// The channel of this name, if there is one.
-    pub(crate) fn get(&self, name: &str) -> Option<Arc<Channel>> {
+    pub(crate) fn get(&self, name: &str) -> Option<Arc<Channel<S>>> {
         self.table.read().get(name).cloned()
     }
 
     /// The channels after `cursor`, at most `limit` of them, in the order of their names.
-    pub(crate) fn after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel>> {
+    pub(crate) fn after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel<S>>> {
         let range = (cursor.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         self.table.read().range::<str, _>(range).map(|(_, channel)| Arc::clone(channel)).take(limit).collect()
     }
@@ -137,10 +138,10 @@ impl Channels {
         self.budget.bytes()
     }
 
-    /// Appends to a channel's log, and sees that its subscribers are told.
+    /// Appends to a channel's log, and has its subscribers told.
     ///
     /// # Errors
-    /// [`TooManyChannels`], when there is no such channel and may be no more.
+    /// [`TooManyChannels`], when there is no such channel and no further one may be opened.
     pub(crate) fn publish(
         &self,
         name: &ChannelName,
@@ -150,12 +151,12 @@ impl Channels {
         loop {
             let channel = self.open(name)?;
             let mut action = ArmAction::Nothing;
-            let then = |state: &mut State, bytes| {
+            let then = |state: &mut State<S>, bytes| {
                 self.budget.changed(bytes);
-                if state.place.is_none() {
-                    let place = (now, channel.number());
-                    state.place = Some(place);
-                    self.budget.list(place, Arc::downgrade(&channel));
+                if state.age_key.is_none() {
+                    let age_key = (now, channel.number());
+                    state.age_key = Some(age_key);
+                    self.budget.list(age_key, Arc::downgrade(&channel));
                 }
                 action = self.request_age(&channel, state);
             };
@@ -164,11 +165,11 @@ impl Channels {
                 Ok(Appended { offset, sweep }) => {
                     self.timeouts.carry_out(&channel.timer, action);
                     self.keep_to_budget();
-                    self.metrics.published();
+                    self.metrics.channels.published();
                     if sweep {
                         fan_out::sweep(Arc::clone(&channel), &*self.executor);
                     }
-                    return Ok(Published { channel, offset });
+                    return Ok(Published { offset, epoch: channel.epoch().into() });
                 }
             }
         }
@@ -178,7 +179,7 @@ impl Channels {
     ///
     /// # Errors
     /// [`TooManyChannels`], when there is no such channel and no further one may be opened.
-    pub(crate) fn hold(self: &Arc<Self>, name: &ChannelName) -> Result<Hold, TooManyChannels> {
+    pub(crate) fn hold(self: &Arc<Self>, name: &ChannelName) -> Result<Hold<S>, TooManyChannels> {
         loop {
             let channel = self.open(name)?;
             match channel.add_hold() {
@@ -188,19 +189,19 @@ impl Channels {
         }
     }
 
-    /// The session does not follow the channel any more.
-    pub(crate) fn unsubscribe(&self, channel: &Arc<Channel>, key: SubscriberKey) {
+    /// The subscriber no longer follows the channel.
+    pub(crate) fn unsubscribe(&self, channel: &Arc<Channel<S>>, key: SubscriberKey) {
         channel.remove_subscriber(key);
         self.retire_if_unused(channel);
     }
 
     /// The channel whose timer has this key, if it is still there.
-    pub(crate) fn by_timer(&self, owner: OwnerKey) -> Option<Arc<Channel>> {
+    pub(crate) fn by_timer(&self, owner: OwnerKey) -> Option<Arc<Channel<S>>> {
         self.owners.get(owner)
     }
 
     /// The oldest message of a log may have reached its age.
-    pub(crate) fn handle_timeout(&self, channel: &Arc<Channel>) {
+    pub(crate) fn handle_timeout(&self, channel: &Arc<Channel<S>>) {
         let Some(age) = self.log_limits.age else { return };
         let now = self.timeouts.clock().now();
         if let Some(cutoff) = now.before(age) {
@@ -208,7 +209,7 @@ impl Channels {
         }
     }
 
-    fn open(&self, name: &ChannelName) -> Result<Arc<Channel>, TooManyChannels> {
+    fn open(&self, name: &ChannelName) -> Result<Arc<Channel<S>>, TooManyChannels> {
         if let Some(channel) = self.get(name.as_str()) {
             return Ok(channel);
         }
@@ -225,23 +226,23 @@ impl Channels {
         Ok(channel)
     }
 
-    /// Takes a retired channel out of the table, if it is there still.
-    fn forget(&self, channel: &Arc<Channel>) {
+    /// Takes a retired channel out of the table, if it is still there.
+    fn forget(&self, channel: &Arc<Channel<S>>) {
         let mut table = self.table.write();
         if table.get(channel.name()).is_some_and(|found| Arc::ptr_eq(found, channel)) {
             table.remove(channel.name());
         }
     }
 
-    fn retire_if_unused(&self, channel: &Arc<Channel>) {
+    fn retire_if_unused(&self, channel: &Arc<Channel<S>>) {
         let action = {
             let mut state = channel.state.lock();
             if !state.is_unused() {
                 return;
             }
             state.retired = true;
-            if let Some(place) = state.place.take() {
-                self.budget.unlist(place);
+            if let Some(age_key) = state.age_key.take() {
+                self.budget.unlist(age_key);
             }
             self.timeouts.request(&channel.timer, RequestedDeadline::NONE)
         };
@@ -250,12 +251,12 @@ impl Channels {
         self.forget(channel);
     }
 
-    /// Lets go of the oldest messages of all, until the logs together hold no more than they may. What is more than a
-    /// publish should have to wait for is left to the next.
+    /// Drops the oldest messages of all, until the logs together are within their budget. A publish does only so much of
+    /// it, and leaves the rest to the next.
     fn keep_to_budget(&self) {
         for _ in 0..LOGS_LOOKED_AT {
             let Some(channel) = self.budget.oldest_if_over() else { return };
-            let stands_at = channel.state.lock().place.map(|(at, _)| at);
+            let stands_at = channel.state.lock().age_key.map(|(at, _)| at);
             self.trim(&channel, |log| {
                 // Where it stands is where its oldest was. If that is gone, it only has to move back.
                 if log.oldest_at() == stands_at {
@@ -265,20 +266,20 @@ impl Channels {
         }
     }
 
-    /// Lets go of some of a log, and brings everything up to date that depends on its oldest message.
-    fn trim(&self, channel: &Arc<Channel>, drop: impl FnOnce(&mut Log)) {
+    /// Drops some messages of a log, and updates everything that depends on its oldest message.
+    fn trim(&self, channel: &Arc<Channel<S>>, drop: impl FnOnce(&mut Log)) {
         let action = {
             let mut state = channel.state.lock();
             let before = state.log.bytes();
             drop(&mut state.log);
             self.budget.changed(Change { before, after: state.log.bytes() });
-            if let Some(place) = state.place.take() {
-                self.budget.unlist(place);
+            if let Some(age_key) = state.age_key.take() {
+                self.budget.unlist(age_key);
             }
             if let Some(oldest_at) = state.log.oldest_at() {
-                let place = (oldest_at, channel.number());
-                state.place = Some(place);
-                self.budget.list(place, Arc::downgrade(channel));
+                let age_key = (oldest_at, channel.number());
+                state.age_key = Some(age_key);
+                self.budget.list(age_key, Arc::downgrade(channel));
             }
             self.request_age(channel, &state)
         };
@@ -286,7 +287,7 @@ impl Channels {
         self.retire_if_unused(channel);
     }
 
-    fn request_age(&self, channel: &Channel, state: &State) -> ArmAction {
+    fn request_age(&self, channel: &Channel<S>, state: &State<S>) -> ArmAction {
         let deadline = match (state.log.oldest_at(), self.log_limits.age) {
             (Some(oldest_at), Some(age)) => RequestedDeadline::exact((oldest_at + age).as_nanos()),
             _ => RequestedDeadline::NONE,

@@ -2,7 +2,8 @@
 //!
 //! One sweep a channel goes through its subscribers and wakes those that wait, some at a time, so that a channel with ten
 //! thousand of them delays neither pings nor other channels. What is published meanwhile makes it go round once more. A
-//! subscriber is told once, until it has read to the end again: however much is published, a slow one is not told twice.
+//! subscriber is told once, and again only after it has read to the end: however much is published, a slow one is not told
+//! twice.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -10,7 +11,7 @@ use std::task::Waker;
 use arrayvec::ArrayVec;
 
 use super::state::Channel;
-use super::subscribers::Call;
+use super::subscribers::{Call, Subscriber};
 use crate::executor::{Executor, yield_now};
 
 /// Subscribers woken before others get their turn. At some 7 µs a delivery that is a millisecond.
@@ -22,7 +23,7 @@ const LOOKED_AT_AT_ONCE: usize = 4096;
 /// Where a channel's sweep is.
 #[derive(Debug, Default)]
 pub(super) struct Sweep {
-    /// The place it goes on from; `None` when there is none under way.
+    /// The index it continues from; `None` when no sweep is under way.
     at: Option<usize>,
     /// Something was published since it began.
     again: bool,
@@ -38,7 +39,7 @@ impl Sweep {
 }
 
 /// Wakes everyone who waits for the channel. Returns soon: most of a large audience is woken later, by a task.
-pub(super) fn sweep(channel: Arc<Channel>, executor: &dyn Executor) {
+pub(super) fn sweep<S: Subscriber>(channel: Arc<Channel<S>>, executor: &dyn Executor) {
     if channel.wake_some() {
         executor.spawn(Box::pin(async move {
             loop {
@@ -52,10 +53,10 @@ pub(super) fn sweep(channel: Arc<Channel>, executor: &dyn Executor) {
     }
 }
 
-impl Channel {
+impl<S: Subscriber> Channel<S> {
     /// Goes on with the sweep. Returns whether there is more to do.
     fn wake_some(&self) -> bool {
-        let mut calls = ArrayVec::<Call, WOKEN_AT_ONCE>::new();
+        let mut calls = ArrayVec::<Call<S>, WOKEN_AT_ONCE>::new();
         let more = {
             let mut state = self.state.lock();
             let state = &mut *state;
@@ -76,9 +77,9 @@ impl Channel {
             };
             state.sweep.at.is_some()
         };
-        // After the lock is released: a session's comes before a channel's.
-        for (session, slot) in calls {
-            if let Some(waker) = session.upgrade().and_then(|session| session.tell_readable(slot)) {
+        // After the lock is released: a subscriber's comes before a channel's.
+        for (subscriber, slot) in calls {
+            if let Some(waker) = subscriber.upgrade().and_then(|one| one.tell_readable(slot)) {
                 Waker::wake(waker);
             }
         }

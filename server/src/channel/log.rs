@@ -1,7 +1,8 @@
 use std::collections::VecDeque;
 
 use encke_core::Timestamp;
-use encke_core::dialect::json::SharedMessage;
+use encke_core::dialect::Encoded;
+use encke_core::dialect::json::Json;
 use encke_core::session::outbox::Bounds;
 
 use super::channels::LogLimits;
@@ -18,15 +19,15 @@ pub(super) struct Log {
 #[derive(Debug)]
 struct Stored {
     at: Timestamp,
-    message: SharedMessage,
+    message: Encoded<Json>,
 }
 
 /// What a message takes up besides its text.
 const OVERHEAD_BYTES: usize = size_of::<Stored>() + 16;
 
 impl Log {
-    /// Takes a message in, and lets go of what goes beyond the limits: never of the message itself.
-    pub(super) fn append(&mut self, at: Timestamp, message: SharedMessage, limits: &LogLimits) {
+    /// Appends a message, and drops old ones beyond the limits, but never the message itself.
+    pub(super) fn append(&mut self, at: Timestamp, message: Encoded<Json>, limits: &LogLimits) {
         self.bytes += OVERHEAD_BYTES + message.size();
         self.messages.push_back(Stored { at, message });
         self.last += 1;
@@ -44,14 +45,14 @@ impl Log {
     pub(super) fn drop_oldest(&mut self) {
         if let Some(oldest) = self.messages.pop_front() {
             self.bytes -= OVERHEAD_BYTES + oldest.message.size();
-            // What a burst took is given back, but not with every message.
+            // A burst's memory is given back, but not at every message.
             if self.messages.capacity() > 32 && self.messages.len() < self.messages.capacity() / 4 {
                 self.messages.shrink_to(self.messages.len() * 2);
             }
         }
     }
 
-    /// Lets go of what was published at `cutoff` or before.
+    /// Drops what was published at `cutoff` or before.
     pub(super) fn drop_up_to(&mut self, cutoff: Timestamp) {
         while self.oldest_at().is_some_and(|at| at <= cutoff) {
             self.drop_oldest();
@@ -75,7 +76,7 @@ impl Log {
     }
 
     /// The messages from the number `offset` on that are still here.
-    pub(super) fn since(&self, offset: u64) -> impl Iterator<Item = (u64, Timestamp, &SharedMessage)> {
+    pub(super) fn since(&self, offset: u64) -> impl Iterator<Item = (u64, Timestamp, &Encoded<Json>)> {
         let first = self.bounds().first;
         let skipped = usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX);
         let from = skipped.min(self.messages.len());

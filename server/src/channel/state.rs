@@ -2,23 +2,24 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::dialect::json::{CompactJson, SharedMessage};
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, Encoded};
+use encke_core::message::{CompactJson, Message};
 use encke_core::session::outbox::{Bounds, Slot};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::budget::Place;
+use super::budget::AgeKey;
 use super::channels::LogLimits;
 use super::fan_out::Sweep;
 use super::log::Log;
 use super::name::ChannelName;
-use super::subscribers::{SubscriberKey, Subscribers};
+use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
 use crate::entropy::Entropy;
-use crate::session::SessionCell;
 use crate::timeouts::{Owners, TimerCell};
 
-/// One channel. Owned by the table of channels, and by the sessions that follow it.
+/// One channel. Owned by the table of channels, and by its subscribers.
 #[derive(Debug)]
-pub(crate) struct Channel {
+pub(crate) struct Channel<S> {
     name: ChannelName,
     /// This life of the log: offsets of different epochs do not compare.
     epoch: Box<str>,
@@ -26,24 +27,37 @@ pub(crate) struct Channel {
     number: u64,
     /// The age of the log's oldest message. Its deadline is requested under the lock.
     pub(super) timer: Arc<TimerCell>,
-    pub(super) state: Mutex<State>,
+    pub(super) state: Mutex<State<S>>,
 }
 
 /// What the lock guards; taken after a session's, if both are.
-#[derive(Debug, Default)]
-pub(super) struct State {
+#[derive(Debug)]
+pub(super) struct State<S> {
     pub(super) log: Log,
-    pub(super) subscribers: Subscribers,
+    pub(super) subscribers: Subscribers<S>,
     pub(super) sweep: Sweep,
-    /// Its place in the order of ages.
-    pub(super) place: Option<Place>,
+    /// Its key in the order of ages.
+    pub(super) age_key: Option<AgeKey>,
     /// How many [holds](super::channels::Hold) there are.
     holds: usize,
     /// It is unused and leaving the table. Whatever has found it there must look again.
     pub(super) retired: bool,
 }
 
-impl State {
+impl<S> Default for State<S> {
+    fn default() -> Self {
+        Self {
+            log: Log::default(),
+            subscribers: Subscribers::default(),
+            sweep: Sweep::default(),
+            age_key: None,
+            holds: 0,
+            retired: false,
+        }
+    }
+}
+
+impl<S: Subscriber> State<S> {
     /// Nothing follows or holds the channel, and its log is empty; and it has not been retired for that already.
     pub(super) fn is_unused(&self) -> bool {
         !self.retired && self.holds == 0 && self.log.len() == 0 && self.subscribers.len() == 0
@@ -89,7 +103,7 @@ pub(crate) struct HistoryMessage {
     pub(crate) data: String,
 }
 
-impl Channel {
+impl<S: Subscriber> Channel<S> {
     pub(super) fn new(owners: &Owners<Self>, name: ChannelName, number: u64, entropy: &Entropy) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             name,
@@ -118,7 +132,7 @@ impl Channel {
     }
 
     /// Reads at someone's cursor.
-    pub(crate) fn read(&self) -> Reader<'_> {
+    pub(crate) fn read(&self) -> Reader<'_, S> {
         Reader(self.state.lock())
     }
 
@@ -141,8 +155,8 @@ impl Channel {
         }
     }
 
-    /// The sessions that follow it, from place `from` on, each with its place; and how many there are in all.
-    pub(crate) fn subscribers(&self, from: usize, limit: usize) -> (Vec<(usize, Arc<SessionCell>)>, usize) {
+    /// Its subscribers from index `from` on, each with its index; and how many there are in all.
+    pub(crate) fn subscribers(&self, from: usize, limit: usize) -> (Vec<(usize, Arc<S>)>, usize) {
         let state = self.state.lock();
         (state.subscribers.page(from, limit), state.subscribers.len())
     }
@@ -154,12 +168,12 @@ impl Channel {
         let messages = messages.map(|(offset, at, message)| HistoryMessage {
             offset,
             age: now.since(at),
-            data: message.data().to_owned(),
+            data: message.data().as_str().to_owned(),
         });
         (state.log.bounds(), messages.collect())
     }
 
-    /// The session is no subscriber any more.
+    /// Harmless if it is no longer a subscriber.
     pub(super) fn remove_subscriber(&self, key: SubscriberKey) {
         self.state.lock().subscribers.remove(key);
     }
@@ -169,7 +183,7 @@ impl Channel {
         at: Timestamp,
         data: &CompactJson<'_>,
         limits: &LogLimits,
-        then: impl FnOnce(&mut State, Change),
+        then: impl FnOnce(&mut State<S>, Change),
     ) -> Result<Appended, Retired> {
         // The text is made under the lock, since the offset is part of it.
         let mut state = self.state.lock();
@@ -178,7 +192,8 @@ impl Channel {
         }
         let before = state.log.bytes();
         let offset = state.log.next_offset();
-        state.log.append(at, SharedMessage::new(self.name.as_str(), offset, data), limits);
+        let message = Message { channel: self.name.as_str(), epoch: &self.epoch, offset, data };
+        state.log.append(at, Json::encode(&message), limits);
         let after = state.log.bytes();
         then(&mut state, Change { before, after });
         Ok(Appended { offset, sweep: state.sweep.published() })
@@ -197,32 +212,32 @@ impl Channel {
         self.state.lock().holds -= 1;
     }
 
-    /// Makes a session a subscriber. The channel must be [held](super::channels::Hold).
+    /// Adds a subscriber. The channel must be [held](super::channels::Hold).
     ///
-    /// `join` decides by the log's bounds where the session begins to read, and calls what it is given with the
-    /// session's slot for this subscription. The lock is held meanwhile, so nothing is published in between.
+    /// `join` decides by the log's bounds where the subscriber begins to read, and calls what it is given with the
+    /// subscriber's slot for this channel. The lock is held meanwhile, so nothing is published in between.
     pub(crate) fn join<R>(
         &self,
-        session: &Arc<SessionCell>,
+        subscriber: &Arc<S>,
         join: impl FnOnce(Bounds, &mut dyn FnMut(Slot) -> SubscriberKey) -> R,
     ) -> R {
         let mut state = self.state.lock();
         let bounds = state.log.bounds();
-        join(bounds, &mut |slot| state.subscribers.add(Arc::downgrade(session), slot))
+        join(bounds, &mut |slot| state.subscribers.add(Arc::downgrade(subscriber), slot))
     }
 }
 
 /// A channel's log, locked for reading.
 #[derive(Debug)]
-pub(crate) struct Reader<'a>(MutexGuard<'a, State>);
+pub(crate) struct Reader<'a, S>(MutexGuard<'a, State<S>>);
 
-impl Reader<'_> {
+impl<S: Subscriber> Reader<'_, S> {
     pub(crate) fn bounds(&self) -> Bounds {
         self.0.log.bounds()
     }
 
     /// The messages from the number `offset` on.
-    pub(crate) fn since(&self, offset: u64) -> impl Iterator<Item = &SharedMessage> {
+    pub(crate) fn since(&self, offset: u64) -> impl Iterator<Item = &Encoded<Json>> {
         self.0.log.since(offset).map(|(_, _, message)| message)
     }
 

@@ -1,38 +1,50 @@
+use std::fmt;
 use std::sync::{Arc, Weak};
+use std::task::Waker;
 
 use encke_core::session::outbox::Slot;
 use slab::Slab;
-
-use crate::session::SessionCell;
 
 /// A subscriber of one channel, while it is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubscriberKey(usize);
 
-/// The sessions that follow a channel.
-#[derive(Debug, Default)]
-pub(super) struct Subscribers(Slab<Subscriber>);
+/// Reads channels, and is told when one has something new.
+pub(crate) trait Subscriber: fmt::Debug + Send + Sync + 'static {
+    /// The channel behind this slot has something new. Returns a task to wake, if there is one.
+    fn tell_readable(&self, slot: Slot) -> Option<Waker>;
+}
+
+/// Everything that follows one channel.
+#[derive(Debug)]
+pub(super) struct Subscribers<S>(Slab<Entry<S>>);
 
 #[derive(Debug)]
-struct Subscriber {
-    session: Weak<SessionCell>,
+struct Entry<S> {
+    subscriber: Weak<S>,
     slot: Slot,
     /// It has read to the end of the log and wants to be told when there is more.
     waiting: bool,
 }
 
-/// Whom to tell: a session, and which of its subscriptions has something new.
-pub(super) type Call = (Weak<SessionCell>, Slot);
+/// Which subscriber to tell, and which of its subscriptions has something new.
+pub(super) type Call<S> = (Weak<S>, Slot);
 
-impl Subscribers {
-    pub(super) fn add(&mut self, session: Weak<SessionCell>, slot: Slot) -> SubscriberKey {
-        SubscriberKey(self.0.insert(Subscriber { session, slot, waiting: false }))
+impl<S> Default for Subscribers<S> {
+    fn default() -> Self {
+        Self(Slab::new())
+    }
+}
+
+impl<S: Subscriber> Subscribers<S> {
+    pub(super) fn add(&mut self, subscriber: Weak<S>, slot: Slot) -> SubscriberKey {
+        SubscriberKey(self.0.insert(Entry { subscriber, slot, waiting: false }))
     }
 
     pub(super) fn remove(&mut self, key: SubscriberKey) {
         self.0.try_remove(key.0);
         if self.0.is_empty() {
-            // Ten thousand that have come and gone leave no room for ten thousand.
+            // A large audience that has left must not keep its memory.
             self.0 = Slab::new();
         }
     }
@@ -47,25 +59,29 @@ impl Subscribers {
         }
     }
 
-    /// The first that waits from place `at` on, which does not wait any more then; and the place after it. `None` when
-    /// there is no one after `at`; a place without a call when it is time to let others have the lock.
-    pub(super) fn next_waiting(&mut self, at: usize, look_at_most: usize) -> Option<(usize, Option<Call>)> {
+    /// The first that waits, from index `at` on, and the index after it; it no longer waits then. `None` when none is left
+    /// after `at`; an index without a call when it is time to let others have the lock.
+    pub(super) fn next_waiting(
+        &mut self,
+        at: usize,
+        look_at_most: usize,
+    ) -> Option<(usize, Option<Call<S>>)> {
         let end = self.0.capacity();
-        for place in at..end.min(at + look_at_most) {
-            if let Some(subscriber) = self.0.get_mut(place)
+        for index in at..end.min(at + look_at_most) {
+            if let Some(subscriber) = self.0.get_mut(index)
                 && std::mem::take(&mut subscriber.waiting)
             {
-                return Some((place + 1, Some((Weak::clone(&subscriber.session), subscriber.slot))));
+                return Some((index + 1, Some((Weak::clone(&subscriber.subscriber), subscriber.slot))));
             }
         }
         (at + look_at_most < end).then_some((at + look_at_most, None))
     }
 
-    /// The sessions from place `from` on that are there still, each with its place. Fewer than `limit` only when there are
-    /// no more: one that is just going away takes nobody's place.
-    pub(super) fn page(&self, from: usize, limit: usize) -> Vec<(usize, Arc<SessionCell>)> {
+    /// The subscribers from index `from` on, each with its index. Fewer than `limit` only when there are no more: one that
+    /// is just going away does not count.
+    pub(super) fn page(&self, from: usize, limit: usize) -> Vec<(usize, Arc<S>)> {
         (from..self.0.capacity())
-            .filter_map(|place| Some((place, self.0.get(place)?.session.upgrade()?)))
+            .filter_map(|index| Some((index, self.0.get(index)?.subscriber.upgrade()?)))
             .take(limit)
             .collect()
     }
@@ -75,22 +91,31 @@ impl Subscribers {
 mod tests {
     use super::*;
 
+    #[derive(Debug)]
+    struct Numbered(usize);
+
+    impl Subscriber for Numbered {
+        fn tell_readable(&self, _: Slot) -> Option<Waker> {
+            None
+        }
+    }
+
     #[test]
-    fn sessions_that_are_gone_make_no_page_short() {
-        let sessions: Vec<_> = (0..5).map(|_| SessionCell::of_no_one()).collect();
+    fn subscribers_that_are_gone_make_no_page_short() {
+        let there: Vec<_> = (0..5).map(|number| Arc::new(Numbered(number))).collect();
         let slot = encke_core::session::Outbox::new(1).subscribe((), 0, false);
         let mut subscribers = Subscribers::default();
-        for session in &sessions {
+        for one in &there {
             subscribers.add(Weak::new(), slot);
-            subscribers.add(Arc::downgrade(session), slot);
+            subscribers.add(Arc::downgrade(one), slot);
         }
         let (mut seen, mut from) = (Vec::new(), 0);
         for expected in [2, 2, 1, 0] {
             let page = subscribers.page(from, 2);
             assert_eq!(page.len(), expected);
-            from = page.last().map_or(from, |(place, _)| place + 1);
-            seen.extend(page.into_iter().map(|(_, session)| session.id()));
+            from = page.last().map_or(from, |(index, _)| index + 1);
+            seen.extend(page.into_iter().map(|(_, one)| one.0));
         }
-        assert_eq!(seen, sessions.iter().map(|session| session.id()).collect::<Vec<_>>());
+        assert_eq!(seen, [0, 1, 2, 3, 4]);
     }
 }

@@ -1,8 +1,9 @@
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
-use encke_core::dialect::json::CompactJson;
-use encke_core::session::outbox::Bounds;
+use encke_core::message::CompactJson;
+use encke_core::session::outbox::{Bounds, Slot};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
@@ -14,8 +15,18 @@ use crate::timeouts::Timeouts;
 /// One channel's limits are wide unless a test narrows them.
 const WIDE: LogLimits = LogLimits { messages: 1000, bytes: 1 << 20, age: None, total_bytes: usize::MAX };
 
+/// What these channels would be followed by.
+#[derive(Debug)]
+enum Nobody {}
+
+impl Subscriber for Nobody {
+    fn tell_readable(&self, _: Slot) -> Option<Waker> {
+        match *self {}
+    }
+}
+
 struct World {
-    channels: Channels,
+    channels: Channels<Nobody>,
     _runtime: Runtime,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Attachment {
 
 impl Attachment {
     pub(crate) fn new(attached: Attached, transport: Transport, context: Arc<Context>) -> Self {
-        context.metrics.connections(transport).inc();
+        context.metrics.connections.opened(transport.into());
         Self { session: attached.session, link: attached.link, context, transport }
     }
 
@@ -38,6 +38,6 @@ impl Drop for Attachment {
         // Nothing happens if it knows already.
         self.tell(ConnectionInput::Ended(SuspendReason::ConnectionLost));
         self.link.take_permit();
-        self.context.metrics.connections(self.transport).dec();
+        self.context.metrics.connections.closed(self.transport.into());
     }
 }

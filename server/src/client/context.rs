@@ -3,17 +3,16 @@ use std::time::Duration;
 
 use crate::admission::Permits;
 use crate::auth::Auth;
-use crate::channel::Channels;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
-use crate::session::Sessions;
+use crate::session::{Logs, Sessions};
 use crate::timeouts::Timeouts;
 
 /// What every connection of a client shares.
 pub(crate) struct Context {
     pub(crate) timeouts: Arc<Timeouts>,
     pub(crate) sessions: Arc<Sessions>,
-    pub(crate) channels: Arc<Channels>,
+    pub(crate) logs: Logs,
     pub(crate) auth: Arc<Auth>,
     pub(crate) metrics: Arc<Metrics>,
     /// One for each connection that has a session.

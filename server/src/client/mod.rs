@@ -4,12 +4,17 @@ mod attachment;
 mod caller;
 mod commands;
 mod context;
+mod errors;
+mod exchange;
 mod greeting;
 mod retry;
 
 pub(crate) use attachment::Attachment;
 pub(crate) use caller::Caller;
-pub(crate) use commands::{Commands, Replies, acknowledge};
+pub(crate) use commands::{Commands, acknowledge};
 pub(crate) use context::{ClientSettings, Context};
 pub(crate) use greeting::{hello, unsubscribed};
 pub(crate) use retry::{goaway, retry_ms, starts_new_session};
+
+#[cfg(test)]
+mod slow_engine_tests;

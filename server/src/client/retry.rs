@@ -1,7 +1,8 @@
 use std::ops::Range;
+use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::{Goaway, ServerMessage};
+use encke_core::dialect::Event;
 
 use crate::entropy::Entropy;
 
@@ -29,8 +30,8 @@ pub(crate) fn starts_new_session(code: CloseCode) -> bool {
 }
 
 /// Says that the connection is about to be closed, and why.
-pub(crate) fn goaway(code: CloseCode, retry_ms: u64) -> ServerMessage<'static> {
-    ServerMessage::Goaway(Goaway { reason: code.reason().into(), retry_ms })
+pub(crate) fn goaway(code: CloseCode, retry_ms: u64) -> Event<'static> {
+    Event::Goaway { code, retry: Duration::from_millis(retry_ms) }
 }
 
 #[cfg(test)]

@@ -113,7 +113,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// The wall clock of the machine. The server reads it through [`Clock::unix_now`].
+/// The wall clock of the machine, for programs beside the server: that one has a clock of its own.
 #[must_use]
 #[expect(clippy::disallowed_methods, reason = "the one place that reads a clock")]
 pub fn unix_now() -> UnixTime {

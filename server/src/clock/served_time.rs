@@ -29,7 +29,7 @@ impl ServedTime {
         }
     }
 
-    /// Limit first (Acquire): whoever sees a new limit sees what was stolen before it was set. Whoever sees an old
+    /// Limit first (Acquire): a reader that sees a new limit sees what was stolen before it was set. A reader that sees an old
     /// one is held by it, however late the monotonic clock is read.
     pub(super) fn read(&self, monotonic: impl FnOnce() -> u64) -> Timestamp {
         let limit = self.limit.load(Ordering::Acquire);

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use encke_core::session::Timeouts as SessionTimeouts;
+use encke_core::session::SessionTimeouts;
 
 use crate::auth::Auth;
 use crate::timeouts::WheelSettings;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use encke_core::session::Timeouts as SessionTimeouts;
+use encke_core::session::SessionTimeouts;
 use serde::Deserialize;
 
 use super::auth::{RawAuth, RawTls};
@@ -98,6 +98,8 @@ const MOST_WORKERS: usize = 256;
 const FEWEST_UNACKED: usize = 16;
 /// 16 bytes each, for each session.
 const MOST_UNACKED: usize = 65_536;
+/// Not a setting yet, since no transport polls.
+const POLL_HOLD: Duration = Duration::from_secs(30);
 const LONGEST_NAME: usize = 4096;
 /// Control frames must fit, and so must our own hello.
 const SMALLEST_BUFFER: usize = 1024;
@@ -135,10 +137,10 @@ impl Raw {
             session: SessionTimeouts {
                 ping_interval: self.session.ping_interval.0,
                 pong_timeout: self.session.pong_timeout.0,
+                poll_hold: POLL_HOLD,
                 reconnect_window: self.session.reconnect_window.0,
                 idle: self.session.idle.0,
                 lifetime: self.session.lifetime.0,
-                ..SessionTimeouts::default()
             },
             max_unacked: self.session.max_unacked,
             channel: ChannelConfig {

@@ -9,9 +9,17 @@ fn error(settings: &Settings) -> String {
 }
 
 #[test]
-fn the_defaults_are_those_of_the_state_machine() {
+fn the_defaults_are_those_of_the_documents() {
     let config = Settings::default().resolve().expect("the defaults are valid");
-    assert_eq!(config.session, SessionTimeouts::default());
+    let session = SessionTimeouts {
+        ping_interval: Duration::from_secs(25),
+        pong_timeout: Duration::from_secs(10),
+        poll_hold: Duration::from_secs(30),
+        reconnect_window: Duration::from_secs(120),
+        idle: None,
+        lifetime: Some(Duration::from_secs(24 * 60 * 60)),
+    };
+    assert_eq!(config.session, session);
     assert_eq!(config.timers.tick, Duration::from_millis(10));
     assert_eq!(config.limits.max_message, 64 * 1024);
     assert_eq!(config.limits.max_connections, usize::MAX, "0 means no limit");

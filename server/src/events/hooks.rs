@@ -1,6 +1,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use encke_core::session::Event;
+use encke_core::session::LifecycleEvent;
 
 use crate::session::{EventSink, SessionId};
 
@@ -8,10 +8,10 @@ use crate::session::{EventSink, SessionId};
 ///
 /// An expiry is reported by a worker thread: a slow hook delays the other expiries of the same batch. What a client or an
 /// administrator did is reported by a thread of the runtime, which must not be blocked. No lock is held. Two threads
-/// may report two events of one session at once: [`Event::number`] orders them.
+/// may report two events of one session at once: [`LifecycleEvent::number`] orders them.
 pub trait Hooks: Send + Sync + 'static {
     /// Something happened to a session.
-    fn session_event(&self, session: SessionId, event: Event);
+    fn session_event(&self, session: SessionId, event: LifecycleEvent);
 }
 
 /// No hooks.
@@ -19,14 +19,14 @@ pub trait Hooks: Send + Sync + 'static {
 pub struct NoHooks;
 
 impl Hooks for NoHooks {
-    fn session_event(&self, _: SessionId, _: Event) {}
+    fn session_event(&self, _: SessionId, _: LifecycleEvent) {}
 }
 
 /// Passes events on to hooks, whose panics end here.
 pub(crate) struct HookSink(pub(crate) Box<dyn Hooks>);
 
 impl EventSink for HookSink {
-    fn session_event(&self, session: SessionId, event: Event) {
+    fn session_event(&self, session: SessionId, event: LifecycleEvent) {
         if catch_unwind(AssertUnwindSafe(|| self.0.session_event(session, event))).is_err() {
             tracing::error!(%session, name = event.transition.name(), "a hook panicked");
         }

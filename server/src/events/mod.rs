@@ -1,4 +1,4 @@
-//! Who is told of lifecycle events outside the session room.
+//! Lifecycle events for code outside the server: hooks.
 
 mod hooks;
 

@@ -12,7 +12,7 @@ use crate::timeouts::Timeouts;
 /// How often to log that connections cannot be accepted.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long to wait when there is no descriptor for another connection.
+/// How long to wait when the process has no descriptor for another connection.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// A bound address. Connections can arrive, and wait, before they are [accepted](Acceptor).
@@ -58,7 +58,7 @@ impl Acceptor {
                 // The peer was gone before we came to it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    self.metrics.accept_failed();
+                    self.metrics.connections.accept_failed();
                     let now = self.timeouts.clock().now();
                     if quiet_until.is_none_or(|until| now >= until) {
                         quiet_until = Some(now + LOG_INTERVAL);

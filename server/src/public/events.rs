@@ -1,7 +1,7 @@
 //! The request for a stream of events.
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::Heartbeat;
+use encke_core::session::Heartbeat;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY,
 };

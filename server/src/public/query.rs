@@ -1,4 +1,4 @@
-use encke_core::dialect::json::Heartbeat;
+use encke_core::session::Heartbeat;
 
 use crate::transport::websocket::Wanted;
 
@@ -10,11 +10,19 @@ pub(crate) fn parse_query(query: &str) -> Option<Wanted> {
             "resume" => wanted.resume = Some(value.into_owned()),
             "seq" => wanted.seq = Some(value.parse().ok()?),
             "token" => wanted.token = Some(value.into_owned()),
-            "heartbeat" => wanted.heartbeat = Heartbeat::parse(&value)?,
+            "heartbeat" => wanted.heartbeat = heartbeat(&value)?,
             _ => {}
         }
     }
     Some(wanted)
+}
+
+fn heartbeat(value: &str) -> Option<Heartbeat> {
+    match value {
+        "frame" => Some(Heartbeat::Frame),
+        "message" => Some(Heartbeat::Message),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -2,8 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use encke_core::close::CloseReason;
-use encke_core::dialect::json::Heartbeat;
-use encke_core::session::{Attach, Carrier, ConnectionId, Input, Outbox, Phase, Session};
+use encke_core::session::{Attach, ConnectionId, ConnectionKind, Heartbeat, Input, Outbox, Phase, Session};
 
 use super::cell::{SessionCell, SessionState, Transport};
 use super::id::{ResumeToken, Secret, SessionId};
@@ -79,9 +78,9 @@ impl Sessions {
         let link = Arc::new(Link::new(id, now, permit));
         let attach = Attach {
             connection: id,
-            carrier: match request.transport {
-                Transport::WebSocket => Carrier::Stream(request.heartbeat),
-                Transport::Events => Carrier::Events,
+            kind: match request.transport {
+                Transport::WebSocket => ConnectionKind::Stream(request.heartbeat),
+                Transport::Events => ConnectionKind::Events,
             },
             seq: request.seq,
             token_expires: request.identity.expires().map(|expires| token_deadline(expires, clock, now)),
@@ -93,7 +92,7 @@ impl Sessions {
                 Some(token) => self.resume(&token, attach, request, &link, has_ended)?,
                 None => None,
             };
-            self.metrics.resumed(resumed.is_some());
+            self.metrics.sessions.resumed(resumed.is_some());
             if let Some(session) = resumed {
                 let revoked = self.revoke(&session);
                 return Ok(Attached { session, recovered: true, link, revoked });
@@ -175,7 +174,7 @@ impl Sessions {
             self.owners.remove(&session.timer);
             return Err(Refusal::Overloaded);
         }
-        self.metrics.session_phase(None, Phase::Attached(attach.connection));
+        self.metrics.sessions.phase_changed(None, Phase::Attached(attach.connection));
         self.step(&session, |_, _| {});
         if self.is_draining() {
             // Opened while the others were being closed.

@@ -11,17 +11,20 @@ use super::link::{Link, Notes};
 use super::step::token_deadline;
 use super::subscriptions::Followed;
 use crate::auth::Identity;
+use crate::channel::Subscriber;
 use crate::clock::Clock;
 use crate::timeouts::{Owners, TimerCell};
 
-/// How a connection's bytes travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize)]
+/// How a connection's bytes travel. Its names are for the admin API and for metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, strum::IntoStaticStr)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum Transport {
     /// RFC 6455.
     WebSocket,
     /// Server-sent events.
     #[serde(rename = "sse")]
+    #[strum(serialize = "sse")]
     Events,
 }
 
@@ -58,9 +61,9 @@ impl SessionState {
     }
 
     /// Tells the machine when its connection last received bytes: before every step, because the machine decides by it.
-    pub(super) fn note_heard(&mut self) {
+    pub(super) fn note_received(&mut self) {
         if let Some(link) = &self.link {
-            self.machine.heard(link.heard_at());
+            self.machine.received(link.received_at());
         }
     }
 }
@@ -78,25 +81,6 @@ impl SessionCell {
         })
     }
 
-    /// A session that no client has.
-    #[cfg(test)]
-    pub(crate) fn of_no_one() -> Arc<Self> {
-        let attach = encke_core::session::Attach {
-            connection: encke_core::session::ConnectionId(1),
-            carrier: encke_core::session::Carrier::Events,
-            seq: None,
-            token_expires: None,
-            entropy: 0,
-        };
-        let outbox = encke_core::session::Outbox::new(1);
-        let machine = Session::open(Timestamp::from_nanos(0), Arc::default(), outbox, attach);
-        let (link, transport, identity) = (None, Transport::Events, Identity::ANONYMOUS);
-        let entropy = crate::entropy::Entropy::system();
-        let owners = Owners::new(crate::timeouts::TimerOwner::Session);
-        let (id, secret) = (SessionId::random(&entropy), Secret::random(&entropy));
-        Self::new(&owners, id, secret, SessionState { machine, link, transport, identity })
-    }
-
     #[must_use]
     pub(crate) fn id(&self) -> SessionId {
         self.id
@@ -107,10 +91,10 @@ impl SessionCell {
     pub(crate) fn resume_token(&self) -> ResumeToken {
         ResumeToken { id: self.id, secret: self.secret }
     }
+}
 
-    /// One of its channels has something new. Returns the task of its connection, if there is one to wake.
-    #[must_use]
-    pub(crate) fn tell_readable(&self, slot: Slot) -> Option<Waker> {
+impl Subscriber for SessionCell {
+    fn tell_readable(&self, slot: Slot) -> Option<Waker> {
         let mut state = self.state.lock();
         state.machine.outbox_mut().mark_ready(slot);
         state.link.as_ref()?.post(Notes::READ)

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use encke_core::dialect::json::{Gap, SharedMessage};
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Encoded, Event};
 use encke_core::session::outbox::Run;
 use encke_core::session::{ConnectionInput, Input, Outbox};
 
@@ -22,9 +23,9 @@ pub(crate) trait Outgoing {
     /// Bytes written.
     fn len(&self) -> usize;
     /// A message under its seq.
-    fn message(&mut self, seq: u64, message: &SharedMessage);
-    /// A gap.
-    fn gap(&mut self, gap: Gap<'_>);
+    fn message(&mut self, seq: u64, message: &Encoded<Json>);
+    /// A gap, and its seq.
+    fn gap(&mut self, seq: u64, gap: &Event<'_>);
 }
 
 /// What remains after a connection has taken its share.
@@ -53,12 +54,12 @@ impl Sessions {
             taken = take_share(outbox, out);
             let backlog =
                 Backlog { more: outbox.next_turn().is_some(), until_acknowledged: outbox.is_stopped() };
-            if outbox.wants_acknowledgement() {
+            if outbox.needs_acknowledgement() {
                 state.machine.handle(now, Input::Connection(link.id, ConnectionInput::Sent));
             }
             backlog
         });
-        self.metrics.delivered(taken.messages, taken.gaps);
+        self.metrics.channels.delivered(taken.messages, taken.gaps);
         backlog
     }
 }
@@ -79,7 +80,7 @@ fn take_share(outbox: &mut Outbox<Followed>, out: &mut impl Outgoing) -> Taken {
             break;
         };
         let mut log = followed.channel.read();
-        let sizes = log.since(turn.from).take(RUN_MESSAGES).map(SharedMessage::size);
+        let sizes = log.since(turn.from).take(RUN_MESSAGES).map(Encoded::size);
         let run = outbox.take(turn, log.bounds(), fitting(sizes, BATCH_BYTES - bytes));
         match run {
             Run::Messages { seq, offset, count, caught_up } => {
@@ -92,10 +93,9 @@ fn take_share(outbox: &mut Outbox<Followed>, out: &mut impl Outgoing) -> Taken {
                 }
             }
             Run::Gap { seq, range } => {
-                let (from, to) = range.unzip();
-                let channel = followed.channel.name().as_str().into();
-                let epoch = followed.channel.epoch().into();
-                out.gap(Gap { seq, channel, epoch, from, to });
+                let channel = followed.channel.name().as_str();
+                let epoch = followed.channel.epoch();
+                out.gap(seq, &Event::Gap { seq, channel, epoch, range });
                 taken.gaps += 1;
             }
             Run::CaughtUp => log.wait(followed.key),

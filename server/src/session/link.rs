@@ -19,7 +19,7 @@ pub(crate) struct Link {
     notes: AtomicU32,
     waker: AtomicWaker,
     /// When bytes last arrived, in the server's time. Stored below the frame decoder.
-    heard_at: AtomicU64,
+    received_at: AtomicU64,
     /// The connection's permit, until it ends or another connection takes the session over.
     permit: Mutex<Option<Permit>>,
 }
@@ -52,7 +52,8 @@ impl Notes {
         if self.0 & Self::CLOSE == 0 {
             return None;
         }
-        CloseCode::ALL.into_iter().find(|code| u32::from(code.code()) == self.0 >> Self::CODE_SHIFT)
+        let code = u16::try_from(self.0 >> Self::CODE_SHIFT).expect("16 bits remain");
+        CloseCode::from_repr(code)
     }
 }
 
@@ -62,7 +63,7 @@ impl Link {
             id,
             notes: AtomicU32::new(0),
             waker: AtomicWaker::new(),
-            heard_at: AtomicU64::new(now.as_nanos()),
+            received_at: AtomicU64::new(now.as_nanos()),
             permit: Mutex::new(permit),
         }
     }
@@ -105,12 +106,12 @@ impl Link {
         Notes(self.notes.swap(0, Ordering::AcqRel))
     }
 
-    pub(crate) fn heard(&self, now: Timestamp) {
-        self.heard_at.store(now.as_nanos(), Ordering::Relaxed);
+    pub(crate) fn received(&self, now: Timestamp) {
+        self.received_at.store(now.as_nanos(), Ordering::Relaxed);
     }
 
-    pub(crate) fn heard_at(&self) -> Timestamp {
-        Timestamp::from_nanos(self.heard_at.load(Ordering::Relaxed))
+    pub(crate) fn received_at(&self) -> Timestamp {
+        Timestamp::from_nanos(self.received_at.load(Ordering::Relaxed))
     }
 }
 

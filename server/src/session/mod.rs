@@ -22,6 +22,11 @@ pub(crate) use delivery::{Backlog, Outgoing};
 pub(crate) use id::BadSessionId;
 pub use id::SessionId;
 pub(crate) use link::{Link, Notes};
-pub(crate) use sessions::{EventSink, SessionLimits, Sessions};
+pub(crate) use sessions::{EventSink, Logs, SessionLimits, Sessions};
 pub(crate) use subscriptions::NotSubscribed;
 pub(crate) use view::SessionView;
+
+/// The channels that sessions follow.
+pub(crate) type Channels = crate::channel::Channels<SessionCell>;
+/// A channel that sessions follow.
+pub(crate) type Channel = crate::channel::Channel<SessionCell>;

@@ -2,19 +2,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use encke_core::close::CloseReason;
-use encke_core::session::{Event, Input, Timeouts as SessionTimeouts};
+use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
 
-use super::SessionId;
 use super::cell::SessionCell;
 use super::registry::Registry;
-use crate::channel::Channels;
+use super::{Channels, SessionId};
+use crate::engine::LogEngine;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::timeouts::{Owners, Timeouts, TimerOwner};
 
 /// Is told of every lifecycle event, with no lock held. A panic must not leave it.
 pub(crate) trait EventSink: Send + Sync + 'static {
-    fn session_event(&self, session: SessionId, event: Event);
+    fn session_event(&self, session: SessionId, event: LifecycleEvent);
 }
 
 /// What sessions may use.
@@ -28,6 +28,14 @@ pub(crate) struct SessionLimits {
     pub(crate) subscriptions: usize,
 }
 
+/// Where sessions read and publish.
+#[derive(Clone, Debug)]
+pub(crate) struct Logs {
+    pub(crate) engine: Arc<dyn LogEngine<SessionCell>>,
+    /// The logs that sessions read from, which the engine fills.
+    pub(crate) channels: Arc<Channels>,
+}
+
 /// All sessions, and the only way to change one.
 pub(crate) struct Sessions {
     pub(super) registry: Registry,
@@ -36,7 +44,7 @@ pub(crate) struct Sessions {
     pub(super) limits: SessionLimits,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) settings: Arc<SessionTimeouts>,
-    pub(super) channels: Arc<Channels>,
+    pub(super) logs: Logs,
     pub(super) metrics: Arc<Metrics>,
     pub(super) entropy: Entropy,
     pub(super) events: Box<dyn EventSink>,
@@ -51,7 +59,7 @@ impl Sessions {
         limits: SessionLimits,
         timeouts: Arc<Timeouts>,
         settings: SessionTimeouts,
-        channels: Arc<Channels>,
+        logs: Logs,
         metrics: Arc<Metrics>,
         entropy: Entropy,
         events: Box<dyn EventSink>,
@@ -62,7 +70,7 @@ impl Sessions {
             limits,
             timeouts,
             settings: Arc::new(settings),
-            channels,
+            logs,
             metrics,
             entropy,
             events,

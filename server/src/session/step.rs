@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use encke_core::Timestamp;
-use encke_core::session::{ConnectionId, ConnectionInput, Deadline, Event, Input, Output, Phase, Session};
+use encke_core::session::{
+    ConnectionId, ConnectionInput, Deadline, Input, LifecycleEvent, Output, Phase, Session,
+};
 
 use super::cell::{SessionCell, SessionState};
 use super::link::{Link, Notes};
@@ -42,7 +44,7 @@ impl Sessions {
         self.step_and_wake(&session, look, |waker| wakers.push(waker));
     }
 
-    /// One step of one session. Every change of a session is made here, save one: [`SessionCell::tell_readable`] marks a
+    /// One step of one session. Every change of a session is made here, save one: [`tell_readable`](crate::channel::Subscriber) marks a
     /// subscription as readable, which concerns neither the machine nor a deadline.
     pub(super) fn step<R>(
         &self,
@@ -63,7 +65,7 @@ impl Sessions {
         let mut outputs = Outputs::new();
         let (result, link, action, followed) = {
             let mut state = session.state.lock();
-            state.note_heard();
+            state.note_received();
             state.note_token(self.timeouts.clock(), now);
             let link = state.link.clone();
             let before = state.machine.phase();
@@ -74,7 +76,7 @@ impl Sessions {
             }
             let has_ended = matches!(after, Phase::Closed(_));
             let followed = has_ended.then(|| state.machine.outbox_mut().clear());
-            self.metrics.session_phase(Some(before), after);
+            self.metrics.sessions.phase_changed(Some(before), after);
             while let Some(output) = state.machine.poll_output() {
                 outputs.push(output);
             }
@@ -111,24 +113,24 @@ impl Sessions {
             Output::Close(connection, code) => return post(connection, Notes::close(code)),
             // No transport attaches polls.
             Output::AnswerPoll(_) => {}
-            Output::RoundTrip(time) => self.metrics.ping_round_trip(time),
+            Output::RoundTrip(time) => self.metrics.sessions.ping_round_trip(time),
             Output::Fired(deadline, due) => {
                 let slack = if deadline == Deadline::Ping { self.timeouts.slack() } else { Duration::ZERO };
-                self.metrics.deadline_fired(deadline, now.since(due + slack));
+                self.metrics.timers.deadline_fired(deadline, now.since(due + slack));
             }
             Output::Event(event) => self.report(session, event),
         }
         None
     }
 
-    fn report(&self, session: &SessionCell, event: Event) {
+    fn report(&self, session: &SessionCell, event: LifecycleEvent) {
         let (name, reason) = (event.transition.name(), event.transition.reason());
         if event.transition.is_end() {
             self.registry.remove(session.id);
             self.owners.remove(&session.timer);
         }
         let session = session.id;
-        self.metrics.session_event(name, reason);
+        self.metrics.sessions.event(name, reason);
         tracing::info!(%session, number = event.number, reason, "{name}");
         self.events.session_event(session, event);
     }

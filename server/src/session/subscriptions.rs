@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
-use encke_core::dialect::json::Since;
+use encke_core::dialect::Since;
 use encke_core::session::outbox::{Bounds, Slot};
 use encke_core::session::{ConnectionInput, Input};
 
+use super::Channel;
 use super::cell::{SessionCell, SessionState};
 use super::link::Link;
 use super::sessions::Sessions;
 use super::step::token_deadline;
 use crate::auth::{Identity, Permission};
-use crate::channel::{Channel, ChannelName, SubscriberKey, TooManyChannels};
+use crate::channel::{ChannelName, Hold, SubscriberKey, TooManyChannels};
+use crate::engine::Answer;
 
 /// What a session knows of a channel that it follows.
 #[derive(Clone, Debug)]
@@ -47,25 +49,48 @@ pub(crate) enum NotSubscribed {
 impl Sessions {
     /// Makes a session follow a channel, from now on or from after `since` on. If it does already, nothing changes.
     ///
-    /// Three steps: the session is asked whether it may, the channel is asked for with no lock held, and the session joins
-    /// it. In between, another connection may have taken the session over with a token that allows less, so the
-    /// last step asks again.
+    /// Three steps: the session is asked whether it may; the engine is asked for the channel, with no lock held; the session
+    /// joins it. In between, another connection may have taken the session over with a token that allows less, so the
+    /// last step asks the session again.
     pub(crate) fn subscribe(
+        self: &Arc<Self>,
+        session: &Arc<SessionCell>,
+        link: &Arc<Link>,
+        name: &ChannelName,
+        since: Option<&Since<'_>>,
+    ) -> Answer<Result<Subscribed, NotSubscribed>> {
+        match self.step(session, |state, _| self.may_follow(state, link, name)) {
+            Ok(None) => {}
+            Ok(Some(subscribed)) => return Answer::Ready(Ok(subscribed)),
+            Err(error) => return Answer::Ready(Err(error)),
+        }
+        match self.logs.engine.follow(name) {
+            Answer::Ready(followed) => Answer::Ready(
+                followed.map_err(NotSubscribed::from).and_then(|hold| self.join(session, link, &hold, since)),
+            ),
+            Answer::Later(followed) => {
+                let (sessions, session, link) = (Arc::clone(self), Arc::clone(session), Arc::clone(link));
+                let since = since.cloned().map(Since::into_owned);
+                Answer::Later(Box::pin(async move {
+                    sessions.join(&session, &link, &followed.await?, since.as_ref())
+                }))
+            }
+        }
+    }
+
+    /// The session joins a channel, if it still may.
+    fn join(
         &self,
         session: &Arc<SessionCell>,
         link: &Link,
-        name: &ChannelName,
+        hold: &Hold<SessionCell>,
         since: Option<&Since<'_>>,
     ) -> Result<Subscribed, NotSubscribed> {
-        if let Some(subscribed) = self.step(session, |state, _| self.may_follow(state, link, name))? {
-            return Ok(subscribed);
-        }
-        let hold = self.channels.hold(name)?;
+        let channel = hold.channel();
         self.step(session, |state, _| {
-            if let Some(subscribed) = self.may_follow(state, link, name)? {
+            if let Some(subscribed) = self.may_follow(state, link, channel.name())? {
                 return Ok(subscribed);
             }
-            let channel = hold.channel();
             Ok(channel.join(session, |log, add| {
                 let start = Start::of(since, channel.epoch(), log);
                 let subscribe = |slot| Followed { channel: Arc::clone(channel), key: add(slot) };
@@ -158,7 +183,7 @@ impl Sessions {
 
     /// The session no longer follows the channel.
     pub(super) fn release(&self, followed: &Followed) {
-        self.channels.unsubscribe(&followed.channel, followed.key);
+        self.logs.channels.unsubscribe(&followed.channel, followed.key);
     }
 }
 

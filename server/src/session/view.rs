@@ -4,10 +4,10 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use encke_core::session::{Deadline, Phase};
 
+use super::Channel;
 use super::cell::{SessionCell, Transport};
 use super::id::SessionId;
 use crate::auth::Identity;
-use crate::channel::Channel;
 
 /// What others may see of a session.
 #[derive(Debug)]
@@ -83,8 +83,8 @@ impl SessionCell {
     pub(crate) fn view(&self, now: Timestamp) -> SessionView {
         let state = self.state.lock();
         let machine = &state.machine;
-        let link = state.link.as_ref().map(|link| link.heard_at());
-        let last_heard = link.map_or(machine.heard_at(), |at| at.max(machine.heard_at()));
+        let link = state.link.as_ref().map(|link| link.received_at());
+        let last_heard = link.map_or(machine.last_received_at(), |at| at.max(machine.last_received_at()));
         SessionView {
             id: self.id,
             phase: machine.phase(),

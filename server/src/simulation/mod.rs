@@ -15,13 +15,13 @@ use std::task::Waker;
 
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
-use encke_core::dialect::json::CompactJson;
+use encke_core::message::CompactJson;
 use encke_core::session::Input;
 use http_body_util::BodyExt;
 use hyper::Request;
 use tokio_util::sync::CancellationToken;
 
-use crate::channel::{Channel, ChannelName};
+use crate::channel::ChannelName;
 use crate::client::Caller;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -31,6 +31,7 @@ use crate::events::{HookSink, Hooks};
 use crate::executor::Executor;
 use crate::expiry::ExpiryHandler;
 use crate::public::{self, accept_events, parse_query};
+use crate::session::Channel;
 use crate::timeouts::{Batch, SteppedWheel, Timeouts, Worker};
 use crate::transport::sse;
 use crate::transport::websocket::{self, Upgrade};
@@ -209,7 +210,7 @@ impl Server {
         let client = &self.public.client;
         let name = ChannelName::new(channel, client.settings.channel_name_bytes)
             .map_err(|error| error.to_string())?;
-        let published = client.channels.publish(&name, &CompactJson::of(json));
+        let published = client.logs.channels.publish(&name, &CompactJson::of(json));
         published.map(|published| published.offset).map_err(|error| error.to_string())
     }
 
@@ -239,7 +240,7 @@ impl Server {
     }
 
     fn channels_in_order(&self) -> Vec<Arc<Channel>> {
-        self.public.client.channels.after(None, usize::MAX)
+        self.public.client.logs.channels.after(None, usize::MAX)
     }
 }
 

@@ -6,8 +6,8 @@ use encke_core::Timestamp;
 use encke_core::session::{Deadline, Phase};
 
 use super::Server;
-use crate::channel::Channel;
-use crate::session::{SessionCell, Transport};
+
+use crate::session::{Channel, SessionCell, Transport};
 
 /// A session.
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Server {
     /// A channel, if it is there.
     #[must_use]
     pub fn channel(&self, name: &str) -> Option<ChannelView> {
-        let channel = self.public.client.channels.get(name)?;
+        let channel = self.public.client.logs.channels.get(name)?;
         Some(channel_view(&channel))
     }
 
@@ -130,7 +130,7 @@ impl Server {
     /// The messages of a channel after `since` that are there, with their offsets.
     #[must_use]
     pub fn history(&self, name: &str, since: u64) -> Vec<(u64, String)> {
-        let Some(channel) = self.public.client.channels.get(name) else { return Vec::new() };
+        let Some(channel) = self.public.client.logs.channels.get(name) else { return Vec::new() };
         let (_, messages) = channel.history(since, usize::MAX, self.now());
         messages.into_iter().map(|message| (message.offset, message.data)).collect()
     }
@@ -139,15 +139,14 @@ impl Server {
     #[must_use]
     pub fn held(&self) -> Held {
         let client = &self.public.client;
-        let connections = |transport| client.metrics.connections(transport).get();
         Held {
             sessions: client.sessions.registry().len(),
             session_timers: client.sessions.timers(),
-            channels: client.channels.len(),
-            channel_timers: client.channels.timers(),
-            log_bytes: client.channels.bytes(),
+            channels: client.logs.channels.len(),
+            channel_timers: client.logs.channels.timers(),
+            log_bytes: client.logs.channels.bytes(),
             permits: client.permits.taken(),
-            connections: connections(Transport::WebSocket) + connections(Transport::Events),
+            connections: client.metrics.connections.count(),
             open_connections: self.public.connections.count(),
             timer_entries: client.timeouts.entries(),
         }

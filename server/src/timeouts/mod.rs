@@ -8,8 +8,8 @@
 //! A request for a later deadline crosses no thread: the wheel reads it when the entry fires. Only a request for an
 //! earlier one sends the timer, and only one earlier than the wheel's planned wake-up wakes the wheel.
 //!
-//! A timer has a small key of its owner ([`TimerOwner`]), which the workers hand to whoever acts on expiries
-//! ([`ActOnExpiry`]). What an owner is, this room does not know.
+//! A timer has a small key of its owner ([`TimerOwner`]), which the workers hand to the code that acts on expiries
+//! ([`ActOnExpiry`]). This room does not know what an owner is.
 
 mod arming;
 mod hyper_timer;

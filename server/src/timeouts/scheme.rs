@@ -1,4 +1,3 @@
-use std::fmt;
 use std::time::Duration;
 
 use encke_wheel::schemes::{
@@ -8,6 +7,7 @@ use encke_wheel::schemes::{
 };
 use encke_wheel::{Tick, TimerQueue, TimingWheel};
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumCount, VariantArray};
 
 use super::TickLength;
 use crate::clock::nanos;
@@ -18,9 +18,10 @@ use crate::clock::nanos;
 /// many sessions as a process serves.
 const SLOTS: usize = 1 << 14;
 
-/// How the wheel thread keeps its timers: `timers.scheme`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+/// How the wheel thread keeps its timers: `timers.scheme`. It is displayed by its name there.
+#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Deserialize, EnumCount, Serialize, VariantArray)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Scheme {
     /// [`TimingWheel`]
     Hierarchical,
@@ -61,22 +62,7 @@ pub(super) trait UseQueue<T> {
 
 impl Scheme {
     /// All of them.
-    pub const ALL: [Self; 14] = [
-        Self::Hierarchical,
-        Self::HierarchicalLists,
-        Self::OneMigration,
-        Self::Coarse,
-        Self::Simple,
-        Self::HashedSorted,
-        Self::HashedUnsorted,
-        Self::LogicSimulation,
-        Self::CalendarQueue,
-        Self::BinaryHeap,
-        Self::BalancedTree,
-        Self::OrderedList,
-        Self::UnorderedList,
-        Self::Lawn,
-    ];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.as_array().expect("COUNT counts VARIANTS");
 
     /// Makes a queue that stands at `now`.
     pub(super) fn queue<T: Send + 'static, U: UseQueue<T>>(self, now: Tick, user: U) -> U::Output {
@@ -105,13 +91,6 @@ impl Scheme {
         let ahead = tick.first_at_or_after(nanos(ahead)).0;
         let late = self.queue(Tick::ZERO, Precision { ahead });
         Duration::from_nanos(tick.nanos(Tick(late)))
-    }
-}
-
-/// Its name in the configuration.
-impl fmt::Display for Scheme {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
     }
 }
 

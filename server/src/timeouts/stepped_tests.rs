@@ -182,31 +182,42 @@ impl World {
         }
     }
 
-    /// When nothing can run, the wheel has every sleep's deadline in mind.
-    fn check(&self) {
+    /// When nothing can run, the wheel plans to wake up, and every sleep has ended in time. What found the dispatch channel
+    /// full has had one more tick.
+    fn check(&mut self) {
+        self.settle();
+        self.time.advance(SETTINGS.tick);
+        self.settle();
         let Wheel::Asleep(until) = self.wheel else { panic!("{:?}", self.wheel) };
         let now = self.timeouts.clock().now();
         assert!(until > now, "it would be time to wake up");
-        for task in &self.tasks {
-            assert!(now < task.deadline + SETTINGS.tick, "nobody wakes the sleep until {:?}", task.deadline);
+        for Task { deadline, .. } in &self.tasks {
+            assert!(
+                now < *deadline + 2 * SETTINGS.tick,
+                "nobody wakes the sleep until {deadline:?} at {now:?}"
+            );
         }
     }
 }
 
 #[test]
 fn no_sleep_is_early_or_forgotten_in_any_order_of_steps() {
-    for seed in (0..6).chain([rand::random()]) {
-        println!("seed {seed}");
-        // These are exact to the tick.
-        for scheme in
-            Scheme::ALL.into_iter().filter(|it| !matches!(it, Scheme::Coarse | Scheme::OneMigration))
-        {
+    let seeds = match std::env::var("ENCKE_SEED") {
+        Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],
+        Err(_) => (0..6).chain([rand::random()]).collect(),
+    };
+    for seed in seeds {
+        println!("ENCKE_SEED={seed}");
+        for scheme in Scheme::ALL {
+            if matches!(scheme, Scheme::Coarse | Scheme::OneMigration) {
+                // Not exact to the tick.
+                continue;
+            }
             println!("{scheme}");
             let mut world = World::new(seed, scheme);
             for step in 1..=STEPS {
                 world.step();
                 if step % 100 == 0 {
-                    world.settle();
                     world.check();
                 }
             }

@@ -52,11 +52,11 @@ impl<S: Socket> Metered<S> {
         self.socket.give_up_after(timeout);
     }
 
-    /// Asks the kernel itself whether it holds bytes: what it holds is life, even if the runtime has not been told
-    /// of it yet.
+    /// Asks the kernel itself whether it holds bytes: these are a sign of life, even if the runtime does not know of them
+    /// yet.
     pub(crate) fn probe(&self) {
         if self.socket.holds_bytes() {
-            self.link.heard(self.timeouts.clock().now());
+            self.link.received(self.timeouts.clock().now());
         }
     }
 }
@@ -71,7 +71,7 @@ impl<S: Socket> AsyncRead for Metered<S> {
         let read = Pin::new(&mut self.socket).poll_read(context, buf);
         // Half a record of TLS gives nothing to read, and is life all the same.
         if self.socket.has_received(buf.filled().len() > before) {
-            self.link.heard(self.timeouts.clock().now());
+            self.link.received(self.timeouts.clock().now());
         }
         read
     }

@@ -7,7 +7,7 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Whether the peer has ended the connection, as far as the kernel knows.
     fn is_over(&self) -> bool;
 
-    /// Whether bytes wait to be read, as far as the kernel knows: the runtime may not have been told of them yet.
+    /// Whether bytes wait to be read, as far as the kernel knows: the runtime may not know of them yet.
     fn holds_bytes(&self) -> bool;
 
     /// Has the kernel give the connection up when the peer acknowledges nothing for so long, or has no room: or never.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::close::{CloseReason, SuspendReason};
-use encke_core::session::{Event, ResumeKind, Timeouts, Transition};
+use encke_core::session::{LifecycleEvent, ResumeKind, SessionTimeouts, Transition};
 use encke_server::SessionId;
 
 /// Where a session is, by its events.
@@ -30,11 +30,11 @@ pub(crate) struct Lifecycles {
     lives: BTreeMap<SessionId, Life>,
     alive: usize,
     events: u64,
-    timeouts: Timeouts,
+    timeouts: SessionTimeouts,
 }
 
 impl Lifecycles {
-    pub(crate) fn new(timeouts: &Timeouts) -> Self {
+    pub(crate) fn new(timeouts: &SessionTimeouts) -> Self {
         Self { lives: BTreeMap::new(), alive: 0, events: 0, timeouts: timeouts.clone() }
     }
 
@@ -53,7 +53,12 @@ impl Lifecycles {
     }
 
     /// Takes an event in. Returns what is wrong with it, if anything.
-    pub(crate) fn event(&mut self, session: SessionId, event: Event, now: Timestamp) -> Result<(), String> {
+    pub(crate) fn event(
+        &mut self,
+        session: SessionId,
+        event: LifecycleEvent,
+        now: Timestamp,
+    ) -> Result<(), String> {
         self.events += 1;
         let life = self.lives.entry(session).or_insert(Life {
             phase: Phase::Suspended,
@@ -108,7 +113,9 @@ mod tests {
 
     fn lifecycles() -> (Lifecycles, SessionId) {
         let session = "s_AAAAAAAAAAAAAAAAAAAAAA".parse().expect("a good id");
-        (Lifecycles::new(&Timeouts::default()), session)
+        let timeouts =
+            encke_server::config::Settings::default().resolve().expect("the defaults are valid").session;
+        (Lifecycles::new(&timeouts), session)
     }
 
     fn at(seconds: u64) -> Timestamp {
@@ -132,7 +139,7 @@ mod tests {
         ] {
             let (mut lifecycles, session) = lifecycles();
             let all = events.iter().try_for_each(|&(number, transition, seconds)| {
-                lifecycles.event(session, Event { number, transition }, at(seconds))
+                lifecycles.event(session, LifecycleEvent { number, transition }, at(seconds))
             });
             assert_eq!(all.is_ok(), good, "{events:?}: {all:?}");
         }

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use encke_core::session::{Event, Transition};
+use encke_core::session::{LifecycleEvent, Transition};
 use encke_server::config::Settings;
 use encke_server::events::Hooks;
 use encke_server::{Server, SessionId};
@@ -27,7 +27,7 @@ struct Noted {
 }
 
 impl Hooks for OneBlocks {
-    fn session_event(&self, session: SessionId, event: Event) {
+    fn session_event(&self, session: SessionId, event: LifecycleEvent) {
         if event.transition != Transition::Expired {
             return;
         }

@@ -38,6 +38,7 @@ mod hooks;
 mod limits;
 // The load generator against the server.
 mod loadgen;
+mod loadgen_tokens;
 // Log lines, and what must not be in them.
 mod logs;
 // Clients that fall silent.

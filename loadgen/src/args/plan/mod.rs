@@ -10,6 +10,7 @@ use std::fs;
 use std::time::Duration;
 
 use serde::Deserialize;
+use strum::{Display, IntoStaticStr};
 use toml::Table;
 
 use self::run::PlannedRun;
@@ -28,8 +29,9 @@ pub(crate) struct Phase {
     pub(crate) runs: Vec<PlannedRun>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Deserialize, Display, IntoStaticStr, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub(crate) enum Kind {
     /// Connections come evenly over the phase, and stay to the end of the plan.
     Ramp,
@@ -87,7 +89,7 @@ impl std::str::FromStr for Plan {
 impl Phase {
     fn resolve(raw: RawPhase) -> Result<Self, String> {
         let RawPhase { name, kind, duration, run } = raw;
-        let name = name.unwrap_or_else(|| kind.name().to_owned());
+        let name = name.unwrap_or_else(|| kind.to_string());
         let in_phase = |error: String| format!("phase {name:?}: {error}");
         let duration = humantime::parse_duration(&duration)
             .map_err(|error| in_phase(format!("duration {duration:?}: {error}")))?;
@@ -103,16 +105,5 @@ impl Phase {
             runs.push(run);
         }
         Ok(Self { name, kind, duration, runs })
-    }
-}
-
-impl Kind {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Ramp => "ramp",
-            Self::Hold => "hold",
-            Self::Spike => "spike",
-            Self::Soak => "soak",
-        }
     }
 }

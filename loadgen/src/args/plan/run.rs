@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::Kind;
 use crate::args::{Args, Command, Mix, Scenario};
 
-/// What else than the mix a run may be told: a publisher may need it.
+/// Options of the mix that a run may have, too: a publisher may need them.
 const OF_BOTH: [&str; 2] = ["admin", "api_key"];
 /// Takes the place of the server until it is known.
 const SOME_SERVER: &str = "ws://server.invalid/";

@@ -43,7 +43,7 @@ pub(super) async fn greeting(
     });
     let Open { ping_interval_ms, ping_timeout_ms } = open.await??;
     connection.send(&format!("40{}", credentials(resume))).await;
-    // What a connection has missed comes before it is told that it was recovered.
+    // The server sends missed messages before it confirms the recovery.
     let mut last_id = resume.and_then(|ticket| ticket.last_id.clone());
     let Connected { sid, pid } = loop {
         let connected = connection.greeting(|text| match Packet::read(text) {
@@ -63,7 +63,7 @@ pub(super) async fn greeting(
             None => connection.pong(&[]).await,
         }
     };
-    // It has the id that it had.
+    // A recovered connection keeps its id.
     let recovered = resume.is_some_and(|ticket| ticket.token.split_once(' ').is_some_and(|it| it.1 == sid));
     let token = format!("{} {sid}", pid.unwrap_or_default()).into();
     let ticket = Ticket { token, seq: 0, last_id: last_id.filter(|_| recovered) };

@@ -1,4 +1,4 @@
-//! Which messages one subscriber has had.
+//! The messages that one subscriber received.
 
 use std::ops::Range;
 

@@ -1,14 +1,14 @@
-//! What the scenarios about messages have in common: subscribers of one channel, and someone who publishes to it.
+//! What the scenarios about messages share: the subscribers of one channel and a publisher.
 
-mod audience;
-mod course;
 mod ledger;
 mod numbering;
 mod publisher;
 mod round;
+mod schedule;
 mod subscriber;
+mod subscribers;
 mod tally;
 
-pub(super) use self::audience::{Audience, Others};
 pub(super) use self::round::Round;
 pub(super) use self::subscriber::Subscriber;
+pub(super) use self::subscribers::{Concurrent, ConnectionsOutcome, Subscribers, SubscribersOutcome};

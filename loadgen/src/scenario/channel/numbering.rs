@@ -9,7 +9,7 @@ pub(super) struct Numbering {
 }
 
 impl Numbering {
-    /// The stream goes on after this seq.
+    /// The next seq is the one after this.
     pub(super) fn after(seq: u64) -> Self {
         Self { last: seq, after_gap: false }
     }

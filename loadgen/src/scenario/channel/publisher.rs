@@ -6,10 +6,10 @@ use std::rc::Rc;
 use serde_json::Value;
 use tokio::time::sleep_until;
 
-use super::course::Course;
+use super::schedule::Schedule;
 use crate::args::PublishBy;
 use crate::client::Admin;
-use crate::client::heard::{Heard, Reader};
+use crate::client::{ChannelReader, Received};
 use crate::client::{Connection, Event};
 use crate::client::{Failure, Failures};
 use crate::record::Counter;
@@ -22,18 +22,18 @@ pub(super) enum Publisher {
     Admin(Admin),
 }
 
-/// What to publish, and what became of it.
+/// What to publish, and where the replies are counted.
 pub(super) struct Work<'a> {
     pub(super) channel: &'a str,
-    pub(super) course: &'a Course,
-    pub(super) reader: &'a Reader,
-    /// What the server said it has published.
+    pub(super) schedule: &'a Schedule,
+    pub(super) reader: &'a ChannelReader,
+    /// Messages that the server confirmed.
     pub(super) published: &'a Counter,
     pub(super) failures: &'a Failures,
 }
 
 impl Publisher {
-    pub(super) async fn open(options: &crate::args::Audience, setup: &Rc<Setup>) -> Result<Self, Failure> {
+    pub(super) async fn open(options: &crate::args::ChannelLoad, setup: &Rc<Setup>) -> Result<Self, Failure> {
         match (options.publisher, &options.server.cost.admin) {
             (PublishBy::Admin, Some(url)) => {
                 Ok(Self::Admin(Admin::new(url.clone(), options.server.cost.api_key.as_deref())?))
@@ -47,38 +47,38 @@ impl Publisher {
     /// Returns when everything is published and answered, or nothing more can be.
     pub(super) async fn run(self, work: Work<'_>) {
         match self {
-            Self::Connection(connection) => work.by_command(connection).await,
-            Self::Admin(admin) => work.by_call(admin).await,
+            Self::Connection(connection) => work.over_websocket(connection).await,
+            Self::Admin(admin) => work.over_admin_api(admin).await,
         }
     }
 }
 
 impl Work<'_> {
     fn numbers(&self) -> impl Iterator<Item = u32> + use<> {
-        (0..).take(self.course.len())
+        (0..).take(self.schedule.len())
     }
 
     /// Sends commands without waiting for their replies, which are read meanwhile.
-    async fn by_command(&self, mut connection: Connection) {
+    async fn over_websocket(&self, mut connection: Connection) {
         let channel = Value::from(self.channel);
         let mut unanswered = 0_u64;
         for number in self.numbers() {
-            let due = sleep_until(self.course.due(number));
-            // Not biased: who is behind must read, too, or the server stops reading.
+            let due = sleep_until(self.schedule.due(number));
+            // Not biased: a publisher that is late must read, too, or the server stops reading.
             tokio::select! {
                 () = due => {}
                 end = self.listen(&mut connection, &mut unanswered) => return self.gone(end),
             }
-            let data = self.course.data(number);
+            let data = self.schedule.data(number);
             let id = u64::from(number) + 1;
             unanswered += 1;
-            self.course.note_start(number);
+            self.schedule.note_start(number);
             connection
                 .send(&format!(r#"{{"id":{id},"publish":{{"channel":{channel},"data":{data}}}}}"#))
                 .await;
         }
         while unanswered > 0 {
-            if let Err(end) = connection.each(|event| self.hear(event, &mut unanswered)).await {
+            if let Err(end) = connection.each(|event| self.receive(event, &mut unanswered)).await {
                 return self.gone(end);
             }
         }
@@ -87,16 +87,16 @@ impl Work<'_> {
     /// Reads replies until the connection ends.
     async fn listen(&self, connection: &mut Connection, unanswered: &mut u64) -> End {
         loop {
-            if let Err(end) = connection.each(|event| self.hear(event, unanswered)).await {
+            if let Err(end) = connection.each(|event| self.receive(event, unanswered)).await {
                 return end;
             }
         }
     }
 
     /// Breaks after each reply.
-    fn hear(&self, event: Event<'_>, unanswered: &mut u64) -> ControlFlow<()> {
+    fn receive(&self, event: Event<'_>, unanswered: &mut u64) -> ControlFlow<()> {
         let Event::Text(text) = event else { return ControlFlow::Continue(()) };
-        let Heard::Reply(error) = self.reader.read(text) else { return ControlFlow::Continue(()) };
+        let Received::Reply(error) = self.reader.read(text) else { return ControlFlow::Continue(()) };
         *unanswered = unanswered.saturating_sub(1);
         match error {
             None => self.published.increment(),
@@ -109,13 +109,13 @@ impl Work<'_> {
         self.failures.record(&Failure::PublisherGone(end.to_string()));
     }
 
-    /// One call after the other: what is late makes the next one late, and latencies show it.
-    async fn by_call(&self, mut admin: Admin) {
+    /// One call after the other: a late call delays the next one, which latencies show.
+    async fn over_admin_api(&self, mut admin: Admin) {
         let channel = Value::from(self.channel);
         for number in self.numbers() {
-            sleep_until(self.course.due(number)).await;
-            let data = self.course.data(number);
-            self.course.note_start(number);
+            sleep_until(self.schedule.due(number)).await;
+            let data = self.schedule.data(number);
+            self.schedule.note_start(number);
             match admin.publish(format!(r#"{{"channel":{channel},"data":{data}}}"#)).await {
                 Ok(()) => self.published.increment(),
                 Err(failure) => self.failures.record(&failure),

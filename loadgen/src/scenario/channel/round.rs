@@ -1,26 +1,26 @@
-//! One run of publishing to everyone.
+//! One round of publishing to all subscribers.
 
 use crate::record::Counter;
 use std::cell::{Cell, OnceCell, RefCell};
 
 use tokio::time::Instant;
 
-use super::course::Course;
+use super::schedule::Schedule;
 
 /// What is published in it, and how far that has come.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
-    /// Set when everyone is subscribed.
-    pub(super) course: OnceCell<Course>,
-    /// Connections that got a hello.
+    /// Set when all clients have subscribed.
+    pub(super) schedule: OnceCell<Schedule>,
+    /// Connections that received a hello.
     pub(super) connected: Counter,
-    /// Subscriptions that were answered, or will not be any more.
+    /// Subscriptions that were answered or have failed.
     pub(super) settled: Counter,
-    /// Those that were.
+    /// Subscriptions that succeeded.
     pub(super) subscribed: Counter,
-    /// Subscribers who should have every message.
+    /// Subscribers that should receive every message.
     pub(super) counted: Counter,
-    /// Each message once a subscriber who counts, however often it came.
+    /// Counts each message once for each of these subscribers.
     pub(super) received: Counter,
     /// When each message reached the last subscriber so far.
     pub(super) last_of: RefCell<Vec<Option<Instant>>>,
@@ -31,23 +31,23 @@ pub(crate) struct Round {
 impl Round {
     /// The first message is due.
     pub(crate) fn start(&self) -> Option<Instant> {
-        self.course.get().map(Course::start)
+        self.schedule.get().map(Schedule::start)
     }
 
     /// The last message is due.
     pub(crate) fn last_due(&self) -> Option<Instant> {
-        self.course.get().map(Course::last_due)
+        self.schedule.get().map(Schedule::last_due)
     }
 
     pub(super) fn expected(&self) -> u64 {
-        self.counted.get() * self.course.get().map_or(0, |course| course.len() as u64)
+        self.counted.get() * self.schedule.get().map_or(0, |schedule| schedule.len() as u64)
     }
 
     pub(super) fn note_arrival(&self, number: u32, at: Instant) {
         self.last.set(Some(at));
         let mut last_of = self.last_of.borrow_mut();
         if last_of.is_empty() {
-            last_of.resize(self.course.get().map_or(0, Course::len), None);
+            last_of.resize(self.schedule.get().map_or(0, Schedule::len), None);
         }
         if let Some(last) = last_of.get_mut(number as usize) {
             *last = Some(at);

@@ -7,7 +7,7 @@ use crate::client::Ticket;
 #[derive(Debug)]
 pub(crate) struct Subscriber {
     pub(crate) ticket: Ticket,
-    /// Whether it should have every message.
+    /// Whether it should receive every message.
     pub(super) counts: bool,
     pub(super) numbering: Numbering,
     pub(super) ledger: Ledger,
@@ -20,7 +20,7 @@ impl Subscriber {
         Self { ticket, counts, numbering, ledger: Ledger::default(), unacked: 0 }
     }
 
-    /// Goes on in a new session.
+    /// Continues in a new session.
     pub(crate) fn begin(&mut self, ticket: Ticket) {
         self.numbering = Numbering::after(ticket.seq);
         self.ticket = ticket;

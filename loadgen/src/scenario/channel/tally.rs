@@ -1,30 +1,31 @@
-//! What all subscribers together have had, over all rounds.
+//! What all subscribers together received, over all rounds.
 
 use std::cell::Cell;
 use std::time::Duration;
 
+use serde::Serialize;
 use tokio::time::Instant;
 
-use super::course::Course;
 use super::ledger::Arrival;
 use super::round::Round;
+use super::schedule::Schedule;
 use crate::record::{Counter, Latency, Recorder};
-use crate::result::Group;
+use crate::result::Distribution;
 
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Each message once a subscriber, however often it came.
+    /// Counts each message once for each subscriber.
     received: Counter,
     duplicated: Counter,
     misordered: Counter,
-    /// Messages of the channel that are not of this run.
+    /// Messages of the channel that belong to another run.
     foreign: Counter,
     /// Messages of this run whose data is not what was published.
     corrupted: Counter,
     /// Messages and gaps whose seq does not follow from the one before.
     misnumbered: Counter,
     gaps: Counter,
-    /// What the gaps name.
+    /// The messages that the gaps name.
     gap_messages: Counter,
     /// From when a message was due to each of its deliveries, and from when publishing it began.
     latency: Latency,
@@ -83,7 +84,7 @@ impl Tally {
         self.gap_messages.add(messages);
     }
 
-    pub(super) fn message(&self, round: &Round, course: &Course, number: u32, arrival: Arrival) {
+    pub(super) fn message(&self, round: &Round, schedule: &Schedule, number: u32, arrival: Arrival) {
         match arrival {
             Arrival::Duplicated => return self.duplicated.increment(),
             Arrival::Misordered => self.misordered.increment(),
@@ -92,7 +93,7 @@ impl Tally {
         self.received.increment();
         round.received.increment();
         let now = Instant::now();
-        self.latency.record(course.due(number), course.start_of(number), now);
+        self.latency.record(schedule.due(number), schedule.start_of(number), now);
         round.note_arrival(number, now);
     }
 
@@ -103,25 +104,28 @@ impl Tally {
         self.took.set(self.took.get() + took(round));
     }
 
-    /// Of all rounds that are over, and of one that is not.
-    pub(super) fn outcome(&self, round: &Round) -> Group {
+    /// The outcome of all finished rounds and of the current one.
+    pub(super) fn outcome(&self, round: &Round) -> TallyOutcome {
         let expected = self.expected(round);
         let to_last = self.to_last.snapshot();
         record_last(round, &to_last);
-        Group::default()
-            .with("expected", expected)
-            .with("received", self.received.get())
-            .with("lost", expected.saturating_sub(self.received.get()))
-            .with("duplicated", self.duplicated.get())
-            .with("misordered", self.misordered.get())
-            .with("foreign", self.foreign.get())
-            .with("corrupted", self.corrupted.get())
-            .with("misnumbered", self.misnumbered.get())
-            .with("gaps", self.gaps.get())
-            .with("gap_messages", self.gap_messages.get())
-            .and(to_last.summary("latency"))
-            .and(self.latency.summary("delivery_latency"))
-            .with("deliveries_per_second", self.rate(round))
+        TallyOutcome {
+            expected,
+            received: self.received.get(),
+            lost: expected.saturating_sub(self.received.get()),
+            duplicated: self.duplicated.get(),
+            misordered: self.misordered.get(),
+            foreign: self.foreign.get(),
+            corrupted: self.corrupted.get(),
+            misnumbered: self.misnumbered.get(),
+            gaps: self.gaps.get(),
+            gap_messages: self.gap_messages.get(),
+            latency_ms: to_last.since_due(),
+            latency_from_start_ms: to_last.since_start(),
+            delivery_latency_ms: self.latency.since_due(),
+            delivery_latency_from_start_ms: self.latency.since_start(),
+            deliveries_per_second: self.rate(round),
+        }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
@@ -131,12 +135,31 @@ impl Tally {
     }
 }
 
+#[derive(Serialize)]
+pub(super) struct TallyOutcome {
+    expected: u64,
+    received: u64,
+    lost: u64,
+    duplicated: u64,
+    misordered: u64,
+    foreign: u64,
+    corrupted: u64,
+    misnumbered: u64,
+    gaps: u64,
+    gap_messages: u64,
+    latency_ms: Distribution,
+    latency_from_start_ms: Distribution,
+    delivery_latency_ms: Distribution,
+    delivery_latency_from_start_ms: Distribution,
+    deliveries_per_second: Option<f64>,
+}
+
 /// One sample a message: from when it was due until it reached the last of those whom it has reached.
 fn record_last(round: &Round, latency: &Latency) {
-    let Some(course) = round.course.get() else { return };
+    let Some(schedule) = round.schedule.get() else { return };
     for (number, last) in (0..).zip(round.last_of.borrow().iter()) {
         if let Some(last) = last {
-            latency.record(course.due(number), course.start_of(number), *last);
+            latency.record(schedule.due(number), schedule.start_of(number), *last);
         }
     }
 }

@@ -9,15 +9,15 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use self::totals::{Totals, times};
-use super::{Prepared, Run, Scenario, Setup, prepare};
+use self::totals::Totals;
+use super::{Outcome, Prepared, Run, Scenario, Setup, prepare};
 use crate::args::{self, Kind, Phase};
 use crate::client::Failures;
 use crate::progress::Bar;
 use crate::record::{Counter, Recorder};
 use crate::result::{Group, seconds};
 
-/// How long whoever comes in a ramp stays, at most: the plan's end comes first.
+/// How long connections of a ramp stay at most: the plan ends before.
 const TO_THE_END: Duration = Duration::from_secs(30 * 24 * 3600);
 
 pub(crate) struct Mix {
@@ -26,32 +26,36 @@ pub(crate) struct Mix {
     begun: Counter,
 }
 
-/// A phase, and what comes of it.
+/// A phase and its runs.
 struct Stage {
     phase: Phase,
-    acts: Vec<Rc<Act>>,
+    runs: Vec<Rc<StageRun>>,
     took: Cell<Option<Duration>>,
 }
 
 /// A scenario within a phase.
-struct Act {
+struct StageRun {
     name: String,
     prepared: Prepared,
-    /// Known when the first one begins, for it has the address of the server.
+    /// Set when the run begins first.
     setup: OnceCell<Rc<Setup>>,
     times: Counter,
 }
 
 impl Scenario for Mix {
-    /// Under the same names, so that curves tell of all runs together, as the sums do.
+    /// All runs record under the same names: the curves show their sums.
     fn record(&self, recorder: &Recorder) {
-        for act in self.acts() {
-            act.prepared.scenario.record(recorder);
+        for run in self.runs() {
+            run.prepared.scenario.record(recorder);
         }
     }
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
-        Box::pin(async move { self.play(setup).await })
+        Box::pin(async move { self.execute(setup).await })
+    }
+
+    fn connected(&self) -> u64 {
+        self.runs().map(|run| run.prepared.scenario.connected()).sum()
     }
 
     fn bars(&self, _: &Setup) -> Vec<Bar> {
@@ -62,15 +66,14 @@ impl Scenario for Mix {
     }
 
     /// The sums of all runs, then each phase.
-    fn outcome(&self, setup: &Setup) -> Group {
-        let outcomes: Vec<_> = self.acts().map(Act::outcome).collect();
-        let counts = Totals::of(&outcomes).outcome(setup.failures.total());
-        let times = times(&outcomes);
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        let outcomes: Vec<_> = self.runs().map(StageRun::outcome).collect();
+        let totals = Group::of(&Totals::of(&outcomes, setup.failures.total()));
         let mut outcomes = outcomes.into_iter();
         let phases = self.phases.iter().fold(Group::default(), |phases, stage| {
             phases.with(&path_name(&stage.phase.name), stage.outcome(&mut outcomes))
         });
-        counts.and(times).with("plan", phases)
+        Outcome::Single(totals.with("plan", phases))
     }
 }
 
@@ -80,83 +83,78 @@ impl Mix {
         Self { phases: phases.collect(), begun: Counter::default() }
     }
 
-    async fn play(self: Rc<Self>, setup: Rc<Setup>) {
-        // Whoever came in a ramp is dropped with it.
+    async fn execute(self: Rc<Self>, setup: Rc<Setup>) {
+        // Dropping it drops the connections of ramps.
         let mut staying = JoinSet::new();
         for stage in &self.phases {
             self.begun.increment();
             setup.recorder.phase(&stage.phase.name);
-            stage.play(&setup, &mut staying).await;
+            stage.execute(&setup, &mut staying).await;
         }
     }
 
-    fn connected(&self) -> u64 {
-        let outcomes: Vec<_> = self.acts().map(Act::outcome).collect();
-        Totals::of(&outcomes).count("connected")
-    }
-
-    /// Those of all phases, in order.
-    fn acts(&self) -> impl Iterator<Item = &Act> {
-        self.phases.iter().flat_map(|stage| &stage.acts).map(Rc::as_ref)
+    /// The runs of all phases, in order.
+    fn runs(&self) -> impl Iterator<Item = &StageRun> {
+        self.phases.iter().flat_map(|stage| &stage.runs).map(Rc::as_ref)
     }
 }
 
 impl Stage {
     fn new(phase: Phase, options: &args::Mix) -> Self {
-        let acts = phase.runs.iter().map(|run| {
+        let runs = phase.runs.iter().map(|run| {
             let mut prepared = prepare(&run.scenario);
             prepared.load.server = options.server.clone();
             if phase.kind == Kind::Ramp {
                 prepared.load.duration = TO_THE_END;
             }
             let (setup, times) = (OnceCell::new(), Counter::default());
-            Rc::new(Act { name: run.name.clone(), prepared, setup, times })
+            Rc::new(StageRun { name: run.name.clone(), prepared, setup, times })
         });
-        Self { acts: acts.collect(), phase, took: Cell::new(None) }
+        Self { runs: runs.collect(), phase, took: Cell::new(None) }
     }
 
-    /// For its duration, and until its runs are over: one that was cut off would look like loss.
-    async fn play(&self, setup: &Rc<Setup>, staying: &mut JoinSet<()>) {
+    /// Runs for the phase's duration, and until its runs are over: cutting a run off would look like loss.
+    async fn execute(&self, setup: &Rc<Setup>, staying: &mut JoinSet<()>) {
         let start = Instant::now();
         let end = start + self.phase.duration;
-        let mut playing = JoinSet::new();
-        for act in &self.acts {
-            let act = Rc::clone(act);
-            act.setup.get_or_init(|| Rc::new(act.setup_within(setup)));
+        let mut running = JoinSet::new();
+        for run in &self.runs {
+            let run = Rc::clone(run);
+            run.setup.get_or_init(|| Rc::new(run.setup_within(setup)));
             match self.phase.kind {
-                Kind::Ramp => drop(staying.spawn_local(async move { act.play().await })),
-                Kind::Hold | Kind::Spike => drop(playing.spawn_local(async move { act.play().await })),
-                Kind::Soak => drop(playing.spawn_local(async move {
+                Kind::Ramp => drop(staying.spawn_local(async move { run.execute().await })),
+                Kind::Hold | Kind::Spike => drop(running.spawn_local(async move { run.execute().await })),
+                Kind::Soak => drop(running.spawn_local(async move {
                     while Instant::now() < end {
-                        act.play().await;
+                        run.execute().await;
                     }
                 })),
             }
         }
-        playing.join_all().await;
+        running.join_all().await;
         sleep_until(end).await;
         self.took.set(Some(start.elapsed()));
     }
 
-    /// `outcomes` has those of its acts next.
+    /// The next items of `outcomes` are those of its runs.
     fn outcome(&self, outcomes: impl Iterator<Item = Group>) -> Group {
-        let runs = self.acts.iter().zip(outcomes).fold(Group::default(), |runs, (act, outcome)| {
+        let runs = self.runs.iter().zip(outcomes).fold(Group::default(), |runs, (run, outcome)| {
             let outcome = Group::default()
-                .with("scenario", act.prepared.name)
-                .and(act.prepared.header.clone())
-                .with("times", act.times.get())
+                .with("scenario", run.prepared.name)
+                .and(run.prepared.header.clone())
+                .with("times", run.times.get())
                 .and(outcome);
-            runs.with(&path_name(&act.name), outcome)
+            runs.with(&path_name(&run.name), outcome)
         });
         Group::default()
-            .with("kind", self.phase.kind.name())
+            .with("kind", <&str>::from(self.phase.kind))
             .with("seconds", self.took.get().map(seconds))
             .with("runs", runs)
     }
 }
 
-impl Act {
-    /// The same server and log, but what it counts is its own.
+impl StageRun {
+    /// The same server and log, with counters of its own.
     fn setup_within(&self, mix: &Setup) -> Setup {
         Setup {
             load: self.prepared.load.clone(),
@@ -166,7 +164,7 @@ impl Act {
         }
     }
 
-    async fn play(&self) {
+    async fn execute(&self) {
         if let Some(setup) = self.setup.get() {
             self.times.increment();
             Rc::clone(&self.prepared.scenario).run(Rc::clone(setup)).await;
@@ -176,7 +174,7 @@ impl Act {
     /// Empty before it has begun.
     fn outcome(&self) -> Group {
         let setup = self.setup.get();
-        setup.map_or_else(Group::default, |setup| self.prepared.scenario.outcome(setup))
+        setup.map_or_else(Group::default, |setup| self.prepared.scenario.outcome(setup).to_group())
     }
 }
 

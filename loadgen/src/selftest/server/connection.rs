@@ -4,9 +4,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::{
-    Command, Done, ErrorCode, Outcome, Reply, ReplyError, Request, ServerMessage, parse_command, ping_payload,
-};
+use encke_core::dialect::json::{Done, Outcome, Reply, ReplyError, ServerMessage, parse_command};
+use encke_core::dialect::{Command, ErrorCode, Request, ping_payload};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -28,7 +27,7 @@ use crate::selftest::bad_frame::BadFrame;
 use crate::selftest::fault::Fault;
 
 /// How long a client may take to end the connection after a Close frame.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Serves a client until it leaves, and keeps its session for as long as it may come back.
 pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
@@ -36,7 +35,7 @@ pub(super) async fn serve(stream: TcpStream, world: Rc<World>) {
     let Ok(Ok((mut socket, query))) = timeout(limit, accept(stream, world.fault)).await else { return };
     let resume = Resume::parse(&query);
     if resume.is_some() && !world.fault.allows_resume() {
-        // Whether the client is there to hear it is its own affair.
+        // The client may be gone already.
         return drop(close(&mut socket, CloseCode::Unauthorized).await);
     }
     let attached = world.attach(resume);
@@ -125,7 +124,7 @@ impl Connection {
                         close(&mut self.socket, fault.code_for_slow()).await?;
                         return Ok(End::Connection);
                     }
-                    // Who takes messages is alive. A ping would wait behind them.
+                    // A client that reads messages is alive. A ping would wait behind them.
                     heart = self.quiet();
                 }
                 () = sleep_until(heart.due.unwrap_or_else(Instant::now)), if heart.due.is_some() => {
@@ -154,8 +153,8 @@ impl Connection {
             Some(frame) => self.send_bad(frame).await?,
             None => self.socket.send(Message::Ping(ping_payload(seq).to_vec().into())).await?,
         }
-        let patience = self.world.fault.patience(PONG_TIMEOUT);
-        Ok(Heart { asked: true, due: patience.map(|patience| Instant::now() + patience) })
+        let timeout = self.world.fault.pong_timeout(PONG_TIMEOUT);
+        Ok(Heart { asked: true, due: timeout.map(|timeout| Instant::now() + timeout) })
     }
 
     async fn give_up(&mut self) -> Result<(), Error> {
@@ -189,11 +188,12 @@ impl Connection {
 
     /// Carries out a command. True if it was to end the session.
     async fn obey(&mut self, text: &str) -> Result<bool, Error> {
-        let (id, outcome) = match parse_command(text) {
-            Ok(Request { command: Command::Close, .. }) => return Ok(true),
-            Ok(Request { command: Command::Ack { .. } | Command::Pong { .. }, .. }) => return Ok(false),
-            Ok(Request { id, command }) => (id, self.outcome_of(&command)),
-            Err(error) => (error.id, refusal(error.code, error.to_string())),
+        let Request { id, command } = parse_command(text);
+        let outcome = match command {
+            Ok(Command::Close) => return Ok(true),
+            Ok(Command::Ack { .. } | Command::Pong { .. }) => return Ok(false),
+            Ok(command) => self.outcome_of(&command),
+            Err(error) => refusal(error.code, error.message),
         };
         self.say(&ServerMessage::Reply(Reply { id, outcome })).await?;
         Ok(false)
@@ -240,7 +240,7 @@ async fn close(socket: &mut Socket, code: CloseCode) -> Result<(), Error> {
     let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
     socket.send(Message::Close(Some(frame))).await?;
     let drain = async { while let Some(Ok(_)) = socket.next().await {} };
-    // Whoever stays longer is cut.
-    let _ = timeout(PATIENCE, drain).await;
+    // A client that stays longer is cut.
+    let _ = timeout(TIMEOUT, drain).await;
     Ok(())
 }

@@ -46,7 +46,7 @@ const BACKLOG: u32 = 128;
 
 fn listen() -> io::Result<TcpListener> {
     let socket = TcpSocket::new_v4()?;
-    // Who is accepted has it, too.
+    // Accepted sockets inherit it.
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;
     socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
     socket.listen(BACKLOG)

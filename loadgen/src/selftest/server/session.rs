@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 use tokio::sync::watch;
 
-use crate::selftest::fate::Fate;
+use crate::selftest::delivery::Delivery;
 use crate::selftest::fault::Fault;
 
 pub(super) struct Session {
@@ -15,7 +15,7 @@ pub(super) struct Session {
     subscriptions: RefCell<BTreeSet<String>>,
     /// The objects that it is to be sent, each with `{seq}` where its seq is to be. The first has seq 1.
     stream: watch::Sender<Vec<String>>,
-    /// The messages it should have had, spoilt ones too.
+    /// The messages that the session should have received, spoilt ones too.
     messages: Cell<usize>,
     held_back: Cell<Option<String>>,
     /// The number of the connection that has it; one with a lower number has been replaced.
@@ -83,17 +83,17 @@ impl Session {
         };
         let object = message(data);
         let place = self.messages.replace(self.messages.get() + 1);
-        let fate = self.fault.fate(self.id, place);
+        let delivery = self.fault.delivery(self.id, place);
         let held_back = self.held_back.take();
         self.stream.send_modify(|stream| {
-            match fate {
-                Fate::Sent => stream.push(object),
-                Fate::Lost => {}
-                Fate::Doubled => stream.extend([object.clone(), object]),
-                Fate::HeldBack => self.held_back.set(Some(object)),
-                Fate::Changed => stream.push(message(&changed(data))),
-                Fate::WithForeign => stream.extend([object, message("\"foreign\"")]),
-                Fate::Gap => stream.push(format!(
+            match delivery {
+                Delivery::Sent => stream.push(object),
+                Delivery::Lost => {}
+                Delivery::Doubled => stream.extend([object.clone(), object]),
+                Delivery::HeldBack => self.held_back.set(Some(object)),
+                Delivery::Changed => stream.push(message(&changed(data))),
+                Delivery::WithForeign => stream.extend([object, message("\"foreign\"")]),
+                Delivery::Gap => stream.push(format!(
                     r#"{{"gap":{{"seq":{{seq}},"channel":{channel},"epoch":"e","from":{offset},"to":{offset}}}}}"#
                 )),
             }

@@ -39,7 +39,7 @@ pub(super) struct Resume {
 pub(super) struct Attached {
     pub(super) session: Rc<Session>,
     pub(super) recovered: bool,
-    /// The seq that its hello says: after it the stream goes on.
+    /// The seq of its hello: the next message has the one after it.
     pub(super) seq: u64,
     /// Where in the stream that is.
     pub(super) place: usize,
@@ -79,7 +79,7 @@ impl World {
         self.channels.borrow().get(channel).copied().unwrap_or(0)
     }
 
-    /// Gives a message to everyone who subscribes. `None` when the channel is full.
+    /// Delivers a message to all subscribers. `None` when the channel is full.
     pub(super) fn publish(&self, channel: &str, data: &str) -> Option<u64> {
         let offset = self.offset_of(channel) + 1;
         if offset > MAX_MESSAGES {

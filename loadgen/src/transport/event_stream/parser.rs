@@ -1,9 +1,13 @@
-//! Lines and events, by the standard's section 9.2.6.
+//! Lines and events, by the standard's section 9.2.6. Lines are sseer's, which hands out comments and leaves UTF-8 to us;
+//! what makes an event of them is here.
+
+use sseer::parser::{RawEventLine, parse_line};
 
 use crate::transport::websocket::Fault;
 
 /// The longest event that is read.
 const MAX_EVENT_BYTES: usize = 1 << 20;
+const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();
 
 /// What a stream has in it.
 #[derive(Debug, PartialEq, Eq)]
@@ -16,85 +20,72 @@ pub(crate) enum Found<'a> {
     Comment,
 }
 
-/// Takes events out of a stream. It keeps bytes only while a line or an event is incomplete.
+/// Takes events out of a stream. It keeps bytes only while a line or an event is incomplete, or after its reader stopped.
 #[derive(Debug, Default)]
 pub(crate) struct Parser {
-    line: Vec<u8>,
+    unparsed: Vec<u8>,
     /// Of the event so far: each line with its end.
     data: String,
     id: Option<String>,
-    /// The last line ended with a carriage return: a line feed that follows belongs to it.
+    /// The last byte was a carriage return: a line feed that follows belongs to it.
     after_return: bool,
     /// The id of a complete event was handed over, its data not yet.
-    owes_event: bool,
+    event_is_pending: bool,
     /// Something has been read, so that there is no byte order mark any more.
     begun: bool,
 }
 
 impl Parser {
-    /// Hands over what is complete with these bytes. `Err` with the rest of them if that breaks.
-    pub(crate) fn feed<'b, T>(
+    pub(crate) fn push(&mut self, bytes: &[u8]) {
+        let Some(last) = bytes.last() else { return };
+        let bytes = if self.after_return { bytes.strip_prefix(b"\n").unwrap_or(bytes) } else { bytes };
+        self.unparsed.extend_from_slice(bytes);
+        self.after_return = *last == b'\r';
+        // A return ends its line at once, but sseer would wait to see whether a line feed follows.
+        if self.after_return {
+            self.unparsed.push(b'\n');
+        }
+    }
+
+    /// Hands over what is complete, until the reader stops with a value.
+    pub(crate) fn each<T>(
         &mut self,
-        bytes: &'b [u8],
         on_found: &mut impl FnMut(Found<'_>) -> Option<T>,
-    ) -> Result<Option<(T, &'b [u8])>, Fault> {
-        let mut rest = bytes;
-        if self.owes_event
-            && let Some(value) = self.dispatch_event(on_found)
-        {
-            return Ok(Some((value, rest)));
+    ) -> Result<Option<T>, Fault> {
+        let unparsed = std::mem::take(&mut self.unparsed);
+        let mut rest = unparsed.as_slice();
+        let mut value = if self.event_is_pending { self.dispatch_event(on_found) } else { None };
+        while value.is_none() {
+            if !self.begun
+                && let Some(after) = rest.strip_prefix(BYTE_ORDER_MARK)
+            {
+                (rest, self.begun) = (after, true);
+            }
+            let Some((line, after)) = parse_line(rest) else { break };
+            (rest, self.begun) = (after, true);
+            value = self.take_line(line, on_found);
         }
-        loop {
-            if self.after_return {
-                let Some(first) = rest.first() else { return Ok(None) };
-                rest = if *first == b'\n' { &rest[1..] } else { rest };
-                self.after_return = false;
-            }
-            let end = rest.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
-            let Some(end) = end else {
-                self.line.extend_from_slice(rest);
-                return if self.kept_bytes() > MAX_EVENT_BYTES {
-                    Err(Fault::TooBig(self.kept_bytes() as u64))
-                } else {
-                    Ok(None)
-                };
-            };
-            self.line.extend_from_slice(&rest[..end]);
-            self.after_return = rest[end] == b'\r';
-            rest = &rest[end + 1..];
-            if self.kept_bytes() > MAX_EVENT_BYTES {
-                return Err(Fault::TooBig(self.kept_bytes() as u64));
-            }
-            let line = std::mem::take(&mut self.line);
-            if let Some(value) = self.take_line(&line, on_found) {
-                return Ok(Some((value, rest)));
-            }
-        }
+        self.unparsed = rest.to_vec();
+        let kept = self.unparsed.len() + self.data.len() + self.id.as_ref().map_or(0, String::len);
+        if kept > MAX_EVENT_BYTES { Err(Fault::TooBig(kept as u64)) } else { Ok(value) }
     }
 
-    pub(crate) fn kept_bytes(&self) -> usize {
-        self.line.len() + self.data.len() + self.id.as_ref().map_or(0, String::len)
-    }
-
-    fn take_line<T>(&mut self, line: &[u8], on_found: &mut impl FnMut(Found<'_>) -> Option<T>) -> Option<T> {
-        let line = String::from_utf8_lossy(line);
-        let mut line = line.as_ref();
-        if !self.begun {
-            self.begun = true;
-            line = line.strip_prefix('\u{FEFF}').unwrap_or(line);
-        }
-        if line.is_empty() {
-            return self.dispatch(on_found);
-        }
-        let (field, value) = line.split_once(':').unwrap_or((line, ""));
-        let value = value.strip_prefix(' ').unwrap_or(value);
-        match field {
-            "" => return on_found(Found::Comment),
-            "data" => {
-                self.data.push_str(value);
+    fn take_line<T>(
+        &mut self,
+        line: RawEventLine<'_>,
+        on_found: &mut impl FnMut(Found<'_>) -> Option<T>,
+    ) -> Option<T> {
+        let (name, value) = match line {
+            RawEventLine::Empty => return self.dispatch(on_found),
+            RawEventLine::Comment => return on_found(Found::Comment),
+            RawEventLine::Field { field_name, field_value } => (field_name, field_value.unwrap_or_default()),
+        };
+        match name {
+            b"data" => {
+                self.data.push_str(&String::from_utf8_lossy(value));
                 self.data.push('\n');
             }
-            "id" if !value.contains('\0') => self.id = Some(value.to_owned()),
+            b"id" if !value.contains(&0) => self.id = Some(String::from_utf8_lossy(value).into_owned()),
             // The type of an event and the pause before a reconnect matter to pages.
             _ => {}
         }
@@ -103,7 +94,7 @@ impl Parser {
 
     /// An event is complete. Its id counts even if it has no data.
     fn dispatch<T>(&mut self, on_found: &mut impl FnMut(Found<'_>) -> Option<T>) -> Option<T> {
-        self.owes_event = true;
+        self.event_is_pending = true;
         let id = self.id.take();
         match id.and_then(|id| on_found(Found::Id(&id))) {
             Some(value) => Some(value),
@@ -112,7 +103,7 @@ impl Parser {
     }
 
     fn dispatch_event<T>(&mut self, on_found: &mut impl FnMut(Found<'_>) -> Option<T>) -> Option<T> {
-        self.owes_event = false;
+        self.event_is_pending = false;
         let data = std::mem::take(&mut self.data);
         if data.is_empty() { None } else { on_found(Found::Event(data.strip_suffix('\n').unwrap_or(&data))) }
     }
@@ -126,7 +117,8 @@ mod tests {
         let mut parser = Parser::default();
         let mut all = Vec::new();
         for piece in stream.chunks(piece) {
-            let found = parser.feed(piece, &mut |found| {
+            parser.push(piece);
+            let found = parser.each(&mut |found| {
                 all.push(match found {
                     Found::Id(id) => format!("id {id}"),
                     Found::Event(data) => data.to_owned(),
@@ -172,7 +164,36 @@ mod tests {
     fn an_event_has_a_limit() {
         let mut parser = Parser::default();
         let long = vec![b'x'; MAX_EVENT_BYTES + 1];
-        let found = parser.feed(&long, &mut |_| None::<()>);
+        parser.push(&long);
+        let found = parser.each(&mut |_| None::<()>);
         assert!(matches!(found, Err(Fault::TooBig(_))));
+    }
+
+    #[test]
+    fn a_carriage_return_ends_its_line_at_once() {
+        let mut parser = Parser::default();
+        let mut found = |bytes: &[u8]| {
+            parser.push(bytes);
+            let event = parser.each(&mut |found| Some(matches!(found, Found::Event("a"))));
+            event.expect("it is short")
+        };
+        assert_eq!(found(b"data: a\r\r"), Some(true));
+        assert_eq!(found(b"\n"), None, "it belongs to the return");
+        assert_eq!(found(b"\n"), None);
+        assert_eq!(found(b"data: a\n\n"), Some(true));
+    }
+
+    #[test]
+    fn the_rest_is_handed_over_after_a_stop() {
+        let mut parser = Parser::default();
+        parser.push(b"id: 1\ndata: a\n\n: b\ndata: c\n\ndata: ");
+        let mut all = Vec::new();
+        while let Some(found) = parser.each(&mut |found| Some(format!("{found:?}"))).expect("it is short") {
+            all.push(found);
+        }
+        assert_eq!(all, [r#"Id("1")"#, r#"Event("a")"#, "Comment", r#"Event("c")"#]);
+        parser.push(b"d\n\n");
+        assert_eq!(parser.each(&mut |found| Some(found == Found::Event("d"))), Ok(Some(true)));
+        assert!(parser.unparsed.is_empty() && parser.data.is_empty());
     }
 }

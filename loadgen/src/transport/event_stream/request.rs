@@ -10,16 +10,17 @@ use crate::transport::http_head::ResponseHead;
 
 const EVENT_STREAM: &str = "text/event-stream";
 
-/// Asks `host` for the stream at `path`, from what follows the event with this id, if there is one.
+/// Asks `host` for the stream at `path`, with these lines among the headers, from what follows the event with this id, if there is one.
 pub(crate) async fn request(
     mut stream: TcpStream,
     host: &str,
     path: &str,
+    headers: &str,
     last_id: Option<&str>,
 ) -> Result<EventStream, ConnectError> {
     let after = last_id.map_or_else(String::new, |id| format!("Last-Event-ID: {id}\r\n"));
     let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: {EVENT_STREAM}\r\nCache-Control: no-store\r\n{after}\r\n"
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nAccept: {EVENT_STREAM}\r\nCache-Control: no-store\r\n{headers}{after}\r\n"
     );
     stream.write_all(request.as_bytes()).await?;
     let head = ResponseHead::read(&mut stream).await?;

@@ -17,15 +17,14 @@ pub(crate) struct EventStream {
     stream: TcpStream,
     framing: Framing,
     parser: Parser,
-    /// What was read, but came after the event with which its reader stopped: first of the body, then of the stream.
-    unparsed: Vec<u8>,
+    /// What came with the head, until it is asked for.
     unread: Vec<u8>,
 }
 
 impl EventStream {
     /// `unread` is what followed the head.
     pub(crate) fn new(stream: TcpStream, framing: Framing, unread: Vec<u8>) -> Self {
-        Self { stream, framing, parser: Parser::default(), unparsed: Vec::new(), unread }
+        Self { stream, framing, parser: Parser::default(), unread }
     }
 
     /// Ends the connection with a reset.
@@ -40,64 +39,45 @@ impl EventStream {
         context: &mut Context<'_>,
         on_found: &mut impl FnMut(Found<'_>) -> ControlFlow<T>,
     ) -> Poll<Result<T, End>> {
+        let mut on_found = |found: Found<'_>| match on_found(found) {
+            ControlFlow::Break(value) => Some(value),
+            ControlFlow::Continue(()) => None,
+        };
+        let unread = std::mem::take(&mut self.unread);
+        if let Err(fault) = self.push(&unread) {
+            return Poll::Ready(Err(End::Fault(fault)));
+        }
         loop {
-            let (unparsed, unread) = (std::mem::take(&mut self.unparsed), std::mem::take(&mut self.unread));
-            if let Some(result) = self.take(&unparsed, &unread, on_found) {
-                return Poll::Ready(result);
+            match self.parser.each(&mut on_found) {
+                Ok(Some(value)) => return Poll::Ready(Ok(value)),
+                Ok(None) if self.framing.is_over() => return Poll::Ready(Err(End::Closed(None))),
+                Ok(None) => {}
+                Err(fault) => return Poll::Ready(Err(End::Fault(fault))),
             }
-            let result = read_buffer::lend(|buffer| {
+            let read = read_buffer::lend(|buffer| {
                 let mut buffer = ReadBuf::new(buffer);
                 match ready!(Pin::new(&mut self.stream).poll_read(context, &mut buffer)) {
-                    Ok(()) if buffer.filled().is_empty() => Poll::Ready(Some(Err(self.end_of_stream()))),
-                    Ok(()) => Poll::Ready(self.take(&[], buffer.filled(), on_found)),
-                    Err(_) => Poll::Ready(Some(Err(End::Cut))),
+                    Ok(()) if buffer.filled().is_empty() => Poll::Ready(Err(self.end_of_stream())),
+                    Ok(()) => Poll::Ready(self.push(buffer.filled()).map_err(End::Fault)),
+                    Err(_) => Poll::Ready(Err(End::Cut)),
                 }
             });
-            if let Some(result) = ready!(result) {
-                return Poll::Ready(result);
+            if let Err(end) = ready!(read) {
+                return Poll::Ready(Err(end));
             }
         }
+    }
+
+    /// What of these bytes is the body's goes to the parser.
+    fn push(&mut self, mut bytes: &[u8]) -> Result<(), Fault> {
+        while !bytes.is_empty() && !self.framing.is_over() {
+            let body = self.framing.next(&mut bytes)?;
+            self.parser.push(body);
+        }
+        Ok(())
     }
 
     fn end_of_stream(&self) -> End {
         if self.framing.may_end() { End::Closed(None) } else { End::Cut }
-    }
-
-    /// What comes of bytes of the body, and then of the stream. `None`: and reading goes on.
-    fn take<T>(
-        &mut self,
-        body: &[u8],
-        bytes: &[u8],
-        on_found: &mut impl FnMut(Found<'_>) -> ControlFlow<T>,
-    ) -> Option<Result<T, End>> {
-        match self.try_take(body, bytes, on_found) {
-            Ok(Some(value)) => Some(Ok(value)),
-            Ok(None) if self.framing.is_over() => Some(Err(End::Closed(None))),
-            Ok(None) => None,
-            Err(fault) => Some(Err(End::Fault(fault))),
-        }
-    }
-
-    fn try_take<'a, T>(
-        &mut self,
-        mut body: &'a [u8],
-        mut bytes: &'a [u8],
-        on_found: &mut impl FnMut(Found<'_>) -> ControlFlow<T>,
-    ) -> Result<Option<T>, Fault> {
-        let mut found = |found: Found<'_>| match on_found(found) {
-            ControlFlow::Break(value) => Some(value),
-            ControlFlow::Continue(()) => None,
-        };
-        loop {
-            if let Some((value, rest)) = self.parser.feed(body, &mut found)? {
-                self.unparsed = rest.to_vec();
-                self.unread = bytes.to_vec();
-                return Ok(Some(value));
-            }
-            if bytes.is_empty() || self.framing.is_over() {
-                return Ok(None);
-            }
-            body = self.framing.next(&mut bytes)?;
-        }
     }
 }

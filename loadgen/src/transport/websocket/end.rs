@@ -6,7 +6,7 @@ use super::fault::Fault;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub enum End {
     /// By a Close frame, with or without a code.
     Closed(Option<u16>),
     /// The stream ended, or failed, without one.

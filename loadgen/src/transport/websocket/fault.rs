@@ -1,10 +1,13 @@
-//! What a server may not do, and the close code by which it is told.
+//! Protocol errors of a server, and the close code that answers each.
 
 use std::fmt;
 
+use strum::IntoStaticStr;
+
 /// How the server's bytes break RFC 6455, or what an event stream is made of, or a limit of ours.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fault {
+#[derive(Clone, Copy, Debug, IntoStaticStr, PartialEq, Eq)]
+#[strum(serialize_all = "snake_case")]
+pub enum Fault {
     /// Section 5.2: no extension was agreed on that gives these bits a meaning.
     ReservedBits(u8),
     /// Section 5.2: no such opcode.
@@ -42,26 +45,10 @@ impl Fault {
             _ => 1002,
         }
     }
-}
 
-impl Fault {
     /// The name under which it is counted.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::ReservedBits(_) => "reserved_bits",
-            Self::UnknownOpcode(_) => "unknown_opcode",
-            Self::Masked => "masked",
-            Self::LengthForm => "length_form",
-            Self::FragmentedControl => "fragmented_control",
-            Self::LongControl(_) => "long_control",
-            Self::NothingToContinue => "nothing_to_continue",
-            Self::MessageWithinMessage => "message_within_message",
-            Self::HalfACloseCode => "half_a_close_code",
-            Self::CloseCode(_) => "close_code",
-            Self::NotUtf8 => "not_utf8",
-            Self::Chunk => "chunk",
-            Self::TooBig(_) => "too_big",
-        }
+        self.into()
     }
 }
 

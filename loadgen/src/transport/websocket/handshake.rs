@@ -7,18 +7,23 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use crate::transport::error::{BadUpgrade, ConnectError};
 use crate::transport::http_head::ResponseHead;
 
-/// Section 1.3: what makes an answer one that knows WebSocket.
+/// Section 1.3: the suffix of the key in the accept hash.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Asks `host` for an upgrade to WebSocket at `path`. Returns what the server sent after its response.
-pub(crate) async fn upgrade<S>(stream: &mut S, host: &str, path: &str) -> Result<Vec<u8>, ConnectError>
+/// Asks `host` for an upgrade to WebSocket at `path`, with these lines among the headers. Returns what the server sent after its response.
+pub(crate) async fn upgrade<S>(
+    stream: &mut S,
+    host: &str,
+    path: &str,
+    headers: &str,
+) -> Result<Vec<u8>, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let key = BASE64.encode(&rand::random::<[u8; 16]>());
     let request = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n\r\n"
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n{headers}\r\n"
     );
     stream.write_all(request.as_bytes()).await?;
     let head = ResponseHead::read(stream).await?;
@@ -63,7 +68,8 @@ mod tests {
     /// Upgrades against a peer that answers with these pieces. `{accept}` stands for the right key.
     async fn upgraded(pieces: &[&str]) -> Result<Vec<u8>, ConnectError> {
         let (mut near, far) = duplex(64 * 1024);
-        let both = async { tokio::join!(upgrade(&mut near, "example.test", "/ws"), answer(far, pieces)).0 };
+        let both =
+            async { tokio::join!(upgrade(&mut near, "example.test", "/ws", ""), answer(far, pieces)).0 };
         tokio::time::timeout(Duration::from_secs(10), both).await.expect("nobody waits for long")
     }
 

@@ -50,7 +50,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    /// `None` as long as it is incomplete. What is wrong with it is told as soon as that has arrived.
+    /// `None` while it is incomplete. An error is reported as soon as its bytes have arrived.
     pub(super) fn parse(bytes: &[u8]) -> Result<Option<Self>, Fault> {
         let Some(&first) = bytes.first() else { return Ok(None) };
         if first & RESERVED != 0 {

@@ -14,7 +14,8 @@ mod socket;
 mod tests;
 mod writer;
 
-pub(crate) use end::{End, NO_CLOSE_FRAME};
+pub use end::End;
+pub(crate) use end::NO_CLOSE_FRAME;
 pub(crate) use fault::Fault;
 pub(crate) use handshake::upgrade;
 pub(crate) use reader::Incoming;

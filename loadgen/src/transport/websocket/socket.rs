@@ -1,4 +1,4 @@
-//! A WebSocket over a stream: who reads, who answers control frames, and what waits to be written.
+//! A WebSocket over a stream: reads, answers control frames, and buffers what waits to be written.
 
 use std::future::poll_fn;
 use std::io;
@@ -18,12 +18,12 @@ use crate::transport::read_buffer;
 
 /// The longest message that is read.
 const MAX_MESSAGE_BYTES: u32 = 1 << 20;
-/// While more than this waits to be written, nothing is read: who does not read our answers gets no more of them.
+/// While more than this waits to be written, nothing is read: a server that does not read the answers gets no more of them.
 const MAX_UNWRITTEN_BYTES: usize = 64 * 1024;
 
 /// A client's WebSocket, after the handshake.
 ///
-/// Nothing is kept for an idle one: bytes are read into a buffer of the whole thread. Whoever reads also writes what
+/// An idle socket keeps no buffer: bytes are read into a buffer of the whole thread. Reading also writes what
 /// waits, answers pings, and answers a Close frame.
 #[derive(Debug)]
 pub(crate) struct Socket<S = TcpStream> {
@@ -145,7 +145,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         }
     }
 
-    /// Does what bytes that were read ask for. `None`: and goes on reading.
+    /// Handles bytes that were read. `None`: more must be read.
     fn take<T>(
         &mut self,
         context: &mut Context<'_>,
@@ -187,7 +187,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         end
     }
 
-    /// Sends a text without waiting until the kernel has it: that is up to whoever reads.
+    /// Sends a text without waiting for the kernel; reading does that.
     pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>, text: &str) {
         if self.answers && !self.is_mute {
             write_frame(self.unwritten(), Opcode::Text, text.as_bytes());
@@ -210,7 +210,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.waiting.as_ref().map_or(0, |waiting| waiting.unwritten.len())
     }
 
-    /// Done when nothing waits to be written. What nobody needs any more is given back.
+    /// Ready when nothing waits to be written. Empty buffers are freed.
     fn poll_flush(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Some(waiting) = &mut self.waiting else { return Poll::Ready(Ok(())) };
         while !waiting.unwritten.is_empty() {
@@ -231,7 +231,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 impl Socket<TcpStream> {
     /// Ends the connection with a reset, as a process that dies with bytes unread would.
     pub(crate) fn reset(self) {
-        // Where that cannot be had, it ends like any other that is dropped.
+        // If that fails, the socket is closed as usual.
         let _ = self.stream.set_zero_linger();
     }
 }

@@ -1,3 +1,62 @@
-//! Dialects: what the bytes on a connection say. A transport moves them; a dialect gives them meaning.
+//! Dialects: what the bytes on a connection mean. A transport moves them; a dialect reads [`Command`]s from what the
+//! client sends, and writes [`Response`]s, [`Event`]s and channel messages as texts.
+//!
+//! A new dialect is a folder here with one type that implements [`Dialect`]. Which connection speaks it is the
+//! transport's choice; no other room of this crate knows any dialect.
 
+mod command;
+mod encoded;
+mod event;
 pub mod json;
+mod ping_frame;
+
+pub use command::{Command, CommandError, ErrorCode, Request, Since};
+pub use encoded::Encoded;
+pub use event::{Event, Member, Response, Success};
+pub use ping_frame::{ping_payload, pong_seq};
+
+use crate::message::Message;
+use crate::session::Heartbeat;
+
+/// One side of one connection's conversation: the value keeps what the dialect has to remember of it.
+///
+/// Acknowledgements arrive as [`Command::Ack`] and [`Command::Pong`], however a dialect carries them. Pong frames
+/// acknowledge below every dialect ([`pong_seq`]). Before the server closes a connection, it may write
+/// [`Event::Goaway`]; the Close frame itself is the transport's.
+pub trait Dialect: Sized {
+    /// The name in metrics and in the admin API.
+    const NAME: &'static str;
+
+    /// What a response needs of its request, so that the client can match them.
+    type RequestId;
+
+    /// How the server asks for signs of life. [`Event::Ping`] is written only under [`Heartbeat::Message`].
+    fn heartbeat(&self) -> Heartbeat;
+
+    /// Reads the commands of one text, in order. What is no command is a request with an error.
+    fn read<'a>(
+        &mut self,
+        text: &'a str,
+    ) -> impl Iterator<Item = Request<'a, Self::RequestId>> + use<'a, Self>;
+
+    /// Writes responses to the commands of one text. A dialect may join them into one text, or leave some out.
+    fn respond(&mut self, responses: &[Response<'_, Self::RequestId>], to: &mut impl Texts);
+
+    /// Writes an event: as one text, as several, or not at all if the dialect has no word for it.
+    fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts);
+
+    /// Encodes a message for all its readers: all of the text but what depends on the reader's seq.
+    fn encode(message: &Message<'_>) -> Encoded<Self>;
+
+    /// The length, in bytes, of what [`Self::write_message`] appends.
+    fn message_len(encoded: &str, seq: u64) -> usize;
+
+    /// Appends the whole text of an encoded message under a reader's seq.
+    fn write_message(encoded: &str, seq: u64, out: &mut Vec<u8>);
+}
+
+/// Takes the texts that a dialect writes: a transport makes each a frame, or an event of a stream.
+pub trait Texts {
+    /// One text.
+    fn text(&mut self, text: &str);
+}

@@ -1,23 +1,28 @@
 use std::time::Duration;
 
+use strum::{EnumCount, IntoStaticStr, VariantArray};
+
 use crate::Timestamp;
 
-/// What a session waits for. When several are due at once, the one that stands first here acts first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// What a session waits for. When several are due at once, the first in this order acts first.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EnumCount, IntoStaticStr, VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 #[repr(u8)]
 pub enum Deadline {
-    /// The connection has been silent for long enough to ask.
+    /// The connection has been silent long enough to send a ping.
     ///
     /// Armed while attached to a stream with no ping outstanding. When it passes, a ping is sent; frame
-    /// heartbeats are postponed by traffic heard since, message heartbeats never.
+    /// heartbeats are postponed by traffic received since, message heartbeats never.
     Ping,
     /// The answer to a ping is overdue.
     ///
-    /// Armed from the moment the ping's bytes are in the kernel until something is heard, but not while a write
-    /// is held. When it passes, the connection looks at what the kernel holds; if that is nothing, the
+    /// Armed from the moment the ping's bytes are in the kernel until something is received, but not while a write
+    /// is held. When it passes, the connection checks what the kernel holds; if that is nothing, the
     /// connection is dead and the session suspends.
     Pong,
-    /// A long-poll request has been held for long enough.
+    /// A long-poll request has been held long enough.
     ///
     /// Armed while attached to a poll. When it passes, the request is answered empty.
     PollHold,
@@ -25,45 +30,36 @@ pub enum Deadline {
     ///
     /// Armed while suspended. When it passes, the session ends as expired, exactly once.
     Reconnect,
-    /// The client has asked for nothing.
+    /// The client has sent no command.
     ///
-    /// Armed always, if configured, save for a session that was last attached to a stream of events, over which none can
-    /// come; put off by commands, not by acknowledgements or pongs. When it passes, the session closes.
+    /// Always armed, if configured, except for a session that was last attached to a stream of events, over which no
+    /// command can come; postponed by commands, not by acknowledgements or pongs. When it passes, the session closes.
     Idle,
-    /// The client's token has run out.
+    /// The client's token has expired.
     ///
     /// Armed while attached with a token that has an `exp`. When it passes, the session suspends.
     Token,
-    /// The session has lived for as long as any may.
+    /// The session has reached the longest allowed lifetime.
     ///
-    /// Armed always, if configured. When it passes, the session closes.
+    /// Always armed, if configured. When it passes, the session closes.
     Lifetime,
 }
 
 impl Deadline {
     /// Every deadline, in the order in which they act.
-    pub const ALL: [Self; 7] =
-        [Self::Ping, Self::Pong, Self::PollHold, Self::Reconnect, Self::Idle, Self::Token, Self::Lifetime];
+    pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.as_array().expect("COUNT counts VARIANTS");
 
     /// The name in metrics and the admin API.
     #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Ping => "ping",
-            Self::Pong => "pong",
-            Self::PollHold => "poll_hold",
-            Self::Reconnect => "reconnect",
-            Self::Idle => "idle",
-            Self::Token => "token",
-            Self::Lifetime => "lifetime",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.into()
     }
 }
 
-/// How long a session waits for each of its deadlines. Shared by all sessions.
+/// How long a session waits for each of its deadlines. Shared by all sessions. Configuration alone has defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// The longest a stream stays silent before it is asked ([`Deadline::Ping`]).
+pub struct SessionTimeouts {
+    /// The longest silence on a stream before a ping ([`Deadline::Ping`]).
     pub ping_interval: Duration,
     /// How long an answer may take ([`Deadline::Pong`]).
     pub pong_timeout: Duration,
@@ -77,23 +73,10 @@ pub struct Timeouts {
     pub lifetime: Option<Duration>,
 }
 
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            ping_interval: Duration::from_secs(25),
-            pong_timeout: Duration::from_secs(10),
-            poll_hold: Duration::from_secs(30),
-            reconnect_window: Duration::from_secs(120),
-            idle: None,
-            lifetime: Some(Duration::from_secs(24 * 60 * 60)),
-        }
-    }
-}
-
 /// The deadlines of one session: an instant for each that is armed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DeadlineTable {
-    at: [Option<Timestamp>; Deadline::ALL.len()],
+    at: [Option<Timestamp>; Deadline::COUNT],
 }
 
 impl DeadlineTable {
@@ -107,6 +90,10 @@ impl DeadlineTable {
 
     pub(super) fn disarm_all(&mut self) {
         *self = Self::default();
+    }
+
+    pub(super) fn is_armed(&self, deadline: Deadline) -> bool {
+        self.at[deadline as usize].is_some()
     }
 
     /// The first to pass; among equals, the first of [`Deadline::ALL`].

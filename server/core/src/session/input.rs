@@ -1,15 +1,14 @@
 use crate::Timestamp;
 use crate::close::{CloseReason, SuspendReason};
-use crate::dialect::json::Heartbeat;
 
-/// One connection of a session. Whoever makes connections numbers them; no two of a session are alike.
+/// One connection of a session. The owner numbers them; no two connections of a session have the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// What a connection is good for.
+/// What a session can do over a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Carrier {
-    /// Open until it breaks, in need of heartbeats: WebSocket.
+pub enum ConnectionKind {
+    /// Open until it breaks, and needs heartbeats: WebSocket.
     Stream(Heartbeat),
     /// Open until it breaks, but the client cannot answer: server-sent events.
     Events,
@@ -17,29 +16,39 @@ pub enum Carrier {
     Poll,
 }
 
-/// A connection that wants the session.
+/// How a stream asks whether its client is still there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Heartbeat {
+    /// RFC 6455 ping frames, which browsers answer below JavaScript. Any traffic received postpones the next one.
+    #[default]
+    Frame,
+    /// Messages of the dialect, for clients that must see them to notice that the server is gone: never postponed.
+    Message,
+}
+
+/// A connection that asks for the session.
 #[derive(Clone, Copy, Debug)]
 pub struct Attach {
     /// Its id.
     pub connection: ConnectionId,
-    /// What it is good for.
-    pub carrier: Carrier,
+    /// Its kind.
+    pub kind: ConnectionKind,
     /// The last message its client has, if it says so.
     pub seq: Option<u64>,
-    /// When the client's token runs out, if it has one that does.
+    /// When the client's token expires, if it has one that does.
     pub token_expires: Option<Timestamp>,
-    /// Any number, evenly spread: the first ping comes after 0.5 to 1.0 of the interval, so that clients that
-    /// come in a storm are not asked in one.
+    /// A uniformly random number: the first ping comes after 0.5 to 1.0 of the interval, so that a storm of connects
+    /// does not become a storm of pings.
     pub entropy: u32,
 }
 
 /// What can happen to a session.
 #[derive(Clone, Copy, Debug)]
 pub enum Input {
-    /// A connection comes: for a suspended session a resume, for an attached one a take-over.
+    /// A new connection: a resume if the session is suspended, a take-over if it is attached.
     ///
-    /// Look at [`super::Session::phase`] afterwards. It is refused, and nothing changes, when the session has
-    /// ended or the client claims a `seq` that was never sent: this is not the session it means.
+    /// Check [`super::Session::phase`] afterwards. The connection is refused, and nothing changes, when the session has
+    /// ended or the client claims a `seq` that was never sent: it means another session.
     Attach(Attach),
     /// Something about one connection. Ignored unless the session is attached to that very one.
     Connection(ConnectionId, ConnectionInput),
@@ -52,9 +61,9 @@ pub enum Input {
 /// What can happen to the connection of a session.
 #[derive(Clone, Copy, Debug)]
 pub enum ConnectionInput {
-    /// The ping asked for has left for the kernel.
+    /// The bytes of the requested ping are in the kernel.
     PingSent {
-        /// What it carries: [`super::Outbox::sent`] as it was when the ping was encoded.
+        /// What it carries: [`super::Outbox::sent`] at the time the ping was encoded.
         seq: u64,
     },
     /// A pong frame: the client's machine has everything up to `seq`.
@@ -67,7 +76,7 @@ pub enum ConnectionInput {
         /// The ping's `seq`.
         seq: u64,
     },
-    /// The client says that everything up to `seq` has arrived.
+    /// The client acknowledges everything up to `seq`.
     Ack {
         /// The last message that arrived.
         seq: u64,
@@ -76,13 +85,13 @@ pub enum ConnectionInput {
     Command,
     /// Something was taken from the outbox.
     Sent,
-    /// The peer does not read: bytes wait that the kernel does not take.
+    /// The peer does not read: there are bytes that the kernel does not take.
     WriteHeld,
     /// The kernel has taken them all.
     WriteResumed,
-    /// What [`super::Output::Probe`] asked for is done: if the kernel held bytes, they count as heard.
+    /// The answer to [`super::Output::Probe`]: if the kernel held bytes, they count as received.
     Probed,
-    /// The client's token was replaced by one that runs out then, or never.
+    /// The client's token was replaced by one that expires then, or never.
     TokenRefreshed(Option<Timestamp>),
     /// The connection is gone, or its transport is closing it.
     Ended(SuspendReason),

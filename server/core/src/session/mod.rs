@@ -8,9 +8,9 @@
 //!                    └──┘  └──────────── close command, kicked, lifetime, ... ──────────────┘
 //! ```
 //!
-//! [`Session`] is a pure state machine. Whoever owns one gives it what happened ([`Session::handle`]) or calls
-//! [`Session::handle_timeout`] when [`Session::next_deadline`] has passed, then takes what is to be done from
-//! [`Session::poll_output`] until there is nothing left, and looks at the next deadline again. Calls that come
+//! [`Session`] is a pure state machine. Its owner reports what happened ([`Session::handle`]) or calls
+//! [`Session::handle_timeout`] when [`Session::next_deadline`] has passed, then carries out what
+//! [`Session::poll_output`] returns until it returns nothing, and reads the next deadline again. Calls that come
 //! early, late, or twice are harmless.
 
 mod deadline;
@@ -19,11 +19,11 @@ mod machine;
 pub mod outbox;
 mod output;
 
-pub use deadline::{Deadline, Timeouts};
-pub use input::{Attach, Carrier, ConnectionId, ConnectionInput, Input};
+pub use deadline::{Deadline, SessionTimeouts};
+pub use input::{Attach, ConnectionId, ConnectionInput, ConnectionKind, Heartbeat, Input};
 pub use machine::{Phase, Session};
 pub use outbox::{Outbox, WhenFull};
-pub use output::{Event, Output, ResumeKind, Transition};
+pub use output::{LifecycleEvent, Output, ResumeKind, Transition};
 
 #[cfg(test)]
 mod random_tests;

@@ -1,39 +1,42 @@
 use std::time::Duration;
 
+use strum::IntoStaticStr;
+
 use super::{ConnectionId, Deadline};
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
 
-/// What is to be done for a session.
+/// What the owner of a session has to do for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Have a ping written, then tell [`super::ConnectionInput::PingSent`].
+    /// Have a ping written, then report [`super::ConnectionInput::PingSent`].
     Ping(ConnectionId),
-    /// Have the connection look at what the kernel holds, then tell [`super::ConnectionInput::Probed`].
+    /// Have the connection check what the kernel holds, then report [`super::ConnectionInput::Probed`].
     Probe(ConnectionId),
     /// Answer the poll, without a message.
     AnswerPoll(ConnectionId),
-    /// Close the connection with this code. The session has already let go of it.
+    /// Close the connection with this code. The session is already detached from it.
     Close(ConnectionId, CloseCode),
-    /// Tell logs, metrics and hooks.
-    Event(Event),
-    /// A deadline passed at this instant and was acted on now.
+    /// For logs, metrics and hooks.
+    Event(LifecycleEvent),
+    /// A deadline was due at this instant and has been acted on.
     Fired(Deadline, Timestamp),
     /// A pong came back this long after its ping.
     RoundTrip(Duration),
 }
 
-/// A lifecycle event: one for each transition of a session.
+/// One transition of a session, numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Event {
-    /// Counts the events of one session from 1. Two threads may tell of two events in either order.
+pub struct LifecycleEvent {
+    /// Counts the events of one session from 1. Two threads may report two events in either order.
     pub number: u32,
     /// What happened.
     pub transition: Transition,
 }
 
 /// A change of a session's phase or connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Transition {
     /// The session began.
     Opened,
@@ -48,7 +51,8 @@ pub enum Transition {
 }
 
 /// How a session got its new connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ResumeKind {
     /// It had none.
     Reconnect,
@@ -59,26 +63,19 @@ pub enum ResumeKind {
 impl Transition {
     /// The event's name in logs and metrics.
     #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Opened => "opened",
-            Self::Suspended(_) => "suspended",
-            Self::Resumed(_) => "resumed",
-            Self::Expired => "expired",
-            Self::Closed(_) => "closed",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// The event's reason in logs and metrics.
     #[must_use]
-    pub const fn reason(self) -> &'static str {
+    pub fn reason(self) -> &'static str {
         match self {
             Self::Opened => "connect",
-            Self::Suspended(reason) => reason.as_str(),
-            Self::Resumed(ResumeKind::Reconnect) => "reconnect",
-            Self::Resumed(ResumeKind::TakeOver) => "take_over",
-            Self::Expired => CloseReason::ReconnectWindow.as_str(),
-            Self::Closed(reason) => reason.as_str(),
+            Self::Suspended(reason) => reason.into(),
+            Self::Resumed(kind) => kind.into(),
+            Self::Expired => CloseReason::ReconnectWindow.into(),
+            Self::Closed(reason) => reason.into(),
         }
     }
 
@@ -86,5 +83,25 @@ impl Transition {
     #[must_use]
     pub const fn is_end(self) -> bool {
         matches!(self, Self::Expired | Self::Closed(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn transitions_have_names_and_reasons() {
+        let table = [
+            (Transition::Opened, "opened", "connect"),
+            (Transition::Suspended(SuspendReason::SlowConsumer), "suspended", "slow_consumer"),
+            (Transition::Resumed(ResumeKind::Reconnect), "resumed", "reconnect"),
+            (Transition::Resumed(ResumeKind::TakeOver), "resumed", "take_over"),
+            (Transition::Expired, "expired", "reconnect_window"),
+            (Transition::Closed(CloseReason::Kicked), "closed", "kicked"),
+        ];
+        for (transition, name, reason) in table {
+            assert_eq!((transition.name(), transition.reason()), (name, reason));
+        }
     }
 }

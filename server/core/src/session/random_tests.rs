@@ -11,7 +11,6 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseReason, SuspendReason};
-use crate::dialect::json::Heartbeat;
 
 const STEPS: usize = 400;
 
@@ -31,21 +30,21 @@ fn invariants_hold_whatever_happens() {
 struct Run {
     rng: SmallRng,
     session: Session,
-    /// The time told next, which may go backwards.
+    /// The time given next, which may go backwards.
     now: u64,
-    /// The latest time told.
+    /// The latest time given.
     latest: u64,
     connections: u64,
     events: u32,
     /// What the events so far say the phase is.
-    told: Told,
-    ping_asked: bool,
+    known: Known,
+    ping_requested: bool,
     ping_sent_at: Option<Timestamp>,
-    heard_at: Timestamp,
+    last_received_at: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Told {
+enum Known {
     Nothing,
     Attached,
     Suspended,
@@ -57,21 +56,21 @@ fn millis(ms: u64) -> Timestamp {
 }
 
 fn random_attach(rng: &mut SmallRng, now: u64, connection: u64) -> Attach {
-    let carrier = match rng.random_range(0..5) {
-        0 => Carrier::Poll,
-        1 => Carrier::Stream(Heartbeat::Message),
-        _ => Carrier::Stream(Heartbeat::Frame),
+    let kind = match rng.random_range(0..5) {
+        0 => ConnectionKind::Poll,
+        1 => ConnectionKind::Stream(Heartbeat::Message),
+        _ => ConnectionKind::Stream(Heartbeat::Frame),
     };
     let token_expires = rng.random_bool(0.2).then(|| millis(now + rng.random_range(0..20_000)));
     let seq = rng.random_bool(0.3).then(|| rng.random_range(0..2));
-    Attach { connection: ConnectionId(connection), carrier, seq, token_expires, entropy: rng.random() }
+    Attach { connection: ConnectionId(connection), kind, seq, token_expires, entropy: rng.random() }
 }
 
 impl Run {
     fn new(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let now = 1_000;
-        let timeouts = Timeouts {
+        let timeouts = SessionTimeouts {
             ping_interval: Duration::from_millis(rng.random_range(100..2_000)),
             pong_timeout: Duration::from_millis(rng.random_range(20..100)),
             poll_hold: Duration::from_millis(rng.random_range(50..500)),
@@ -88,10 +87,10 @@ impl Run {
             latest: now,
             connections: 1,
             events: 0,
-            told: Told::Nothing,
-            ping_asked: false,
+            known: Known::Nothing,
+            ping_requested: false,
             ping_sent_at: None,
-            heard_at: millis(now),
+            last_received_at: millis(now),
         };
         run.check();
         run
@@ -104,7 +103,7 @@ impl Run {
         }
         self.session.handle(millis(self.now), Input::Close(CloseReason::Draining));
         self.check();
-        assert_eq!(self.told, Told::Over, "every session ends, and says so once");
+        assert_eq!(self.known, Known::Over, "every session ends, and says so once");
         assert_eq!(self.session.next_deadline(), None);
     }
 
@@ -115,8 +114,8 @@ impl Run {
             ConnectionId(self.rng.random_range(self.connections.saturating_sub(1).max(1)..=self.connections));
         let input = match self.rng.random_range(0..100) {
             0..30 => return self.session.handle_timeout(now),
-            30..45 => return self.hear(now),
-            45..65 if self.ping_asked => ConnectionInput::PingSent { seq: 0 },
+            30..45 => return self.receive(now),
+            45..65 if self.ping_requested => ConnectionInput::PingSent { seq: 0 },
             65..75 => ConnectionInput::PongFrame { seq: self.rng.random_range(0..2) },
             75..80 => ConnectionInput::Probed,
             80..83 => ConnectionInput::WriteHeld,
@@ -131,8 +130,8 @@ impl Run {
         };
         let sent = matches!(input, ConnectionInput::PingSent { .. });
         self.session.handle(now, Input::Connection(connection, input));
-        if sent && self.session.phase() == Phase::Attached(connection) && self.ping_asked {
-            self.ping_asked = false;
+        if sent && self.session.phase() == Phase::Attached(connection) && self.ping_requested {
+            self.ping_requested = false;
             self.ping_sent_at = Some(millis(self.latest));
         }
     }
@@ -150,9 +149,9 @@ impl Run {
         self.latest = self.latest.max(self.now);
     }
 
-    fn hear(&mut self, now: Timestamp) {
-        self.session.heard(now);
-        self.heard_at = self.heard_at.max(now);
+    fn receive(&mut self, now: Timestamp) {
+        self.session.received(now);
+        self.last_received_at = self.last_received_at.max(now);
     }
 
     fn attach(&mut self) {
@@ -176,25 +175,25 @@ impl Run {
         }
         assert!(count <= <Session>::MAX_OUTPUTS, "{count} outputs of one call");
         let phase = match self.session.phase() {
-            Phase::Attached(_) => Told::Attached,
-            Phase::Suspended => Told::Suspended,
-            Phase::Closed(_) => Told::Over,
+            Phase::Attached(_) => Known::Attached,
+            Phase::Suspended => Known::Suspended,
+            Phase::Closed(_) => Known::Over,
         };
-        assert_eq!(self.told, phase, "the events tell every transition");
+        assert_eq!(self.known, phase, "the events tell every transition");
         for (_, deadline) in self.session.deadlines() {
             let allowed = match deadline {
                 Deadline::Ping | Deadline::Pong | Deadline::PollHold | Deadline::Token => {
-                    phase == Told::Attached
+                    phase == Known::Attached
                 }
-                Deadline::Reconnect => phase == Told::Suspended,
-                Deadline::Idle | Deadline::Lifetime => phase != Told::Over,
+                Deadline::Reconnect => phase == Known::Suspended,
+                Deadline::Idle | Deadline::Lifetime => phase != Known::Over,
             };
             assert!(allowed, "{deadline:?} armed while {phase:?}");
         }
         let armed = |wanted| self.session.deadlines().any(|(_, deadline)| deadline == wanted);
         assert!(!(armed(Deadline::Ping) && armed(Deadline::Pong)), "a ping is outstanding or it is not");
         assert!(!(armed(Deadline::Ping) && armed(Deadline::PollHold)), "a stream or a poll");
-        assert_eq!(armed(Deadline::Reconnect), phase == Told::Suspended, "every suspension ends");
+        assert_eq!(armed(Deadline::Reconnect), phase == Known::Suspended, "every suspension ends");
         self.session.handle_timeout(millis(self.latest));
         if let Some((at, deadline)) = self.session.next_deadline() {
             assert!(at > millis(self.latest), "{deadline:?} missed");
@@ -208,38 +207,42 @@ impl Run {
         match output {
             Output::Event(event) => self.observe_event(event),
             Output::Ping(connection) => {
-                assert_eq!(self.told, Told::Attached, "only a connection can be asked");
-                assert!(!self.ping_asked, "one ping at a time");
+                assert_eq!(self.known, Known::Attached, "only a connection can be asked");
+                assert!(!self.ping_requested, "one ping at a time");
                 assert!(connection.0 <= self.connections);
-                self.ping_asked = true;
+                self.ping_requested = true;
             }
             Output::Fired(deadline, due) => assert!(due <= millis(self.latest), "{deadline:?} early"),
             Output::Probe(_) | Output::AnswerPoll(_) | Output::Close(..) | Output::RoundTrip(_) => {}
         }
     }
 
-    fn observe_event(&mut self, event: Event) {
+    fn observe_event(&mut self, event: LifecycleEvent) {
         self.events += 1;
         assert_eq!(event.number, self.events);
-        let next = match (self.told, event.transition) {
-            (Told::Nothing, Transition::Opened) => Told::Attached,
-            (Told::Attached, Transition::Suspended(reason)) => {
+        let next = match (self.known, event.transition) {
+            (Known::Nothing, Transition::Opened) => Known::Attached,
+            (Known::Attached, Transition::Suspended(reason)) => {
                 if reason == SuspendReason::PongTimeout {
-                    let sent = self.ping_sent_at.expect("no one is given up unasked");
-                    assert!(self.heard_at < sent, "heard at {:?}, asked at {sent:?}", self.heard_at);
+                    let sent = self.ping_sent_at.expect("none is given up without a ping");
+                    assert!(
+                        self.last_received_at < sent,
+                        "received at {:?}, sent at {sent:?}",
+                        self.last_received_at
+                    );
                 }
-                Told::Suspended
+                Known::Suspended
             }
-            (Told::Suspended, Transition::Resumed(ResumeKind::Reconnect)) => Told::Attached,
-            (Told::Attached, Transition::Resumed(ResumeKind::TakeOver)) => Told::Attached,
-            (Told::Suspended, Transition::Expired) => Told::Over,
-            (Told::Attached | Told::Suspended, Transition::Closed(_)) => Told::Over,
-            (told, transition) => panic!("{transition:?} after {told:?}"),
+            (Known::Suspended, Transition::Resumed(ResumeKind::Reconnect)) => Known::Attached,
+            (Known::Attached, Transition::Resumed(ResumeKind::TakeOver)) => Known::Attached,
+            (Known::Suspended, Transition::Expired) => Known::Over,
+            (Known::Attached | Known::Suspended, Transition::Closed(_)) => Known::Over,
+            (known, transition) => panic!("{transition:?} after {known:?}"),
         };
-        if next != self.told || matches!(event.transition, Transition::Resumed(_)) {
-            self.ping_asked = false;
+        if next != self.known || matches!(event.transition, Transition::Resumed(_)) {
+            self.ping_requested = false;
             self.ping_sent_at = None;
         }
-        self.told = next;
+        self.known = next;
     }
 }

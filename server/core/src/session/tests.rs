@@ -6,7 +6,6 @@ use std::time::Duration;
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
-use crate::dialect::json::Heartbeat;
 
 const START_MS: u64 = 1_000_000;
 const A: ConnectionId = ConnectionId(1);
@@ -21,11 +20,11 @@ fn at(ms: u64) -> Timestamp {
 }
 
 fn attach(connection: ConnectionId, heartbeat: Heartbeat, entropy: u32) -> Attach {
-    Attach { connection, carrier: Carrier::Stream(heartbeat), seq: None, token_expires: None, entropy }
+    Attach { connection, kind: ConnectionKind::Stream(heartbeat), seq: None, token_expires: None, entropy }
 }
 
-fn timeouts() -> Timeouts {
-    Timeouts {
+fn timeouts() -> SessionTimeouts {
+    SessionTimeouts {
         ping_interval: Duration::from_millis(1_000),
         pong_timeout: Duration::from_millis(400),
         poll_hold: Duration::from_millis(700),
@@ -41,7 +40,7 @@ struct Table {
 }
 
 impl Table {
-    fn open(timeouts: Timeouts, attach: Attach) -> Self {
+    fn open(timeouts: SessionTimeouts, attach: Attach) -> Self {
         let mut table = Self { session: Session::open(at(0), Arc::new(timeouts), Outbox::new(1024), attach) };
         assert_eq!(table.outputs(), [event(1, Transition::Opened)]);
         table
@@ -70,8 +69,8 @@ impl Table {
         self.input(ms, Input::Connection(connection, input))
     }
 
-    fn heard(&mut self, ms: u64) {
-        self.session.heard(at(ms));
+    fn received(&mut self, ms: u64) {
+        self.session.received(at(ms));
     }
 
     fn next(&self) -> Option<(Timestamp, Deadline)> {
@@ -84,7 +83,7 @@ impl Table {
 }
 
 fn event(number: u32, transition: Transition) -> Output {
-    Output::Event(Event { number, transition })
+    Output::Event(LifecycleEvent { number, transition })
 }
 
 fn fired(deadline: Deadline, ms: u64) -> Output {
@@ -149,7 +148,7 @@ fn bytes_that_the_kernel_held_when_pong_was_due_are_life() {
     table.wait(1_000);
     table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
     assert_eq!(table.wait(2_000), [Output::Probe(A)], "however late we are");
-    table.heard(2_001);
+    table.received(2_001);
     assert_eq!(table.on(2_002, A, ConnectionInput::Probed), NOTHING);
     assert_eq!(table.next(), Some((at(3_001), Deadline::Ping)));
 }
@@ -173,7 +172,7 @@ fn any_traffic_since_the_ping_is_an_answer() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
     table.on(1_000, A, ConnectionInput::PingSent { seq: 0 });
-    table.heard(1_200);
+    table.received(1_200);
     assert_eq!(table.wait(1_400), NOTHING);
     assert_eq!(table.next(), Some((at(2_200), Deadline::Ping)));
 }
@@ -182,7 +181,7 @@ fn any_traffic_since_the_ping_is_an_answer() {
 fn traffic_before_the_ping_is_not_an_answer() {
     let mut table = Table::stream(WHOLE);
     table.wait(1_000);
-    table.heard(1_005);
+    table.received(1_005);
     table.on(1_010, A, ConnectionInput::PingSent { seq: 0 });
     assert_eq!(table.wait(1_410), [Output::Probe(A)]);
 }
@@ -190,7 +189,7 @@ fn traffic_before_the_ping_is_not_an_answer() {
 #[test]
 fn traffic_puts_off_a_frame_ping_by_as_much_and_keeps_its_spread() {
     let mut table = Table::stream(HALF);
-    table.heard(300);
+    table.received(300);
     assert_eq!(table.wait(500), NOTHING);
     assert_eq!(table.next(), Some((at(800), Deadline::Ping)));
     assert_eq!(table.wait(800), [fired(Deadline::Ping, 800), Output::Ping(A)]);
@@ -199,7 +198,7 @@ fn traffic_puts_off_a_frame_ping_by_as_much_and_keeps_its_spread() {
 #[test]
 fn traffic_never_puts_off_a_message_ping() {
     let mut table = Table::open(timeouts(), attach(A, Heartbeat::Message, HALF));
-    table.heard(300);
+    table.received(300);
     assert_eq!(table.wait(500), [fired(Deadline::Ping, 500), Output::Ping(A)]);
     table.on(510, A, ConnectionInput::PingSent { seq: 0 });
     table.on(700, A, ConnectionInput::PongFrame { seq: 0 });
@@ -369,10 +368,10 @@ fn an_administrator_drops_the_connection_or_ends_the_session() {
 #[test]
 fn idle_is_put_off_by_commands_alone() {
     let mut table = Table::open(
-        Timeouts { idle: Some(Duration::from_millis(900)), ..timeouts() },
+        SessionTimeouts { idle: Some(Duration::from_millis(900)), ..timeouts() },
         attach(A, Heartbeat::Frame, WHOLE),
     );
-    table.heard(500);
+    table.received(500);
     table.on(500, A, ConnectionInput::Ack { seq: 0 });
     assert_eq!(table.next(), Some((at(900), Deadline::Idle)));
     table.on(600, A, ConnectionInput::Command);
@@ -386,7 +385,7 @@ fn idle_is_put_off_by_commands_alone() {
 
 #[test]
 fn a_lifetime_ends_in_whatever_phase() {
-    let lifetime = Timeouts { lifetime: Some(Duration::from_millis(900)), ..timeouts() };
+    let lifetime = SessionTimeouts { lifetime: Some(Duration::from_millis(900)), ..timeouts() };
     let mut table = Table::open(lifetime, attach(A, Heartbeat::Frame, WHOLE));
     assert_eq!(
         table.wait(900),
@@ -420,7 +419,7 @@ fn a_token_suspends_when_it_runs_out_unless_refreshed() {
 #[test]
 fn a_poll_is_answered_when_it_was_held_long_enough() {
     let mut poll = attach(A, Heartbeat::Frame, HALF);
-    poll.carrier = Carrier::Poll;
+    poll.kind = ConnectionKind::Poll;
     let mut table = Table::open(timeouts(), poll);
     assert_eq!(table.armed(), [Deadline::PollHold]);
     assert_eq!(table.wait(700), [fired(Deadline::PollHold, 700), Output::AnswerPoll(A)]);
@@ -454,7 +453,7 @@ fn a_clock_that_goes_backwards_stands_still() {
 
 #[test]
 fn each_deadline_is_armed_in_the_phases_of_its_comment() {
-    let all = Timeouts {
+    let all = SessionTimeouts {
         idle: Some(Duration::from_millis(60_000)),
         lifetime: Some(Duration::from_millis(60_000)),
         ..timeouts()
@@ -470,10 +469,10 @@ fn each_deadline_is_armed_in_the_phases_of_its_comment() {
     assert_eq!(table.armed(), [Pong, Idle, Token, Lifetime], "ping outstanding");
     table.on(1_002, A, ConnectionInput::Ended(SuspendReason::PeerClosed));
     assert_eq!(table.armed(), [Reconnect, Idle, Lifetime], "suspended");
-    let poll = Attach { connection: B, carrier: Carrier::Poll, ..with_token };
+    let poll = Attach { connection: B, kind: ConnectionKind::Poll, ..with_token };
     table.input(1_003, Input::Attach(poll));
     assert_eq!(table.armed(), [PollHold, Idle, Token, Lifetime], "attached to a poll");
-    let events = Attach { connection: ConnectionId(3), carrier: Carrier::Events, ..with_token };
+    let events = Attach { connection: ConnectionId(3), kind: ConnectionKind::Events, ..with_token };
     table.input(1_004, Input::Attach(events));
     assert_eq!(table.armed(), [Ping, Token, Lifetime], "attached to a stream of events");
     table.input(1_005, Input::Attach(Attach { connection: A, ..with_token }));

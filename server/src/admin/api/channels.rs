@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use hyper::StatusCode;
 use percent_encoding::percent_decode_str;
 use serde::Serialize;
@@ -8,9 +10,10 @@ use serde_json::value::RawValue;
 use super::routes::Call;
 use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
 use crate::admin::Context;
-use crate::channel::{BadChannelName, Channel, ChannelName, HistoryMessage};
+use crate::channel::{BadChannelName, ChannelName, HistoryMessage};
 use crate::http::reply::json;
 use crate::http::{ApiError, Reply};
+use crate::session::Channel;
 
 #[derive(Serialize)]
 struct Page {
@@ -72,7 +75,7 @@ pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
         }
     }
     // One more, to know whether there is more.
-    let mut channels = call.context.client.channels.after(cursor.as_deref(), limit + 1);
+    let mut channels = call.context.client.logs.channels.after(cursor.as_deref(), limit + 1);
     let more = channels.len() > limit;
     channels.truncate(limit);
     let last = channels.last().filter(|_| more);
@@ -86,24 +89,41 @@ pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
 }
 
 /// `GET /api/channels/{name}/history?since=&limit=`
-pub(super) fn history(call: &Call<'_>) -> Result<Reply, ApiError> {
-    let (mut since, mut limit) = (0, DEFAULT_LIMIT);
-    for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
-        match &*name {
-            "since" => since = parse_number("since", &value)?,
-            "limit" => limit = parse_limit(&value)?,
-            _ => return Err(unknown_parameter(&name)),
-        }
+pub(super) fn history(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+    let asked = HistoryQuery::parse(call);
+    let engine = Arc::clone(&call.context.client.logs.engine);
+    async move {
+        let HistoryQuery { name, since, limit } = asked?;
+        let history = engine.read(&name, since, limit).await.ok_or_else(|| no_such_channel(&name))?;
+        Ok(json(&History {
+            channel: name.as_str(),
+            epoch: &history.epoch,
+            first: history.bounds.first,
+            last: history.bounds.last,
+            messages: history.messages.into_iter().map(Message::from).collect(),
+        }))
     }
-    let channel = find(call)?;
-    let (bounds, messages) = channel.history(since, limit, call.context.client.timeouts.clock().now());
-    Ok(json(&History {
-        channel: channel.name().as_str(),
-        epoch: channel.epoch(),
-        first: bounds.first,
-        last: bounds.last,
-        messages: messages.into_iter().map(Message::from).collect(),
-    }))
+    .boxed()
+}
+
+struct HistoryQuery {
+    name: ChannelName,
+    since: u64,
+    limit: usize,
+}
+
+impl HistoryQuery {
+    fn parse(call: &Call<'_>) -> Result<Self, ApiError> {
+        let (mut since, mut limit) = (0, DEFAULT_LIMIT);
+        for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
+            match &*name {
+                "since" => since = parse_number("since", &value)?,
+                "limit" => limit = parse_limit(&value)?,
+                _ => return Err(unknown_parameter(&name)),
+            }
+        }
+        Ok(Self { name: name_of(call)?, since, limit })
+    }
 }
 
 /// `GET /api/channels/{name}/presence?limit=&cursor=`
@@ -118,10 +138,10 @@ pub(super) fn presence(call: &Call<'_>) -> Result<Reply, ApiError> {
     }
     let channel = find(call)?;
     let now = call.context.client.timeouts.clock().now();
-    let place = usize::try_from(cursor).unwrap_or(usize::MAX);
-    let (mut subscribers, total) = channel.subscribers(place, limit + 1);
-    // The place of the first that is not shown any more.
-    let next_cursor = subscribers.get(limit).map(|(place, _)| *place);
+    let index = usize::try_from(cursor).unwrap_or(usize::MAX);
+    let (mut subscribers, total) = channel.subscribers(index, limit + 1);
+    // The index of the first that is not shown.
+    let next_cursor = subscribers.get(limit).map(|(index, _)| *index);
     subscribers.truncate(limit);
     let present = subscribers.iter().map(|(_, session)| {
         let view = session.view(now);
@@ -140,14 +160,22 @@ pub(super) fn channel_name(context: &Context, text: &str) -> Result<ChannelName,
 }
 
 fn find(call: &Call<'_>) -> Result<Arc<Channel>, ApiError> {
-    let decoded = percent_decode_str(call.parameter).decode_utf8();
-    let text = decoded.map_err(|_| bad_channel("a channel's name must be UTF-8".to_owned()))?;
-    let name = channel_name(call.context, &text)?;
-    let channel = call.context.client.channels.get(name.as_str());
-    channel.ok_or_else(|| ApiError::not_found(format!("no such channel: {name}")))
+    let name = name_of(call)?;
+    call.context.client.logs.channels.get(name.as_str()).ok_or_else(|| no_such_channel(&name))
 }
 
-/// A number that is larger than any there can be is as good as the largest: there is nothing after it.
+/// The name in the path.
+fn name_of(call: &Call<'_>) -> Result<ChannelName, ApiError> {
+    let decoded = percent_decode_str(call.parameter).decode_utf8();
+    let text = decoded.map_err(|_| bad_channel("a channel's name must be UTF-8".to_owned()))?;
+    channel_name(call.context, &text)
+}
+
+fn no_such_channel(name: &ChannelName) -> ApiError {
+    ApiError::not_found(format!("no such channel: {name}"))
+}
+
+/// A number too large for 64 bits counts as the largest: nothing comes after it.
 fn parse_number(name: &str, text: &str) -> Result<u64, ApiError> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(ApiError::bad_request(format!("{name} must be a number, not negative")));

@@ -1,7 +1,7 @@
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use encke_core::dialect::json::CompactJson;
+use encke_core::message::CompactJson;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::StatusCode;
@@ -40,7 +40,7 @@ struct Broadcast<'a> {
 }
 
 #[derive(Serialize)]
-struct Place<'a> {
+struct Position<'a> {
     offset: u64,
     epoch: &'a str,
 }
@@ -66,16 +66,21 @@ enum Outcome {
 }
 
 /// `POST /api/publish`
-pub(super) fn publish(call: &Call<'_>) -> Result<Reply, ApiError> {
-    let request: Publish<'_> = parse(call.body)?;
-    check_length(call.context, request.data)?;
-    let published = append(call.context, &request.channel, &CompactJson::of(request.data.get()))?;
-    Ok(json(&Place { offset: published.offset, epoch: published.channel.epoch() }))
+pub(super) fn publish(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+    let (context, body) = (Arc::clone(call.context), call.body.clone());
+    async move {
+        let request: Publish<'_> = parse(&body)?;
+        check_length(&context, request.data)?;
+        let published = append(&context, &request.channel, &CompactJson::of(request.data.get())).await?;
+        Ok(json(&Position { offset: published.offset, epoch: &published.epoch }))
+    }
+    .boxed()
 }
 
 /// `POST /api/broadcast`: the same message to each of some channels. One that is refused keeps it from no other.
 ///
-/// In a task of its own, for a connection that ends takes its request with it: whoever hangs up does not leave it half done.
+/// It runs in a task of its own: a connection that ends drops its request, and a client that hangs up must not leave a
+/// broadcast half done.
 pub(super) fn broadcast(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let (context, body) = (Arc::clone(call.context), call.body.clone());
     let task = tokio::spawn(async move { append_to_each(&context, &body).await });
@@ -96,7 +101,9 @@ async fn append_to_each(context: &Context, body: &[u8]) -> Result<Reply, ApiErro
     let data = CompactJson::of(request.data.get());
     let mut published = Vec::with_capacity(request.channels.len());
     for some in request.channels.chunks(APPENDS_AT_ONCE) {
-        published.extend(some.iter().map(|channel| ResultFor::of(channel, append(context, channel, &data))));
+        for channel in some {
+            published.push(ResultFor::of(channel, append(context, channel, &data).await));
+        }
         yield_now().await;
     }
     Ok(json(&Results { published }))
@@ -105,9 +112,7 @@ async fn append_to_each(context: &Context, body: &[u8]) -> Result<Reply, ApiErro
 impl<'a> ResultFor<'a> {
     fn of(channel: &'a str, result: Result<Published, ApiError>) -> Self {
         let outcome = match result {
-            Ok(Published { channel, offset }) => {
-                Outcome::Published { offset, epoch: channel.epoch().to_owned() }
-            }
+            Ok(Published { offset, epoch }) => Outcome::Published { offset, epoch: epoch.into() },
             Err(error) => Outcome::Refused { error: error.into_body() },
         };
         Self { channel, outcome }
@@ -124,9 +129,9 @@ fn check_length(context: &Context, data: &RawValue) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
 }
 
-fn append(context: &Context, channel: &str, data: &CompactJson<'_>) -> Result<Published, ApiError> {
+async fn append(context: &Context, channel: &str, data: &CompactJson<'_>) -> Result<Published, ApiError> {
     let name = channel_name(context, channel)?;
-    Ok(context.client.channels.publish(&name, data)?)
+    Ok(context.client.logs.engine.append(&name, data).await?)
 }
 
 /// The process is at its end, and its tasks with it.

@@ -13,7 +13,7 @@ use crate::http::{ApiError, Reply};
 /// A request that has found its handler.
 pub(crate) struct Call<'a> {
     pub(crate) context: &'a Arc<Context>,
-    /// What stands in the path for `{id}` or `{name}`, as it was written.
+    /// The part of the path for `{id}` or `{name}`, as the client wrote it.
     pub(crate) parameter: &'a str,
     pub(crate) query: &'a str,
     /// Empty, unless the route [takes one](Route::takes_body).
@@ -27,15 +27,15 @@ type Answer = Result<Reply, ApiError>;
 enum Handler {
     /// At once.
     AtOnce(fn(&Call<'_>) -> Answer),
-    /// In turns, with others served in between.
-    InTurns(fn(&Call<'_>) -> BoxFuture<'static, Answer>),
+    /// After an engine has answered, or in turns with others.
+    Later(fn(&Call<'_>) -> BoxFuture<'static, Answer>),
 }
 
 /// One method of one path.
 #[derive(Debug)]
 pub(crate) struct Route {
     method: Method,
-    /// With at most one part that stands for any: `{id}` or `{name}`.
+    /// With at most one parameter: `{id}` or `{name}`.
     path: &'static str,
     pub(crate) takes_body: bool,
     handler: Handler,
@@ -53,10 +53,10 @@ static ROUTES: &[Route] = &[
     Route::new(Method::DELETE, "/api/sessions/{id}", sessions::end),
     Route::new(Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
     Route::post("/api/publish", publish::publish),
-    Route::post_in_turns("/api/broadcast", publish::broadcast),
+    Route::post("/api/broadcast", publish::broadcast),
     Route::get("/api/channels", channels::list),
     Route::get("/api/channels/{name}", channels::show),
-    Route::get("/api/channels/{name}/history", channels::history),
+    Route::get_later("/api/channels/{name}/history", channels::history),
     Route::get("/api/channels/{name}/presence", channels::presence),
 ];
 
@@ -69,23 +69,23 @@ impl Route {
         Self::new(Method::GET, path, answer)
     }
 
-    const fn post(path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
-        Self { method: Method::POST, path, takes_body: true, handler: Handler::AtOnce(answer) }
+    const fn get_later(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
+        Self { method: Method::GET, path, takes_body: false, handler: Handler::Later(answer) }
     }
 
-    const fn post_in_turns(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
-        Self { method: Method::POST, path, takes_body: true, handler: Handler::InTurns(answer) }
+    const fn post(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
+        Self { method: Method::POST, path, takes_body: true, handler: Handler::Later(answer) }
     }
 
     /// Answers a request that was found to be for this route.
     pub(crate) async fn answer(&self, call: &Call<'_>) -> Answer {
         match self.handler {
             Handler::AtOnce(answer) => answer(call),
-            Handler::InTurns(answer) => answer(call).await,
+            Handler::Later(answer) => answer(call).await,
         }
     }
 
-    /// What stands for the part that may be any, if the path is this one's; empty if there is no such part.
+    /// The part of the path that stands for the parameter, if the path matches; empty if the route has no parameter.
     fn parameter<'a>(&self, segments: &[&'a str]) -> Option<&'a str> {
         let mut parameter = "";
         let mut pattern = self.path[1..].split('/');

@@ -1,15 +1,16 @@
 use std::sync::Arc;
 
 use encke_core::close::CloseReason;
+use encke_core::dialect::Dialect;
+use encke_core::dialect::json::Json;
 use encke_core::session::{Input, Phase};
 use serde::Serialize;
 
 use super::routes::Call;
 use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
-use crate::channel::Channel;
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, Reply};
-use crate::session::{BadSessionId, SessionCell, SessionId, SessionView, Transport};
+use crate::session::{BadSessionId, Channel, SessionCell, SessionId, SessionView, Transport};
 
 #[derive(Serialize)]
 struct Page {
@@ -162,7 +163,7 @@ impl From<&SessionView> for Summary {
             user: view.identity.user().map(str::to_owned),
             phase: view.phase_name(),
             transport: view.transport,
-            dialect: "json",
+            dialect: Json::NAME,
             age_ms: millis(view.age),
             last_heard_ms: millis(view.last_heard),
         }

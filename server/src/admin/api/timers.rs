@@ -47,12 +47,12 @@ pub(crate) fn show(context: &Context) -> Reply {
         tick_ms: millis(context.timers.tick),
         entries: context.client.timeouts.entries(),
         levels: stats.occupancy().iter().map(|level| level.load(Ordering::Relaxed)).collect(),
-        lateness: context.client.metrics.lateness(),
+        lateness: context.client.metrics.timers.lateness(),
         dispatch: Dispatch {
             depth: context.batches.len(),
             capacity: DISPATCH_BATCHES,
             workers: context.timers.workers,
-            age_ms: millis(context.client.metrics.last_dispatch_age()),
+            age_ms: millis(context.client.metrics.timers.last_dispatch_age()),
         },
         stalls: Stalls {
             count: stats.stalls.load(Ordering::Relaxed),

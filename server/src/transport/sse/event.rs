@@ -1,7 +1,8 @@
 //! Events of the HTML standard, section 9.2: unnamed, each an object of the dialect in one line.
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::{Gap, ServerMessage, SharedMessage};
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, Encoded, Event, Texts};
 
 use crate::client::{goaway, retry_ms, starts_new_session};
 use crate::entropy::Entropy;
@@ -16,14 +17,14 @@ pub(crate) struct Events<'a> {
 
 impl Events<'_> {
     /// An event without an id.
-    pub(super) fn plain(&mut self, message: &ServerMessage<'_>) {
-        self.data(&message.to_json());
+    pub(super) fn plain(&mut self, event: &Event<'_>) {
+        Json::default().notify(event, self);
     }
 
     /// An event after which the client has everything up to `seq`.
-    pub(super) fn numbered(&mut self, seq: u64, message: &ServerMessage<'_>) {
+    pub(super) fn numbered(&mut self, seq: u64, event: &Event<'_>) {
         self.id(seq);
-        self.data(&message.to_json());
+        self.plain(event);
     }
 
     /// A comment: the client's code does not see it, but the network in between does.
@@ -45,10 +46,12 @@ impl Events<'_> {
     fn id(&mut self, seq: u64) {
         self.out.extend_from_slice(format!("id: {}:{seq}\n", self.token).as_bytes());
     }
+}
 
-    fn data(&mut self, json: &str) {
+impl Texts for Events<'_> {
+    fn text(&mut self, text: &str) {
         self.out.extend_from_slice(b"data: ");
-        self.out.extend_from_slice(json.as_bytes());
+        self.out.extend_from_slice(text.as_bytes());
         self.out.extend_from_slice(b"\n\n");
     }
 }
@@ -58,15 +61,15 @@ impl Outgoing for Events<'_> {
         self.out.len()
     }
 
-    fn message(&mut self, seq: u64, message: &SharedMessage) {
+    fn message(&mut self, seq: u64, message: &Encoded<Json>) {
         self.id(seq);
         self.out.extend_from_slice(b"data: ");
         message.write_with(seq, self.out);
         self.out.extend_from_slice(b"\n\n");
     }
 
-    fn gap(&mut self, gap: Gap<'_>) {
-        self.numbered(gap.seq, &ServerMessage::Gap(gap));
+    fn gap(&mut self, seq: u64, gap: &Event<'_>) {
+        self.numbered(seq, gap);
     }
 }
 
@@ -78,7 +81,7 @@ pub(crate) fn parse_id(id: &str) -> Option<(String, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use encke_core::dialect::json::CompactJson;
+    use encke_core::message::{CompactJson, Message};
 
     use super::*;
 
@@ -86,7 +89,9 @@ mod tests {
     fn events_are_lines() {
         let mut out = Vec::new();
         let mut events = Events { out: &mut out, token: "s_a.b" };
-        events.message(7, &SharedMessage::new("news", 42, &CompactJson::of(r#"{"a":"\n"}"#)));
+        let data = CompactJson::of(r#"{"a":"\n"}"#);
+        let message = Message { channel: "news", epoch: "e", offset: 42, data: &data };
+        events.message(7, &Json::encode(&message));
         events.heartbeat();
         let entropy = Entropy::system();
         events.farewell(CloseCode::Kicked, &entropy);

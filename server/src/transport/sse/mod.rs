@@ -35,15 +35,19 @@ pub(crate) struct Accepted {
 
 /// Serves an accepted request to its end, on the socket that it came on.
 ///
-/// A task is as large as all that it ever holds. So it starts with the connection, and its end is boxed.
-pub(crate) fn serve(
-    socket: impl Socket,
+/// A task is as large as all that it ever holds. So its beginning and its end are boxed, and the task itself holds the
+/// connection and no more.
+pub(crate) fn serve<S: Socket>(
+    socket: S,
     accepted: Accepted,
     context: Arc<Context>,
     open_connection: OpenConnection,
 ) -> impl Future<Output = ()> + Send {
-    let mut connection = open(socket, accepted, context);
+    let Accepted { head, attached, channels } = accepted;
+    let connection = open(socket, head, attached, context);
+    let opening = Box::pin(follow(connection, channels));
     async move {
+        let mut connection = opening.await;
         if let Ending::Close(code) = connection.run().await {
             Box::pin(connection.say_goodbye(code)).await;
         }
@@ -51,8 +55,7 @@ pub(crate) fn serve(
     }
 }
 
-fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Connection<S> {
-    let Accepted { head, mut attached, channels } = accepted;
+fn open<S: Socket>(socket: S, head: Vec<u8>, mut attached: Attached, context: Arc<Context>) -> Connection<S> {
     let pong_timeout = context.sessions.settings().pong_timeout;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
@@ -76,9 +79,14 @@ fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Conn
     for channel in revoked {
         connection.events().plain(&unsubscribed(&channel, "forbidden"));
     }
+    connection
+}
+
+async fn follow<S: Socket>(mut connection: Connection<S>, channels: Vec<ChannelName>) -> Connection<S> {
     for channel in channels {
         let Attachment { session, link, context, .. } = &connection.attachment;
-        if let Err(error) = context.sessions.subscribe(session, link, &channel, None) {
+        let subscribed = context.sessions.subscribe(session, link, &channel, None);
+        if let Err(error) = subscribed.await {
             tracing::debug!(%channel, %error, "not subscribed");
             let reason = if error == NotSubscribed::Forbidden { "forbidden" } else { "limit" };
             connection.events().plain(&unsubscribed(&channel, reason));

@@ -2,17 +2,18 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
-use encke_core::dialect::json::{Heartbeat, pong_seq};
-use encke_core::session::ConnectionInput;
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, Event, pong_seq};
+use encke_core::session::{ConnectionInput, Heartbeat};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::fault;
-use super::frame::Frames;
+use super::frame::{Frames, OutgoingFrames};
 use super::goodbye::Ending;
 use crate::channel::ChannelName;
-use crate::client::{Attachment, Commands, Replies, acknowledge, hello, unsubscribed};
+use crate::client::{Attachment, Commands, acknowledge, hello, unsubscribed};
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
 use crate::transport::metered::Metered;
@@ -28,7 +29,7 @@ use crate::transport::write_hold::{Overdue, WriteHold};
 pub(super) struct Connection<S> {
     socket: WebSocketStream<Metered<S>>,
     attachment: Attachment,
-    heartbeat: Heartbeat,
+    dialect: Json,
     out: Unwritten,
     /// tungstenite has an answer that the kernel may not have yet.
     answer_unflushed: bool,
@@ -37,13 +38,13 @@ pub(super) struct Connection<S> {
     /// What the session has for this connection.
     backlog: Backlog,
     hold: WriteHold,
-    commands: Commands,
+    commands: Commands<Json>,
 }
 
 /// What was agreed on when the connection began.
 #[derive(Debug)]
 pub(super) struct Greeting {
-    pub(super) heartbeat: Heartbeat,
+    pub(super) dialect: Json,
     /// The session is the one that the client asked for.
     pub(super) recovered: bool,
     /// The channels that its client may no longer follow.
@@ -64,7 +65,7 @@ impl<S: Socket> Connection<S> {
         let mut connection = Self {
             socket,
             attachment,
-            heartbeat: greeting.heartbeat,
+            dialect: greeting.dialect,
             out: Unwritten::default(),
             answer_unflushed: false,
             ping: None,
@@ -74,10 +75,9 @@ impl<S: Socket> Connection<S> {
             commands,
         };
         let hello = hello(&connection.attachment, greeting.recovered);
-        let mut frames = Frames(&mut connection.out.bytes);
-        frames.write(&hello);
+        connection.notify(&hello);
         for channel in &greeting.revoked {
-            frames.write(&unsubscribed(channel, "forbidden"));
+            connection.notify(&unsubscribed(channel, "forbidden"));
         }
         connection
     }
@@ -112,12 +112,21 @@ impl<S: Socket> Connection<S> {
             return Ok(Poll::Ready(()));
         }
         if self.backlog.more {
-            self.backlog = self.attachment.take_outgoing(&mut Frames(&mut self.out.bytes));
+            let (dialect, frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
+            self.backlog = self.attachment.take_outgoing(&mut OutgoingFrames { dialect, frames });
             if self.poll_flush(context)?.is_pending() {
                 return Ok(Poll::Pending);
             }
         }
-        match self.socket.poll_next_unpin(context) {
+        let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
+        let waiting =
+            self.commands.poll_waiting(context, &self.attachment, &mut self.backlog, dialect, &mut frames);
+        let next = match waiting {
+            None => self.socket.poll_next_unpin(context),
+            Some(Poll::Pending) => Poll::Pending,
+            Some(Poll::Ready(())) => return Ok(Poll::Ready(())),
+        };
+        match next {
             Poll::Pending if self.backlog.more => {
                 // Others first.
                 context.waker().wake_by_ref();
@@ -133,8 +142,8 @@ impl<S: Socket> Connection<S> {
     fn received(&mut self, message: Message) -> Step {
         match message {
             Message::Text(text) => {
-                let mut frames = Frames(&mut self.out.bytes);
-                self.commands.received(&text, &self.attachment, &mut self.backlog, &mut frames);
+                let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
+                self.commands.received(&text, &self.attachment, &mut self.backlog, dialect, &mut frames);
                 Ok(())
             }
             Message::Pong(payload) => {
@@ -160,8 +169,15 @@ impl<S: Socket> Connection<S> {
 
     fn write_ping(&mut self) {
         let seq = self.attachment.session.sent();
-        Frames(&mut self.out.bytes).ping(self.heartbeat, seq);
+        match self.dialect.heartbeat() {
+            Heartbeat::Frame => Frames(&mut self.out.bytes).ping(seq),
+            Heartbeat::Message => self.notify(&Event::Ping { seq }),
+        }
         self.ping = Some(seq);
+    }
+
+    fn notify(&mut self, event: &Event<'_>) {
+        self.dialect.notify(event, &mut Frames(&mut self.out.bytes));
     }
 
     /// Pending while the peer does not read; its end when that has lasted for `write_timeout`.

@@ -1,9 +1,9 @@
 //! The frames that the server starts, RFC 6455 section 5.2: never masked, never fragmented. tungstenite reads, and answers
 //! the peer's control frames; messages for many subscribers are written here, without a copy for each.
 
-use encke_core::dialect::json::{Gap, Heartbeat, Ping, ServerMessage, SharedMessage, ping_payload};
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, Encoded, Event, Texts, ping_payload};
 
-use crate::client::Replies;
 use crate::session::Outgoing;
 
 const FINAL: u8 = 0x80;
@@ -14,20 +14,10 @@ const PING: u8 = 0x9;
 pub(super) struct Frames<'a>(pub(super) &'a mut Vec<u8>);
 
 impl Frames<'_> {
-    pub(super) fn text(&mut self, text: &str) {
-        self.head(TEXT, text.len());
-        self.0.extend_from_slice(text.as_bytes());
-    }
-
-    pub(super) fn ping(&mut self, heartbeat: Heartbeat, seq: u64) {
-        match heartbeat {
-            Heartbeat::Frame => {
-                let payload = ping_payload(seq);
-                self.head(PING, payload.len());
-                self.0.extend_from_slice(&payload);
-            }
-            Heartbeat::Message => self.write(&ServerMessage::Ping(Ping { seq })),
-        }
+    pub(super) fn ping(&mut self, seq: u64) {
+        let payload = ping_payload(seq);
+        self.head(PING, payload.len());
+        self.0.extend_from_slice(&payload);
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "each arm holds what its range says")]
@@ -47,24 +37,31 @@ impl Frames<'_> {
     }
 }
 
-impl Replies for Frames<'_> {
-    fn write(&mut self, message: &ServerMessage<'_>) {
-        self.text(&message.to_json());
+impl Texts for Frames<'_> {
+    fn text(&mut self, text: &str) {
+        self.head(TEXT, text.len());
+        self.0.extend_from_slice(text.as_bytes());
     }
 }
 
-impl Outgoing for Frames<'_> {
+/// What a session sends, as frames.
+pub(super) struct OutgoingFrames<'a> {
+    pub(super) dialect: &'a mut Json,
+    pub(super) frames: Frames<'a>,
+}
+
+impl Outgoing for OutgoingFrames<'_> {
     fn len(&self) -> usize {
-        self.0.len()
+        self.frames.0.len()
     }
 
-    fn message(&mut self, seq: u64, message: &SharedMessage) {
-        self.head(TEXT, message.len_with(seq));
-        message.write_with(seq, self.0);
+    fn message(&mut self, seq: u64, message: &Encoded<Json>) {
+        self.frames.head(TEXT, message.len_with(seq));
+        message.write_with(seq, self.frames.0);
     }
 
-    fn gap(&mut self, gap: Gap<'_>) {
-        self.write(&ServerMessage::Gap(gap));
+    fn gap(&mut self, _: u64, gap: &Event<'_>) {
+        self.dialect.notify(gap, &mut self.frames);
     }
 }
 
@@ -76,7 +73,7 @@ mod tests {
     fn frames_are_those_of_the_rfc() {
         let mut out = Vec::new();
         Frames(&mut out).text("Hello");
-        Frames(&mut out).ping(Heartbeat::Frame, 0x0102);
+        Frames(&mut out).ping(0x0102);
         assert_eq!(out, b"\x81\x05Hello\x89\x08\0\0\0\0\0\0\x01\x02");
         for (length, head) in [
             (125, &[0x81, 125][..]),

@@ -2,6 +2,8 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 
 use encke_core::close::CloseCode;
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, Texts};
 use futures_util::future::select;
 use futures_util::{Sink, SinkExt};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -52,7 +54,8 @@ pub(super) async fn say<S>(
         }
         if let Ending::Close(code) = ending {
             if code == CloseCode::Draining {
-                queue(&mut socket, Message::text(goaway(code, retry_ms(code, &context.entropy)).to_json()));
+                let goaway = goaway(code, retry_ms(code, &context.entropy));
+                Json::default().notify(&goaway, &mut Queue(&mut socket));
             }
             let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
             queue(&mut socket, Message::Close(Some(frame)));
@@ -62,6 +65,15 @@ pub(super) async fn say<S>(
         }
     });
     select(timeout, handshake).await;
+}
+
+/// What tungstenite is to write.
+struct Queue<'a, S>(&'a mut WebSocketStream<S>);
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Texts for Queue<'_, S> {
+    fn text(&mut self, text: &str) {
+        queue(self.0, Message::text(text));
+    }
 }
 
 /// A message that cannot be queued is not sent: the buffer is full of what the peer does not read.

@@ -10,7 +10,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::Heartbeat;
+use encke_core::dialect::Dialect;
+use encke_core::dialect::json::Json;
+use encke_core::session::Heartbeat;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
@@ -120,6 +122,8 @@ fn attach(
     let Wanted { resume, seq, token, heartbeat } = wanted.ok_or(CloseCode::ProtocolError)?;
     let identity = caller.identify(token.as_deref(), &context.auth, context.timeouts.clock().unix_now())?;
     let permit = context.permits.take(caller.address);
+    let dialect = Json { heartbeat };
+    let heartbeat = dialect.heartbeat();
     let request = AttachRequest { resume, seq, identity, heartbeat, transport: Transport::WebSocket };
     let attached = context.sessions.attach(&request, permit, || socket.is_over());
     let mut attached = attached.map_err(|refusal| match refusal {
@@ -129,7 +133,7 @@ fn attach(
         Refusal::Late => CloseCode::Replaced,
     })?;
     let greeting =
-        Greeting { heartbeat, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };
+        Greeting { dialect, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };
     Ok((Attachment::new(attached, Transport::WebSocket, Arc::clone(context)), greeting))
 }
 

@@ -32,6 +32,9 @@ pub(crate) struct Args {
     /// How often the control's pinging thread wakes up; the default is the slack that the server's pings have
     #[arg(long, value_name = "D", default_value = "100ms", value_parser = humantime::parse_duration)]
     control_batch: Duration,
+    /// Another build of the server, to be measured in place of the control: two versions side by side
+    #[arg(long, value_name = "PATH", conflicts_with = "control_batch")]
+    against: Option<PathBuf>,
     /// Further keys of the server's configuration
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -71,6 +74,8 @@ pub(crate) struct Plan {
     pub(crate) windows: u32,
     pub(crate) rate: u32,
     pub(crate) control_batch: Duration,
+    /// Another build of the server in place of the control.
+    pub(crate) against: Option<PathBuf>,
     pub(crate) set: Vec<String>,
     /// How long to watch each server while it is empty.
     pub(crate) idle: Duration,
@@ -106,6 +111,7 @@ impl Args {
             windows: self.windows.unwrap_or(count(2, 1)),
             rate: self.rate,
             control_batch: self.control_batch,
+            against: self.against,
             set: self.set,
             idle: if self.broadcast { seconds(10, 1) } else { seconds(5, 1) },
             broadcast: self.broadcast,

@@ -8,8 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Failure;
 use crate::args::Plan;
-use crate::audience::Audience;
-use crate::client::Crowd;
+use crate::clients::Clients;
 use crate::pairs::Measured;
 use crate::placement::Placement;
 use crate::process::{Binaries, Kind, Server};
@@ -17,10 +16,11 @@ use crate::publisher::Publisher;
 use crate::sample::{cpu_time, threads};
 use crate::scenario::{SETTLE, per_unit, to_real};
 use crate::statistics::percentile;
+use crate::subscribers::Subscribers;
 
 /// How long to wait for deliveries while none comes.
 const GRACE: Duration = Duration::from_secs(5);
-const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The figures of one server in one run.
 #[derive(Debug, Serialize)]
@@ -79,8 +79,8 @@ pub(crate) async fn measure(
     let server = Server::start(kind, plan, binaries, placement).await?;
     let pid = server.pid()?;
     sleep(SETTLE).await;
-    let audience = Audience::of(plan.messages);
-    let crowd = Crowd::subscribe(server.clients, plan.connections, plan.rate, audience).await?;
+    let subscribers = Subscribers::of(plan.messages);
+    let clients = Clients::subscribe(server.clients, plan.connections, plan.rate, subscribers).await?;
     let mut publisher = Publisher::connect(server.clients, plan.data_bytes).await?;
     sleep(SETTLE).await;
 
@@ -93,21 +93,21 @@ pub(crate) async fn measure(
     let due = |index: u32| start + Duration::from_secs(1) * index / plan.publish_rate;
     for index in 0..plan.messages {
         sleep_until(due(index)).await;
-        publisher.publish().await?;
+        publisher.publish().await;
     }
     let expected = u64::from(plan.connections) * u64::from(plan.messages);
-    let audience = crowd.audience().ok_or("the crowd is no audience")?;
-    all_arrived(audience, expected).await;
+    let subscribers = clients.subscribers().ok_or("the clients have not subscribed")?;
+    all_arrived(subscribers, expected).await;
     let (took, end) = (start.elapsed().as_secs_f64(), cpu_time(pid)?);
     let threads_end = threads(pid)?;
-    let unexpected_closes = crowd.ended();
+    let unexpected_closes = clients.ended();
     publisher.confirm(plan.messages).await?;
     server.stop().await?;
 
-    let received = audience.received.get();
+    let received = subscribers.received.get();
     let busy = (end - begin).as_secs_f64();
     let latencies = (0..)
-        .zip(audience.last())
+        .zip(subscribers.last())
         .filter_map(|(index, last)| Some(1e3 * last?.saturating_duration_since(due(index)).as_secs_f64()));
     Ok(Row {
         run,
@@ -122,21 +122,21 @@ pub(crate) async fn measure(
         expected,
         received,
         lost: expected - received,
-        duplicated: audience.duplicated.get(),
-        misordered: audience.misordered.get(),
-        other: audience.other.get(),
+        duplicated: subscribers.duplicated.get(),
+        misordered: subscribers.misordered.get(),
+        other: subscribers.other.get(),
         unexpected_closes,
         last_delivery_ms: Latency::of(latencies.collect()),
     })
 }
 
 /// Waits for the last delivery, or until nothing has come for a while.
-async fn all_arrived(audience: &Audience, expected: u64) {
-    let (mut received, mut since) = (audience.received.get(), Instant::now());
+async fn all_arrived(subscribers: &Subscribers, expected: u64) {
+    let (mut received, mut since) = (subscribers.received.get(), Instant::now());
     while received < expected && since.elapsed() < GRACE {
-        sleep(LOOK_AGAIN).await;
-        if audience.received.get() > received {
-            (received, since) = (audience.received.get(), Instant::now());
+        sleep(POLL_INTERVAL).await;
+        if subscribers.received.get() > received {
+            (received, since) = (subscribers.received.get(), Instant::now());
         }
     }
 }

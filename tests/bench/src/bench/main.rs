@@ -1,14 +1,12 @@
 //! Measures the server and the control, turn by turn, and tells the figures and their ratios.
 //!
-//! [`process`] starts a server on a processor of its own, [`client`] is the crowd, [`scenario`] and [`broadcast`] what
+//! [`process`] starts a server on a processor of its own, [`clients`] connect to it, [`scenario`] and [`broadcast`] what
 //! is done to a server, [`sample`] what is read of it, [`report`] what is told. One thread, on another processor.
 
 mod args;
-mod audience;
 mod broadcast;
 mod broadcast_report;
-mod client;
-mod frames;
+mod clients;
 mod loadgen;
 mod pairs;
 mod placement;
@@ -18,6 +16,7 @@ mod report;
 mod sample;
 mod scenario;
 mod statistics;
+mod subscribers;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

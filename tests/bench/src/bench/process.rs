@@ -6,9 +6,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use encke_loadgen::Admin;
 use serde::Serialize;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::net::TcpStream;
+use tokio::io::{AsyncBufReadExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
 use tokio::time::timeout;
 
@@ -16,8 +16,10 @@ use crate::Failure;
 use crate::args::Plan;
 use crate::placement::Placement;
 
+const ENCKE: &str = "encke";
+
 /// How long a server may take to listen, or to answer its admin API.
-const PATIENCE: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Which of the two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
@@ -46,10 +48,8 @@ impl Binaries {
     pub(crate) fn find() -> Result<Self, Failure> {
         let own = std::env::current_exe()?;
         let directory = own.parent().unwrap_or(Path::new("/")).to_owned();
-        let missing: Vec<_> = ["encke", "control", "loadgen"]
-            .into_iter()
-            .filter(|name| !directory.join(name).exists())
-            .collect();
+        let missing: Vec<_> =
+            [ENCKE, "control", "loadgen"].into_iter().filter(|name| !directory.join(name).exists()).collect();
         if missing.is_empty() {
             return Ok(Self { directory });
         }
@@ -57,9 +57,10 @@ impl Binaries {
         Err(format!("{names} must be built first, with: cargo build --release --workspace").into())
     }
 
-    /// A command with an empty environment, so that both get the same; ended when it is dropped.
-    pub(crate) fn command(&self, name: &str) -> Command {
-        let mut command = Command::new(self.directory.join(name));
+    /// A program beside this one, or at its own absolute path, with an empty environment, so that both get the same; ended when
+    /// it is dropped.
+    pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
+        let mut command = Command::new(self.directory.join(program));
         command
             .env_clear()
             .env("RUST_LOG", "warn")
@@ -88,11 +89,14 @@ impl Server {
         binaries: &Binaries,
         placement: &Placement,
     ) -> Result<Self, Failure> {
-        match kind {
-            Kind::Encke => {
-                Self::encke(plan.interval, plan.interval / 2, &plan.set, binaries, placement).await
-            }
-            Kind::Control => {
+        let encke = |program| {
+            let pong_timeout = plan.interval / 2;
+            Self::build_of_encke(program, plan.interval, pong_timeout, &plan.set, binaries, placement)
+        };
+        match (kind, &plan.against) {
+            (Kind::Encke, _) => encke(Path::new(ENCKE)).await,
+            (Kind::Control, Some(program)) => encke(program).await,
+            (Kind::Control, None) => {
                 let mut command = binaries.command("control");
                 command.arg("--interval").arg(text(plan.interval));
                 command.arg("--batch").arg(text(plan.control_batch));
@@ -108,7 +112,19 @@ impl Server {
         binaries: &Binaries,
         placement: &Placement,
     ) -> Result<Self, Failure> {
-        let mut command = binaries.command("encke");
+        let program = Path::new(ENCKE);
+        Self::build_of_encke(program, ping_interval, pong_timeout, set, binaries, placement).await
+    }
+
+    async fn build_of_encke(
+        program: &Path,
+        ping_interval: Duration,
+        pong_timeout: Duration,
+        set: &[String],
+        binaries: &Binaries,
+        placement: &Placement,
+    ) -> Result<Self, Failure> {
+        let mut command = binaries.command(program);
         command.args(["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"]);
         let own = [
             format!("session.ping_interval={}", text(ping_interval)),
@@ -127,7 +143,7 @@ impl Server {
         let mut child = placement.in_servers_place(|| command.spawn())??;
         let stdout = child.stdout.take().ok_or("the server's output is not ours to read")?;
         let mut lines = BufReader::new(stdout).lines();
-        let (clients, admin) = timeout(PATIENCE, read_banner(&mut lines))
+        let (clients, admin) = timeout(START_TIMEOUT, read_banner(&mut lines))
             .await
             .map_err(|_| "the server does not say where it listens")??;
         Ok(Self { child, clients, admin, _stdout: lines })
@@ -143,21 +159,13 @@ impl Server {
         Ok(self.child.kill().await?)
     }
 
-    /// What the admin API says at `path`; `None` from a server that has none.
+    /// The admin API's answer at `path`; `None` from a server that has none.
     pub(crate) async fn ask_admin(&self, path: &str) -> Result<Option<serde_json::Value>, Failure> {
-        let Some(admin) = self.admin else { return Ok(None) };
-        let request = format!("GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n");
-        let mut reply = String::new();
-        timeout(PATIENCE, async {
-            let mut stream = TcpStream::connect(admin).await?;
-            stream.write_all(request.as_bytes()).await?;
-            stream.read_to_string(&mut reply).await
-        })
-        .await??;
-        match reply.split_once("\r\n\r\n") {
-            Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(Some(serde_json::from_str(body)?)),
-            _ => Err(format!("the admin API does not answer GET {path}").into()),
-        }
+        let Some(address) = self.admin else { return Ok(None) };
+        let admin = Admin::new(format!("http://{address}").parse()?, None);
+        let mut admin = admin.map_err(|failure| failure.to_string())?;
+        let answer = timeout(START_TIMEOUT, admin.get(path)).await??;
+        Ok(Some(serde_json::from_slice(&answer)?))
     }
 }
 

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::Failure;
 use crate::args::Plan;
-use crate::client::Crowd;
+use crate::clients::Clients;
 use crate::pairs::Measured;
 use crate::placement::Placement;
 use crate::process::{Binaries, Kind, Server};
@@ -83,14 +83,14 @@ pub(crate) async fn measure(
     let rss_empty = resident_bytes(pid)?;
 
     let connecting_since = Instant::now();
-    let crowd = Crowd::connect(server.clients, plan.connections, plan.rate).await?;
+    let clients = Clients::connect(server.clients, plan.connections, plan.rate).await?;
     let connect_seconds = connecting_since.elapsed().as_secs_f64();
     sleep(SETTLE).await;
-    let spent = || -> Result<Spent, Failure> { Ok(Spent { cpu: cpu_time(pid)?, pings: crowd.pings() }) };
+    let spent = || -> Result<Spent, Failure> { Ok(Spent { cpu: cpu_time(pid)?, pings: clients.pings() }) };
     let connected = spent()?;
     let rss_connected = resident_bytes(pid)?;
 
-    crowd.all_pinged(plan.interval * 2).await?;
+    clients.all_pinged(plan.interval * 2).await?;
     let threads_begin = threads(pid)?;
     let begin = spent()?;
     sleep(plan.interval * plan.windows).await;
@@ -98,7 +98,7 @@ pub(crate) async fn measure(
     let threads_end = threads(pid)?;
     let rss_end = resident_bytes(pid)?;
     let timers = server.ask_admin("/api/timers").await?;
-    let unexpected_closes = crowd.ended();
+    let unexpected_closes = clients.ended();
     server.stop().await?;
 
     let pings = end.pings - begin.pings;

@@ -2,7 +2,7 @@
 
 use encke_core::Timestamp;
 use encke_core::close::SuspendReason;
-use encke_core::session::{Deadline, Event, Transition};
+use encke_core::session::{Deadline, LifecycleEvent, Transition};
 use encke_server::SessionId;
 use encke_server::simulation::SessionView;
 
@@ -27,7 +27,7 @@ impl World {
     }
 
     /// A client that is there and reads is not taken for gone, however late the server is.
-    fn check_suspension(&mut self, session: SessionId, event: Event, now: Timestamp) {
+    fn check_suspension(&mut self, session: SessionId, event: LifecycleEvent, now: Timestamp) {
         let Transition::Suspended(reason) = event.transition else { return };
         let Some(number) = self.only_connection_of(&session.to_string()) else { return };
         let Some(connection) = self.connection(number) else { return };

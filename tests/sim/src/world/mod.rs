@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 
-use encke_core::session::Event;
+use encke_core::session::LifecycleEvent;
 use encke_server::SessionId;
 use encke_server::clock::UnixTime;
 use encke_server::events::Hooks;
@@ -72,10 +72,10 @@ pub(crate) struct Connection {
 
 /// What the server told its hooks.
 #[derive(Clone, Debug, Default)]
-struct ToldEvents(Arc<Mutex<Vec<(SessionId, Event)>>>);
+struct ToldEvents(Arc<Mutex<Vec<(SessionId, LifecycleEvent)>>>);
 
 impl Hooks for ToldEvents {
-    fn session_event(&self, session: SessionId, event: Event) {
+    fn session_event(&self, session: SessionId, event: LifecycleEvent) {
         self.0.lock().push((session, event));
     }
 }

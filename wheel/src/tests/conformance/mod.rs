@@ -106,35 +106,43 @@ macro_rules! conform {
 
 const WIDTH: NonZeroU64 = NonZeroU64::new(50).expect("fifty is not zero");
 
-// Few slots, so that every test goes around more than once; and as many as are usual, but for Miri.
 conform! {
     timing_wheel: TimingWheel::new,
-    unordered_list: UnorderedList::new,
-    ordered_list: OrderedList::new,
-    binary_heap: BinaryHeap::new,
-    balanced_tree: BalancedTree::new,
-    logic_simulation_wheel_of_8: |now| LogicSimulationWheel::new(now, 8),
-    #[cfg(not(miri))]
-    logic_simulation_wheel_of_256: |now| LogicSimulationWheel::new(now, 256),
-    simple_wheel_of_7: |now| SimpleWheel::new(now, 7),
-    #[cfg(not(miri))]
-    simple_wheel_of_1: |now| SimpleWheel::new(now, 1),
-    #[cfg(not(miri))]
-    simple_wheel_of_4096: |now| SimpleWheel::new(now, 4096),
-    simple_wheel_of_7_times_50: |now| SimpleWheel::with_width(now, 7, WIDTH),
-    hashed_sorted_wheel_of_8: |now| HashedSortedWheel::new(now, 8),
-    #[cfg(not(miri))]
-    hashed_sorted_wheel_of_256: |now| HashedSortedWheel::new(now, 256),
-    #[cfg(not(miri))]
-    hashed_unsorted_wheel_of_2: |now| HashedUnsortedWheel::new(now, 2),
-    hashed_unsorted_wheel_of_8: |now| HashedUnsortedWheel::new(now, 8),
-    #[cfg(not(miri))]
-    hashed_unsorted_wheel_of_256: |now| HashedUnsortedWheel::new(now, 256),
-    hierarchical_wheel: HierarchicalWheel::new,
-    coarse_wheel: CoarseWheel::new,
-    one_migration_wheel: OneMigrationWheel::new,
-    calendar_queue: CalendarQueue::new,
-    lawn: Lawn::new,
+}
+
+/// Schemes without unsafe code. What Miri looks for, only the compiler could put there: the short run leaves them out by this name.
+mod safe {
+    use super::*;
+
+    // Few slots, so that every test goes around more than once; and as many as are usual, but for Miri.
+    conform! {
+        unordered_list: UnorderedList::new,
+        ordered_list: OrderedList::new,
+        binary_heap: BinaryHeap::new,
+        balanced_tree: BalancedTree::new,
+        logic_simulation_wheel_of_8: |now| LogicSimulationWheel::new(now, 8),
+        #[cfg(not(miri))]
+        logic_simulation_wheel_of_256: |now| LogicSimulationWheel::new(now, 256),
+        simple_wheel_of_7: |now| SimpleWheel::new(now, 7),
+        #[cfg(not(miri))]
+        simple_wheel_of_1: |now| SimpleWheel::new(now, 1),
+        #[cfg(not(miri))]
+        simple_wheel_of_4096: |now| SimpleWheel::new(now, 4096),
+        simple_wheel_of_7_times_50: |now| SimpleWheel::with_width(now, 7, WIDTH),
+        hashed_sorted_wheel_of_8: |now| HashedSortedWheel::new(now, 8),
+        #[cfg(not(miri))]
+        hashed_sorted_wheel_of_256: |now| HashedSortedWheel::new(now, 256),
+        #[cfg(not(miri))]
+        hashed_unsorted_wheel_of_2: |now| HashedUnsortedWheel::new(now, 2),
+        hashed_unsorted_wheel_of_8: |now| HashedUnsortedWheel::new(now, 8),
+        #[cfg(not(miri))]
+        hashed_unsorted_wheel_of_256: |now| HashedUnsortedWheel::new(now, 256),
+        hierarchical_wheel: HierarchicalWheel::new,
+        coarse_wheel: CoarseWheel::new,
+        one_migration_wheel: OneMigrationWheel::new,
+        calendar_queue: CalendarQueue::new,
+        lawn: Lawn::new,
+    }
 }
 
 /// When a timer that is scheduled now comes out at the earliest and at the latest; `None` if it never does.

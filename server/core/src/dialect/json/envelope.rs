@@ -4,11 +4,11 @@ use std::fmt;
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::command::{LONGEST_NAME_CHARS, Text, shortened};
+use super::read::{LONGEST_NAME_CHARS, Text, shortened};
 
-/// The outer object, its command not yet looked into: so the `id` is known when the command turns out bad.
+/// The outer object, its command not parsed yet: so the `id` is known even if the command is bad.
 ///
-/// Written by hand because a derived enum with a flattened `id` would take `{"ack":..,"close":..}` for one
+/// Written by hand because a derived enum with a flattened `id` would accept `{"ack":..,"close":..}` as one
 /// command, and cannot hold a [`RawValue`].
 pub(super) struct Envelope<'a> {
     pub(super) id: Option<u64>,

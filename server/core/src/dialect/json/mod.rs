@@ -1,55 +1,69 @@
-//! The `json` dialect: one compact JSON object a text frame, in both directions.
+//! The `json` dialect: one compact JSON object a text, in both directions.
 //!
-//! [`ServerMessage`] is what the server says, [`parse_command`] reads what a client says. Both ends of the wire
-//! are here, so that a client in Rust speaks the same types.
+//! [`Json`] is the server's side. [`ServerMessage`] has all objects that a client can receive, for reading and for
+//! writing: clients in Rust use it.
 
-mod command;
 mod envelope;
-mod server_message;
-mod shared_message;
+mod read;
+mod wire;
+mod write;
 
-pub use command::{Command, CommandError, Request, Since, parse_command};
-pub use server_message::{
-    Done, ErrorCode, Gap, Goaway, Hello, Message, Outcome, Ping, Present, Reply, ReplyError, ServerMessage,
+pub use read::parse_command;
+pub use wire::{
+    Delivery, Done, Gap, Goaway, Hello, Outcome, Ping, Present, Reply, ReplyError, ServerMessage,
     Unsubscribed,
 };
-pub use shared_message::{CompactJson, SharedMessage};
+
+use super::{Dialect, Encoded, Event, Request, Response, Texts};
+use crate::message::Message;
+use crate::session::Heartbeat;
 
 /// The version that [`Hello`] announces.
 pub const VERSION: u32 = 1;
 
-/// How the server asks whether a client is still there (`heartbeat=` in the query).
+/// The dialect. A connection chooses its kind of heartbeat; there is nothing else to remember.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Heartbeat {
-    /// RFC 6455 ping frames, which browsers answer below JavaScript. Any traffic heard postpones the next one.
-    #[default]
-    Frame,
-    /// `ping` messages, for clients that must see them to notice that the server is gone: never postponed.
-    Message,
+pub struct Json {
+    /// Ping frames, or `ping` objects.
+    pub heartbeat: Heartbeat,
 }
 
-impl Heartbeat {
-    /// Reads the query's value: `frame` or `message`.
-    #[must_use]
-    pub fn parse(value: &str) -> Option<Self> {
-        match value {
-            "frame" => Some(Self::Frame),
-            "message" => Some(Self::Message),
-            _ => None,
+impl Dialect for Json {
+    const NAME: &'static str = "json";
+
+    type RequestId = u64;
+
+    fn heartbeat(&self) -> Heartbeat {
+        self.heartbeat
+    }
+
+    fn read<'a>(&mut self, text: &'a str) -> impl Iterator<Item = Request<'a, u64>> + use<'a> {
+        std::iter::once(parse_command(text))
+    }
+
+    /// Without an id, success goes unanswered.
+    fn respond(&mut self, responses: &[Response<'_, u64>], to: &mut impl Texts) {
+        for response in responses.iter().filter(|response| response.id.is_some() || response.result.is_err())
+        {
+            to.text(&ServerMessage::from(response).to_json());
         }
     }
-}
 
-/// The payload of a ping frame: `seq` as eight bytes, big-endian.
-#[must_use]
-pub const fn ping_payload(seq: u64) -> [u8; 8] {
-    seq.to_be_bytes()
-}
+    fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts) {
+        to.text(&ServerMessage::from(event).to_json());
+    }
 
-/// The `seq` that a pong frame echoes; `None` for a pong that answers no ping of ours (RFC 6455 allows those).
-#[must_use]
-pub fn pong_seq(payload: &[u8]) -> Option<u64> {
-    payload.try_into().ok().map(u64::from_be_bytes)
+    fn encode(message: &Message<'_>) -> Encoded<Self> {
+        write::encode(message)
+    }
+
+    fn message_len(encoded: &str, seq: u64) -> usize {
+        write::message_len(encoded, seq)
+    }
+
+    fn write_message(encoded: &str, seq: u64, out: &mut Vec<u8>) {
+        write::write_message(encoded, seq, out);
+    }
 }
 
 #[cfg(test)]

@@ -1,21 +1,20 @@
-//! How a session asks its client for signs of life, and what it makes of the answers.
+//! Heartbeats: when a session sends a ping, and what counts as an answer.
 
 use super::Session;
 use crate::Timestamp;
 use crate::close::{CloseCode, SuspendReason};
-use crate::dialect::json::Heartbeat;
-use crate::session::{Carrier, ConnectionId, Deadline, Output};
+use crate::session::{ConnectionId, ConnectionKind, Deadline, Heartbeat, Output};
 
-/// Where the current connection is in asking its client for a sign of life.
+/// The ping of the current connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PingState {
-    /// Nothing asked.
-    Quiet,
-    /// A ping is asked for, its bytes not yet in the kernel.
+    /// None.
+    Idle,
+    /// Requested; its bytes are not in the kernel yet.
     Writing,
-    /// The ping is on its way. [`Deadline::Pong`] is armed, unless a write is held.
+    /// Sent and not answered. [`Deadline::Pong`] is armed, unless a write is held.
     Outstanding(SentPing),
-    /// The answer is overdue since `due`; the connection is looking at what the kernel holds.
+    /// The answer is overdue since `due`; the connection is checking what the kernel holds.
     Probing { ping: SentPing, due: Timestamp },
 }
 
@@ -28,10 +27,10 @@ pub(super) struct SentPing {
 
 impl<C> Session<C> {
     pub(super) fn ping_due(&mut self, current: ConnectionId, due: Timestamp) {
-        let heard_since = self.heard_at.since(self.quiet_since);
-        if self.carrier == Carrier::Stream(Heartbeat::Frame) && !heard_since.is_zero() {
-            // Shifted rather than begun anew: the spread that the first ping was given stays.
-            self.arm_ping(due + heard_since);
+        let received_since = self.last_received_at.since(self.received_before_ping);
+        if self.connection_kind == ConnectionKind::Stream(Heartbeat::Frame) && !received_since.is_zero() {
+            // Shifted rather than restarted, so that the spread of the first pings stays.
+            self.arm_ping(due + received_since);
             return;
         }
         self.fired(Deadline::Ping, due);
@@ -40,13 +39,13 @@ impl<C> Session<C> {
     }
 
     pub(super) fn ping_sent(&mut self, seq: u64) {
-        match (self.ping, self.carrier) {
-            (PingState::Writing, Carrier::Events) => {
-                // No answer can come. That the kernel takes it, and its peer the bytes, has to do.
-                self.ping = PingState::Quiet;
+        match (self.ping, self.connection_kind) {
+            (PingState::Writing, ConnectionKind::Events) => {
+                // No answer can come: it is enough that the kernel takes the bytes.
+                self.ping = PingState::Idle;
                 self.arm_ping(self.now + self.timeouts.ping_interval);
             }
-            (PingState::Writing, Carrier::Stream(_) | Carrier::Poll) => {
+            (PingState::Writing, ConnectionKind::Stream(_) | ConnectionKind::Poll) => {
                 self.ping = PingState::Outstanding(SentPing { at: self.now, seq });
                 if !self.write_held {
                     self.deadlines.arm(Deadline::Pong, self.now + self.timeouts.pong_timeout);
@@ -77,18 +76,18 @@ impl<C> Session<C> {
 
     /// A pong that answers no ping is allowed, and ignored.
     ///
-    /// Browsers answer below JavaScript: the page may not have seen what came before the ping. It has when it has had the
-    /// time until the next ping was answered.
+    /// Browsers answer below JavaScript, so the page may not have seen what came before this ping. It counts as having it
+    /// once the next ping is answered: hence this acknowledges up to the ping before.
     pub(super) fn pong_frame(&mut self, current: ConnectionId, seq: u64) {
         if let PingState::Outstanding(ping) | PingState::Probing { ping, .. } = self.ping
             && seq == ping.seq
         {
-            self.outbox.acknowledge(std::mem::replace(&mut self.ponged, seq));
+            self.outbox.acknowledge(std::mem::replace(&mut self.last_pong_seq, seq));
             self.answered(current, ping);
         }
     }
 
-    /// The client itself answers, so it has what came before the ping.
+    /// The client itself answers, so it has everything sent before the ping.
     pub(super) fn pong_message(&mut self, current: ConnectionId, seq: u64) {
         if let PingState::Outstanding(ping) | PingState::Probing { ping, .. } = self.ping
             && seq <= ping.seq
@@ -101,33 +100,35 @@ impl<C> Session<C> {
     }
 
     pub(super) fn answered(&mut self, current: ConnectionId, ping: SentPing) {
-        self.heard(self.now);
+        self.received(self.now);
         self.outputs.push_back(Output::RoundTrip(self.now.since(ping.at)));
         self.settle_ping(current, ping);
     }
 
-    /// Ends this ping if anything was heard since, and arms the next.
+    /// Ends this ping if anything was received since, and arms the next.
     pub(super) fn settle_ping(&mut self, current: ConnectionId, ping: SentPing) -> bool {
-        if self.heard_at < ping.at {
+        if self.last_received_at < ping.at {
             return false;
         }
-        self.ping = PingState::Quiet;
+        self.ping = PingState::Idle;
         self.deadlines.disarm(Deadline::Pong);
-        let from = match self.carrier {
-            // A client that watches for the messages wants them in a steady beat.
-            Carrier::Stream(Heartbeat::Message) => ping.at,
-            Carrier::Stream(Heartbeat::Frame) | Carrier::Events | Carrier::Poll => self.heard_at,
+        let from = match self.connection_kind {
+            // A client that watches for the messages expects them at a steady interval.
+            ConnectionKind::Stream(Heartbeat::Message) => ping.at,
+            ConnectionKind::Stream(Heartbeat::Frame) | ConnectionKind::Events | ConnectionKind::Poll => {
+                self.last_received_at
+            }
         };
         self.arm_ping(from + self.timeouts.ping_interval);
-        self.ask_if_much_is_unacked(current);
+        self.request_acknowledgement(current);
         true
     }
 
-    /// Before a full ring stops the stream, the client is asked how far it is.
-    pub(super) fn ask_if_much_is_unacked(&mut self, current: ConnectionId) {
-        if self.outbox.wants_acknowledgement()
-            && matches!(self.ping, PingState::Quiet)
-            && matches!(self.carrier, Carrier::Stream(_))
+    /// Requests an acknowledgement, by a ping, before a full ring stops the stream.
+    pub(super) fn request_acknowledgement(&mut self, current: ConnectionId) {
+        if self.outbox.needs_acknowledgement()
+            && matches!(self.ping, PingState::Idle)
+            && matches!(self.connection_kind, ConnectionKind::Stream(_))
         {
             self.deadlines.disarm(Deadline::Ping);
             self.ping = PingState::Writing;
@@ -136,7 +137,7 @@ impl<C> Session<C> {
     }
 
     pub(super) fn arm_ping(&mut self, at: Timestamp) {
-        self.quiet_since = self.heard_at;
+        self.received_before_ping = self.last_received_at;
         self.deadlines.arm(Deadline::Ping, at);
     }
 
@@ -151,7 +152,7 @@ impl<C> Session<C> {
     pub(super) fn resume_write(&mut self) {
         self.write_held = false;
         if let PingState::Outstanding(_) = self.ping {
-            // The peer has just read: it gets the whole time to answer.
+            // The peer has just read: it gets the full timeout to answer.
             self.deadlines.arm(Deadline::Pong, self.now + self.timeouts.pong_timeout);
         }
     }

@@ -7,44 +7,44 @@ use heartbeat::PingState;
 
 use super::deadline::DeadlineTable;
 use super::{
-    Attach, Carrier, ConnectionId, ConnectionInput, Deadline, Event, Input, Outbox, Output, ResumeKind,
-    Timeouts, Transition, WhenFull,
+    Attach, ConnectionId, ConnectionInput, ConnectionKind, Deadline, Input, LifecycleEvent, Outbox, Output,
+    ResumeKind, SessionTimeouts, Transition, WhenFull,
 };
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
 
-/// Where a session is in its life.
+/// The phase of a session's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// It has a connection.
     Attached(ConnectionId),
-    /// It waits for its client to come back.
+    /// It has none, and waits for its client to come back.
     Suspended,
     /// It is over. Nothing more happens.
     Closed(CloseReason),
 }
 
-/// The state machine of one session, which knows a channel as a `C`. See the [module](super) for how to drive it.
+/// The state machine of one session. `C` is the owner's handle of a channel. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Session<C = ()> {
-    timeouts: Arc<Timeouts>,
+    timeouts: Arc<SessionTimeouts>,
     phase: Phase,
-    carrier: Carrier,
+    connection_kind: ConnectionKind,
     ping: PingState,
-    /// Bytes wait that the kernel does not take: `write_timeout` of the transport governs instead of Pong.
+    /// There are bytes that the kernel does not take: the transport's `write_timeout` applies instead of Pong.
     write_held: bool,
     deadlines: DeadlineTable,
-    /// The latest time told: a clock that goes backwards stands still here.
+    /// The latest time given: a clock that goes backwards stands still here.
     now: Timestamp,
     opened_at: Timestamp,
-    heard_at: Timestamp,
-    /// The `heard_at` that the Ping deadline was armed by: what was heard after it puts the ping off.
-    quiet_since: Timestamp,
+    last_received_at: Timestamp,
+    /// `last_received_at` when the Ping deadline was armed: traffic received after it postpones the ping.
+    received_before_ping: Timestamp,
     outbox: Outbox<C>,
-    /// The seq of the last ping that a frame has answered on this connection.
-    ponged: u64,
+    /// The seq of the last ping that a pong frame has answered on this connection.
+    last_pong_seq: u64,
     events: u32,
-    /// What one call brought about, at most [`Session::MAX_OUTPUTS`]: drained by the caller after each.
+    /// The outputs of one call, at most [`Session::MAX_OUTPUTS`]: the caller drains them after each.
     outputs: VecDeque<Output>,
 }
 
@@ -54,20 +54,20 @@ impl<C> Session<C> {
 
     /// Begins a session with its first connection.
     #[must_use]
-    pub fn open(now: Timestamp, timeouts: Arc<Timeouts>, outbox: Outbox<C>, attach: Attach) -> Self {
+    pub fn open(now: Timestamp, timeouts: Arc<SessionTimeouts>, outbox: Outbox<C>, attach: Attach) -> Self {
         let mut session = Self {
             timeouts,
             phase: Phase::Suspended,
-            carrier: attach.carrier,
-            ping: PingState::Quiet,
+            connection_kind: attach.kind,
+            ping: PingState::Idle,
             write_held: false,
             deadlines: DeadlineTable::default(),
             now,
             opened_at: now,
-            heard_at: now,
-            quiet_since: now,
+            last_received_at: now,
+            received_before_ping: now,
             outbox,
-            ponged: 0,
+            last_pong_seq: 0,
             events: 0,
             outputs: VecDeque::new(),
         };
@@ -78,7 +78,7 @@ impl<C> Session<C> {
         session
     }
 
-    /// Takes in what happened at `now`, after firing what was already due.
+    /// Handles what happened at `now`, after firing what was already due.
     pub fn handle(&mut self, now: Timestamp, input: Input) {
         self.handle_timeout(now);
         match (self.phase, input) {
@@ -95,7 +95,7 @@ impl<C> Session<C> {
             (Phase::Attached(current), Input::Connection(connection, input)) if connection == current => {
                 self.handle_connection(current, input);
             }
-            // A replaced or lost connection has nothing to say any more.
+            // Input of a replaced or lost connection does not count.
             (Phase::Attached(_) | Phase::Suspended, Input::Connection(..)) => {}
             (Phase::Attached(current), Input::Disconnect) => {
                 self.outputs.push_back(Output::Close(current, CloseCode::Disconnected));
@@ -120,8 +120,8 @@ impl<C> Session<C> {
                 self.outputs.push_back(Output::Close(current, CloseCode::ProtocolError));
                 self.end(CloseReason::ProtocolError);
             }
-            ConnectionInput::Command => self.put_off_idle(),
-            ConnectionInput::Sent => self.ask_if_much_is_unacked(current),
+            ConnectionInput::Command => self.postpone_idle(),
+            ConnectionInput::Sent => self.request_acknowledgement(current),
             ConnectionInput::WriteHeld => self.hold_write(),
             ConnectionInput::WriteResumed => self.resume_write(),
             ConnectionInput::Probed => self.probed(current),
@@ -173,23 +173,23 @@ impl<C> Session<C> {
         }
     }
 
-    /// What is to be done, oldest first.
+    /// The next thing to do, oldest first.
     pub fn poll_output(&mut self) -> Option<Output> {
         let output = self.outputs.pop_front();
         if output.is_none() {
-            // Ten thousand sessions shall not keep ten thousand empty buffers.
+            // Ten thousand sessions must not keep ten thousand empty buffers.
             self.outputs = VecDeque::new();
         }
         output
     }
 
-    /// When [`Session::handle_timeout`] wants to be called next, and for what.
+    /// When to call [`Session::handle_timeout`] next, and for what.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Timestamp, Deadline)> {
         self.deadlines.earliest()
     }
 
-    /// Whether a ping was asked for whose bytes have not left yet: [`Deadline::Pong`] is armed as soon as they have.
+    /// Whether a ping was requested whose bytes are not in the kernel yet: [`Deadline::Pong`] is armed once they are.
     #[must_use]
     pub fn is_writing_ping(&self) -> bool {
         matches!(self.ping, PingState::Writing)
@@ -200,33 +200,33 @@ impl<C> Session<C> {
         self.deadlines.armed()
     }
 
-    /// Notes that bytes arrived on the current connection at `at`. Fires nothing: it is to be told before
-    /// [`Session::handle`] and [`Session::handle_timeout`], which decide by it.
-    pub fn heard(&mut self, at: Timestamp) {
-        self.heard_at = self.heard_at.max(at);
+    /// Records that bytes arrived on the current connection at `at`. Fires nothing: call it before [`Session::handle`]
+    /// and [`Session::handle_timeout`], whose decisions depend on it.
+    pub fn received(&mut self, at: Timestamp) {
+        self.last_received_at = self.last_received_at.max(at);
     }
 
-    /// Notes that the client's token runs out at `at`, by a clock that may have been set since this was last told. Fires
-    /// nothing: it is to be told before [`Session::handle`] and [`Session::handle_timeout`], which decide by it.
+    /// Records that the client's token expires at `at`, by a wall clock that may have been set since the last call. Fires
+    /// nothing: call it before [`Session::handle`] and [`Session::handle_timeout`], whose decisions depend on it.
     pub fn token_expires(&mut self, at: Timestamp) {
         if matches!(self.phase, Phase::Attached(_)) {
             self.deadlines.arm(Deadline::Token, at);
         }
     }
 
-    /// Where the session is in its life.
+    /// The session's phase.
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// What it is sent.
+    /// What was sent to the client, and what is to be sent.
     #[must_use]
     pub fn outbox(&self) -> &Outbox<C> {
         &self.outbox
     }
 
-    /// To subscribe, and to take what is to be sent. Tell [`ConnectionInput::Sent`] after that.
+    /// To subscribe, and to take what is to be sent. Report [`ConnectionInput::Sent`] afterwards.
     pub fn outbox_mut(&mut self) -> &mut Outbox<C> {
         &mut self.outbox
     }
@@ -237,73 +237,74 @@ impl<C> Session<C> {
         self.opened_at
     }
 
-    /// When the client was last heard of.
+    /// When something was last received from the client.
     #[must_use]
-    pub fn heard_at(&self) -> Timestamp {
-        self.heard_at
+    pub fn last_received_at(&self) -> Timestamp {
+        self.last_received_at
     }
 
     fn attach(&mut self, attach: Attach, transition: Transition) {
         self.phase = Phase::Attached(attach.connection);
-        self.carrier = attach.carrier;
-        self.ping = PingState::Quiet;
+        self.connection_kind = attach.kind;
+        self.ping = PingState::Idle;
         self.write_held = false;
-        self.heard_at = self.now;
-        self.ponged = 0;
+        self.last_received_at = self.now;
+        self.last_pong_seq = 0;
         self.outbox.resume(
             attach.seq,
-            match attach.carrier {
-                Carrier::Stream(_) | Carrier::Poll => WhenFull::Stop,
-                Carrier::Events => WhenFull::Wrap,
+            match attach.kind {
+                ConnectionKind::Stream(_) | ConnectionKind::Poll => WhenFull::Stop,
+                ConnectionKind::Events => WhenFull::Wrap,
             },
         );
         self.deadlines.disarm(Deadline::Pong);
         self.deadlines.disarm(Deadline::Reconnect);
         self.arm_token(attach.token_expires);
-        let idle_armed = self.deadlines.armed().any(|(_, deadline)| deadline == Deadline::Idle);
-        match attach.carrier {
+        match attach.kind {
             // No command can come.
-            Carrier::Events => self.deadlines.disarm(Deadline::Idle),
-            Carrier::Stream(_) | Carrier::Poll if !idle_armed => self.put_off_idle(),
-            Carrier::Stream(_) | Carrier::Poll => {}
+            ConnectionKind::Events => self.deadlines.disarm(Deadline::Idle),
+            ConnectionKind::Stream(_) | ConnectionKind::Poll if !self.deadlines.is_armed(Deadline::Idle) => {
+                self.postpone_idle()
+            }
+            ConnectionKind::Stream(_) | ConnectionKind::Poll => {}
         }
-        match attach.carrier {
-            Carrier::Stream(_) | Carrier::Events => {
+        match attach.kind {
+            ConnectionKind::Stream(_) | ConnectionKind::Events => {
                 let half = self.timeouts.ping_interval / 2;
                 let spread = half.mul_f64(f64::from(attach.entropy) / f64::from(u32::MAX));
                 self.deadlines.disarm(Deadline::PollHold);
                 self.arm_ping(self.now + half + spread);
             }
-            Carrier::Poll => {
+            ConnectionKind::Poll => {
                 self.deadlines.disarm(Deadline::Ping);
                 self.deadlines.arm(Deadline::PollHold, self.now + self.timeouts.poll_hold);
             }
         }
-        self.tell(transition);
+        self.emit(transition);
     }
 
     fn suspend(&mut self, reason: SuspendReason) {
         self.phase = Phase::Suspended;
-        self.ping = PingState::Quiet;
+        self.ping = PingState::Idle;
         self.write_held = false;
         for deadline in [Deadline::Ping, Deadline::Pong, Deadline::PollHold, Deadline::Token] {
             self.deadlines.disarm(deadline);
         }
         self.deadlines.arm(Deadline::Reconnect, self.now + self.timeouts.reconnect_window);
-        self.tell(Transition::Suspended(reason));
+        self.emit(Transition::Suspended(reason));
     }
 
     fn end(&mut self, reason: CloseReason) {
         self.phase = Phase::Closed(reason);
-        self.ping = PingState::Quiet;
+        self.ping = PingState::Idle;
         self.deadlines.disarm_all();
-        self.tell(match reason {
+        self.emit(match reason {
             CloseReason::ReconnectWindow => Transition::Expired,
             reason => Transition::Closed(reason),
         });
     }
 
-    fn put_off_idle(&mut self) {
+    fn postpone_idle(&mut self) {
         if let Some(idle) = self.timeouts.idle {
             self.deadlines.arm(Deadline::Idle, self.now + idle);
         }
@@ -320,8 +321,8 @@ impl<C> Session<C> {
         self.outputs.push_back(Output::Fired(deadline, due));
     }
 
-    fn tell(&mut self, transition: Transition) {
+    fn emit(&mut self, transition: Transition) {
         self.events += 1;
-        self.outputs.push_back(Output::Event(Event { number: self.events, transition }));
+        self.outputs.push_back(Output::Event(LifecycleEvent { number: self.events, transition }));
     }
 }

@@ -1,6 +1,6 @@
-//! What is always true of an outbox, found out the slow way. For tests, after every step.
+//! The invariants of an outbox, checked the slow way. For tests, after every step.
 
-use super::ring::What;
+use super::ring::EntryKind;
 use super::{Outbox, Subscription};
 
 impl<C> Outbox<C> {
@@ -9,53 +9,53 @@ impl<C> Outbox<C> {
         self.check_seqs();
         self.check_ring();
         self.check_ready();
-        self.check_owed();
+        self.check_pending_gaps();
     }
 
     fn check_seqs(&self) {
         let (dropped, last) = (self.ring.dropped(), self.seq());
         assert!(self.ring.len() <= self.ring.capacity(), "the ring is bounded");
-        assert!(self.acknowledged <= dropped, "what is acknowledged is not remembered");
+        assert!(self.acknowledged <= dropped, "what is acknowledged is not in the ring");
         assert!(self.acknowledged <= self.sent, "what is not sent on this connection is not acknowledged");
         assert!(self.sent <= last, "nothing is sent that is not in the ring");
         assert!(
-            self.sent >= dropped || !self.owed.is_empty(),
-            "without owed gaps, the ring is what comes next"
+            self.sent >= dropped || !self.pending_gaps.is_empty(),
+            "without pending gaps, the ring comes next"
         );
     }
 
     fn check_ring(&self) {
-        let mut remembered = vec![0; self.subscriptions.len()];
-        let mut reached: Vec<Option<u64>> =
-            self.subscriptions.iter().map(|it| it.as_ref()?.owed()?.1.map(|(_, offset)| offset)).collect();
+        let mut in_ring = vec![0; self.subscriptions.len()];
+        let mut reached: Vec<Option<u64>> = self
+            .subscriptions
+            .iter()
+            .map(|it| it.as_ref()?.evicted_gap()?.1.map(|(_, offset)| offset))
+            .collect();
         for seq in self.ring.dropped() + 1..=self.seq() {
             let entry = self.ring.get(seq).expect("seqs have no holes");
             let slot = entry.slot as usize;
-            assert!(self.get(entry.slot).is_some(), "seq {seq} is of a subscription that is gone");
-            remembered[slot] += 1;
-            let first = match entry.what() {
-                What::Message => Some(entry.offset),
-                What::Gap(range) => range.map(|(from, _)| from),
+            assert!(self.get(entry.slot).is_some(), "seq {seq} is of a subscription that has ended");
+            in_ring[slot] += 1;
+            let first = match entry.kind() {
+                EntryKind::Message => Some(entry.offset),
+                EntryKind::Gap(range) => range.map(|(from, _)| from),
             };
             if let (Some(reached), Some(first)) = (reached[slot], first) {
-                assert_eq!(first, reached + 1, "seq {seq} goes on where its subscription was");
+                assert_eq!(first, reached + 1, "seq {seq} continues where its subscription was");
             }
             reached[slot] = Some(entry.last_offset());
         }
-        for (slot, subscription) in self.standing() {
-            assert_eq!(subscription.remembered, remembered[slot as usize], "entries of {slot}");
-            assert!(subscription.live || subscription.remembered > 0, "{slot} is kept for nothing");
+        for (slot, subscription) in self.existing() {
+            assert_eq!(subscription.in_ring, in_ring[slot as usize], "entries of {slot}");
+            assert!(subscription.live || subscription.in_ring > 0, "{slot} is kept for nothing");
             if let Some(reached) = reached[slot as usize] {
-                assert_eq!(
-                    subscription.cursor, reached,
-                    "the cursor of {slot} is where its last entry goes to"
-                );
+                assert_eq!(subscription.cursor, reached, "the cursor of {slot} is where its last entry ends");
             }
         }
     }
 
     fn check_ready(&self) {
-        for (slot, subscription) in self.standing() {
+        for (slot, subscription) in self.existing() {
             let queued = self.ready.iter().filter(|ready| **ready == slot).count();
             let expected = usize::from(subscription.live && subscription.ready);
             assert_eq!(queued, expected, "{slot} is as often in the queue as it says");
@@ -63,19 +63,22 @@ impl<C> Outbox<C> {
         assert!(self.ready.iter().all(|slot| self.get(*slot).is_some()), "all in the queue are there");
     }
 
-    fn check_owed(&self) {
+    fn check_pending_gaps(&self) {
         let mut before = self.sent;
-        for slot in &self.owed {
-            let subscription = self.get(*slot).expect("owed to one that stands");
-            let (seq, _) = subscription.owed().expect("owed for what was forgotten");
-            assert!(subscription.live, "nothing is owed to who has left");
-            assert!(before < seq, "each owed gap has a seq of its own, and they rise");
+        for slot in &self.pending_gaps {
+            let subscription = self.get(*slot).expect("pending for one that exists");
+            let (seq, _) = subscription.evicted_gap().expect("pending for what was evicted");
+            assert!(subscription.live, "no gap is pending for one that has unsubscribed");
+            assert!(before < seq, "each pending gap has a seq of its own, and they rise");
             before = seq;
         }
-        assert!(self.owed.is_empty() || before <= self.ring.dropped(), "owed is only what was forgotten");
+        assert!(
+            self.pending_gaps.is_empty() || before <= self.ring.dropped(),
+            "only what was evicted is pending"
+        );
     }
 
-    fn standing(&self) -> impl Iterator<Item = (u32, &Subscription<C>)> {
+    fn existing(&self) -> impl Iterator<Item = (u32, &Subscription<C>)> {
         (0..).zip(&self.subscriptions).filter_map(|(slot, it)| Some((slot, it.as_ref()?)))
     }
 }

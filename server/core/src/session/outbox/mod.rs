@@ -1,13 +1,13 @@
-//! What a session is sent, and what may have to be sent again.
+//! What a session sends, and what it may have to send again.
 //!
-//! Every message and every gap that a session is sent gets the next *seq*. The outbox remembers which message of which
-//! channel each seq was, in a ring, until the client is known to have it. The messages themselves stay in the logs of the
-//! channels: the outbox holds a cursor a subscription and 16 bytes for each seq that is not acknowledged. What was sent
-//! under a seq is never sent under another, so a client that says the last seq it has gets exactly what follows.
+//! Every message and every gap that a session sends gets the next *seq*. A ring records which message of which channel
+//! each seq was, until the client is known to have it. The messages themselves stay in the logs of the channels: the
+//! outbox holds one cursor per subscription, and 16 bytes for each seq that is not acknowledged. What was sent under one
+//! seq is never sent under another, so a client that says the last seq it has gets exactly what follows.
 //!
-//! The owner pulls. It asks whose turn it is ([`Outbox::next_turn`]), looks at that channel's log, and takes a run of
-//! messages, or a gap ([`Outbox::take`]). Three things come out, in this order: gaps for what can no longer be sent
-//! again, what is to be sent again, and what is new. In the last, channels take turns.
+//! The owner pulls. It asks which subscription is next ([`Outbox::next_turn`]), reads that channel's log, and takes a run
+//! of messages, or a gap ([`Outbox::take`]). Three things come out, in this order: gaps for what can no longer be
+//! resent, what is to be resent, and what is new. Among what is new, channels take turns.
 
 mod ring;
 mod subscription;
@@ -15,28 +15,28 @@ mod turn;
 
 use std::collections::VecDeque;
 
-use ring::{Entry, Ring, What};
+use ring::{Entry, EntryKind, Ring};
 use subscription::Subscription;
 pub use turn::{Bounds, Run, Slot, SubscriptionView, Turn, WhenFull};
 
-/// See the [module](self). `C` is what the owner knows a channel by.
+/// See the [module](self). `C` is the owner's handle of a channel.
 #[derive(Debug)]
 pub struct Outbox<C> {
     ring: Ring,
     when_full: WhenFull,
-    /// The last seq sent on the current connection; up to the ring's last, the rest is to be sent again.
+    /// The last seq sent on the current connection. What the ring has after it is to be resent.
     sent: u64,
     /// The client has everything up to here.
     acknowledged: u64,
     subscriptions: Vec<Option<Subscription<C>>>,
-    /// Whose log may have something new, in the order of their turns; each at most once.
+    /// Subscriptions whose log may have something new, in the order of their turns; each at most once.
     ready: VecDeque<u32>,
-    /// Subscriptions that are owed a gap before anything is sent again, by the seq that the gap will have.
-    owed: VecDeque<u32>,
+    /// Subscriptions whose gap is to be sent before anything is resent, in the order of the gaps' seqs.
+    pending_gaps: VecDeque<u32>,
 }
 
 impl<C> Outbox<C> {
-    /// Nothing sent, nothing subscribed. At most `max_unacked` seqs are remembered.
+    /// Nothing sent, nothing subscribed. The ring holds at most `max_unacked` seqs.
     #[must_use]
     pub fn new(max_unacked: usize) -> Self {
         Self {
@@ -46,41 +46,40 @@ impl<C> Outbox<C> {
             acknowledged: 0,
             subscriptions: Vec::new(),
             ready: VecDeque::new(),
-            owed: VecDeque::new(),
+            pending_gaps: VecDeque::new(),
         }
     }
 
-    /// The last seq there is.
+    /// The last seq that was assigned.
     #[must_use]
     pub fn seq(&self) -> u64 {
         self.ring.last_seq()
     }
 
-    /// The last seq sent on the current connection: what a ping carries, and where the stream goes on from.
+    /// The last seq sent on the current connection: pings carry it, and the stream continues after it.
     #[must_use]
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// How many seqs are remembered because the client may not have them.
+    /// How many seqs the client may not have yet.
     #[must_use]
     pub fn unacked(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether the ring is so full that the client should be asked how far it is. Asking helps only if it can answer.
+    /// Whether the ring is so full that the client should be asked for an acknowledgement, if it can give one.
     #[must_use]
-    pub fn wants_acknowledgement(&self) -> bool {
+    pub fn needs_acknowledgement(&self) -> bool {
         self.when_full == WhenFull::Stop && self.ring.len() * 2 >= self.ring.capacity()
     }
 
-    /// Begins to follow `channel` after the message `cursor`. With `gap`, the client is first told that something is
-    /// missing of which nobody knows how much.
+    /// Subscribes to `channel`, from after the message `cursor` on. With `gap`, a gap of unknown length is reported first.
     pub fn subscribe(&mut self, channel: C, cursor: u64, gap: bool) -> Slot {
         self.subscribe_with(|_| channel, cursor, gap)
     }
 
-    /// The same, for an owner that must know the slot to make the channel.
+    /// The same, for an owner whose handle of the channel depends on the slot.
     pub fn subscribe_with(&mut self, channel: impl FnOnce(Slot) -> C, cursor: u64, gap: bool) -> Slot {
         let free = self.subscriptions.iter().position(Option::is_none);
         let index = free.unwrap_or(self.subscriptions.len());
@@ -90,7 +89,7 @@ impl<C> Outbox<C> {
             self.subscriptions[index] = subscription;
         } else {
             if self.subscriptions.is_empty() {
-                // Most sessions follow one channel; a vector would begin with room for four.
+                // Most sessions subscribe to one channel; a vector would start with room for four.
                 self.subscriptions.reserve_exact(1);
             }
             self.subscriptions.push(subscription);
@@ -99,19 +98,18 @@ impl<C> Outbox<C> {
         slot
     }
 
-    /// Nothing new comes from this subscription. What it was sent already can still be sent again, and its channel
-    /// is held as long as that is so.
+    /// Ends the subscription. What was sent can still be resent, so the channel is held until it is acknowledged.
     pub fn unsubscribe(&mut self, slot: Slot) {
         self.ready.retain(|ready| *ready != slot.0);
-        self.owed.retain(|owed| *owed != slot.0);
+        self.pending_gaps.retain(|pending| *pending != slot.0);
         self.skip_to_ring();
         if let Some(subscription) = self.get_mut(slot.0) {
             subscription.live = false;
-            self.free_if_done(slot.0);
+            self.free_if_unused(slot.0);
         }
     }
 
-    /// There may be something new for this subscription. Harmless if there is not, or if it is gone.
+    /// There may be something new for this subscription. Harmless if there is not, or if it has ended.
     pub fn mark_ready(&mut self, slot: Slot) {
         if let Some(subscription) = self.get_mut(slot.0)
             && subscription.live
@@ -121,45 +119,45 @@ impl<C> Outbox<C> {
         }
     }
 
-    /// A connection whose client has everything up to `seq`; without one, up to what is acknowledged.
+    /// A new connection, whose client has everything up to `seq`; if it does not say, up to the last acknowledgement.
     ///
-    /// `seq` is at most [`Outbox::seq`]: the owner has refused anything else.
+    /// `seq` must be at most [`Outbox::seq`].
     pub fn resume(&mut self, seq: Option<u64>, when_full: WhenFull) {
         let seq = seq.unwrap_or(self.acknowledged).min(self.seq());
         self.when_full = when_full;
         self.sent = seq;
-        // Also when it says less than it did: what it has lost since then is not to be taken for had the next time.
+        // Also when that is less than before: the client has lost what was acknowledged.
         self.acknowledged = seq;
-        self.owed.clear();
+        self.pending_gaps.clear();
         if seq >= self.ring.dropped() {
             self.acknowledge(seq);
             return;
         }
-        // By the seq that was the last to be forgotten of each: the gap gets that seq. So a client that is cut between two
-        // gaps and comes back with the seq of the first is owed the second still.
-        let mut owed: Vec<(u64, u32)> = (0..)
+        // Each gap has the seq of the last entry that its subscription lost from the ring. So a client that is cut between
+        // two gaps, and resumes with the seq of the first, still gets the second.
+        let mut gaps: Vec<(u64, u32)> = (0..)
             .zip(&self.subscriptions)
-            .filter_map(|(index, subscription)| Some((subscription.as_ref()?.owes_since(seq)?, index)))
+            .filter_map(|(index, subscription)| Some((subscription.as_ref()?.gap_needed_after(seq)?, index)))
             .collect();
-        owed.sort_unstable();
-        self.owed.extend(owed.into_iter().map(|(_, index)| index));
+        gaps.sort_unstable();
+        self.pending_gaps.extend(gaps.into_iter().map(|(_, index)| index));
         self.skip_to_ring();
     }
 
-    /// The client has everything up to `seq`. What was not yet sent on this connection is not taken for had.
+    /// The client has everything up to `seq`. What was not sent on this connection yet is not acknowledged by it.
     pub fn acknowledge(&mut self, seq: u64) {
         let seq = seq.min(self.sent);
         self.acknowledged = self.acknowledged.max(seq);
         while let Some((seq, entry)) = self.ring.pop_up_to(seq) {
-            self.forget(seq, entry);
+            self.evicted(seq, entry);
         }
     }
 
-    /// Whose turn it is, if anyone's.
+    /// The subscription to serve next, if any.
     #[must_use]
     pub fn next_turn(&self) -> Option<Turn> {
-        if let Some(owed) = self.owed.front() {
-            return Some(Turn { slot: Slot(*owed), from: 1 });
+        if let Some(slot) = self.pending_gaps.front() {
+            return Some(Turn { slot: Slot(*slot), from: 1 });
         }
         if let Some(entry) = self.ring.get(self.sent + 1) {
             return Some(Turn { slot: Slot(entry.slot), from: entry.offset });
@@ -171,13 +169,13 @@ impl<C> Outbox<C> {
         Some(Turn { slot: Slot(slot), from: self.get(slot)?.cursor + 1 })
     }
 
-    /// What a turn brings, given what its channel's log holds: at most `at_most` messages, at least one. Every seq of it
-    /// counts as sent from here on.
+    /// Takes what this turn sends, given what its channel's log holds: at most `at_most` messages, at least one. All of
+    /// its seqs count as sent.
     pub fn take(&mut self, turn: Turn, log: Bounds, at_most: usize) -> Run {
-        if self.owed.front() == Some(&turn.slot.0) {
-            self.take_owed(turn.slot.0)
+        if self.pending_gaps.front() == Some(&turn.slot.0) {
+            self.take_pending_gap(turn.slot.0)
         } else if self.sent < self.seq() {
-            self.take_again(log, at_most.max(1))
+            self.take_resend(log, at_most.max(1))
         } else {
             self.take_new(turn.slot.0, log, at_most.max(1))
         }
@@ -189,7 +187,7 @@ impl<C> Outbox<C> {
         self.get(slot.0).map(|subscription| &subscription.channel)
     }
 
-    /// Whether there may be something new that is not sent until something is acknowledged.
+    /// Whether there may be something new that has to wait for an acknowledgement.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.when_full == WhenFull::Stop
@@ -198,7 +196,7 @@ impl<C> Outbox<C> {
             && !self.ready.is_empty()
     }
 
-    /// Every subscription that stands.
+    /// Every live subscription.
     pub fn subscriptions(&self) -> impl Iterator<Item = SubscriptionView<'_, C>> {
         (0..).zip(&self.subscriptions).filter_map(|(index, subscription)| {
             let Subscription { channel, cursor, .. } = subscription.as_ref().filter(|it| it.live)?;
@@ -206,10 +204,10 @@ impl<C> Outbox<C> {
         })
     }
 
-    /// Lets go of everything. Returns the channels that were subscribed.
+    /// Drops everything. Returns the channels that were subscribed.
     pub fn clear(&mut self) -> impl Iterator<Item = C> + use<C> {
         self.ready = VecDeque::new();
-        self.owed = VecDeque::new();
+        self.pending_gaps = VecDeque::new();
         self.ring.clear();
         self.sent = self.seq();
         std::mem::take(&mut self.subscriptions)
@@ -219,39 +217,41 @@ impl<C> Outbox<C> {
             .map(|subscription| subscription.channel)
     }
 
-    fn take_owed(&mut self, slot: u32) -> Run {
-        self.owed.pop_front();
-        let (seq, range) =
-            self.get(slot).and_then(Subscription::owed).expect("owed only while it stands and has forgotten");
+    fn take_pending_gap(&mut self, slot: u32) -> Run {
+        self.pending_gaps.pop_front();
+        let (seq, range) = self
+            .get(slot)
+            .and_then(Subscription::evicted_gap)
+            .expect("pending only while it exists and has lost entries");
         self.sent = seq;
         self.skip_to_ring();
         Run::Gap { seq, range }
     }
 
-    /// When no gap is owed any more, what the ring still has comes next.
+    /// Once no gap is pending, what the ring still holds comes next.
     fn skip_to_ring(&mut self) {
-        if self.owed.is_empty() {
+        if self.pending_gaps.is_empty() {
             self.sent = self.sent.max(self.ring.dropped());
         }
     }
 
-    /// What stands in the ring, once more. Neighbours in one channel go out together.
-    fn take_again(&mut self, log: Bounds, at_most: usize) -> Run {
+    /// Resends from the ring. Consecutive messages of one channel go out together.
+    fn take_resend(&mut self, log: Bounds, at_most: usize) -> Run {
         let seq = self.sent + 1;
-        let entry = *self.ring.get(seq).expect("the ring holds all that was not sent on this connection");
-        match entry.what() {
-            What::Gap(range) => {
+        let entry = *self.ring.get(seq).expect("the ring holds everything up to its last seq");
+        match entry.kind() {
+            EntryKind::Gap(range) => {
                 self.sent = seq;
                 Run::Gap { seq, range }
             }
-            What::Message if entry.offset >= log.first => {
-                let count = self.ring.neighbours(seq).take(at_most).count();
+            EntryKind::Message if entry.offset >= log.first => {
+                let count = self.ring.consecutive(seq).take(at_most).count();
                 self.sent += count as u64;
-                // Not caught up: that is for what is new to say.
+                // Not caught up: that depends on new messages.
                 Run::Messages { seq, offset: entry.offset, count, caught_up: false }
             }
-            What::Message => {
-                let gone = self.ring.neighbours(seq).take_while(|offset| *offset < log.first).count() as u64;
+            EntryKind::Message => {
+                let gone = self.ring.consecutive(seq).take_while(|offset| *offset < log.first).count() as u64;
                 self.sent += gone;
                 Run::Gap { seq: self.sent, range: Some((entry.offset, entry.offset + gone - 1)) }
             }
@@ -261,7 +261,7 @@ impl<C> Outbox<C> {
     fn take_new(&mut self, slot: u32, log: Bounds, at_most: usize) -> Run {
         let room = match self.when_full {
             WhenFull::Stop => self.ring.capacity() - self.ring.len(),
-            // More would wrap away what this very run sends.
+            // More would evict what this very run sends.
             WhenFull::Wrap => self.ring.capacity(),
         };
         let Some(subscription) = self.get_mut(slot) else { return Run::CaughtUp };
@@ -294,7 +294,7 @@ impl<C> Outbox<C> {
     }
 
     fn send_gap(&mut self, entry: Entry) -> Run {
-        let What::Gap(range) = entry.what() else { unreachable!("made as a gap") };
+        let EntryKind::Gap(range) = entry.kind() else { unreachable!("called with a gap") };
         self.send(entry);
         Run::Gap { seq: self.sent, range }
     }
@@ -303,25 +303,25 @@ impl<C> Outbox<C> {
         if self.ring.is_full()
             && let Some((seq, oldest)) = self.ring.pop()
         {
-            self.forget(seq, oldest);
+            self.evicted(seq, oldest);
         }
         if let Some(subscription) = self.get_mut(entry.slot) {
-            subscription.remembered += 1;
+            subscription.in_ring += 1;
         }
         self.ring.push(entry);
         self.sent = self.ring.last_seq();
     }
 
     /// An entry has left the ring.
-    fn forget(&mut self, seq: u64, entry: Entry) {
+    fn evicted(&mut self, seq: u64, entry: Entry) {
         if let Some(subscription) = self.get_mut(entry.slot) {
-            subscription.forget(seq, entry);
-            self.free_if_done(entry.slot);
+            subscription.evict(seq, entry);
+            self.free_if_unused(entry.slot);
         }
     }
 
-    fn free_if_done(&mut self, slot: u32) {
-        if self.get(slot).is_some_and(|it| !it.live && it.remembered == 0) {
+    fn free_if_unused(&mut self, slot: u32) {
+        if self.get(slot).is_some_and(|it| !it.live && it.in_ring == 0) {
             self.subscriptions[slot as usize] = None;
         }
     }

@@ -4,19 +4,19 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) slot: u32,
-    /// 0: the message `offset`. Else a gap: this many messages from `offset` on, or [`Entry::UNKNOWN`].
+    /// 0: the message `offset`. Otherwise a gap: this many messages from `offset` on, or [`Entry::UNKNOWN`].
     span: u32,
     pub(super) offset: u64,
 }
 
-pub(super) enum What {
+pub(super) enum EntryKind {
     Message,
-    /// From the first missing message to the last, if that can be told.
+    /// The first and the last missing message, if known.
     Gap(Option<(u64, u64)>),
 }
 
 impl Entry {
-    /// A gap of which nobody knows how long it is, or one too long to write down.
+    /// A gap of unknown length, or one too long for a span.
     const UNKNOWN: u32 = u32::MAX;
 
     pub(super) fn message(slot: u32, offset: u64) -> Self {
@@ -35,15 +35,15 @@ impl Entry {
         Self { slot, span: Self::UNKNOWN, offset: cursor }
     }
 
-    pub(super) fn what(self) -> What {
+    pub(super) fn kind(self) -> EntryKind {
         match self.span {
-            0 => What::Message,
-            Self::UNKNOWN => What::Gap(None),
-            _ => What::Gap(Some((self.offset, self.last_offset()))),
+            0 => EntryKind::Message,
+            Self::UNKNOWN => EntryKind::Gap(None),
+            _ => EntryKind::Gap(Some((self.offset, self.last_offset()))),
         }
     }
 
-    /// How far a client is in the channel that has this entry.
+    /// The offset that a client with this entry has reached.
     pub(super) fn last_offset(self) -> u64 {
         match self.span {
             0 | Self::UNKNOWN => self.offset,
@@ -52,16 +52,16 @@ impl Entry {
     }
 }
 
-/// The entries of the last seqs, at most `capacity`; seqs are numbered from 1 without holes.
+/// The entries of the last seqs, at most `capacity`. Seqs count from 1 without holes.
 #[derive(Debug)]
 pub(super) struct Ring {
     entries: VecDeque<Entry>,
     capacity: usize,
-    /// The last seq that is no longer here.
+    /// The last seq that has left the ring.
     dropped: u64,
 }
 
-/// What an emptied ring keeps of its memory: so much comes and goes with every message and its acknowledgement.
+/// The capacity that an empty ring keeps, so that one message and its acknowledgement do not allocate.
 const KEPT_WHEN_EMPTY: usize = 8;
 
 impl Ring {
@@ -115,9 +115,9 @@ impl Ring {
         self.entries = VecDeque::new();
     }
 
-    /// The offsets of the message at `seq` and of those that follow it without a hole, in seq and in offset, in the
-    /// same subscription.
-    pub(super) fn neighbours(&self, seq: u64) -> impl Iterator<Item = u64> + '_ {
+    /// The offset of the message at `seq`, and of those in the same subscription that follow it without a hole, in seq
+    /// and in offset.
+    pub(super) fn consecutive(&self, seq: u64) -> impl Iterator<Item = u64> + '_ {
         let from = self.index(seq).unwrap_or(self.entries.len());
         let first = self.entries.get(from).copied();
         let rest = self.entries.range(from..).zip(0..);

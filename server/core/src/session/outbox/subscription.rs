@@ -1,29 +1,29 @@
-use super::ring::{Entry, What};
+use super::ring::{Entry, EntryKind};
 
-/// One session's place in one channel.
+/// One session's position in one channel.
 #[derive(Debug)]
 pub(super) struct Subscription<C> {
     pub(super) channel: C,
-    /// The cursor at the beginning: nothing up to here was ever owed.
-    begun: u64,
-    /// The last offset that was sent, or told to be missing.
+    /// The cursor at the start: messages up to here were never to be sent.
+    start: u64,
+    /// The last offset that was sent, or reported as missing.
     pub(super) cursor: u64,
-    /// How far the entries go that have left the ring, acknowledged or not.
-    forgotten: Option<Forgotten>,
+    /// The last entry that has left the ring, acknowledged or not.
+    evicted: Option<Evicted>,
     /// Entries in the ring.
-    pub(super) remembered: u32,
-    /// A gap of unknown length is to be told before anything else.
+    pub(super) in_ring: u32,
+    /// A gap of unknown length is to be reported before anything else.
     pub(super) gap: bool,
     /// A gap of unknown length has left the ring.
-    forgot_gap: bool,
-    /// It is in the queue of those whose log may have something new.
+    evicted_unknown_gap: bool,
+    /// In the queue of those whose log may have something new.
     pub(super) ready: bool,
     /// Not unsubscribed.
     pub(super) live: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Forgotten {
+struct Evicted {
     seq: u64,
     offset: u64,
 }
@@ -32,34 +32,33 @@ impl<C> Subscription<C> {
     pub(super) fn new(channel: C, cursor: u64, gap: bool) -> Self {
         Self {
             channel,
-            begun: cursor,
+            start: cursor,
             cursor,
-            forgotten: None,
-            remembered: 0,
+            evicted: None,
+            in_ring: 0,
             gap,
-            forgot_gap: false,
+            evicted_unknown_gap: false,
             ready: false,
             live: true,
         }
     }
 
-    pub(super) fn forget(&mut self, seq: u64, entry: Entry) {
-        self.remembered -= 1;
-        self.forgotten = Some(Forgotten { seq, offset: entry.last_offset() });
-        self.forgot_gap |= matches!(entry.what(), What::Gap(None));
+    /// An entry of this subscription has left the ring.
+    pub(super) fn evict(&mut self, seq: u64, entry: Entry) {
+        self.in_ring -= 1;
+        self.evicted = Some(Evicted { seq, offset: entry.last_offset() });
+        self.evicted_unknown_gap |= matches!(entry.kind(), EntryKind::Gap(None));
     }
 
-    /// For a client that has everything up to `seq`: the seq of a gap that it is owed, since what it should get cannot
-    /// be told any more.
-    ///
-    /// What it has unsubscribed from, it is not owed.
-    pub(super) fn owes_since(&self, seq: u64) -> Option<u64> {
-        self.forgotten.map(|forgotten| forgotten.seq).filter(|forgotten| self.live && *forgotten > seq)
+    /// For a client that has everything up to `seq`: the seq of the gap to send it, if messages after `seq` have left the
+    /// ring. None after an unsubscribe.
+    pub(super) fn gap_needed_after(&self, seq: u64) -> Option<u64> {
+        self.evicted.map(|evicted| evicted.seq).filter(|evicted| self.live && *evicted > seq)
     }
 
-    /// The seq and the range of that gap. The range may say too much: only how far it goes was remembered.
-    pub(super) fn owed(&self) -> Option<(u64, Option<(u64, u64)>)> {
-        let Forgotten { seq, offset } = self.forgotten?;
-        Some((seq, (!self.forgot_gap).then_some((self.begun + 1, offset))))
+    /// The seq and the range of that gap. The range may be too wide: of what left the ring, only the last offset is known.
+    pub(super) fn evicted_gap(&self) -> Option<(u64, Option<(u64, u64)>)> {
+        let Evicted { seq, offset } = self.evicted?;
+        Some((seq, (!self.evicted_unknown_gap).then_some((self.start + 1, offset))))
     }
 }

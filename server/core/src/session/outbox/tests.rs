@@ -45,10 +45,10 @@ fn a_full_ring_stops_until_something_is_acknowledged() {
     let mut outbox = Outbox::new(4);
     outbox.subscribe((), 0, false);
     assert_eq!(take(&mut outbox, 1, 9), again(1, 1, 4));
-    assert!(outbox.wants_acknowledgement());
+    assert!(outbox.needs_acknowledgement());
     assert_eq!(take(&mut outbox, 1, 9), None);
     outbox.acknowledge(3);
-    assert!(!outbox.wants_acknowledgement());
+    assert!(!outbox.needs_acknowledgement());
     assert_eq!(take(&mut outbox, 1, 9), again(5, 5, 3));
 }
 
@@ -60,7 +60,7 @@ fn a_ring_that_nobody_can_acknowledge_wraps() {
     assert_eq!(take(&mut outbox, 1, 9), again(1, 1, 4));
     assert_eq!(take(&mut outbox, 1, 9), again(5, 5, 4));
     assert_eq!(take(&mut outbox, 1, 9), messages(9, 9, 1));
-    assert!(!outbox.wants_acknowledgement(), "who could give it");
+    assert!(!outbox.needs_acknowledgement(), "the client cannot give one");
     outbox.resume(Some(2), WhenFull::Wrap);
     assert_eq!(take(&mut outbox, 1, 9), gap(5, 1, 5), "it says too much: 3, 4 and 5 are missing");
     assert_eq!(take(&mut outbox, 1, 9), again(6, 6, 4));
@@ -112,7 +112,7 @@ fn without_a_seq_it_goes_on_from_what_was_acknowledged() {
 }
 
 #[test]
-fn a_client_cut_between_two_gaps_is_owed_the_second() {
+fn a_client_cut_between_two_gaps_gets_the_second_later() {
     let bounds = Bounds { first: 1, last: 1 };
     let mut outbox = Outbox::new(8);
     outbox.subscribe('a', 0, false);
@@ -123,11 +123,11 @@ fn a_client_cut_between_two_gaps_is_owed_the_second() {
     }
     outbox.acknowledge(2);
     outbox.resume(Some(0), WhenFull::Stop);
-    let turn = outbox.next_turn().expect("owed");
+    let turn = outbox.next_turn().expect("a pending gap");
     assert_eq!(outbox.channel(turn.slot), Some(&'a'));
     assert_eq!(outbox.take(turn, bounds, 1), Run::Gap { seq: 1, range: Some((1, 1)) });
     outbox.resume(Some(1), WhenFull::Stop);
-    let turn = outbox.next_turn().expect("owed");
+    let turn = outbox.next_turn().expect("a pending gap");
     assert_eq!(outbox.channel(turn.slot), Some(&'b'));
     assert_eq!(outbox.take(turn, bounds, 1), Run::Gap { seq: 2, range: Some((1, 1)) });
     assert_eq!(outbox.next_turn(), None);
@@ -168,8 +168,8 @@ fn what_was_sent_before_an_unsubscribe_can_be_sent_again() {
     outbox.resume(Some(1), WhenFull::Stop);
     assert_eq!(take(&mut outbox, 1, 3), again(2, 2, 1));
     outbox.acknowledge(2);
-    assert_eq!(outbox.channel(slot), None, "the channel is let go of");
-    assert_eq!(outbox.subscribe((), 3, false), slot, "and its place is taken again");
+    assert_eq!(outbox.channel(slot), None, "the channel is released");
+    assert_eq!(outbox.subscribe((), 3, false), slot, "and its slot is reused");
 }
 
 #[test]

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use super::coverage::Coverage;
 use super::world::{Frame, World};
-use crate::dialect::json::Heartbeat;
-use crate::session::{Carrier, ConnectionId, ConnectionInput};
+use crate::session::{ConnectionId, ConnectionInput, ConnectionKind, Heartbeat};
 
 /// All that a page knows. It may keep a copy, and go on from that.
 #[derive(Clone, Debug, Default)]
@@ -20,7 +19,7 @@ pub(super) struct Page {
 
 #[derive(Clone, Copy, Debug)]
 struct Place {
-    /// It has everything up to here, or was told that it is missing.
+    /// It has everything up to here, or got a gap for it.
     up_to: u64,
     gap_told: bool,
 }
@@ -87,7 +86,7 @@ impl Page {
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) id: ConnectionId,
-    pub(super) carrier: Carrier,
+    pub(super) kind: ConnectionKind,
     /// Sent by the server.
     pub(super) network: VecDeque<Frame>,
     /// Read by the machine, not yet by the page. The pings in it are answered if they are frames.
@@ -99,10 +98,10 @@ pub(super) struct Link {
 }
 
 impl Link {
-    pub(super) fn new(id: ConnectionId, carrier: Carrier, seq: Option<u64>) -> Self {
+    pub(super) fn new(id: ConnectionId, kind: ConnectionKind, seq: Option<u64>) -> Self {
         Self {
             id,
-            carrier,
+            kind,
             network: VecDeque::new(),
             machine: VecDeque::new(),
             to_server: VecDeque::new(),
@@ -126,8 +125,8 @@ impl Client {
     /// The machine reads one frame from the network.
     pub(super) fn machine_reads(&mut self, world: &World, coverage: &mut Coverage) -> bool {
         let Some(frame) = self.link.as_mut().and_then(|link| link.network.pop_front()) else { return false };
-        let carrier = self.link.as_ref().map(|link| link.carrier);
-        if let (Frame::Ping { seq }, Some(Carrier::Stream(Heartbeat::Frame))) = (frame, carrier) {
+        let kind = self.link.as_ref().map(|link| link.kind);
+        if let (Frame::Ping { seq }, Some(ConnectionKind::Stream(Heartbeat::Frame))) = (frame, kind) {
             while self.gentle && self.unread().any(|it| matches!(it, Frame::Ping { .. })) {
                 self.page_reads(world, coverage);
             }
@@ -147,7 +146,7 @@ impl Client {
         let Some(frame) = link.machine.pop_front() else { return false };
         let seq = match frame {
             Frame::Ping { seq } => {
-                if link.carrier == Carrier::Stream(Heartbeat::Message) {
+                if link.kind == ConnectionKind::Stream(Heartbeat::Message) {
                     self.say(ConnectionInput::PongMessage { seq });
                 }
                 return true;
@@ -190,7 +189,7 @@ impl Client {
         while page_gets_all && self.page_reads(world, coverage) {}
         let link = self.link.take()?;
         let answered = link.machine.iter().filter(|it| matches!(it, Frame::Ping { .. })).count();
-        let lost = answered >= 2 && link.carrier == Carrier::Stream(Heartbeat::Frame);
+        let lost = answered >= 2 && link.kind == ConnectionKind::Stream(Heartbeat::Frame);
         assert!(!lost || !self.gentle);
         Some((link, lost))
     }

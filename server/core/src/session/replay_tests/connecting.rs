@@ -29,12 +29,12 @@ impl Run<'_> {
         // It may believe that its connection is lost while it is not.
         if self.client.link.is_none() || self.rng.random_bool(0.1) {
             self.cut();
-            let carrier = random_carrier(&mut self.rng, &self.allowed);
-            self.connect(carrier);
+            let kind = random_kind(&mut self.rng, &self.allowed);
+            self.connect(kind);
         }
     }
 
-    pub(super) fn connect(&mut self, carrier: Carrier) {
+    pub(super) fn connect(&mut self, kind: ConnectionKind) {
         assert!(self.client.link.is_none());
         let old = self.allowed.old_seqs && !self.snapshots.is_empty() && self.rng.random_bool(0.3);
         if old {
@@ -58,21 +58,21 @@ impl Run<'_> {
         if matches!(self.session.phase(), Phase::Attached(_)) {
             self.coverage.met("take-over");
         }
-        let id = self.attach(carrier, seq);
+        let id = self.attach(kind, seq);
         assert_eq!(self.session.phase(), Phase::Attached(id));
-        self.wraps = carrier == Carrier::Events;
-        self.client.link = Some(Link::new(id, carrier, seq));
-        (self.ping_wanted, self.ping_leaving, self.framed) = (None, None, 0);
-        self.obey();
+        self.wraps = kind == ConnectionKind::Events;
+        self.client.link = Some(Link::new(id, kind, seq));
+        (self.ping_requested, self.ping_leaving, self.last_pong_frame) = (None, None, 0);
+        self.carry_out_outputs();
     }
 
-    /// Outputs stay for the caller, who knows by then whether there is a new connection.
-    pub(super) fn attach(&mut self, carrier: Carrier, seq: Option<u64>) -> ConnectionId {
+    /// Leaves the outputs to the caller, which knows by then whether there is a new connection.
+    pub(super) fn attach(&mut self, kind: ConnectionKind, seq: Option<u64>) -> ConnectionId {
         self.pass_to_now();
         self.connections += 1;
         let id = ConnectionId(self.connections);
         let entropy = self.rng.random();
-        let attach = Attach { connection: id, carrier, seq, token_expires: None, entropy };
+        let attach = Attach { connection: id, kind, seq, token_expires: None, entropy };
         self.session.handle(millis(self.now_ms), Input::Attach(attach));
         id
     }
@@ -81,7 +81,7 @@ impl Run<'_> {
         self.pass_to_now();
         let before = (Position::of(self.session.outbox()), self.session.phase());
         let seq = self.session.outbox().seq() + self.rng.random_range(1..4);
-        self.attach(Carrier::Stream(Heartbeat::Frame), Some(seq));
+        self.attach(ConnectionKind::Stream(Heartbeat::Frame), Some(seq));
         assert_eq!(before, (Position::of(self.session.outbox()), self.session.phase()), "refused");
         assert_eq!(self.session.poll_output(), None);
         self.coverage.met("refused future");

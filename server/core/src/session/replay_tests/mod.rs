@@ -1,5 +1,5 @@
 //! A session between a model of the server's logs and a model of its client, under random cuts, losses and delays: what
-//! the client has in the end is exactly what was published, or it was told what is missing.
+//! the client has in the end is exactly what was published, or it got a gap for what is missing.
 //!
 //! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
 
@@ -19,7 +19,6 @@ use rand::{RngExt, SeedableRng};
 use super::*;
 use crate::Timestamp;
 use crate::close::SuspendReason;
-use crate::dialect::json::Heartbeat;
 use client::{Client, Link, Page};
 use coverage::Coverage;
 use world::{Frame, Position, World};
@@ -66,16 +65,16 @@ struct Run<'a> {
     now_ms: u64,
     connections: u64,
     /// A ping that was asked for.
-    ping_wanted: Option<ConnectionId>,
-    /// A ping that was encoded, before the session has heard that it left.
+    ping_requested: Option<ConnectionId>,
+    /// A ping that was encoded, and not yet reported as sent.
     ping_leaving: Option<u64>,
     /// What the last pong frame on the current connection said.
-    framed: u64,
+    last_pong_frame: u64,
     /// What still arrives of connections that the client has left.
     late: VecDeque<(ConnectionId, ConnectionInput)>,
     /// What the page may go back to.
     snapshots: Vec<Page>,
-    /// The page has lost what may count as had, and has not told a seq since.
+    /// The page has lost what may count as received, and has not given a seq since.
     must_tell_seq: bool,
 }
 
@@ -89,7 +88,7 @@ impl<'a> Run<'a> {
             old_seqs: gaps && rng.random_bool(0.6),
             no_seqs: rng.random_bool(0.5),
         };
-        let timeouts = Timeouts {
+        let timeouts = SessionTimeouts {
             ping_interval: Duration::from_millis(1_000),
             pong_timeout: Duration::from_millis(400),
             poll_hold: Duration::from_millis(700),
@@ -99,14 +98,13 @@ impl<'a> Run<'a> {
         };
         let max_unacked = 4 << rng.random_range(0..5);
         let world = World::new(rng.random_range(1..=3));
-        let carrier = random_carrier(&mut rng, &allowed);
+        let kind = random_kind(&mut rng, &allowed);
         let id = ConnectionId(1);
-        let attach =
-            Attach { connection: id, carrier, seq: None, token_expires: None, entropy: rng.random() };
+        let attach = Attach { connection: id, kind, seq: None, token_expires: None, entropy: rng.random() };
         let session = Session::open(millis(0), Arc::new(timeouts), Outbox::new(max_unacked), attach);
         let client = Client {
             page: Page::default(),
-            link: Some(Link::new(id, carrier, None)),
+            link: Some(Link::new(id, kind, None)),
             gentle: rng.random(),
             says_highest: rng.random(),
         };
@@ -115,7 +113,7 @@ impl<'a> Run<'a> {
             rng,
             session,
             max_unacked,
-            wraps: carrier == Carrier::Events,
+            wraps: kind == ConnectionKind::Events,
             world,
             client,
             busy_page,
@@ -123,14 +121,14 @@ impl<'a> Run<'a> {
             coverage,
             now_ms: 0,
             connections: 1,
-            ping_wanted: None,
+            ping_requested: None,
             ping_leaving: None,
-            framed: 0,
+            last_pong_frame: 0,
             late: VecDeque::new(),
             snapshots: Vec::new(),
             must_tell_seq: false,
         };
-        run.obey();
+        run.carry_out_outputs();
         run
     }
 
@@ -216,7 +214,7 @@ impl<'a> Run<'a> {
 
     fn handle(&mut self, input: Input) {
         self.session.handle(millis(self.now_ms), input);
-        self.obey();
+        self.carry_out_outputs();
     }
 
     fn on(&mut self, id: ConnectionId, input: ConnectionInput) {
@@ -230,7 +228,7 @@ impl<'a> Run<'a> {
 
     fn pass_to_now(&mut self) {
         self.session.handle_timeout(millis(self.now_ms));
-        self.obey();
+        self.carry_out_outputs();
     }
 
     // The client.
@@ -251,7 +249,7 @@ impl<'a> Run<'a> {
     }
 
     fn acknowledge(&mut self) {
-        let can = self.client.link.as_ref().is_some_and(|link| link.carrier != Carrier::Events);
+        let can = self.client.link.as_ref().is_some_and(|link| link.kind != ConnectionKind::Events);
         if can && self.rng.random_bool(0.7) {
             self.client.say(ConnectionInput::Ack { seq: self.client.page.seq });
         }
@@ -263,7 +261,7 @@ impl<'a> Run<'a> {
             self.cut();
         }
         let heartbeat = if self.rng.random() { Heartbeat::Frame } else { Heartbeat::Message };
-        self.connect(Carrier::Stream(heartbeat));
+        self.connect(ConnectionKind::Stream(heartbeat));
         let id = ConnectionId(self.connections);
         for round in 0.. {
             assert!(round < DRAIN_ROUNDS, "it never ends");
@@ -284,7 +282,7 @@ impl<'a> Run<'a> {
                 break;
             }
         }
-        assert!(!self.session.outbox().wants_acknowledgement(), "all was asked for, all was answered");
+        assert!(!self.session.outbox().needs_acknowledgement(), "all was asked for, all was answered");
         for (index, it) in self.world.live() {
             let last = self.world.logs[it.channel].last;
             assert_eq!(self.client.page.is_at(index, &self.world), last, "subscription {index}: {it:?}");
@@ -292,11 +290,11 @@ impl<'a> Run<'a> {
     }
 }
 
-fn random_carrier(rng: &mut SmallRng, allowed: &Allowed) -> Carrier {
+fn random_kind(rng: &mut SmallRng, allowed: &Allowed) -> ConnectionKind {
     match rng.random_range(0..4) {
-        0 if allowed.wraps => Carrier::Events,
-        1 => Carrier::Stream(Heartbeat::Message),
-        _ => Carrier::Stream(Heartbeat::Frame),
+        0 if allowed.wraps => ConnectionKind::Events,
+        1 => ConnectionKind::Stream(Heartbeat::Message),
+        _ => ConnectionKind::Stream(Heartbeat::Frame),
     }
 }
 

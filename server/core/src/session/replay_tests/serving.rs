@@ -3,10 +3,10 @@
 use super::*;
 
 impl Run<'_> {
-    pub(super) fn obey(&mut self) {
+    pub(super) fn carry_out_outputs(&mut self) {
         while let Some(output) = self.session.poll_output() {
             match output {
-                Output::Ping(id) => self.ping_wanted = Some(id),
+                Output::Ping(id) => self.ping_requested = Some(id),
                 Output::Probe(id) => {
                     self.session.handle(millis(self.now_ms), Input::Connection(id, ConnectionInput::Probed))
                 }
@@ -24,7 +24,7 @@ impl Run<'_> {
         }
     }
 
-    /// A connection's task: it takes what is to be sent, has a ping written, tells of that.
+    /// A connection's task: it takes what is to be sent, writes pings, and reports them sent.
     pub(super) fn serve(&mut self) {
         let Phase::Attached(id) = self.session.phase() else { return };
         for _ in 0..self.rng.random_range(1..4) {
@@ -63,7 +63,7 @@ impl Run<'_> {
         true
     }
 
-    /// To the client, or to nobody if it has gone.
+    /// To the client, if it still has this connection.
     pub(super) fn write(&mut self, id: ConnectionId, frames: impl IntoIterator<Item = Frame>) {
         if let Some(link) = self.client.link.as_mut().filter(|link| link.id == id) {
             link.network.extend(frames);
@@ -71,7 +71,7 @@ impl Run<'_> {
     }
 
     pub(super) fn write_ping(&mut self) -> bool {
-        let Some(id) = self.ping_wanted.take() else { return false };
+        let Some(id) = self.ping_requested.take() else { return false };
         if self.session.phase() != Phase::Attached(id) {
             return false;
         }
@@ -119,12 +119,12 @@ impl Run<'_> {
             }
             _ => {}
         }
-        self.session.heard(millis(self.now_ms));
+        self.session.received(millis(self.now_ms));
         let before = Position::of(self.session.outbox());
         self.on(id, input);
         let may_drop_to = match input {
             ConnectionInput::Ack { seq } | ConnectionInput::PongMessage { seq } => seq,
-            ConnectionInput::PongFrame { seq } => std::mem::replace(&mut self.framed, seq),
+            ConnectionInput::PongFrame { seq } => std::mem::replace(&mut self.last_pong_frame, seq),
             _ => 0,
         };
         let dropped = Position::of(self.session.outbox()).dropped;

@@ -1,4 +1,4 @@
-//! What the server has besides the session: the logs, who follows them, and, for comparison, a record of everything that
+//! What the server has besides the session: the logs, their subscribers, and, for comparison, a record of everything that
 //! was ever sent.
 
 use super::coverage::Coverage;
@@ -109,7 +109,7 @@ impl World {
         }
     }
 
-    /// For nothing, and for those that are gone, too.
+    /// Also without need, and for subscriptions that have ended.
     pub(super) fn mark_all(&mut self, outbox: &mut Outbox<usize>) {
         for it in &mut self.subscriptions {
             it.caught_up = false;
@@ -217,7 +217,7 @@ impl World {
                 let sent = &self.sent[usize::try_from(seq).expect("small") - 1];
                 assert_eq!((sent.subscription, &sent.what), (subscription, &What::Message(offset)), "{seq}");
             } else {
-                assert!(it.live, "nothing new for who has left");
+                assert!(it.live, "nothing new after an unsubscribe");
                 assert_eq!(it.cursor + 1, offset);
                 it.cursor = offset;
                 self.sent.push(Sent { subscription, what: What::Message(offset) });
@@ -226,7 +226,7 @@ impl World {
         });
         let frames = frames.collect();
         let all = !again && it.cursor == self.logs[it.channel].last;
-        assert_eq!(caught_up, all, "caught up is who has all");
+        assert_eq!(caught_up, all, "caught up means having all");
         it.caught_up |= caught_up;
         frames
     }
@@ -253,10 +253,10 @@ impl World {
             }
             self.sent.push(Sent { subscription, what: What::Gap { range, to: it.cursor } });
         } else if seq <= before.dropped {
-            assert!(it.live, "nothing is owed to who has left");
+            assert!(it.live, "no gap for one that has unsubscribed");
             assert_eq!(turn.from, 1);
             assert_eq!(range.is_none(), it.gap_sent, "a gap of unknown length was told: {range:?}");
-            coverage.met("gap owed");
+            coverage.met("pending gap");
         } else {
             self.gap_again(subscription, before.sent, seq, range, coverage);
         }
@@ -285,7 +285,7 @@ impl World {
         let replaced = &self.sent[sent..seq];
         if let [Sent { what: What::Gap { range: first, .. }, .. }] = replaced {
             assert_eq!(range, *first, "the same seq, the same gap");
-            coverage.met("gap sent again");
+            coverage.met("gap resent");
             return;
         }
         let first = self.logs[self.subscriptions[subscription].channel].first;
@@ -295,18 +295,18 @@ impl World {
         assert!(replaced.iter().all(|it| matches!(it.what, What::Message(_))), "no other gap");
         assert_eq!(offsets, (from..=to).collect::<Vec<_>>());
         assert!(to < first, "the log has lost them all");
-        coverage.met("message to be sent again was trimmed");
+        coverage.met("message to be resent was trimmed");
     }
 
     /// What the outbox says of its subscriptions.
     pub(super) fn check(&self, outbox: &Outbox<usize>) {
-        let mut told = 0;
+        let mut seen = 0;
         for view in outbox.subscriptions() {
             let it = &self.subscriptions[self.holder(view.slot)];
             assert_eq!((it.live, it.channel, it.cursor), (true, *view.channel, view.cursor));
-            told += 1;
+            seen += 1;
         }
-        assert_eq!(told, self.live().count());
+        assert_eq!(seen, self.live().count());
         assert_eq!(outbox.seq(), self.sent.len() as u64);
     }
 }

@@ -1,0 +1,101 @@
+//! A plot as a file of its own: with its title, its legend and its style sheet.
+
+use maud::{PreEscaped, html};
+
+use crate::STYLE;
+use crate::labels::letters;
+use crate::plot::{LEFT, Line, Plot, WIDTH};
+
+/// Above the plot, for its title.
+const HEAD: f64 = 26.0;
+/// From one row of the legend to the next.
+const ROW: f64 = 18.0;
+/// Of the stroke before each name, with the room after it.
+const STROKE: f64 = 22.0;
+const BETWEEN: f64 = 10.0;
+
+impl Plot {
+    /// An SVG document.
+    pub fn to_svg(&self) -> String {
+        let places = places(&self.lines);
+        let end = places.last().map_or(self.height, |(_, y)| self.height + y + ROW);
+        let svg = html! {
+            svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 " (-HEAD) " " (WIDTH) " " (end + HEAD) }
+                width=(WIDTH) role="img" aria-label=(self.title) {
+                style { (PreEscaped(STYLE)) }
+                text.title x="0" y="-8" {
+                    (self.title)
+                    @if !self.note.is_empty() { tspan dx="8" font-size="11" font-weight="400" { (self.note) } }
+                }
+                (self.drawing())
+                @for (line, (x, y)) in self.lines.iter().zip(places) {
+                    @let y = self.height + y + ROW / 2.0;
+                    path class={ "line " (line.colour) } d={ "M" (x) " " (y) "h16" } {}
+                    text x=(x + STROKE) y=(y) dy="0.35em" { (line.name) }
+                }
+            }
+        };
+        svg.into_string()
+    }
+}
+
+/// Where the names of the legend begin: one after the other, in as many rows as they need.
+fn places(lines: &[Line]) -> Vec<(f64, f64)> {
+    let (mut x, mut y) = (LEFT, 0.0);
+    let mut places = Vec::new();
+    for line in lines {
+        let width = STROKE + letters(&line.name) + BETWEEN;
+        if x > LEFT && x + width > WIDTH {
+            (x, y) = (LEFT, y + ROW);
+        }
+        places.push((x, y));
+        x += width;
+    }
+    places
+}
+
+#[cfg(test)]
+mod tests {
+    use roxmltree::Document;
+
+    use super::*;
+    use crate::{Axis, Form, Unit, colour};
+
+    #[test]
+    fn a_file_has_all_names_and_none_touches_another() {
+        let line = |number: usize| Line {
+            name: format!("structure <{number}>"),
+            colour: colour(number),
+            points: vec![(1.0, Some(2.0)), (1e6, Some(40.0)), (2e6, None), (3e6, Some(0.0))],
+        };
+        let plot = Plot {
+            title: "nanoseconds & more".to_owned(),
+            note: "by timers".to_owned(),
+            x: Axis::logarithmic(1.0, 3e6, Unit::Plain),
+            y: Axis::logarithmic(0.01, 40.0, Unit::Plain),
+            unit: Unit::Plain,
+            bands: Vec::new(),
+            lines: (0..11).map(line).collect(),
+            form: Form::Dots,
+            height: 400.0,
+        };
+        let svg = plot.to_svg();
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+        let xml = Document::parse(&svg).expect("it is XML");
+        for number in 0..11 {
+            let name = format!("structure <{number}>");
+            assert!(
+                xml.descendants().any(|node| node.has_tag_name("text") && node.text() == Some(&name)),
+                "{name}"
+            );
+        }
+        assert_eq!(xml.descendants().filter(|node| node.has_tag_name("circle")).count(), 11 * 3);
+        let places = places(&plot.lines);
+        for (line, (x, y)) in plot.lines.iter().zip(&places) {
+            let end = x + STROKE + letters(&line.name);
+            assert!(end <= WIDTH, "{} ends at {end}", line.name);
+            assert!(places.iter().all(|(its, row)| row != y || its <= x || *its > end), "{}", line.name);
+        }
+        assert!(svg.contains("dashed"), "after eight colours they come again");
+    }
+}

@@ -1,0 +1,76 @@
+//! The texts of a plot's x axis: which have room, and where each begins and ends.
+
+use crate::plot::{LEFT, Plot, WIDTH};
+
+/// How wide a letter of a label is, about, where letters are at their largest: on narrow screens, as the style sheet has it.
+const LETTER: f64 = 8.5;
+
+impl Plot {
+    /// The marks of the x axis whose texts do not touch.
+    pub(crate) fn roomy_x_marks(&self) -> Vec<(f64, &str)> {
+        let mut taken = f64::MIN;
+        let mut marks = Vec::new();
+        for (value, text) in &self.x.marks {
+            let x = self.at_x(*value);
+            let (start, end) = extent(x, text);
+            if start > taken {
+                taken = end + LETTER;
+                marks.push((x, text.as_str()));
+            }
+        }
+        marks
+    }
+}
+
+/// At the edges texts of the x axis begin or end at their mark, so as not to touch those of the other axis, or to be cut off.
+pub(crate) fn anchor(x: f64, text: &str) -> &'static str {
+    let half = letters(text) / 2.0;
+    match x {
+        x if x - half < LEFT => "start",
+        x if x + half > WIDTH => "end",
+        _ => "middle",
+    }
+}
+
+/// Where a text of the x axis begins and ends.
+fn extent(x: f64, text: &str) -> (f64, f64) {
+    let width = letters(text);
+    let start = match anchor(x, text) {
+        "start" => x,
+        "end" => x - width,
+        _ => x - width / 2.0,
+    };
+    (start, start + width)
+}
+
+/// How wide a text is, about.
+#[expect(clippy::cast_precision_loss, reason = "no text is that long")]
+pub(crate) fn letters(text: &str) -> f64 {
+    text.chars().count() as f64 * LETTER
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::axis::Axis;
+    use crate::plot::{Form, HEIGHT};
+    use crate::unit::Unit;
+
+    /// Wherever the axis begins and ends.
+    #[test]
+    fn texts_of_the_x_axis_touch_no_others() {
+        let ends = (0..400_u16).map(|step| 1.01_f64.powi(i32::from(step)));
+        for (low, ratio) in ends.flat_map(|low| [2.0, 5.0, 40.0, 2e4].map(|ratio| (low, ratio))) {
+            let axis = || Axis::logarithmic(low, low * ratio, Unit::Millis);
+            let (title, note) = Default::default();
+            let (bands, lines, unit, form) = (Vec::new(), Vec::new(), Unit::Millis, Form::Lines);
+            let plot = Plot { title, note, x: axis(), y: axis(), unit, bands, lines, form, height: HEIGHT };
+            let extents: Vec<_> = plot.roomy_x_marks().into_iter().map(|(x, text)| extent(x, text)).collect();
+            assert!(
+                extents.iter().all(|(start, end)| LEFT <= *start && *end <= WIDTH),
+                "{low} {ratio}: {extents:?}"
+            );
+            assert!(extents.windows(2).all(|pair| pair[0].1 < pair[1].0), "{low} {ratio}: {extents:?}");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! One plot as SVG, with its legend beside it as HTML.
+
+use std::fmt::Write;
+
+use maud::{Markup, PreEscaped, html};
+
+use crate::axis::Axis;
+use crate::labels::{anchor, letters};
+use crate::unit::Unit;
+
+pub(crate) const WIDTH: f64 = 600.0;
+pub(crate) const LEFT: f64 = 58.0;
+const RIGHT: f64 = 588.0;
+const TOP: f64 = 20.0;
+/// Below the axis, for its texts.
+const FOOT: f64 = 28.0;
+const COLOURS: usize = 8;
+/// From so many points on a line is thinner.
+const DENSE: usize = 300;
+
+#[derive(Debug)]
+pub struct Plot {
+    pub title: String,
+    /// Below the title, for what it does not say.
+    pub note: String,
+    pub x: Axis,
+    pub y: Axis,
+    pub unit: Unit,
+    /// Stretches of the x axis with names.
+    pub bands: Vec<(f64, f64, String)>,
+    pub lines: Vec<Line>,
+    /// What the lines are drawn as.
+    pub form: Form,
+    /// Where it is 600 wide.
+    pub height: f64,
+}
+
+/// What most plots are high.
+pub const HEIGHT: f64 = 250.0;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Lines,
+    /// Lines, with a dot at every point.
+    Dots,
+    /// From each point to the next as high as the point.
+    Steps,
+}
+
+#[derive(Debug)]
+pub struct Line {
+    pub name: String,
+    /// Classes of the style sheet, as [`colour`] has them.
+    pub colour: String,
+    /// By ascending x; None where nothing was measured.
+    pub points: Vec<(f64, Option<f64>)>,
+}
+
+/// How the line with this number looks beside the others. After eight colours they come again, dashed.
+pub fn colour(number: usize) -> String {
+    format!("c{}{}", number % COLOURS, if number < COLOURS { "" } else { " dashed" })
+}
+
+impl Line {
+    pub fn highest(&self) -> Option<f64> {
+        self.points.iter().filter_map(|(_, y)| *y).reduce(f64::max)
+    }
+}
+
+impl Plot {
+    pub fn draw(&self) -> Markup {
+        html! {
+            figure {
+                figcaption { (self.title) @if !self.note.is_empty() { " " small { (self.note) } } }
+                svg viewBox={ "0 0 " (WIDTH) " " (self.height) } role="img" aria-label=(self.title) {
+                    (self.drawing())
+                }
+                @if self.lines.len() > 1 || self.form == Form::Lines { (self.legend()) }
+            }
+        }
+    }
+
+    pub(crate) fn drawing(&self) -> Markup {
+        html! {
+            (self.draw_bands())
+            (self.draw_axes())
+            @for line in &self.lines { (self.draw_line(line)) }
+        }
+    }
+
+    fn bottom(&self) -> f64 {
+        self.height - FOOT
+    }
+
+    fn legend(&self) -> Markup {
+        html! {
+            ul.legend {
+                @for line in &self.lines {
+                    li {
+                        i class=(line.colour) {}
+                        (line.name)
+                        @if let (Some(highest), Form::Lines) = (line.highest(), self.form) {
+                            " " small { "max " (self.unit.show(highest)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    /// A name that has no room is left out; its title is there all the same.
+    fn draw_bands(&self) -> Markup {
+        html! {
+            @for (index, (start, end, name)) in self.bands.iter().enumerate() {
+                @let (left, right) = (self.at_x(*start), self.at_x(*end));
+                @let room = right - left;
+                g {
+                    title { (name) }
+                    rect class=(if index % 2 == 0 { "band" } else { "band other" })
+                        x=(short(left)) y=(TOP) width=(short(room)) height=(self.bottom() - TOP) {}
+                    @if letters(name) < room {
+                        text.phase x=(short(left + room / 2.0)) y=(TOP - 6.0) text-anchor="middle" { (name) }
+                    }
+                }
+            }
+        }
+    }
+
+    fn draw_axes(&self) -> Markup {
+        html! {
+            @for (value, text) in &self.y.marks {
+                @let y = short(self.at_y(*value));
+                path.rule d={ "M" (LEFT) " " (y) "H" (RIGHT) } {}
+                text x=(LEFT - 6.0) y=(y) dy="0.35em" text-anchor="end" { (text) }
+            }
+            path.axis d={ "M" (LEFT) " " (self.bottom()) "H" (RIGHT) } {}
+            @for (x, text) in self.roomy_x_marks() {
+                path.axis d={ "M" (short(x)) " " (self.bottom()) "v4" } {}
+                text x=(short(x)) y=(self.bottom() + 17.0) text-anchor=(anchor(x, text)) { (text) }
+            }
+        }
+    }
+
+    fn draw_line(&self, line: &Line) -> Markup {
+        let mut path = String::new();
+        let mut dots = Vec::new();
+        match self.form {
+            Form::Steps => self.add_steps(line, &mut path),
+            Form::Lines | Form::Dots => self.add_lines(line, &mut path, &mut dots),
+        }
+        let class = match self.form {
+            Form::Steps => "steps",
+            Form::Lines if line.points.len() > DENSE => "line dense",
+            Form::Lines | Form::Dots => "line",
+        };
+        html! {
+            path class={ (class) " " (line.colour) } d=(PreEscaped(path)) { title { (line.name) } }
+            @for (x, y) in dots {
+                circle class=(line.colour) cx=(short(x)) cy=(short(y)) r="3" {}
+            }
+        }
+    }
+
+    /// Points that have a neighbour are joined; the others become dots.
+    fn add_lines(&self, line: &Line, path: &mut String, dots: &mut Vec<(f64, f64)>) {
+        for stretch in line.points.split(|(_, y)| y.is_none()) {
+            let at: Vec<_> =
+                stretch.iter().filter_map(|(x, y)| Some((self.at_x(*x), self.at_y((*y)?)))).collect();
+            match thinned(&at)[..] {
+                [] => {}
+                [point] => dots.push(point),
+                ref points => {
+                    if self.form == Form::Dots {
+                        dots.extend(points);
+                    }
+                    for (index, (x, y)) in points.iter().enumerate() {
+                        let letter = if index == 0 { 'M' } else { 'L' };
+                        write!(path, "{letter}{} {}", short(*x), short(*y)).expect("a text takes everything");
+                    }
+                }
+            }
+        }
+    }
+
+    fn add_steps(&self, line: &Line, path: &mut String) {
+        let (mut begun, bottom) = (false, self.bottom());
+        for (x, y) in &line.points {
+            let (x, y) = (short(self.at_x(*x)), short(self.at_y(y.unwrap_or(self.y.low()))));
+            let start = if begun { String::new() } else { format!("M{x} {bottom}") };
+            write!(path, "{start}H{x}V{y}").expect("a text takes everything");
+            begun = true;
+        }
+        if begun {
+            write!(path, "V{bottom}Z").expect("a text takes everything");
+        }
+    }
+
+    pub(crate) fn at_x(&self, value: f64) -> f64 {
+        LEFT + self.x.place(value) * (RIGHT - LEFT)
+    }
+
+    fn at_y(&self, value: f64) -> f64 {
+        self.bottom() - self.y.place(value) * (self.bottom() - TOP)
+    }
+}
+
+/// At most the lowest and the highest point of every half pixel: what is not seen need not be in the page.
+fn thinned(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let column = |point: &(f64, f64)| (point.0 * 2.0).floor();
+    let mut thin: Vec<(f64, f64)> = Vec::new();
+    for group in points.chunk_by(|one, other| column(one) == column(other)) {
+        if group.len() <= 2 {
+            thin.extend(group);
+            continue;
+        }
+        let by_y = |one: &&(f64, f64), other: &&(f64, f64)| one.1.total_cmp(&other.1);
+        thin.extend(group.iter().min_by(by_y).into_iter().chain(group.iter().max_by(by_y)));
+    }
+    thin
+}
+
+/// A coordinate, to the tenth.
+fn short(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
+}

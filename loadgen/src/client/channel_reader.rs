@@ -1,0 +1,181 @@
+//! The objects of the `json` dialect that concern channels.
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// One object from the server.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received<'a> {
+    /// `data` is its JSON text.
+    Message {
+        seq: u64,
+        offset: u64,
+        data: &'a str,
+    },
+    /// `messages` is how many it names, 0 if it does not say from where to where.
+    Gap {
+        seq: u64,
+        messages: u64,
+    },
+    /// The error's code if it is one.
+    Reply(Option<Cow<'a, str>>),
+    /// A message or gap of another channel: its seq counts all the same.
+    Elsewhere {
+        seq: u64,
+    },
+    Other,
+}
+
+/// Reads objects for the subscribers of one channel.
+#[derive(Debug)]
+pub struct ChannelReader {
+    channel: String,
+    /// The text between a message's seq and its offset.
+    between: String,
+}
+
+impl ChannelReader {
+    pub fn new(channel: &str) -> Self {
+        let quoted = serde_json::Value::from(channel);
+        Self { channel: channel.to_owned(), between: format!(r#","channel":{quoted},"offset":"#) }
+    }
+
+    /// Every delivery passes here, so messages in their usual form are read without a parser.
+    pub fn read<'a>(&self, text: &'a str) -> Received<'a> {
+        self.read_message(text).unwrap_or_else(|| self.parse(text))
+    }
+
+    fn read_message<'a>(&self, text: &'a str) -> Option<Received<'a>> {
+        let rest = text.strip_prefix(r#"{"message":{"seq":"#)?;
+        let (seq, rest) = take_number(rest)?;
+        let (offset, rest) = take_number(rest.strip_prefix(self.between.as_str())?)?;
+        let data = rest.strip_prefix(r#","data":"#)?.strip_suffix("}}")?;
+        Some(Received::Message { seq, offset, data })
+    }
+
+    fn parse<'a>(&self, text: &'a str) -> Received<'a> {
+        match serde_json::from_str(text) {
+            Ok(Object::Message(message)) if message.channel != self.channel => {
+                Received::Elsewhere { seq: message.seq }
+            }
+            Ok(Object::Message(Message { seq, offset, data, .. })) => {
+                Received::Message { seq, offset, data: data.get() }
+            }
+            Ok(Object::Gap(gap)) if gap.channel != self.channel => Received::Elsewhere { seq: gap.seq },
+            Ok(Object::Gap(Gap { seq, from, to, .. })) => {
+                let messages = from.zip(to).and_then(|(from, to)| (to + 1).checked_sub(from)).unwrap_or(0);
+                Received::Gap { seq, messages }
+            }
+            Ok(Object::Reply(reply)) => Received::Reply(reply.error.map(|error| error.code)),
+            Err(_) => Received::Other,
+        }
+    }
+}
+
+/// The digits that a text begins with, as a number, and what follows them.
+pub(crate) fn take_number(text: &str) -> Option<(u64, &str)> {
+    let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..end].parse().ok()?, &text[end..]))
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Object<'a> {
+    #[serde(borrow)]
+    Message(Message<'a>),
+    #[serde(borrow)]
+    Gap(Gap<'a>),
+    #[serde(borrow)]
+    Reply(Reply<'a>),
+}
+
+#[derive(Deserialize)]
+struct Message<'a> {
+    seq: u64,
+    #[serde(default)]
+    offset: u64,
+    #[serde(borrow)]
+    channel: Cow<'a, str>,
+    #[serde(borrow)]
+    data: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Gap<'a> {
+    seq: u64,
+    #[serde(borrow)]
+    channel: Cow<'a, str>,
+    from: Option<u64>,
+    to: Option<u64>,
+}
+
+#[derive(Deserialize)]
+struct Reply<'a> {
+    #[serde(borrow)]
+    error: Option<ReplyError<'a>>,
+}
+
+#[derive(Deserialize)]
+struct ReplyError<'a> {
+    #[serde(borrow)]
+    code: Cow<'a, str>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Received<'_> {
+        ChannelReader::new("news").read(text)
+    }
+
+    #[test]
+    fn messages_are_read_in_any_order_of_fields() {
+        let expected = Received::Message { seq: 57, offset: 42, data: r#"{"a":"}}"}"# };
+        let usual = r#"{"message":{"seq":57,"channel":"news","offset":42,"data":{"a":"}}"}}}"#;
+        let unusual = r#"{"message": {"data":{"a":"}}"},"offset":42,"new":1,"channel":"news","seq":57}}"#;
+        assert_eq!(read(usual), expected);
+        assert!(ChannelReader::new("news").read_message(usual).is_some(), "without a parser");
+        assert!(ChannelReader::new("news").read_message(unusual).is_none());
+        assert_eq!(read(unusual), expected);
+    }
+
+    #[test]
+    fn other_channels_have_a_seq_only() {
+        let text = r#"{"message":{"seq":57,"channel":"news2","offset":42,"data":1}}"#;
+        assert_eq!(read(text), Received::Elsewhere { seq: 57 });
+        assert_eq!(
+            read(r#"{"gap":{"seq":58,"channel":"old","epoch":"e"}}"#),
+            Received::Elsewhere { seq: 58 }
+        );
+        let quoted = r#"{"message":{"seq":1,"channel":"a\"b","offset":1,"data":1}}"#;
+        assert_eq!(
+            ChannelReader::new("a\"b").read(quoted),
+            Received::Message { seq: 1, offset: 1, data: "1" }
+        );
+    }
+
+    #[test]
+    fn gaps_name_messages_or_not() {
+        let gap = r#"{"gap":{"seq":58,"channel":"news","epoch":"e","from":10,"to":35}}"#;
+        assert_eq!(read(gap), Received::Gap { seq: 58, messages: 26 });
+        assert_eq!(
+            read(r#"{"gap":{"seq":58,"channel":"news","epoch":"e"}}"#),
+            Received::Gap { seq: 58, messages: 0 }
+        );
+    }
+
+    #[test]
+    fn replies_say_whether_it_was_done() {
+        assert_eq!(read(r#"{"reply":{"id":7,"ok":{"channel":"news"}}}"#), Received::Reply(None));
+        let refused = r#"{"reply":{"id":7,"error":{"code":"forbidden","message":"no"}}}"#;
+        assert_eq!(read(refused), Received::Reply(Some("forbidden".into())));
+        for other in
+            ["", "x", r#"{"goaway":{}}"#, r#"{"message":{"seq":57"#, r#"{"message":{"seq":,"channel""#]
+        {
+            assert_eq!(read(other), Received::Other, "{other}");
+        }
+    }
+}

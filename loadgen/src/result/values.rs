@@ -1,0 +1,71 @@
+//! Everything that was sampled at one instant, whole: several processes' values can be added up exactly.
+
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+
+use super::sum::{Highest, Sum, Total, summed};
+use super::{Distribution, Kind, Sample};
+
+summed! {
+    /// By name, in the order in which they are recorded.
+    #[derive(Default)]
+    pub(crate) struct Values {
+        /// When the sample ended, in seconds since the start.
+        pub(crate) t: Highest,
+        pub(crate) gauges: IndexMap<String, Level>,
+        pub(crate) counts: IndexMap<String, u64>,
+        pub(crate) times: IndexMap<String, Distribution>,
+    }
+}
+
+/// The value of a gauge, if it could be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Level {
+    /// Each process has a part of it.
+    Total(Option<Total>),
+    /// The highest of all processes counts.
+    Highest(Option<Highest>),
+}
+
+impl Level {
+    pub(crate) fn number(self) -> Option<f64> {
+        match self {
+            Self::Total(level) => level.map(|Total(number)| number),
+            Self::Highest(level) => level.map(|Highest(number)| number),
+        }
+    }
+}
+
+impl Sum for Level {
+    fn add(&mut self, other: Self) {
+        match (self, other) {
+            (Self::Total(sum), Self::Total(other)) => sum.add(other),
+            (Self::Highest(sum), Self::Highest(other)) => sum.add(other),
+            (Self::Total(_), Self::Highest(_)) | (Self::Highest(_), Self::Total(_)) => {
+                panic!("gauges of one name are of one kind");
+            }
+        }
+    }
+}
+
+impl Values {
+    /// With percentiles in place of distributions.
+    #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
+    pub(crate) fn to_sample(&self) -> Sample {
+        let gauges = self.gauges.iter().map(|(name, level)| (Kind::Gauge, name.clone(), level.number()));
+        let counts = self.counts.iter().map(|(name, count)| (Kind::Count, name.clone(), Some(*count as f64)));
+        let mut sample = Sample { t: self.t.0, values: gauges.chain(counts).collect() };
+        self.times.iter().for_each(|(name, times)| sample.add_times(name, times));
+        sample
+    }
+
+    /// What a process still has, although it has not sampled again.
+    pub(crate) fn gauges_only(&self) -> Self {
+        Self { gauges: self.gauges.clone(), ..Self::default() }
+    }
+
+    pub(crate) fn gauge(&self, name: &str) -> Option<f64> {
+        self.gauges.get(name).and_then(|level| level.number())
+    }
+}

@@ -1,0 +1,162 @@
+//! When each message is due, and its data, which contains that time.
+
+use std::cell::Cell;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::Instant;
+
+use crate::client::take_number;
+
+/// The messages of a run. The n-th one's data is the JSON string `"n t xxx.."`, where t is when it was due, in
+/// microseconds of Unix time: with that no message of another run is taken for one of this.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    due: Vec<Instant>,
+    /// When publishing each of them actually began.
+    starts: Vec<Cell<Option<Instant>>>,
+    unix_micros: u64,
+    size: usize,
+    /// The longest end of any message's data: one comparison is faster than a look at each byte.
+    filler: String,
+}
+
+/// Which message some data belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recognized {
+    /// This run's, by its number, to the last byte.
+    Ours(u32),
+    /// A message of this run whose data is not what was published.
+    Corrupted,
+    Foreign,
+}
+
+impl Schedule {
+    /// `count` messages, `rate` a second, the first one at `start`; `size` is the length of their data.
+    pub(super) fn new(start: Instant, count: u32, rate: f64, size: usize) -> Self {
+        let lead = start.saturating_duration_since(Instant::now());
+        let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + lead;
+        let due = (0..count).map(|number| start + Duration::from_secs_f64(f64::from(number) / rate));
+        let due: Vec<_> = due.collect();
+        let starts = vec![Cell::new(None); due.len()];
+        Self { due, starts, unix_micros: as_micros(unix), size, filler: "x".repeat(size) }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.due.len()
+    }
+
+    pub(super) fn start(&self) -> Instant {
+        self.due[0]
+    }
+
+    pub(super) fn due(&self, number: u32) -> Instant {
+        self.due[number as usize]
+    }
+
+    /// Publishing this message begins now.
+    pub(super) fn note_start(&self, number: u32) {
+        self.starts[number as usize].set(Some(Instant::now()));
+    }
+
+    /// When publishing this message actually began.
+    pub(super) fn start_of(&self, number: u32) -> Instant {
+        self.starts[number as usize].get().unwrap_or_else(|| self.due(number))
+    }
+
+    pub(super) fn last_due(&self) -> Instant {
+        self.due[self.due.len() - 1]
+    }
+
+    /// The JSON text of a message's data.
+    pub(super) fn data(&self, number: u32) -> String {
+        let said = format!("{number} {} ", self.time_of(self.due(number)));
+        let quotes = 2;
+        let filler = &self.filler[..self.size.saturating_sub(quotes + said.len())];
+        format!("\"{said}{filler}\"")
+    }
+
+    /// The message that has this data.
+    pub(super) fn recognize(&self, data: &str) -> Recognized {
+        match self.number_in(data) {
+            Some((number, rest)) if data.len() == self.size && self.is_filler(rest) => {
+                Recognized::Ours(number)
+            }
+            Some(_) => Recognized::Corrupted,
+            None => Recognized::Foreign,
+        }
+    }
+
+    /// The number, if it and the time are those of a message of this run, and what follows them.
+    fn number_in<'a>(&self, data: &'a str) -> Option<(u32, &'a str)> {
+        let (number, rest) = take_number(data.strip_prefix('"')?)?;
+        let (time, rest) = take_number(rest.strip_prefix(' ')?)?;
+        let number = u32::try_from(number).ok()?;
+        let due = self.due.get(number as usize)?;
+        (time == self.time_of(*due)).then_some((number, rest))
+    }
+
+    /// Whether this is what stands between the time and the end of the data.
+    fn is_filler(&self, text: &str) -> bool {
+        let filler = text.strip_prefix(' ').and_then(|text| text.strip_suffix('"'));
+        filler.is_some_and(|filler| self.filler.get(..filler.len()) == Some(filler))
+    }
+
+    fn time_of(&self, due: Instant) -> u64 {
+        self.unix_micros + as_micros(due - self.start())
+    }
+}
+
+fn as_micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use Recognized::{Corrupted, Foreign, Ours};
+
+    use super::*;
+
+    #[test]
+    fn data_has_its_size_and_says_its_number() {
+        for size in [32, 100, 100_000] {
+            let schedule = Schedule::new(Instant::now(), 1000, 100.0, size);
+            for number in [0, 9, 999] {
+                let data = schedule.data(number);
+                assert_eq!(data.len(), size, "{data}");
+                assert!(serde_json::from_str::<String>(&data).is_ok(), "{data}");
+                assert_eq!(schedule.recognize(&data), Ours(number));
+            }
+        }
+    }
+
+    #[test]
+    fn data_of_others_is_not_ours() {
+        let now = Instant::now();
+        let (ours, theirs) = (Schedule::new(now, 10, 1.0, 100), Schedule::new(now, 10, 2.0, 100));
+        assert_eq!(ours.recognize(&theirs.data(1)), Foreign, "due at another time");
+        let longer = Schedule::new(now, 11, 1.0, 100);
+        assert_eq!(ours.recognize(&longer.data(10)), Foreign, "beyond the last one");
+        for bad in ["", "\"", "1", "\"x\"", "\"1\"", "\"1 x\"", "{}", "null"] {
+            assert_eq!(ours.recognize(bad), Foreign, "{bad}");
+        }
+    }
+
+    #[test]
+    fn data_that_was_changed_on_the_way_is_told_apart() {
+        let schedule = Schedule::new(Instant::now(), 10, 1.0, 40);
+        let data = schedule.data(3);
+        let (head, tail) = data.split_at(data.len() - 2);
+        for changed in [format!("{head}y\""), format!("{head}\""), format!("{data}\""), head.to_owned()] {
+            assert_eq!(schedule.recognize(&changed), Corrupted, "{changed}");
+        }
+        assert_eq!(schedule.recognize(&format!("{head}{tail}")), Ours(3));
+    }
+
+    #[test]
+    fn messages_are_due_at_the_rate() {
+        let start = Instant::now();
+        let schedule = Schedule::new(start, 11, 2.0, 100);
+        assert_eq!(schedule.due(1), start + Duration::from_millis(500));
+        assert_eq!(schedule.last_due(), start + Duration::from_secs(5));
+    }
+}

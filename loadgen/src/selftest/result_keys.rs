@@ -1,0 +1,98 @@
+//! The keys of the result document, which users' scripts depend on: those of one run of each scenario, as a list in the repository.
+
+use std::collections::BTreeSet;
+use std::fs;
+
+use futures_util::future::try_join_all;
+use tokio::runtime::{Builder, LocalOptions};
+
+use super::fault::Fault;
+use super::runs::{CHURN, EXPIRE, FANOUT, HOLD, LATE, MUTE, RESUME, Run, SLOW, STORM, TAKEOVER, VANISH};
+use super::{STAGGER, measure_at};
+use crate::result::{Document, Field, Group, is_distribution};
+
+const KEYS: &str = include_str!("result_keys.txt");
+/// The groups whose keys are close codes, faults and errors that occurred.
+const DYNAMIC: [&str; 3] = ["close_codes", "frame_faults", "error_kinds"];
+
+const PLAN: &str = r#"
+    phase = [
+        { kind = "ramp", duration = "100ms", run = [{ scenario = "hold", connections = 2 }] },
+        { kind = "hold", duration = "300ms", run = [
+            { scenario = "fanout", connections = 2, messages = 2, publish_rate = 20, grace = "1s" },
+            { scenario = "storm", connections = 2, rate = 100, duration = "100ms" },
+        ] },
+    ]
+"#;
+
+#[test]
+fn the_keys_of_each_scenario_stay() {
+    let plan = tempfile::NamedTempFile::new().expect("there is room for a file");
+    fs::write(plan.path(), PLAN).expect("there is room in it");
+    let mix = Run { words: format!("mix URL --plan {}", plan.path().display()).leak(), clean: &[] };
+    let hold_and_ping =
+        Run { words: "hold URL --connections 2 --rate 100 --duration 300ms --ping-every 50ms", clean: &[] };
+    let runs = [
+        &HOLD,
+        &hold_and_ping,
+        &MUTE,
+        &LATE,
+        &EXPIRE,
+        &VANISH,
+        &TAKEOVER,
+        &STORM,
+        &CHURN,
+        &FANOUT,
+        &RESUME,
+        &SLOW,
+        &mix,
+    ];
+    let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
+    let documents = runtime.expect("there is a thread and an epoll").block_on(async {
+        let start = tokio::time::Instant::now();
+        let measured =
+            runs.iter().zip(0..).map(|(run, index)| measure_at(start + STAGGER * index, run, Fault::None));
+        try_join_all(measured).await.expect("everything runs")
+    });
+    let keys: String = documents.iter().map(keys_of).collect();
+    assert!(keys == KEYS, "{keys}");
+}
+
+/// One line a key: its path below the scenario's name.
+fn keys_of(document: &Document) -> String {
+    let mut paths = Vec::new();
+    add_paths(document.text("scenario"), document.as_group(), &mut paths);
+    let mut seen = BTreeSet::new();
+    paths.retain(|path| seen.insert(path.clone()));
+    paths.join("\n") + "\n"
+}
+
+fn add_paths(path: &str, group: &Group, paths: &mut Vec<String>) {
+    if is_distribution(group) {
+        let names: Vec<_> = group.iter().map(|(name, _)| name).collect();
+        return paths.push(format!("{path}/ {}", names.join(" ")));
+    }
+    for (name, field) in group.iter() {
+        let is_dynamic = DYNAMIC.iter().any(|dynamic| path.ends_with(dynamic)) || name.starts_with("closes.");
+        // Each series of times has the same percentiles.
+        if path.ends_with("/times") && !name.ends_with(".max") {
+            continue;
+        }
+        add_field(&format!("{path}/{}", if is_dynamic { "*" } else { name }), field, paths);
+    }
+}
+
+fn add_field(path: &str, field: &Field, paths: &mut Vec<String>) {
+    if !path.ends_with('*') {
+        paths.push(path.to_owned());
+    }
+    match field {
+        Field::Group(group) => add_paths(path, group, paths),
+        // Histograms as they are written.
+        Field::Distribution(_) => paths.extend(["unit", "hdr"].map(|name| format!("{path}/{name}"))),
+        Field::List(list) => {
+            list.iter().filter_map(Field::as_group).for_each(|group| add_paths(path, group, paths));
+        }
+        _ => {}
+    }
+}

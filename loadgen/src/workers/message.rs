@@ -1,0 +1,176 @@
+//! What a worker sends to its parent: one JSON value a line.
+
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use crate::result::{Ending, Phase, Run, Values, seconds};
+use crate::scenario::{Measured, Numbers};
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Message {
+    /// The worker waits for the instant to begin.
+    Ready,
+    /// A line for the user.
+    Log(String),
+    Sample(Box<WorkerSample>),
+    /// The last message.
+    Result(Box<WorkerResult>),
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct WorkerSample {
+    pub(super) phase: String,
+    /// The second that the sample ends, counted from 1.
+    pub(super) second: u64,
+    pub(super) is_last: bool,
+    pub(super) values: Values,
+}
+
+/// All that a worker measured. The parent has the series already, from the samples.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct WorkerResult {
+    interrupted: bool,
+    elapsed_seconds: f64,
+    phases: Vec<Phase>,
+    pub(super) numbers: Numbers,
+}
+
+impl WorkerResult {
+    pub(super) fn of(measured: Measured) -> Self {
+        let Measured { run, numbers, .. } = measured;
+        Self {
+            interrupted: run.ending == Ending::Interrupted,
+            elapsed_seconds: seconds(run.elapsed),
+            phases: run.phases,
+            numbers,
+        }
+    }
+}
+
+/// The run that all workers made at the same time. `None` without a worker.
+pub(super) fn run_of(results: &[WorkerResult], started_at: SystemTime) -> Option<Run> {
+    let elapsed = results.iter().map(|result| result.elapsed_seconds).fold(0.0, f64::max);
+    let interrupted = results.iter().any(|result| result.interrupted);
+    Some(Run {
+        started_at,
+        elapsed: Duration::try_from_secs_f64(elapsed).unwrap_or_default(),
+        ending: if interrupted { Ending::Interrupted } else { Ending::Finished },
+        phases: results.first()?.phases.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::record::{Recorder, Times};
+    use crate::result::{Distribution, Group, sum, to_json_line};
+
+    fn times(micros: impl IntoIterator<Item = u64>) -> Distribution {
+        let times = Times::default();
+        micros.into_iter().for_each(|micros| times.record(Duration::from_micros(micros)));
+        times.summary()
+    }
+
+    fn result(connects: &[u64], codes: &[(&str, u64)], took: Option<f64>, cpu: f64) -> WorkerResult {
+        let connect = Group::of(&BTreeMap::from([("c", times(connects.iter().copied()))]));
+        let connect = connect.to_json_line().replace(r#"{"c":"#, "");
+        let connect = connect.trim_end_matches('}').to_owned() + "}";
+        let codes: BTreeMap<_, _> = codes.iter().copied().collect();
+        let (count, codes, took) = (connects.len(), to_json_line(&codes), to_json_line(&took));
+        let text = format!(
+            r#"{{"interrupted":true,"elapsed_seconds":1.5,
+                "phases":[{{"name":"hold","start_seconds":0.0,"end_seconds":1.5,"seconds":1.5}}],
+                "numbers":{{"outcome":{{"storm":{{"connected":{count},"errors":0,"dropped":0,"resumed":0,"seconds":{took},
+                    "unexpected_closes":0,"pings":0,"connect_ms":{connect},"connect_from_start_ms":{connect},
+                    "close_codes":{codes},"frame_faults":{{}}}}}},
+                "error_kinds":{{}},
+                "traffic":{{"connects":0,"messages":0,"pings":0,"closes":0,"frame_faults":0,"connections_max":0}},
+                "loadgen":{{"cpu_seconds":{cpu},"peak_resident_bytes":null,"lag_ms_max":{cpu},
+                    "cores":{{"mean":{cpu},"peak":null}},
+                    "resident_bytes":{{"before":1,"steady":null,"peak":2,"after":3}},
+                    "bytes_per_connection":{cpu},"cpu_ms_per_ping":null}}}}}}"#
+        );
+        serde_json::from_str(&text).expect("it is a result")
+    }
+
+    #[test]
+    fn a_result_is_read_as_it_was_sent() {
+        let sent = Message::Result(Box::new(result(&[7000], &[("4000", 2)], None, 1.5)));
+        let line = to_json_line(&sent);
+        assert!(!line.contains('\n'));
+        assert_eq!(serde_json::from_str::<Message>(&line).expect("it was just written"), sent);
+        let Message::Result(result) = sent else { panic!("it is a result") };
+        let run = run_of(&[*result], SystemTime::now()).expect("there is a worker");
+        assert_eq!((run.elapsed, run.ending), (Duration::from_millis(1500), Ending::Interrupted));
+        assert_eq!(run.phases, [Phase::new("hold".to_owned(), 0.0, 1.5)]);
+    }
+
+    #[test]
+    fn counts_and_histograms_are_those_of_all_values() {
+        let (odd, even): (Vec<u64>, Vec<u64>) = (1..=9999).partition(|micros| micros % 2 == 1);
+        let all: Vec<u64> = (1..=9999).collect();
+        let numbers = |result: WorkerResult| result.numbers;
+        let merged = sum([
+            numbers(result(&odd, &[("4000", 2), ("4002", 1)], None, 1.5)),
+            numbers(result(&even, &[("1006", 7), ("4000", 40)], Some(2.5), 4.5)),
+        ])
+        .expect("there are two");
+        let whole = numbers(result(&all, &[("4000", 42), ("4002", 1), ("1006", 7)], Some(2.5), 0.0));
+        assert_eq!(merged.outcome, whole.outcome, "to the last bucket");
+        let loadgen = Group::of(&merged.loadgen);
+        for (path, number) in [
+            ("cpu_seconds", 6.0),
+            ("lag_ms_max", 4.5),
+            ("cores.mean", 6.0),
+            ("resident_bytes.peak", 4.0),
+            ("bytes_per_connection", 3.0),
+        ] {
+            assert_eq!(loadgen.number(path), Ok(number), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_sample_is_read_with_all_that_was_timed() {
+        let recorder = Recorder::starting_now();
+        let connect = Times::default();
+        connect.record(Duration::from_millis(7));
+        recorder.times("connect_ms", &connect);
+        recorder.gauge("backlog", &crate::record::Gauge::default());
+        let values = recorder.sample();
+        assert_eq!((values.times.len(), values.gauge("backlog")), (1, None));
+        let sent = Message::Sample(Box::new(WorkerSample {
+            phase: "hold".to_owned(),
+            second: 2,
+            is_last: true,
+            values,
+        }));
+        let line = to_json_line(&sent);
+        assert_eq!(serde_json::from_str::<Message>(&line).expect("it was just written"), sent);
+    }
+
+    #[test]
+    fn other_lines_are_refused() {
+        assert_eq!(serde_json::from_str::<Message>(r#""ready""#).expect("it is one"), Message::Ready);
+        let log = Message::Log("x".to_owned());
+        assert_eq!(serde_json::from_str::<Message>(r#"{"log":"x"}"#).expect("it is one"), log);
+        let good = to_json_line(&result(&[1], &[], None, 1.5));
+        let other_type =
+            format!(r#"{{"result":{}}}"#, good.replace(r#""connected":1"#, r#""connected":"one""#));
+        for bad in [
+            "",
+            "x",
+            "{}",
+            "[]",
+            r#"{"result":{}}"#,
+            r#"{"log":1}"#,
+            r#"{"sample":{"phase":"x"}}"#,
+            &other_type,
+        ] {
+            assert!(serde_json::from_str::<Message>(bad).is_err(), "{bad}");
+        }
+    }
+}

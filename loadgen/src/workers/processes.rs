@@ -1,0 +1,152 @@
+//! The worker processes that the parent has started, and their messages.
+
+use std::env;
+use std::process::Stdio;
+use std::time::{Duration, SystemTime};
+
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::message::{Message, WorkerResult};
+use super::worker::start_line;
+use crate::args::WorkerId;
+use crate::progress::Log;
+
+/// From when all workers are ready to when they begin.
+const LEAD: Duration = Duration::from_millis(100);
+/// How long workers may take to send their results and to exit, once they were stopped.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// Lines that were read and not yet handled.
+const MAX_LINES: usize = 64;
+
+struct Worker {
+    id: WorkerId,
+    process: Child,
+    /// Closing it stops the worker.
+    input: Option<ChildStdin>,
+    result: Option<WorkerResult>,
+}
+
+/// A line of a worker, or `None` at the end of its output.
+type Line = (usize, Option<String>);
+
+pub(super) struct Processes {
+    workers: Vec<Worker>,
+    lines: mpsc::Receiver<Line>,
+    _readers: JoinSet<()>,
+    log: Log,
+}
+
+impl Processes {
+    pub(super) fn spawn(ids: &[WorkerId], log: &Log) -> Result<Self, String> {
+        let program = env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+        let (sender, lines) = mpsc::channel(MAX_LINES);
+        let (mut workers, mut readers) = (Vec::with_capacity(ids.len()), JoinSet::new());
+        for (index, id) in ids.iter().enumerate() {
+            let mut command = Command::new(&program);
+            command.args(env::args_os().skip(1)).args(["--worker", &id.to_string()]);
+            let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+            let mut process =
+                command.spawn().map_err(|error| format!("cannot start process {id}: {error}"))?;
+            let (input, output) = (process.stdin.take(), process.stdout.take());
+            if let Some(output) = output {
+                readers.spawn_local(read(index, output, sender.clone()));
+            }
+            workers.push(Worker { id: *id, process, input, result: None });
+        }
+        Ok(Self { workers, lines, _readers: readers, log: log.clone() })
+    }
+
+    /// Waits until all workers are ready, and sends them the instant to begin.
+    pub(super) async fn begin(&mut self) -> Result<SystemTime, String> {
+        let mut waiting = self.workers.len();
+        while waiting > 0 {
+            match self.next().await? {
+                Some((_, Message::Ready)) => waiting -= 1,
+                Some(_) => {}
+                None => return Err("the processes have ended before the start".to_owned()),
+            }
+        }
+        let start = SystemTime::now() + LEAD;
+        for input in self.workers.iter_mut().filter_map(|worker| worker.input.as_mut()) {
+            // A worker that is gone already is noticed by the end of its output.
+            let _ = input.write_all(start_line(start).as_bytes()).await;
+        }
+        Ok(start)
+    }
+
+    /// Stops all workers, which then send what they have measured so far. Other messages go to `on_message`.
+    pub(super) async fn stop(&mut self, on_message: impl Fn(usize, Message)) -> Result<(), String> {
+        self.workers.iter_mut().for_each(|worker| worker.input = None);
+        let rest = async {
+            while let Some((worker, message)) = self.next().await? {
+                on_message(worker, message);
+            }
+            Ok(())
+        };
+        let rest = timeout(EXIT_TIMEOUT, rest).await;
+        rest.unwrap_or_else(|_| Err("not all processes have ended when they were told to".to_owned()))
+    }
+
+    /// Kills the workers that have not exited, and returns the results of all.
+    pub(super) async fn end(self) -> Vec<WorkerResult> {
+        let mut all = Vec::with_capacity(self.workers.len());
+        for mut worker in self.workers {
+            drop(worker.input);
+            if worker.result.is_none() || timeout(EXIT_TIMEOUT, worker.process.wait()).await.is_err() {
+                // It fails if the worker has just exited.
+                let _ = worker.process.kill().await;
+            }
+            all.extend(worker.result);
+        }
+        all
+    }
+
+    /// The next message. `None` after all workers have sent their results.
+    pub(super) async fn next(&mut self) -> Result<Option<(usize, Message)>, String> {
+        while self.workers.iter().any(|worker| worker.result.is_none()) {
+            let Some((index, text)) = self.lines.recv().await else { break };
+            let worker = &mut self.workers[index];
+            let Some(text) = text else {
+                if worker.result.is_none() {
+                    return Err(self.gone(index).await);
+                }
+                continue;
+            };
+            match serde_json::from_str(&text) {
+                Ok(Message::Result(result)) => {
+                    worker.result = Some(*result);
+                    worker.input = None;
+                }
+                Ok(Message::Log(text)) => self.log.line(&format!("process {}: {text}", worker.id)),
+                Ok(message) => return Ok(Some((index, message))),
+                Err(_) => return Err(format!("cannot read a line of process {}: {text:.100}", worker.id)),
+            }
+        }
+        Ok(None)
+    }
+
+    async fn gone(&mut self, index: usize) -> String {
+        let Worker { id, process, .. } = &mut self.workers[index];
+        let pid = process.id().map_or_else(|| "?".to_owned(), |pid| pid.to_string());
+        let how = match timeout(EXIT_TIMEOUT, process.wait()).await {
+            Ok(Ok(status)) => status.to_string(),
+            Ok(Err(_)) | Err(_) => "it has closed its output".to_owned(),
+        };
+        format!("process {id} (pid {pid}) has ended without a result: {how}")
+    }
+}
+
+async fn read(index: usize, output: ChildStdout, lines: mpsc::Sender<Line>) {
+    let mut output = BufReader::new(output).lines();
+    while let Ok(Some(line)) = output.next_line().await {
+        if lines.send((index, Some(line))).await.is_err() {
+            return;
+        }
+    }
+    // It fails if the parent reads no more.
+    let _ = lines.send((index, None)).await;
+}

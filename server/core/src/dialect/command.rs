@@ -1,0 +1,113 @@
+use std::borrow::Cow;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// One command of a client, or what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<'a, I> {
+    /// What the response echoes, if the client gave it.
+    pub id: Option<I>,
+    /// What to do.
+    pub command: Result<Command<'a>, CommandError>,
+}
+
+/// What a client can ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command<'a> {
+    /// Subscribe to a channel: to what is published from now on, or from after `since` on.
+    Subscribe {
+        /// The channel.
+        channel: Cow<'a, str>,
+        /// The last message that the client has.
+        since: Option<Since<'a>>,
+    },
+    /// End a subscription.
+    Unsubscribe {
+        /// The channel.
+        channel: Cow<'a, str>,
+    },
+    /// Publish to everyone who subscribes.
+    Publish {
+        /// The channel.
+        channel: Cow<'a, str>,
+        /// Any JSON, as the client wrote it.
+        data: &'a str,
+    },
+    /// List who subscribes.
+    Presence {
+        /// The channel.
+        channel: Cow<'a, str>,
+    },
+    /// Everything up to `seq` has arrived.
+    Ack {
+        /// The last message that arrived.
+        seq: u64,
+    },
+    /// The answer to [`super::Event::Ping`].
+    Pong {
+        /// The ping's.
+        seq: u64,
+    },
+    /// Replace the client's token, before the old one expires.
+    Refresh {
+        /// A JWT.
+        token: Cow<'a, str>,
+    },
+    /// End the session at once, without a reconnect window.
+    Close,
+}
+
+/// A message in one epoch of a channel's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Since<'a> {
+    /// The epoch.
+    pub epoch: Cow<'a, str>,
+    /// The message.
+    pub offset: u64,
+}
+
+impl Since<'_> {
+    /// The same, for longer than the command.
+    #[must_use]
+    pub fn into_owned(self) -> Since<'static> {
+        Since { epoch: self.epoch.into_owned().into(), offset: self.offset }
+    }
+}
+
+/// Why a command was refused. The connection stays open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandError {
+    /// For programs.
+    pub code: ErrorCode,
+    /// For people: names what was wrong.
+    pub message: String,
+}
+
+impl fmt::Display for CommandError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CommandError {}
+
+/// The codes of refused commands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ErrorCode {
+    /// The text is not what the dialect expects: bad syntax, not exactly one command, or fields that do not fit it.
+    Malformed,
+    /// No such command.
+    UnknownCommand,
+    /// Not a channel's name.
+    BadChannel,
+    /// The client's token does not allow it.
+    Forbidden,
+    /// The token is not valid.
+    Unauthorized,
+    /// It would exceed a limit, which the message names.
+    Limit,
+    /// Too many commands a second.
+    RateLimited,
+}

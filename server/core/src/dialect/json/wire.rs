@@ -1,0 +1,212 @@
+//! The objects of the wire, server to client, as they are written and read.
+
+use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::dialect::ErrorCode;
+
+/// One object from the server to a client: `{"hello":{..}}`, `{"reply":{..}}`, ...
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ServerMessage<'a> {
+    /// The first object on every connection.
+    #[serde(borrow)]
+    Hello(Hello<'a>),
+    /// The answer to a command.
+    #[serde(borrow)]
+    Reply(Reply<'a>),
+    /// The server is about to close the connection; come back after `retry_ms`.
+    #[serde(borrow)]
+    Goaway(Goaway<'a>),
+    /// A message of a channel. The server writes these by [`super::Json`]'s encoding.
+    #[serde(borrow)]
+    Message(Delivery<'a>),
+    /// Messages that the client should have had and no longer can.
+    #[serde(borrow)]
+    Gap(Gap<'a>),
+    /// A subscription has ended, and the client did not ask for it.
+    #[serde(borrow)]
+    Unsubscribed(Unsubscribed<'a>),
+    /// A heartbeat (`heartbeat=message`), to be answered by a `pong` with the same `seq`.
+    Ping(Ping),
+}
+
+impl ServerMessage<'_> {
+    /// The object as compact JSON text.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("these types have string keys only and cannot fail to serialize")
+    }
+}
+
+/// What a client needs to keep the session and to come back to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello<'a> {
+    /// The dialect's version, [`super::VERSION`].
+    pub version: u32,
+    /// The session's public id.
+    #[serde(borrow)]
+    pub session: Cow<'a, str>,
+    /// The resume token: the id and a secret. It gives full control of the session.
+    #[serde(borrow)]
+    pub resume: Cow<'a, str>,
+    /// True if this is the session that the client asked to resume.
+    pub recovered: bool,
+    /// The stream continues after this `seq`: the last that the client said it has, or is known to have.
+    pub seq: u64,
+    /// The longest that the server stays silent, in milliseconds, except for the network and for `ping_slack`.
+    pub ping_interval_ms: u64,
+    /// How long the server waits for an answer to a ping, in milliseconds.
+    pub pong_timeout_ms: u64,
+    /// How long a lost connection can be resumed, in milliseconds.
+    pub reconnect_window_ms: u64,
+}
+
+/// The answer to the command with the same `id`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reply<'a> {
+    /// The command's `id`, if it had one that could be read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
+    /// `"ok":{..}` or `"error":{..}`.
+    #[serde(flatten, borrow)]
+    pub outcome: Outcome<'a>,
+}
+
+/// What came of a command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome<'a> {
+    /// It was done.
+    #[serde(borrow)]
+    Ok(Done<'a>),
+    /// It was refused; the connection stays.
+    #[serde(borrow)]
+    Error(ReplyError<'a>),
+}
+
+/// What a successful command returns.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Done<'a> {
+    /// Of `subscribe`.
+    Subscribed {
+        /// The channel.
+        #[serde(borrow)]
+        channel: Cow<'a, str>,
+        /// The epoch of the channel's log.
+        #[serde(borrow)]
+        epoch: Cow<'a, str>,
+        /// The last message in it.
+        offset: u64,
+        /// If a `since` was given: whether everything after it follows, without a gap.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        recovered: Option<bool>,
+    },
+    /// Of `presence`.
+    Present {
+        /// The channel.
+        #[serde(borrow)]
+        channel: Cow<'a, str>,
+        /// How many sessions subscribe.
+        total: usize,
+        /// Some of them, if there are many.
+        #[serde(borrow)]
+        present: Vec<Present<'a>>,
+    },
+    /// Of `publish`.
+    Published {
+        /// The message's number.
+        offset: u64,
+        /// The epoch of the channel's log.
+        #[serde(borrow)]
+        epoch: Cow<'a, str>,
+    },
+    /// Of all others.
+    Nothing {},
+}
+
+/// A session that subscribes to a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Present<'a> {
+    /// The `sub` of its client's token, if it has one.
+    #[serde(borrow)]
+    pub user: Option<Cow<'a, str>>,
+    /// `attached`, or `suspended` while it may come back.
+    #[serde(borrow)]
+    pub phase: Cow<'a, str>,
+}
+
+/// Why a command was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReplyError<'a> {
+    /// For programs.
+    pub code: ErrorCode,
+    /// For people: names what was wrong.
+    #[serde(borrow)]
+    pub message: Cow<'a, str>,
+}
+
+/// The announcement of a close.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Goaway<'a> {
+    /// Why: the reason of the Close frame that follows.
+    #[serde(borrow)]
+    pub reason: Cow<'a, str>,
+    /// How long to wait before coming back, in milliseconds; spread at random over the clients.
+    pub retry_ms: u64,
+}
+
+/// A message of a channel, as one session gets it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Delivery<'a> {
+    /// Its number in the session.
+    pub seq: u64,
+    /// The channel.
+    #[serde(borrow)]
+    pub channel: Cow<'a, str>,
+    /// Its number in the channel.
+    pub offset: u64,
+    /// What was published.
+    #[serde(borrow)]
+    pub data: &'a RawValue,
+}
+
+/// Messages that the client should have had and no longer can. The range may be too wide, never too narrow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap<'a> {
+    /// Its number in the session.
+    pub seq: u64,
+    /// The channel.
+    #[serde(borrow)]
+    pub channel: Cow<'a, str>,
+    /// The epoch of the channel's log.
+    #[serde(borrow)]
+    pub epoch: Cow<'a, str>,
+    /// The first that is missing; left out, like `to`, if unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<u64>,
+    /// The last that is missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<u64>,
+}
+
+/// A subscription that has ended, and the client did not ask for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unsubscribed<'a> {
+    /// The channel.
+    #[serde(borrow)]
+    pub channel: Cow<'a, str>,
+    /// Why.
+    #[serde(borrow)]
+    pub reason: Cow<'a, str>,
+}
+
+/// A heartbeat.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ping {
+    /// The `seq` of the last message sent before it.
+    pub seq: u64,
+}

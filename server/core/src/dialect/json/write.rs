@@ -1,0 +1,110 @@
+//! From what the server says to the objects on the wire.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use super::wire::{
+    Done, Gap, Goaway, Hello, Outcome, Ping, Present, Reply, ReplyError, ServerMessage, Unsubscribed,
+};
+use super::{Json, VERSION};
+use crate::dialect::{Encoded, Event, Member, Response, Success};
+use crate::message::Message;
+
+impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
+    fn from(event: &'a Event<'_>) -> Self {
+        match event {
+            Event::Hello {
+                session,
+                resume,
+                recovered,
+                seq,
+                ping_interval,
+                pong_timeout,
+                reconnect_window,
+            } => Self::Hello(Hello {
+                version: VERSION,
+                session: borrowed(session),
+                resume: borrowed(resume),
+                recovered: *recovered,
+                seq: *seq,
+                ping_interval_ms: millis(*ping_interval),
+                pong_timeout_ms: millis(*pong_timeout),
+                reconnect_window_ms: millis(*reconnect_window),
+            }),
+            Event::Goaway { code, retry } => {
+                Self::Goaway(Goaway { reason: code.reason().into(), retry_ms: millis(*retry) })
+            }
+            Event::Gap { seq, channel, epoch, range } => {
+                let (from, to) = range.unzip();
+                Self::Gap(Gap { seq: *seq, channel: borrowed(channel), epoch: borrowed(epoch), from, to })
+            }
+            Event::Unsubscribed { channel, reason } => {
+                Self::Unsubscribed(Unsubscribed { channel: borrowed(channel), reason: borrowed(reason) })
+            }
+            Event::Ping { seq } => Self::Ping(Ping { seq: *seq }),
+        }
+    }
+}
+
+impl<'a> From<&'a Response<'_, u64>> for ServerMessage<'a> {
+    fn from(response: &'a Response<'_, u64>) -> Self {
+        let outcome = match &response.result {
+            Ok(success) => Outcome::Ok(success.into()),
+            Err(error) => Outcome::Error(ReplyError { code: error.code, message: borrowed(&error.message) }),
+        };
+        Self::Reply(Reply { id: response.id, outcome })
+    }
+}
+
+impl<'a> From<&'a Success<'_>> for Done<'a> {
+    fn from(success: &'a Success<'_>) -> Self {
+        match success {
+            Success::Done => Self::Nothing {},
+            Success::Subscribed { channel, epoch, offset, recovered } => Self::Subscribed {
+                channel: borrowed(channel),
+                epoch: borrowed(epoch),
+                offset: *offset,
+                recovered: *recovered,
+            },
+            Success::Published { offset, epoch } => {
+                Self::Published { offset: *offset, epoch: borrowed(epoch) }
+            }
+            Success::Presence { channel, total, members } => {
+                let present = members.iter().map(|Member { user, phase }| Present {
+                    user: user.as_deref().map(Cow::Borrowed),
+                    phase: borrowed(phase),
+                });
+                Self::Present { channel: borrowed(channel), total: *total, present: present.collect() }
+            }
+        }
+    }
+}
+
+fn borrowed(text: &str) -> Cow<'_, str> {
+    Cow::Borrowed(text)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `{"message":{"seq":57` comes first, so that the rest is the same for every reader:
+/// `,"channel":"news","offset":42,"data":{"any":"json"}}}`.
+const BEFORE_SEQ: &str = r#"{"message":{"seq":"#;
+const AFTER_DATA: &str = "}}";
+
+pub(super) fn encode(message: &Message<'_>) -> Encoded<Json> {
+    let channel = serde_json::to_string(message.channel).expect("strings serialize");
+    let before = format!(r#","channel":{channel},"offset":{},"data":"#, message.offset);
+    Encoded::around(&before, message.data, AFTER_DATA)
+}
+
+pub(super) fn message_len(encoded: &str, seq: u64) -> usize {
+    BEFORE_SEQ.len() + seq.checked_ilog10().map_or(1, |log| log as usize + 1) + encoded.len()
+}
+
+pub(super) fn write_message(encoded: &str, seq: u64, out: &mut Vec<u8>) {
+    out.extend_from_slice(BEFORE_SEQ.as_bytes());
+    out.extend_from_slice(itoa::Buffer::new().format(seq).as_bytes());
+    out.extend_from_slice(encoded.as_bytes());
+}

@@ -1,0 +1,48 @@
+//! Why commands are refused, in the words of the dialects.
+
+use encke_core::dialect::{CommandError, ErrorCode};
+
+use super::Context;
+use crate::auth::AuthError;
+use crate::channel::{BadChannelName, TooManyChannels};
+use crate::session::NotSubscribed;
+
+pub(super) fn forbidden(message: impl Into<String>) -> CommandError {
+    CommandError { code: ErrorCode::Forbidden, message: message.into() }
+}
+
+pub(super) fn too_fast(context: &Context) -> CommandError {
+    let limit = context.settings.commands_per_second;
+    let message = format!("more than {limit} commands a second (limits.commands_per_second)");
+    CommandError { code: ErrorCode::RateLimited, message }
+}
+
+impl From<AuthError> for CommandError {
+    fn from(error: AuthError) -> Self {
+        Self { code: ErrorCode::Unauthorized, message: error.to_string() }
+    }
+}
+
+impl From<BadChannelName> for CommandError {
+    fn from(error: BadChannelName) -> Self {
+        Self { code: ErrorCode::BadChannel, message: error.to_string() }
+    }
+}
+
+impl From<TooManyChannels> for CommandError {
+    fn from(error: TooManyChannels) -> Self {
+        Self { code: ErrorCode::Limit, message: error.to_string() }
+    }
+}
+
+impl From<NotSubscribed> for CommandError {
+    fn from(error: NotSubscribed) -> Self {
+        let code = match error {
+            NotSubscribed::Forbidden => ErrorCode::Forbidden,
+            NotSubscribed::TooManySubscriptions { .. }
+            | NotSubscribed::TooManyChannels(_)
+            | NotSubscribed::Detached => ErrorCode::Limit,
+        };
+        Self { code, message: error.to_string() }
+    }
+}

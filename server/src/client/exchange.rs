@@ -1,0 +1,142 @@
+use encke_core::close::CloseReason;
+use encke_core::dialect::{Command, CommandError, Dialect, Member, Response, Since, Success, Texts};
+use encke_core::message::CompactJson;
+use encke_core::session::ConnectionInput;
+
+use super::commands::acknowledge;
+use super::errors::forbidden;
+use super::{Attachment, Context, unsubscribed};
+use crate::auth::Permission;
+use crate::channel::{BadChannelName, ChannelName};
+use crate::engine::Answer;
+use crate::session::Backlog;
+
+/// The most subscribers that a client is shown; it is told how many there are.
+const MOST_PRESENT: usize = 256;
+
+/// What a command did, or why it was refused.
+pub(super) type Outcome = Result<Success<'static>, CommandError>;
+
+/// One request of a client, and where its response goes.
+pub(super) struct Exchange<'a, D, T> {
+    pub(super) attachment: &'a Attachment,
+    pub(super) backlog: &'a mut Backlog,
+    pub(super) dialect: &'a mut D,
+    pub(super) out: &'a mut T,
+}
+
+impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
+    /// Carries out a command other than `close`.
+    pub(super) fn carry_out(&mut self, command: Command<'_>) -> Answer<Outcome> {
+        Answer::Ready(match command {
+            Command::Subscribe { channel, since } => return self.subscribe(&channel, since.as_ref()),
+            Command::Publish { channel, data } => return self.publish(&channel, data),
+            Command::Unsubscribe { channel } => {
+                let Attachment { session, link, context, .. } = self.attachment;
+                context.sessions.unsubscribe(session, link, &channel);
+                Ok(Success::Done)
+            }
+            Command::Presence { channel } => self.presence(&channel),
+            Command::Refresh { token } => self.refresh(&token),
+            Command::Ack { .. } | Command::Pong { .. } | Command::Close => Ok(Success::Done),
+        })
+    }
+
+    /// Ends the session.
+    pub(super) fn close(&mut self, id: Option<D::RequestId>) {
+        // While there is still a connection to respond on.
+        self.respond(id, Ok(Success::Done));
+        self.attachment.tell(ConnectionInput::Close(CloseReason::Client));
+    }
+
+    /// An acknowledgement that ends the session gets no response; the Close frame says it.
+    pub(super) fn acknowledge(&mut self, input: ConnectionInput, id: Option<D::RequestId>) {
+        if acknowledge(self.attachment, self.backlog, input) {
+            self.respond(id, Ok(Success::Done));
+        }
+    }
+
+    pub(super) fn respond(&mut self, id: Option<D::RequestId>, outcome: Outcome) {
+        // What there is to read from a new subscription comes after the response.
+        self.backlog.more |= matches!(outcome, Ok(Success::Subscribed { .. }));
+        self.dialect.respond(&[Response { id, result: outcome }], self.out);
+    }
+
+    fn subscribe(&self, channel: &str, since: Option<&Since<'_>>) -> Answer<Outcome> {
+        let name = match self.channel_name(channel) {
+            Ok(name) => name,
+            Err(error) => return Answer::Ready(Err(error.into())),
+        };
+        let Attachment { session, link, context, .. } = self.attachment;
+        context.sessions.subscribe(session, link, &name, since).map(|subscribed| {
+            let subscribed = subscribed?;
+            Ok(Success::Subscribed {
+                channel: subscribed.channel.name().as_str().to_owned().into(),
+                epoch: subscribed.channel.epoch().to_owned().into(),
+                offset: subscribed.offset,
+                recovered: subscribed.recovered,
+            })
+        })
+    }
+
+    fn publish(&self, channel: &str, data: &str) -> Answer<Outcome> {
+        let name = match self.allowed_channel(Permission::Publish, channel) {
+            Ok(name) => name,
+            Err(error) => return Answer::Ready(Err(error)),
+        };
+        self.context().logs.engine.append(&name, &CompactJson::of(data)).map(|published| {
+            let published = published?;
+            Ok(Success::Published { offset: published.offset, epoch: String::from(published.epoch).into() })
+        })
+    }
+
+    fn presence(&self, channel: &str) -> Outcome {
+        let name = self.allowed_channel(Permission::Presence, channel)?;
+        let now = self.context().timeouts.clock().now();
+        let (subscribers, total) = match self.context().logs.channels.get(name.as_str()) {
+            Some(channel) => channel.subscribers(0, MOST_PRESENT),
+            None => Default::default(),
+        };
+        let members = subscribers.iter().map(|(_, session)| {
+            let view = session.view(now);
+            let user = view.identity.user().map(|user| user.to_owned().into());
+            Member { user, phase: view.phase_name() }
+        });
+        Ok(Success::Presence { channel: name.as_str().to_owned().into(), total, members: members.collect() })
+    }
+
+    fn refresh(&mut self, token: &str) -> Outcome {
+        let context = self.context();
+        let identity = context.auth.identify(Some(token), context.timeouts.clock().unix_now())?;
+        let Attachment { session, link, context, .. } = self.attachment;
+        let Some(revoked) = context.sessions.refresh(session, link, &identity) else {
+            return Err(forbidden("the token is another user's"));
+        };
+        for channel in &revoked {
+            self.dialect.notify(&unsubscribed(channel, "forbidden"), self.out);
+        }
+        Ok(Success::Done)
+    }
+
+    /// The name of a channel on which the client may do this.
+    fn allowed_channel(&self, permission: Permission, text: &str) -> Result<ChannelName, CommandError> {
+        let name = self.channel_name(text)?;
+        if self.attachment.session.identity().allows(permission, name.as_str()) {
+            return Ok(name);
+        }
+        let doing = match permission {
+            Permission::Subscribe => "to subscribe to",
+            Permission::Publish => "to publish to",
+            Permission::Presence => "to see who follows",
+        };
+        Err(forbidden(format!("the token does not allow {doing} this channel")))
+    }
+
+    fn channel_name(&self, text: &str) -> Result<ChannelName, BadChannelName> {
+        ChannelName::new(text, self.context().settings.channel_name_bytes)
+    }
+
+    fn context(&self) -> &Context {
+        &self.attachment.context
+    }
+}

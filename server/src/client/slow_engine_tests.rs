@@ -1,0 +1,193 @@
+//! Commands whose engine does not answer at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::Duration;
+
+use encke_core::dialect::Texts;
+use encke_core::dialect::json::Json;
+use encke_core::message::CompactJson;
+use encke_core::session::{Heartbeat, LifecycleEvent};
+use futures_util::FutureExt;
+
+use super::{Attachment, Commands, Context};
+use crate::auth::Identity;
+use crate::channel::{ChannelName, Hold, Published, TooManyChannels};
+use crate::clock::Clock;
+use crate::config::Settings;
+use crate::context;
+use crate::engine::{Answer, History, LogEngine, MemoryEngine};
+use crate::entropy::Entropy;
+use crate::executor::{Executor, Task};
+use crate::session::{
+    AttachRequest, Attached, Backlog, EventSink, Logs, SessionCell, SessionId, SessionLimits, Sessions,
+    Transport,
+};
+use crate::timeouts::Timeouts;
+
+/// The memory engine, which keeps its answers to itself until it is told to give them.
+#[derive(Debug)]
+struct SlowEngine {
+    memory: MemoryEngine<SessionCell>,
+    answers: Arc<AtomicBool>,
+}
+
+impl SlowEngine {
+    fn later<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
+        let answers = Arc::clone(&self.answers);
+        let mut answer = Some(answer);
+        let ready = std::future::poll_fn(move |_| match answer.take() {
+            Some(Answer::Ready(ready)) if answers.load(Ordering::Relaxed) => Poll::Ready(ready),
+            waiting => {
+                answer = waiting;
+                Poll::Pending
+            }
+        });
+        Answer::Later(ready.boxed())
+    }
+}
+
+impl LogEngine<SessionCell> for SlowEngine {
+    fn append(
+        &self,
+        channel: &ChannelName,
+        data: &CompactJson<'_>,
+    ) -> Answer<Result<Published, TooManyChannels>> {
+        self.later(self.memory.append(channel, data))
+    }
+
+    fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>> {
+        self.later(self.memory.read(channel, since, limit))
+    }
+
+    fn follow(&self, channel: &ChannelName) -> Answer<Result<Hold<SessionCell>, TooManyChannels>> {
+        self.later(self.memory.follow(channel))
+    }
+}
+
+#[derive(Debug)]
+struct NoTasks;
+
+impl Executor for NoTasks {
+    fn spawn(&self, _: Task) {}
+}
+
+struct NoEvents;
+
+impl EventSink for NoEvents {
+    fn session_event(&self, _: SessionId, _: LifecycleEvent) {}
+}
+
+/// One connection of a client, and the engine behind it.
+struct World {
+    context: Arc<Context>,
+    attachment: Attachment,
+    commands: Commands<Json>,
+    backlog: Backlog,
+    written: Written,
+    answers: Arc<AtomicBool>,
+}
+
+#[derive(Default)]
+struct Written(Vec<String>);
+
+impl Texts for Written {
+    fn text(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        let config = Settings::default().resolve().expect("the defaults are valid");
+        let clock = Arc::new(Clock::new(config.timers.stall_threshold));
+        let (timeouts, _) = Timeouts::new(clock, Duration::ZERO);
+        let executor = Arc::new(NoTasks);
+        let entropy = Entropy::system();
+        let mut context =
+            context::client(&config, Arc::clone(&timeouts), entropy.clone(), executor, Box::new(NoEvents));
+        let answers = Arc::new(AtomicBool::new(false));
+        let channels = Arc::clone(&context.logs.channels);
+        let memory = MemoryEngine { channels: Arc::clone(&channels), timeouts: Arc::clone(&timeouts) };
+        let engine = Arc::new(SlowEngine { memory, answers: Arc::clone(&answers) });
+        context.logs = Logs { engine, channels };
+        context.sessions = Arc::new(Sessions::new(
+            SessionLimits { sessions: 10, unacked: 10, subscriptions: 10 },
+            timeouts,
+            config.session,
+            context.logs.clone(),
+            Arc::clone(&context.metrics),
+            entropy,
+            Box::new(NoEvents),
+        ));
+        let context = Arc::new(context);
+        let attachment = Attachment::new(attach(&context, None), Transport::WebSocket, Arc::clone(&context));
+        let commands = Commands::new(&context, context.timeouts.clock().now());
+        let written = Written::default();
+        Self { context, attachment, commands, backlog: Backlog::default(), written, answers }
+    }
+
+    fn receive(&mut self, text: &str) {
+        let Self { commands, attachment, backlog, written, .. } = self;
+        commands.received(text, attachment, backlog, &mut Json::default(), written);
+    }
+
+    fn poll(&mut self) -> Option<Poll<()>> {
+        let Self { commands, attachment, backlog, written, .. } = self;
+        let mut task = TaskContext::from_waker(Waker::noop());
+        commands.poll_waiting(&mut task, attachment, backlog, &mut Json::default(), written)
+    }
+}
+
+/// A connection's session: a new one, or the one of this resume token.
+fn attach(context: &Context, resume: Option<String>) -> Attached {
+    let request = AttachRequest {
+        resume,
+        seq: None,
+        identity: Identity::ANONYMOUS,
+        heartbeat: Heartbeat::Frame,
+        transport: Transport::WebSocket,
+    };
+    let permit = context.permits.take([127, 0, 0, 1].into());
+    context.sessions.attach(&request, permit, || false).expect("a session")
+}
+
+#[test]
+fn a_reply_waits_for_the_engine() {
+    let mut world = World::new();
+    assert_eq!(world.poll(), None, "nothing waits");
+    world.receive(r#"{"id":1,"publish":{"channel":"a","data":1}}"#);
+    assert_eq!((world.poll(), world.written.0.len()), (Some(Poll::Pending), 0));
+    world.answers.store(true, Ordering::Relaxed);
+    assert_eq!(world.poll(), Some(Poll::Ready(())));
+    let reply = world.written.0.pop().expect("a reply");
+    assert!(reply.starts_with(r#"{"reply":{"id":1,"ok":{"offset":1,"#), "{reply}");
+    assert_eq!(world.poll(), None);
+}
+
+#[test]
+fn a_subscription_begins_when_the_engine_has_answered() {
+    let mut world = World::new();
+    world.receive(r#"{"id":1,"subscribe":{"channel":"a"}}"#);
+    assert_eq!(world.attachment.session.subscriptions().len(), 0);
+    world.answers.store(true, Ordering::Relaxed);
+    assert_eq!(world.poll(), Some(Poll::Ready(())));
+    assert_eq!(world.attachment.session.subscriptions().len(), 1);
+    assert!(world.backlog.more, "there may be something to read");
+}
+
+#[test]
+fn a_session_that_was_taken_over_meanwhile_subscribes_to_nothing() {
+    let mut world = World::new();
+    world.receive(r#"{"id":1,"subscribe":{"channel":"a"}}"#);
+    let token = world.attachment.session.resume_token().expose();
+    let other = attach(&world.context, Some(token));
+    assert!(other.recovered);
+    world.answers.store(true, Ordering::Relaxed);
+    assert_eq!(world.poll(), Some(Poll::Ready(())));
+    assert_eq!(world.attachment.session.subscriptions().len(), 0);
+    let reply = world.written.0.pop().expect("a reply");
+    assert!(reply.contains(r#""code":"limit""#), "{reply}");
+    assert_eq!(world.context.logs.channels.len(), 0, "nothing holds the channel");
+}

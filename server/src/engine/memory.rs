@@ -1,0 +1,36 @@
+use std::sync::Arc;
+
+use encke_core::message::CompactJson;
+
+use super::{Answer, History, LogEngine};
+use crate::channel::{ChannelName, Channels, Hold, Published, Subscriber, TooManyChannels};
+use crate::timeouts::Timeouts;
+
+/// Logs in the memory of this process, which end with it. It answers everything at once.
+#[derive(Debug)]
+pub(crate) struct MemoryEngine<S: Subscriber> {
+    pub(crate) channels: Arc<Channels<S>>,
+    pub(crate) timeouts: Arc<Timeouts>,
+}
+
+impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
+    fn append(
+        &self,
+        channel: &ChannelName,
+        data: &CompactJson<'_>,
+    ) -> Answer<Result<Published, TooManyChannels>> {
+        Answer::Ready(self.channels.publish(channel, data))
+    }
+
+    fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>> {
+        let now = self.timeouts.clock().now();
+        Answer::Ready(self.channels.get(channel.as_str()).map(|channel| {
+            let (bounds, messages) = channel.history(since, limit, now);
+            History { epoch: channel.epoch().into(), bounds, messages }
+        }))
+    }
+
+    fn follow(&self, channel: &ChannelName) -> Answer<Result<Hold<S>, TooManyChannels>> {
+        Answer::Ready(self.channels.hold(channel))
+    }
+}

@@ -1,0 +1,42 @@
+//! Engines: where the logs of channels live.
+//!
+//! Sessions read from the logs in [`channel`](crate::channel). The memory engine has no other; an engine that several servers
+//! share appends elsewhere, and feeds those logs from there. An engine is asked with no lock held and answers by an
+//! [`Answer`], since only the memory engine has all its answers at once.
+
+mod answer;
+mod memory;
+
+use std::fmt;
+
+use encke_core::message::CompactJson;
+use encke_core::session::outbox::Bounds;
+
+use crate::channel::{ChannelName, HistoryMessage, Hold, Published, Subscriber, TooManyChannels};
+
+pub(crate) use answer::Answer;
+pub(crate) use memory::MemoryEngine;
+
+/// Where the logs of channels live.
+pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
+    /// Appends a message to a channel's log, which is opened if there is none.
+    fn append(
+        &self,
+        channel: &ChannelName,
+        data: &CompactJson<'_>,
+    ) -> Answer<Result<Published, TooManyChannels>>;
+
+    /// The messages after `since`, at most `limit`; nothing if there is no such channel.
+    fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>>;
+
+    /// The log to read the channel from: it follows the channel for as long as it is held or has subscribers.
+    fn follow(&self, channel: &ChannelName) -> Answer<Result<Hold<S>, TooManyChannels>>;
+}
+
+/// What a log still has.
+#[derive(Debug)]
+pub(crate) struct History {
+    pub(crate) epoch: Box<str>,
+    pub(crate) bounds: Bounds,
+    pub(crate) messages: Vec<HistoryMessage>,
+}

@@ -1,0 +1,133 @@
+//! What the server counts, and its Prometheus text.
+//!
+//! Each room counts into a struct of its own. All are registered here.
+
+mod channels;
+mod connections;
+mod sessions;
+mod timers;
+
+use std::sync::atomic::Ordering;
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::{Metric, Registry};
+
+use channels::ChannelMetrics;
+use connections::ConnectionMetrics;
+use sessions::SessionMetrics;
+use timers::TimerMetrics;
+
+pub(crate) use timers::Lateness;
+
+/// Every metric of the server.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    pub(crate) timers: TimerMetrics,
+    pub(crate) channels: ChannelMetrics,
+    pub(crate) sessions: SessionMetrics,
+    pub(crate) connections: ConnectionMetrics,
+    log_lines_dropped: Counter,
+}
+
+/// Counts that are kept elsewhere and read when the metrics are asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readings {
+    /// Timers in the wheel.
+    pub(crate) timer_entries: usize,
+    /// Stalls of the wheel since the start.
+    pub(crate) stalls: u64,
+    /// Batches on their way to the workers.
+    pub(crate) dispatch_depth: usize,
+    pub(crate) channels: usize,
+    /// Of all logs together.
+    pub(crate) log_bytes: usize,
+    /// Log lines that found the writer busy.
+    pub(crate) log_lines_dropped: u64,
+}
+
+impl Metrics {
+    /// All at zero.
+    #[must_use]
+    pub(crate) fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("encke"),
+            timers: TimerMetrics::new(),
+            channels: ChannelMetrics::default(),
+            sessions: SessionMetrics::new(),
+            connections: ConnectionMetrics::new(),
+            log_lines_dropped: Counter::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let Self { registry, timers, channels, sessions, connections, log_lines_dropped } = self;
+        let mut add = Add(registry);
+        add.metric("connections", "Open connections", &connections.open);
+        add.metric("sessions", "Sessions, by phase", &sessions.by_phase);
+        add.metric("session_events", "Lifecycle events", &sessions.events);
+        add.metric("resumes", "Resumes asked for, by outcome", &sessions.resumes);
+        add.metric("timer_expiries", "Deadlines that passed and were acted on", &timers.expiries);
+        let help = "How long after its deadline (a ping: after its slack) an expiry was acted on";
+        add.metric("timer_lateness_seconds", help, &timers.lateness);
+        add.metric("timer_entries", "Timers in the wheel", &timers.entries);
+        let help = "Turns of the wheel that came later than planned by more than stall_threshold";
+        add.metric("wheel_stalls", help, &timers.stalls);
+        let help = "Messages of expiries on their way to the workers";
+        add.metric("dispatch_depth", help, &timers.dispatch_depth);
+        let help = "How long a message of expiries was on its way to a worker";
+        add.metric("dispatch_age_seconds", help, &timers.dispatch_age);
+        let help = "From a ping's last byte in the kernel to its pong";
+        add.metric("ping_rtt_seconds", help, &sessions.ping_round_trip);
+        add.metric("accept_errors", "Connections that could not be accepted", &connections.accept_errors);
+        let help = "Log lines that were dropped because the writer was busy";
+        add.metric("log_lines_dropped", help, log_lines_dropped);
+        add.metric("channels", "Channels", &channels.channels);
+        add.metric("log_bytes", "What the logs of all channels hold", &channels.log_bytes);
+        add.metric("messages_published", "Messages published", &channels.published);
+        let help = "Messages handed to connections, those sent again included";
+        add.metric("messages_delivered", help, &channels.delivered);
+        add.metric("gaps", "Gaps told", &channels.gaps);
+    }
+
+    /// The metrics in the OpenMetrics text format, which Prometheus reads.
+    #[must_use]
+    pub(crate) fn encode(&self, readings: &Readings) -> String {
+        self.timers.entries.set(as_gauge(readings.timer_entries));
+        self.timers.dispatch_depth.set(as_gauge(readings.dispatch_depth));
+        self.channels.channels.set(as_gauge(readings.channels));
+        self.channels.log_bytes.set(as_gauge(readings.log_bytes));
+        catch_up(&self.timers.stalls, readings.stalls);
+        catch_up(&self.log_lines_dropped, readings.log_lines_dropped);
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry)
+            .expect("writing to a String does not fail");
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+struct Add<'a>(&'a mut Registry);
+
+impl Add<'_> {
+    /// The registry ends `help` with a full stop itself. A clone of a metric counts into the same.
+    fn metric<M: Metric + Clone>(&mut self, name: &str, help: &str, metric: &M) {
+        self.0.register(name, help, metric.clone());
+    }
+}
+
+/// Brings a counter up to a count that is kept elsewhere.
+fn catch_up(counter: &Counter, count: u64) {
+    counter.inner().fetch_max(count, Ordering::Relaxed);
+}
+
+fn as_gauge(count: usize) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,119 @@
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use encke_core::session::Deadline;
+use hdrhistogram::Histogram as Percentiles;
+use parking_lot::Mutex;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+
+use crate::clock::nanos;
+
+/// The lateness percentiles of `/api/timers`, in microseconds: up to an hour, to two digits.
+const PERCENTILES_HIGHEST: u64 = 3_600_000_000;
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct DeadlineLabels {
+    deadline: &'static str,
+}
+
+/// The wheel, its expiries, and their way to the workers.
+#[derive(Debug)]
+pub(crate) struct TimerMetrics {
+    pub(super) expiries: Family<DeadlineLabels, Counter>,
+    /// One for each deadline of a session, one for all sleeps, one for the ages of logs.
+    deadline_expiries: [Counter; Deadline::ALL.len()],
+    sleep_expiries: Counter,
+    log_expiries: Counter,
+    pub(super) lateness: Histogram,
+    lateness_percentiles: Mutex<Percentiles<u64>>,
+    pub(super) entries: Gauge,
+    pub(super) stalls: Counter,
+    pub(super) dispatch_depth: Gauge,
+    pub(super) dispatch_age: Histogram,
+    last_dispatch_age_nanos: AtomicU64,
+}
+
+/// How late expiries were.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(crate) struct Lateness {
+    /// Expiries counted.
+    pub(crate) count: u64,
+    /// Median, in milliseconds.
+    pub p50_ms: f64,
+    /// 99th percentile, in milliseconds.
+    pub p99_ms: f64,
+    /// 99.9th percentile, in milliseconds.
+    pub p999_ms: f64,
+    /// The latest, in milliseconds.
+    pub(crate) max_ms: f64,
+}
+
+impl TimerMetrics {
+    pub(super) fn new() -> Self {
+        let expiries = Family::<DeadlineLabels, Counter>::default();
+        let counter = |deadline| expiries.get_or_create(&DeadlineLabels { deadline }).clone();
+        let percentiles = Percentiles::new_with_max(PERCENTILES_HIGHEST, 2);
+        Self {
+            deadline_expiries: Deadline::ALL.map(|which| counter(which.as_str())),
+            sleep_expiries: counter("sleep"),
+            log_expiries: counter("log"),
+            expiries,
+            lateness: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
+            lateness_percentiles: Mutex::new(percentiles.expect("two digits fit the range")),
+            entries: Gauge::default(),
+            stalls: Counter::default(),
+            dispatch_depth: Gauge::default(),
+            dispatch_age: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
+            last_dispatch_age_nanos: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn deadline_fired(&self, deadline: Deadline, lateness: Duration) {
+        self.deadline_expiries[deadline as usize].inc();
+        self.lateness.observe(lateness.as_secs_f64());
+        let micros = u64::try_from(lateness.as_micros()).unwrap_or(u64::MAX);
+        self.lateness_percentiles.lock().saturating_record(micros);
+    }
+
+    pub(crate) fn sleep_fired(&self) {
+        self.sleep_expiries.inc();
+    }
+
+    pub(crate) fn log_fired(&self) {
+        self.log_expiries.inc();
+    }
+
+    /// How late expiries were since the start.
+    #[must_use]
+    pub(crate) fn lateness(&self) -> Lateness {
+        let percentiles = self.lateness_percentiles.lock();
+        let at = |quantile| millis(percentiles.value_at_quantile(quantile));
+        Lateness {
+            count: percentiles.len(),
+            p50_ms: at(0.5),
+            p99_ms: at(0.99),
+            p999_ms: at(0.999),
+            max_ms: millis(percentiles.max()),
+        }
+    }
+
+    pub(crate) fn batch_received(&self, age: Duration) {
+        self.dispatch_age.observe(age.as_secs_f64());
+        self.last_dispatch_age_nanos.store(nanos(age), Ordering::Relaxed);
+    }
+
+    /// How long the newest batch that a worker received had been on its way.
+    #[must_use]
+    pub(crate) fn last_dispatch_age(&self) -> Duration {
+        Duration::from_nanos(self.last_dispatch_age_nanos.load(Ordering::Relaxed))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an hour of microseconds is far below 2^53")]
+fn millis(micros: u64) -> f64 {
+    micros as f64 / 1_000.0
+}

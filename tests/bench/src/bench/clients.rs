@@ -1,0 +1,176 @@
+//! Many clients that connect at a rate and answer pings. Where a broadcast is measured, they subscribe and count what they receive.
+
+use std::cell::{Cell, RefCell};
+use std::net::SocketAddr;
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use encke_loadgen::{ADDRESSES, Connection, DialOptions, Dialer, Event, Sources, Target, Traffic};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::Failure;
+use crate::subscribers::{Progress, SUBSCRIBE, Subscribers};
+
+/// How long a client may take to its hello.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
+
+/// All clients. Dropping it drops their sockets.
+#[derive(Debug)]
+pub(crate) struct Clients {
+    counts: Rc<Counts>,
+    size: u32,
+    _tasks: JoinSet<()>,
+}
+
+#[derive(Debug, Default)]
+struct Counts {
+    /// Connections that received a hello.
+    greeted: Cell<u32>,
+    /// Connections that received a first ping.
+    pinged: Cell<u32>,
+    /// Pings answered.
+    pings: Cell<u64>,
+    /// Connections that have ended, greeted or not.
+    ended: Cell<u32>,
+    last_error: RefCell<Option<String>>,
+    subscribers: Option<Subscribers>,
+}
+
+impl Clients {
+    /// Connects `size` clients, `rate` a second, and waits for their hellos.
+    pub(crate) async fn connect(server: SocketAddr, size: u32, rate: u32) -> Result<Self, Failure> {
+        Self::connect_all(server, size, rate, Counts::default()).await
+    }
+
+    /// The same; each client also subscribes.
+    pub(crate) async fn subscribe(
+        server: SocketAddr,
+        size: u32,
+        rate: u32,
+        subscribers: Subscribers,
+    ) -> Result<Self, Failure> {
+        let counts = Counts { subscribers: Some(subscribers), ..Counts::default() };
+        let clients = Self::connect_all(server, size, rate, counts).await?;
+        let subscribed = |counts: &Counts| counts.subscribers.as_ref().map_or(0, |it| it.subscribed.get());
+        clients.wait_for(subscribed, CONNECT_TIMEOUT, "subscribed").await?;
+        Ok(clients)
+    }
+
+    async fn connect_all(server: SocketAddr, size: u32, rate: u32, counts: Counts) -> Result<Self, Failure> {
+        let (dialer, counts) = (Rc::new(dialer(server)?), Rc::new(counts));
+        let mut tasks = JoinSet::new();
+        let start = Instant::now();
+        for number in 0..size {
+            let due = start + Duration::from_secs(1) * number / rate;
+            if due > Instant::now() {
+                sleep_until(due).await;
+            }
+            tasks.spawn_local(run(Rc::clone(&dialer), Rc::clone(&counts)));
+        }
+        let clients = Self { counts, size, _tasks: tasks };
+        clients.wait_for(|counts| counts.greeted.get(), CONNECT_TIMEOUT, "greeted").await?;
+        Ok(clients)
+    }
+
+    /// Waits until each client has received its first ping.
+    pub(crate) async fn all_pinged(&self, timeout: Duration) -> Result<(), Failure> {
+        self.wait_for(|counts| counts.pinged.get(), timeout, "pinged").await
+    }
+
+    /// How many pings were answered.
+    pub(crate) fn pings(&self) -> u64 {
+        self.counts.pings.get()
+    }
+
+    /// What the clients received, if they have subscribed.
+    pub(crate) fn subscribers(&self) -> Option<&Subscribers> {
+        self.counts.subscribers.as_ref()
+    }
+
+    /// How many connections have ended.
+    pub(crate) fn ended(&self) -> u32 {
+        self.counts.ended.get()
+    }
+
+    async fn wait_for(
+        &self,
+        count: impl Fn(&Counts) -> u32,
+        timeout: Duration,
+        what: &str,
+    ) -> Result<(), Failure> {
+        let until = Instant::now() + timeout;
+        while count(&self.counts) < self.size {
+            if self.ended() > 0 || Instant::now() > until {
+                let counted = count(&self.counts);
+                let (size, ended) = (self.size, self.ended());
+                let why = self.counts.last_error.borrow().as_ref().map(|error| format!(": {error}"));
+                let why = why.unwrap_or_default();
+                return Err(
+                    format!("{counted} of {size} clients were {what}; {ended} have ended{why}").into()
+                );
+            }
+            sleep(POLL_INTERVAL).await;
+        }
+        Ok(())
+    }
+}
+
+/// Opens connections like loadgen's.
+pub(crate) fn dialer(server: SocketAddr) -> Result<Dialer, Failure> {
+    let options = DialOptions {
+        url: format!("ws://{server}/ws").parse()?,
+        target: Target::Encke,
+        timeout: CONNECT_TIMEOUT,
+        pong_timeout: None,
+        reconnect_window: None,
+        token: None,
+    };
+    Ok(Dialer::new(options, Sources::new(server, 0..ADDRESSES), &Traffic::default()))
+}
+
+async fn run(dialer: Rc<Dialer>, counts: Rc<Counts>) {
+    let error = match dialer.open(None).await {
+        Ok((connection, _)) => {
+            increment(&counts.greeted);
+            stay(connection, &counts).await
+        }
+        Err(failure) => failure.to_string(),
+    };
+    increment(&counts.ended);
+    *counts.last_error.borrow_mut() = Some(error);
+}
+
+/// Returns why the connection has ended.
+async fn stay(mut connection: Connection, counts: &Counts) -> String {
+    if counts.subscribers.is_some() {
+        connection.send(SUBSCRIBE).await;
+    }
+    let (mut is_pinged, mut progress) = (false, Progress::default());
+    let ended = connection.each(|event| {
+        match event {
+            Event::Ping(_) => {
+                counts.pings.set(counts.pings.get() + 1);
+                if !std::mem::replace(&mut is_pinged, true) {
+                    increment(&counts.pinged);
+                }
+            }
+            Event::Text(text) => {
+                let received =
+                    counts.subscribers.as_ref().map_or(Ok(()), |it| it.receive(text, &mut progress));
+                if let Err(code) = received {
+                    return ControlFlow::Break(format!("the server refuses the subscription: {code}"));
+                }
+            }
+            Event::Pong(_) | Event::Id(_) => {}
+        }
+        ControlFlow::Continue(())
+    });
+    ended.await.unwrap_or_else(|end| end.to_string())
+}
+
+fn increment(count: &Cell<u32>) {
+    count.set(count.get() + 1);
+}

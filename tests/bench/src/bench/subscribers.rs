@@ -1,0 +1,128 @@
+//! What the clients received of one channel, and when.
+
+use std::cell::{Cell, RefCell};
+
+use encke_loadgen::{ChannelReader, Received};
+use tokio::time::Instant;
+
+pub(crate) const CHANNEL: &str = "bench";
+
+/// The command of each client after its hello.
+pub(crate) const SUBSCRIBE: &str = r#"{"id":1,"subscribe":{"channel":"bench"}}"#;
+
+/// What all clients together received of the messages with the offsets 1, 2, ...
+#[derive(Debug)]
+pub(crate) struct Subscribers {
+    reader: ChannelReader,
+    pub(crate) subscribed: Cell<u32>,
+    /// Each message counts once for each client.
+    pub(crate) received: Cell<u64>,
+    pub(crate) duplicated: Cell<u64>,
+    /// Messages that arrived for the first time, but after a later one.
+    pub(crate) misordered: Cell<u64>,
+    /// Texts other than published messages: gaps, for example.
+    pub(crate) other: Cell<u64>,
+    /// When each message reached the last client so far, by offset - 1.
+    last: RefCell<Vec<Option<Instant>>>,
+}
+
+/// What one client received: everything below `next` except `missed`.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    next: u64,
+    missed: Vec<u64>,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self { next: 1, missed: Vec::new() }
+    }
+}
+
+impl Subscribers {
+    pub(crate) fn of(messages: u32) -> Self {
+        Self {
+            reader: ChannelReader::new(CHANNEL),
+            subscribed: Cell::new(0),
+            received: Cell::new(0),
+            duplicated: Cell::new(0),
+            misordered: Cell::new(0),
+            other: Cell::new(0),
+            last: RefCell::new(vec![None; messages as usize]),
+        }
+    }
+
+    /// When each message reached the last client, by offset - 1.
+    pub(crate) fn last(&self) -> Vec<Option<Instant>> {
+        self.last.borrow().clone()
+    }
+
+    /// Counts a text that one client has received. An error is the code with which its subscription was refused.
+    pub(crate) fn receive(&self, text: &str, progress: &mut Progress) -> Result<(), String> {
+        match self.reader.read(text) {
+            Received::Message { offset, .. } => self.message(offset, progress),
+            Received::Reply(None) => self.subscribed.set(self.subscribed.get() + 1),
+            Received::Reply(Some(code)) => return Err(code.into_owned()),
+            Received::Gap { .. } | Received::Elsewhere { .. } | Received::Other => increment(&self.other),
+        }
+        Ok(())
+    }
+
+    fn message(&self, offset: u64, progress: &mut Progress) {
+        let mut last = self.last.borrow_mut();
+        let index = usize::try_from(offset).ok().and_then(|offset| offset.checked_sub(1));
+        let Some(last) = index.and_then(|index| last.get_mut(index)) else {
+            return increment(&self.other);
+        };
+        if offset >= progress.next {
+            progress.missed.extend(progress.next..offset);
+            progress.next = offset + 1;
+        } else if let Some(index) = progress.missed.iter().position(|missed| *missed == offset) {
+            progress.missed.swap_remove(index);
+            increment(&self.misordered);
+        } else {
+            return increment(&self.duplicated);
+        }
+        increment(&self.received);
+        *last = Some(Instant::now());
+    }
+}
+
+fn increment(count: &Cell<u64>) {
+    count.set(count.get() + 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Received, duplicated, misordered and other after these offsets.
+    fn counts(offsets: &[u64]) -> [u64; 4] {
+        let (subscribers, mut progress) = (Subscribers::of(5), Progress::default());
+        for offset in offsets {
+            let text = format!(r#"{{"message":{{"seq":7,"channel":"bench","offset":{offset},"data":"x"}}}}"#);
+            assert_eq!(subscribers.receive(&text, &mut progress), Ok(()));
+        }
+        [&subscribers.received, &subscribers.duplicated, &subscribers.misordered, &subscribers.other]
+            .map(Cell::get)
+    }
+
+    #[test]
+    fn offsets_tell_what_became_of_each_message() {
+        assert_eq!(counts(&[1, 2, 3, 4, 5]), [5, 0, 0, 0]);
+        assert_eq!(counts(&[1, 2, 4, 5]), [4, 0, 0, 0]);
+        assert_eq!(counts(&[1, 1, 2, 3, 2]), [3, 2, 0, 0]);
+        assert_eq!(counts(&[2, 1, 3, 1]), [3, 1, 1, 0]);
+        assert_eq!(counts(&[0, 6]), [0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn the_reply_to_a_subscription_is_known() {
+        let (subscribers, mut progress) = (Subscribers::of(1), Progress::default());
+        let mut receive = |text: &str| subscribers.receive(text, &mut progress);
+        assert_eq!(receive(r#"{"reply":{"id":1,"ok":{"channel":"bench","epoch":"e","offset":0}}}"#), Ok(()));
+        assert_eq!(receive(r#"{"reply":{"id":1,"error":{"code":"x","message":""}}}"#), Err("x".to_owned()));
+        assert_eq!(receive(r#"{"gap":{"seq":1,"channel":"bench","epoch":"e"}}"#), Ok(()));
+        assert_eq!((subscribers.subscribed.get(), subscribers.other.get()), (1, 1));
+    }
+}

@@ -1,0 +1,118 @@
+//! The load generator against a server that asks for tokens.
+
+use std::fs;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, SystemTime};
+
+use encke_tests::patience::heavy;
+use encke_tests::{Launch, RunningServer, binaries};
+use jsonwebtoken::{EncodingKey, Header};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+fn server() -> RunningServer {
+    Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start()
+}
+
+/// A token that is good for so long.
+fn token(valid: Duration) -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
+    let claims =
+        json!({"sub": "alice", "exp": (now + valid).as_secs(), "channels": {"*": ["subscribe", "publish"]}});
+    let key = EncodingKey::from_secret(SECRET.as_bytes());
+    jsonwebtoken::encode(&Header::default(), &claims, &key).expect("it can be signed")
+}
+
+/// Runs to its end. Nothing that it prints or writes has this secret in it.
+fn run(arguments: &[&str], report: &TempDir, secret: &str) -> (Output, Value) {
+    let mut command = Command::new(binaries::loadgen());
+    command.args(arguments).args(["--json-lines", "--report"]).arg(report.path()).stdin(Stdio::null());
+    let output = command.output().expect("loadgen can be started");
+    let mut written = vec![output.stdout.clone(), output.stderr.clone()];
+    for file in fs::read_dir(report.path()).expect("the report was written") {
+        written.push(fs::read(file.expect("it is there").path()).expect("it can be read"));
+    }
+    for bytes in &written {
+        assert!(!String::from_utf8_lossy(bytes).contains(secret), "the secret was printed");
+    }
+    let result = report.path().join("result.json");
+    let json = fs::read_to_string(&result).ok().and_then(|text| serde_json::from_str(&text).ok());
+    (output, json.unwrap_or_default())
+}
+
+#[test]
+fn all_kinds_of_connections_show_the_token() {
+    let _turn = heavy();
+    let (server, token) = (server(), token(Duration::from_secs(3600)));
+    let (ws, sse) =
+        (format!("ws://{}/ws", server.public), format!("http://{}/events?channels=news", server.public));
+    for (scenario, resumed) in [
+        (["storm", &ws, "--duration", "100ms", "--connections", "20", "--rate", "1000"].as_slice(), true),
+        (
+            &["storm", &sse, "--target", "sse", "--duration", "1s", "--connections", "20", "--rate", "1000"],
+            true,
+        ),
+        (&["fanout", &ws, "--connections", "20", "--messages", "10", "--publish-rate", "100"], false),
+        (
+            &[
+                "hold",
+                &ws,
+                "--duration",
+                "100ms",
+                "--connections",
+                "20",
+                "--rate",
+                "1000",
+                "--processes",
+                "2",
+            ],
+            false,
+        ),
+    ] {
+        let report = tempfile::tempdir().expect("there is room");
+        let (output, json) = run(&[scenario, &["--token", &token]].concat(), &report, &token);
+        assert!(output.status.success(), "{scenario:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!(json["errors"], 0, "{scenario:?}: {json:#}");
+        assert!(!resumed || json["resumed"] == 20, "{scenario:?}: {json:#}");
+    }
+}
+
+#[test]
+fn a_command_writes_the_token_and_is_run_again_when_that_is_about_to_expire() {
+    let _turn = heavy();
+    let server = server();
+    let url = format!("ws://{}/ws", server.public);
+    for (valid, runs_expected) in [(3600, 1), (5, 21)] {
+        let (token, files) = (token(Duration::from_secs(valid)), tempfile::tempdir().expect("there is room"));
+        let (runs, report) = (files.path().join("runs"), tempfile::tempdir().expect("there is room"));
+        let command = format!("echo x >> {}; echo {token}", runs.display());
+        let hold = ["hold", &url, "--connections", "20", "--rate", "1000", "--duration", "100ms"];
+        let (output, json) = run(&[&hold[..], &["--token-command", &command]].concat(), &report, &token);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        assert_eq!((&json["connected"], &json["errors"]), (&json!(20), &json!(0)), "{json:#}");
+        let count = fs::read_to_string(&runs).expect("the command was run").lines().count();
+        assert_eq!(count, runs_expected, "for a token that is good for {valid} s");
+    }
+}
+
+#[test]
+fn who_has_no_good_token_is_not_let_in() {
+    let server = server();
+    let url = format!("ws://{}/ws", server.public);
+    let hold = ["hold", &url, "--connections", "2", "--rate", "1000", "--duration", "0s"];
+    for (options, code, why) in [
+        (["--token", "wrong-secret"].as_slice(), 1, "closed_4102"),
+        (&["--token", "wrong secret\r\nHost: x"], 2, "characters that no token has"),
+        (&["--token-command", "echo wrong-secret"], 1, "closed_4102"),
+        (&["--token-command", "echo wrong-secret; exit 3"], 1, "exit status: 3"),
+        (&["--token", "wrong-secret", "--token-command", "true"], 2, "cannot be used with"),
+    ] {
+        let report = tempfile::tempdir().expect("there is room");
+        let (output, _) = run(&[&hold[..], options].concat(), &report, "wrong");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{stderr}");
+        assert!(stderr.contains(why), "{why} in {stderr}");
+    }
+}
