@@ -177,7 +177,15 @@ impl World {
         let at = sessions.binary_search_by(|session| session.id.cmp(&page.session));
         let session =
             at.map(|at| &sessions[at]).ok().or_else(|| sessions.iter().find(|it| it.id == page.session))?;
-        if !session.is_attached || session.is_stopped {
+        if !session.is_attached {
+            return None;
+        }
+        let is_heartbeat =
+            |(deadline, _): &(Deadline, _)| matches!(deadline, Deadline::Ping | Deadline::Pong);
+        if !session.deadlines.iter().any(is_heartbeat) {
+            return Some(format!("no heartbeat is armed: {session:?}"));
+        }
+        if session.is_stopped {
             return None;
         }
         if session.has_more {
