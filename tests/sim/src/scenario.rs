@@ -154,8 +154,8 @@ fn config(kind: Kind, rng: &mut SmallRng) -> Config {
     }
     set("session.ping_interval", millis(ping));
     set("session.pong_timeout", millis(rng.random_range(2 * tick..ping)));
-    let longest = if kind == Kind::Dense { 60_000 } else { 4 * ping };
-    set("session.reconnect_window", millis(rng.random_range(2 * tick..longest)));
+    let window = if kind == Kind::Dense { 2 * tick..60_000 } else { ping / 2..4 * ping };
+    set("session.reconnect_window", millis(rng.random_range(window)));
     let lifetime = match kind {
         Kind::Dense if rng.random_bool(0.5) => millis(rng.random_range(1_000..300_000)),
         Kind::Sparse if rng.random_bool(0.5) => "24h".to_owned(),
@@ -175,13 +175,15 @@ fn config(kind: Kind, rng: &mut SmallRng) -> Config {
     set("channel.history_age", if rng.random_bool(0.7) { millis(age) } else { "off".to_owned() });
     set("limits.max_subscriptions", rng.random_range(1..5).to_string());
     set("limits.max_channels", rng.random_range(1..8).to_string());
-    if rng.random_bool(0.3) {
+    // Clients that are refused come back soon: for days, that would be all that happens.
+    let refuses = |rng: &mut SmallRng| kind == Kind::Dense && rng.random_bool(0.3);
+    if refuses(rng) {
         set("limits.max_connections", rng.random_range(1..20).to_string());
     }
-    if rng.random_bool(0.3) {
+    if refuses(rng) {
         set("limits.max_sessions", rng.random_range(1..20).to_string());
     }
-    if rng.random_bool(0.3) {
+    if refuses(rng) {
         set("limits.max_connections_per_address", rng.random_range(1..6).to_string());
     }
     set("limits.commands_per_second", rng.random_range(0..30).to_string());

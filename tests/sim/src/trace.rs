@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt::Arguments;
 
 /// Lines of the trace that are kept.
-const TAIL: usize = 80;
+const TAIL: usize = 120;
 
 #[derive(Debug)]
 pub(crate) struct Trace {

@@ -127,6 +127,11 @@ impl World {
         for number in 0..self.clients.len() {
             let client = &self.clients[number];
             let (Some(link), Some(page)) = (&client.link, &client.page) else { continue };
+            // When a kernel gives a connection up, the other end learns nothing.
+            let wire = self.connection(link.connection).map(|connection| connection.wire.lock());
+            if wire.is_none_or(|wire| wire.is_over_for_server()) {
+                continue;
+            }
             let Some(session) = sessions.iter().find(|it| it.id == page.session) else {
                 let what = format!("client {number} is connected, and its session is gone");
                 return self.violate("nothing waits for ever", what);

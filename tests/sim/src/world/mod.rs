@@ -243,6 +243,8 @@ impl World {
 
     /// A session that a client asked for is not there for it: it must have ended.
     pub(crate) fn check_session_may_be_lost(&mut self, session: &str, is_future: bool) {
+        // It may have ended just now.
+        self.hear_events();
         let has_ended = session.parse().is_ok_and(|id| self.lifecycles.has_ended(id));
         if !is_future && !has_ended {
             self.violate("resume", format!("{session} is there, and its client did not get it"));

@@ -104,10 +104,7 @@ impl World {
         if plan != self.wheel_plan {
             return;
         }
-        let stepped = self.server.step_wheel();
-        let waiting = self.server.batches();
-        self.trace.say(self.now, format_args!("the wheel: {stepped:?}, {waiting} batches wait"));
-        let Some(until) = stepped else {
+        let Some(until) = self.server.step_wheel() else {
             if self.server.batches() >= self.scenario.dispatch_batches {
                 // What has expired meanwhile waits for the next tick.
                 self.disturb(self.now);
