@@ -186,46 +186,38 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
-    use encke_core::session::{Event, Timeouts as SessionTimeouts};
+    use encke_core::session::LifecycleEvent;
 
     use super::*;
     use crate::admission::Permits;
-    use crate::channel::{Channels, LogLimits};
     use crate::clock::Clock;
+    use crate::config::Settings;
+    use crate::context;
     use crate::entropy::Entropy;
     use crate::executor::{Executor, Task};
-    use crate::metrics::Metrics;
-    use crate::session::{EventSink, SessionLimits};
+    use crate::session::EventSink;
     use crate::timeouts::Timeouts;
 
     #[derive(Debug)]
     struct Nothing;
 
     impl EventSink for Nothing {
-        fn session_event(&self, _: SessionId, _: Event) {}
+        fn session_event(&self, _: SessionId, _: LifecycleEvent) {}
     }
 
     impl Executor for Nothing {
         fn spawn(&self, _: Task) {}
     }
 
-    fn sessions() -> Sessions {
-        let clock = Arc::new(Clock::new(Duration::from_millis(500)));
-        let (timeouts, _) = Timeouts::new(clock, Duration::ZERO);
-        let metrics = Arc::new(Metrics::new());
-        let log = LogLimits { messages: 10, bytes: 1000, age: None, total_bytes: 1000 };
-        let (entropy, executor) = (Entropy::system(), Arc::new(Nothing));
-        let (to_channels, all) = (Arc::clone(&timeouts), Arc::clone(&metrics));
-        let channels = Arc::new(Channels::new(10, log, to_channels, all, entropy.clone(), executor));
-        let limits = SessionLimits { sessions: 10, unacked: 10, subscriptions: 10 };
-        let settings = SessionTimeouts::default();
-        Sessions::new(limits, timeouts, settings, channels, metrics, entropy, Box::new(Nothing))
+    fn sessions() -> Arc<Sessions> {
+        let config = Settings::default().resolve().expect("the defaults are valid");
+        let clock = Arc::new(Clock::new(config.timers.stall_threshold));
+        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack);
+        context::client(&config, timeouts, Entropy::system(), Arc::new(Nothing), Box::new(Nothing)).sessions
     }
 
-    /// At the limit of connections, one that claims a seq that was never sent is refused: what it would have replaced stays,
-    /// with its permit.
+    /// At the limit of connections, a connection that claims a seq that was never sent is refused: the one that it would have
+    /// replaced stays, with its permit.
     #[test]
     fn a_refused_take_over_leaves_the_permit_where_it_is() {
         let (sessions, permits) = (sessions(), Permits::new(1, usize::MAX));
@@ -242,10 +234,10 @@ mod tests {
         let token = Some(first.session.resume_token().expose());
         let refused = attach(request(token.clone(), Some(1_000))).expect_err("a seq of the future");
         assert_eq!(refused, Refusal::Gone);
-        assert_eq!(permits.taken(), 1, "the first connection has its permit still");
+        assert_eq!(permits.taken(), 1, "the first connection still has its permit");
         let second = attach(request(token, Some(0))).expect("a take-over");
         assert!(second.recovered);
-        assert_eq!(permits.taken(), 1, "it was handed on");
+        assert_eq!(permits.taken(), 1, "it was passed on");
         assert!(second.link.take_permit().is_some());
     }
 }
