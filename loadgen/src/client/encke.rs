@@ -28,10 +28,10 @@ fn read_hello(text: &str) -> Result<Greeting, Failure> {
     }
 }
 
-/// Objects of the dialect have one field, whose name says what they are.
-pub(super) fn is_message(text: &str) -> bool {
+/// An object of the dialect has one field, whose name says what it is.
+pub(super) fn is_reply(text: &str) -> bool {
     let field = text.trim_start().strip_prefix('{').map(str::trim_start);
-    field.is_some_and(|field| field.starts_with(r#""message""#))
+    field.is_some_and(|field| field.starts_with(r#""reply""#))
 }
 
 #[cfg(test)]
@@ -39,16 +39,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn replies_are_no_messages() {
+    fn replies_are_told_from_messages() {
         for (text, expected) in [
-            (r#"{"message":{"seq":1,"channel":"news","offset":1,"data":{"reply":1}}}"#, true),
-            (" { \"message\" : {}}", true),
-            (r#"{"reply":{"id":1,"ok":{"message":1}}}"#, false),
-            (r#"{"gap":{"seq":1,"channel":"news","epoch":"e"}}"#, false),
-            (r#"{"messages":1}"#, false),
+            (r#"{"message":{"seq":1,"channel":"news","offset":1,"data":{"reply":1}}}"#, false),
+            (r#"{"reply":{"id":1,"ok":{"message":1}}}"#, true),
+            (" { \"reply\" : {}}", true),
+            (r#"{"replying":1}"#, false),
             ("", false),
         ] {
-            assert_eq!(is_message(text), expected, "{text}");
+            assert_eq!(is_reply(text), expected, "{text}");
         }
     }
 

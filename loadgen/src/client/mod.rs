@@ -221,11 +221,11 @@ impl Connection {
     }
 }
 
-/// What is neither a message nor a heartbeat, like the reply to a command, is not counted.
+/// The reply to a command is no message.
 fn note(live: &Live, target: Target, event: Event<'_>) {
     match event {
         Event::Ping(_) => live.saw_ping(),
-        Event::Text(text) if target != Target::Encke || encke::is_message(text) => live.saw_message(),
+        Event::Text(text) if target != Target::Encke || !encke::is_reply(text) => live.saw_message(),
         Event::Text(_) | Event::Pong(_) | Event::Id(_) => {}
     }
 }

@@ -65,6 +65,15 @@ impl Account {
         ended
     }
 
+    /// The reading after the run: what is resident then is told by itself. Gives what [`Self::add_closely`] does.
+    pub(crate) fn end(&mut self, reading: Reading, load: Load, is_close: bool) -> Option<f64> {
+        let shortest = if is_close { SHORTEST_CLOSELY } else { SHORTEST };
+        let (ended, peak) = (self.end_interval(&reading, shortest), self.resident_peak);
+        self.add_within(reading, load);
+        self.resident_peak = peak;
+        ended
+    }
+
     fn end_interval(&mut self, reading: &Reading, shortest: Duration) -> Option<f64> {
         let time = reading.at.saturating_duration_since(self.interval_from.at);
         if time < shortest {

@@ -103,7 +103,7 @@ impl Cost {
         loop {
             let (due, _) = clock.next().await;
             let phase = recorder.current_phase();
-            let at = Look { due, phase, is_close: recorder.is_looked_at_closely() };
+            let at = Look { due, phase, is_close: recorder.is_looked_at_closely(), is_after: false };
             self.look(load(), &at).await;
         }
     }
@@ -111,7 +111,12 @@ impl Cost {
     /// Takes the last sample, after loadgen has dropped its connections.
     pub(crate) async fn look_after(&mut self, recorder: &Recorder) {
         // It ends the last phase.
-        let at = Look { due: Due::Second, phase: String::new(), is_close: recorder.is_looked_at_closely() };
+        let at = Look {
+            due: Due::Second,
+            phase: String::new(),
+            is_close: recorder.is_looked_at_closely(),
+            is_after: true,
+        };
         self.look(Load::default(), &at).await;
     }
 
@@ -183,6 +188,8 @@ struct Look {
     due: Due,
     phase: String,
     is_close: bool,
+    /// After loadgen has dropped its connections.
+    is_after: bool,
 }
 
 async fn ask(admin: &mut Admin) -> Result<timers::Timers, String> {
@@ -202,7 +209,7 @@ impl Server {
             recorder.gauge(&format!("server.{name}"), &gauge);
             gauge
         };
-        Ok(Self {
+        let server = Self {
             pid,
             resident_from: process.resident_from(),
             process,
@@ -213,14 +220,19 @@ impl Server {
             resident_bytes: gauge("resident_bytes"),
             descriptors: gauge("descriptors"),
             threads: gauge("threads"),
-        })
+        };
+        #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
+        server.resident_bytes.set(Some(before.resident_bytes as f64));
+        Ok(server)
     }
 
     fn add(&mut self, reading: Result<Reading, NoReading>, load: Load, at: &Look, log: &Log) {
         match reading {
             Ok(reading) => {
                 let ends_phase = self.phases.current() != at.phase;
-                let cores = if ends_phase || at.is_close {
+                let cores = if at.is_after {
+                    self.account.end(reading, load, at.is_close)
+                } else if ends_phase || at.is_close {
                     self.account.add_closely(reading, load, ends_phase)
                 } else {
                     self.account.add_each_second(reading, load)
@@ -241,8 +253,11 @@ impl Server {
     #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
     fn show(&self, reading: Option<&Reading>) {
         self.cores.set(reading.and_then(|_| self.account.cores()));
-        // The highest, so that the peak is in the series, too.
-        self.resident_bytes.raise(reading.map(|reading| reading.resident_bytes as f64));
+        match reading {
+            // The highest, so that the peak is in the series, too.
+            Some(reading) => self.resident_bytes.raise(Some(reading.resident_bytes as f64)),
+            None => self.resident_bytes.set(None),
+        }
         self.descriptors.set(reading.and_then(|reading| reading.descriptors).map(|count| count as f64));
         self.threads.set(reading.map(|reading| reading.threads as f64));
     }

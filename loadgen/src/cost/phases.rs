@@ -58,6 +58,10 @@ impl Phases {
     pub(super) fn add(&mut self, name: &str, reading: &Reading, cores: Option<f64>) {
         if let Some(phase) = self.all.get_mut(&self.current) {
             phase.add(reading, cores);
+            // What is resident after the run is not of its last phase.
+            if !name.is_empty() {
+                phase.resident_peak = phase.resident_peak.max(reading.resident_bytes);
+            }
         }
         if name != self.current {
             name.clone_into(&mut self.current);
@@ -97,7 +101,6 @@ impl Phase {
     fn add(&mut self, reading: &Reading, cores: Option<f64>) {
         self.last = *reading;
         self.cores_peak = self.cores_peak.into_iter().chain(cores).reduce(f64::max);
-        self.resident_peak = self.resident_peak.max(reading.resident_bytes);
     }
 
     fn time(&self) -> Duration {

@@ -31,11 +31,16 @@ const KNOWN_LATER: [&str; 9] = [
 /// Of every assertion that is about no figure of this scenario, what is wrong with it.
 pub(crate) fn meaningless_assertions(scenario: &args::Scenario) -> Vec<String> {
     let load = scenario.load();
-    let document = empty_document(scenario);
+    let recorder = Recorder::starting_now();
+    let document = empty_document(scenario, &recorder);
     let assertions = load.server.output.assertions.iter();
     let known_later = |path: &str| KNOWN_LATER.iter().any(|begin| path.contains(begin));
+    // What grows can end a run, also by the name that it has in the series alone.
+    let ends_run = |path: &str| load.server.output.abort_on_fail && recorder.grows(path);
     let unknown = assertions.filter(|it| {
-        it.judge(&document) == Verdict::Meaningless(NoNumber::Unknown) && !known_later(it.path())
+        it.judge(&document) == Verdict::Meaningless(NoNumber::Unknown)
+            && !known_later(it.path())
+            && !ends_run(it.path())
     });
     let told = unknown.map(|it| {
         let is_of_server = it.path().starts_with("server.") && load.server.cost.is_nothing();
@@ -49,10 +54,12 @@ pub(crate) fn meaningless_assertions(scenario: &args::Scenario) -> Vec<String> {
     told.collect()
 }
 
-/// A result in which nothing has been measured.
-fn empty_document(scenario: &args::Scenario) -> Document {
+/// A result in which nothing has been measured. Its counters are those of the recorder.
+fn empty_document(scenario: &args::Scenario, recorder: &Recorder) -> Document {
     let Prepared { name, load, header, scenario } = prepare(scenario);
-    let (recorder, failures) = (Recorder::starting_now(), Failures::new(Log::silent()));
+    let failures = Failures::new(Log::silent());
+    recorder.counter("errors", failures.count());
+    scenario.record(recorder);
     let sources = Sources::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), 0..ADDRESSES);
     let dialer = Rc::new(Dialer::new(load.server.dial_options(), sources, recorder.traffic()));
     let cost = Cost::unmeasured(&load.server.cost);

@@ -82,10 +82,10 @@ pub(crate) async fn drive(
         log.line(&format!("ended early: {assertion} cannot hold any more"));
     }
     usage.sample();
+    sink.last(elapsed, &recorder, recorder.sample());
     // Before the result itself takes memory.
     let usage = usage.summary();
     cost.look_after(&recorder).await;
-    sink.last(elapsed, &recorder, recorder.sample());
     let bottleneck = bottleneck.into_inner();
     // Only the process that sees all workers and the server knows whether a worker was a bottleneck.
     if parent.is_none() {

@@ -90,8 +90,8 @@ async fn a_run_that_is_shorter_than_the_timeouts_is_refused() {
         );
         let ended = loadgen(&run).await;
         ended.assert_code(2);
-        let why = "--duration 1s: the server pings every 1s and waits 400ms for the pong, so it closes a mute \
-                   connection after up to 1s 400ms";
+        let why = "the server pings every 1s and waits 400ms for the pong, so it closes a mute connection after up to \
+                   1s 400ms";
         assert!(ended.stderr.contains(why), "{}", ended.stderr);
         assert!(ended.stdout.is_empty(), "there is no result: {}", ended.stdout);
     }
