@@ -28,9 +28,28 @@ fn read_hello(text: &str) -> Result<Greeting, Failure> {
     }
 }
 
+/// An object of the dialect has one field, whose name says what it is.
+pub(super) fn is_reply(text: &str) -> bool {
+    let field = text.trim_start().strip_prefix('{').map(str::trim_start);
+    field.is_some_and(|field| field.starts_with(r#""reply""#))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replies_are_told_from_messages() {
+        for (text, expected) in [
+            (r#"{"message":{"seq":1,"channel":"news","offset":1,"data":{"reply":1}}}"#, false),
+            (r#"{"reply":{"id":1,"ok":{"message":1}}}"#, true),
+            (" { \"reply\" : {}}", true),
+            (r#"{"replying":1}"#, false),
+            ("", false),
+        ] {
+            assert_eq!(is_reply(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn a_hello_is_a_greeting_whatever_else_it_says() {

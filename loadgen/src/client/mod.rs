@@ -171,8 +171,9 @@ impl Connection {
         // One closure with one pointer, for what it holds is in the task of every idle connection.
         poll_fn(move |context| {
             let Self { wire, live } = &mut *self;
+            let target = wire.target();
             let mut on_event = |event: Event<'_>| {
-                note(live, event);
+                note(live, target, event);
                 on_event(event)
             };
             let polled = match wire {
@@ -220,10 +221,11 @@ impl Connection {
     }
 }
 
-fn note(live: &Live, event: Event<'_>) {
+/// The reply to a command is no message.
+fn note(live: &Live, target: Target, event: Event<'_>) {
     match event {
         Event::Ping(_) => live.saw_ping(),
-        Event::Text(_) => live.saw_message(),
-        Event::Pong(_) | Event::Id(_) => {}
+        Event::Text(text) if target != Target::Encke || !encke::is_reply(text) => live.saw_message(),
+        Event::Text(_) | Event::Pong(_) | Event::Id(_) => {}
     }
 }

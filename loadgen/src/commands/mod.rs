@@ -11,8 +11,8 @@ use crate::process::{Signals, reserve_descriptors};
 use crate::progress::Log;
 use crate::report::Output;
 use crate::result::{Assertion, Document, Verdict};
-use crate::run::{drive, measure};
-use crate::scenario::{Prepared, prepare};
+use crate::run::{drive, meaningless_assertions, measure};
+use crate::scenario::{NotMeasured, Prepared, prepare};
 use crate::{selftest, workers};
 
 /// The scenario could not run at all.
@@ -47,6 +47,7 @@ fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     }
     let mut faults = scenario.unsupported();
     faults.extend(check_processes(scenario, &load).err());
+    faults.extend(meaningless_assertions(scenario));
     if !faults.is_empty() {
         faults.iter().for_each(|fault| log.line(fault));
         return Ok(BAD_USAGE);
@@ -56,7 +57,10 @@ fn run_scenario(scenario: &args::Scenario, log: &Log) -> Result<u8, String> {
     }
     reserve_descriptors(scenario.sockets().div_ceil(load.server.workers.processes))?;
     let output = Output::open(&load.server.output)?;
-    let document = start_runtime()?.block_on(measure(scenario, log))?;
+    let document = match start_runtime()?.block_on(measure(scenario, log)) {
+        Ok(document) => document,
+        Err(why) => return not_measured(why, log),
+    };
     let verdicts: Vec<_> = load
         .server
         .output
@@ -87,8 +91,21 @@ fn check_processes(scenario: &args::Scenario, load: &Load) -> Result<(), String>
 fn run_worker(scenario: &args::Scenario, load: &Load, log: &Log) -> Result<u8, String> {
     reserve_descriptors(load.connections)?;
     let Prepared { scenario, .. } = prepare(scenario);
-    workers::send_result(start_runtime()?.block_on(drive(scenario, load, log))?);
+    match start_runtime()?.block_on(drive(scenario, load, log)) {
+        Ok(measured) => workers::send_result(measured),
+        Err(why) => return not_measured(why, log),
+    }
     Ok(0)
+}
+
+fn not_measured(why: NotMeasured, log: &Log) -> Result<u8, String> {
+    match why {
+        NotMeasured::Refused(why) => {
+            log.line(&why);
+            Ok(BAD_USAGE)
+        }
+        NotMeasured::Failed(why) => Err(why),
+    }
 }
 
 fn run_selftest() -> Result<u8, String> {

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tokio::time::Instant;
 
 use super::steady::{Load, Steady};
 use crate::process::Reading;
@@ -11,11 +10,15 @@ use crate::result::{Mean, Total, seconds, summed};
 
 /// A shorter time than this between two readings means nothing: CPU time is counted in ticks of 10 ms.
 const SHORTEST: Duration = Duration::from_millis(500);
+/// Where phases end, and in brief ones, which are read ten times a second: good to a tenth of a core.
+pub(super) const SHORTEST_CLOSELY: Duration = Duration::from_millis(90);
 
 #[derive(Debug)]
 pub(crate) struct Account {
     before: Reading,
     last: Reading,
+    /// When the last interval that was long enough has ended.
+    interval_from: Reading,
     /// Of one core, over the last interval.
     cores: Option<f64>,
     cores_peak: Option<f64>,
@@ -31,6 +34,7 @@ impl Account {
         Self {
             before,
             last: before,
+            interval_from: before,
             cores: None,
             cores_peak: None,
             resident_peak: before.resident_bytes,
@@ -41,10 +45,48 @@ impl Account {
     }
 
     pub(crate) fn add(&mut self, reading: Reading, load: Load) {
-        if reading.at - self.last.at >= SHORTEST {
-            self.cores = Some(cores(&self.last, &reading));
-            self.cores_peak = self.cores_peak.max_of(self.cores);
+        self.add_each_second(reading, load);
+    }
+
+    /// Gives what [`Self::add_closely`] does.
+    pub(crate) fn add_each_second(&mut self, reading: Reading, load: Load) -> Option<f64> {
+        let ended = self.end_interval(&reading, SHORTEST);
+        self.add_within(reading, load);
+        ended
+    }
+
+    /// The same of one in a brief phase, or where one ends. Gives the cores since the last interval ended, if this is one.
+    pub(crate) fn add_closely(&mut self, reading: Reading, load: Load, ends_phase: bool) -> Option<f64> {
+        let ended = self.end_interval(&reading, SHORTEST_CLOSELY);
+        if ends_phase {
+            self.interval_from = reading;
         }
+        self.add_within(reading, load);
+        ended
+    }
+
+    /// The reading after the run: what is resident then is told by itself. Gives what [`Self::add_closely`] does.
+    pub(crate) fn end(&mut self, reading: Reading, load: Load, is_close: bool) -> Option<f64> {
+        let shortest = if is_close { SHORTEST_CLOSELY } else { SHORTEST };
+        let (ended, peak) = (self.end_interval(&reading, shortest), self.resident_peak);
+        self.add_within(reading, load);
+        self.resident_peak = peak;
+        ended
+    }
+
+    fn end_interval(&mut self, reading: &Reading, shortest: Duration) -> Option<f64> {
+        let time = reading.at.saturating_duration_since(self.interval_from.at);
+        if time < shortest {
+            return None;
+        }
+        let cores = cores(reading.cpu.saturating_sub(self.interval_from.cpu), time);
+        self.interval_from = *reading;
+        self.cores = Some(cores);
+        self.cores_peak = self.cores_peak.max_of(self.cores);
+        self.cores
+    }
+
+    fn add_within(&mut self, reading: Reading, load: Load) {
         self.last = reading;
         self.resident_peak = self.resident_peak.max(reading.resident_bytes);
         self.descriptors_peak = self.descriptors_peak.max(reading.descriptors);
@@ -80,7 +122,8 @@ impl Account {
     pub(crate) fn summary(&self) -> CostSummary {
         let Self { before, last, .. } = self;
         let steady = self.steady.as_ref();
-        let mean = (last.at - before.at >= SHORTEST).then(|| cores(before, last));
+        let mean = (last.at - before.at >= SHORTEST)
+            .then(|| cores(last.cpu.saturating_sub(before.cpu), last.at - before.at));
         CostSummary {
             cores: Cores { mean: mean.map(Total), peak: self.cores_peak.map(Total) },
             resident_bytes: ResidentBytes {
@@ -141,13 +184,8 @@ summed! {
     }
 }
 
-fn cores(from: &Reading, to: &Reading) -> f64 {
-    let share = to.cpu.saturating_sub(from.cpu).as_secs_f64() / span(from.at, to.at);
-    (share * 1e4).round() / 1e4
-}
-
-fn span(from: Instant, to: Instant) -> f64 {
-    to.saturating_duration_since(from).as_secs_f64().max(f64::EPSILON)
+pub(super) fn cores(cpu: Duration, time: Duration) -> f64 {
+    (cpu.as_secs_f64() / time.as_secs_f64().max(f64::EPSILON) * 1e4).round() / 1e4
 }
 
 /// The larger of two that may be missing.
@@ -163,6 +201,8 @@ impl MaxOf for Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::Instant;
+
     use super::*;
     use crate::result::Group;
 

@@ -6,6 +6,7 @@
 
 mod account;
 mod bottleneck;
+mod phases;
 mod sampling;
 mod steady;
 mod timers;
@@ -13,20 +14,22 @@ mod timers;
 use std::convert::Infallible;
 use std::time::Duration;
 
+use indexmap::IndexMap;
 use serde::Serialize;
 use tokio::task::spawn_blocking;
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio::time::{Instant, timeout};
 
 pub(crate) use self::account::CostSummary;
 use self::account::{Account, ServerCost};
 pub(crate) use self::bottleneck::{Bottleneck, BottleneckOutcome, Second};
+use self::phases::{PhaseCost, Phases};
 pub(crate) use self::sampling::Sampling;
 pub(crate) use self::steady::Load;
 use self::timers::{TimersAccount, TimersOutcome};
 use crate::client::Admin;
 use crate::process::{NoReading, Process, Reading};
 use crate::progress::Log;
-use crate::record::{Gauge, Recorder};
+use crate::record::{Due, Gauge, Recorder};
 use crate::result::Group;
 
 const SAMPLE: Duration = Duration::from_secs(1);
@@ -51,6 +54,7 @@ struct Server {
     process: Process,
     resident_from: &'static str,
     account: Account,
+    phases: Phases,
     has_ended: bool,
     cores: Gauge,
     resident_bytes: Gauge,
@@ -68,6 +72,16 @@ impl Cost {
         Ok(Self { server, timers: Self::open_timers(options, recorder).await?, self_usage, log: log.clone() })
     }
 
+    /// With nothing measured, to know the names of what would be: this process stands for the server.
+    pub(crate) fn unmeasured(options: &Sampling) -> Self {
+        let (recorder, log) = (Recorder::starting_now(), Log::silent());
+        let server = options.pid.and_then(|_| Server::open(std::process::id(), &recorder).ok());
+        let admin = options.admin.clone().and_then(|url| Admin::new(url, None).ok());
+        let timers = admin.map(|admin| (admin, TimersAccount::new(timers::Timers::default(), &recorder)));
+        let own = Process::own().and_then(|own| Some((own.reading().ok()?, own)));
+        Self { server, timers, self_usage: own.map(|(before, own)| (own, Account::new(before))), log }
+    }
+
     async fn open_timers(
         options: &Sampling,
         recorder: &Recorder,
@@ -83,35 +97,49 @@ impl Cost {
         Ok(Some((admin, TimersAccount::new(before, recorder))))
     }
 
-    /// Samples each second, as long as it is awaited. `load` is the load on the server.
-    pub(crate) async fn watch(&mut self, load: impl Fn() -> Load) -> Infallible {
-        let mut second = interval_at(Instant::now() + FIRST_SAMPLE, SAMPLE);
-        second.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    /// Samples each second, and at the ends of phases, as long as it is awaited. `load` is the load on the server.
+    pub(crate) async fn watch(&mut self, recorder: &Recorder, load: impl Fn() -> Load) -> Infallible {
+        let mut clock = recorder.clock(Instant::now() + FIRST_SAMPLE, SAMPLE);
         loop {
-            second.tick().await;
-            self.look(load()).await;
+            let (due, _) = clock.next().await;
+            let phase = recorder.current_phase();
+            let at = Look { due, phase, is_close: recorder.is_looked_at_closely(), is_after: false };
+            self.look(load(), &at).await;
         }
     }
 
     /// Takes the last sample, after loadgen has dropped its connections.
-    pub(crate) async fn look_after(&mut self) {
-        self.look(Load::default()).await;
+    pub(crate) async fn look_after(&mut self, recorder: &Recorder) {
+        // It ends the last phase.
+        let at = Look {
+            due: Due::Second,
+            phase: String::new(),
+            is_close: recorder.is_looked_at_closely(),
+            is_after: true,
+        };
+        self.look(Load::default(), &at).await;
     }
 
-    async fn look(&mut self, load: Load) {
+    async fn look(&mut self, load: Load, at: &Look) {
         let server =
             self.server.as_ref().filter(|server| !server.has_ended).map(|server| server.process.clone());
-        let self_usage = self.self_usage.as_ref().map(|(self_usage, _)| self_usage.clone());
+        let self_usage = self.self_usage.as_ref().filter(|_| at.due == Due::Second);
+        let self_usage = self_usage.map(|(self_usage, _)| self_usage.clone());
+        if server.is_none() && at.due == Due::Between {
+            return;
+        }
         // The kernel walks all mappings of a process to say what is resident: not on the thread that measures.
         let read = spawn_blocking(move || (server.map(|it| it.reading()), self_usage.map(|it| it.reading())));
         let (server, self_usage) = read.await.expect("reading does not panic, and is not aborted");
         if let (Some(watched), Some(reading)) = (&mut self.server, server) {
-            watched.add(reading, load, &self.log);
+            watched.add(reading, load, at, &self.log);
         }
         if let (Some((_, account)), Some(Ok(reading))) = (&mut self.self_usage, self_usage) {
             account.add(reading, load);
         }
-        if let Some((admin, account)) = &mut self.timers {
+        if let Some((admin, account)) = &mut self.timers
+            && at.due == Due::Second
+        {
             match ask(admin).await {
                 Ok(timers) => account.add(timers),
                 Err(why) => {
@@ -152,6 +180,16 @@ struct ProcessOutcome {
     cpu_seconds: f64,
     #[serde(flatten)]
     cost: ServerCost,
+    phases: IndexMap<String, PhaseCost>,
+}
+
+/// When the server is looked at.
+struct Look {
+    due: Due,
+    phase: String,
+    is_close: bool,
+    /// After loadgen has dropped its connections.
+    is_after: bool,
 }
 
 async fn ask(admin: &mut Admin) -> Result<timers::Timers, String> {
@@ -171,23 +209,35 @@ impl Server {
             recorder.gauge(&format!("server.{name}"), &gauge);
             gauge
         };
-        Ok(Self {
+        let server = Self {
             pid,
             resident_from: process.resident_from(),
             process,
             account: Account::new(before),
+            phases: Phases::default(),
             has_ended: false,
             cores: gauge("cores"),
             resident_bytes: gauge("resident_bytes"),
             descriptors: gauge("descriptors"),
             threads: gauge("threads"),
-        })
+        };
+        #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
+        server.resident_bytes.set(Some(before.resident_bytes as f64));
+        Ok(server)
     }
 
-    fn add(&mut self, reading: Result<Reading, NoReading>, load: Load, log: &Log) {
+    fn add(&mut self, reading: Result<Reading, NoReading>, load: Load, at: &Look, log: &Log) {
         match reading {
             Ok(reading) => {
-                self.account.add(reading, load);
+                let ends_phase = self.phases.current() != at.phase;
+                let cores = if at.is_after {
+                    self.account.end(reading, load, at.is_close)
+                } else if ends_phase || at.is_close {
+                    self.account.add_closely(reading, load, ends_phase)
+                } else {
+                    self.account.add_each_second(reading, load)
+                };
+                self.phases.add(&at.phase, &reading, cores);
                 self.show(Some(&reading));
             }
             Err(why) => {
@@ -203,7 +253,11 @@ impl Server {
     #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
     fn show(&self, reading: Option<&Reading>) {
         self.cores.set(reading.and_then(|_| self.account.cores()));
-        self.resident_bytes.set(reading.map(|reading| reading.resident_bytes as f64));
+        match reading {
+            // The highest, so that the peak is in the series, too.
+            Some(reading) => self.resident_bytes.raise(Some(reading.resident_bytes as f64)),
+            None => self.resident_bytes.set(None),
+        }
         self.descriptors.set(reading.and_then(|reading| reading.descriptors).map(|count| count as f64));
         self.threads.set(reading.map(|reading| reading.threads as f64));
     }
@@ -215,6 +269,7 @@ impl Server {
             resident_from: self.resident_from,
             cpu_seconds: self.account.cpu_seconds(),
             cost: self.account.outcome(),
+            phases: self.phases.outcome(),
         }
     }
 }

@@ -9,7 +9,7 @@ pub(super) const PATH: &str = "/api/timers";
 const MAX_LEVELS: usize = 16;
 
 /// One answer. Percentiles and counts are since the server's start.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 pub(super) struct Timers {
     entries: u64,
     /// Occupancy: entries of each level, the finest first.
@@ -19,7 +19,7 @@ pub(super) struct Timers {
     stalls: Stalls,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 struct Lateness {
     count: u64,
     p50_ms: f64,
@@ -28,13 +28,13 @@ struct Lateness {
     max_ms: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 struct Dispatch {
     depth: u64,
     age_ms: f64,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize)]
 struct Stalls {
     count: u64,
     stolen_ms: f64,

@@ -4,6 +4,7 @@ use encke_plot::{Axis, Form, HEIGHT, Line, Plot, Unit, colour};
 use maud::{Markup, html};
 
 use super::points::points;
+use super::titles::words;
 use super::{page, plots, section, spread};
 use crate::result::{Column, Compared, Kind, Series, rows, show_ratio};
 
@@ -110,7 +111,7 @@ fn over_time(results: &[Compared]) -> Vec<Plot> {
         let highest = lines.iter().filter_map(Line::highest).reduce(f64::max)?;
         let unit = if kind == Kind::Count { Unit::PerSecond } else { Unit::of(name) };
         Some(Plot {
-            title: name.to_owned(),
+            title: words(name),
             note: if kind == Kind::Count { "a second".to_owned() } else { String::new() },
             x: Axis::time(end),
             y: Axis::from_zero(highest, unit),

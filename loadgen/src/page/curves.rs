@@ -3,6 +3,7 @@
 use encke_plot::{Axis, Form, HEIGHT, Line, Plot, Unit, colour};
 
 use super::points::{note_on_rates, points};
+use super::titles::words;
 use crate::result::{Column, Document, Kind, Series};
 
 /// What is counted on every connection: these have plots of their own.
@@ -56,8 +57,11 @@ impl Curves {
             }
         }
         let of_scenario = |scenario: &str| {
-            let title =
-                if scenario.is_empty() { "Events".to_owned() } else { format!("Events of {scenario}") };
+            let title = if scenario.is_empty() {
+                "Events".to_owned()
+            } else {
+                format!("Events of {}", scenario.replace('_', " "))
+            };
             self.counts(&title, |name| is_event(name) && scenario_of(name) == scenario)
         };
         scenarios.into_iter().flat_map(of_scenario).collect()
@@ -66,16 +70,15 @@ impl Curves {
     /// Of everything that is timed, the percentiles of each second.
     pub(super) fn times(&self) -> Vec<Plot> {
         let times = self.find(Kind::Time, |name| !is_cost(name));
-        self.by_stem(&times, |stem| format!("{stem} by second"))
+        self.by_stem(&times, |stem| format!("{}, second by second", words(stem)))
     }
 
     /// What the server costs, or loadgen itself: the columns whose names begin like this.
     pub(super) fn cost(&self, prefix: &str) -> Vec<Plot> {
         let measured = [Kind::Gauge, Kind::Time].map(|kind| self.find(kind, |name| name.starts_with(prefix)));
-        let mut plots = self.by_stem(&measured.concat(), |stem| stem.trim_start_matches(prefix).to_owned());
+        let mut plots = self.by_stem(&measured.concat(), words);
         for column in self.find(Kind::Count, |name| name.starts_with(prefix) && !name.ends_with(".count")) {
-            let title = column.name.trim_start_matches(prefix).to_owned();
-            plots.extend(self.plot(title, Unit::PerSecond, &[column]));
+            plots.extend(self.plot(words(&column.name), Unit::PerSecond, &[column]));
         }
         plots
     }
@@ -94,7 +97,13 @@ impl Curves {
                 _ => groups.push(vec![column]),
             }
         }
-        groups.iter().filter_map(|group| self.plot(title.to_owned(), Unit::PerSecond, group)).collect()
+        let titles = (1_u32..).map(|number| match number {
+            1 => title.to_owned(),
+            2 => format!("{title}, fewer of them"),
+            number => format!("{title}, fewer of them ({number})"),
+        });
+        let plots = groups.iter().zip(titles);
+        plots.filter_map(|(group, title)| self.plot(title, Unit::PerSecond, group)).collect()
     }
 
     fn by_stem(&self, columns: &[&Column], title: impl Fn(&str) -> String) -> Vec<Plot> {

@@ -9,6 +9,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod tiles;
+mod titles;
 
 use encke_plot::{Plot, STYLE, digits};
 use maud::{DOCTYPE, Markup, PreEscaped, html};

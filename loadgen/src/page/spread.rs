@@ -2,6 +2,7 @@
 
 use encke_plot::{Axis, Form, HEIGHT, Line, Plot, Unit, colour};
 
+use super::titles::words;
 use crate::result::Distribution;
 
 /// Buckets of a histogram, from its shortest to its longest time, each longer than the one before by the same factor.
@@ -13,7 +14,7 @@ const SHORTEST_MS: f64 = 0.001;
 pub(super) type Named<'a> = (usize, String, &'a Distribution);
 
 /// How many took how long.
-pub(super) fn histogram(title: &str, distributions: &[Named<'_>]) -> Option<Plot> {
+pub(super) fn histogram(name: &str, distributions: &[Named<'_>]) -> Option<Plot> {
     let (low, high) = bounds(distributions)?;
     let x = Axis::logarithmic(low, high, Unit::Millis);
     let edge = |index: u16| low * (high / low).powf(f64::from(index) / f64::from(BUCKETS));
@@ -25,8 +26,8 @@ pub(super) fn histogram(title: &str, distributions: &[Named<'_>]) -> Option<Plot
     let lines: Vec<_> = lines.collect();
     let highest = lines.iter().filter_map(Line::highest).reduce(f64::max)?;
     Some(Plot {
-        title: title.to_owned(),
-        note: "how many took how long".to_owned(),
+        title: format!("{}: how many took how long", words(name)),
+        note: String::new(),
         x,
         y: Axis::from_zero(highest, Unit::Plain),
         unit: Unit::Plain,
@@ -38,7 +39,7 @@ pub(super) fn histogram(title: &str, distributions: &[Named<'_>]) -> Option<Plot
 }
 
 /// How long it took at every percentile.
-pub(super) fn percentiles(title: &str, distributions: &[Named<'_>]) -> Option<Plot> {
+pub(super) fn percentiles(name: &str, distributions: &[Named<'_>]) -> Option<Plot> {
     let (low, high) = bounds(distributions)?;
     let most = distributions.iter().map(|(_, _, distribution)| distribution.micros().len()).max()?;
     // The last percentile at which two samples still differ.
@@ -57,8 +58,8 @@ pub(super) fn percentiles(title: &str, distributions: &[Named<'_>]) -> Option<Pl
         Axis::from_zero(high, Unit::Millis)
     };
     Some(Plot {
-        title: title.to_owned(),
-        note: "at every percentile".to_owned(),
+        title: format!("{}: every percentile", words(name)),
+        note: String::new(),
         x,
         y,
         unit: Unit::Millis,

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::section;
-use crate::result::{Document, Field, Group, is_distribution, percentile_names, show};
+use crate::result::{Document, Field, Group, is_distribution, percentile_names, show, show_at};
 
 pub(super) fn assertions(document: &Document) -> Markup {
     let list = document.assertions();
@@ -98,7 +98,11 @@ fn flat<'a>(prefix: &str, fields: impl Iterator<Item = (&'a str, &'a Field)>) ->
         Field::Group(group) => {
             flat(&format!("{prefix}{name}."), group.iter().collect::<Vec<_>>().into_iter())
         }
-        field => vec![(format!("{prefix}{name}"), show(field))],
+        field => {
+            let path = format!("{prefix}{name}");
+            let value = show_at(&path, field);
+            vec![(path, value)]
+        }
     });
     rows.collect()
 }

@@ -1,5 +1,6 @@
 //! Pages of results that were made up.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use roxmltree::Document as Xml;
@@ -91,16 +92,20 @@ fn a_page_shows_everything_and_runs_nothing() {
         "Open connections",
         "Errors",
         "Events",
-        "lateness_ms by second",
-        "resident_bytes",
-        "wheel_lateness_ms",
-        "level",
+        "Lateness, second by second",
+        "Resident memory of the server",
+        "Server wheel lateness",
+        "Server level",
+        "Lateness: how many took how long",
+        "Lateness: every percentile",
     ] {
         assert!(titles.iter().any(|known| known == title), "{title} in {titles:?}");
     }
-    assert_eq!(titles.iter().filter(|title| *title == "lateness_ms").count(), 2, "histogram and percentiles");
+    let distinct: BTreeSet<_> = titles.iter().collect();
+    assert_eq!(distinct.len(), titles.len(), "no two plots have one title: {titles:?}");
+    assert!(titles.iter().all(|title| !title.contains('_')), "titles are words: {titles:?}");
     assert!(page.contains("server.level1") && !page.contains("server.level2"), "what is used of the levels");
-    for absent in ["nothing_ms", "cores", "level0"] {
+    for absent in ["Nothing", "Cores of the server", "Server level0"] {
         assert!(!titles.iter().any(|known| known == absent), "{absent} was not measured");
     }
     for text in ["bytes_per_connection", "interrupted", "prefers-color-scheme: dark"] {
@@ -124,9 +129,9 @@ fn a_comparison_has_all_results_in_each_plot() {
     let page = of_comparison(&results);
     assert_harmless(&page);
     let titles = plots(&page);
-    for title in ["lateness_ms", "connections", "errors", "lateness_ms.p99.9"] {
+    for title in ["Lateness: every percentile", "Open connections", "Errors", "Lateness, p99.9"] {
         let is_told = titles.iter().any(|known| known == title);
-        assert_eq!(is_told, title != "lateness_ms.p99.9", "{title} in {titles:?}");
+        assert_eq!(is_told, title != "Lateness, p99.9", "{title} in {titles:?}");
     }
     assert!(page.contains("1.00x"));
 }

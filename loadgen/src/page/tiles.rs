@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use crate::result::Document;
 
 /// Paths, what they are called, and whether more than none of it is bad. Those that a result has not are left out.
-const TILES: [(&str, &str, bool); 18] = [
+const TILES: [(&str, &str, bool); 19] = [
     ("traffic.connections_max", "connections at most", false),
     ("traffic.connects", "connects", false),
     ("connect_ms.p99", "connect, p99", false),
@@ -15,7 +15,8 @@ const TILES: [(&str, &str, bool); 18] = [
     ("deliveries_per_second", "deliveries a second", false),
     ("lateness_ms.p99", "lateness, p99", false),
     ("resumed", "resumed", false),
-    ("seconds", "seconds until the last was back", false),
+    ("resume_ms.p99", "resume, p99", false),
+    ("all_back_seconds", "seconds until the last was back", false),
     ("errors", "errors", true),
     ("unexpected_closes", "unexpected closes", true),
     ("early", "early", true),

@@ -28,8 +28,14 @@ impl Counter {
 /// A measured number that comes and goes. A clone is the same one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gauge {
-    value: Rc<Cell<Option<f64>>>,
+    value: Rc<Cell<Value>>,
     is_highest: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Value {
+    last: Option<f64>,
+    was_sampled: bool,
 }
 
 impl Gauge {
@@ -40,11 +46,19 @@ impl Gauge {
 
     /// `None` where it could not be measured.
     pub(crate) fn set(&self, value: Option<f64>) {
-        self.value.set(value);
+        self.value.set(Value { last: value, was_sampled: false });
     }
 
+    /// Sets it to the highest value since the last sample.
+    pub(crate) fn raise(&self, value: Option<f64>) {
+        let Value { last, was_sampled } = self.value.get();
+        self.set(if was_sampled { value } else { last.into_iter().chain(value).reduce(f64::max) });
+    }
+
+    /// Its value in a sample that is taken now.
     pub(super) fn level(&self) -> Level {
-        let value = self.value.get();
+        let Value { last: value, .. } = self.value.get();
+        self.value.set(Value { last: value, was_sampled: true });
         if self.is_highest { Level::Highest(value.map(Highest)) } else { Level::Total(value.map(Total)) }
     }
 }

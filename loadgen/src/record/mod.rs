@@ -18,6 +18,7 @@
 
 mod counts;
 mod look;
+mod looks;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -26,10 +27,13 @@ mod traffic;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 pub(crate) use self::counts::{Counter, Ends, EndsOutcome, Gauge};
+use self::looks::Looks;
+pub(crate) use self::looks::{Clock, Due};
 pub(crate) use self::times::{Latency, Times};
 pub use self::traffic::Traffic;
 pub(crate) use self::traffic::{Live, TrafficSummary};
@@ -57,6 +61,7 @@ struct Shared {
     codes_seen: RefCell<BTreeMap<u16, u64>>,
     /// By name, and since when.
     phases: RefCell<Vec<(String, f64)>>,
+    looks: Looks,
     series: RefCell<Series>,
     last: RefCell<Sample>,
 }
@@ -79,6 +84,7 @@ impl Recorder {
             times: RefCell::default(),
             codes_seen: RefCell::default(),
             phases: RefCell::default(),
+            looks: Looks::default(),
             series: RefCell::default(),
             last: RefCell::default(),
         };
@@ -128,9 +134,19 @@ impl Recorder {
 
     /// From now on the run is in this phase. What is within another does not say so: the other one does.
     pub(crate) fn phase(&self, name: &str) {
+        self.enter_phase(name, false);
+    }
+
+    /// The same; and as what happens in it is over soon, everything is looked at ten times a second, where that is possible.
+    pub(crate) fn brief_phase(&self, name: &str) {
+        self.enter_phase(name, true);
+    }
+
+    fn enter_phase(&self, name: &str, is_brief: bool) {
         let mut phases = self.shared.phases.borrow_mut();
         if self.prefix.is_empty() && phases.len() < MAX_PHASES {
             phases.push((name.to_owned(), self.seconds()));
+            self.shared.looks.enter_phase(is_brief);
         }
     }
 
@@ -149,11 +165,37 @@ impl Recorder {
         crate::result::seconds(self.shared.start.elapsed())
     }
 
+    /// Tells one who looks each second when to do so. The first second is over at this instant.
+    pub(crate) fn clock(&self, first: Instant, period: Duration) -> Clock {
+        Clock::new(self, first, period)
+    }
+
+    /// From now on brief phases are looked at closely, by samples of [`Self::clock`]'s.
+    pub(crate) fn serve_looks(&self) {
+        self.shared.looks.serve();
+    }
+
+    pub(crate) fn is_looked_at_closely(&self) -> bool {
+        self.shared.looks.is_close()
+    }
+
+    /// In a brief phase: returns when a sample of this instant has been taken.
+    pub(crate) async fn look_now(&self) {
+        if self.prefix.is_empty() {
+            self.shared.looks.look_now().await;
+        }
+    }
+
     /// Looks at everything now, for the series.
     pub(crate) fn sample(&self) -> Values {
         let values = self.shared.look(self.seconds());
         let sample = values.to_sample();
-        self.shared.series.borrow_mut().push(&sample);
+        if self.is_looked_at_closely() {
+            self.shared.series.borrow_mut().push_apart(&sample);
+        } else {
+            self.shared.series.borrow_mut().push(&sample);
+        }
+        self.shared.looks.note_looked();
         self.shared.last.replace(sample);
         values
     }

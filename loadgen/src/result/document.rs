@@ -40,7 +40,7 @@ pub(crate) struct Phase {
     pub(crate) start: f64,
     #[serde(rename = "end_seconds")]
     pub(crate) end: f64,
-    seconds: f64,
+    duration_seconds: f64,
 }
 
 /// When and how it ran.
@@ -183,7 +183,7 @@ fn split_histograms(numbers: Group, prefix: &str, histograms: &mut Group) -> Gro
 
 impl Phase {
     pub(crate) fn new(name: String, start: f64, end: f64) -> Self {
-        Self { name, start, end, seconds: ((end - start) * 1e6).round() / 1e6 }
+        Self { name, start, end, duration_seconds: ((end - start) * 1e6).round() / 1e6 }
     }
 }
 
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(document.text("scenario"), "hold");
         assert_eq!(document.text("started_at"), "1970-01-01T00:00:00Z");
         assert_eq!(document.text("aborted_by"), "errors==0");
-        assert_eq!(document.number("phases[0].seconds"), Ok(1.5));
+        assert_eq!(document.number("phases[0].duration_seconds"), Ok(1.5));
         assert_eq!(document.number("inner.connect_ms.p99.99"), Ok(2.0));
         assert_eq!(document.settings().map(|(name, _)| name).collect::<Vec<_>>(), ["scenario"]);
         let numbers: Vec<_> = document.numbers().map(|(name, _)| name).collect();

@@ -25,7 +25,7 @@ pub(crate) use self::group::{Field, Group, to_json_line};
 pub(crate) use self::path::NoNumber;
 pub(crate) use self::series::{Column, Kind, Sample, Series};
 pub(crate) use self::sum::{Highest, Mean, Sum, Total, sum, summed};
-pub(crate) use self::table::{align, is_distribution, new_table, percentile_names, show};
+pub(crate) use self::table::{align, is_distribution, new_table, percentile_names, show, show_at};
 pub(crate) use self::values::{Level, Values};
 
 /// Whole numbers above zero without a fraction.

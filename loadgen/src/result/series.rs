@@ -83,6 +83,16 @@ impl Sample {
 
 impl Series {
     pub(crate) fn push(&mut self, sample: &Sample) {
+        self.push_apart(sample);
+        let count = self.t.len();
+        let previous = count.checked_sub(2).map_or(f64::MIN, |index| self.t[index]);
+        if sample.t - previous < SHORTEST_SECONDS {
+            self.merge_at(count - 2);
+        }
+    }
+
+    /// A sample that stays apart however short it is.
+    pub(crate) fn push_apart(&mut self, sample: &Sample) {
         let before = self.t.len();
         self.t.push(sample.t);
         for (kind, name, value) in &sample.values {
@@ -92,10 +102,6 @@ impl Series {
         }
         for column in &mut self.columns {
             column.values.resize(before + 1, None);
-        }
-        let previous = before.checked_sub(1).map_or(0.0, |index| self.t[index]);
-        if before > 0 && sample.t - previous < SHORTEST_SECONDS {
-            self.merge_at(before - 1);
         }
         if self.t.len() > MAX_SAMPLES {
             self.halve();

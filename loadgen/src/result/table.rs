@@ -1,10 +1,14 @@
 //! A result for people in a terminal, by the paths that assertions use.
 
 use comfy_table::{CellAlignment, Table, presets};
+use encke_plot::Unit;
 
 use super::distribution::PERCENTILES;
 use super::document::Document;
 use super::group::{Field, Group};
+
+/// So many are told exactly.
+const FEW_BYTES: f64 = 10_000.0;
 
 impl Document {
     /// What was asked for and what came of it, and a table of the percentiles below.
@@ -56,7 +60,16 @@ fn add_rows(path: &str, field: &Field, plain: &mut Table, times: &mut Table) {
                 add_rows(&format!("{path}.{name}"), field, plain, times);
             }
         }
-        field => drop(plain.add_row([path.to_owned(), show(field)])),
+        field => drop(plain.add_row([path.to_owned(), show_at(path, field)])),
+    }
+}
+
+/// The same as [`show`], with bytes in the unit in which plots have them, unless they are few.
+pub(crate) fn show_at(path: &str, field: &Field) -> String {
+    match field.as_number() {
+        Some(bytes) if Unit::of(path) == Unit::Bytes && bytes < FEW_BYTES => format!("{bytes} B"),
+        Some(bytes) if Unit::of(path) == Unit::Bytes => Unit::Bytes.show(bytes),
+        _ => show(field),
     }
 }
 

@@ -5,30 +5,34 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
+use tokio::time::{Instant, timeout};
 
 use crate::args::Load;
 use crate::client::{Dialer, Failures};
 use crate::cost::{self, Bottleneck, Cost, Second};
 use crate::process::{SelfUsage, Signals};
 use crate::progress::{self, Log};
-use crate::record::Recorder;
+use crate::record::{Due, Recorder};
 use crate::result::{Ending, Run, Sample, Values};
-use crate::scenario::{self, Measured, Numbers, Scenario, Setup, Whole};
+use crate::scenario::{self, Measured, NotMeasured, Numbers, Refusal, Scenario, Setup, Whole};
 use crate::transport::{ADDRESSES, Sources};
 use crate::workers::{self, Parent};
 
 const SAMPLE: Duration = Duration::from_secs(1);
 
 /// Runs a scenario until it is over, a signal comes, or `--abort-on-fail` ends it; in each case there is a result.
-pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) -> Result<Measured, String> {
+pub(crate) async fn drive(
+    scenario: Rc<dyn Scenario>,
+    load: &Load,
+    log: &Log,
+) -> Result<Measured, NotMeasured> {
     let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let address = resolve(load).await?;
     let mut parent = load.server.workers.worker.map(|_| Parent::listen()).transpose()?;
     if let Some(parent) = &mut parent {
         tokio::select! {
             start = parent.wait_for_start() => start?,
-            () = signals.next() => return Err("interrupted before the start".to_owned()),
+            () = signals.next() => return Err("interrupted before the start".to_owned().into()),
         }
     }
     let range = load.server.workers.worker.map_or(0..ADDRESSES, |worker| worker.addresses(ADDRESSES));
@@ -43,35 +47,45 @@ pub(crate) async fn drive(scenario: Rc<dyn Scenario>, load: &Load, log: &Log) ->
     let mut cost = Cost::open(&load.server.cost, &recorder, log).await?;
     let bottleneck = RefCell::new(Bottleneck::default());
     let sink = SampleSink::of(load);
+    if sink != SampleSink::Parent {
+        recorder.serve_looks();
+    }
     if load.server.output.abort_on_fail {
         for assertion in load.server.output.assertions.iter().filter(|it| !recorder.grows(it.path())) {
             log.line(&format!("{assertion} is judged in the end only: the number may still change"));
         }
     }
-    let setup = Rc::new(Setup { load: load.clone(), dialer, failures, recorder: recorder.clone() });
+    let refusal = Refusal::default();
+    let setup =
+        Setup { load: load.clone(), dialer, failures, recorder: recorder.clone(), refusal: refusal.clone() };
+    let setup = Rc::new(setup);
     let started_at = SystemTime::now();
     let start = Instant::now();
     let ending = tokio::select! {
         () = scenario.clone().run(setup.clone()) => Ending::Finished,
+        why = refusal.reason() => return Err(NotMeasured::Refused(why)),
         () = signals.next() => Ending::Interrupted,
         () = has_stopped(&mut parent) => Ending::Interrupted,
         assertion = sample(start, &recorder, load, &usage, |number, values| {
-            sink.second(number, &recorder, values);
+            sink.sample(number, &recorder, values);
+            if number.is_none() {
+                return;
+            }
             note_bottleneck(&recorder.last(), &bottleneck, sink != SampleSink::Parent, log);
         }) => Ending::Aborted(assertion),
         never = progress::draw(log.clone(), &recorder, || scenario.bars(&setup)) => match never {},
         never = usage.watch() => match never {},
-        never = cost.watch(|| cost::Load::of(recorder.traffic())) => match never {},
+        never = cost.watch(&recorder, || cost::Load::of(recorder.traffic())) => match never {},
     };
     let elapsed = start.elapsed();
     if let Ending::Aborted(assertion) = &ending {
         log.line(&format!("ended early: {assertion} cannot hold any more"));
     }
     usage.sample();
-    sink.last(start.elapsed(), &recorder, recorder.sample());
+    sink.last(elapsed, &recorder, recorder.sample());
     // Before the result itself takes memory.
     let usage = usage.summary();
-    cost.look_after().await;
+    cost.look_after(&recorder).await;
     let bottleneck = bottleneck.into_inner();
     // Only the process that sees all workers and the server knows whether a worker was a bottleneck.
     if parent.is_none() {
@@ -127,12 +141,12 @@ impl SampleSink {
         }
     }
 
-    /// `number` counts from 1.
-    fn second(self, number: u64, recorder: &Recorder, values: Values) {
-        match self {
-            Self::Parent => workers::send_sample(number, false, recorder, values),
-            Self::User => progress::print_sample(recorder),
-            Self::Nobody => {}
+    /// `number` is that of the second, from 1. A sample between two has none, and a worker takes none of these.
+    fn sample(self, number: Option<u64>, recorder: &Recorder, values: Values) {
+        match (self, number) {
+            (Self::Parent, Some(number)) => workers::send_sample(number, false, recorder, values),
+            (Self::User, _) => progress::print_sample(recorder),
+            (Self::Parent, None) | (Self::Nobody, _) => {}
         }
     }
 
@@ -151,15 +165,22 @@ async fn sample(
     recorder: &Recorder,
     load: &Load,
     usage: &SelfUsage,
-    look: impl Fn(u64, Values),
+    look: impl Fn(Option<u64>, Values),
 ) -> String {
-    let mut second = interval_at(start + SAMPLE, SAMPLE);
-    // So that the seconds of several processes stay the same.
-    second.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    // Those of several processes are of the same instants.
+    let mut clock = recorder.clock(start + SAMPLE, SAMPLE);
     loop {
-        let due = second.tick().await;
-        usage.sample();
-        look(due.duration_since(start).as_secs(), recorder.sample());
+        match clock.next().await {
+            (Due::Second, due) => {
+                usage.sample();
+                look(Some(due.duration_since(start).as_secs()), recorder.sample());
+            }
+            (Due::Between, _) if recorder.is_looked_at_closely() => {
+                look(None, recorder.sample());
+                continue;
+            }
+            (Due::Between, _) => continue,
+        }
         if !load.server.output.abort_on_fail {
             continue;
         }

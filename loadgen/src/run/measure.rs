@@ -4,11 +4,11 @@ use super::drive;
 use crate::args;
 use crate::progress::Log;
 use crate::result::{Document, Group};
-use crate::scenario::{Prepared, prepare};
+use crate::scenario::{NotMeasured, Prepared, prepare};
 use crate::workers;
 
 /// Runs a scenario with its options, and returns the document of the run.
-pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, String> {
+pub(crate) async fn measure(scenario: &args::Scenario, log: &Log) -> Result<Document, NotMeasured> {
     let Prepared { name, load, header, scenario } = prepare(scenario);
     let server = &load.server;
     let header = Group::default()

@@ -1,4 +1,4 @@
-//! How long connects take.
+//! How long connects take, and resumes.
 
 use super::Opened;
 use crate::record::{Latency, Recorder};
@@ -26,5 +26,30 @@ summed! {
     pub(super) struct ConnectsOutcome {
         connect_ms: Distribution,
         connect_from_start_ms: Distribution,
+    }
+}
+
+/// The same of connections that come back to a session.
+#[derive(Debug, Default)]
+pub(super) struct Resumes(Latency);
+
+impl Resumes {
+    pub(super) fn register(&self, recorder: &Recorder) {
+        recorder.latency("resume", &self.0);
+    }
+
+    pub(super) fn record(&self, opened: &Opened) {
+        self.0.record(opened.due, opened.began, opened.at);
+    }
+
+    pub(super) fn outcome(&self) -> ResumesOutcome {
+        ResumesOutcome { resume_ms: self.0.since_due(), resume_from_start_ms: self.0.since_start() }
+    }
+}
+
+summed! {
+    pub(super) struct ResumesOutcome {
+        resume_ms: Distribution,
+        resume_from_start_ms: Distribution,
     }
 }

@@ -67,7 +67,7 @@ impl Scenario for Fanout {
             dropped: self.dropped.get(),
             resumed: self.resumed.get(),
             not_recovered: self.not_recovered.get(),
-            seconds: self.took.get().map(seconds),
+            all_back_seconds: self.took.get().map(seconds),
             resume_ms: self.resume.since_due(),
             resume_from_start_ms: self.resume.since_start(),
             connections: self.subscribers.connections(),
@@ -82,7 +82,7 @@ struct FanoutOutcome {
     dropped: u64,
     resumed: u64,
     not_recovered: u64,
-    seconds: Option<f64>,
+    all_back_seconds: Option<f64>,
     resume_ms: Distribution,
     resume_from_start_ms: Distribution,
     #[serde(flatten)]

@@ -1,6 +1,7 @@
 //! The numbers of a run, before they become a document.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Serialize;
 
@@ -9,6 +10,27 @@ use crate::cost::{BottleneckOutcome, CostSummary};
 use crate::process::UsageSummary;
 use crate::record::TrafficSummary;
 use crate::result::{Document, Group, Run, Series, summed};
+
+/// Why nothing was measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NotMeasured {
+    /// What was asked for makes no sense with this server.
+    Refused(String),
+    Failed(String),
+}
+
+impl From<String> for NotMeasured {
+    fn from(why: String) -> Self {
+        Self::Failed(why)
+    }
+}
+
+impl fmt::Display for NotMeasured {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Self::Refused(why) | Self::Failed(why)) = self;
+        f.write_str(why)
+    }
+}
 
 #[derive(Debug)]
 pub(crate) struct Measured {

@@ -19,6 +19,7 @@ mod outcome;
 mod ping_times;
 mod pongs;
 mod prepare;
+mod refusal;
 mod resume;
 mod slow;
 mod spread;
@@ -40,9 +41,10 @@ use crate::client::{Failure, Failures};
 use crate::progress::Bar;
 use crate::record::Recorder;
 
-pub(crate) use self::measured::{Measured, Numbers, SelfUsage, Whole};
+pub(crate) use self::measured::{Measured, NotMeasured, Numbers, SelfUsage, Whole};
 pub(crate) use self::outcome::Outcome;
 pub(crate) use self::prepare::{Prepared, prepare};
+pub(crate) use self::refusal::Refusal;
 
 /// What a scenario works with.
 #[derive(Debug)]
@@ -51,6 +53,7 @@ pub(crate) struct Setup {
     pub(crate) dialer: Rc<Dialer>,
     pub(crate) failures: Rc<Failures>,
     pub(crate) recorder: Recorder,
+    pub(crate) refusal: Refusal,
 }
 
 /// A scenario under way.

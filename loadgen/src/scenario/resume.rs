@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
-use super::connects::{Connects, ConnectsOutcome};
+use super::connects::{Resumes, ResumesOutcome};
 use super::spread::is_chosen;
 use super::window::{Window, WindowOutcome};
 use super::{Attempt, Opened, Outcome, Run, Scenario, Setup, open};
@@ -33,7 +33,7 @@ pub(crate) struct Resume {
     /// Cut subscribers that could not connect or subscribe again.
     gone: Counter,
     window: Window,
-    connects: Connects,
+    resumes: Resumes,
 }
 
 /// From when the first message is due to when the last one is.
@@ -45,7 +45,7 @@ impl Scenario for Resume {
         recorder.counter("gone", &self.gone);
         self.subscribers.register(recorder);
         self.window.register(recorder);
-        self.connects.register(&recorder.within("resumes"));
+        self.resumes.register(recorder);
     }
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
@@ -68,7 +68,7 @@ impl Scenario for Resume {
             cut: self.cut.get(),
             window: self.window.outcome(),
             gone: self.gone.get(),
-            resumes: self.connects.outcome(),
+            resumes: self.resumes.outcome(),
             connections: self.subscribers.connections(),
         }))
     }
@@ -82,7 +82,8 @@ struct ResumeOutcome {
     #[serde(flatten)]
     window: WindowOutcome,
     gone: u64,
-    resumes: ConnectsOutcome,
+    #[serde(flatten)]
+    resumes: ResumesOutcome,
     #[serde(flatten)]
     connections: ConnectionsOutcome,
 }
@@ -97,7 +98,7 @@ impl Resume {
             cut: Counter::default(),
             gone: Counter::default(),
             window: Window::default(),
-            connects: Connects::default(),
+            resumes: Resumes::default(),
         }
     }
 
@@ -208,7 +209,7 @@ impl Resume {
         let attempt = Attempt::new(0, lost_at + away, Some(subscriber.ticket.clone()));
         let opened = open(setup.clone(), attempt).await;
         let opened = opened.map_err(|failure| setup.failures.record(&failure)).ok()?;
-        self.connects.record(&opened);
+        self.resumes.record(&opened);
         self.window.came_back(lost_at, window, &opened);
         let Opened { mut connection, greeting, .. } = opened;
         if greeting.recovered {

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
-use super::connects::{Connects, ConnectsOutcome};
+use super::connects::{Connects, ConnectsOutcome, Resumes, ResumesOutcome};
 use super::{Attempt, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::Failure;
 use crate::client::{Connection, Event, Greeting, Ticket};
@@ -22,8 +22,8 @@ pub(crate) struct Storm {
     connected: Counter,
     dropped: Counter,
     resumed: Counter,
-    /// Of the resumes alone.
     connects: Connects,
+    resumes: Resumes,
     /// From the drop to the last hello that said `recovered`.
     took: Cell<Option<Duration>>,
     /// Before the drop and after the resume.
@@ -38,6 +38,7 @@ impl Scenario for Storm {
             ("unexpected_closes", &self.answering.unexpected_closes),
         ]);
         self.connects.register(recorder);
+        self.resumes.register(recorder);
     }
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
@@ -61,10 +62,11 @@ impl Scenario for Storm {
             errors: setup.failures.total(),
             dropped: self.dropped.get(),
             resumed: self.resumed.get(),
-            seconds: self.took.get().map(seconds).map(Highest),
+            all_back_seconds: self.took.get().map(seconds).map(Highest),
             unexpected_closes: self.answering.unexpected_closes.get(),
             pings: self.answering.pings.get(),
             connects: self.connects.outcome(),
+            resumes: self.resumes.outcome(),
             ends: self.answering.ends.outcome(),
         })
     }
@@ -76,11 +78,14 @@ summed! {
         errors: u64,
         dropped: u64,
         resumed: u64,
-        seconds: Option<Highest>,
+        /// From the drop to the last hello that said `recovered`.
+        all_back_seconds: Option<Highest>,
         unexpected_closes: u64,
         pings: u64,
         #[serde(flatten)]
         connects: ConnectsOutcome,
+        #[serde(flatten)]
+        resumes: ResumesOutcome,
         #[serde(flatten)]
         ends: EndsOutcome,
     }
@@ -94,16 +99,19 @@ impl Storm {
         let mut held = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connected.increment();
+            self.connects.record(&opened);
             held.spawn_local(self.clone().stay_until(dropping.clone(), opened));
         })
         .await;
         setup.recorder.phase("hold");
         sleep_until(pace.end(&setup.load)).await;
 
-        setup.recorder.phase("resume");
+        setup.recorder.brief_phase("resume");
         let dropped_at = Instant::now();
         drop(drop_now);
         let tickets: Vec<Ticket> = held.join_all().await.into_iter().flatten().collect();
+        // So that it can be seen that none was left.
+        setup.recorder.look_now().await;
         let attempts =
             (0..).zip(tickets).map(|(index, ticket)| Attempt::new(index, dropped_at, Some(ticket)));
         let mut resumed = JoinSet::new();
@@ -135,7 +143,7 @@ impl Storm {
     }
 
     fn record_return(&self, opened: &Opened, setup: &Setup) {
-        self.connects.record(opened);
+        self.resumes.record(opened);
         if opened.greeting.recovered {
             self.resumed.increment();
             self.took.set(self.took.get().max(Some(opened.took())));

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep_until;
 
 use super::answering::Answering;
-use super::connects::{Connects, ConnectsOutcome};
+use super::connects::{Connects, ConnectsOutcome, Resumes, ResumesOutcome};
 use super::{Attempt, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::Failure;
 use crate::client::{Connection, Ticket};
@@ -30,6 +30,7 @@ pub(crate) struct Takeover {
     /// From when the take-over was due to the end of the first connection.
     replacement: Times,
     connects: Connects,
+    resumes: Resumes,
     first: Answering,
     first_ends: Ends,
     second: Answering,
@@ -47,6 +48,7 @@ impl Scenario for Takeover {
         ]);
         recorder.times("replacement_ms", &self.replacement);
         self.connects.register(recorder);
+        self.resumes.register(recorder);
     }
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
@@ -77,6 +79,7 @@ impl Scenario for Takeover {
             pings: self.first.pings.get() + self.second.pings.get(),
             replacement_ms: self.replacement.summary(),
             connects: self.connects.outcome(),
+            resumes: self.resumes.outcome(),
             ends: self.first_ends.outcome(),
             second: self.second.ends.outcome(),
         })
@@ -97,6 +100,8 @@ summed! {
         #[serde(flatten)]
         connects: ConnectsOutcome,
         #[serde(flatten)]
+        resumes: ResumesOutcome,
+        #[serde(flatten)]
         ends: EndsOutcome,
         second: EndsOutcome,
     }
@@ -112,6 +117,7 @@ impl Takeover {
             other_closes: Counter::default(),
             replacement: Times::default(),
             connects: Connects::default(),
+            resumes: Resumes::default(),
             first: Answering::default(),
             first_ends: Ends::default(),
             second: Answering::default(),
@@ -128,6 +134,7 @@ impl Takeover {
         self.pace.set(None);
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connected.increment();
+            self.connects.record(&opened);
             tickets.push((opened.index, opened.greeting.ticket.clone()));
             first.spawn_local(self.clone().stay_first(opened.index, opened.connection));
         })
@@ -150,7 +157,7 @@ impl Takeover {
     }
 
     fn record_second(&self, opened: &Opened, setup: &Setup) {
-        self.connects.record(opened);
+        self.resumes.record(opened);
         if opened.greeting.recovered {
             self.taken.increment();
         } else {

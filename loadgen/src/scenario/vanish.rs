@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
-use super::connects::{Connects, ConnectsOutcome};
+use super::connects::{Connects, ConnectsOutcome, Resumes, ResumesOutcome};
 use super::window::{Window, WindowOutcome};
 use super::{Attempt, Opened, Outcome, Pace, Run, Scenario, Setup, finished, open_all};
 use crate::args::Kill;
@@ -27,6 +27,7 @@ pub(crate) struct Vanish {
     killed: Counter,
     window: Window,
     connects: Connects,
+    resumes: Resumes,
     answering: Answering,
 }
 
@@ -44,6 +45,7 @@ impl Scenario for Vanish {
         recorder.counter("unexpected_closes", &self.answering.unexpected_closes);
         self.window.register(recorder);
         self.connects.register(recorder);
+        self.resumes.register(recorder);
     }
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
@@ -70,6 +72,7 @@ impl Scenario for Vanish {
             unexpected_closes: self.answering.unexpected_closes.get(),
             pings: self.answering.pings.get(),
             connects: self.connects.outcome(),
+            resumes: self.resumes.outcome(),
             ends: self.answering.ends.outcome(),
         })
     }
@@ -87,6 +90,8 @@ summed! {
         #[serde(flatten)]
         connects: ConnectsOutcome,
         #[serde(flatten)]
+        resumes: ResumesOutcome,
+        #[serde(flatten)]
         ends: EndsOutcome,
     }
 }
@@ -100,6 +105,7 @@ impl Vanish {
             killed: Counter::default(),
             window: Window::default(),
             connects: Connects::default(),
+            resumes: Resumes::default(),
             answering: Answering::default(),
         }
     }
@@ -111,6 +117,7 @@ impl Vanish {
         let mut held = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
             self.connected.increment();
+            self.connects.record(&opened);
             held.spawn_local(self.clone().stay_until(dying.clone(), opened));
         })
         .await;
@@ -139,7 +146,7 @@ impl Vanish {
         // Until the last client is back: closing at once would look like one more lost connection.
         let back = RefCell::new(Vec::new());
         open_all(setup, attempts.into_iter(), |opened| {
-            self.connects.record(&opened);
+            self.resumes.record(&opened);
             let (lost, _) = &returns[opened.index as usize];
             self.window.came_back(lost.at, lost.window, &opened);
             back.borrow_mut().push(opened.connection);

@@ -146,7 +146,9 @@ async fn measure(run: &Run, fault: Fault) -> Result<Document, String> {
     let server = Server::start(fault).await.map_err(|error| format!("cannot serve: {error}"))?;
     let words = format!("loadgen {}", run.words.replace("URL", &server.url()));
     match Args::try_parse_from(words.split(' ')).map_err(|error| error.to_string())?.command {
-        Command::Run(scenario) => run::measure(&scenario, &Log::silent()).await,
+        Command::Run(scenario) => {
+            run::measure(&scenario, &Log::silent()).await.map_err(|why| why.to_string())
+        }
         _ => Err("only scenarios are run here".to_owned()),
     }
 }

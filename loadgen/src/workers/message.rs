@@ -83,9 +83,9 @@ mod tests {
         let (count, codes, took) = (connects.len(), to_json_line(&codes), to_json_line(&took));
         let text = format!(
             r#"{{"interrupted":true,"elapsed_seconds":1.5,
-                "phases":[{{"name":"hold","start_seconds":0.0,"end_seconds":1.5,"seconds":1.5}}],
-                "numbers":{{"outcome":{{"storm":{{"connected":{count},"errors":0,"dropped":0,"resumed":0,"seconds":{took},
-                    "unexpected_closes":0,"pings":0,"connect_ms":{connect},"connect_from_start_ms":{connect},
+                "phases":[{{"name":"hold","start_seconds":0.0,"end_seconds":1.5,"duration_seconds":1.5}}],
+                "numbers":{{"outcome":{{"storm":{{"connected":{count},"errors":0,"dropped":0,"resumed":0,"all_back_seconds":{took},
+                    "unexpected_closes":0,"pings":0,"connect_ms":{connect},"connect_from_start_ms":{connect},"resume_ms":{connect},"resume_from_start_ms":{connect},
                     "close_codes":{codes},"frame_faults":{{}}}}}},
                 "error_kinds":{{}},
                 "traffic":{{"connects":0,"messages":0,"pings":0,"closes":0,"frame_faults":0,"connections_max":0}},

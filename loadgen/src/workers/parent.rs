@@ -15,14 +15,14 @@ use crate::process::Signals;
 use crate::progress::{self, Bar, Log};
 use crate::record::Recorder;
 use crate::result::{Ending, sum};
-use crate::scenario::{Measured, Whole};
+use crate::scenario::{Measured, NotMeasured, Whole};
 
 /// Workers sample each full second. This long after the start, all have sent their first sample.
 const FIRST_LOOK: Duration = Duration::from_millis(1300);
 const LOOK: Duration = Duration::from_secs(1);
 
 /// Runs a load with this many workers.
-pub(crate) async fn run(workers: u32, load: &Load, log: &Log) -> Result<Measured, String> {
+pub(crate) async fn run(workers: u32, load: &Load, log: &Log) -> Result<Measured, NotMeasured> {
     let mut signals = Signals::listen().map_err(|error| format!("cannot listen for signals: {error}"))?;
     let recorder = Recorder::starting_now();
     let mut cost = Cost::open(&load.server.cost, &recorder, log).await?;
@@ -39,24 +39,23 @@ pub(crate) async fn run(workers: u32, load: &Load, log: &Log) -> Result<Measured
     let bars = || vec![Bar { label: "open", done: mirror.load().connections, of: load.connections.into() }];
     let began = tokio::select! {
         began = processes.begin() => began,
-        () = signals.next() => Err("interrupted before the start".to_owned()),
+        () = signals.next() => Err("interrupted before the start".to_owned().into()),
     };
     let ended = match &began {
         Ok(_) => tokio::select! {
             ended = whole.watch(&mut processes, &mut signals) => ended,
-            never = cost.watch(|| mirror.load()) => match never {},
+            never = cost.watch(&recorder, || mirror.load()) => match never {},
             never = progress::draw(log.clone(), &recorder, bars) => match never {},
         },
         Err(why) => Err(why.clone()),
     };
-    recorder.sample();
     let results = processes.end().await;
     let (started_at, ending) = (began?, ended?);
-    cost.look_after().await;
-    let mut run = run_of(&results, started_at).ok_or("no process has sent a result")?;
+    cost.look_after(&recorder).await;
+    recorder.sample();
+    let mut run = run_of(&results, started_at).ok_or_else(no_result)?;
     run.ending = ending.unwrap_or(run.ending);
-    let numbers =
-        sum(results.into_iter().map(|result| result.numbers)).ok_or("no process has sent a result")?;
+    let numbers = sum(results.into_iter().map(|result| result.numbers)).ok_or_else(no_result)?;
     let bottleneck = whole.bottleneck.into_inner();
     bottleneck.warnings().iter().for_each(|warning| log.line(warning));
     let series = whole.rows.into_inner().into_series();
@@ -81,7 +80,7 @@ impl WholeRun<'_> {
         &self,
         processes: &mut Processes,
         signals: &mut Signals,
-    ) -> Result<Option<Ending>, String> {
+    ) -> Result<Option<Ending>, NotMeasured> {
         let mut second = interval_at(Instant::now() + FIRST_LOOK, LOOK);
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let ending = loop {
@@ -126,4 +125,8 @@ impl WholeRun<'_> {
         let mut assertions = output.assertions.iter().filter(|_| output.abort_on_fail);
         assertions.find(|it| is_past(it.path(), &|number| it.is_past(number))).map(ToString::to_string)
     }
+}
+
+fn no_result() -> String {
+    "no process has sent a result".to_owned()
 }

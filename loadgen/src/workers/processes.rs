@@ -14,11 +14,14 @@ use super::message::{Message, WorkerResult};
 use super::worker::start_line;
 use crate::args::WorkerId;
 use crate::progress::Log;
+use crate::scenario::NotMeasured;
 
 /// From when all workers are ready to when they begin.
 const LEAD: Duration = Duration::from_millis(100);
 /// How long workers may take to send their results and to exit, once they were stopped.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The exit code of a worker that was refused the run, and has said why.
+const REFUSED: i32 = 2;
 /// Lines that were read and not yet handled.
 const MAX_LINES: usize = 64;
 
@@ -61,13 +64,13 @@ impl Processes {
     }
 
     /// Waits until all workers are ready, and sends them the instant to begin.
-    pub(super) async fn begin(&mut self) -> Result<SystemTime, String> {
+    pub(super) async fn begin(&mut self) -> Result<SystemTime, NotMeasured> {
         let mut waiting = self.workers.len();
         while waiting > 0 {
             match self.next().await? {
                 Some((_, Message::Ready)) => waiting -= 1,
                 Some(_) => {}
-                None => return Err("the processes have ended before the start".to_owned()),
+                None => return Err("the processes have ended before the start".to_owned().into()),
             }
         }
         let start = SystemTime::now() + LEAD;
@@ -79,7 +82,7 @@ impl Processes {
     }
 
     /// Stops all workers, which then send what they have measured so far. Other messages go to `on_message`.
-    pub(super) async fn stop(&mut self, on_message: impl Fn(usize, Message)) -> Result<(), String> {
+    pub(super) async fn stop(&mut self, on_message: impl Fn(usize, Message)) -> Result<(), NotMeasured> {
         self.workers.iter_mut().for_each(|worker| worker.input = None);
         let rest = async {
             while let Some((worker, message)) = self.next().await? {
@@ -88,7 +91,7 @@ impl Processes {
             Ok(())
         };
         let rest = timeout(EXIT_TIMEOUT, rest).await;
-        rest.unwrap_or_else(|_| Err("not all processes have ended when they were told to".to_owned()))
+        rest.unwrap_or_else(|_| Err("not all processes have ended when they were told to".to_owned().into()))
     }
 
     /// Kills the workers that have not exited, and returns the results of all.
@@ -106,7 +109,7 @@ impl Processes {
     }
 
     /// The next message. `None` after all workers have sent their results.
-    pub(super) async fn next(&mut self) -> Result<Option<(usize, Message)>, String> {
+    pub(super) async fn next(&mut self) -> Result<Option<(usize, Message)>, NotMeasured> {
         while self.workers.iter().any(|worker| worker.result.is_none()) {
             let Some((index, text)) = self.lines.recv().await else { break };
             let worker = &mut self.workers[index];
@@ -123,20 +126,25 @@ impl Processes {
                 }
                 Ok(Message::Log(text)) => self.log.line(&format!("process {}: {text}", worker.id)),
                 Ok(message) => return Ok(Some((index, message))),
-                Err(_) => return Err(format!("cannot read a line of process {}: {text:.100}", worker.id)),
+                Err(_) => {
+                    return Err(format!("cannot read a line of process {}: {text:.100}", worker.id).into());
+                }
             }
         }
         Ok(None)
     }
 
-    async fn gone(&mut self, index: usize) -> String {
+    async fn gone(&mut self, index: usize) -> NotMeasured {
         let Worker { id, process, .. } = &mut self.workers[index];
         let pid = process.id().map_or_else(|| "?".to_owned(), |pid| pid.to_string());
         let how = match timeout(EXIT_TIMEOUT, process.wait()).await {
+            Ok(Ok(status)) if status.code() == Some(REFUSED) => {
+                return NotMeasured::Refused(format!("process {id} has refused the run"));
+            }
             Ok(Ok(status)) => status.to_string(),
             Ok(Err(_)) | Err(_) => "it has closed its output".to_owned(),
         };
-        format!("process {id} (pid {pid}) has ended without a result: {how}")
+        format!("process {id} (pid {pid}) has ended without a result: {how}").into()
     }
 }
 

@@ -12,14 +12,14 @@ async fn any_path_of_the_result_can_be_asserted() {
     let server = impatient_server().await;
     let ended = loadgen(&format!(
         "hold {} --connections 2 --rate 1000 --duration 0s --assert connect_ms.p99.9<60s \
-         --assert phases[1].seconds<30 --assert phases[0].start_seconds<1s --assert series.counts.connects[0]==2 \
+         --assert phases[1].duration_seconds<30 --assert phases[0].start_seconds<1s --assert series.counts.connects[0]==2 \
          --assert loadgen.peak_resident_bytes<1GiB --assert traffic.connects==2",
         server.url()
     ))
     .await;
     ended.assert_code(0);
     assert_eq!(ended.stderr, "");
-    for bad in ["phases[7].seconds<30", "series.t[x]<1", "series.counts.connects<1"] {
+    for bad in ["phases[7].duration_seconds<30", "series.t[x]<1", "series.counts.connects<1"] {
         let run = format!("hold {} --connections 2 --rate 1000 --duration 0s --assert {bad}", server.url());
         loadgen(&run).await.assert_code(2);
     }
@@ -60,4 +60,27 @@ async fn what_still_may_come_true_ends_nothing() {
     .await;
     ended.assert_code(0);
     assert_eq!(ended.json()["aborted_by"], serde_json::Value::Null);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_assertion_on_a_figure_that_there_is_not_is_refused_before_the_run() {
+    let server = impatient_server().await;
+    for (scenario, bad, why) in [
+        ("hold", "resumed==2", "the result has no such path"),
+        ("storm", "lateness_ms.p99<50", "the result has no such path"),
+        ("mute", "connect_ms.p98<50", "the result has no such path"),
+        ("hold", "loadgen.coers.peak<1", "the result has no such path"),
+        ("hold", "server.cores.peak<1", "--pid or --admin"),
+        ("hold --pid 1", "server.cores.pique<1", "the result has no such path"),
+    ] {
+        let ended = loadgen(&format!(
+            "{scenario} {} --connections 2 --rate 1000 --duration 1h --assert errors==0 --assert {bad}",
+            server.url()
+        ))
+        .await;
+        ended.assert_code(2);
+        let told = format!("means nothing: {bad} (");
+        assert!(ended.stderr.contains(&told) && ended.stderr.contains(why), "{}", ended.stderr);
+    }
+    assert_eq!(server.seen(|seen| seen.greeted), 0);
 }

@@ -94,7 +94,7 @@ async fn who_is_cut_comes_back_and_misses_nothing() {
     for field in ["lost", "duplicated", "misordered", "errors", "unexpected_closes"] {
         assert_eq!(json[field], 0, "{field} in {json:#}");
     }
-    assert!(number(&json, "/seconds") > 0.0);
+    assert!(number(&json, "/all_back_seconds") > 0.0);
     assert!(number(&json, "/resume_ms/max") > 0.0);
 }
 

@@ -59,7 +59,7 @@ async fn phases_follow_each_other_and_what_is_soaked_is_repeated() {
     assert_eq!(number(soak, "/fanout/expected"), fanouts * 50.0);
     assert_eq!(number(soak, "/fanout/received"), fanouts * 50.0);
     assert_eq!(json["plan"]["the_end"]["runs"]["hold"]["connected"], 20);
-    assert!(number(&json, "/plan/soak/seconds") >= 1.0, "{json:#}");
+    assert!(number(&json, "/plan/soak/duration_seconds") >= 1.0, "{json:#}");
     assert_eq!(number(&json, "/connected"), 30.0 + storms * 5.0 + fanouts * 5.0, "the sum: {json:#}");
     for name in ["errors", "unexpected_closes", "lost", "duplicated", "early"] {
         assert_eq!(json[name], 0, "{name} in {json:#}");

@@ -73,9 +73,27 @@ async fn a_server_that_does_not_notice_is_told_apart() {
         _ => Behaviour::CloseWith(4002),
     })
     .await;
-    let json = mute(&server, "--duration 300ms").await;
+    let json = mute(&server, "--duration 1500ms").await;
     assert_eq!(json["muted"], 20);
     assert_eq!(json["closed"], 0);
     assert_eq!(json["other_closes"], 10);
     assert_eq!(json["still_open"], 10);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_shorter_than_the_timeouts_is_refused() {
+    let server = FakeServer::start(|_| Behaviour::GiveUpAfter(PONG_TIMEOUT)).await;
+    for processes in [1, 2] {
+        let run = format!(
+            "mute {} --connections 1000 --rate 100 --duration 1s --processes {processes}",
+            server.url()
+        );
+        let ended = loadgen(&run).await;
+        ended.assert_code(2);
+        let why = "the server pings every 1s and waits 400ms for the pong, so it closes a mute connection after up to \
+                   1s 400ms";
+        assert!(ended.stderr.contains(why), "{}", ended.stderr);
+        assert!(ended.stdout.is_empty(), "there is no result: {}", ended.stdout);
+    }
+    assert!(server.seen(|seen| seen.greeted) < 1000, "the first hello says it");
 }

@@ -44,7 +44,7 @@ async fn a_result_has_settings_phases_histograms_and_a_series() {
 
     let phases: Vec<_> = json["phases"].as_array().expect("a list").iter().map(|it| &it["name"]).collect();
     assert_eq!(phases, ["connect", "hold"]);
-    assert!(number(&json, "/phases/1/seconds") >= 1.4, "{json:#}");
+    assert!(number(&json, "/phases/1/duration_seconds") >= 1.4, "{json:#}");
 
     for name in ["connect_ms", "connect_from_start_ms"] {
         assert_eq!(json[name]["count"], 50);

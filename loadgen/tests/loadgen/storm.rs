@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::fake_server::{Behaviour, FakeServer, LAST_SEQ};
 use crate::run::{loadgen, number};
@@ -22,7 +22,8 @@ async fn every_session_is_resumed_with_its_token_and_seq() {
     assert_eq!(json["resumed"], 50);
     assert_eq!(json["errors"], 0);
     assert_eq!(json["unexpected_closes"], 0);
-    let (seconds, max) = (number(&json, "/seconds"), number(&json, "/connect_ms/max"));
+    assert_eq!((&json["connect_ms"]["count"], &json["resume_ms"]["count"]), (&json!(50), &json!(50)));
+    let (seconds, max) = (number(&json, "/all_back_seconds"), number(&json, "/resume_ms/max"));
     assert!(0.0 < seconds && seconds < 10.0, "{json:#}");
     assert!((seconds * 1000.0 - max).abs() <= max / 100.0, "the slowest resume is the last one: {json:#}");
     let resumes: BTreeSet<_> = server.seen(|seen| seen.resumes.iter().cloned().collect());
@@ -39,7 +40,7 @@ async fn a_server_that_forgets_has_resumed_nothing() {
     assert_eq!(json["resumed"], 0);
     assert_eq!(json["errors"], 10);
     assert_eq!(json["error_kinds"], json!({"not_recovered": 10}));
-    assert_eq!(json["seconds"], json!(null));
+    assert_eq!(json["all_back_seconds"], json!(null));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -62,4 +63,41 @@ async fn who_was_closed_before_does_not_come_back() {
     assert_eq!(json["unexpected_closes"], 4);
     assert_eq!(json["dropped"], 6);
     assert_eq!(json["resumed"], 6);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_storm_is_seen_by_itself() {
+    let server = FakeServer::start(|_| PATIENT).await;
+    let run = format!(
+        "storm {} --connections 200 --rate 200 --duration 500ms --pid {} --json - --assert server.phases.resume.cores.peak>=0",
+        server.url(),
+        std::process::id()
+    );
+    let ended = loadgen(&run).await;
+    let json = ended.json();
+    assert_eq!(json["resumed"], 200, "{json:#}");
+    let numbers = |pointer: &str| -> Vec<f64> {
+        let column = json.pointer(pointer).and_then(Value::as_array);
+        let column = column.unwrap_or_else(|| panic!("no {pointer} in {json:#}"));
+        column.iter().filter_map(Value::as_f64).collect()
+    };
+    let (t, open) = (numbers("/series/t"), numbers("/series/gauges/connections"));
+    let start = number(&json, "/phases/2/start_seconds");
+    let around =
+        |after: bool| t.iter().zip(&open).filter(move |(t, _)| (**t > start) == after).map(|(_, open)| *open);
+    assert_eq!(around(false).fold(0.0, f64::max), 200.0, "{t:?} {open:?}");
+    assert!(around(true).any(|open| open == 0.0), "the drop shows: {t:?} {open:?}");
+
+    let phases = json["server"]["phases"].as_object().expect("it is sampled");
+    assert_eq!(phases.keys().collect::<Vec<_>>(), ["connect", "hold", "resume"]);
+    let connect = number(&json, "/server/phases/connect/duration_seconds");
+    assert!((0.9..20.0).contains(&connect), "{json:#}");
+    let peak = number(&json, "/server/resident_bytes/peak");
+    let shown = numbers("/series/gauges/server.resident_bytes").into_iter().fold(0.0, f64::max);
+    assert_eq!(peak, shown, "one figure for one thing: {json:#}");
+    for phase in phases.values() {
+        assert!(phase["resident_bytes"]["peak"].as_f64().is_some_and(|bytes| bytes <= peak), "{json:#}");
+        let cores = |name: &str| phase["cores"][name].as_f64();
+        assert!(cores("mean").is_none_or(|mean| cores("peak").is_some_and(|peak| peak >= mean)), "{json:#}");
+    }
 }

@@ -148,7 +148,7 @@ impl Stage {
         });
         Group::default()
             .with("kind", <&str>::from(self.phase.kind))
-            .with("seconds", self.took.get().map(seconds))
+            .with("duration_seconds", self.took.get().map(seconds))
             .with("runs", runs)
     }
 }
@@ -161,6 +161,7 @@ impl StageRun {
             dialer: Rc::clone(&mix.dialer),
             failures: Failures::within(&mix.failures),
             recorder: mix.recorder.within("plan"),
+            refusal: mix.refusal.clone(),
         }
     }
 

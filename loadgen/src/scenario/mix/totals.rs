@@ -61,6 +61,8 @@ crate::result::summed! {
     struct Times {
         connect_ms: Option<Distribution>,
         connect_from_start_ms: Option<Distribution>,
+        resume_ms: Option<Distribution>,
+        resume_from_start_ms: Option<Distribution>,
         lateness_ms: Option<Distribution>,
         ping_lateness_ms: Option<Distribution>,
     }

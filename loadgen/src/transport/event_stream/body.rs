@@ -7,7 +7,6 @@ use crate::transport::websocket::Fault;
 
 /// The longest line of a chunk's head, extensions included.
 const MAX_LINE_BYTES: usize = 1024;
-const EMPTY_LINE: &[u8] = b"\r\n";
 
 /// How much of the stream belongs to the body.
 #[derive(Debug)]
@@ -78,18 +77,17 @@ impl Chunked {
                         return Ok(&[]);
                     }
                     // What ends a chunk is an empty line before the next one's head.
-                    *self = match (line.as_slice(), httparse::parse_chunk_size(line)) {
-                        (EMPTY_LINE, _) => Self::Head(Vec::new()),
-                        (_, Ok(Status::Complete((_, 0)))) => Self::Trailer(Vec::new()),
-                        (_, Ok(Status::Complete((_, length)))) => Self::Data(length),
-                        (_, Ok(Status::Partial) | Err(_)) => return Err(Fault::Chunk),
+                    *self = match chunk_length(line)? {
+                        None => Self::Head(Vec::new()),
+                        Some(0) => Self::Trailer(Vec::new()),
+                        Some(length) => Self::Data(length),
                     };
                 }
                 Self::Trailer(line) => {
                     if !take_line(line, input)? {
                         return Ok(&[]);
                     }
-                    *self = if line == EMPTY_LINE { Self::Over } else { Self::Trailer(Vec::new()) };
+                    *self = if line.is_empty() { Self::Over } else { Self::Trailer(Vec::new()) };
                 }
                 Self::Over => {
                     *input = &[];
@@ -109,13 +107,31 @@ fn take<'a>(left: &mut u64, input: &mut &'a [u8]) -> &'a [u8] {
     taken
 }
 
-/// Whether the line is complete, with its end.
+/// Whether the line is complete; its end is not part of it.
 fn take_line(line: &mut Vec<u8>, input: &mut &[u8]) -> Result<bool, Fault> {
     let end = input.iter().position(|byte| *byte == b'\n');
     let (taken, rest) = input.split_at(end.map_or(input.len(), |end| end + 1));
     *input = rest;
     line.extend_from_slice(taken);
-    if line.len() > MAX_LINE_BYTES { Err(Fault::Chunk) } else { Ok(end.is_some()) }
+    if line.len() > MAX_LINE_BYTES {
+        return Err(Fault::Chunk);
+    }
+    if end.is_some() {
+        line.pop();
+        line.pop_if(|byte| *byte == b'\r');
+    }
+    Ok(end.is_some())
+}
+
+/// `None` for an empty line.
+fn chunk_length(line: &[u8]) -> Result<Option<u64>, Fault> {
+    if line.is_empty() {
+        return Ok(None);
+    }
+    match httparse::parse_chunk_size(&[line, b"\r\n"].concat()) {
+        Ok(Status::Complete((_, length))) => Ok(Some(length)),
+        Ok(Status::Partial) | Err(_) => Err(Fault::Chunk),
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,176 @@
+//! What a process took in each phase of a run.
+
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use serde::Serialize;
+
+use super::account::{SHORTEST_CLOSELY, cores};
+use crate::process::Reading;
+use crate::result::seconds;
+
+/// More phases than these are not told apart.
+const MAX_PHASES: usize = 256;
+
+/// In the order in which they began. A phase that comes again is the same one.
+#[derive(Debug, Default)]
+pub(super) struct Phases {
+    all: IndexMap<String, Phase>,
+    current: String,
+}
+
+#[derive(Debug)]
+struct Phase {
+    /// Since when it has been this time.
+    from: Reading,
+    last: Reading,
+    time_before: Duration,
+    cpu_before: Duration,
+    cores_peak: Option<f64>,
+    resident_peak: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct PhaseCost {
+    duration_seconds: f64,
+    cores: Cores,
+    resident_bytes: ResidentBytes,
+}
+
+#[derive(Debug, Serialize)]
+struct Cores {
+    mean: Option<f64>,
+    peak: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct ResidentBytes {
+    peak: u64,
+}
+
+impl Phases {
+    pub(super) fn current(&self) -> &str {
+        &self.current
+    }
+
+    /// A reading in the phase of this name, at least at its beginning. `cores` is the mean since an earlier reading, which was
+    /// in the same phase as the one before this.
+    pub(super) fn add(&mut self, name: &str, reading: &Reading, cores: Option<f64>) {
+        if let Some(phase) = self.all.get_mut(&self.current) {
+            phase.add(reading, cores);
+            // What is resident after the run is not of its last phase.
+            if !name.is_empty() {
+                phase.resident_peak = phase.resident_peak.max(reading.resident_bytes);
+            }
+        }
+        if name != self.current {
+            name.clone_into(&mut self.current);
+            if !name.is_empty() {
+                self.enter(reading);
+            }
+        }
+    }
+
+    fn enter(&mut self, reading: &Reading) {
+        if let Some(phase) = self.all.get_mut(&self.current) {
+            (phase.time_before, phase.cpu_before) = (phase.time(), phase.cpu());
+            (phase.from, phase.last) = (*reading, *reading);
+        } else if self.all.len() < MAX_PHASES {
+            let phase = Phase {
+                from: *reading,
+                last: *reading,
+                time_before: Duration::ZERO,
+                cpu_before: Duration::ZERO,
+                cores_peak: None,
+                resident_peak: reading.resident_bytes,
+            };
+            self.all.insert(self.current.clone(), phase);
+        }
+    }
+
+    /// By names that can be part of a path of the result.
+    pub(super) fn outcome(&self) -> IndexMap<String, PhaseCost> {
+        let path_name = |name: &str| {
+            name.chars().map(|char| if char.is_ascii_alphanumeric() { char } else { '_' }).collect()
+        };
+        self.all.iter().map(|(name, phase)| (path_name(name), phase.outcome())).collect()
+    }
+}
+
+impl Phase {
+    fn add(&mut self, reading: &Reading, cores: Option<f64>) {
+        self.last = *reading;
+        self.cores_peak = self.cores_peak.into_iter().chain(cores).reduce(f64::max);
+    }
+
+    fn time(&self) -> Duration {
+        self.time_before + self.last.at.saturating_duration_since(self.from.at)
+    }
+
+    fn cpu(&self) -> Duration {
+        self.cpu_before + self.last.cpu.saturating_sub(self.from.cpu)
+    }
+
+    fn outcome(&self) -> PhaseCost {
+        let mean = (self.time() >= SHORTEST_CLOSELY).then(|| cores(self.cpu(), self.time()));
+        // A phase that is shorter than an interval has its mean alone.
+        let peak = self.cores_peak.into_iter().chain(mean).reduce(f64::max);
+        PhaseCost {
+            duration_seconds: seconds(self.time()),
+            cores: Cores { mean, peak },
+            resident_bytes: ResidentBytes { peak: self.resident_peak },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::cost::Load;
+    use crate::cost::account::Account;
+    use crate::result::Group;
+
+    #[test]
+    fn a_storm_has_a_peak_of_its_own() {
+        let start = Instant::now();
+        let reading = |at_ms: u64, cpu_ms: u64, resident_bytes: u64| Reading {
+            at: start + Duration::from_millis(at_ms),
+            cpu: Duration::from_millis(cpu_ms),
+            resident_bytes,
+            descriptors: None,
+            threads: 1,
+        };
+        let (mut account, mut phases) = (Account::new(reading(0, 0, 10)), Phases::default());
+        for (name, at_ms, cpu_ms, bytes) in [
+            ("connect", 0, 0, 10),
+            ("connect", 1000, 120, 20),
+            ("hold", 1500, 150, 25),
+            ("hold", 2000, 160, 25),
+            ("resume", 2700, 160, 25),
+            ("resume", 2800, 240, 60),
+            ("resume", 2900, 320, 50),
+            ("", 2950, 330, 30),
+        ] {
+            let reading = reading(at_ms, cpu_ms, bytes);
+            let ends_phase = phases.current() != name;
+            let cores = account.add_closely(reading, Load::default(), ends_phase);
+            phases.add(name, &reading, cores);
+        }
+        let outcome = Group::of(&phases.outcome());
+        for (path, number) in [
+            ("connect.cores.peak", 0.12),
+            ("connect.cores.mean", 0.1),
+            ("hold.cores.peak", 0.02),
+            ("hold.resident_bytes.peak", 25.0),
+            ("resume.cores.peak", 0.8),
+            ("resume.cores.mean", 0.68),
+            ("resume.duration_seconds", 0.25),
+            ("resume.resident_bytes.peak", 60.0),
+        ] {
+            assert_eq!(outcome.number(path), Ok(number), "{path}");
+        }
+        assert_eq!(Group::of(&account.outcome()).number("cores.peak"), Ok(0.8));
+    }
+}
