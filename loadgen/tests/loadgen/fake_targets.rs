@@ -215,7 +215,7 @@ async fn serve_events(stream: TcpStream, kind: Kind, asked: &Asked) -> std::io::
         Kind::Page => {
             (&["HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 5\r\n\r\nhello"], false)
         }
-        Kind::SseThatEnds => (&[CHUNKED, "c\r\nid: 1\r\ndata:\r\n6\r\n a\n\n\r\r\n", "0\r\n\r\n"], false),
+        Kind::SseThatEnds => (&[CHUNKED, "c\r\nid: 1\r\ndata:\r\n5\r\n a\n\n\r\r\n", "0\r\n\r\n"], false),
         Kind::SseThatBreaks => (&[CHUNKED, "ff\r\ndata: a\n\n"], false),
         Kind::SseWithoutIds => (&[ON_AND_ON, "data: a\n\n"], true),
         _ => (&[ON_AND_ON, "id: 1\ndata: a\n\n: still here\n\nid: 2\r\ndata: b\r\n\r\n"], true),
