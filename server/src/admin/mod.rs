@@ -203,7 +203,15 @@ mod tests {
 
     #[test]
     fn programs_and_our_own_pages_pass() {
-        for host in ["127.0.0.1:8001", "localhost:8001", "LOCALHOST", "[::1]:8001", "10.0.0.7:80"] {
+        for host in [
+            "127.0.0.1:8001",
+            "localhost:8001",
+            "LOCALHOST",
+            "localhost:",
+            "[::1]:",
+            "[::1]:8001",
+            "10.0.0.7:80",
+        ] {
             assert!(check(host, None), "{host}");
         }
         assert!(check("127.0.0.1:8001", Some("http://127.0.0.1:8001")));

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 
 use hyper::Uri;
 
-/// `host[:port]`, as in an `Origin` or a `Host` header.
+/// `host[:port]`, as in an `Origin` or a `Host` header. The port may be empty (RFC 3986, section 3.2.3).
 #[derive(Debug)]
 pub(crate) struct HostPort {
     pub(super) host: String,
@@ -18,8 +18,8 @@ impl HostPort {
         let uri: Uri = text.parse().ok()?;
         let host = uri.host().filter(|host| !host.is_empty())?.to_owned();
         let port = match text.get(host.len()..)?.strip_prefix(':') {
+            Some("") | None => None,
             Some(port) => Some(port.parse().ok()?),
-            None => None,
         };
         Some(Self { host, port })
     }

@@ -32,7 +32,7 @@ pub use sign::{Grant, SignError};
 use crate::clock::UnixTime;
 use claims::Claims;
 
-/// Everything that decides about access. The default lets everyone do everything, save for browsers: see [`Origins`].
+/// Everything that decides about access. The default allows everything, except from browsers: see [`Origins`].
 #[derive(Clone, Debug, Default)]
 pub struct Auth {
     keys: Vec<Key>,

@@ -16,7 +16,6 @@ use super::state::{Change, Channel};
 pub(super) struct Budget<S> {
     bytes: AtomicUsize,
     limit: usize,
-    /// Locked after a channel's.
     order: Mutex<BTreeMap<AgeKey, Weak<Channel<S>>>>,
 }
 

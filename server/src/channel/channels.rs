@@ -39,7 +39,7 @@ pub struct LogLimits {
 /// All channels.
 #[derive(Debug)]
 pub(crate) struct Channels<S: Subscriber> {
-    /// The table. Its lock is held for one look-up; at most a session's is held meanwhile.
+    /// Locked for one look-up.
     table: RwLock<BTreeMap<ChannelName, Arc<Channel<S>>>>,
     /// By the keys in their timers.
     pub(super) owners: Owners<Channel<S>>,
@@ -256,10 +256,10 @@ impl<S: Subscriber> Channels<S> {
     fn keep_to_budget(&self) {
         for _ in 0..LOGS_LOOKED_AT {
             let Some(channel) = self.budget.oldest_if_over() else { return };
-            let stands_at = channel.state.lock().age_key.map(|(at, _)| at);
+            let key = channel.state.lock().age_key.map(|(at, _)| at);
             self.trim(&channel, |log| {
-                // Where it stands is where its oldest was. If that is gone, it only has to move back.
-                if log.oldest_at() == stands_at {
+                // The key is the age of what was its oldest message. If that is gone, only the key changes.
+                if log.oldest_at() == key {
                     log.drop_oldest();
                 }
             });

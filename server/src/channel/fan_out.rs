@@ -77,7 +77,7 @@ impl<S: Subscriber> Channel<S> {
             };
             state.sweep.at.is_some()
         };
-        // After the lock is released: a subscriber's comes before a channel's.
+        // After the lock is released: a subscriber has a lock of its own.
         for (subscriber, slot) in calls {
             if let Some(waker) = subscriber.upgrade().and_then(|one| one.tell_readable(slot)) {
                 Waker::wake(waker);

@@ -30,7 +30,7 @@ pub(crate) struct Channel<S> {
     pub(super) state: Mutex<State<S>>,
 }
 
-/// What the lock guards; taken after a session's, if both are.
+/// What the lock guards.
 #[derive(Debug)]
 pub(super) struct State<S> {
     pub(super) log: Log,

@@ -18,6 +18,8 @@ pub(crate) use answer::Answer;
 pub(crate) use memory::MemoryEngine;
 
 /// Where the logs of channels live.
+///
+/// Every answer comes within a bounded time: a WebSocket that waits for one does not read its socket meanwhile.
 pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
     /// Appends a message to a channel's log, which is opened if there is none.
     fn append(

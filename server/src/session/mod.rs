@@ -23,7 +23,7 @@ pub(crate) use id::BadSessionId;
 pub use id::SessionId;
 pub(crate) use link::{Link, Notes};
 pub(crate) use sessions::{EventSink, Logs, SessionLimits, Sessions};
-pub(crate) use subscriptions::NotSubscribed;
+pub(crate) use subscriptions::{NotSubscribed, Subscribed};
 pub(crate) use view::SessionView;
 
 /// The channels that sessions follow.

@@ -12,8 +12,8 @@ const SHARDS: usize = 16;
 
 /// The only table of sessions: by id and in the order of ids, so that a listing can be taken page by page.
 ///
-/// Ids are random. A shard holds those with the same first four bits, so the shards are in order, too. A shard's lock is
-/// taken before any session's, and held for one look-up.
+/// Ids are random. A shard holds those with the same first four bits, so the shards are in order, too. Each is locked for
+/// one look-up.
 #[derive(Debug)]
 pub(crate) struct Registry {
     shards: [Mutex<BTreeMap<SessionId, Arc<SessionCell>>>; SHARDS],

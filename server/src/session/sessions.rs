@@ -12,7 +12,7 @@ use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::timeouts::{Owners, Timeouts, TimerOwner};
 
-/// Is told of every lifecycle event, with no lock held. A panic must not leave it.
+/// Is told of every lifecycle event, with no lock held. Implementations must not panic.
 pub(crate) trait EventSink: Send + Sync + 'static {
     fn session_event(&self, session: SessionId, event: LifecycleEvent);
 }

@@ -42,7 +42,7 @@ pub trait Dialect: Sized {
     /// Writes responses to the commands of one text. A dialect may join them into one text, or leave some out.
     fn respond(&mut self, responses: &[Response<'_, Self::RequestId>], to: &mut impl Texts);
 
-    /// Writes an event: as one text, as several, or not at all if the dialect has no word for it.
+    /// Writes an event: as one text, as several, or not at all if the dialect cannot express it.
     fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts);
 
     /// Encodes a message for all its readers: all of the text but what depends on the reader's seq.

@@ -5,6 +5,7 @@ use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::session::ConnectionInput;
 
 use super::event::Events;
+use super::following::Following;
 use crate::client::Attachment;
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
@@ -24,6 +25,8 @@ pub(super) struct Connection<S> {
     pub(super) heartbeat: bool,
     /// What the session has for this connection.
     pub(super) backlog: Backlog,
+    /// Until the session follows all channels that the stream asked for.
+    pub(super) following: Option<Box<Following>>,
     pub(super) hold: WriteHold,
 }
 
@@ -53,6 +56,7 @@ impl<S: Socket> Connection<S> {
             self.events().heartbeat();
             self.heartbeat = true;
         }
+        self.poll_following(context);
         if self.poll_flush(context)?.is_pending() {
             return Ok(Poll::Pending);
         }
@@ -74,6 +78,16 @@ impl<S: Socket> Connection<S> {
             // There is nothing that it could say.
             Poll::Ready(false) => Ok(Poll::Ready(())),
         }
+    }
+
+    fn poll_following(&mut self, context: &mut Context<'_>) {
+        let Some(following) = &mut self.following else { return };
+        let events = Events { out: &mut self.out.bytes, token: &self.token };
+        if following.poll(context, &self.attachment, events).is_ready() {
+            self.following = None;
+        }
+        // What it follows by now may have something to read.
+        self.backlog.more = true;
     }
 
     pub(super) fn events(&mut self) -> Events<'_> {

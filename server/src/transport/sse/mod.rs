@@ -7,6 +7,7 @@
 
 mod connection;
 mod event;
+mod following;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use crate::admission::OpenConnection;
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Context, hello, unsubscribed};
-use crate::session::{Attached, Backlog, NotSubscribed, Transport};
+use crate::session::{Attached, Backlog, Transport};
 use crate::transport::Socket;
 use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
@@ -22,6 +23,7 @@ use crate::transport::write_hold::WriteHold;
 
 use connection::{Connection, Ending};
 pub(crate) use event::{Events, parse_id};
+use following::Following;
 
 /// A request that gets a stream.
 #[derive(Debug)]
@@ -29,25 +31,21 @@ pub(crate) struct Accepted {
     /// The head of the answer.
     pub(crate) head: Vec<u8>,
     pub(crate) attached: Attached,
-    /// What to follow beside what the session follows already.
+    /// Channels to follow in addition to the session's.
     pub(crate) channels: Vec<ChannelName>,
 }
 
 /// Serves an accepted request to its end, on the socket that it came on.
 ///
-/// A task is as large as all that it ever holds. So its beginning and its end are boxed, and the task itself holds the
-/// connection and no more.
-pub(crate) fn serve<S: Socket>(
-    socket: S,
+/// A task is as large as all that it ever holds. So it starts with the connection, and its end is boxed.
+pub(crate) fn serve(
+    socket: impl Socket,
     accepted: Accepted,
     context: Arc<Context>,
     open_connection: OpenConnection,
 ) -> impl Future<Output = ()> + Send {
-    let Accepted { head, attached, channels } = accepted;
-    let connection = open(socket, head, attached, context);
-    let opening = Box::pin(follow(connection, channels));
+    let mut connection = open(socket, accepted, context);
     async move {
-        let mut connection = opening.await;
         if let Ending::Close(code) = connection.run().await {
             Box::pin(connection.say_goodbye(code)).await;
         }
@@ -55,7 +53,8 @@ pub(crate) fn serve<S: Socket>(
     }
 }
 
-fn open<S: Socket>(socket: S, head: Vec<u8>, mut attached: Attached, context: Arc<Context>) -> Connection<S> {
+fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Connection<S> {
+    let Accepted { head, mut attached, channels } = accepted;
     let pong_timeout = context.sessions.settings().pong_timeout;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
@@ -70,6 +69,7 @@ fn open<S: Socket>(socket: S, head: Vec<u8>, mut attached: Attached, context: Ar
         out: Unwritten::default(),
         heartbeat: false,
         backlog: Backlog { more: true, until_acknowledged: false },
+        following: Some(Following::new(channels)),
         hold: WriteHold::default(),
     };
     connection.out.bytes = head;
@@ -78,19 +78,6 @@ fn open<S: Socket>(socket: S, head: Vec<u8>, mut attached: Attached, context: Ar
     connection.events().numbered(sent, &hello);
     for channel in revoked {
         connection.events().plain(&unsubscribed(&channel, "forbidden"));
-    }
-    connection
-}
-
-async fn follow<S: Socket>(mut connection: Connection<S>, channels: Vec<ChannelName>) -> Connection<S> {
-    for channel in channels {
-        let Attachment { session, link, context, .. } = &connection.attachment;
-        let subscribed = context.sessions.subscribe(session, link, &channel, None);
-        if let Err(error) = subscribed.await {
-            tracing::debug!(%channel, %error, "not subscribed");
-            let reason = if error == NotSubscribed::Forbidden { "forbidden" } else { "limit" };
-            connection.events().plain(&unsubscribed(&channel, reason));
-        }
     }
     connection
 }

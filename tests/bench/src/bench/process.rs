@@ -54,7 +54,10 @@ impl Binaries {
             return Ok(Self { directory });
         }
         let names = missing.join(", ");
-        Err(format!("{names} must be built first, with: cargo build --release --workspace --exclude encke-sim").into())
+        Err(format!(
+            "{names} must be built first, with: cargo build --release --workspace --exclude encke-sim"
+        )
+        .into())
     }
 
     /// A program beside this one, or at its own absolute path, with an empty environment, so that both get the same; ended when
