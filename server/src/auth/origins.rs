@@ -76,7 +76,8 @@ impl Origin {
             "https" => Some(443),
             _ => None,
         };
-        let authority = HostPort::parse(authority)?;
+        // Browsers leave the colon of an empty port out.
+        let authority = HostPort::parse(authority).filter(|_| !authority.ends_with(':'))?;
         valid.then_some(Self { authority, default_port })
     }
 
