@@ -110,13 +110,14 @@ impl Cost {
 
     /// Takes the last sample, after loadgen has dropped its connections.
     pub(crate) async fn look_after(&mut self, recorder: &Recorder) {
+        let (phase, is_close) = (recorder.current_phase(), recorder.is_looked_at_closely());
+        if self.server.as_ref().is_some_and(|server| server.phases.current() != phase) {
+            // It was over before it could be looked at.
+            let at = Look { due: Due::Between, phase, is_close, is_after: true };
+            self.look(Load::default(), &at).await;
+        }
         // It ends the last phase.
-        let at = Look {
-            due: Due::Second,
-            phase: String::new(),
-            is_close: recorder.is_looked_at_closely(),
-            is_after: true,
-        };
+        let at = Look { due: Due::Second, phase: String::new(), is_close, is_after: true };
         self.look(Load::default(), &at).await;
     }
 

@@ -81,7 +81,9 @@ pub(crate) struct Clock {
 
 impl Clock {
     pub(super) fn new(recorder: &super::Recorder, first: Instant, period: Duration) -> Self {
-        let asked = recorder.shared.looks.asked();
+        let mut asked = recorder.shared.looks.asked();
+        // The first phase may have begun already.
+        asked.mark_changed();
         Self { recorder: recorder.clone(), asked, first, due: first, period }
     }
 

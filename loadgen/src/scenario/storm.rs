@@ -107,10 +107,11 @@ impl Storm {
         sleep_until(pace.end(&setup.load)).await;
 
         setup.recorder.brief_phase("resume");
+        // So that it can be seen how many there were, and below that none was left.
+        setup.recorder.look_now().await;
         let dropped_at = Instant::now();
         drop(drop_now);
         let tickets: Vec<Ticket> = held.join_all().await.into_iter().flatten().collect();
-        // So that it can be seen that none was left.
         setup.recorder.look_now().await;
         let attempts =
             (0..).zip(tickets).map(|(index, ticket)| Attempt::new(index, dropped_at, Some(ticket)));

@@ -83,15 +83,18 @@ async fn the_storm_is_seen_by_itself() {
     };
     let (t, open) = (numbers("/series/t"), numbers("/series/gauges/connections"));
     let start = number(&json, "/phases/2/start_seconds");
-    let around =
-        |after: bool| t.iter().zip(&open).filter(move |(t, _)| (**t > start) == after).map(|(_, open)| *open);
-    assert_eq!(around(false).fold(0.0, f64::max), 200.0, "{t:?} {open:?}");
-    assert!(around(true).any(|open| open == 0.0), "the drop shows: {t:?} {open:?}");
+    let from_drop: Vec<f64> =
+        t.iter().zip(&open).filter(|(t, _)| **t >= start).map(|(_, open)| *open).collect();
+    assert_eq!(from_drop[0], 200.0, "the first sample is of before the drop: {t:?} {open:?}");
+    assert!(from_drop[1..].contains(&0.0), "the drop shows: {t:?} {open:?}");
 
     let phases = json["server"]["phases"].as_object().expect("it is sampled");
-    assert_eq!(phases.keys().collect::<Vec<_>>(), ["connect", "hold", "resume"]);
-    let connect = number(&json, "/server/phases/connect/duration_seconds");
-    assert!((0.9..20.0).contains(&connect), "{json:#}");
+    // On a busy machine nothing is left to hold.
+    let names: Vec<_> = phases.keys().filter(|name| *name != "hold").collect();
+    assert_eq!(names, ["connect", "resume"]);
+    let [connect, sampled] = ["/phases/0", "/server/phases/connect"]
+        .map(|phase| number(&json, &format!("{phase}/duration_seconds")));
+    assert!((connect - sampled).abs() < 0.5, "{json:#}");
     let peak = number(&json, "/server/resident_bytes/peak");
     let shown = numbers("/series/gauges/server.resident_bytes").into_iter().fold(0.0, f64::max);
     assert_eq!(peak, shown, "one figure for one thing: {json:#}");
