@@ -26,7 +26,8 @@ async fn arrivals_come_at_the_rate_and_leave_when_their_time_is_over() {
     assert!((130.0..270.0).contains(&arrived), "{json:#}");
     assert_eq!(json["skipped"], 0);
     assert_eq!(json["errors"], 0);
-    assert!(number(&json, "/connected") >= arrived - 20.0, "the last ones may be on their way: {json:#}");
+    let on_their_way = number(&json, "/connecting_at_end");
+    assert_eq!(number(&json, "/connected"), arrived - on_their_way, "{json:#}");
     assert!(number(&json, "/left") >= arrived / 2.0, "all but those of the last 100 ms: {json:#}");
     assert_eq!(json["unexpected_closes"], 0);
     assert_eq!(json["expected_open"], 20.0);

@@ -97,9 +97,12 @@ async fn a_report_is_a_page_a_result_and_a_series() {
     command.arg(&path);
     let ended = crate::run::finish(command).await;
     ended.assert_code(0);
-    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", ""), "quiet");
-
     let json: Value = serde_json::from_str(&read(&directory, "new/run/result.json")).expect("it is JSON");
+    // On a busy machine it says that its figures may be wrong, whether or not it is to be quiet.
+    let warnings = json["loadgen"]["warnings"].as_array().into_iter().flatten();
+    let warned: String =
+        warnings.map(|warning| format!("loadgen: {}\n", warning.as_str().expect("a text"))).collect();
+    assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", warned.as_str()), "quiet");
     assert_eq!(json["connected"], 20);
     assert_eq!(json["assertions"], serde_json::json!([{"assert": "errors==0", "holds": true, "number": 0}]));
 

@@ -8,7 +8,7 @@ use crate::run::{loadgen, number};
 async fn takeover(replaced: Option<u16>, options: &str) -> Value {
     let server = FakeSessions::start(Manners { replaced, ..Manners::default() }).await;
     let run =
-        format!("takeover {} --connections 20 --rate 1000 --duration 200ms --json - {options}", server.url());
+        format!("takeover {} --connections 20 --rate 1000 --duration 1s --json - {options}", server.url());
     let ended = loadgen(&run).await;
     ended.assert_code(0);
     let json = ended.json();

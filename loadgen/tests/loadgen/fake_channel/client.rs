@@ -18,7 +18,7 @@ use crate::accept::accept;
 /// How long a session waits for its client.
 const WINDOW: Duration = Duration::from_secs(1);
 /// How long a client may take nothing in.
-const PATIENCE: Duration = Duration::from_millis(200);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Notes when a connection is gone.
 struct Lost<'a> {
