@@ -9,12 +9,12 @@ use crate::admin::{self, LogLinesDropped, TimersView};
 use crate::admission::{OpenConnections, Permits};
 use crate::client::{self, ClientSettings};
 use crate::config::Config;
-use crate::engine::MemoryEngine;
+use crate::engine::{LogEngine, MemoryEngine};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::public;
-use crate::session::{Channels, EventSink, Logs, SessionLimits, Sessions};
+use crate::session::{Channels, EventSink, Logs, SessionCell, SessionLimits, Sessions};
 use crate::timeouts::{Batch, Timeouts};
 
 /// Makes the channels, the sessions, and what else the connections of clients share.
@@ -24,6 +24,18 @@ pub(crate) fn client(
     entropy: Entropy,
     executor: Arc<dyn Executor>,
     events: Box<dyn EventSink>,
+) -> client::Context {
+    client_on(config, timeouts, entropy, executor, events, |memory| Arc::new(memory))
+}
+
+/// The same on an engine that is made from the memory engine.
+pub(crate) fn client_on(
+    config: &Config,
+    timeouts: Arc<Timeouts>,
+    entropy: Entropy,
+    executor: Arc<dyn Executor>,
+    events: Box<dyn EventSink>,
+    engine: impl FnOnce(MemoryEngine<SessionCell>) -> Arc<dyn LogEngine<SessionCell>>,
 ) -> client::Context {
     let limits = &config.limits;
     let metrics = Arc::new(Metrics::new());
@@ -35,8 +47,8 @@ pub(crate) fn client(
         entropy.clone(),
         executor,
     ));
-    let engine = Arc::new(MemoryEngine { channels: Arc::clone(&channels), timeouts: Arc::clone(&timeouts) });
-    let logs = Logs { engine, channels };
+    let memory = MemoryEngine { channels: Arc::clone(&channels), timeouts: Arc::clone(&timeouts) };
+    let logs = Logs { engine: engine(memory), channels };
     let sessions = Arc::new(Sessions::new(
         SessionLimits {
             sessions: limits.max_sessions,

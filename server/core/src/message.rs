@@ -1,6 +1,6 @@
 //! What a channel carries, whatever the dialect of its readers.
 //!
-//! A log keeps a message as a dialect's text ([`crate::dialect::Encoded`]), which contains the data: so it is stored once.
+//! A log keeps a message as a dialect's text ([`crate::dialect::Encodings`]), which contains the data: so it is stored once.
 
 use std::borrow::Cow;
 

@@ -1,8 +1,7 @@
 use std::collections::VecDeque;
 
 use encke_core::Timestamp;
-use encke_core::dialect::Encoded;
-use encke_core::dialect::json::Json;
+use encke_core::dialect::Encodings;
 use encke_core::session::outbox::Bounds;
 
 use super::channels::LogLimits;
@@ -19,7 +18,7 @@ pub(super) struct Log {
 #[derive(Debug)]
 struct Stored {
     at: Timestamp,
-    message: Encoded<Json>,
+    message: Encodings,
 }
 
 /// What a message takes up besides its text.
@@ -27,7 +26,7 @@ const OVERHEAD_BYTES: usize = size_of::<Stored>() + 16;
 
 impl Log {
     /// Appends a message, and drops old ones beyond the limits, but never the message itself.
-    pub(super) fn append(&mut self, at: Timestamp, message: Encoded<Json>, limits: &LogLimits) {
+    pub(super) fn append(&mut self, at: Timestamp, message: Encodings, limits: &LogLimits) {
         self.bytes += OVERHEAD_BYTES + message.size();
         self.messages.push_back(Stored { at, message });
         self.last += 1;
@@ -76,7 +75,7 @@ impl Log {
     }
 
     /// The messages from the number `offset` on that are still here.
-    pub(super) fn since(&self, offset: u64) -> impl Iterator<Item = (u64, Timestamp, &Encoded<Json>)> {
+    pub(super) fn since(&self, offset: u64) -> impl Iterator<Item = (u64, Timestamp, &Encodings)> {
         let first = self.bounds().first;
         let skipped = usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX);
         let from = skipped.min(self.messages.len());

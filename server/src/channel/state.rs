@@ -2,8 +2,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::dialect::json::Json;
-use encke_core::dialect::{Dialect, Encoded};
+use encke_core::dialect::Encodings;
 use encke_core::message::{CompactJson, Message};
 use encke_core::session::outbox::{Bounds, Slot};
 use parking_lot::{Mutex, MutexGuard};
@@ -193,7 +192,7 @@ impl<S: Subscriber> Channel<S> {
         let before = state.log.bytes();
         let offset = state.log.next_offset();
         let message = Message { channel: self.name.as_str(), epoch: &self.epoch, offset, data };
-        state.log.append(at, Json::encode(&message), limits);
+        state.log.append(at, Encodings::of(&message), limits);
         let after = state.log.bytes();
         then(&mut state, Change { before, after });
         Ok(Appended { offset, sweep: state.sweep.published() })
@@ -237,7 +236,7 @@ impl<S: Subscriber> Reader<'_, S> {
     }
 
     /// The messages from the number `offset` on.
-    pub(crate) fn since(&self, offset: u64) -> impl Iterator<Item = &Encoded<Json>> {
+    pub(crate) fn since(&self, offset: u64) -> impl Iterator<Item = &Encodings> {
         self.0.log.since(offset).map(|(_, _, message)| message)
     }
 

@@ -1,6 +1,7 @@
 use std::sync::Arc;
 
 use encke_core::close::SuspendReason;
+use encke_core::dialect::DialectName;
 use encke_core::session::ConnectionInput;
 
 use super::Context;
@@ -14,12 +15,14 @@ pub(crate) struct Attachment {
     pub(crate) link: Arc<Link>,
     pub(crate) context: Arc<Context>,
     transport: Transport,
+    dialect: DialectName,
 }
 
 impl Attachment {
-    pub(crate) fn new(attached: Attached, transport: Transport, context: Arc<Context>) -> Self {
-        context.metrics.connections.opened(transport.into());
-        Self { session: attached.session, link: attached.link, context, transport }
+    pub(crate) fn new(attached: Attached, context: Arc<Context>) -> Self {
+        let Attached { session, link, transport, dialect, .. } = attached;
+        context.metrics.connections.opened(transport.into(), dialect);
+        Self { session, link, context, transport, dialect }
     }
 
     /// Tells the session what happened to its connection. Returns whether the session is still attached to it.
@@ -38,6 +41,6 @@ impl Drop for Attachment {
         // Nothing happens if it knows already.
         self.tell(ConnectionInput::Ended(SuspendReason::ConnectionLost));
         self.link.take_permit();
-        self.context.metrics.connections.closed(self.transport.into());
+        self.context.metrics.connections.closed(self.transport.into(), self.dialect);
     }
 }

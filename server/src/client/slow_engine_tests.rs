@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
-use encke_core::dialect::Texts;
 use encke_core::dialect::json::Json;
+use encke_core::dialect::{DialectName, Texts};
 use encke_core::message::CompactJson;
 use encke_core::session::{Heartbeat, LifecycleEvent};
 use futures_util::FutureExt;
@@ -20,10 +20,7 @@ use crate::context;
 use crate::engine::{Answer, History, LogEngine, MemoryEngine};
 use crate::entropy::Entropy;
 use crate::executor::{Executor, Task};
-use crate::session::{
-    AttachRequest, Attached, Backlog, EventSink, Logs, SessionCell, SessionId, SessionLimits, Sessions,
-    Transport,
-};
+use crate::session::{AttachRequest, Attached, Backlog, EventSink, SessionCell, SessionId, Transport};
 use crate::timeouts::Timeouts;
 
 /// The memory engine, which keeps its answers to itself until it is told to give them.
@@ -103,26 +100,14 @@ impl World {
         let config = Settings::default().resolve().expect("the defaults are valid");
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
         let (timeouts, _) = Timeouts::new(clock, Duration::ZERO);
-        let executor = Arc::new(NoTasks);
         let entropy = Entropy::system();
-        let mut context =
-            context::client(&config, Arc::clone(&timeouts), entropy.clone(), executor, Box::new(NoEvents));
         let answers = Arc::new(AtomicBool::new(false));
-        let channels = Arc::clone(&context.logs.channels);
-        let memory = MemoryEngine { channels: Arc::clone(&channels), timeouts: Arc::clone(&timeouts) };
-        let engine = Arc::new(SlowEngine { memory, answers: Arc::clone(&answers) });
-        context.logs = Logs { engine, channels };
-        context.sessions = Arc::new(Sessions::new(
-            SessionLimits { sessions: 10, unacked: 10, subscriptions: 10 },
-            timeouts,
-            config.session,
-            context.logs.clone(),
-            Arc::clone(&context.metrics),
-            entropy,
-            Box::new(NoEvents),
-        ));
+        let slow = Arc::clone(&answers);
+        let engine = |memory| -> Arc<dyn LogEngine<_>> { Arc::new(SlowEngine { memory, answers: slow }) };
+        let context =
+            context::client_on(&config, timeouts, entropy, Arc::new(NoTasks), Box::new(NoEvents), engine);
         let context = Arc::new(context);
-        let attachment = Attachment::new(attach(&context, None), Transport::WebSocket, Arc::clone(&context));
+        let attachment = Attachment::new(attach(&context, None), Arc::clone(&context));
         let commands = Commands::new(&context, context.timeouts.clock().now());
         let written = Written::default();
         Self { context, attachment, commands, backlog: Backlog::default(), written, answers }
@@ -148,6 +133,7 @@ fn attach(context: &Context, resume: Option<String>) -> Attached {
         identity: Identity::ANONYMOUS,
         heartbeat: Heartbeat::Frame,
         transport: Transport::WebSocket,
+        dialect: DialectName::Json,
     };
     let permit = context.permits.take([127, 0, 0, 1].into());
     context.sessions.attach(&request, permit, || false).expect("a session")

@@ -1,10 +1,11 @@
+use encke_core::dialect::DialectName;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
-/// Transports that are shown from the start, also without a connection.
-const TRANSPORTS: [&str; 2] = ["websocket", "sse"];
+/// What is shown from the start, also without a connection.
+const KINDS: [(&str, DialectName); 2] = [("websocket", DialectName::Json), ("sse", DialectName::Json)];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ConnectionLabels {
@@ -13,8 +14,8 @@ pub(super) struct ConnectionLabels {
 }
 
 impl ConnectionLabels {
-    const fn of(transport: &'static str) -> Self {
-        Self { transport, dialect: "json" }
+    fn of(transport: &'static str, dialect: DialectName) -> Self {
+        Self { transport, dialect: dialect.into() }
     }
 }
 
@@ -28,26 +29,28 @@ pub(crate) struct ConnectionMetrics {
 impl ConnectionMetrics {
     pub(super) fn new() -> Self {
         let open = Family::<ConnectionLabels, Gauge>::default();
-        for transport in TRANSPORTS {
-            drop(open.get_or_create(&ConnectionLabels::of(transport)));
+        for (transport, dialect) in KINDS {
+            drop(open.get_or_create(&ConnectionLabels::of(transport, dialect)));
         }
         Self { open, accept_errors: Counter::default() }
     }
 
-    pub(crate) fn opened(&self, transport: &'static str) {
-        self.open.get_or_create(&ConnectionLabels::of(transport)).inc();
+    pub(crate) fn opened(&self, transport: &'static str, dialect: DialectName) {
+        self.open.get_or_create(&ConnectionLabels::of(transport, dialect)).inc();
     }
 
-    pub(crate) fn closed(&self, transport: &'static str) {
-        self.open.get_or_create(&ConnectionLabels::of(transport)).dec();
+    pub(crate) fn closed(&self, transport: &'static str, dialect: DialectName) {
+        self.open.get_or_create(&ConnectionLabels::of(transport, dialect)).dec();
     }
 
     /// How many are open.
     #[cfg(feature = "simulation")]
     pub(crate) fn count(&self) -> i64 {
-        TRANSPORTS
+        KINDS
             .iter()
-            .map(|transport| self.open.get_or_create(&ConnectionLabels::of(transport)).get())
+            .map(|(transport, dialect)| {
+                self.open.get_or_create(&ConnectionLabels::of(transport, *dialect)).get()
+            })
             .sum()
     }
 

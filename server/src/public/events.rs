@@ -1,6 +1,7 @@
 //! The request for a stream of events.
 
 use encke_core::close::CloseCode;
+use encke_core::dialect::DialectName;
 use encke_core::session::Heartbeat;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY,
@@ -67,6 +68,7 @@ fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<
         identity,
         heartbeat: Heartbeat::Frame,
         transport: Transport::Events,
+        dialect: DialectName::Json,
     };
     // hyper has the socket, so nobody can ask it; and an EventSource waits for seconds before it comes back.
     let attached = match context.sessions.attach(&attach, permit, || false) {

@@ -1,16 +1,17 @@
+use encke_core::dialect::json::Json;
 use encke_core::session::Heartbeat;
 
 use crate::transport::websocket::Wanted;
 
 /// Reads the query of an upgrade request; `None` if a value is malformed. Unknown names are ignored.
-pub(crate) fn parse_query(query: &str) -> Option<Wanted> {
-    let mut wanted = Wanted::default();
+pub(crate) fn parse_query(query: &str) -> Option<Wanted<Json>> {
+    let mut wanted = Wanted::<Json>::default();
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         match &*name {
             "resume" => wanted.resume = Some(value.into_owned()),
             "seq" => wanted.seq = Some(value.parse().ok()?),
             "token" => wanted.token = Some(value.into_owned()),
-            "heartbeat" => wanted.heartbeat = heartbeat(&value)?,
+            "heartbeat" => wanted.dialect.heartbeat = heartbeat(&value)?,
             _ => {}
         }
     }
@@ -37,7 +38,7 @@ mod tests {
             resume: Some("s_a.b".into()),
             seq: Some(7),
             token: Some("a.b.c".into()),
-            heartbeat: Heartbeat::Message,
+            dialect: Json { heartbeat: Heartbeat::Message },
         };
         assert_eq!(read, expected);
         assert_eq!(parse_query(""), Some(Wanted::default()));

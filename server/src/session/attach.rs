@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use encke_core::close::CloseReason;
+use encke_core::dialect::DialectName;
 use encke_core::session::{Attach, ConnectionId, ConnectionKind, Heartbeat, Input, Outbox, Phase, Session};
 
 use super::cell::{SessionCell, SessionState, Transport};
@@ -26,6 +27,8 @@ pub(crate) struct AttachRequest {
     pub(crate) heartbeat: Heartbeat,
     /// How its bytes travel.
     pub(crate) transport: Transport,
+    /// What they mean.
+    pub(crate) dialect: DialectName,
 }
 
 /// A connection that has a session.
@@ -35,6 +38,8 @@ pub(crate) struct Attached {
     /// Whether this is the session that the client asked for.
     pub(crate) recovered: bool,
     pub(crate) link: Arc<Link>,
+    pub(crate) transport: Transport,
+    pub(crate) dialect: DialectName,
     /// The channels that the client's new token no longer allows.
     pub(crate) revoked: Vec<ChannelName>,
 }
@@ -86,6 +91,14 @@ impl Sessions {
             token_expires: request.identity.expires().map(|expires| token_deadline(expires, clock, now)),
             entropy: self.entropy.number(),
         };
+        let attached = |session, recovered, link, revoked| Attached {
+            session,
+            recovered,
+            link,
+            transport: request.transport,
+            dialect: request.dialect,
+            revoked,
+        };
         if let Some(offered) = &request.resume {
             let token = ResumeToken::parse(offered);
             let resumed = match token {
@@ -95,7 +108,7 @@ impl Sessions {
             self.metrics.sessions.resumed(resumed.is_some());
             if let Some(session) = resumed {
                 let revoked = self.revoke(&session);
-                return Ok(Attached { session, recovered: true, link, revoked });
+                return Ok(attached(session, true, link, revoked));
             }
             if request.transport == Transport::Events {
                 // A drain that has begun since may be what ended it.
@@ -103,7 +116,7 @@ impl Sessions {
             }
         }
         let session = self.open(attach, request, &link)?;
-        Ok(Attached { session, recovered: false, link, revoked: Vec::new() })
+        Ok(attached(session, false, link, Vec::new()))
     }
 
     fn resume(
@@ -140,6 +153,7 @@ impl Sessions {
                 link.ensure_permit(state.link.as_deref());
                 state.link = Some(Arc::clone(link));
                 state.transport = request.transport;
+                state.dialect = request.dialect;
                 state.identity = request.identity.clone();
             }
             Ok(accepted)
@@ -165,6 +179,7 @@ impl Sessions {
             machine,
             link: Some(Arc::clone(link)),
             transport: request.transport,
+            dialect: request.dialect,
             identity: request.identity.clone(),
         };
         let (id, secret) = (SessionId::random(&self.entropy), Secret::random(&self.entropy));
@@ -228,6 +243,7 @@ mod tests {
             identity: Identity::ANONYMOUS,
             heartbeat: Heartbeat::Frame,
             transport: Transport::Events,
+            dialect: DialectName::Json,
         };
         let attach = |request| sessions.attach(&request, permits.take(address), || false);
         let first = attach(request(None, None)).expect("the first connection");

@@ -2,6 +2,7 @@ use std::sync::{Arc, Weak};
 use std::task::Waker;
 
 use encke_core::Timestamp;
+use encke_core::dialect::DialectName;
 use encke_core::session::outbox::Slot;
 use encke_core::session::{Phase, Session};
 use parking_lot::Mutex;
@@ -44,6 +45,7 @@ pub(super) struct SessionState {
     /// Set while attached.
     pub(super) link: Option<Arc<Link>>,
     pub(super) transport: Transport,
+    pub(super) dialect: DialectName,
     /// Who its client is.
     pub(super) identity: Identity,
 }

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use encke_core::dialect::json::Json;
-use encke_core::dialect::{Encoded, Event};
+use encke_core::dialect::{Encodings, Event};
 use encke_core::session::outbox::Run;
 use encke_core::session::{ConnectionInput, Input, Outbox};
 
@@ -23,7 +22,7 @@ pub(crate) trait Outgoing {
     /// Bytes written.
     fn len(&self) -> usize;
     /// A message under its seq.
-    fn message(&mut self, seq: u64, message: &Encoded<Json>);
+    fn message(&mut self, seq: u64, message: &Encodings);
     /// A gap, and its seq.
     fn gap(&mut self, seq: u64, gap: &Event<'_>);
 }
@@ -80,7 +79,7 @@ fn take_share(outbox: &mut Outbox<Followed>, out: &mut impl Outgoing) -> Taken {
             break;
         };
         let mut log = followed.channel.read();
-        let sizes = log.since(turn.from).take(RUN_MESSAGES).map(Encoded::size);
+        let sizes = log.since(turn.from).take(RUN_MESSAGES).map(Encodings::size);
         let run = outbox.take(turn, log.bounds(), fitting(sizes, BATCH_BYTES - bytes));
         match run {
             Run::Messages { seq, offset, count, caught_up } => {

@@ -75,7 +75,8 @@ impl Sessions {
                 state.link = None;
             }
             let has_ended = matches!(after, Phase::Closed(_));
-            let followed = has_ended.then(|| state.machine.outbox_mut().clear());
+            // In a box, since hardly any step has them, and every step moves this.
+            let followed = has_ended.then(|| state.machine.outbox_mut().clear().collect::<Box<[_]>>());
             self.metrics.sessions.phase_changed(Some(before), after);
             while let Some(output) = state.machine.poll_output() {
                 outputs.push(output);
@@ -85,8 +86,8 @@ impl Sessions {
             (result, link, self.timeouts.request(&session.timer, deadline), followed)
         };
         self.timeouts.carry_out(&session.timer, action);
-        for followed in followed.into_iter().flatten() {
-            self.release(&followed);
+        if let Some(followed) = followed {
+            followed.iter().for_each(|followed| self.release(followed));
         }
         for output in outputs {
             if let Some(waker) = self.carry_out(session, link.as_deref(), now, output) {

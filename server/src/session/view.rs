@@ -2,6 +2,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::Timestamp;
+use encke_core::dialect::DialectName;
 use encke_core::session::{Deadline, Phase};
 
 use super::Channel;
@@ -17,6 +18,7 @@ pub(crate) struct SessionView {
     pub(crate) phase: Phase,
     /// How it is, or was last, connected.
     pub(crate) transport: Transport,
+    pub(crate) dialect: DialectName,
     /// Who its client is.
     pub(crate) identity: Identity,
     /// How long ago it began.
@@ -89,6 +91,7 @@ impl SessionCell {
             id: self.id,
             phase: machine.phase(),
             transport: state.transport,
+            dialect: state.dialect,
             identity: state.identity.clone(),
             age: now.since(machine.opened_at()),
             last_heard: now.since(last_heard),

@@ -4,6 +4,7 @@
 //! Timeouts, sessions, channels, dialect and connections are the real ones. Time, random numbers, sockets and the
 //! executor are given.
 
+mod late_engine;
 mod socket;
 mod views;
 
@@ -11,7 +12,9 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
+use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
@@ -35,6 +38,8 @@ use crate::session::Channel;
 use crate::timeouts::{Batch, SteppedWheel, Timeouts, Worker};
 use crate::transport::sse;
 use crate::transport::websocket::{self, Upgrade};
+
+use late_engine::LateEngine;
 
 pub use crate::clock::SimulatedTime;
 pub use socket::Socket;
@@ -60,6 +65,8 @@ pub struct Parameters {
     pub wheel_waker: Waker,
     /// Batches of expiries that may wait for a worker.
     pub dispatch_batches: usize,
+    /// How late the engine's next answer is, if it is late.
+    pub engine_delay: Box<dyn Fn() -> Option<Duration> + Send + Sync>,
 }
 
 /// The server.
@@ -69,6 +76,7 @@ pub struct Server {
     wheel_state: WheelState,
     worker: Worker<ExpiryHandler>,
     batches: crossbeam_channel::Receiver<Batch>,
+    late_answers: Arc<AtomicUsize>,
 }
 
 /// Where the wheel's loop is.
@@ -106,16 +114,20 @@ impl Server {
     /// A server at the start of its life.
     #[must_use]
     pub fn new(parameters: Parameters) -> Self {
-        let Parameters { config, seed, time, hooks, spawn, wheel_waker, dispatch_batches } = parameters;
+        let Parameters { config, seed, time, hooks, spawn, wheel_waker, dispatch_batches, engine_delay } =
+            parameters;
         let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
         let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack);
+        let late_answers = Arc::new(AtomicUsize::new(0));
+        let late = Arc::clone(&late_answers);
         let executor: Arc<dyn Executor> = Arc::new(Spawner(spawn));
-        let client = Arc::new(context::client(
+        let client = Arc::new(context::client_on(
             &config,
             Arc::clone(&timeouts),
             Entropy::seeded(seed),
             Arc::clone(&executor),
             Box::new(HookSink(hooks)),
+            |memory| Arc::new(LateEngine { memory: Arc::new(memory), delay: engine_delay, late }),
         ));
         let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
         let handler = Arc::new(ExpiryHandler { context: Arc::clone(&client), executor });
@@ -125,6 +137,7 @@ impl Server {
             wheel_state: WheelState::Awake,
             worker: Worker::new(batches.clone(), handler),
             batches,
+            late_answers,
         }
     }
 
@@ -159,6 +172,12 @@ impl Server {
     #[must_use]
     pub fn batches(&self) -> usize {
         self.batches.len()
+    }
+
+    /// Answers of the engine that are still to come.
+    #[must_use]
+    pub fn late_answers(&self) -> usize {
+        self.late_answers.load(Ordering::Relaxed)
     }
 
     /// Serves a WebSocket whose request was just answered with 101.

@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     LateTask,
     /// The wheel turns late, but less than a stall.
     LateWheel,
+    /// The engine of the logs answers late.
+    LateEngine,
     /// The server is stopped for longer than the stall threshold.
     Stall,
     /// Every step takes time.
@@ -47,7 +49,7 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 20] = [
+    pub(crate) const ALL: [Self; 21] = [
         Self::Cut,
         Self::HalfOpen,
         Self::Leave,
@@ -61,6 +63,7 @@ impl Fault {
         Self::LateWorker,
         Self::LateTask,
         Self::LateWheel,
+        Self::LateEngine,
         Self::Stall,
         Self::SlowSteps,
         Self::Admin,

@@ -8,6 +8,7 @@
 
 mod campaign;
 mod client;
+mod engine_delays;
 mod fault;
 mod lifecycle;
 mod scenario;

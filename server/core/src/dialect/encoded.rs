@@ -5,8 +5,7 @@ use crate::message::CompactJson;
 
 /// A message in dialect `D`, encoded once and shared by all its readers: each writes it under its own seq.
 ///
-/// It is also how a log owns a message: the data is a part of the text. So a log that holds one encoding can make
-/// others from [`Encoded::data`], when they have a reader.
+/// The data is a part of the text: who has the text can encode the message for another dialect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded<D> {
     text: Box<str>,

@@ -1,18 +1,22 @@
 //! Dialects: what the bytes on a connection mean. A transport moves them; a dialect reads [`Command`]s from what the
 //! client sends, and writes [`Response`]s, [`Event`]s and channel messages as texts.
 //!
-//! A new dialect is a folder here with one type that implements [`Dialect`]. Which connection speaks it is the
-//! transport's choice; no other room of this crate knows any dialect.
+//! A new dialect is a folder here with one type that implements [`Dialect`], a [`DialectName`] and a place in
+//! [`Encodings`]. Which connection speaks it is decided when its request is read; transports and logs name none.
 
 mod command;
 mod encoded;
+mod encodings;
 mod event;
 pub mod json;
+mod name;
 mod ping_frame;
 
 pub use command::{Command, CommandError, ErrorCode, Request, Since};
 pub use encoded::Encoded;
+pub use encodings::Encodings;
 pub use event::{Event, Member, Response, Success};
+pub use name::DialectName;
 pub use ping_frame::{ping_payload, pong_seq};
 
 use crate::message::Message;
@@ -23,12 +27,12 @@ use crate::session::Heartbeat;
 /// Acknowledgements arrive as [`Command::Ack`] and [`Command::Pong`], however a dialect carries them. Pong frames
 /// acknowledge below every dialect ([`pong_seq`]). Before the server closes a connection, it may write
 /// [`Event::Goaway`]; the Close frame itself is the transport's.
-pub trait Dialect: Sized {
+pub trait Dialect: Default + Send + 'static {
     /// The name in metrics and in the admin API.
-    const NAME: &'static str;
+    const NAME: DialectName;
 
     /// What a response needs of its request, so that the client can match them.
-    type RequestId;
+    type RequestId: Send;
 
     /// How the server asks for signs of life. [`Event::Ping`] is written only under [`Heartbeat::Message`].
     fn heartbeat(&self) -> Heartbeat;
@@ -47,6 +51,9 @@ pub trait Dialect: Sized {
 
     /// Encodes a message for all its readers: all of the text but what depends on the reader's seq.
     fn encode(message: &Message<'_>) -> Encoded<Self>;
+
+    /// The encoding that a log keeps.
+    fn cached(message: &Encodings) -> &Encoded<Self>;
 
     /// The length, in bytes, of what [`Self::write_message`] appends.
     fn message_len(encoded: &str, seq: u64) -> usize;

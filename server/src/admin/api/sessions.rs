@@ -1,8 +1,7 @@
 use std::sync::Arc;
 
 use encke_core::close::CloseReason;
-use encke_core::dialect::Dialect;
-use encke_core::dialect::json::Json;
+use encke_core::dialect::DialectName;
 use encke_core::session::{Input, Phase};
 use serde::Serialize;
 
@@ -26,7 +25,7 @@ struct Summary {
     user: Option<String>,
     phase: &'static str,
     transport: Transport,
-    dialect: &'static str,
+    dialect: DialectName,
     age_ms: f64,
     last_heard_ms: f64,
 }
@@ -163,7 +162,7 @@ impl From<&SessionView> for Summary {
             user: view.identity.user().map(str::to_owned),
             phase: view.phase_name(),
             transport: view.transport,
-            dialect: Json::NAME,
+            dialect: view.dialect,
             age_ms: millis(view.age),
             last_heard_ms: millis(view.last_heard),
         }

@@ -2,7 +2,7 @@
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::Json;
-use encke_core::dialect::{Dialect, Encoded, Event, Texts};
+use encke_core::dialect::{Dialect, Encodings, Event, Texts};
 
 use crate::client::{goaway, retry_ms, starts_new_session};
 use crate::entropy::Entropy;
@@ -61,10 +61,10 @@ impl Outgoing for Events<'_> {
         self.out.len()
     }
 
-    fn message(&mut self, seq: u64, message: &Encoded<Json>) {
+    fn message(&mut self, seq: u64, message: &Encodings) {
         self.id(seq);
         self.out.extend_from_slice(b"data: ");
-        message.write_with(seq, self.out);
+        message.get::<Json>().write_with(seq, self.out);
         self.out.extend_from_slice(b"\n\n");
     }
 
@@ -91,7 +91,7 @@ mod tests {
         let mut events = Events { out: &mut out, token: "s_a.b" };
         let data = CompactJson::of(r#"{"a":"\n"}"#);
         let message = Message { channel: "news", epoch: "e", offset: 42, data: &data };
-        events.message(7, &Json::encode(&message));
+        events.message(7, &Encodings::of(&message));
         events.heartbeat();
         let entropy = Entropy::system();
         events.farewell(CloseCode::Kicked, &entropy);

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use crate::admission::OpenConnection;
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Context, hello, unsubscribed};
-use crate::session::{Attached, Backlog, Transport};
+use crate::session::{Attached, Backlog};
 use crate::transport::Socket;
 use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
@@ -61,7 +61,7 @@ fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Conn
     let link = Arc::clone(&attached.link);
     let socket = Metered::new(socket, link, Arc::clone(&context.timeouts));
     socket.give_up_after(Some(pong_timeout));
-    let attachment = Attachment::new(attached, Transport::Events, context);
+    let attachment = Attachment::new(attached, context);
     let mut connection = Connection {
         socket,
         token: attachment.session.resume_token().expose(),

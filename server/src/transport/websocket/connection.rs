@@ -2,7 +2,6 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
-use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, Event, pong_seq};
 use encke_core::session::{ConnectionInput, Heartbeat};
 use futures_util::{SinkExt, StreamExt};
@@ -26,10 +25,10 @@ use crate::transport::write_hold::{Overdue, WriteHold};
 /// What the server sends is written here as whole frames; tungstenite reads, and answers the peer's control frames. At
 /// most one of the two has something to write: nothing is read before [`Unwritten`] is empty, and nothing of that is
 /// written before tungstenite's answers are.
-pub(super) struct Connection<S> {
+pub(super) struct Connection<S, D: Dialect> {
     socket: WebSocketStream<Metered<S>>,
     attachment: Attachment,
-    dialect: Json,
+    dialect: D,
     out: Unwritten,
     /// tungstenite has an answer that the kernel may not have yet.
     answer_unflushed: bool,
@@ -38,13 +37,13 @@ pub(super) struct Connection<S> {
     /// What the session has for this connection.
     backlog: Backlog,
     hold: WriteHold,
-    commands: Commands<Json>,
+    commands: Commands<D>,
 }
 
 /// What was agreed on when the connection began.
 #[derive(Debug)]
-pub(super) struct Greeting {
-    pub(super) dialect: Json,
+pub(super) struct Greeting<D> {
+    pub(super) dialect: D,
     /// The session is the one that the client asked for.
     pub(super) recovered: bool,
     /// The channels that its client may no longer follow.
@@ -54,11 +53,11 @@ pub(super) struct Greeting {
 /// The task's loop goes on, or the connection ends.
 type Step<T = ()> = Result<T, Ending>;
 
-impl<S: Socket> Connection<S> {
+impl<S: Socket, D: Dialect> Connection<S, D> {
     pub(super) fn new(
         socket: WebSocketStream<Metered<S>>,
         attachment: Attachment,
-        greeting: Greeting,
+        greeting: Greeting<D>,
     ) -> Self {
         let context = &attachment.context;
         let commands = Commands::new(context, context.timeouts.clock().now());

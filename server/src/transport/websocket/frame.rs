@@ -1,8 +1,7 @@
 //! The frames that the server starts, RFC 6455 section 5.2: never masked, never fragmented. tungstenite reads, and answers
 //! the peer's control frames; messages for many subscribers are written here, without a copy for each.
 
-use encke_core::dialect::json::Json;
-use encke_core::dialect::{Dialect, Encoded, Event, Texts, ping_payload};
+use encke_core::dialect::{Dialect, Encodings, Event, Texts, ping_payload};
 
 use crate::session::Outgoing;
 
@@ -45,17 +44,18 @@ impl Texts for Frames<'_> {
 }
 
 /// What a session sends, as frames.
-pub(super) struct OutgoingFrames<'a> {
-    pub(super) dialect: &'a mut Json,
+pub(super) struct OutgoingFrames<'a, D> {
+    pub(super) dialect: &'a mut D,
     pub(super) frames: Frames<'a>,
 }
 
-impl Outgoing for OutgoingFrames<'_> {
+impl<D: Dialect> Outgoing for OutgoingFrames<'_, D> {
     fn len(&self) -> usize {
         self.frames.0.len()
     }
 
-    fn message(&mut self, seq: u64, message: &Encoded<Json>) {
+    fn message(&mut self, seq: u64, message: &Encodings) {
+        let message = message.get::<D>();
         self.frames.head(TEXT, message.len_with(seq));
         message.write_with(seq, self.frames.0);
     }

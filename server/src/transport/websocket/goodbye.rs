@@ -2,7 +2,6 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, Texts};
 use futures_util::future::select;
 use futures_util::{Sink, SinkExt};
@@ -31,13 +30,14 @@ pub(super) enum Ending {
 /// overtake the Close frame and lose its code.
 ///
 /// `unwritten` is what was to be sent before that; part of it may have been sent.
-pub(super) async fn say<S>(
+pub(super) async fn say<S, D>(
     mut socket: WebSocketStream<S>,
     mut unwritten: Unwritten,
     ending: Ending,
     context: &Context,
 ) where
     S: AsyncRead + AsyncWrite + Unpin,
+    D: Dialect,
 {
     if ending == Ending::Lost {
         return;
@@ -55,7 +55,7 @@ pub(super) async fn say<S>(
         if let Ending::Close(code) = ending {
             if code == CloseCode::Draining {
                 let goaway = goaway(code, retry_ms(code, &context.entropy));
-                Json::default().notify(&goaway, &mut Queue(&mut socket));
+                D::default().notify(&goaway, &mut Queue(&mut socket));
             }
             let frame = CloseFrame { code: code.code().into(), reason: code.reason().into() };
             queue(&mut socket, Message::Close(Some(frame)));

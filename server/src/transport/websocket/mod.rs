@@ -11,8 +11,6 @@ use std::sync::Arc;
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::Dialect;
-use encke_core::dialect::json::Json;
-use encke_core::session::Heartbeat;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
@@ -32,21 +30,22 @@ const READ_BUFFER: usize = 256;
 
 /// What a client asks for when it connects.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wanted {
+pub(crate) struct Wanted<D> {
     /// A resume token, unchecked.
     pub(crate) resume: Option<String>,
     /// The last message that the client has.
     pub(crate) seq: Option<u64>,
     /// A JWT, unchecked.
     pub(crate) token: Option<String>,
-    pub(crate) heartbeat: Heartbeat,
+    /// What it will speak.
+    pub(crate) dialect: D,
 }
 
 /// A request that was answered with 101.
-pub(crate) struct Upgrade {
+pub(crate) struct Upgrade<D> {
     pub(crate) caller: Caller,
     /// Nothing, if the query was malformed.
-    pub(crate) wanted: Option<Wanted>,
+    pub(crate) wanted: Option<Wanted<D>>,
     /// Held until the socket is closed.
     pub(crate) open_connection: OpenConnection,
 }
@@ -58,8 +57,8 @@ pub(crate) type Upgraded<S> = (S, Vec<u8>);
 ///
 /// A task is as large as all that it ever holds, for all its life, including what it was given and has moved elsewhere. So the
 /// beginning and the end are boxed, and the task itself holds the connection and no more.
-pub(crate) fn serve<S: Socket>(
-    upgrade: Upgrade,
+pub(crate) fn serve<S: Socket, D: Dialect>(
+    upgrade: Upgrade<D>,
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
     context: Arc<Context>,
 ) -> impl Future<Output = ()> + Send {
@@ -76,8 +75,8 @@ pub(crate) fn serve<S: Socket>(
     }
 }
 
-fn say_goodbye<S: Socket>(
-    opened: &mut Option<Connection<S>>,
+fn say_goodbye<S: Socket, D: Dialect>(
+    opened: &mut Option<Connection<S, D>>,
     ending: Ending,
     context: &Arc<Context>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
@@ -85,16 +84,16 @@ fn say_goodbye<S: Socket>(
         return Box::pin(std::future::ready(()));
     };
     let context = Arc::clone(context);
-    Box::pin(async move { goodbye::say(socket, unwritten, ending, &context).await })
+    Box::pin(async move { goodbye::say::<_, D>(socket, unwritten, ending, &context).await })
 }
 
 /// Gives a socket its session. A connection that gets none is told why.
-async fn open<S: Socket>(
+async fn open<S: Socket, D: Dialect>(
     (socket, read_already): Upgraded<S>,
     caller: &Caller,
-    wanted: Option<Wanted>,
+    wanted: Option<Wanted<D>>,
     context: &Arc<Context>,
-) -> Option<Connection<S>> {
+) -> Option<Connection<S, D>> {
     let settings = &context.settings;
     match attach(caller, wanted, &socket, context) {
         Ok((attachment, greeting)) => {
@@ -107,24 +106,24 @@ async fn open<S: Socket>(
         Err(code) => {
             tracing::debug!(reason = code.reason(), "connection refused");
             let socket = websocket(socket, read_already, settings).await;
-            goodbye::say(socket, Unwritten::default(), Ending::Close(code), context).await;
+            goodbye::say::<_, D>(socket, Unwritten::default(), Ending::Close(code), context).await;
             None
         }
     }
 }
 
-fn attach(
+fn attach<D: Dialect>(
     caller: &Caller,
-    wanted: Option<Wanted>,
+    wanted: Option<Wanted<D>>,
     socket: &impl Socket,
     context: &Arc<Context>,
-) -> Result<(Attachment, Greeting), CloseCode> {
-    let Wanted { resume, seq, token, heartbeat } = wanted.ok_or(CloseCode::ProtocolError)?;
+) -> Result<(Attachment, Greeting<D>), CloseCode> {
+    let Wanted { resume, seq, token, dialect } = wanted.ok_or(CloseCode::ProtocolError)?;
     let identity = caller.identify(token.as_deref(), &context.auth, context.timeouts.clock().unix_now())?;
     let permit = context.permits.take(caller.address);
-    let dialect = Json { heartbeat };
     let heartbeat = dialect.heartbeat();
-    let request = AttachRequest { resume, seq, identity, heartbeat, transport: Transport::WebSocket };
+    let request =
+        AttachRequest { resume, seq, identity, heartbeat, transport: Transport::WebSocket, dialect: D::NAME };
     let attached = context.sessions.attach(&request, permit, || socket.is_over());
     let mut attached = attached.map_err(|refusal| match refusal {
         Refusal::Overloaded => CloseCode::Overloaded,
@@ -134,7 +133,7 @@ fn attach(
     })?;
     let greeting =
         Greeting { dialect, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };
-    Ok((Attachment::new(attached, Transport::WebSocket, Arc::clone(context)), greeting))
+    Ok((Attachment::new(attached, Arc::clone(context)), greeting))
 }
 
 async fn websocket<S>(socket: S, read_already: Vec<u8>, settings: &ClientSettings) -> WebSocketStream<S>

@@ -20,6 +20,7 @@ impl World {
         if stage != self.stage {
             return;
         }
+        self.engine_delays.end();
         match stage {
             Stage::Busy if self.scenario.faults.allows(Fault::Drain) => self.drain(),
             Stage::Busy => self.calm_down(),

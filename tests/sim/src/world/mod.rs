@@ -19,6 +19,7 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 
 use crate::client::Client;
+use crate::engine_delays::EngineDelays;
 use crate::fault::{FaultCounts, Faults};
 use crate::lifecycle::Lifecycles;
 use crate::scenario::Scenario;
@@ -100,6 +101,7 @@ pub(crate) struct World {
     news: News,
     told: ToldEvents,
     wheel_woken: Arc<WheelWoken>,
+    engine_delays: EngineDelays,
     /// Counts the turns that were planned: an earlier plan is void.
     wheel_plan: u32,
     work_planned: bool,
@@ -136,6 +138,8 @@ impl World {
         let told = ToldEvents::default();
         let wheel_woken = Arc::new(WheelWoken::default());
         let tasks = Tasks::default();
+        let engine_delays = EngineDelays::new(&scenario);
+        let delays = engine_delays.clone();
         let server = Server::new(Parameters {
             config: scenario.config.clone(),
             seed: scenario.seed,
@@ -144,6 +148,7 @@ impl World {
             spawn: tasks.spawner(),
             wheel_waker: Waker::from(Arc::clone(&wheel_woken)),
             dispatch_batches: scenario.dispatch_batches,
+            engine_delay: Box::new(move || delays.draw()),
         });
         let mut world = Self {
             now: 0,
@@ -152,6 +157,7 @@ impl World {
             news: News::default(),
             told,
             wheel_woken,
+            engine_delays,
             wheel_plan: 0,
             work_planned: false,
             server,

@@ -143,6 +143,9 @@ impl World {
     /// What the last action has set off.
     fn follow_up(&mut self) {
         self.hear_events();
+        for _ in 0..self.engine_delays.take_drawn() {
+            self.fault_counts.count(Fault::LateEngine);
+        }
         if self.wheel_woken.0.swap(false, Ordering::Relaxed) {
             self.wheel_plan = self.wheel_plan.wrapping_add(1);
             // Awake or asleep, it goes on with its loop; a turn that was planned is void.

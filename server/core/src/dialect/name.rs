@@ -1,0 +1,10 @@
+use strum::IntoStaticStr;
+
+/// The dialects there are, by their names in metrics and in the admin API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, IntoStaticStr, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum DialectName {
+    /// [`super::json::Json`].
+    Json,
+}

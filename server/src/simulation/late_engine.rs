@@ -1,0 +1,81 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use encke_core::message::CompactJson;
+use futures_util::FutureExt;
+
+use crate::channel::{ChannelName, Hold, Published, TooManyChannels};
+use crate::engine::{Answer, History, LogEngine, MemoryEngine};
+use crate::session::SessionCell;
+
+/// Decides how late the next answer is, if it is late.
+pub(super) type Delay = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
+
+/// The memory engine, some of whose answers come late, as those of an engine elsewhere do.
+pub(super) struct LateEngine {
+    pub(super) memory: Arc<MemoryEngine<SessionCell>>,
+    pub(super) delay: Delay,
+    /// Answers that are still to come.
+    pub(super) late: Arc<AtomicUsize>,
+}
+
+/// One answer that is still to come.
+struct Late(Arc<AtomicUsize>);
+
+impl Late {
+    fn one_more(late: &Arc<AtomicUsize>) -> Self {
+        late.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(late))
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl LateEngine {
+    fn answer<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&MemoryEngine<SessionCell>) -> Answer<T> + Send + 'static,
+    ) -> Answer<T> {
+        let Some(delay) = (self.delay)() else { return ask(&self.memory) };
+        let memory = Arc::clone(&self.memory);
+        let late = Late::one_more(&self.late);
+        let later = async move {
+            let _late = late;
+            memory.timeouts.sleep(delay).await;
+            ask(&memory).await
+        };
+        Answer::Later(later.boxed())
+    }
+}
+
+impl LogEngine<SessionCell> for LateEngine {
+    fn append(
+        &self,
+        channel: &ChannelName,
+        data: &CompactJson<'_>,
+    ) -> Answer<Result<Published, TooManyChannels>> {
+        let (channel, data) = (channel.clone(), data.as_str().to_owned());
+        self.answer(move |memory| memory.append(&channel, &CompactJson::of(&data)))
+    }
+
+    fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>> {
+        let channel = channel.clone();
+        self.answer(move |memory| memory.read(&channel, since, limit))
+    }
+
+    fn follow(&self, channel: &ChannelName) -> Answer<Result<Hold<SessionCell>, TooManyChannels>> {
+        let channel = channel.clone();
+        self.answer(move |memory| memory.follow(&channel))
+    }
+}
+
+impl std::fmt::Debug for LateEngine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LateEngine").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
