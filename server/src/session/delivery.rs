@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use encke_core::dialect::{Encodings, Event};
 use encke_core::session::outbox::Run;
-use encke_core::session::{ConnectionInput, Input, Outbox};
+use encke_core::session::{ConnectionInput, Outbox};
 
 use super::cell::SessionCell;
 use super::link::Link;
@@ -44,20 +44,16 @@ impl Sessions {
         link: &Link,
         out: &mut impl Outgoing,
     ) -> Backlog {
-        let mut taken = Taken::default();
-        let backlog = self.step(session, |state, now| {
-            if !state.is_attached_to(link) {
-                return Backlog::default();
-            }
-            let outbox = state.machine.outbox_mut();
-            taken = take_share(outbox, out);
+        let share = Self::with_outbox(session, link, |outbox| {
+            let taken = take_share(outbox, out);
             let backlog =
                 Backlog { more: outbox.next_turn().is_some(), until_acknowledged: outbox.is_stopped() };
-            if outbox.needs_acknowledgement() {
-                state.machine.handle(now, Input::Connection(link.id, ConnectionInput::Sent));
-            }
-            backlog
+            (taken, backlog, outbox.needs_acknowledgement())
         });
+        let Some((taken, backlog, needs_acknowledgement)) = share else { return Backlog::default() };
+        if needs_acknowledgement {
+            self.handle_connection(session, link, ConnectionInput::Sent);
+        }
         self.metrics.channels.delivered(taken.messages, taken.gaps);
         backlog
     }

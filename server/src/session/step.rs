@@ -5,12 +5,13 @@ use std::time::Duration;
 use arrayvec::ArrayVec;
 use encke_core::Timestamp;
 use encke_core::session::{
-    ConnectionId, ConnectionInput, Deadline, Input, LifecycleEvent, Output, Phase, Session,
+    ConnectionId, ConnectionInput, Deadline, Input, LifecycleEvent, Outbox, Output, Phase, Session,
 };
 
 use super::cell::{SessionCell, SessionState};
 use super::link::{Link, Notes};
 use super::sessions::Sessions;
+use super::subscriptions::Followed;
 use crate::clock::{Clock, UnixTime};
 use crate::timeouts::{OwnerKey, RequestedDeadline};
 
@@ -44,8 +45,19 @@ impl Sessions {
         self.step_and_wake(&session, look, |waker| wakers.push(waker));
     }
 
-    /// One step of one session. Every change of a session is made here, save one: [`tell_readable`](crate::channel::Subscriber) marks a
-    /// subscription as readable, which concerns neither the machine nor a deadline.
+    /// Takes messages from a session's outbox, if the session is attached to this connection. This is no step: neither
+    /// phase nor deadlines depend on what is taken, and a delivery is too frequent to look at them.
+    pub(super) fn with_outbox<R>(
+        session: &SessionCell,
+        link: &Link,
+        take: impl FnOnce(&mut Outbox<Followed>) -> R,
+    ) -> Option<R> {
+        let mut state = session.state.lock();
+        state.is_attached_to(link).then(|| take(state.machine.outbox_mut()))
+    }
+
+    /// One step of one session. Every change of a session's phase and deadlines is made here. Only its outbox changes elsewhere:
+    /// [`Self::with_outbox`], and [`tell_readable`](crate::channel::Subscriber), which marks a subscription as readable.
     pub(super) fn step<R>(
         &self,
         session: &Arc<SessionCell>,

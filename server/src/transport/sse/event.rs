@@ -8,6 +8,9 @@ use crate::client::{goaway, retry_ms, starts_new_session};
 use crate::entropy::Entropy;
 use crate::session::Outgoing;
 
+/// What an event has besides its token and its text: the names of two fields, a seq, line breaks.
+const FIELDS_BYTES: usize = 40;
+
 /// Events, one after the other.
 pub(crate) struct Events<'a> {
     pub(crate) out: &'a mut Vec<u8>,
@@ -62,9 +65,11 @@ impl Outgoing for Events<'_> {
     }
 
     fn message(&mut self, seq: u64, message: &Encodings) {
+        let message = message.get::<Json>();
+        self.out.reserve(FIELDS_BYTES + self.token.len() + message.len_with(seq));
         self.id(seq);
         self.out.extend_from_slice(b"data: ");
-        message.get::<Json>().write_with(seq, self.out);
+        message.write_with(seq, self.out);
         self.out.extend_from_slice(b"\n\n");
     }
 

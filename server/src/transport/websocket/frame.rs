@@ -9,6 +9,8 @@ const FINAL: u8 = 0x80;
 const TEXT: u8 = 0x1;
 const PING: u8 = 0x9;
 
+const LONGEST_HEAD: usize = 10;
+
 /// Frames, one after the other.
 pub(super) struct Frames<'a>(pub(super) &'a mut Vec<u8>);
 
@@ -19,8 +21,10 @@ impl Frames<'_> {
         self.0.extend_from_slice(&payload);
     }
 
+    /// Makes room for the whole frame, so that it is not made in pieces.
     #[expect(clippy::cast_possible_truncation, reason = "each arm holds what its range says")]
     fn head(&mut self, opcode: u8, length: usize) {
+        self.0.reserve(LONGEST_HEAD + length);
         self.0.push(FINAL | opcode);
         match length {
             0..=125 => self.0.push(length as u8),
