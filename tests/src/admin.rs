@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::{Value, json};
 
 use crate::Metrics;
-use crate::patience::PATIENCE;
+use crate::waiting::TIMEOUT;
 
 /// Asks the admin listener, on a connection of its own each time.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +136,7 @@ impl Admin {
 #[track_caller]
 pub fn ask(address: SocketAddr, request: &str) -> Answer {
     let mut stream = TcpStream::connect(address).expect("the listener accepts");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
     stream.write_all(request.as_bytes()).expect("the listener reads");
     let mut answer = Vec::new();
     stream.read_to_end(&mut answer).expect("the listener answers in time");

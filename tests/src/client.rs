@@ -13,7 +13,7 @@ use serde_json::Value;
 use tungstenite::protocol::WebSocketConfig;
 use tungstenite::{Error, Message, WebSocket};
 
-use crate::patience::{PATIENCE, eventually};
+use crate::waiting::{TIMEOUT, eventually};
 
 /// How long one read blocks before the client looks at its own deadline.
 const READ: Duration = Duration::from_millis(5);
@@ -126,7 +126,7 @@ impl Client {
     #[track_caller]
     fn greet(stream: TcpStream, query: &str) -> Result<Self, u16> {
         let mut socket = upgrade(stream, query);
-        match read(&mut socket, PATIENCE) {
+        match read(&mut socket, TIMEOUT) {
             Some(Said::Object(object)) => Ok(Self { socket, hello: Hello::parse(object) }),
             Some(Said::Close(code, _)) => Err(code),
             other => panic!("expected a hello, got {other:?}"),
@@ -162,7 +162,7 @@ impl Client {
     /// When something else comes, or nothing.
     #[track_caller]
     pub fn object(&mut self) -> Value {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             match self.next_within(until.saturating_duration_since(Instant::now())) {
                 Some(Said::Object(object)) => return object,
@@ -214,7 +214,7 @@ impl Client {
     /// When the connection does not end.
     #[track_caller]
     pub fn close_code(&mut self) -> Option<u16> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut code = None;
         loop {
             match self.next_within(until.saturating_duration_since(Instant::now())) {
@@ -259,8 +259,8 @@ impl Client {
 #[track_caller]
 fn upgrade(stream: TcpStream, query: &str) -> WebSocket<TcpStream> {
     stream.set_nodelay(true).expect("a socket takes an option");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
-    stream.set_write_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+    stream.set_write_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
     let peer = stream.peer_addr().expect("the socket is connected");
     let config = WebSocketConfig::default().read_buffer_size(4096).max_message_size(Some(1 << 20));
     let request = format!("ws://{peer}/ws?{query}");

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::patience::eventually_within;
+use crate::waiting::eventually_within;
 use crate::raw::{Dial, RawClient};
 use crate::{Hello, RunningServer};
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Hello;
 use crate::admin::{Answer, ask};
-use crate::patience::PATIENCE;
+use crate::waiting::TIMEOUT;
 
 /// A stream that was answered with 200.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl EventStream {
     #[must_use]
     #[track_caller]
     pub fn over(mut stream: TcpStream, query: &str, headers: &str) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
         let host = stream.peer_addr().expect("the socket is connected");
         let request = format!("GET /events?{query} HTTP/1.1\r\nHost: {host}\r\n{headers}\r\n");
         stream.write_all(request.as_bytes()).expect("the server reads");

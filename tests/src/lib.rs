@@ -5,7 +5,7 @@
 //! installed. The machine must be Linux with iproute2, libfaketime, node and Chromium, the user root, and a process allowed to
 //! open 10,500 descriptors: a test that lacks something fails and says so. `tests/run` sees to all of it.
 //!
-//! Everything blocks and nothing waits for ever: all waiting goes through [`patience`].
+//! Everything blocks and nothing waits for ever: all waiting goes through [`waiting`].
 
 pub mod admin;
 pub mod binaries;
@@ -16,7 +16,7 @@ pub mod loadgen;
 pub mod logs;
 pub mod metrics;
 pub mod network;
-pub mod patience;
+pub mod waiting;
 pub mod process;
 pub mod raw;
 pub mod relay;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use crate::patience::eventually;
+use crate::waiting::eventually;
 
 /// The lines of a process so far; a thread takes them in as they come.
 #[derive(Clone, Debug, Default)]

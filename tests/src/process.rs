@@ -7,7 +7,7 @@ use std::time::Duration;
 pub use rustix::process::Signal;
 use rustix::process::{Pid, kill_process};
 
-use crate::patience::{eventually_within, let_pass, until};
+use crate::waiting::{eventually_within, let_pass, until};
 
 /// Ends the process when it is dropped.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use serde_json::Value;
 use socket2::{Domain, SockRef, Socket, Type};
 
 use crate::Hello;
-use crate::patience::PATIENCE;
+use crate::waiting::TIMEOUT;
 
 /// The key of the example in RFC 6455, section 1.3, and the answer to it.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
@@ -124,7 +124,7 @@ impl RawClient {
     pub fn over(stream: TcpStream) -> Self {
         stream.set_nodelay(true).expect("a socket takes an option");
         stream.set_read_timeout(Some(READ)).expect("a socket takes a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
         let now = Instant::now();
         Self { stream, received: Vec::new(), nothing_at: now, began: now }
     }
@@ -204,7 +204,7 @@ impl RawClient {
     /// When none comes.
     #[track_caller]
     pub fn http_head(&mut self) -> String {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             if let Some(end) = self.received.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
                 let head: Vec<u8> = self.received.drain(..end + 4).collect();
@@ -285,7 +285,7 @@ impl RawClient {
     /// When none comes.
     #[track_caller]
     pub fn frame(&mut self) -> Frame {
-        match self.frame_within(PATIENCE) {
+        match self.frame_within(TIMEOUT) {
             Ok(Some(frame)) => frame,
             other => panic!("expected a frame, got {other:?}"),
         }
@@ -350,7 +350,7 @@ impl RawClient {
     /// When none is among what comes.
     #[track_caller]
     pub fn skip_to(&mut self, first: u8) -> Frame {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             let frame = self.frame();
             if frame.first == first {
@@ -366,7 +366,7 @@ impl RawClient {
     /// When it does not end.
     #[track_caller]
     pub fn await_end(&mut self) -> Instant {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             match self.read_some(until) {
                 Ok(None) => panic!("the connection does not end"),

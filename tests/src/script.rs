@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::Logs;
 use crate::network::Link;
-use crate::patience::{eventually, look_for};
+use crate::waiting::{eventually, look_for};
 use crate::process::Process;
 
 /// How long a script may take to end its browser. Then it is killed.

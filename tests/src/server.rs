@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
-use crate::patience::{PATIENCE, until};
+use crate::waiting::{TIMEOUT, until};
 use crate::process::Process;
 use crate::{Admin, Client, Hello, Logs, binaries};
 
@@ -151,7 +151,7 @@ fn read_banner(stdout: std::process::ChildStdout) -> Option<String> {
             }
         }
     });
-    banner.recv_timeout(PATIENCE).ok()
+    banner.recv_timeout(TIMEOUT).ok()
 }
 
 fn address(banner: &str, scheme: &str) -> SocketAddr {
@@ -253,7 +253,7 @@ pub fn run_to_end(arguments: &[&str], environment: &[(&str, &str)]) -> std::proc
     };
     let stdout = read(stdout.map(|pipe| Box::new(pipe) as _));
     let stderr = read(stderr.map(|pipe| Box::new(pipe) as _));
-    let status = Process::new(child).await_exit(PATIENCE);
+    let status = Process::new(child).await_exit(TIMEOUT);
     let bytes = |thread: std::thread::JoinHandle<Vec<u8>>| thread.join().expect("reading does not panic");
     std::process::Output { status, stdout: bytes(stdout), stderr: bytes(stderr) }
 }

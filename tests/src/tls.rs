@@ -13,7 +13,7 @@ use serde_json::Value;
 use tungstenite::{Message, WebSocket};
 
 use crate::Hello;
-use crate::patience::PATIENCE;
+use crate::waiting::TIMEOUT;
 
 /// Both versions that the server speaks.
 pub const VERSIONS: [&SupportedProtocolVersion; 2] = [&rustls::version::TLS12, &rustls::version::TLS13];
@@ -90,8 +90,8 @@ fn handshake_over(
     trusted: &Certificate,
     version: &'static SupportedProtocolVersion,
 ) -> io::Result<StreamOwned<ClientConnection, TcpStream>> {
-    tcp.set_read_timeout(Some(PATIENCE))?;
-    tcp.set_write_timeout(Some(PATIENCE))?;
+    tcp.set_read_timeout(Some(TIMEOUT))?;
+    tcp.set_write_timeout(Some(TIMEOUT))?;
     tcp.set_nodelay(true)?;
     let name = ServerName::try_from("localhost").expect("it is a name");
     let mut connection =
@@ -183,7 +183,7 @@ impl TlsClient {
         stream.conn.write_tls(&mut record).expect("memory takes it");
         for byte in record {
             stream.sock.write_all(&[byte]).expect("the server reads");
-            crate::patience::let_pass(pause);
+            crate::waiting::let_pass(pause);
         }
     }
 
@@ -196,7 +196,7 @@ impl TlsClient {
         let stream = self.socket.get_mut();
         let short = Some(Duration::from_millis(50));
         stream.sock.set_write_timeout(short).expect("a socket takes a timeout");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut record = Vec::new();
         while !over() {
             assert!(Instant::now() < until, "it is never over");
@@ -217,7 +217,7 @@ impl TlsClient {
     /// When it does not end.
     #[track_caller]
     pub fn close_code(mut self) -> (Option<u16>, bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         let mut code = None;
         while Instant::now() < until {
             match self.socket.read() {

@@ -101,7 +101,7 @@ pub(crate) struct Slow {
     #[arg(long, value_name = "D", default_value = "100ms", value_parser = parse_interval)]
     pub(crate) read_every: Duration,
     /// How long slow subscribers stay slow after the last message was due; then they read what there is
-    #[arg(long = "patience", value_name = "D", default_value = "15s", value_parser = humantime::parse_duration)]
+    #[arg(long = "slow-for", value_name = "D", default_value = "15s", value_parser = humantime::parse_duration)]
     pub(crate) slow_for: Duration,
 }
 

@@ -92,7 +92,7 @@ fn specific(options: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) 
                 .with("share", it.share)
                 .with("read_rate", u64::from(it.read_rate))
                 .with("read_every_seconds", seconds(it.read_every))
-                .with("patience_seconds", seconds(it.slow_for)),
+                .with("slow_for_seconds", seconds(it.slow_for)),
             Rc::new(Slow::new(it)),
         ),
     }

@@ -209,7 +209,7 @@ pub(super) static RESUME: Run = Run {
 /// Two do not read at all.
 pub(super) static SLOW: Run = Run {
     words: "slow URL --connections 5 --rate 1000 --messages 20 --publish-rate 10 --size 50000 --share 0.4 \
-            --patience 100ms --grace 1s",
+            --slow-for 100ms --grace 1s",
     clean: &{
         let [a, b, c, d, e, f, g, h, i, j] = OTHERS_HAD_ALL;
         [a, b, c, d, e, f, g, h, i, j, says("closed", "==2"), says("slow_ends.close_codes.4001", "==2")]
@@ -219,7 +219,7 @@ pub(super) static SLOW: Run = Run {
 /// Two read, but slowly, and with pauses.
 pub(super) static SLOW_READS: Run = Run {
     words: "slow URL --connections 5 --rate 1000 --messages 20 --publish-rate 10 --size 50000 --share 0.4 \
-            --read-rate 300000 --read-every 400ms --patience 100ms --grace 1s",
+            --read-rate 300000 --read-every 400ms --slow-for 100ms --grace 1s",
     clean: &{
         let [a, b, c, d, e, f, g, h, i, j] = OTHERS_HAD_ALL;
         [a, b, c, d, e, f, g, h, i, j, says("closed", "==0"), says("still_open", "==2")]

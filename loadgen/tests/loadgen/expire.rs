@@ -18,8 +18,8 @@ async fn impatient(first: Duration, others: Duration) -> String {
         for index in 0.. {
             let (mut stream, _) = listener.accept().await.expect("the listener works");
             tokio::spawn(async move {
-                let patience = if index == 0 { first } else { others };
-                if timeout(patience, stream.read(&mut [0])).await.is_ok() {
+                let limit = if index == 0 { first } else { others };
+                if timeout(limit, stream.read(&mut [0])).await.is_ok() {
                     std::future::pending::<()>().await;
                 }
             });

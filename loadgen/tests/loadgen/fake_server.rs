@@ -124,14 +124,14 @@ async fn serve(
             greet(&mut socket, index, &query, false, shared).await?;
             drain(&mut socket).await
         }
-        Behaviour::GiveUpAfter(patience) => {
+        Behaviour::GiveUpAfter(limit) => {
             greet(&mut socket, index, &query, true, shared).await?;
-            ping_until_silence(&mut socket, patience, shared).await?;
+            ping_until_silence(&mut socket, limit, shared).await?;
             close(&mut socket, 4000).await
         }
-        Behaviour::CutAfter(patience) => {
+        Behaviour::CutAfter(limit) => {
             greet(&mut socket, index, &query, true, shared).await?;
-            ping_until_silence(&mut socket, patience, shared).await
+            ping_until_silence(&mut socket, limit, shared).await
         }
         Behaviour::Hang | Behaviour::RefuseUpgrade => unreachable!("handled before the upgrade"),
     }
@@ -177,11 +177,11 @@ fn parse_resume(query: &str) -> Option<(String, u64)> {
     Some((token.to_owned(), seq.parse().expect("a seq is a number")))
 }
 
-async fn ping_until_silence(socket: &mut Socket, patience: Duration, shared: &Shared) -> Result<(), Error> {
+async fn ping_until_silence(socket: &mut Socket, limit: Duration, shared: &Shared) -> Result<(), Error> {
     loop {
         let payload = ping_payload(LAST_SEQ);
         socket.send(Message::Ping(payload.to_vec().into())).await?;
-        let Ok(answer) = timeout(patience, socket.next()).await else { return Ok(()) };
+        let Ok(answer) = timeout(limit, socket.next()).await else { return Ok(()) };
         let Some(answer) = answer.transpose()? else { return Ok(()) };
         if answer.is_close() {
             return Ok(());

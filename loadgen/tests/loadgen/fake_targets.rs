@@ -17,11 +17,11 @@ use crate::accept::accept;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// Pings, and closes with 1001 who does not answer for [`PATIENCE`].
+    /// Pings, and closes with 1001 who does not answer for [`TIMEOUT`].
     Plain,
     /// Closes every connection at once, with this code.
     PlainThatCloses(u16),
-    /// Engine.IO and Socket.IO: pings, and closes who does not answer for [`PATIENCE`].
+    /// Engine.IO and Socket.IO: pings, and closes who does not answer for [`TIMEOUT`].
     Socketio,
     /// Disconnects everyone after an event with an attachment.
     SocketioThatDisconnects,
@@ -44,7 +44,7 @@ pub(crate) enum Kind {
 /// What Socket.IO says.
 const PING_TIMEOUT_MS: u64 = 300;
 /// How long they really wait: a client that reads a ping late must not take the close for an early one.
-const PATIENCE: Duration = Duration::from_millis(350);
+const TIMEOUT: Duration = Duration::from_millis(350);
 /// Who has answered is pinged again after this.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -120,7 +120,7 @@ async fn serve_plain(stream: TcpStream, kind: Kind, asked: &Asked) -> Result<(),
     loop {
         socket.send(Message::Ping(b"there?".to_vec().into())).await?;
         loop {
-            match timeout(PATIENCE, socket.next()).await {
+            match timeout(TIMEOUT, socket.next()).await {
                 Ok(Some(Ok(Message::Pong(_)))) => break,
                 Ok(Some(Ok(_))) => {}
                 Ok(Some(Err(error))) => return Err(error),
@@ -178,7 +178,7 @@ async fn serve_socketio(stream: TcpStream, kind: Kind, asked: &Asked) -> Result<
     socket.send(Message::text(r#"42["news",{"a":1},"offset1"]"#)).await?;
     loop {
         socket.send(Message::text("2")).await?;
-        match timeout(PATIENCE, next_text(&mut socket)).await {
+        match timeout(TIMEOUT, next_text(&mut socket)).await {
             Ok(Ok(Some(answer))) => assert_eq!(answer, "3"),
             Ok(Ok(None)) => return Ok(()),
             Ok(Err(error)) => return Err(error),

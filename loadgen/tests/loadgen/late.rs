@@ -9,8 +9,8 @@ use crate::run::{loadgen, number};
 
 const MARGIN: &str = "100ms";
 
-async fn late(patience: Duration, duration: &str) -> Value {
-    let server = FakeServer::start(move |_| Behaviour::GiveUpAfter(patience)).await;
+async fn late(timeout: Duration, duration: &str) -> Value {
+    let server = FakeServer::start(move |_| Behaviour::GiveUpAfter(timeout)).await;
     let run = format!(
         "late {} --connections 20 --rate 1000 --duration {duration} --margin {MARGIN} --json -",
         server.url()

@@ -10,7 +10,7 @@ async fn slow(mischief: Mischief, options: &str) -> Value {
     let server = FakeChannel::start(mischief).await;
     let run = format!(
         "slow {} --connections 10 --messages 150 --publish-rate 200 --size 60000 --share 0.2 \
-         --patience 4s --grace 5s --json - {options}",
+         --slow-for 4s --grace 5s --json - {options}",
         server.url()
     );
     let ended = loadgen(&run).await;
@@ -47,7 +47,7 @@ async fn who_reads_slowly_is_closed_too() {
 async fn all_may_be_slow() {
     let server = FakeChannel::start(Mischief::CutTheSlow).await;
     let run = format!(
-        "slow {} --connections 4 --messages 150 --publish-rate 200 --size 60000 --share 1 --patience 4s \
+        "slow {} --connections 4 --messages 150 --publish-rate 200 --size 60000 --share 1 --slow-for 4s \
          --grace 5s --json -",
         server.url()
     );

@@ -15,7 +15,7 @@ use encke_core::Timestamp;
 
 use super::*;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) const SETTINGS: WheelSettings = WheelSettings {
     scheme: Scheme::Hierarchical,
     tick: Duration::from_millis(1),
@@ -57,7 +57,7 @@ impl Rig {
     fn expire(&self, count: usize) -> Vec<(Arc<TimerCell>, Timestamp)> {
         let mut expired = Vec::new();
         while expired.len() < count {
-            let batch = self.batches.recv_timeout(PATIENCE).expect("an expiry");
+            let batch = self.batches.recv_timeout(TIMEOUT).expect("an expiry");
             expired.extend(batch.timers.into_iter().map(|timer| (timer, self.now())));
         }
         expired
@@ -76,7 +76,7 @@ impl Rig {
     /// The wheel thread says how it is after each turn; this waits until it has told so.
     fn eventually(&self, what: &str, holds: impl Fn(&Self) -> bool) {
         let clock = self.timeouts.clock();
-        let until = clock.uptime() + PATIENCE;
+        let until = clock.uptime() + TIMEOUT;
         while !holds(self) {
             assert!(clock.uptime() < until, "in vain: {what}");
             thread::yield_now();
@@ -132,7 +132,7 @@ fn an_earlier_deadline_wakes_the_wheel_and_a_later_one_postpones_the_expiry() {
 #[test]
 fn an_earlier_deadline_wakes_the_wheel_also_while_the_timer_is_queued() {
     // Left to itself the wheel would sleep for longer than the test waits.
-    let settings = WheelSettings { stall_threshold: 4 * PATIENCE, ..SETTINGS };
+    let settings = WheelSettings { stall_threshold: 4 * TIMEOUT, ..SETTINGS };
     let rig = Rig::start_with(16, settings);
     rig.eventually("it sleeps", |rig| rig.timeouts.parking.sleeps_beyond(after(rig.now(), 1_000)));
     let timer = rig.arm_new(RequestedDeadline::exact(after(rig.now(), 3_600_000)));
@@ -248,7 +248,7 @@ fn a_worker_survives_a_panic() {
     let now = rig.now();
     let _cells = [50, 80].map(|ms| rig.arm_new(RequestedDeadline::exact(after(now, ms))));
     let (workers, acted) = start_worker(&rig, 1);
-    assert_eq!(acted.recv_timeout(PATIENCE), Ok(()), "the first panics, the second is acted on");
+    assert_eq!(acted.recv_timeout(TIMEOUT), Ok(()), "the first panics, the second is acted on");
     rig.wheel.stop();
     workers.join();
 }
@@ -310,7 +310,7 @@ fn a_sleep_wakes_the_task_that_polled_it_last() {
     let mut sleep = pin!(rig.timeouts.sleep(Duration::from_millis(30)));
     assert!(sleep.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
     block_on(sleep);
-    assert_eq!(acted.recv_timeout(PATIENCE), Ok(()), "one expiry");
+    assert_eq!(acted.recv_timeout(TIMEOUT), Ok(()), "one expiry");
     rig.wheel.stop();
     workers.join();
     assert!(acted.is_empty());

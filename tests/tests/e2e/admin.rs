@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use encke_tests::patience::{eventually, until};
+use encke_tests::waiting::{eventually, until};
 use encke_tests::{Answer, Client, RawClient, RunningServer};
 use serde_json::Value;
 

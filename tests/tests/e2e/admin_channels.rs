@@ -1,7 +1,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 
-use encke_tests::patience::until;
+use encke_tests::waiting::until;
 use encke_tests::{Answer, RunningServer};
 use serde_json::{Value, json};
 

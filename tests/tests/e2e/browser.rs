@@ -7,7 +7,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use encke_tests::network::Link;
-use encke_tests::patience::{PATIENCE, let_pass, until};
+use encke_tests::waiting::{TIMEOUT, let_pass, until};
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
 use encke_tests::{Launch, Relay, RunningServer, Script};
@@ -327,7 +327,7 @@ fn a_page_goes_on_with_another_server() {
         publish(&server, 1..=3);
         page.await_object("message", 3);
         server.signal(signal);
-        server.await_exit(PATIENCE);
+        server.await_exit(TIMEOUT);
 
         let server = RunningServer::with(&[]);
         publish(&server, 4..=5);

@@ -5,7 +5,7 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use encke_tests::RunningServer;
-use encke_tests::patience::PATIENCE;
+use encke_tests::waiting::TIMEOUT;
 use encke_tests::raw::{CLOSE, Dial, PING, PONG, RawClient, TEXT, masked};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -40,7 +40,7 @@ struct Cut;
 impl Rationed {
     /// Reads until `take` finds what it wants in what has come.
     fn read<T>(&mut self, take: impl Fn(&mut Vec<u8>) -> Option<T>) -> Result<T, Cut> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
             if let Some(taken) = take(&mut self.received) {
                 return Ok(taken);
@@ -194,7 +194,7 @@ fn run(seed: u64, max_unacked: u64) {
             let messages = (1..=MESSAGES).map(|number| format!("\"message {number}\""));
             assert_eq!(publisher.publish("news", messages), MESSAGES);
         });
-        let until = Instant::now() + 3 * PATIENCE;
+        let until = Instant::now() + 3 * TIMEOUT;
         while let Err(Cut) = reader.connection() {
             assert!(Instant::now() < until, "{} after {} connections", reader.offset, reader.connections);
         }

@@ -3,7 +3,7 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use encke_tests::patience::{LATE, PATIENCE, until};
+use encke_tests::waiting::{LATE, TIMEOUT, until};
 use encke_tests::process::Signal;
 use encke_tests::raw::{Dial, TEXT, masked};
 use encke_tests::{RawClient, RunningServer, Said};
@@ -21,13 +21,13 @@ fn clients_are_told_when_to_come_back_and_closed() {
         let goaway = client.object()["goaway"].clone();
         assert_eq!(goaway["reason"], "draining");
         delays.insert(goaway["retry_ms"].as_u64().expect("a number"));
-        assert_eq!(client.next_within(PATIENCE), Some(Said::Close(DRAINING, "draining".into())));
+        assert_eq!(client.next_within(TIMEOUT), Some(Said::Close(DRAINING, "draining".into())));
         assert_eq!(client.close_code(), None);
     }
     // Ten draws from thousands: two alike may happen, all alike mean no spread.
     assert!(delays.len() > 5, "{delays:?}");
     assert!(delays.last() <= Some(&60_000), "{delays:?}");
-    let status = server.await_exit(PATIENCE);
+    let status = server.await_exit(TIMEOUT);
     assert_eq!(status.code(), Some(0));
     assert!(from.elapsed() < Duration::from_secs(15), "everyone had left, and it waited on");
     for client in &clients {
@@ -74,7 +74,7 @@ fn a_client_that_stays_does_not_hold_it_longer_than_the_drain() {
     server.terminate();
     stays.object();
     assert_eq!(stays.close_code(), DRAINING);
-    assert_eq!(server.await_exit(PATIENCE).code(), Some(0));
+    assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
     let after = from.elapsed();
     assert!(after >= drain, "it had a second to leave: {after:?}");
     assert!(after <= drain + LATE, "{after:?}");
@@ -87,7 +87,7 @@ fn neither_does_one_that_has_not_upgraded() {
     silent.send(b"GET /ws");
     let from = Instant::now();
     server.terminate();
-    assert_eq!(server.await_exit(PATIENCE).code(), Some(0));
+    assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
     assert!(from.elapsed() <= Duration::from_secs(1) + LATE);
 }
 
@@ -105,7 +105,7 @@ fn neither_does_one_that_does_not_read() {
     while deaf.try_send(&commands).is_ok() {}
     let from = Instant::now();
     server.terminate();
-    assert_eq!(server.await_exit(PATIENCE).code(), Some(0));
+    assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
     assert!(from.elapsed() <= Duration::from_secs(1) + LATE, "{:?}", from.elapsed());
 }
 
@@ -115,7 +115,7 @@ fn an_interrupt_is_as_good() {
     let mut client = server.client();
     server.signal(Signal::INT);
     assert_eq!(client.close_code(), Some(DRAINING));
-    assert_eq!(server.await_exit(PATIENCE).code(), Some(0));
+    assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
 }
 
 #[test]
@@ -127,5 +127,5 @@ fn the_second_signal_ends_it_at_once() {
     assert_eq!(stays.close_code(), DRAINING);
     assert!(server.exited().is_none(), "it waits for the client");
     server.terminate();
-    assert_eq!(server.await_exit(PATIENCE).code(), Some(128 + 15));
+    assert_eq!(server.await_exit(TIMEOUT).code(), Some(128 + 15));
 }

@@ -3,7 +3,7 @@
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
 
-use encke_tests::patience::{let_pass, until};
+use encke_tests::waiting::{let_pass, until};
 use encke_tests::{EventStream, RunningServer, Script};
 use serde_json::{Value, json};
 

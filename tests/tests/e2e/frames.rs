@@ -2,7 +2,7 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use encke_tests::patience::until;
+use encke_tests::waiting::until;
 use encke_tests::raw::{BINARY, CLOSE, MASK, TEXT, masked};
 use encke_tests::{RawClient, RunningServer};
 

@@ -2,7 +2,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use encke_tests::network::Link;
-use encke_tests::patience::LATE;
+use encke_tests::waiting::LATE;
 use encke_tests::raw::{PING, PONG, RawClient, masked};
 use encke_tests::{Client, EventStream, Launch, RunningServer};
 

@@ -2,7 +2,7 @@ use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use encke_tests::admin::ask;
-use encke_tests::patience::{LATE, PATIENCE};
+use encke_tests::waiting::{LATE, TIMEOUT};
 use encke_tests::raw::Dial;
 use encke_tests::{RawClient, RunningServer};
 
@@ -48,7 +48,7 @@ fn headers_that_drip_are_cut() {
     client.send(b"GET /ws HTTP/1.1\r\nX-Slow: ");
     // Each byte is a sign of life, but the request gets no more time for it.
     while client.frame_within(Duration::from_millis(50)).is_ok_and(|frame| frame.is_none()) {
-        assert!(from.elapsed() < PATIENCE, "it is never cut");
+        assert!(from.elapsed() < TIMEOUT, "it is never cut");
         if client.try_send(b"x").is_err() {
             break;
         }
@@ -68,7 +68,7 @@ fn a_client_that_does_not_read_its_answers_is_cut() {
     let requests = b"GET /nowhere HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".repeat(100);
     // Until the socket is gone. That it takes nothing for a while is what this is about.
     while !client.try_send(&requests).is_err_and(|error| is_gone(&error)) {
-        assert!(from.elapsed() < PATIENCE, "it is never cut");
+        assert!(from.elapsed() < TIMEOUT, "it is never cut");
     }
     assert_cut_on_time(from, Instant::now());
     server.assert_unharmed();

@@ -6,7 +6,7 @@ use encke_core::session::{LifecycleEvent, Transition};
 use encke_server::config::Settings;
 use encke_server::events::Hooks;
 use encke_server::{Server, SessionId};
-use encke_tests::patience::{heavy, let_pass, until};
+use encke_tests::waiting::{heavy, let_pass, until};
 use encke_tests::{Admin, Client};
 use parking_lot::Mutex;
 

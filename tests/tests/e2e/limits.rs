@@ -1,7 +1,7 @@
 use std::sync::Barrier;
 
 use encke_tests::events::ask_events;
-use encke_tests::patience::{eventually, until};
+use encke_tests::waiting::{eventually, until};
 use encke_tests::raw::Dial;
 use encke_tests::{Client, EventStream, RawClient, RunningServer};
 

@@ -1,6 +1,6 @@
 use encke_tests::RunningServer;
 use encke_tests::loadgen::Report;
-use encke_tests::patience::heavy;
+use encke_tests::waiting::heavy;
 
 #[test]
 fn those_who_answer_are_left_alone() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use encke_tests::patience::heavy;
+use encke_tests::waiting::heavy;
 use encke_tests::{Launch, RunningServer, binaries};
 use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};

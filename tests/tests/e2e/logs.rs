@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use encke_tests::patience::{PATIENCE, eventually_within, until};
+use encke_tests::waiting::{TIMEOUT, eventually_within, until};
 use encke_tests::{Client, Launch, RawClient};
 use serde_json::Value;
 
@@ -18,7 +18,7 @@ fn every_line_is_json_and_lifecycle_events_say_whom_and_why() {
     second.close_code();
     server.await_gone(&first.hello.session);
     server.terminate();
-    assert!(server.await_exit(PATIENCE).success());
+    assert!(server.await_exit(TIMEOUT).success());
 
     server.logs.await_line("stopped");
     for line in server.logs.lines() {
@@ -98,5 +98,5 @@ fn a_log_that_nobody_reads_stops_nothing() {
     });
     server.assert_unharmed();
     server.terminate();
-    assert_eq!(server.await_exit(PATIENCE).code(), Some(0));
+    assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
 }

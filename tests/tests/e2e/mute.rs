@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use encke_tests::patience::LATE;
+use encke_tests::waiting::LATE;
 use encke_tests::raw::PING;
 use encke_tests::{RawClient, RunningServer};
 

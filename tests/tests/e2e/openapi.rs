@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use encke_tests::patience::{let_pass, until};
+use encke_tests::waiting::{let_pass, until};
 use encke_tests::{Admin, Client, EventStream, Launch, RunningServer, Said, Schemathesis};
 use jsonwebtoken::{EncodingKey, Header};
 use parking_lot::Mutex;

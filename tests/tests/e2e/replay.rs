@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use encke_tests::patience::let_pass;
+use encke_tests::waiting::let_pass;
 use encke_tests::raw::{PING, PONG, masked};
 use encke_tests::{Client, Hello, RawClient, RunningServer};
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use encke_tests::loadgen::Report;
-use encke_tests::patience::heavy;
+use encke_tests::waiting::heavy;
 use encke_tests::{RunningServer, Script, binaries};
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@ use std::fs;
 
 use encke_tests::RunningServer;
 use encke_tests::loadgen::Report;
-use encke_tests::patience::heavy;
+use encke_tests::waiting::heavy;
 
 /// How many resumed with a hello within the window.
 fn resumed_or_undecided(report: &Report) -> f64 {
@@ -148,7 +148,7 @@ fn slow(settings: &[&str], options: &[&str]) -> (RunningServer, Report) {
 #[test]
 fn slow_who_does_not_read_is_given_up_and_holds_up_no_one() {
     let _turn = heavy();
-    let (server, report) = slow(&["session.write_timeout=1s"], &["--patience", "3s"]);
+    let (server, report) = slow(&["session.write_timeout=1s"], &["--slow-for", "3s"]);
     report.assert(&[("closed", 4.0), ("still_open", 0.0)]);
     assert_eq!(server.admin.metrics().events("suspended", "slow_consumer"), 4.0);
 }
@@ -158,7 +158,7 @@ fn slow_who_reads_with_pauses_is_kept() {
     let _turn = heavy();
     let (server, report) = slow(
         &["session.write_timeout=3s"],
-        &["--read-rate", "400000", "--read-every", "1s", "--patience", "100ms"],
+        &["--read-rate", "400000", "--read-every", "1s", "--slow-for", "100ms"],
     );
     report.assert(&[("closed", 0.0), ("still_open", 4.0)]);
     assert_eq!(server.admin.metrics().events("suspended", "slow_consumer"), 0.0);

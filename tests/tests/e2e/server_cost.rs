@@ -1,6 +1,6 @@
 use encke_tests::RunningServer;
 use encke_tests::loadgen::Report;
-use encke_tests::patience::heavy;
+use encke_tests::waiting::heavy;
 
 const CONNECTIONS: f64 = 500.0;
 const A_MEBIBYTE: f64 = 1024.0 * 1024.0;

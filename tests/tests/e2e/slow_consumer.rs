@@ -1,7 +1,7 @@
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
-use encke_tests::patience::{LATE, PATIENCE, let_pass, until};
+use encke_tests::waiting::{LATE, TIMEOUT, let_pass, until};
 use encke_tests::raw::{Dial, PING, RawClient, TEXT, masked};
 use encke_tests::{Hello, RunningServer};
 
@@ -37,7 +37,7 @@ fn send_without_reading(server: &RunningServer, client: &mut RawClient, hello: &
     let frames = frame.repeat(1000);
     let short = Some(Duration::from_millis(50));
     client.stream().set_write_timeout(short).expect("a socket takes a timeout");
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     let mut rest: &[u8] = &frames;
     while server.admin.phase(&hello.session).as_deref() == Some("attached") {
         assert!(Instant::now() < until, "it is never given up");

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
 use encke_tests::events::ask_events;
-use encke_tests::patience::{LATE, PATIENCE, until};
+use encke_tests::waiting::{LATE, TIMEOUT, until};
 use encke_tests::raw::Dial;
 use encke_tests::{Client, EventStream, Hello, Launch, RunningServer};
 use serde_json::{Value, json};
@@ -243,7 +243,7 @@ fn a_drain_says_when_to_come_back() {
     assert!((500..10_000).contains(&retry), "{retry}");
     let expected = format!("id:\ndata: {{\"goaway\":{{\"reason\":\"draining\",\"retry_ms\":{retry}}}}}");
     assert_eq!(*goaway, expected);
-    assert!(server.await_exit(PATIENCE).success());
+    assert!(server.await_exit(TIMEOUT).success());
 }
 
 /// The empty id takes from an `EventSource` what it would come back with, so it asks for what it asked for at first.
@@ -293,7 +293,7 @@ fn who_does_not_read_is_given_up() {
     let data = "x".repeat(50_000);
     let began = Instant::now();
     while server.admin.phase(&hello.session).as_deref() == Some("attached") {
-        assert!(began.elapsed() < PATIENCE, "it is never given up");
+        assert!(began.elapsed() < TIMEOUT, "it is never given up");
         publish(&mut publisher, "news", &*data);
     }
     assert!(began.elapsed() >= Duration::from_secs(4), "given up after {:?}", began.elapsed());

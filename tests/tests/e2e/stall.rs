@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use encke_tests::RunningServer;
 use encke_tests::client::Living;
-use encke_tests::patience::{heavy, until};
+use encke_tests::waiting::{heavy, until};
 
 #[test]
 fn a_frozen_server_kills_no_one() {

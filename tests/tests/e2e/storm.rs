@@ -1,5 +1,5 @@
 use encke_tests::crowd::{LONG, await_sessions, connect, needs_descriptors};
-use encke_tests::patience::{eventually_within, heavy};
+use encke_tests::waiting::{eventually_within, heavy};
 use encke_tests::{Hello, Launch, RunningServer};
 
 const CLIENTS: usize = 10_000;

@@ -1,6 +1,6 @@
 use encke_tests::Launch;
 use encke_tests::crowd::{await_sessions, connect, needs_descriptors};
-use encke_tests::patience::heavy;
+use encke_tests::waiting::heavy;
 use encke_tests::raw::RawClient;
 
 const CLIENTS: usize = 10_000;

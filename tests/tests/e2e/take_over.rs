@@ -25,7 +25,7 @@ fn the_first_is_told_why() {
     let server = RunningServer::with(&[]);
     let mut first = server.client();
     let _second = server.resume(&first.hello.resume);
-    let said = first.next_within(encke_tests::patience::PATIENCE);
+    let said = first.next_within(encke_tests::waiting::TIMEOUT);
     assert_eq!(said, Some(Said::Close(REPLACED, "replaced".into())));
 }
 

@@ -1,7 +1,7 @@
 //! The load generator as it speaks to servers that are not Encke: to some of npm, and to Encke as if it were any other.
 
 use encke_tests::loadgen::Report;
-use encke_tests::patience::heavy;
+use encke_tests::waiting::heavy;
 use encke_tests::{RunningServer, Script};
 
 /// How long the servers of npm wait for a pong, from their ping.

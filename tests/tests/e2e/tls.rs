@@ -4,7 +4,7 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use encke_tests::patience::{LATE, PATIENCE, eventually, until};
+use encke_tests::waiting::{LATE, TIMEOUT, eventually, until};
 use encke_tests::process::Signal;
 use encke_tests::raw::{Dial, TEXT, masked};
 use encke_tests::server::run_to_end;
@@ -104,7 +104,7 @@ fn a_drain_says_goodbye_over_tls() {
     let client = served.client();
     served.server.terminate();
     assert_eq!(client.close_code(), (Some(4002), true));
-    assert!(served.server.await_exit(PATIENCE).success());
+    assert!(served.server.await_exit(TIMEOUT).success());
 }
 
 #[test]

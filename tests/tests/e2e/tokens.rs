@@ -3,7 +3,7 @@ use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
 use encke_tests::events::ask_events;
-use encke_tests::patience::{LATE, PATIENCE, let_pass, until};
+use encke_tests::waiting::{LATE, TIMEOUT, let_pass, until};
 use encke_tests::server::run_to_end;
 use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
 use jsonwebtoken::{EncodingKey, Header};
@@ -371,7 +371,7 @@ fn a_stream_that_was_taken_over_subscribes_nothing() {
         let mut stream = TcpStream::connect(server.public).expect("the server accepts");
         stream.write_all(request.as_bytes()).expect("the server reads");
         let _client = Client::connect(server.public, &format!("resume={}&token={narrow}", hello.resume));
-        stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes a timeout");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
         let mut said = [0; 4096];
         let mut read = || stream.read(&mut said).expect("the server answers");
         assert!(read() > 0, "a head, and a hello");

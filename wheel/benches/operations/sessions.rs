@@ -55,7 +55,7 @@ pub(crate) fn measure<S: Structure>(timers: u32, ticks: u64) -> Outcome {
 enum State {
     /// Connected, and its timer is the next ping.
     Waiting,
-    /// Connected, and its timer is the end of patience with the pong.
+    /// Connected, and its timer is the pong's timeout.
     Asked,
     /// Its timer is the end of the time for which its place is kept.
     Away,

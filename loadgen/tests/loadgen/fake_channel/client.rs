@@ -18,7 +18,7 @@ use crate::accept::accept;
 /// How long a session waits for its client.
 const WINDOW: Duration = Duration::from_secs(1);
 /// How long a client may take nothing in.
-const PATIENCE: Duration = Duration::from_secs(1);
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Notes when a connection is gone.
 struct Lost<'a> {
@@ -79,7 +79,7 @@ pub(super) async fn serve(stream: TcpStream, shared: &Shared) -> Result<(), Erro
                 for (index, object) in to_send(session, shared).iter().enumerate().skip(sent) {
                     let send = socket.send(Message::text(object.with_seq(index + 1)));
                     match shared.mischief {
-                        Mischief::CutTheSlow => match timeout(PATIENCE, send).await {
+                        Mischief::CutTheSlow => match timeout(TIMEOUT, send).await {
                             Ok(sent) => sent?,
                             Err(_) => return Ok(()),
                         },

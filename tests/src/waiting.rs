@@ -6,20 +6,20 @@ use std::time::{Duration, Instant};
 use parking_lot::{Mutex, MutexGuard};
 
 /// How long anything may take that is to happen at once. A busy machine gets a lot of it.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// How late something timed may be on a busy machine.
 pub const LATE: Duration = Duration::from_secs(2);
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 
-/// Looks until there is something to see, for [`PATIENCE`] at most.
+/// Looks until there is something to see, for [`TIMEOUT`] at most.
 ///
 /// # Panics
 /// When there is nothing until then.
 #[track_caller]
 pub fn eventually<T>(what: impl Display, look: impl FnMut() -> Option<T>) -> T {
-    eventually_within(PATIENCE, what, look)
+    eventually_within(TIMEOUT, what, look)
 }
 
 /// Looks until there is something to see, for `limit` at most.
@@ -45,7 +45,7 @@ pub(crate) fn look_for<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) 
     }
 }
 
-/// Waits until a condition holds, for [`PATIENCE`] at most.
+/// Waits until a condition holds, for [`TIMEOUT`] at most.
 ///
 /// # Panics
 /// When it does not hold until then.
