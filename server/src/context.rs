@@ -6,7 +6,7 @@ use crossbeam_channel::Receiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, LogLinesDropped, TimersView};
-use crate::admission::{OpenConnections, Permits};
+use crate::admission::{OpenConnections, Permits, Refusals};
 use crate::client::{self, ClientSettings};
 use crate::config::Config;
 use crate::engine::{LogEngine, MemoryEngine};
@@ -63,6 +63,7 @@ pub(crate) fn client_on(
         events,
     ));
     client::Context {
+        refusals: Refusals::new(Arc::clone(&metrics), Arc::clone(&timeouts)),
         timeouts,
         sessions,
         logs,

@@ -86,7 +86,7 @@ impl Server {
         ));
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
         let handler = ExpiryHandler { context: Arc::clone(&client), executor };
-        let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler))?;
+        let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler), &timeouts)?;
         let wheel = WheelThread::start(config.timers.wheel(), Arc::clone(&timeouts), to_arm, sender)?;
 
         let stop = CancellationToken::new();

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crate::waiting::eventually_within;
 use crate::raw::{Dial, RawClient};
+use crate::waiting::eventually_within;
 use crate::{Hello, RunningServer};
 
 const CLIENTS_A_SOURCE: usize = 1_000;

@@ -16,7 +16,6 @@ pub mod loadgen;
 pub mod logs;
 pub mod metrics;
 pub mod network;
-pub mod waiting;
 pub mod process;
 pub mod raw;
 pub mod relay;
@@ -24,6 +23,7 @@ pub mod schemathesis;
 pub mod script;
 pub mod server;
 pub mod tls;
+pub mod waiting;
 
 pub use admin::{Admin, Answer};
 pub use client::{Client, Hello, Said};

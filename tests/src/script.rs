@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::Logs;
 use crate::network::Link;
-use crate::waiting::{eventually, look_for};
 use crate::process::Process;
+use crate::waiting::{eventually, look_for};
 
 /// How long a script may take to end its browser. Then it is killed.
 const GOODBYE: Duration = Duration::from_secs(10);

@@ -7,8 +7,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 
-use crate::waiting::{TIMEOUT, until};
 use crate::process::Process;
+use crate::waiting::{TIMEOUT, until};
 use crate::{Admin, Client, Hello, Logs, binaries};
 
 /// How to start the server. Without further ado it listens on free ports of loopback, with default settings.

@@ -9,11 +9,13 @@
 //! - [`session`]: what a client has with the server, and every timeout of it.
 //! - [`message`]: what a channel carries.
 //! - [`dialect`]: what the bytes on a connection mean.
+//! - [`encodings`]: a message in each dialect.
 
 #![deny(missing_docs)]
 
 pub mod close;
 pub mod dialect;
+pub mod encodings;
 pub mod message;
 pub mod session;
 mod timestamp;

@@ -63,6 +63,8 @@ impl Context {
             channels: channels.len(),
             log_bytes: channels.bytes(),
             dispatch_depth: self.batches.len(),
+            dispatch_age: timeouts.dispatch_age(),
+            worker_panics: timeouts.dispatch.worker_panics.load(Ordering::Relaxed),
             log_lines_dropped: (self.log_lines_dropped)(),
         }
     }

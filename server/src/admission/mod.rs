@@ -1,10 +1,14 @@
-//! What lets a client in and what holds it back: permits for connections and sockets, the rate of commands, and the
-//! tasks that a shutdown waits for.
+//! What lets a client in and what holds it back: permits for connections and sockets, the rate of commands, what
+//! is told of those that stay outside, and the tasks that a shutdown waits for.
 
+mod log_throttle;
 mod permits;
 mod rate;
+mod refusals;
 mod tasks;
 
+pub(crate) use log_throttle::LogThrottle;
 pub(crate) use permits::{Permit, Permits};
 pub(crate) use rate::{CommandRate, Pace};
+pub(crate) use refusals::{RefusalReason, Refusals};
 pub(crate) use tasks::{OpenConnection, OpenConnections};

@@ -1,7 +1,7 @@
 use std::collections::VecDeque;
 
 use encke_core::Timestamp;
-use encke_core::dialect::Encodings;
+use encke_core::encodings::Encodings;
 use encke_core::session::outbox::Bounds;
 
 use super::channels::LogLimits;

@@ -2,7 +2,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::dialect::Encodings;
+use encke_core::encodings::Encodings;
 use encke_core::message::{CompactJson, Message};
 use encke_core::session::outbox::{Bounds, Slot};
 use parking_lot::{Mutex, MutexGuard};
@@ -192,7 +192,7 @@ impl<S: Subscriber> Channel<S> {
         let before = state.log.bytes();
         let offset = state.log.next_offset();
         let message = Message { channel: self.name.as_str(), epoch: &self.epoch, offset, data };
-        state.log.append(at, Encodings::of(&message), limits);
+        state.log.append(at, Encodings::new(&message), limits);
         let after = state.log.bytes();
         then(&mut state, Change { before, after });
         Ok(Appended { offset, sweep: state.sweep.published() })

@@ -30,6 +30,14 @@ impl Attachment {
         self.context.sessions.handle_connection(&self.session, &self.link, input)
     }
 
+    /// The connection has failed. It is logged, no more.
+    pub(crate) fn failed(&self, error: &dyn std::fmt::Display) {
+        if tracing::enabled!(tracing::Level::DEBUG) {
+            let (session, identity) = (self.session.id(), self.session.identity());
+            tracing::debug!(%session, user = identity.user(), %error, "connection failed");
+        }
+    }
+
     /// Takes a share of what the session has for this connection.
     pub(crate) fn take_outgoing(&self, out: &mut impl Outgoing) -> Backlog {
         self.context.sessions.take_outgoing(&self.session, &self.link, out)

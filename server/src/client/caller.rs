@@ -4,8 +4,9 @@ use encke_core::close::CloseCode;
 use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 
+use super::Context;
+use crate::admission::RefusalReason;
 use crate::auth::{Auth, AuthError, Identity, bearer};
-use crate::clock::UnixTime;
 
 /// What a request says of its client, besides its query.
 #[derive(Debug)]
@@ -33,18 +34,18 @@ impl Caller {
     }
 
     /// Who the client is. A token in the query takes precedence over one in the header, which browsers cannot set.
-    pub(crate) fn identify(
-        &self,
-        token: Option<&str>,
-        auth: &Auth,
-        now: UnixTime,
-    ) -> Result<Identity, CloseCode> {
+    pub(crate) fn identify(&self, token: Option<&str>, context: &Context) -> Result<Identity, CloseCode> {
         if !self.origin_allowed {
-            tracing::debug!("the origin is not in auth.origins");
+            context.refusals.refused(
+                RefusalReason::Origin,
+                self.address,
+                "the origin is not in auth.origins",
+            );
             return Err(CloseCode::Unauthorized);
         }
-        auth.identify(token.or(self.bearer.as_deref()), now).map_err(|error| {
-            tracing::debug!(%error, "the token is not valid");
+        let now = context.timeouts.clock().unix_now();
+        context.auth.identify(token.or(self.bearer.as_deref()), now).map_err(|error| {
+            context.refusals.refused(RefusalReason::from(&error), self.address, error);
             match error {
                 AuthError::Expired => CloseCode::TokenExpired,
                 _ => CloseCode::Unauthorized,

@@ -1,11 +1,12 @@
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::Permits;
+use crate::admission::{Permits, RefusalReason, Refusals};
 use crate::auth::Auth;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
-use crate::session::{Logs, Sessions};
+use crate::session::{Logs, Refusal, Sessions};
 use crate::timeouts::Timeouts;
 
 /// What every connection of a client shares.
@@ -17,8 +18,25 @@ pub(crate) struct Context {
     pub(crate) metrics: Arc<Metrics>,
     /// One for each connection that has a session.
     pub(crate) permits: Arc<Permits>,
+    pub(crate) refusals: Refusals,
     pub(crate) entropy: Entropy,
     pub(crate) settings: ClientSettings,
+}
+
+impl Context {
+    /// A session refused a connection from this address.
+    pub(crate) fn refused(&self, refusal: Refusal, address: IpAddr) {
+        let (reason, detail) = match refusal {
+            Refusal::Overloaded => {
+                (RefusalReason::Overloaded, "a limit of connections or sessions is reached")
+            }
+            Refusal::Draining => (RefusalReason::Draining, "the server is going away"),
+            Refusal::NotTheUser => (RefusalReason::User, "the session is another user's"),
+            Refusal::Gone => (RefusalReason::Gone, "the session is gone"),
+            Refusal::Late => (RefusalReason::Late, "the client has come back on another connection"),
+        };
+        self.refusals.refused(reason, address, detail);
+    }
 }
 
 /// What one client may use.

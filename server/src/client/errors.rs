@@ -1,6 +1,7 @@
 //! Why commands are refused, in the words of the dialects.
 
 use encke_core::dialect::{CommandError, ErrorCode};
+use encke_core::message::BadJson;
 
 use super::Context;
 use crate::auth::AuthError;
@@ -21,6 +22,10 @@ impl From<AuthError> for CommandError {
     fn from(error: AuthError) -> Self {
         Self { code: ErrorCode::Unauthorized, message: error.to_string() }
     }
+}
+
+pub(super) fn bad_data(error: BadJson) -> CommandError {
+    CommandError { code: ErrorCode::Malformed, message: error.to_string() }
 }
 
 impl From<BadChannelName> for CommandError {

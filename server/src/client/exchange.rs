@@ -4,7 +4,7 @@ use encke_core::message::CompactJson;
 use encke_core::session::ConnectionInput;
 
 use super::commands::acknowledge;
-use super::errors::forbidden;
+use super::errors::{bad_data, forbidden};
 use super::{Attachment, Context, unsubscribed};
 use crate::auth::Permission;
 use crate::channel::{BadChannelName, ChannelName};
@@ -84,7 +84,11 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
             Ok(name) => name,
             Err(error) => return Answer::Ready(Err(error)),
         };
-        self.context().logs.engine.append(&name, &CompactJson::of(data)).map(|published| {
+        let data = match CompactJson::parse(data) {
+            Ok(data) => data,
+            Err(error) => return Answer::Ready(Err(bad_data(error))),
+        };
+        self.context().logs.engine.append(&name, &data).map(|published| {
             let published = published?;
             Ok(Success::Published { offset: published.offset, epoch: String::from(published.epoch).into() })
         })

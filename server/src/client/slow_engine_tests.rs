@@ -73,7 +73,7 @@ impl Executor for NoTasks {
 struct NoEvents;
 
 impl EventSink for NoEvents {
-    fn session_event(&self, _: SessionId, _: LifecycleEvent) {}
+    fn session_event(&self, _: SessionId, _: Option<&str>, _: LifecycleEvent) {}
 }
 
 /// One connection of a client, and the engine behind it.

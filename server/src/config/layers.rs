@@ -83,21 +83,34 @@ impl Layers {
         Ok(())
     }
 
-    /// Variables without the separator are not ours: `ENCKE_HOME` may mean something to someone else.
+    /// Variables without the separator are not ours: `ENCKE_HOME` may mean something to someone else. But one that would name a
+    /// key if it had the separator is a mistake.
     pub(super) fn add_environment(
         &mut self,
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Result<(), ConfigError> {
         for (name, text) in variables {
-            let Some((section, key)) =
-                name.strip_prefix(ENV_PREFIX).and_then(|rest| rest.split_once(ENV_SEPARATOR))
-            else {
-                continue;
+            let Some(rest) = name.strip_prefix(ENV_PREFIX) else { continue };
+            let Some((section, key)) = rest.split_once(ENV_SEPARATOR) else {
+                match self.meant_by(rest) {
+                    Some(meant) => return Err(ConfigError::NearlyAKey { name, meant }),
+                    None => continue,
+                }
             };
             let key = format!("{}.{}", section.to_lowercase(), key.to_lowercase());
             self.set_text(key, &text, Source::Environment(name))?;
         }
         Ok(())
+    }
+
+    /// The variable that this one, whose name has no separator, would be with it.
+    fn meant_by(&self, rest: &str) -> Option<String> {
+        rest.match_indices('_').find_map(|(at, _)| {
+            let (section, key) = (&rest[..at], &rest[at + 1..]);
+            let keys = self.table.get(&section.to_lowercase())?.as_table()?;
+            let is_key = keys.contains_key(&key.to_lowercase());
+            is_key.then(|| format!("{ENV_PREFIX}{section}{ENV_SEPARATOR}{key}"))
+        })
     }
 
     /// Sets a key from text, which is taken for the type that its default has.

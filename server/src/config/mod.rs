@@ -153,6 +153,14 @@ pub enum ConfigError {
         /// Who set it.
         origin: Source,
     },
+    /// A variable of the environment that is nearly a key's.
+    #[error("{name} is no setting; {meant} is (two underscores)")]
+    NearlyAKey {
+        /// The variable.
+        name: String,
+        /// What was meant, presumably.
+        meant: String,
+    },
     /// A value does not fit its key.
     #[error("`{key}` (set by {origin}): {message}")]
     Invalid {

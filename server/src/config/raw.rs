@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use encke_core::session::SessionTimeouts;
 use serde::Deserialize;
+use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 use super::auth::{RawAuth, RawTls};
 use super::layers::Layers;
@@ -14,6 +15,7 @@ use super::{
     ChannelConfig, Config, ConfigError, Limits, LogConfig, LogFormat, LogLimits, Scheme, TimersConfig,
 };
 use crate::auth::Auth;
+use crate::timeouts::MOST_WORKERS;
 use crate::tls::Tls;
 
 #[derive(Deserialize)]
@@ -93,7 +95,6 @@ struct Log {
 
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 const LONGEST_TICK: Duration = Duration::from_secs(1);
-const MOST_WORKERS: usize = 256;
 /// A ring that is full too soon stops the stream with every round trip.
 const FEWEST_UNACKED: usize = 16;
 /// 16 bytes each, for each session.
@@ -264,10 +265,19 @@ impl Checks<'_> {
     }
 
     fn log(&self, log: &Log) -> Result<(), ConfigError> {
-        let filter = log.level.parse::<tracing_subscriber::filter::EnvFilter>();
-        match filter {
+        // A word that is no level is taken for a module by the filter, which would then log nothing else.
+        let stray =
+            log.level.split(',').map(str::trim).find(|directive| {
+                !directive.contains(['=', '[']) && directive.parse::<LevelFilter>().is_err()
+            });
+        if let Some(stray) = stray {
+            let message =
+                format!("`{stray}` is none of error, warn, info, debug, trace, off or module=level");
+            return self.refuse("log.level", message);
+        }
+        match log.level.parse::<EnvFilter>() {
             Ok(_) => Ok(()),
-            Err(error) => self.require(false, "log.level", error.to_string()),
+            Err(error) => self.refuse("log.level", error.to_string()),
         }
     }
 }

@@ -78,6 +78,8 @@ fn errors_name_the_key_and_where_it_was_set() {
         (&["channel.name_bytes=0"], "must be from 1 to 4096"),
         (&["channel.history_age=19ms"], "must be at least two ticks"),
         (&["log.level=a=b=c"], "`log.level`"),
+        (&["log.level=verbose"], "`verbose` is none of error, warn, info"),
+        (&["log.level=info,hyper"], "`hyper` is none of"),
     ];
     for (flags, message) in table {
         let error = error(&with(flags));
@@ -147,6 +149,20 @@ fn what_is_wrong_in_a_file_or_the_environment_is_named() {
     let environment = vec![("ENCKE_SESSION__SPEED".into(), "1s".into())];
     let error = error(&Settings { environment, ..Settings::default() });
     assert_eq!(error, "unknown key `session.speed` (set by ENCKE_SESSION__SPEED)");
+}
+
+#[test]
+fn a_variable_that_lacks_an_underscore_is_no_silence() {
+    let set = |name: &str| {
+        let environment = vec![(name.to_owned(), "1s".to_owned())];
+        Settings { environment, ..Settings::default() }.resolve().map(drop).map_err(|error| error.to_string())
+    };
+    let error = set("ENCKE_SESSION_PING_INTERVAL").expect_err("a mistake");
+    let meant =
+        "ENCKE_SESSION_PING_INTERVAL is no setting; ENCKE_SESSION__PING_INTERVAL is (two underscores)";
+    assert_eq!(error, meant);
+    assert_eq!(set("ENCKE_HOME"), Ok(()));
+    assert_eq!(set("ENCKE_SESSION_SPEED"), Ok(()), "there is no such key that could be meant");
 }
 
 const SECRET: &str = "auth.secret=0123456789abcdef0123456789abcdef";

@@ -10,8 +10,8 @@ use crate::session::{EventSink, SessionId};
 /// administrator did is reported by a thread of the runtime, which must not be blocked. No lock is held. Two threads
 /// may report two events of one session at once: [`LifecycleEvent::number`] orders them.
 pub trait Hooks: Send + Sync + 'static {
-    /// Something happened to a session.
-    fn session_event(&self, session: SessionId, event: LifecycleEvent);
+    /// Something happened to a session. `user` is the `sub` of its client's token, if it has one.
+    fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent);
 }
 
 /// No hooks.
@@ -19,16 +19,16 @@ pub trait Hooks: Send + Sync + 'static {
 pub struct NoHooks;
 
 impl Hooks for NoHooks {
-    fn session_event(&self, _: SessionId, _: LifecycleEvent) {}
+    fn session_event(&self, _: SessionId, _: Option<&str>, _: LifecycleEvent) {}
 }
 
 /// Passes events on to hooks, whose panics end here.
 pub(crate) struct HookSink(pub(crate) Box<dyn Hooks>);
 
 impl EventSink for HookSink {
-    fn session_event(&self, session: SessionId, event: LifecycleEvent) {
-        if catch_unwind(AssertUnwindSafe(|| self.0.session_event(session, event))).is_err() {
-            tracing::error!(%session, name = event.transition.name(), "a hook panicked");
+    fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent) {
+        if catch_unwind(AssertUnwindSafe(|| self.0.session_event(session, user, event))).is_err() {
+            tracing::error!(%session, user, name = event.transition.name(), "a hook panicked");
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::fmt;
+
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
@@ -15,6 +17,12 @@ pub(crate) struct ApiError {
     message: String,
     /// What the client may do instead.
     header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl fmt::Display for ApiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
 }
 
 /// What a refusal says.

@@ -24,6 +24,12 @@ impl ConnectionLabels {
 pub(crate) struct ConnectionMetrics {
     pub(super) open: Family<ConnectionLabels, Gauge>,
     pub(super) accept_errors: Counter,
+    pub(super) refusals: Family<RefusalLabels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct RefusalLabels {
+    reason: &'static str,
 }
 
 impl ConnectionMetrics {
@@ -32,7 +38,7 @@ impl ConnectionMetrics {
         for (transport, dialect) in KINDS {
             drop(open.get_or_create(&ConnectionLabels::of(transport, dialect)));
         }
-        Self { open, accept_errors: Counter::default() }
+        Self { open, accept_errors: Counter::default(), refusals: Family::default() }
     }
 
     pub(crate) fn opened(&self, transport: &'static str, dialect: DialectName) {
@@ -52,6 +58,11 @@ impl ConnectionMetrics {
                 self.open.get_or_create(&ConnectionLabels::of(transport, *dialect)).get()
             })
             .sum()
+    }
+
+    /// A connection got no session.
+    pub(crate) fn refused(&self, reason: &'static str) {
+        self.refusals.get_or_create(&RefusalLabels { reason }).inc();
     }
 
     pub(crate) fn accept_failed(&self) {

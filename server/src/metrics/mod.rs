@@ -8,6 +8,7 @@ mod sessions;
 mod timers;
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::{Metric, Registry};
@@ -39,6 +40,10 @@ pub(crate) struct Readings {
     pub(crate) stalls: u64,
     /// Batches on their way to the workers.
     pub(crate) dispatch_depth: usize,
+    /// How long the oldest expiry has waited for a worker.
+    pub(crate) dispatch_age: Duration,
+    /// Panics that workers have survived.
+    pub(crate) worker_panics: u64,
     pub(crate) channels: usize,
     /// Of all logs together.
     pub(crate) log_bytes: usize,
@@ -77,10 +82,15 @@ impl Metrics {
         add.metric("wheel_stalls", help, &timers.stalls);
         let help = "Messages of expiries on their way to the workers";
         add.metric("dispatch_depth", help, &timers.dispatch_depth);
-        let help = "How long a message of expiries was on its way to a worker";
+        let help = "How long the oldest expiry has waited that no worker has acted on yet";
         add.metric("dispatch_age_seconds", help, &timers.dispatch_age);
+        let help = "How long a message of expiries was on its way to a worker";
+        add.metric("dispatch_delay_seconds", help, &timers.dispatch_delay);
+        let help = "Panics of workers, each of which goes on with the next expiry";
+        add.metric("worker_panics", help, &timers.worker_panics);
         let help = "From a ping's last byte in the kernel to its pong";
         add.metric("ping_rtt_seconds", help, &sessions.ping_round_trip);
+        add.metric("refusals", "Connections that got no session, by reason", &connections.refusals);
         add.metric("accept_errors", "Connections that could not be accepted", &connections.accept_errors);
         let help = "Log lines that were dropped because the writer was busy";
         add.metric("log_lines_dropped", help, log_lines_dropped);
@@ -97,6 +107,8 @@ impl Metrics {
     pub(crate) fn encode(&self, readings: &Readings) -> String {
         self.timers.entries.set(as_gauge(readings.timer_entries));
         self.timers.dispatch_depth.set(as_gauge(readings.dispatch_depth));
+        self.timers.dispatch_age.set(readings.dispatch_age.as_secs_f64());
+        catch_up(&self.timers.worker_panics, readings.worker_panics);
         self.channels.channels.set(as_gauge(readings.channels));
         self.channels.log_bytes.set(as_gauge(readings.log_bytes));
         catch_up(&self.timers.stalls, readings.stalls);

@@ -1,4 +1,4 @@
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use encke_core::session::Deadline;
@@ -9,8 +9,6 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
-
-use crate::clock::nanos;
 
 /// The lateness percentiles of `/api/timers`, in microseconds: up to an hour, to two digits.
 const PERCENTILES_HIGHEST: u64 = 3_600_000_000;
@@ -33,8 +31,9 @@ pub(crate) struct TimerMetrics {
     pub(super) entries: Gauge,
     pub(super) stalls: Counter,
     pub(super) dispatch_depth: Gauge,
-    pub(super) dispatch_age: Histogram,
-    last_dispatch_age_nanos: AtomicU64,
+    pub(super) dispatch_age: Gauge<f64, AtomicU64>,
+    pub(super) dispatch_delay: Histogram,
+    pub(super) worker_panics: Counter,
 }
 
 /// How late expiries were.
@@ -67,8 +66,9 @@ impl TimerMetrics {
             entries: Gauge::default(),
             stalls: Counter::default(),
             dispatch_depth: Gauge::default(),
-            dispatch_age: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
-            last_dispatch_age_nanos: AtomicU64::new(0),
+            dispatch_age: Gauge::default(),
+            dispatch_delay: Histogram::new(exponential_buckets(0.000_05, 2.0, 16)),
+            worker_panics: Counter::default(),
         }
     }
 
@@ -101,15 +101,8 @@ impl TimerMetrics {
         }
     }
 
-    pub(crate) fn batch_received(&self, age: Duration) {
-        self.dispatch_age.observe(age.as_secs_f64());
-        self.last_dispatch_age_nanos.store(nanos(age), Ordering::Relaxed);
-    }
-
-    /// How long the newest batch that a worker received had been on its way.
-    #[must_use]
-    pub(crate) fn last_dispatch_age(&self) -> Duration {
-        Duration::from_nanos(self.last_dispatch_age_nanos.load(Ordering::Relaxed))
+    pub(crate) fn batch_received(&self, delay: Duration) {
+        self.dispatch_delay.observe(delay.as_secs_f64());
     }
 }
 

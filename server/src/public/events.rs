@@ -8,6 +8,7 @@ use hyper::header::{
 };
 use hyper::{Request, StatusCode};
 
+use crate::admission::RefusalReason;
 use crate::auth::Permission;
 use crate::channel::ChannelName;
 use crate::client::{Caller, ClientSettings, Context};
@@ -44,22 +45,26 @@ pub(crate) fn accept<B>(
 }
 
 fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<Accepted, Box<Reply>> {
+    let refuse = |reason, error: ApiError| {
+        context.refusals.refused(reason, caller.address, &error);
+        Err(Box::new(error.into()))
+    };
     if !caller.origin_allowed {
-        return refuse(ApiError::forbidden("this origin is not in auth.origins"));
+        return refuse(RefusalReason::Origin, ApiError::forbidden("this origin is not in auth.origins"));
     }
     let query = match Query::read(request, &context.settings) {
         Ok(query) => query,
-        Err(error) => return refuse(error),
+        Err(error) => return refuse(RefusalReason::Query, error),
     };
-    let identity =
-        match caller.identify(query.token.as_deref(), &context.auth, context.timeouts.clock().unix_now()) {
-            Ok(identity) => identity,
-            Err(code) => return refuse(ApiError::unauthorized(code.reason())),
-        };
+    let identity = match caller.identify(query.token.as_deref(), context) {
+        Ok(identity) => identity,
+        Err(code) => return Err(Box::new(ApiError::unauthorized(code.reason()).into())),
+    };
     if let Some(channel) =
         query.channels.iter().find(|channel| !identity.allows(Permission::Subscribe, channel.as_str()))
     {
-        return refuse(ApiError::forbidden(format!("the token does not allow to subscribe to {channel}")));
+        let message = format!("the token does not allow to subscribe to {channel}");
+        return refuse(RefusalReason::Channel, ApiError::forbidden(message));
     }
     let permit = context.permits.take(caller.address);
     let attach = AttachRequest {
@@ -71,19 +76,17 @@ fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<
         dialect: DialectName::Json,
     };
     // hyper has the socket, so nobody can ask it; and an EventSource waits for seconds before it comes back.
-    let attached = match context.sessions.attach(&attach, permit, || false) {
-        Ok(attached) => attached,
-        Err(Refusal::Overloaded) => return Err(come_back(CloseCode::Overloaded, context)),
-        Err(Refusal::Draining) => return Err(come_back(CloseCode::Draining, context)),
-        Err(Refusal::NotTheUser) => return refuse(ApiError::forbidden("the session is another user's")),
-        // The one answer after which an EventSource does not try again.
-        Err(Refusal::Gone | Refusal::Late) => return Err(Box::new(no_content())),
-    };
+    let attached = context.sessions.attach(&attach, permit, || false).map_err(|refusal| {
+        context.refused(refusal, caller.address);
+        match refusal {
+            Refusal::Overloaded => come_back(CloseCode::Overloaded, context),
+            Refusal::Draining => come_back(CloseCode::Draining, context),
+            Refusal::NotTheUser => Box::new(ApiError::forbidden("the session is another user's").into()),
+            // The one answer after which an EventSource does not try again.
+            Refusal::Gone | Refusal::Late => Box::new(no_content()),
+        }
+    })?;
     Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels: query.channels })
-}
-
-fn refuse<T>(error: ApiError) -> Result<T, Box<Reply>> {
-    Err(Box::new(error.into()))
 }
 
 impl Query {

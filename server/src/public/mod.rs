@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{OpenConnection, OpenConnections, Permits};
+use crate::admission::{OpenConnection, OpenConnections, Permits, RefusalReason};
 use crate::client::{self, Caller};
 use crate::http::{ApiError, Reply};
 use crate::tls::Tls;
@@ -57,6 +57,15 @@ enum NotServed {
     Http(hyper::Error),
 }
 
+impl NotServed {
+    fn reason(&self) -> RefusalReason {
+        match self {
+            Self::Tls(_) => RefusalReason::Tls,
+            Self::Http(_) => RefusalReason::Http,
+        }
+    }
+}
+
 /// Serves HTTP/1.1 on one connection, within TLS if that is configured. After `handshake_timeout` the connection has a
 /// session or is cut, even if the client sends nothing, or half a request, or does not read its answers.
 ///
@@ -65,20 +74,25 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
     let permit = match &context.sockets {
         Some(sockets) => match sockets.take(peer.ip()) {
             Some(permit) => Some(permit),
-            None => return tracing::debug!("connection cut: limits.max_connections_per_address"),
+            None => {
+                let detail = "limits.max_connections_per_address";
+                return context.client.refusals.refused(RefusalReason::Address, peer.ip(), detail);
+            }
         },
         None => None,
     };
     // Counted before the task first runs, so that a drain does not overlook it.
     let open_connection = context.connections.enter(permit);
     tokio::spawn(async move {
+        let refusals = &context.client.refusals;
         let timeout = context.client.timeouts.sleep(context.handshake_timeout);
         let request = Box::pin(serve_http(socket, peer, &context, &open_connection));
         let stopped = pin!(context.stop.cancelled());
         let ended = match select(request, select(pin!(timeout), stopped)).await {
             Either::Left((ended, _)) => ended,
             Either::Right((Either::Left(_), _)) => {
-                return tracing::debug!("connection cut: handshake_timeout");
+                let detail = "limits.handshake_timeout";
+                return refusals.refused(RefusalReason::HandshakeTimeout, peer.ip(), detail);
             }
             Either::Right((Either::Right(_), _)) => return tracing::debug!("connection cut: draining"),
         };
@@ -93,7 +107,7 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
                 ));
             }
             Ok(None) => {}
-            Err(error) => tracing::debug!(%error, "connection failed before it had a session"),
+            Err(error) => refusals.refused(error.reason(), peer.ip(), error),
         }
     });
 }

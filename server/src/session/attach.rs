@@ -217,7 +217,7 @@ mod tests {
     struct Nothing;
 
     impl EventSink for Nothing {
-        fn session_event(&self, _: SessionId, _: LifecycleEvent) {}
+        fn session_event(&self, _: SessionId, _: Option<&str>, _: LifecycleEvent) {}
     }
 
     impl Executor for Nothing {

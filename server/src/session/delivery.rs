@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use encke_core::dialect::{Encodings, Event};
+use encke_core::dialect::Event;
+use encke_core::encodings::Encodings;
 use encke_core::session::outbox::Run;
 use encke_core::session::{ConnectionInput, Outbox};
 

@@ -14,7 +14,7 @@ use crate::timeouts::{Owners, Timeouts, TimerOwner};
 
 /// Is told of every lifecycle event, with no lock held. Implementations must not panic.
 pub(crate) trait EventSink: Send + Sync + 'static {
-    fn session_event(&self, session: SessionId, event: LifecycleEvent);
+    fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent);
 }
 
 /// What sessions may use.

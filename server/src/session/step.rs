@@ -142,10 +142,11 @@ impl Sessions {
             self.registry.remove(session.id);
             self.owners.remove(&session.timer);
         }
-        let session = session.id;
+        let identity = session.identity();
+        let (session, user) = (session.id, identity.user());
         self.metrics.sessions.event(name, reason);
-        tracing::info!(%session, number = event.number, reason, "{name}");
-        self.events.session_event(session, event);
+        tracing::info!(%session, user, number = event.number, reason, "{name}");
+        self.events.session_event(session, user, event);
     }
 }
 

@@ -59,8 +59,8 @@ impl LogEngine<SessionCell> for LateEngine {
         channel: &ChannelName,
         data: &CompactJson<'_>,
     ) -> Answer<Result<Published, TooManyChannels>> {
-        let (channel, data) = (channel.clone(), data.as_str().to_owned());
-        self.answer(move |memory| memory.append(&channel, &CompactJson::of(&data)))
+        let (channel, data) = (channel.clone(), data.clone().into_owned());
+        self.answer(move |memory| memory.append(&channel, &data))
     }
 
     fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>> {

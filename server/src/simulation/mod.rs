@@ -133,9 +133,9 @@ impl Server {
         let handler = Arc::new(ExpiryHandler { context: Arc::clone(&client), executor });
         Self {
             public: context::public(&config, client, CancellationToken::new()),
+            worker: Worker::new(0, batches.clone(), handler, Arc::clone(&timeouts)),
             wheel: SteppedWheel::new(config.timers.wheel(), timeouts, to_arm, sender, wheel_waker),
             wheel_state: WheelState::Awake,
-            worker: Worker::new(batches.clone(), handler),
             batches,
             late_answers,
         }
@@ -229,7 +229,8 @@ impl Server {
         let client = &self.public.client;
         let name = ChannelName::new(channel, client.settings.channel_name_bytes)
             .map_err(|error| error.to_string())?;
-        let published = client.logs.channels.publish(&name, &CompactJson::of(json));
+        let data = CompactJson::parse(json).map_err(|error| error.to_string())?;
+        let published = client.logs.channels.publish(&name, &data);
         published.map(|published| published.offset).map_err(|error| error.to_string())
     }
 

@@ -12,6 +12,7 @@
 //! ([`ActOnExpiry`]). This room does not know what an owner is.
 
 mod arming;
+mod dispatch_watch;
 mod hyper_timer;
 mod owners;
 mod parking;
@@ -45,6 +46,8 @@ use tick_length::TickLength;
 use wheel_stats::WheelStats;
 
 pub(crate) use arming::{ArmAction, RequestedDeadline};
+use dispatch_watch::DispatchWatch;
+pub(crate) use dispatch_watch::MOST_WORKERS;
 pub(crate) use hyper_timer::WheelTimer;
 pub(crate) use owners::{OwnerKey, Owners, TimerOwner};
 pub use scheme::Scheme;
@@ -68,6 +71,8 @@ pub(crate) struct Timeouts {
     wheel_waker: OnceLock<Waker>,
     /// What the wheel thread says about itself.
     pub(crate) stats: WheelStats,
+    /// What waits for the workers.
+    pub(crate) dispatch: DispatchWatch,
 }
 
 impl Timeouts {
@@ -82,6 +87,7 @@ impl Timeouts {
             parking: parking::Parking::new(),
             wheel_waker: OnceLock::new(),
             stats: WheelStats::default(),
+            dispatch: DispatchWatch::default(),
         };
         (Arc::new(timeouts), received)
     }
@@ -132,6 +138,12 @@ impl Timeouts {
     pub(crate) fn since_last_turn(&self) -> Duration {
         let last = Duration::from_nanos(self.stats.last_turn_nanos.load(Ordering::Relaxed));
         self.clock.uptime().saturating_sub(last)
+    }
+
+    /// How long the oldest expiry has waited that no worker has acted on yet.
+    #[must_use]
+    pub(crate) fn dispatch_age(&self) -> Duration {
+        self.dispatch.oldest().map_or(Duration::ZERO, |oldest| self.clock.now().since(oldest))
     }
 
     /// Timers in the wheel.

@@ -85,6 +85,7 @@ impl World {
         let waker = Waker::from(Arc::clone(&wheel_woken));
         let loop_ = SteppedWheel::new(settings, Arc::clone(&timeouts), to_arm, sender, waker);
         let actor = Arc::new(WakeAll::default());
+        let worker = Worker::new(0, batches, Arc::clone(&actor), Arc::clone(&timeouts));
         let mut world = Self {
             rng: SmallRng::seed_from_u64(seed),
             time,
@@ -92,7 +93,7 @@ impl World {
             loop_,
             wheel: Wheel::Turning,
             wheel_woken,
-            worker: Worker::new(batches, Arc::clone(&actor)),
+            worker,
             actor,
             tasks: Vec::new(),
         };

@@ -239,7 +239,7 @@ impl ActOnExpiry for Actor {
 fn start_worker(rig: &Rig, panics: usize) -> (WorkerPool, Receiver<()>) {
     let (acted, listen) = unbounded();
     let actor = Actor { acted, panics: AtomicUsize::new(panics) };
-    (WorkerPool::start(1, &rig.batches, &Arc::new(actor)).expect("a thread"), listen)
+    (WorkerPool::start(1, &rig.batches, &Arc::new(actor), &rig.timeouts).expect("a thread"), listen)
 }
 
 #[test]

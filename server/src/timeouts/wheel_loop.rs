@@ -192,8 +192,13 @@ impl<Q: TimerQueue<Arc<TimerCell>>> WheelLoop<Q> {
 
     /// When the channel is full, everything stays and goes out at a later tick: late, but not lost.
     fn send_pending(&mut self) -> Dispatch {
+        let watch = &self.timeouts.dispatch;
+        watch.sending(self.pending.expired_at);
         match self.batches.try_send(std::mem::take(&mut self.pending)) {
-            Ok(()) => Dispatch::Done,
+            Ok(()) => {
+                watch.sent();
+                Dispatch::Done
+            }
             Err(TrySendError::Full(batch)) => {
                 self.pending = batch;
                 Dispatch::ChannelFull

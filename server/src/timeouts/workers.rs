@@ -1,5 +1,6 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Waker;
 use std::thread::{self, JoinHandle};
 
@@ -7,7 +8,7 @@ use arrayvec::ArrayVec;
 use crossbeam_channel::Receiver;
 use encke_core::Timestamp;
 
-use super::{TimerCell, TimerOwner};
+use super::{Timeouts, TimerCell, TimerOwner};
 
 /// The most expiries in one message to the workers.
 const BATCH: usize = 64;
@@ -51,9 +52,10 @@ impl WorkerPool {
         count: usize,
         batches: &Receiver<Batch>,
         actor: &Arc<impl ActOnExpiry>,
+        timeouts: &Arc<Timeouts>,
     ) -> std::io::Result<Self> {
         let start = |number| {
-            let worker = Worker::new(batches.clone(), Arc::clone(actor));
+            let worker = Worker::new(number, batches.clone(), Arc::clone(actor), Arc::clone(timeouts));
             thread::Builder::new().name(format!("encke-worker-{number}")).spawn(move || worker.run())
         };
         Ok(Self { threads: (0..count).map(start).collect::<Result<_, _>>()? })
@@ -72,13 +74,20 @@ impl WorkerPool {
 /// What one worker thread does.
 #[derive(Debug)]
 pub(crate) struct Worker<A> {
+    number: usize,
     batches: Receiver<Batch>,
     actor: Arc<A>,
+    timeouts: Arc<Timeouts>,
 }
 
 impl<A: ActOnExpiry> Worker<A> {
-    pub(crate) fn new(batches: Receiver<Batch>, actor: Arc<A>) -> Self {
-        Self { batches, actor }
+    pub(crate) fn new(
+        number: usize,
+        batches: Receiver<Batch>,
+        actor: Arc<A>,
+        timeouts: Arc<Timeouts>,
+    ) -> Self {
+        Self { number, batches, actor, timeouts }
     }
 
     fn run(&self) {
@@ -95,6 +104,8 @@ impl<A: ActOnExpiry> Worker<A> {
     }
 
     fn act_on(&self, batch: Batch) {
+        let watch = &self.timeouts.dispatch;
+        watch.taken(self.number, batch.expired_at);
         if let Some(expired_at) = batch.expired_at {
             self.actor.received(expired_at);
         }
@@ -103,9 +114,14 @@ impl<A: ActOnExpiry> Worker<A> {
             wakers.extend(timer.take_sleeper());
             // A fault in one session, or in a hook, must not stop the timeouts of all others.
             if catch_unwind(AssertUnwindSafe(|| self.actor.act(timer.owner, &mut wakers))).is_err() {
+                watch.worker_panics.fetch_add(1, Ordering::Relaxed);
                 tracing::error!(owner = ?timer.owner, "a worker panicked while acting on an expiry");
             }
         }
-        self.actor.wake(wakers);
+        if catch_unwind(AssertUnwindSafe(|| self.actor.wake(wakers))).is_err() {
+            watch.worker_panics.fetch_add(1, Ordering::Relaxed);
+            tracing::error!("a worker panicked while waking tasks");
+        }
+        watch.done(self.number);
     }
 }

@@ -58,7 +58,9 @@ fn every_metric_is_there() {
         ("encke_timer_lateness_seconds", "histogram"),
         ("encke_wheel_stalls", "counter"),
         ("encke_dispatch_depth", "gauge"),
-        ("encke_dispatch_age_seconds", "histogram"),
+        ("encke_dispatch_age_seconds", "gauge"),
+        ("encke_dispatch_delay_seconds", "histogram"),
+        ("encke_worker_panics", "counter"),
         ("encke_ping_rtt_seconds", "histogram"),
     ] {
         assert!(text.contains(&format!("# TYPE {name} {kind}\n")), "{name} {kind}: {text}");
@@ -74,7 +76,7 @@ fn every_metric_is_there() {
         "encke_timer_lateness_seconds_bucket{le=\"+Inf\"} ",
         "encke_wheel_stalls_total ",
         "encke_dispatch_depth ",
-        "encke_dispatch_age_seconds_count ",
+        "encke_dispatch_age_seconds ",
         "encke_ping_rtt_seconds_sum ",
     ] {
         assert!(text.contains(series), "{series}: {text}");

@@ -215,7 +215,15 @@ fn a_body_must_arrive_in_time() {
 fn names_are_unknown_or_bad() {
     let server = RunningServer::with(&["channel.name_bytes=8"]);
     for rest in ["", "/history", "/presence"] {
-        assert_error(&server.admin.get(&format!("/api/channels/nobody{rest}")), 404, "not_found");
+        let nobody = server.admin.get(&format!("/api/channels/nobody{rest}"));
+        if rest == "/presence" {
+            assert_eq!(
+                nobody.json(),
+                json!({"channel": "nobody", "total": 0, "present": [], "next_cursor": null})
+            );
+        } else {
+            assert_error(&nobody, 404, "not_found");
+        }
         for name in ["", "a,b", "a%2Cb", "a%0Ab", "%FF", "ninebytes"] {
             assert_error(&server.admin.get(&format!("/api/channels/{name}{rest}")), 400, "bad_channel");
         }

@@ -7,9 +7,9 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use encke_tests::network::Link;
-use encke_tests::waiting::{TIMEOUT, let_pass, until};
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
+use encke_tests::waiting::{TIMEOUT, let_pass, until};
 use encke_tests::{Launch, Relay, RunningServer, Script};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};

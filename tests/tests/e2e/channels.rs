@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use encke_tests::waiting::{let_pass, until};
 use encke_tests::raw::{CLOSE, RawClient, TEXT, masked};
+use encke_tests::waiting::{let_pass, until};
 use encke_tests::{Client, RunningServer};
 use serde_json::json;
 

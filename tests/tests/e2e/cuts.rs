@@ -5,8 +5,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use encke_tests::RunningServer;
-use encke_tests::waiting::TIMEOUT;
 use encke_tests::raw::{CLOSE, Dial, PING, PONG, RawClient, TEXT, masked};
+use encke_tests::waiting::TIMEOUT;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::Value;

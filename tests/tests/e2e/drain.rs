@@ -3,9 +3,9 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use encke_tests::waiting::{LATE, TIMEOUT, until};
 use encke_tests::process::Signal;
 use encke_tests::raw::{Dial, TEXT, masked};
+use encke_tests::waiting::{LATE, TIMEOUT, until};
 use encke_tests::{RawClient, RunningServer, Said};
 
 const DRAINING: u16 = 4002;

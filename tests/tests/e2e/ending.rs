@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
-use encke_tests::waiting::{LATE, let_pass, until};
 use encke_tests::raw::{PING, PONG, masked};
+use encke_tests::waiting::{LATE, let_pass, until};
 use encke_tests::{RawClient, RunningServer};
 
 #[track_caller]

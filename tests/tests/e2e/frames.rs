@@ -2,8 +2,8 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use encke_tests::waiting::until;
 use encke_tests::raw::{BINARY, CLOSE, MASK, TEXT, masked};
+use encke_tests::waiting::until;
 use encke_tests::{RawClient, RunningServer};
 
 /// The session's end of it: suspended for `reason`, and its client may come back.

@@ -2,8 +2,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use encke_tests::network::Link;
-use encke_tests::waiting::LATE;
 use encke_tests::raw::{PING, PONG, RawClient, masked};
+use encke_tests::waiting::LATE;
 use encke_tests::{Client, EventStream, Launch, RunningServer};
 
 const PONG_TIMEOUT: Duration = Duration::from_millis(500);

@@ -2,8 +2,8 @@ use std::io::{self, ErrorKind};
 use std::time::{Duration, Instant};
 
 use encke_tests::admin::ask;
-use encke_tests::waiting::{LATE, TIMEOUT};
 use encke_tests::raw::Dial;
+use encke_tests::waiting::{LATE, TIMEOUT};
 use encke_tests::{RawClient, RunningServer};
 
 const HANDSHAKE: Duration = Duration::from_secs(1);

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant};
 
-use encke_tests::waiting::LATE;
 use encke_tests::raw::{PING, PONG, TEXT, masked};
+use encke_tests::waiting::LATE;
 use encke_tests::{RawClient, RunningServer};
 use serde_json::json;
 

@@ -27,7 +27,7 @@ struct Noted {
 }
 
 impl Hooks for OneBlocks {
-    fn session_event(&self, session: SessionId, event: LifecycleEvent) {
+    fn session_event(&self, session: SessionId, _: Option<&str>, event: LifecycleEvent) {
         if event.transition != Transition::Expired {
             return;
         }
@@ -43,19 +43,18 @@ impl Hooks for OneBlocks {
     }
 }
 
+fn start(settings: &[&str], hooks: impl Hooks) -> Server {
+    let settings = ["listen.public=127.0.0.1:0", "listen.admin=127.0.0.1:0"].iter().chain(settings);
+    let settings = Settings { flags: settings.map(|&flag| flag.to_owned()).collect(), ..Settings::default() };
+    let config = settings.resolve().expect("a valid configuration");
+    Server::start(config, Box::new(hooks), Box::new(|| 0)).expect("it starts")
+}
+
 #[test]
 fn a_hook_that_blocks_delays_no_one_else() {
     let _turn = heavy();
     let hooks = OneBlocks::default();
-    let settings = [
-        "listen.public=127.0.0.1:0",
-        "listen.admin=127.0.0.1:0",
-        "timers.workers=2",
-        "session.reconnect_window=1s",
-    ];
-    let settings = Settings { flags: settings.map(ToOwned::to_owned).into(), ..Settings::default() };
-    let config = settings.resolve().expect("a valid configuration");
-    let server = Server::start(config, Box::new(hooks.clone()), Box::new(|| 0)).expect("it starts");
+    let server = start(&["timers.workers=2", "session.reconnect_window=1s"], hooks.clone());
     let noted = &*hooks.0;
     let connect = || Client::connect(server.public_address(), "");
     let (first, others) = (connect(), (0..OTHERS).map(|_| connect()).collect::<Vec<_>>());
@@ -85,5 +84,68 @@ fn a_hook_that_blocks_delays_no_one_else() {
         assert!(after < WINDOW + Duration::from_millis(500), "late: {after:?}");
     }
     until("the one that blocks is over", || noted.over.load(Ordering::Acquire));
+    server.stop();
+}
+
+/// Blocks on every expiry until it is let go.
+#[derive(Clone, Default)]
+struct Blocks(Arc<AtomicBool>);
+
+impl Hooks for Blocks {
+    fn session_event(&self, _: SessionId, _: Option<&str>, event: LifecycleEvent) {
+        if event.transition == Transition::Expired {
+            until("it is let go", || self.0.load(Ordering::Acquire));
+        }
+    }
+}
+
+#[test]
+fn a_server_whose_workers_are_stuck_is_not_healthy() {
+    let let_go = Arc::new(AtomicBool::new(false));
+    let settings = [
+        "timers.workers=1",
+        "timers.watchdog=1s",
+        "timers.stall_threshold=500ms",
+        "session.reconnect_window=100ms",
+    ];
+    let server = start(&settings, Blocks(Arc::clone(&let_go)));
+    let admin = Admin::new(server.admin_address());
+    let age = || admin.metrics().value("encke_dispatch_age_seconds");
+    assert_eq!((admin.get("/healthz").status, age()), (200, 0.0));
+    Client::connect(server.public_address(), "").drop_connection();
+    until("the worker is stuck", || admin.get("/healthz").status == 503);
+    assert_eq!(admin.get("/healthz").json()["status"], "workers_stalled");
+    assert_eq!(admin.get("/readyz").status, 503);
+    assert!(age() > 1.0, "{}", age());
+    assert!(admin.get("/api/timers").json()["dispatch"]["age_ms"].as_f64() > Some(1000.0));
+    let_go.store(true, Ordering::Release);
+    until("the worker goes on", || admin.get("/healthz").status == 200);
+    until("nothing waits any more", || age() < 1.0);
+    server.stop();
+}
+
+/// Told of the user by whom a session was opened.
+#[derive(Clone, Default)]
+struct Users(Arc<Mutex<Vec<Option<String>>>>);
+
+impl Hooks for Users {
+    fn session_event(&self, _: SessionId, user: Option<&str>, event: LifecycleEvent) {
+        if event.transition == Transition::Opened {
+            self.0.lock().push(user.map(ToOwned::to_owned));
+        }
+    }
+}
+
+#[test]
+fn a_hook_is_told_the_user() {
+    let users = Users::default();
+    let secret = "auth.secret=0123456789abcdef0123456789abcdef";
+    let server = start(&[secret], users.clone());
+    let claims = serde_json::json!({"sub": "alice", "channels": {}});
+    let key = jsonwebtoken::EncodingKey::from_secret(b"0123456789abcdef0123456789abcdef");
+    let token = jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).expect("a token");
+    let client = Client::connect(server.public_address(), &format!("token={token}"));
+    until("it is told", || *users.0.lock() == [Some("alice".to_owned())]);
+    drop(client);
     server.stop();
 }

@@ -1,8 +1,8 @@
 use std::sync::Barrier;
 
 use encke_tests::events::ask_events;
-use encke_tests::waiting::{eventually, until};
 use encke_tests::raw::Dial;
+use encke_tests::waiting::{eventually, until};
 use encke_tests::{Client, EventStream, RawClient, RunningServer};
 
 const OVERLOADED: u16 = 4005;

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use encke_tests::waiting::LATE;
 use encke_tests::raw::PING;
+use encke_tests::waiting::LATE;
 use encke_tests::{RawClient, RunningServer};
 
 const PONG_TIMEOUT: Duration = Duration::from_millis(500);

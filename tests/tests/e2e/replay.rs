@@ -1,7 +1,7 @@
 use std::time::Duration;
 
-use encke_tests::waiting::let_pass;
 use encke_tests::raw::{PING, PONG, masked};
+use encke_tests::waiting::let_pass;
 use encke_tests::{Client, Hello, RawClient, RunningServer};
 
 const REPLACED: u16 = 4100;

@@ -2,8 +2,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use encke_server::config::Scheme;
-use encke_tests::waiting::{LATE, eventually, let_pass};
 use encke_tests::raw::{PING, PONG, masked};
+use encke_tests::waiting::{LATE, eventually, let_pass};
 use encke_tests::{RawClient, RunningServer};
 
 const TICK: Duration = Duration::from_millis(10);

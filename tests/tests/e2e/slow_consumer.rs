@@ -1,8 +1,8 @@
 use std::io::{ErrorKind, Write};
 use std::time::{Duration, Instant};
 
-use encke_tests::waiting::{LATE, TIMEOUT, let_pass, until};
 use encke_tests::raw::{Dial, PING, RawClient, TEXT, masked};
+use encke_tests::waiting::{LATE, TIMEOUT, let_pass, until};
 use encke_tests::{Hello, RunningServer};
 
 const WRITE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant};
 
 use encke_tests::events::ask_events;
-use encke_tests::waiting::{LATE, TIMEOUT, until};
 use encke_tests::raw::Dial;
+use encke_tests::waiting::{LATE, TIMEOUT, until};
 use encke_tests::{Client, EventStream, Hello, Launch, RunningServer};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 use encke_tests::Launch;
 use encke_tests::crowd::{await_sessions, connect, needs_descriptors};
-use encke_tests::waiting::heavy;
 use encke_tests::raw::RawClient;
+use encke_tests::waiting::heavy;
 
 const CLIENTS: usize = 10_000;
 /// The log's own bound: what it holds is there before anything is measured.

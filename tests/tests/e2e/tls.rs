@@ -4,11 +4,11 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use encke_tests::waiting::{LATE, TIMEOUT, eventually, until};
 use encke_tests::process::Signal;
 use encke_tests::raw::{Dial, TEXT, masked};
 use encke_tests::server::run_to_end;
 use encke_tests::tls::{VERSIONS, handshake};
+use encke_tests::waiting::{LATE, TIMEOUT, eventually, until};
 use encke_tests::{Certificate, Launch, RawClient, RunningServer, TlsClient};
 use tempfile::TempDir;
 

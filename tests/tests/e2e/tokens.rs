@@ -3,8 +3,8 @@ use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
 use encke_tests::events::ask_events;
-use encke_tests::waiting::{LATE, TIMEOUT, let_pass, until};
 use encke_tests::server::run_to_end;
+use encke_tests::waiting::{LATE, TIMEOUT, let_pass, until};
 use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
 use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};

@@ -2,11 +2,10 @@
 //! client sends, and writes [`Response`]s, [`Event`]s and channel messages as texts.
 //!
 //! A new dialect is a folder here with one type that implements [`Dialect`], a [`DialectName`] and a place in
-//! [`Encodings`]. Which connection speaks it is decided when its request is read; transports and logs name none.
+//! [`Encodings`](crate::encodings::Encodings). Which connection speaks it is decided when its request is read; transports and logs name none.
 
 mod command;
 mod encoded;
-mod encodings;
 mod event;
 pub mod json;
 mod name;
@@ -14,7 +13,6 @@ mod ping_frame;
 
 pub use command::{Command, CommandError, ErrorCode, Request, Since};
 pub use encoded::Encoded;
-pub use encodings::Encodings;
 pub use event::{Event, Member, Response, Success};
 pub use name::DialectName;
 pub use ping_frame::{ping_payload, pong_seq};
@@ -51,9 +49,6 @@ pub trait Dialect: Default + Send + 'static {
 
     /// Encodes a message for all its readers: all of the text but what depends on the reader's seq.
     fn encode(message: &Message<'_>) -> Encoded<Self>;
-
-    /// The encoding that a log keeps.
-    fn cached(message: &Encodings) -> &Encoded<Self>;
 
     /// The length, in bytes, of what [`Self::write_message`] appends.
     fn message_len(encoded: &str, seq: u64) -> usize;

@@ -136,10 +136,13 @@ pub(super) fn presence(call: &Call<'_>) -> Result<Reply, ApiError> {
             _ => return Err(unknown_parameter(&name)),
         }
     }
-    let channel = find(call)?;
+    let name = name_of(call)?;
     let now = call.context.client.timeouts.clock().now();
     let index = usize::try_from(cursor).unwrap_or(usize::MAX);
-    let (mut subscribers, total) = channel.subscribers(index, limit + 1);
+    // A channel that nobody uses goes away: it has no subscribers then, and is no error.
+    let channel = call.context.client.logs.channels.get(name.as_str());
+    let (mut subscribers, total) =
+        channel.map(|channel| channel.subscribers(index, limit + 1)).unwrap_or_default();
     // The index of the first that is not shown.
     let next_cursor = subscribers.get(limit).map(|(index, _)| *index);
     subscribers.truncate(limit);
@@ -151,7 +154,7 @@ pub(super) fn presence(call: &Call<'_>) -> Result<Reply, ApiError> {
             phase: view.phase_name(),
         }
     });
-    Ok(json(&Presence { channel: channel.name().as_str(), total, present: present.collect(), next_cursor }))
+    Ok(json(&Presence { channel: name.as_str(), total, present: present.collect(), next_cursor }))
 }
 
 /// Checks a channel's name.

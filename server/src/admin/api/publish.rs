@@ -71,7 +71,7 @@ pub(super) fn publish(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiEr
     async move {
         let request: Publish<'_> = parse(&body)?;
         check_length(&context, request.data)?;
-        let published = append(&context, &request.channel, &CompactJson::of(request.data.get())).await?;
+        let published = append(&context, &request.channel, &compact(request.data)?).await?;
         Ok(json(&Position { offset: published.offset, epoch: &published.epoch }))
     }
     .boxed()
@@ -98,7 +98,7 @@ async fn append_to_each(context: &Context, body: &[u8]) -> Result<Reply, ApiErro
         return Err(ApiError::bad_request(format!("channels must be from 1 to {MOST_CHANNELS}")));
     }
     check_length(context, request.data)?;
-    let data = CompactJson::of(request.data.get());
+    let data = compact(request.data)?;
     let mut published = Vec::with_capacity(request.channels.len());
     for some in request.channels.chunks(APPENDS_AT_ONCE) {
         for channel in some {
@@ -127,6 +127,11 @@ fn check_length(context: &Context, data: &RawValue) -> Result<(), ApiError> {
     }
     let message = format!("data has more than {limit} bytes (limits.max_message)");
     Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
+}
+
+fn compact(data: &RawValue) -> Result<CompactJson<'_>, ApiError> {
+    CompactJson::parse(data.get())
+        .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "malformed", error.to_string()))
 }
 
 async fn append(context: &Context, channel: &str, data: &CompactJson<'_>) -> Result<Published, ApiError> {

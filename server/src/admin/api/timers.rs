@@ -52,7 +52,7 @@ pub(crate) fn show(context: &Context) -> Reply {
             depth: context.batches.len(),
             capacity: DISPATCH_BATCHES,
             workers: context.timers.workers,
-            age_ms: millis(context.client.metrics.timers.last_dispatch_age()),
+            age_ms: millis(context.client.timeouts.dispatch_age()),
         },
         stalls: Stalls {
             count: stats.stalls.load(Ordering::Relaxed),

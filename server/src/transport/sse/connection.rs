@@ -99,7 +99,7 @@ impl<S: Socket> Connection<S> {
             match self.out.poll_write(context, &mut self.socket) {
                 Poll::Ready(Ok(())) => {}
                 Poll::Ready(Err(error)) => {
-                    tracing::debug!(session = %self.attachment.session.id(), %error, "connection failed");
+                    self.attachment.failed(&error);
                     return Err(self.lost(SuspendReason::ConnectionLost));
                 }
                 Poll::Pending => {

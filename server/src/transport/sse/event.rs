@@ -2,7 +2,8 @@
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::Json;
-use encke_core::dialect::{Dialect, Encodings, Event, Texts};
+use encke_core::dialect::{Dialect, Event, Texts};
+use encke_core::encodings::{Cached, Encodings};
 
 use crate::client::{goaway, retry_ms, starts_new_session};
 use crate::entropy::Entropy;
@@ -65,7 +66,7 @@ impl Outgoing for Events<'_> {
     }
 
     fn message(&mut self, seq: u64, message: &Encodings) {
-        let message = message.get::<Json>();
+        let message = Json::of(message);
         self.out.reserve(FIELDS_BYTES + self.token.len() + message.len_with(seq));
         self.id(seq);
         self.out.extend_from_slice(b"data: ");
@@ -94,9 +95,9 @@ mod tests {
     fn events_are_lines() {
         let mut out = Vec::new();
         let mut events = Events { out: &mut out, token: "s_a.b" };
-        let data = CompactJson::of(r#"{"a":"\n"}"#);
+        let data = CompactJson::parse(r#"{"a":"\n"}"#).expect("good JSON");
         let message = Message { channel: "news", epoch: "e", offset: 42, data: &data };
-        events.message(7, &Encodings::of(&message));
+        events.message(7, &Encodings::new(&message));
         events.heartbeat();
         let entropy = Entropy::system();
         events.farewell(CloseCode::Kicked, &entropy);

@@ -2,7 +2,8 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
-use encke_core::dialect::{Dialect, Event, pong_seq};
+use encke_core::dialect::{Event, pong_seq};
+use encke_core::encodings::Cached;
 use encke_core::session::{ConnectionInput, Heartbeat};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
@@ -25,7 +26,7 @@ use crate::transport::write_hold::{Overdue, WriteHold};
 /// What the server sends is written here as whole frames; tungstenite reads, and answers the peer's control frames. At
 /// most one of the two has something to write: nothing is read before [`Unwritten`] is empty, and nothing of that is
 /// written before tungstenite's answers are.
-pub(super) struct Connection<S, D: Dialect> {
+pub(super) struct Connection<S, D: Cached> {
     socket: WebSocketStream<Metered<S>>,
     attachment: Attachment,
     dialect: D,
@@ -53,7 +54,7 @@ pub(super) struct Greeting<D> {
 /// The task's loop goes on, or the connection ends.
 type Step<T = ()> = Result<T, Ending>;
 
-impl<S: Socket, D: Dialect> Connection<S, D> {
+impl<S: Socket, D: Cached> Connection<S, D> {
     pub(super) fn new(
         socket: WebSocketStream<Metered<S>>,
         attachment: Attachment,
@@ -212,7 +213,7 @@ impl<S: Socket, D: Dialect> Connection<S, D> {
     }
 
     fn failed(&self, error: &Error) -> Ending {
-        tracing::debug!(session = %self.attachment.session.id(), %error, "connection failed");
+        self.attachment.failed(error);
         self.end(fault::judge(error))
     }
 

@@ -1,7 +1,8 @@
 //! The frames that the server starts, RFC 6455 section 5.2: never masked, never fragmented. tungstenite reads, and answers
 //! the peer's control frames; messages for many subscribers are written here, without a copy for each.
 
-use encke_core::dialect::{Dialect, Encodings, Event, Texts, ping_payload};
+use encke_core::dialect::{Event, Texts, ping_payload};
+use encke_core::encodings::{Cached, Encodings};
 
 use crate::session::Outgoing;
 
@@ -53,13 +54,13 @@ pub(super) struct OutgoingFrames<'a, D> {
     pub(super) frames: Frames<'a>,
 }
 
-impl<D: Dialect> Outgoing for OutgoingFrames<'_, D> {
+impl<D: Cached> Outgoing for OutgoingFrames<'_, D> {
     fn len(&self) -> usize {
         self.frames.0.len()
     }
 
     fn message(&mut self, seq: u64, message: &Encodings) {
-        let message = message.get::<D>();
+        let message = D::of(message);
         self.frames.head(TEXT, message.len_with(seq));
         message.write_with(seq, self.frames.0);
     }

@@ -10,11 +10,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::Dialect;
+use encke_core::encodings::Cached;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use crate::admission::OpenConnection;
+use crate::admission::{OpenConnection, RefusalReason};
 use crate::client::{Attachment, Caller, ClientSettings, Context};
 use crate::session::{AttachRequest, Refusal, Transport};
 use crate::transport::Socket;
@@ -57,7 +57,7 @@ pub(crate) type Upgraded<S> = (S, Vec<u8>);
 ///
 /// A task is as large as all that it ever holds, for all its life, including what it was given and has moved elsewhere. So the
 /// beginning and the end are boxed, and the task itself holds the connection and no more.
-pub(crate) fn serve<S: Socket, D: Dialect>(
+pub(crate) fn serve<S: Socket, D: Cached>(
     upgrade: Upgrade<D>,
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
     context: Arc<Context>,
@@ -75,7 +75,7 @@ pub(crate) fn serve<S: Socket, D: Dialect>(
     }
 }
 
-fn say_goodbye<S: Socket, D: Dialect>(
+fn say_goodbye<S: Socket, D: Cached>(
     opened: &mut Option<Connection<S, D>>,
     ending: Ending,
     context: &Arc<Context>,
@@ -88,7 +88,7 @@ fn say_goodbye<S: Socket, D: Dialect>(
 }
 
 /// Gives a socket its session. A connection that gets none is told why.
-async fn open<S: Socket, D: Dialect>(
+async fn open<S: Socket, D: Cached>(
     (socket, read_already): Upgraded<S>,
     caller: &Caller,
     wanted: Option<Wanted<D>>,
@@ -104,7 +104,6 @@ async fn open<S: Socket, D: Dialect>(
         }
         // After the upgrade, since a browser cannot see the status of a refused one.
         Err(code) => {
-            tracing::debug!(reason = code.reason(), "connection refused");
             let socket = websocket(socket, read_already, settings).await;
             goodbye::say::<_, D>(socket, Unwritten::default(), Ending::Close(code), context).await;
             None
@@ -112,24 +111,30 @@ async fn open<S: Socket, D: Dialect>(
     }
 }
 
-fn attach<D: Dialect>(
+fn attach<D: Cached>(
     caller: &Caller,
     wanted: Option<Wanted<D>>,
     socket: &impl Socket,
     context: &Arc<Context>,
 ) -> Result<(Attachment, Greeting<D>), CloseCode> {
-    let Wanted { resume, seq, token, dialect } = wanted.ok_or(CloseCode::ProtocolError)?;
-    let identity = caller.identify(token.as_deref(), &context.auth, context.timeouts.clock().unix_now())?;
+    let Some(Wanted { resume, seq, token, dialect }) = wanted else {
+        context.refusals.refused(RefusalReason::Query, caller.address, "a value of the query is malformed");
+        return Err(CloseCode::ProtocolError);
+    };
+    let identity = caller.identify(token.as_deref(), context)?;
     let permit = context.permits.take(caller.address);
     let heartbeat = dialect.heartbeat();
     let request =
         AttachRequest { resume, seq, identity, heartbeat, transport: Transport::WebSocket, dialect: D::NAME };
     let attached = context.sessions.attach(&request, permit, || socket.is_over());
-    let mut attached = attached.map_err(|refusal| match refusal {
-        Refusal::Overloaded => CloseCode::Overloaded,
-        Refusal::Draining => CloseCode::Draining,
-        Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
-        Refusal::Late => CloseCode::Replaced,
+    let mut attached = attached.map_err(|refusal| {
+        context.refused(refusal, caller.address);
+        match refusal {
+            Refusal::Overloaded => CloseCode::Overloaded,
+            Refusal::Draining => CloseCode::Draining,
+            Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
+            Refusal::Late => CloseCode::Replaced,
+        }
     })?;
     let greeting =
         Greeting { dialect, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };

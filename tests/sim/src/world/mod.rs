@@ -76,7 +76,7 @@ pub(crate) struct Connection {
 struct ToldEvents(Arc<Mutex<Vec<(SessionId, LifecycleEvent)>>>);
 
 impl Hooks for ToldEvents {
-    fn session_event(&self, session: SessionId, event: LifecycleEvent) {
+    fn session_event(&self, session: SessionId, _: Option<&str>, event: LifecycleEvent) {
         self.0.lock().push((session, event));
     }
 }

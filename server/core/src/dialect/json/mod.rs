@@ -14,7 +14,7 @@ pub use wire::{
     Unsubscribed,
 };
 
-use super::{Dialect, DialectName, Encoded, Encodings, Event, Request, Response, Texts};
+use super::{Dialect, DialectName, Encoded, Event, Request, Response, Texts};
 use crate::message::Message;
 use crate::session::Heartbeat;
 
@@ -55,10 +55,6 @@ impl Dialect for Json {
 
     fn encode(message: &Message<'_>) -> Encoded<Self> {
         write::encode(message)
-    }
-
-    fn cached(message: &Encodings) -> &Encoded<Self> {
-        &message.json
     }
 
     fn message_len(encoded: &str, seq: u64) -> usize {

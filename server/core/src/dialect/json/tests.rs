@@ -167,7 +167,7 @@ fn every_error_and_every_success_with_an_id_is_answered() {
 
 #[test]
 fn a_message_is_the_same_bytes_after_its_seq() {
-    let data = CompactJson::of(r#"{"any":"json"}"#);
+    let data = CompactJson::parse(r#"{"any":"json"}"#).expect("good JSON");
     let message = Json::encode(&Message { channel: "ne\"ws", epoch: "e", offset: 42, data: &data });
     assert_eq!(message.data().as_str(), r#"{"any":"json"}"#);
     for (seq, seq_text) in [(0, "0"), (9, "9"), (10, "10"), (u64::MAX, "18446744073709551615")] {

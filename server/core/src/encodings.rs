@@ -1,0 +1,44 @@
+//! A message in each dialect that its readers speak.
+
+use crate::dialect::json::Json;
+use crate::dialect::{Dialect, Encoded};
+use crate::message::{CompactJson, Message};
+
+/// A message as its log keeps it: encoded once for each dialect, whatever the number of readers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Encodings {
+    /// Made at once, since it owns the data.
+    json: Encoded<Json>,
+}
+
+/// A dialect whose encoding a log keeps.
+pub trait Cached: Dialect {
+    /// The message in this dialect.
+    fn of(message: &Encodings) -> &Encoded<Self>;
+}
+
+impl Cached for Json {
+    fn of(message: &Encodings) -> &Encoded<Self> {
+        &message.json
+    }
+}
+
+impl Encodings {
+    /// Encodes a message.
+    #[must_use]
+    pub fn new(message: &Message<'_>) -> Self {
+        Self { json: Json::encode(message) }
+    }
+
+    /// What was published.
+    #[must_use]
+    pub fn data(&self) -> CompactJson<'_> {
+        self.json.data()
+    }
+
+    /// The memory it takes beside the struct, in bytes.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.json.size()
+    }
+}

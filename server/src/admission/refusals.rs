@@ -1,0 +1,98 @@
+//! Connections that get no session: counted and logged, each with its reason.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use strum::{EnumCount, EnumIter, IntoStaticStr};
+
+use super::LogThrottle;
+use crate::auth::AuthError;
+use crate::metrics::Metrics;
+use crate::timeouts::Timeouts;
+
+/// Why a connection got no session. Its name is a label in metrics and a field in logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, EnumIter, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
+pub(crate) enum RefusalReason {
+    /// The page's origin may not connect.
+    Origin,
+    /// A token is required.
+    TokenMissing,
+    /// The token is no signed JWT.
+    TokenMalformed,
+    /// Its `kid` names no key.
+    TokenKey,
+    /// Its `alg` is not accepted.
+    TokenAlgorithm,
+    /// No key made its signature.
+    TokenSignature,
+    /// It has expired.
+    TokenExpired,
+    /// It is not valid yet.
+    TokenNotYetValid,
+    /// One of its claims is missing or wrong.
+    TokenClaim,
+    /// The query is malformed.
+    Query,
+    /// The token does not allow a channel of the query.
+    Channel,
+    /// The limit of connections or of sessions is reached.
+    Overloaded,
+    /// One address has too many connections.
+    Address,
+    /// The server is going away.
+    Draining,
+    /// The session is another user's.
+    User,
+    /// The session is gone, and the client wants no other.
+    Gone,
+    /// The client has come back on another connection meanwhile.
+    Late,
+    /// It asked for nothing in time.
+    HandshakeTimeout,
+    /// The TLS handshake failed.
+    Tls,
+    /// The request is not HTTP, or broke off.
+    Http,
+}
+
+impl From<&AuthError> for RefusalReason {
+    fn from(error: &AuthError) -> Self {
+        match error {
+            AuthError::Missing => Self::TokenMissing,
+            AuthError::Malformed => Self::TokenMalformed,
+            AuthError::UnknownKey => Self::TokenKey,
+            AuthError::WrongAlgorithm => Self::TokenAlgorithm,
+            AuthError::BadSignature => Self::TokenSignature,
+            AuthError::Expired => Self::TokenExpired,
+            AuthError::NotYetValid => Self::TokenNotYetValid,
+            AuthError::BadClaim { .. } => Self::TokenClaim,
+        }
+    }
+}
+
+/// Counts refusals, and logs them: of each reason at most one a second.
+#[derive(Debug)]
+pub(crate) struct Refusals {
+    metrics: Arc<Metrics>,
+    timeouts: Arc<Timeouts>,
+    throttles: [LogThrottle; RefusalReason::COUNT],
+}
+
+impl Refusals {
+    pub(crate) fn new(metrics: Arc<Metrics>, timeouts: Arc<Timeouts>) -> Self {
+        Self { metrics, timeouts, throttles: Default::default() }
+    }
+
+    /// A connection from this address was refused.
+    pub(crate) fn refused(&self, reason: RefusalReason, address: IpAddr, detail: impl fmt::Display) {
+        let name = reason.into();
+        self.metrics.connections.refused(name);
+        if let Some(more) = self.throttles[reason as usize].pass(self.timeouts.clock().now()) {
+            tracing::info!(reason = name, %address, %detail, more, "connection refused");
+        } else {
+            tracing::debug!(reason = name, %address, %detail, "connection refused");
+        }
+    }
+}

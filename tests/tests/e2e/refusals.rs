@@ -1,0 +1,122 @@
+use std::io::Write;
+use std::net::TcpStream;
+
+use encke_tests::events::ask_events;
+use encke_tests::server::run_to_end;
+use encke_tests::waiting::until;
+use encke_tests::{Client, Launch, RunningServer};
+use serde_json::Value;
+
+const OVERLOADED: u16 = 4005;
+const UNAUTHORIZED: u16 = 4102;
+const PROTOCOL_ERROR: u16 = 4103;
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+fn refusals(server: &RunningServer, reason: &str) -> f64 {
+    server.admin.metrics().value(&format!("encke_refusals_total{{reason=\"{reason}\"}}"))
+}
+
+/// Lines of the log about refusals for this reason.
+fn logged(server: &RunningServer, reason: &str) -> Vec<Value> {
+    let is_refusal = |line: &Value| line["message"] == "connection refused" && line["reason"] == reason;
+    server.logs.records().into_iter().filter(is_refusal).collect()
+}
+
+/// A token whose parts are as they should be, but for the signature.
+const FORGED: &str = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJhIn0.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
+const NO_ALGORITHM: &str = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIn0.AA";
+
+#[test]
+fn each_refusal_is_counted_and_logged_with_its_reason() {
+    let server =
+        Launch::with(&["limits.handshake_timeout=300ms"]).environment("ENCKE_AUTH__SECRET", SECRET).start();
+    for (query, reason) in [
+        ("", "token_missing"),
+        ("token=nonsense", "token_malformed"),
+        (&format!("token={FORGED}"), "token_signature"),
+        (&format!("token={NO_ALGORITHM}"), "token_malformed"),
+        ("seq=x", "query"),
+    ] {
+        let before = refusals(&server, reason);
+        let code = Client::refusal(server.public, query);
+        assert_eq!(code, if reason == "query" { PROTOCOL_ERROR } else { UNAUTHORIZED }, "{query}");
+        assert_eq!(refusals(&server, reason), before + 1.0, "{query}: {reason}");
+        let events = ask_events(server.public, &format!("{query}&channels=a"), "");
+        assert!((400..500).contains(&events.status), "{events:?}");
+        assert_eq!(refusals(&server, reason), before + 2.0, "/events?{query}: {reason}");
+        until("it is logged", || !logged(&server, reason).is_empty());
+        assert_eq!(logged(&server, reason)[0]["address"], "127.0.0.1");
+    }
+    let foreign = ask_events(server.public, "channels=a", "Origin: https://elsewhere.example\r\n");
+    assert_eq!((foreign.status, refusals(&server, "origin")), (403, 1.0));
+    let mut silent = TcpStream::connect(server.public).expect("a connection");
+    silent.write_all(b"GET /ws").expect("half a request");
+    until("it is cut", || refusals(&server, "handshake_timeout") == 1.0);
+}
+
+#[test]
+fn who_is_refused_often_does_not_fill_the_log() {
+    let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
+    for _ in 0..200 {
+        assert_eq!(Client::refusal(server.public, ""), UNAUTHORIZED);
+    }
+    assert_eq!(refusals(&server, "token_missing"), 200.0);
+    until("some is logged", || !logged(&server, "token_missing").is_empty());
+    let lines = logged(&server, "token_missing");
+    assert!(lines.len() < 100, "{} lines", lines.len());
+    let last = lines.last().expect("a line");
+    assert!(lines.len() == 1 || last["more"].as_u64() > Some(0), "{last}");
+}
+
+#[test]
+fn a_misspelt_setting_is_an_error() {
+    let stderr = |arguments: &[&str], environment: &[(&str, &str)]| {
+        let output = run_to_end(arguments, environment);
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let said = stderr(&[], &[("ENCKE_SESSION_PING_INTERVAL", "1s")]);
+    assert!(said.contains("ENCKE_SESSION__PING_INTERVAL is (two underscores)"), "{said}");
+    let said = stderr(&["--set", "log.level=verbose"], &[]);
+    assert!(said.contains("`verbose` is none of error, warn, info, debug, trace, off"), "{said}");
+}
+
+/// What no parser of another client may die of.
+#[test]
+fn poisoned_data_is_malformed() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    let deep = format!("{}{}", "[".repeat(65), "]".repeat(65));
+    for data in [&deep, "1e400", r#"{"a":[-1e999]}"#, r#""\ud83d""#, r#"{"\udfff":1}"#] {
+        let reply = client.ask(&format!(r#"{{"id":1,"publish":{{"channel":"news","data":{data}}}}}"#));
+        assert_eq!(reply["error"]["code"], "malformed", "{data}: {reply}");
+        let answer = server.admin.post("/api/publish", &format!(r#"{{"channel":"news","data":{data}}}"#));
+        assert_eq!((answer.status, answer.error_code()), (400, "malformed".into()), "{data}");
+        let answer =
+            server.admin.post("/api/broadcast", &format!(r#"{{"channels":["news"],"data":{data}}}"#));
+        assert_eq!((answer.status, answer.error_code()), (400, "malformed".into()), "{data}");
+    }
+    let good = format!("{}{}", "[".repeat(64), "]".repeat(64));
+    for data in [&good, "18446744073709551615", "-9223372036854775808", r#""\ud83d\ude00""#] {
+        let published = client.ask(&format!(r#"{{"id":1,"publish":{{"channel":"news","data":{data}}}}}"#));
+        assert!(published["ok"].is_object(), "{data}: {published}");
+    }
+}
+
+/// A limit of connections holds although a client claims, at each resume, what it was never sent.
+#[test]
+fn a_bad_seq_moves_no_permit() {
+    let server = RunningServer::with(&["limits.max_connections=10"]);
+    let mut clients: Vec<_> = (0..10).map(|_| server.client()).collect();
+    for round in 0..5 {
+        for client in &mut clients {
+            let query = format!("resume={}&seq=1000000", client.hello.resume);
+            assert_eq!(Client::refusal(server.public, &query), OVERLOADED, "round {round}");
+        }
+        assert_eq!(server.admin.metrics().value("encke_sessions{phase=\"attached\"}"), 10.0);
+    }
+    for client in &mut clients {
+        assert!(client.ask(r#"{"id":1,"subscribe":{"channel":"a"}}"#)["ok"].is_object(), "it is still there");
+    }
+    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
+}
