@@ -1,17 +1,33 @@
-// node session.mjs ADDRESS SESSIONS CHANNEL...
+// node session.mjs ADDRESS SESSIONS CHANNEL... [token=TOKEN...]
 //
-// A page from the server at ADDRESS that runs the README's client against the server at SESSIONS. Prints the URL of each
-// WebSocket, and what `receive` gets, and when.
+// A page from the server at ADDRESS that runs the README's client against the server at SESSIONS, each connection with the next
+// token. Prints the URL of each WebSocket, what `receive` gets, and when. A line on standard input makes it do something:
+// {"publish":[CHANNEL,DATA]}, which prints what that returns, {"close":true}, or {"leave":true} for another page.
 
+import { createInterface } from "node:readline";
 import { openPage } from "./page.mjs";
 import { codeOfReadme } from "./readme.mjs";
 import { tell } from "./test.mjs";
 
-const [address, sessions, ...channels] = process.argv.slice(2);
+const [address, sessions, ...rest] = process.argv.slice(2);
+const isToken = (argument) => argument.startsWith("token=");
+const channels = rest.filter((argument) => !isToken(argument));
+const tokens = rest.filter(isToken).map((argument) => argument.slice("token=".length));
 const page = await openPage(address);
 page.on("websocket", (socket) => tell({ socket: socket.url() }));
 await page.addScriptTag({ content: codeOfReadme() });
 await page.evaluate(
-  ([url, channels]) => encke(url, channels, (object) => tell({ at_ms: performance.now(), ...object })),
-  [`ws://${sessions}/ws`, channels],
+  ([url, channels, tokens]) => {
+    const token = tokens.length > 0 ? async () => tokens.shift() : undefined;
+    globalThis.client = encke(url, channels, (object) => tell({ at_ms: performance.now(), ...object }), token);
+  },
+  [`ws://${sessions}/ws`, channels, tokens],
 );
+tell({ ready: true });
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { publish, close, leave } = JSON.parse(line);
+  if (publish) tell({ published: (await page.evaluate((args) => client.publish(...args), publish)) ?? null });
+  if (close) await page.evaluate(() => client.close());
+  if (leave) await page.goto("about:blank");
+}

@@ -1,7 +1,7 @@
 //! Stock clients and servers of the world of JavaScript: scripts in `tests/browser`, run by node.
 
 use std::fmt;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
@@ -62,6 +62,16 @@ impl Script {
         let heard = Heard::collect(child.stdout.take().expect("stdout is piped"));
         let complaints = Logs::collect(child.stderr.take().expect("stderr is piped"));
         Self { stdin: child.stdin.take(), process: Process::new(child), heard, complaints }
+    }
+
+    /// Tells the script to do something, as far as it takes commands.
+    ///
+    /// # Panics
+    /// When it has ended.
+    #[track_caller]
+    pub fn tell(&mut self, command: &Value) {
+        let stdin = self.stdin.as_mut().expect("it is open until the script is dropped");
+        writeln!(stdin, "{command}").expect("the script runs");
     }
 
     /// The values under `key` of all that has it so far.

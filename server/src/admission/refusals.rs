@@ -21,7 +21,7 @@ pub(crate) enum RefusalReason {
     TokenMissing,
     /// The token is no signed JWT.
     TokenMalformed,
-    /// Its `kid` names no key.
+    /// Its `kid` names no key, or is missing where several keys are of its `alg`.
     TokenKey,
     /// Its `alg` is not accepted.
     TokenAlgorithm,
@@ -62,7 +62,7 @@ impl From<&AuthError> for RefusalReason {
         match error {
             AuthError::Missing => Self::TokenMissing,
             AuthError::Malformed => Self::TokenMalformed,
-            AuthError::UnknownKey => Self::TokenKey,
+            AuthError::UnknownKey | AuthError::MissingKid => Self::TokenKey,
             AuthError::WrongAlgorithm => Self::TokenAlgorithm,
             AuthError::BadSignature => Self::TokenSignature,
             AuthError::Expired => Self::TokenExpired,

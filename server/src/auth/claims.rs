@@ -20,6 +20,7 @@ pub(super) struct RawClaims {
     exp: Option<Value>,
     nbf: Option<Value>,
     channels: Option<Value>,
+    aud: Option<Value>,
 }
 
 /// The claims that we know, checked.
@@ -33,6 +34,11 @@ pub(super) struct Claims {
 
 impl Claims {
     pub(super) fn parse(raw: RawClaims) -> Result<Self, AuthError> {
+        if raw.aud.is_some() {
+            // A token for someone else must be refused (RFC 7519, section 4.1.3), and we are no one by name.
+            let problem = "is for someone else: this server has no name";
+            return Err(AuthError::BadClaim { claim: "aud", problem });
+        }
         Ok(Self {
             sub: subject(raw.sub)?,
             exp: date("exp", raw.exp.as_ref())?,

@@ -10,6 +10,9 @@ pub enum AuthError {
     /// Its `kid` names no key.
     #[error("the token's `kid` is unknown")]
     UnknownKey,
+    /// It has no `kid`, and several keys are of its `alg`.
+    #[error("the token needs a `kid`: there are several keys of its `alg`")]
+    MissingKid,
     /// Its `alg` is not that of its key, or of any key.
     #[error("the token's `alg` is not accepted")]
     WrongAlgorithm,

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use jsonwebtoken::{EncodingKey, Header};
+use data_encoding::BASE64URL_NOPAD;
 use serde::Serialize;
 
 use super::Permission;
@@ -30,9 +30,6 @@ pub enum SignError {
     /// Public keys cannot sign.
     #[error("the key with kid `{0}` is a public key: it verifies, but cannot sign")]
     PublicKey(String),
-    /// The library's word.
-    #[error("cannot sign: {0}")]
-    Failed(String),
 }
 
 /// The names of keys that could sign, as the end of a message.
@@ -49,6 +46,14 @@ impl std::fmt::Display for HsKids<'_> {
 }
 
 #[derive(Serialize)]
+struct Header<'a> {
+    alg: &'a str,
+    typ: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kid: Option<&'a str>,
+}
+
+#[derive(Serialize)]
 struct Claims<'a> {
     sub: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -61,15 +66,17 @@ pub(super) fn sign(keys: &[Key], grant: &Grant, kid: Option<&str>) -> Result<Str
         Some(kid) => SignError::UnknownKey(kid.to_owned()),
         None => SignError::NoSecret(hs_kids(keys)),
     })?;
-    if key.algorithm != Algorithm::Hs256 {
-        return Err(SignError::PublicKey(kid.unwrap_or_default().to_owned()));
-    }
-    let failed = |error: jsonwebtoken::errors::Error| SignError::Failed(error.to_string());
-    let secret = EncodingKey::from_secret(key.material.try_get_as_bytes().map_err(failed)?);
-    let header = Header { kid: kid.map(ToOwned::to_owned), ..Header::new(key.algorithm.of_library()) };
+    let header = Header { alg: "HS256", typ: "JWT", kid };
     let claims =
         Claims { sub: &grant.sub, exp: grant.expires.map(UnixTime::as_secs), channels: &grant.channels };
-    jsonwebtoken::encode(&header, &claims, &secret).map_err(failed)
+    let message = format!("{}.{}", part(&header), part(&claims));
+    let signature = key.sign(message.as_bytes());
+    let signature = signature.ok_or_else(|| SignError::PublicKey(kid.unwrap_or_default().to_owned()))?;
+    Ok(format!("{message}.{}", BASE64URL_NOPAD.encode(signature.as_ref())))
+}
+
+fn part(part: &impl Serialize) -> String {
+    BASE64URL_NOPAD.encode(&serde_json::to_vec(part).expect("text and numbers serialize"))
 }
 
 fn hs_kids(keys: &[Key]) -> Vec<String> {

@@ -123,6 +123,57 @@ fn a_page_hears_what_is_published() {
     assert_eq!(page.heard("socket"), [json!(socket)]);
 }
 
+/// Its replies are not taken for those to subscriptions: the session outlasts a cut.
+#[test]
+fn a_page_publishes_and_keeps_its_session() {
+    let server = RunningServer::with(&[]);
+    let (mut page, hello) = follow(&server, server.public);
+    for number in 1..=3 {
+        page.tell(&json!({"publish": ["news", number]}));
+        let id = page.await_value("published", number);
+        let reply = page.await_value("reply", number + 1);
+        assert_eq!((&reply["id"], &reply["ok"]["offset"]), (&id, &json!(number)));
+    }
+    assert_eq!(server.admin.disconnect(id(&hello)).status, 204);
+    assert_resumed(&page, 2, &hello);
+    page.tell(&json!({"publish": ["news", 4]}));
+    assert_news(&page, 4);
+}
+
+#[test]
+fn a_page_that_closes_or_leaves_ends_its_session() {
+    let server = RunningServer::with(&[]);
+    for command in ["close", "leave"] {
+        let (mut page, hello) = follow(&server, server.public);
+        page.await_object("ready", 1);
+        page.tell(&json!({ command: true }));
+        server.await_gone(id(&hello));
+        server.logs.await_lifecycle(id(&hello), &[("opened", "connect"), ("closed", "client")]);
+        assert_eq!((page.count("closed"), page.count("socket")), (0, 1));
+    }
+}
+
+#[test]
+fn a_page_fetches_a_token_for_each_connection() {
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+    let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
+    let key = jsonwebtoken::EncodingKey::from_secret(SECRET.as_bytes());
+    let token = |number: u32| {
+        let claims = json!({"sub": "alice", "jti": number, "channels": {"news": ["subscribe"]}});
+        jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).expect("a token")
+    };
+    let (address, tokens) = (server.public.to_string(), [token(1), token(2)]);
+    let arguments = tokens.clone().map(|token| format!("token={token}"));
+    let page = Script::start("session.mjs", &[&address, &address, "news", &arguments[0], &arguments[1]]);
+    page.await_object("reply", 1);
+    let hello = page.await_value("hello", 1);
+    assert_eq!(server.admin.disconnect(id(&hello)).status, 204);
+    assert_resumed(&page, 2, &hello);
+    for (socket, token) in page.heard("socket").iter().zip(&tokens) {
+        assert!(socket.as_str().is_some_and(|url| url.contains(&format!("token={token}"))), "{socket}");
+    }
+}
+
 #[test]
 fn a_page_that_is_disconnected_again_and_again_misses_nothing() {
     let server = RunningServer::with(&[]);
