@@ -6,7 +6,7 @@ use crossbeam_channel::Receiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, LogLinesDropped, TimersView};
-use crate::admission::{OpenConnections, Permits, Refusals};
+use crate::admission::{OpenConnections, Permits, Rates, Refusals};
 use crate::client::{self, ClientSettings};
 use crate::config::Config;
 use crate::engine::{LogEngine, MemoryEngine};
@@ -63,6 +63,8 @@ pub(crate) fn client_on(
         events,
     ));
     client::Context {
+        user_rates: Rates::new(limits.user_commands_per_second),
+        bad_signatures: Rates::new(limits.bad_signatures_per_second),
         refusals: Refusals::new(Arc::clone(&metrics), Arc::clone(&timeouts)),
         timeouts,
         sessions,

@@ -37,6 +37,7 @@ pub mod events;
 mod executor;
 mod expiry;
 mod http;
+mod listeners;
 pub mod logging;
 mod metrics;
 mod public;
@@ -49,5 +50,6 @@ pub mod tls;
 mod transport;
 
 pub use admin::LogLinesDropped;
+pub use listeners::{ListenError, Listeners};
 pub use server::{Server, StartError};
 pub use session::SessionId;

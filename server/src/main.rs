@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
-use encke_server::Server;
 use encke_server::banner::banner;
 use encke_server::config::{self, Config, Settings};
 use encke_server::events::NoHooks;
 use encke_server::logging::Logging;
+use encke_server::{Listeners, Server, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -83,10 +83,17 @@ fn main() -> ExitCode {
             }
             Err(error) => wrong_usage(&error),
         },
-        args => match args.settings().resolve() {
-            Ok(config) => run(config),
-            Err(error) => wrong_usage(&error),
-        },
+        args => {
+            // Before all else: a signal that comes from here on is not lost, and SIGHUP is not death.
+            let signals = match watch_signals() {
+                Ok(signals) => signals,
+                Err(error) => return failed(&format!("cannot watch signals: {error}")),
+            };
+            match args.settings().resolve() {
+                Ok(config) => run(config, signals),
+                Err(error) => wrong_usage(&error),
+            }
+        }
     }
 }
 
@@ -122,18 +129,27 @@ fn wrong_usage(error: &dyn Display) -> ExitCode {
     ExitCode::from(EXIT_USAGE)
 }
 
-fn run(config: Config) -> ExitCode {
+fn run(config: Config, mut signals: Signals) -> ExitCode {
     let descriptors = descriptors();
     let logging = Logging::start(&config.log);
     for warning in config.warnings(descriptors) {
         tracing::warn!("{warning}");
     }
-    // Before the banner: a supervisor that waits for the banner may send signals from then on.
-    let signals = match watch_signals() {
-        Ok(signals) => signals,
-        Err(error) => return failed(&format!("cannot watch signals: {error}")),
+    let mut ended_by = None;
+    let listeners = Listeners::bind_when_free(&config, || {
+        ended_by = signals.pending().find(|signal| *signal != SIGHUP);
+        ended_by.is_some()
+    });
+    let server = match (ended_by, listeners) {
+        (Some(signal), _) => {
+            tracing::info!(signal, "stopped before it began");
+            return ExitCode::SUCCESS;
+        }
+        (None, listeners) => listeners
+            .map_err(StartError::from)
+            .and_then(|listeners| Server::start_on(listeners, config, Box::new(NoHooks), logging.dropped())),
     };
-    match Server::start(config, Box::new(NoHooks), logging.dropped()) {
+    match server {
         Ok(server) => {
             print(&banner(&server, descriptors));
             serve_until_signal(server, signals);

@@ -18,6 +18,7 @@ use crate::events::{HookSink, Hooks};
 use crate::executor::Executor;
 use crate::expiry::ExpiryHandler;
 use crate::http::{Acceptor, Listener};
+use crate::listeners::{ListenError, Listeners};
 use crate::public;
 use crate::timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
 
@@ -28,13 +29,8 @@ const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(200);
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {error}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The error of the system.
-        error: io::Error,
-    },
+    #[error(transparent)]
+    Listen(#[from] ListenError),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
@@ -53,7 +49,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts all threads and listens.
+    /// Listens and starts all threads.
     ///
     /// # Errors
     /// [`StartError`]; nothing is left running.
@@ -62,16 +58,24 @@ impl Server {
         hooks: Box<dyn Hooks>,
         log_lines_dropped: LogLinesDropped,
     ) -> Result<Self, StartError> {
+        let listeners = Listeners::bind(&config)?;
+        Self::start_on(listeners, config, hooks, log_lines_dropped)
+    }
+
+    /// Starts all threads, and serves who comes.
+    ///
+    /// # Errors
+    /// [`StartError::Thread`]; nothing is left running.
+    pub fn start_on(
+        listeners: Listeners,
+        config: Config,
+        hooks: Box<dyn Hooks>,
+        log_lines_dropped: LogLinesDropped,
+    ) -> Result<Self, StartError> {
         // Without `enable_time`: no task can wait on another timer than the wheel.
         let runtime =
             tokio::runtime::Builder::new_multi_thread().thread_name("encke-io").enable_io().build()?;
-        let bind = |address| {
-            let _within = runtime.enter();
-            Listener::bind(address, config.backlog, config.limits.send_buffer)
-                .map_err(|error| StartError::Listen { address, error })
-        };
-        let (public_listener, admin_listener) = (bind(config.public)?, bind(config.admin)?);
-        let addresses = (public_listener.address, admin_listener.address);
+        let addresses = (listeners.public.address, listeners.admin.address);
 
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
         let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack);
@@ -92,8 +96,8 @@ impl Server {
         let stop = CancellationToken::new();
         let public = Arc::new(context::public(&config, Arc::clone(&client), stop.clone()));
         let admin = context::admin(&config, client, batches, log_lines_dropped, stop);
-        runtime.spawn(accept_clients(public_listener, Arc::clone(&public)));
-        runtime.spawn(accept_admins(admin_listener, Arc::new(admin)));
+        runtime.spawn(accept_clients(listeners.public, Arc::clone(&public)));
+        runtime.spawn(accept_admins(listeners.admin, Arc::new(admin)));
         Ok(Self { public, drain: config.drain, runtime, wheel, workers, addresses })
     }
 

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 
 use crate::process::Process;
@@ -102,6 +102,16 @@ impl Launch {
     #[must_use]
     #[track_caller]
     pub fn start(self) -> RunningServer {
+        self.spawn().await_banner()
+    }
+
+    /// Starts it.
+    ///
+    /// # Panics
+    /// When there is no such binary.
+    #[must_use]
+    #[track_caller]
+    pub fn spawn(self) -> Starting {
         let mut command = match self.wrapper.split_first() {
             Some((shell, arguments)) => {
                 let mut command = Command::new(shell);
@@ -122,7 +132,29 @@ impl Launch {
         // What is not taken stays open for as long as the process is ours.
         let stderr = if self.log_read { child.stderr.take() } else { None };
         let logs = stderr.map_or_else(Logs::default, Logs::collect);
-        let process = Process::new(child);
+        Starting { process: Process::new(child), stdout, logs }
+    }
+}
+
+/// A server whose banner was not awaited yet.
+#[derive(Debug)]
+pub struct Starting {
+    /// The process.
+    pub process: Process,
+    stdout: ChildStdout,
+    /// Its log.
+    pub logs: Logs,
+}
+
+impl Starting {
+    /// Waits until it serves.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    #[track_caller]
+    pub fn await_banner(self) -> RunningServer {
+        let Self { process, stdout, logs } = self;
         let banner = read_banner(stdout).unwrap_or_else(|| panic!("no banner; the log: {}", logs.text()));
         let scheme = if banner.contains("wss://") { "wss://" } else { "ws://" };
         let (public, admin) = (address(&banner, scheme), address(&banner, "http://"));
@@ -139,7 +171,7 @@ fn forget_environment(command: &mut Command) {
     }
 }
 
-fn read_banner(stdout: std::process::ChildStdout) -> Option<String> {
+fn read_banner(stdout: ChildStdout) -> Option<String> {
     let (sender, banner) = mpsc::channel();
     std::thread::spawn(move || {
         let mut text = String::new();

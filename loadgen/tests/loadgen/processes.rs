@@ -120,7 +120,8 @@ async fn ctrl_c_reaches_all_and_gives_the_partial_result() {
     ended.assert_code(0);
     let json = ended.json();
     assert_eq!(json["interrupted"], true);
-    assert!((9.0..1000.0).contains(&number(&json, "/connected")), "{json:#}");
+    // What was greeted may not have been heard yet.
+    assert!((1.0..1000.0).contains(&number(&json, "/connected")), "{json:#}");
     for child in children {
         assert_eq!(kill(child, None), Err(Errno::ESRCH), "none is left");
     }

@@ -20,7 +20,7 @@ use tokio::net::TcpStream;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::{ApiKeys, HostPort};
+use crate::auth::{ApiKeys, Auth};
 use crate::client;
 use crate::http::body::{self, BodyLimits};
 use crate::http::{ApiError, Reply};
@@ -89,7 +89,7 @@ pub(crate) fn serve(socket: TcpStream, _peer: SocketAddr, context: Arc<Context>)
 async fn answer(request: Request<Incoming>, context: &Arc<Context>) -> Result<Reply, ApiError> {
     let (head, body) = request.into_parts();
     let head = Request::from_parts(head, ());
-    check_browser(&head)?;
+    check_browser(&head, &context.client.auth)?;
     check_key(&head, &context.client.auth.api_keys)?;
     let parts: Vec<&str> = segments(&head).collect();
     let (route, parameter) = routes::find(head.method(), &parts, head.uri().path())?;
@@ -110,24 +110,23 @@ fn segments<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
     path.strip_prefix('/').unwrap_or(path).split('/')
 }
 
-/// No web page may drive this API through its visitor's browser: neither from its own origin, nor under a host name of its
-/// own that resolves to this server. Programs send no Origin, and their Host is an address or `localhost`.
+/// No web page may drive this API, or read the metrics, through its visitor's browser: neither from its own origin, nor under a
+/// host name of its own that leads to this server. Programs send no Origin.
 ///
-/// Health and metrics are for machines, which may call this server by any name.
-fn check_browser<B>(request: &Request<B>) -> Result<(), ApiError> {
-    if segments(request).next() != Some("api") {
+/// Health says nothing worth hiding, and supervisors may ask for it by any name.
+fn check_browser<B>(request: &Request<B>, auth: &Auth) -> Result<(), ApiError> {
+    let headers = request.headers();
+    let first = segments(request).next();
+    let is_public = matches!(first, Some("healthz" | "readyz"));
+    auth.hosts.allow(headers, is_public || !auth.api_keys.is_empty())?;
+    if first != Some("api") {
         return Ok(());
     }
-    let headers = request.headers();
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
-    let host = text(HOST).unwrap_or_default();
-    if HostPort::parse(host).is_none_or(|host| host.is_name()) {
-        return Err(ApiError::forbidden("Host must be an IP address or localhost"));
-    }
-    match text(ORIGIN) {
-        None => Ok(()),
-        Some(origin) if origin.strip_prefix("http://").is_some_and(|from| from == host) => Ok(()),
-        Some(_) => Err(ApiError::forbidden("requests from other origins are refused")),
+    match (text(ORIGIN), text(HOST)) {
+        (None, _) => Ok(()),
+        (Some(origin), host) if origin.strip_prefix("http://") == host => Ok(()),
+        (Some(_), _) => Err(ApiError::forbidden("requests from other origins are refused")),
     }
 }
 
@@ -156,7 +155,7 @@ mod tests {
         if let Some(origin) = origin {
             request = request.header(ORIGIN, origin);
         }
-        check_browser(&request.body(()).expect("a request")).is_ok()
+        check_browser(&request.body(()).expect("a request"), &Auth::default()).is_ok()
     }
 
     #[test]
@@ -198,9 +197,20 @@ mod tests {
     }
 
     #[test]
-    fn health_and_metrics_are_for_machines_of_any_name() {
-        assert!(check_path("/metrics", "encke:8001", None));
-        assert!(!check_path("/api/timers", "encke:8001", None));
+    fn health_is_for_machines_that_use_any_name() {
+        assert!(check_path("/healthz", "encke:8001", None));
+        for path in ["/metrics", "/api/timers", "/"] {
+            assert!(!check_path(path, "encke:8001", None), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_a_better_guard_than_a_name() {
+        let api_keys = ApiKeys::new(&["0123456789abcdef".to_owned()]);
+        let mut auth = Auth::default();
+        auth.api_keys = api_keys;
+        let request = Request::get("/metrics").header(HOST, "encke:8001").body(()).expect("a request");
+        assert!(check_browser(&request, &auth).is_ok());
     }
 
     #[test]

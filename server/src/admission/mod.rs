@@ -8,7 +8,7 @@ mod refusals;
 mod tasks;
 
 pub(crate) use log_throttle::LogThrottle;
-pub(crate) use permits::{Permit, Permits};
-pub(crate) use rate::{CommandRate, Pace};
+pub(crate) use permits::{Permit, Permits, network};
+pub(crate) use rate::{CommandRate, Pace, Rates};
 pub(crate) use refusals::{RefusalReason, Refusals};
 pub(crate) use tasks::{OpenConnection, OpenConnections};

@@ -70,7 +70,7 @@ impl Drop for Permit {
 }
 
 /// The unit that limits count: an IPv4 address, or a network of 64 bits in IPv6, which one client usually has.
-fn network(address: IpAddr) -> IpAddr {
+pub(crate) fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => address.into(),
         IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),

@@ -15,6 +15,8 @@ use crate::timeouts::Timeouts;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, EnumIter, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum RefusalReason {
+    /// The request came by a name that is not listed, by none, or by two.
+    Host,
     /// The page's origin may not connect.
     Origin,
     /// A token is required.
@@ -27,6 +29,8 @@ pub(crate) enum RefusalReason {
     TokenAlgorithm,
     /// No key made its signature.
     TokenSignature,
+    /// The address has sent too many of those: its tokens are not looked at.
+    TooManyBadSignatures,
     /// It has expired.
     TokenExpired,
     /// It is not valid yet.

@@ -11,6 +11,7 @@ mod bearer;
 mod claims;
 mod error;
 mod host_port;
+mod hosts;
 mod identity;
 mod keys;
 mod origins;
@@ -23,6 +24,8 @@ pub use api_keys::{ApiKeys, BadApiKey};
 pub(crate) use bearer::bearer;
 pub use error::AuthError;
 pub(crate) use host_port::HostPort;
+pub(crate) use hosts::BadHost;
+pub use hosts::{Hosts, NotAHost};
 pub use identity::Identity;
 pub use keys::{Algorithm, BadKey, Key};
 pub use origins::{BadOrigin, Origins};
@@ -40,13 +43,15 @@ pub struct Auth {
     pub api_keys: ApiKeys,
     /// Which web pages may connect.
     pub origins: Origins,
+    /// By which names requests may come where nothing else guards.
+    pub hosts: Hosts,
 }
 
 impl Auth {
     /// With at least one key, every client needs a token.
     #[must_use]
-    pub fn new(keys: Vec<Key>, api_keys: ApiKeys, origins: Origins) -> Self {
-        Self { keys, api_keys, origins }
+    pub fn new(keys: Vec<Key>, api_keys: ApiKeys, origins: Origins, hosts: Hosts) -> Self {
+        Self { keys, api_keys, origins, hosts }
     }
 
     /// Whether clients need a token.

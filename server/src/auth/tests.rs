@@ -29,7 +29,7 @@ const ES256_BOB: &str = "\
 const NOW: UnixTime = UnixTime::from_secs(1_700_000_000);
 
 fn auth(keys: Vec<Key>) -> Auth {
-    Auth::new(keys, ApiKeys::default(), Origins::default())
+    Auth::new(keys, ApiKeys::default(), Origins::default(), Hosts::default())
 }
 
 fn secret(kid: Option<&str>, secret: &str) -> Key {
@@ -279,7 +279,8 @@ fn what_is_signed_is_accepted() {
     }
     assert_eq!(auth.sign(&grant, Some("r1")), Err(SignError::PublicKey("r1".into())));
     assert_eq!(auth.sign(&grant, Some("x")), Err(SignError::UnknownKey("x".into())));
-    let without = Auth::new(auth.keys[..2].to_vec(), ApiKeys::default(), Origins::default());
+    let without =
+        Auth::new(auth.keys[..2].to_vec(), ApiKeys::default(), Origins::default(), Hosts::default());
     let error = without.sign(&grant, None).expect_err("no secret").to_string();
     assert_eq!(error, "there is no auth.secret to sign with, but --kid may name one of: h1");
     let error = Auth::default().sign(&grant, None).expect_err("no secret").to_string();
@@ -308,7 +309,12 @@ fn what_is_no_key_is_refused() {
 #[test]
 fn secrets_do_not_show() {
     let api_keys = ApiKeys::new(&["an-api-key-of-someone".to_owned()]);
-    let auth = Auth::new(vec![secret(Some("h1"), SECRET), rs256(None)], api_keys, Origins::default());
+    let auth = Auth::new(
+        vec![secret(Some("h1"), SECRET), rs256(None)],
+        api_keys,
+        Origins::default(),
+        Hosts::default(),
+    );
     let shown = format!("{auth:?}");
     assert!(shown.contains("h1"), "{shown}");
     assert!(!shown.contains(SECRET) && !shown.contains("an-api-key") && !shown.contains("48, 49"), "{shown}");

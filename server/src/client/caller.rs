@@ -5,7 +5,7 @@ use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 
 use super::Context;
-use crate::admission::RefusalReason;
+use crate::admission::{RefusalReason, network};
 use crate::auth::{Auth, AuthError, Identity, bearer};
 
 /// What a request says of its client, besides its query.
@@ -43,10 +43,19 @@ impl Caller {
             );
             return Err(CloseCode::Unauthorized);
         }
-        let now = context.timeouts.clock().unix_now();
-        context.auth.identify(token.or(self.bearer.as_deref()), now).map_err(|error| {
+        let (clock, network) = (context.timeouts.clock(), network(self.address));
+        if !context.bad_signatures.has_room(&network, clock.now()) {
+            let detail = "limits.bad_signatures_per_second";
+            context.refusals.refused(RefusalReason::TooManyBadSignatures, self.address, detail);
+            return Err(CloseCode::Unauthorized);
+        }
+        context.auth.identify(token.or(self.bearer.as_deref()), clock.unix_now()).map_err(|error| {
             context.refusals.refused(RefusalReason::from(&error), self.address, error);
             match error {
+                AuthError::BadSignature => {
+                    context.bad_signatures.take(&network, clock.now());
+                    CloseCode::Unauthorized
+                }
                 AuthError::Expired => CloseCode::TokenExpired,
                 _ => CloseCode::Unauthorized,
             }

@@ -11,17 +11,16 @@ use encke_core::session::ConnectionInput;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::errors::too_fast;
+use super::Attachment;
+use super::errors::{too_fast, user_too_fast};
 use super::exchange::{Exchange, Outcome};
-use super::{Attachment, Context};
-use crate::admission::{CommandRate, Pace};
+use crate::admission::Pace;
 use crate::engine::Answer;
 use crate::session::Backlog;
 
-/// Carries out the commands of one connection, as fast as its client may give them.
+/// Carries out the commands of one connection, as fast as its session may give them.
 #[derive(Debug)]
 pub(crate) struct Commands<D: Dialect> {
-    rate: CommandRate,
     /// Commands that an engine has not answered yet, if there are any: all of one text, for nothing more is read from the
     /// client meanwhile. Boxed, because most connections never wait.
     waiting: Option<Box<WaitingCommands<D>>>,
@@ -37,8 +36,8 @@ impl<D: Dialect> fmt::Debug for WaitingCommands<D> {
 }
 
 impl<D: Dialect> Commands<D> {
-    pub(crate) fn new(context: &Context, now: Timestamp) -> Self {
-        Self { rate: CommandRate::new(context.settings.commands_per_second, now), waiting: None }
+    pub(crate) fn new() -> Self {
+        Self { waiting: None }
     }
 
     /// Carries out what a text asks for. Responses are written to `out`; `backlog` notes whether there is more to send now.
@@ -91,8 +90,12 @@ impl<D: Dialect> Commands<D> {
             // The session has just released this connection: nothing that it asks for counts.
             return;
         }
-        let context = &exchange.attachment.context;
-        match self.rate.command(context.timeouts.clock().now()) {
+        let Attachment { session, context, .. } = exchange.attachment;
+        let now = context.timeouts.clock().now();
+        match session.rate.command(context.settings.commands_per_second, now) {
+            Pace::Fine if !is_user_in_time(exchange.attachment, now) => {
+                exchange.respond(id, Err(user_too_fast(context)));
+            }
             Pace::Fine => match command {
                 Ok(Command::Close) => exchange.close(id),
                 Ok(command) => self.carry_out(id, command, exchange),
@@ -117,6 +120,12 @@ impl<D: Dialect> Commands<D> {
             }
         }
     }
+}
+
+/// Whether all sessions of the client's user together are slow enough. Sessions of nobody by name have only their own rate.
+fn is_user_in_time(attachment: &Attachment, now: Timestamp) -> bool {
+    let identity = attachment.session.identity();
+    identity.user().is_none_or(|user| attachment.context.user_rates.take(user, now))
 }
 
 /// Tells the session that the client has received something, which may make room for more.

@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::{Permits, RefusalReason, Refusals};
+use crate::admission::{Permits, Rates, RefusalReason, Refusals};
 use crate::auth::Auth;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
@@ -19,6 +19,10 @@ pub(crate) struct Context {
     /// One for each connection that has a session.
     pub(crate) permits: Arc<Permits>,
     pub(crate) refusals: Refusals,
+    /// Of the commands of all sessions of each user.
+    pub(crate) user_rates: Rates<String>,
+    /// Of tokens with bad signatures, by network: each costs more to verify than to send.
+    pub(crate) bad_signatures: Rates<IpAddr>,
     pub(crate) entropy: Entropy,
     pub(crate) settings: ClientSettings,
 }
@@ -46,7 +50,7 @@ pub(crate) struct ClientSettings {
     pub(crate) channel_name_bytes: usize,
     /// Channels that one session may follow.
     pub(crate) max_subscriptions: usize,
-    /// Commands from one client; 0 for any number.
+    /// Commands of one session; 0 for any number.
     pub(crate) commands_per_second: u32,
     /// The longest message from a client, in bytes.
     pub(crate) max_message: usize,

@@ -18,6 +18,13 @@ pub(super) fn too_fast(context: &Context) -> CommandError {
     CommandError { code: ErrorCode::RateLimited, message }
 }
 
+pub(super) fn user_too_fast(context: &Context) -> CommandError {
+    let limit = context.user_rates.per_second();
+    let message =
+        format!("more than {limit} commands a second by one user (limits.user_commands_per_second)");
+    CommandError { code: ErrorCode::RateLimited, message }
+}
+
 impl From<AuthError> for CommandError {
     fn from(error: AuthError) -> Self {
         Self { code: ErrorCode::Unauthorized, message: error.to_string() }

@@ -1,4 +1,4 @@
-use encke_core::close::CloseReason;
+use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::{Command, CommandError, Dialect, Member, Response, Since, Success, Texts};
 use encke_core::message::CompactJson;
 use encke_core::session::ConnectionInput;
@@ -6,10 +6,10 @@ use encke_core::session::ConnectionInput;
 use super::commands::acknowledge;
 use super::errors::{bad_data, forbidden};
 use super::{Attachment, Context, unsubscribed};
-use crate::auth::Permission;
+use crate::auth::{AuthError, Permission};
 use crate::channel::{BadChannelName, ChannelName};
 use crate::engine::Answer;
-use crate::session::Backlog;
+use crate::session::{Backlog, Notes};
 
 /// The most subscribers that a client is shown; it is told how many there are.
 const MOST_PRESENT: usize = 256;
@@ -111,8 +111,14 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
 
     fn refresh(&mut self, token: &str) -> Outcome {
         let context = self.context();
-        let identity = context.auth.identify(Some(token), context.timeouts.clock().unix_now())?;
+        let identity = context.auth.identify(Some(token), context.timeouts.clock().unix_now());
         let Attachment { session, link, context, .. } = self.attachment;
+        let identity = identity.inspect_err(|error| {
+            if *error == AuthError::BadSignature {
+                // It was made up. Trying on would cost the server more than the client; the task looks at its notes next.
+                drop(link.post(Notes::close(CloseCode::Unauthorized)));
+            }
+        })?;
         let Some(revoked) = context.sessions.refresh(session, link, &identity) else {
             return Err(forbidden("the token is another user's"));
         };

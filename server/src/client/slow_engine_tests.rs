@@ -108,7 +108,7 @@ impl World {
             context::client_on(&config, timeouts, entropy, Arc::new(NoTasks), Box::new(NoEvents), engine);
         let context = Arc::new(context);
         let attachment = Attachment::new(attach(&context, None), Arc::clone(&context));
-        let commands = Commands::new(&context, context.timeouts.clock().now());
+        let commands = Commands::new();
         let written = Written::default();
         Self { context, attachment, commands, backlog: Backlog::default(), written, answers }
     }

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::ConfigError;
 use super::raw::Checks;
-use crate::auth::{Algorithm, ApiKeys, Auth, Key, Origins};
+use crate::auth::{Algorithm, ApiKeys, Auth, Hosts, Key, Origins};
 use crate::tls::Tls;
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ pub(super) struct RawTls {
 }
 
 impl Checks<'_> {
-    pub(super) fn auth(&self, raw: &RawAuth) -> Result<Auth, ConfigError> {
+    pub(super) fn auth(&self, raw: &RawAuth, hosts: &[String]) -> Result<Auth, ConfigError> {
         let mut keys = Vec::new();
         if !raw.secret.is_empty() {
             keys.push(self.sound("auth.secret", Key::from_secret(None, &raw.secret))?);
@@ -52,7 +52,10 @@ impl Checks<'_> {
         for (index, origin) in raw.origins.iter().enumerate() {
             self.sound(&format!("auth.origins[{index}]"), Origins::check(origin))?;
         }
-        Ok(Auth::new(keys, ApiKeys::new(&raw.api_keys), Origins::new(&raw.origins)))
+        for (index, host) in hosts.iter().enumerate() {
+            self.sound(&format!("listen.hosts[{index}]"), Hosts::check(host))?;
+        }
+        Ok(Auth::new(keys, ApiKeys::new(&raw.api_keys), Origins::new(&raw.origins), Hosts::new(hosts)))
     }
 
     fn key(&self, key: &RawKey, name: impl Fn(&str) -> String) -> Result<Key, ConfigError> {

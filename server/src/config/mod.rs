@@ -32,6 +32,8 @@ pub struct Config {
     pub admin: SocketAddr,
     /// Connections that may wait to be accepted.
     pub backlog: i32,
+    /// How long a start waits for an address that another process still has.
+    pub listen_wait: Duration,
     /// The wheel and the workers.
     pub timers: TimersConfig,
     /// The timeouts of every session.
@@ -94,6 +96,10 @@ pub struct Limits {
     pub max_channels: usize,
     /// Commands from one client; 0 for any number.
     pub commands_per_second: u32,
+    /// Commands of all sessions of one user; 0 for any number.
+    pub user_commands_per_second: u32,
+    /// Tokens with bad signatures from one address; 0 for any number.
+    pub bad_signatures_per_second: u32,
 }
 
 /// Channels and their logs.

@@ -36,6 +36,8 @@ struct Listen {
     public: SocketAddr,
     admin: SocketAddr,
     backlog: u16,
+    wait: SpanOrOff,
+    hosts: Vec<String>,
 }
 
 #[derive(Deserialize)]
@@ -80,6 +82,8 @@ struct RawLimits {
     max_subscriptions: usize,
     max_channels: usize,
     commands_per_second: u32,
+    user_commands_per_second: u32,
+    bad_signatures_per_second: u32,
 }
 
 #[derive(Deserialize)]
@@ -108,7 +112,7 @@ const SMALLEST_BUFFER: usize = 1024;
 pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigError> {
     let raw: Raw = layers.read()?;
     let checks = Checks(layers);
-    let auth = checks.auth(&raw.auth)?;
+    let auth = checks.auth(&raw.auth, &raw.listen.hosts)?;
     let tls = checks.tls(&raw.tls)?;
     checks.listen(&raw.listen, &auth, insecure)?;
     checks.timers(&raw.timers)?;
@@ -127,6 +131,7 @@ impl Raw {
             public: self.listen.public,
             admin: self.listen.admin,
             backlog: i32::from(self.listen.backlog),
+            listen_wait: self.listen.wait.0.unwrap_or_default(),
             timers: TimersConfig {
                 scheme: self.timers.scheme,
                 tick: self.timers.tick.0,
@@ -165,6 +170,8 @@ impl Raw {
                 max_subscriptions: unless_zero(self.limits.max_subscriptions),
                 max_channels: unless_zero(self.limits.max_channels),
                 commands_per_second: self.limits.commands_per_second,
+                user_commands_per_second: self.limits.user_commands_per_second,
+                bad_signatures_per_second: self.limits.bad_signatures_per_second,
             },
             drain: self.shutdown.drain.0,
             auth: Arc::new(auth),

@@ -18,12 +18,12 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 /// A bound address. Connections can arrive, and wait, before they are [accepted](Acceptor).
 #[derive(Debug)]
 pub(crate) struct Listener {
-    socket: TcpListener,
+    socket: std::net::TcpListener,
     pub(crate) address: SocketAddr,
 }
 
 impl Listener {
-    /// Must be called within the runtime. Every accepted socket inherits what is set here, so it costs no system call a
+    /// Every accepted socket inherits what is set here, so it costs no system call a
     /// connection.
     pub(crate) fn bind(address: SocketAddr, backlog: i32, send_buffer: usize) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -35,7 +35,7 @@ impl Listener {
         socket.set_send_buffer_size(send_buffer)?;
         socket.bind(&address.into())?;
         socket.listen(backlog)?;
-        let socket = TcpListener::from_std(socket.into())?;
+        let socket = std::net::TcpListener::from(socket);
         let address = socket.local_addr()?;
         Ok(Self { socket, address })
     }
@@ -51,9 +51,15 @@ pub(crate) struct Acceptor {
 impl Acceptor {
     /// Accepts for as long as it is polled, and hands each connection to `serve`.
     pub(crate) async fn accept(self, listener: Listener, serve: impl Fn(TcpStream, SocketAddr)) {
+        let listener = match TcpListener::from_std(listener.socket) {
+            Ok(listener) => listener,
+            Err(error) => {
+                return tracing::error!(%error, address = %listener.address, "cannot accept connections");
+            }
+        };
         let mut quiet_until = None;
         loop {
-            match listener.socket.accept().await {
+            match listener.accept().await {
                 Ok((socket, peer)) => serve(socket, peer),
                 // The peer was gone before we came to it.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -6,6 +6,8 @@ use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICA
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
+use crate::auth::BadHost;
+
 /// A whole answer.
 pub(crate) type Reply = Response<Full<Bytes>>;
 
@@ -17,6 +19,15 @@ pub(crate) struct ApiError {
     message: String,
     /// What the client may do instead.
     header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl From<BadHost> for ApiError {
+    fn from(error: BadHost) -> Self {
+        match error {
+            BadHost::NotOne => Self::bad_request(error.to_string()),
+            BadHost::Unlisted | BadHost::CrossSite => Self::forbidden(error.to_string()),
+        }
+    }
 }
 
 impl fmt::Display for ApiError {

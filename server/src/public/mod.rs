@@ -164,6 +164,11 @@ fn answer(
     context: &Arc<Context>,
     open_connection: &OpenConnection,
 ) -> Answer {
+    let auth = &context.client.auth;
+    if let Err(error) = auth.hosts.allow(request.headers(), auth.needs_token()) {
+        context.client.refusals.refused(RefusalReason::Host, peer.ip(), error);
+        return Answer::Reply(ApiError::from(error).into());
+    }
     let reply = match (request.uri().path(), request.method()) {
         ("/ws", &Method::GET) => upgrade(request, peer, context, open_connection),
         ("/events", &Method::GET) => {

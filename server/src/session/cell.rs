@@ -11,6 +11,7 @@ use super::id::{ResumeToken, Secret, SessionId};
 use super::link::{Link, Notes};
 use super::step::token_deadline;
 use super::subscriptions::Followed;
+use crate::admission::CommandRate;
 use crate::auth::Identity;
 use crate::channel::Subscriber;
 use crate::clock::Clock;
@@ -35,6 +36,8 @@ pub(crate) struct SessionCell {
     pub(super) id: SessionId,
     pub(super) secret: Secret,
     pub(super) timer: Arc<TimerCell>,
+    /// Of its client's commands, on whichever connection.
+    pub(crate) rate: CommandRate,
     pub(super) state: Mutex<SessionState>,
 }
 
@@ -79,7 +82,7 @@ impl SessionCell {
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| {
             let timer = owners.new_timer(Weak::clone(this));
-            Self { id, secret, timer, state: Mutex::new(state) }
+            Self { id, secret, timer, rate: CommandRate::default(), state: Mutex::new(state) }
         })
     }
 

@@ -311,10 +311,13 @@ fn web_pages_of_others_are_kept_out() {
         format!("Host: {own}\r\nOrigin: http://evil.example\r\n"),
         format!("Host: {own}\r\nOrigin: null\r\n"),
         format!("Host: {own}\r\nOrigin: https://{own}\r\n"),
-        String::new(),
+        format!("Host: {own}\r\nSec-Fetch-Site: cross-site\r\n"),
     ] {
         assert_error(&with("DELETE", &headers), 403, "forbidden");
         assert_error(&with("GET", &headers), 403, "forbidden");
+    }
+    for headers in [String::new(), format!("Host: {own}\r\nHost: {own}\r\n")] {
+        assert_error(&with("DELETE", &headers), 400, "bad_request");
     }
     for headers in [
         format!("Host: {own}\r\nOrigin: http://{own}\r\n"),

@@ -165,6 +165,7 @@ fn a_port_in_use_is_named() {
     for arguments in
         [["--listen", &address, "--admin", "127.0.0.1:0"], ["--listen", "127.0.0.1:0", "--admin", &address]]
     {
+        let arguments = [&arguments[..], &["--set", "listen.wait=off"]].concat();
         assert_refused(&run_to_end(&arguments, &[]), 1, &[&address, "in use"]);
     }
 }

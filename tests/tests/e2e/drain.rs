@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use encke_tests::process::Signal;
 use encke_tests::raw::{Dial, TEXT, masked};
 use encke_tests::waiting::{LATE, TIMEOUT, until};
-use encke_tests::{RawClient, RunningServer, Said};
+use encke_tests::{Client, Launch, RawClient, RunningServer, Said};
 
 const DRAINING: u16 = 4002;
 
@@ -128,4 +128,28 @@ fn the_second_signal_ends_it_at_once() {
     assert!(server.exited().is_none(), "it waits for the client");
     server.terminate();
     assert_eq!(server.await_exit(TIMEOUT).code(), Some(128 + 15));
+}
+
+#[test]
+fn a_start_waits_until_the_one_before_it_has_drained() {
+    let mut server = RunningServer::with(&[]);
+    let next = Launch::listening_on(&server.public.to_string()).spawn();
+    next.logs.await_line("waiting for the address");
+    drop(Client::connect(server.public, ""));
+    server.terminate();
+    server.await_exit(TIMEOUT);
+    let next = next.await_banner();
+    assert_eq!(next.public, server.public);
+    assert!(!next.client().hello.recovered, "the second one serves");
+}
+
+#[test]
+fn a_start_that_waits_is_easy_to_stop() {
+    let server = RunningServer::with(&[]);
+    let mut next = Launch::listening_on(&server.public.to_string()).spawn();
+    next.logs.await_line("waiting for the address");
+    next.process.signal(Signal::HUP);
+    next.process.signal(Signal::INT);
+    assert_eq!(next.process.await_exit(TIMEOUT).code(), Some(0));
+    next.logs.await_line("stopped before it began");
 }

@@ -1,4 +1,5 @@
 use std::sync::Barrier;
+use std::time::Instant;
 
 use encke_tests::events::ask_events;
 use encke_tests::raw::Dial;
@@ -140,4 +141,30 @@ fn streams_of_events_take_places_too() {
     };
     let greeting = eventually("the place is given back", let_in);
     assert!(greeting.contains(r#""recovered":true"#), "{greeting}");
+}
+
+/// Whoever comes back to its session brings no new allowance.
+#[test]
+fn the_rate_of_commands_is_the_sessions() {
+    const PER_SECOND: u32 = 50;
+    let server = RunningServer::with(&[&format!("limits.commands_per_second={PER_SECOND}")]);
+    let from = Instant::now();
+    let mut client = server.client();
+    // Fewer in all than two seconds' worth, after which it would be closed.
+    for _ in 0..3 {
+        for number in 0..30 {
+            client.send(&format!(r#"{{"publish":{{"channel":"news","data":{number}}}}}"#));
+        }
+        let resume = client.hello.resume.clone();
+        client.send(r#"{"id":1,"presence":{"channel":"news"}}"#);
+        while client.object()["reply"]["id"] != 1 {}
+        drop(client);
+        client = server.resume(&resume);
+    }
+    let published = server.admin.get("/api/channels/news").json()["last"].as_u64().expect("a number");
+    let allowed = f64::from(PER_SECOND) * (1.0 + from.elapsed().as_secs_f64()) + 1.0;
+    assert!(published >= 30, "{published}");
+    #[expect(clippy::cast_precision_loss, reason = "it is small")]
+    let published = published as f64;
+    assert!(published <= allowed, "{published} of {allowed}");
 }

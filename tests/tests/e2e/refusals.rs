@@ -120,3 +120,36 @@ fn a_bad_seq_moves_no_permit() {
     }
     assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
 }
+
+/// The owner of a name can have it lead to the visitor's own machine: then its page is of the same origin as this server.
+#[test]
+fn a_name_that_leads_here_reads_nothing() {
+    let server = RunningServer::with(&["listen.hosts=['encke']"]);
+    let asks = |host: &str, more: &str| {
+        // Of a method that gets 405, so that the answer ends.
+        let events = format!("POST /events HTTP/1.1\r\n{host}{more}Connection: close\r\n\r\n");
+        let metrics = server.admin.ask_with("GET", "/metrics", &format!("{host}{more}"));
+        (encke_tests::admin::ask(server.public, &events).status, metrics.status)
+    };
+    assert_eq!(asks("Host: evil.example\r\n", ""), (403, 403));
+    assert_eq!(asks("Host: evil.example\r\n", "Origin: http://evil.example\r\n"), (403, 403));
+    assert_eq!(asks("Host: localhost\r\n", "Sec-Fetch-Site: cross-site\r\n"), (403, 403));
+    assert_eq!(asks("", ""), (400, 400));
+    assert_eq!(asks("Host: localhost\r\nHost: encke\r\n", ""), (400, 400));
+    assert_eq!(refusals(&server, "host"), 5.0);
+    for host in ["encke", "ENCKE:8001", "localhost:9", "10.0.0.7"] {
+        assert_eq!(asks(&format!("Host: {host}\r\n"), ""), (405, 200), "{host}");
+    }
+}
+
+/// Each costs the server more than its sender.
+#[test]
+fn forged_tokens_are_rated() {
+    let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
+    let query = format!("token={FORGED}");
+    until("its tokens are not looked at any more", || {
+        assert_eq!(Client::refusal(server.public, &query), UNAUTHORIZED);
+        refusals(&server, "too_many_bad_signatures") > 0.0
+    });
+    assert!(refusals(&server, "token_signature") >= 10.0);
+}

@@ -212,6 +212,20 @@ fn a_refresh_puts_it_off() {
     assert!(now >= Duration::from_secs(exp + 2), "{now:?}, {exp}");
 }
 
+/// Its session stays for whoever has a good token.
+#[test]
+fn a_refresh_with_a_forged_token_ends_the_connection() {
+    let server = server();
+    let alices = token("alice", json!({}));
+    let mut client = connect(&server, &alices);
+    let forged = sign(&json!({"sub": "alice", "channels": {}}), "fedcba9876543210fedcba9876543210");
+    let refresh = format!(r#"{{"id":1,"refresh":{{"token":"{forged}"}}}}"#);
+    assert_eq!(refused(&mut client, &refresh), "unauthorized");
+    assert_eq!(client.close_code(), Some(UNAUTHORIZED));
+    let query = format!("resume={}&token={alices}", client.hello.resume);
+    assert!(Client::connect(server.public, &query).hello.recovered);
+}
+
 #[test]
 fn a_refresh_with_a_token_that_is_not_good_changes_nothing() {
     let server = server();

@@ -60,8 +60,6 @@ impl<S: Socket, D: Cached> Connection<S, D> {
         attachment: Attachment,
         greeting: Greeting<D>,
     ) -> Self {
-        let context = &attachment.context;
-        let commands = Commands::new(context, context.timeouts.clock().now());
         let mut connection = Self {
             socket,
             attachment,
@@ -72,7 +70,7 @@ impl<S: Socket, D: Cached> Connection<S, D> {
             // There may be something to send again.
             backlog: Backlog { more: true, until_acknowledged: false },
             hold: WriteHold::default(),
-            commands,
+            commands: Commands::new(),
         };
         let hello = hello(&connection.attachment, greeting.recovered);
         connection.notify(&hello);
