@@ -14,7 +14,8 @@ pub fn banner(server: &Server, descriptors: u64) -> String {
     let _ = writeln!(text, "encke {version}");
     let scheme = if server.has_tls() { "wss" } else { "ws" };
     let _ = writeln!(text, "  clients      {scheme}://{public}/ws");
-    let _ = writeln!(text, "  admin        http://{admin}/api/sessions");
+    let admin_scheme = if server.admin_has_tls() { "https" } else { "http" };
+    let _ = writeln!(text, "  admin        {admin_scheme}://{admin}/api/sessions");
     let _ = writeln!(text, "  descriptors  {descriptors}");
     let _ = writeln!(text, "  try it       npx wscat -c {scheme}://{public}/ws");
     text

@@ -65,6 +65,7 @@ pub(crate) fn client_on(
     client::Context {
         user_rates: Rates::new(limits.user_commands_per_second),
         bad_signatures: Rates::new(limits.bad_signatures_per_second),
+        session_rates: Rates::new(limits.sessions_per_second_per_address),
         refusals: Refusals::new(Arc::clone(&metrics), Arc::clone(&timeouts)),
         timeouts,
         sessions,
@@ -119,6 +120,8 @@ pub(crate) fn admin(
             workers: timers.workers,
             watchdog: timers.watchdog,
         },
+        tls: config.tls.clone().filter(|_| config.tls_for_admin),
+        sockets: Permits::new(config.limits.max_admin_connections, usize::MAX),
         handshake_timeout: config.limits.handshake_timeout,
         batches,
         log_lines_dropped,

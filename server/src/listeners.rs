@@ -34,23 +34,19 @@ impl Listeners {
     /// # Errors
     /// [`ListenError`].
     pub fn bind(config: &Config) -> Result<Self, ListenError> {
-        let bind = |address| {
-            Listener::bind(address, config.backlog, config.limits.send_buffer)
-                .map_err(|error| ListenError { address, error })
-        };
-        Ok(Self { public: bind(config.public)?, admin: bind(config.admin)? })
+        Ok(Self { public: bind(config.public, config)?, admin: bind(config.admin, config)? })
     }
 
     /// Listens on both addresses. While another process has one of them, presumably the one that this follows, it tries
-    /// again for [`Config::listen_wait`], or until `is_over`.
+    /// again for [`Config::listen_wait`], or until `is_over`. Whoever connects to the other one meanwhile waits, too.
     ///
     /// # Errors
     /// [`ListenError`].
     pub fn bind_when_free(config: &Config, mut is_over: impl FnMut() -> bool) -> Result<Self, ListenError> {
         let mut waited = Duration::ZERO;
-        loop {
-            match Self::bind(config) {
-                Err(ListenError { address, error })
+        let mut bind_when_free = |address| loop {
+            match bind(address, config) {
+                Err(ListenError { error, .. })
                     if error.kind() == io::ErrorKind::AddrInUse
                         && waited < config.listen_wait
                         && !is_over() =>
@@ -65,6 +61,12 @@ impl Listeners {
                 }
                 result => return result,
             }
-        }
+        };
+        Ok(Self { public: bind_when_free(config.public)?, admin: bind_when_free(config.admin)? })
     }
+}
+
+fn bind(address: SocketAddr, config: &Config) -> Result<Listener, ListenError> {
+    Listener::bind(address, config.backlog, config.limits.send_buffer)
+        .map_err(|error| ListenError { address, error })
 }

@@ -46,6 +46,7 @@ pub struct Server {
     workers: WorkerPool,
     /// Of the public and of the admin listener.
     addresses: (SocketAddr, SocketAddr),
+    admin_tls: bool,
 }
 
 impl Server {
@@ -98,7 +99,8 @@ impl Server {
         let admin = context::admin(&config, client, batches, log_lines_dropped, stop);
         runtime.spawn(accept_clients(listeners.public, Arc::clone(&public)));
         runtime.spawn(accept_admins(listeners.admin, Arc::new(admin)));
-        Ok(Self { public, drain: config.drain, runtime, wheel, workers, addresses })
+        let admin_tls = config.tls_for_admin;
+        Ok(Self { public, drain: config.drain, runtime, wheel, workers, addresses, admin_tls })
     }
 
     /// Where clients connect.
@@ -130,6 +132,12 @@ impl Server {
     #[must_use]
     pub fn has_tls(&self) -> bool {
         self.public.tls.is_some()
+    }
+
+    /// Whether the admin API is served by TLS.
+    #[must_use]
+    pub fn admin_has_tls(&self) -> bool {
+        self.admin_tls
     }
 
     /// Stops accepting, ends every session, and waits for the connections to close: at most

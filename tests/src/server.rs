@@ -157,7 +157,8 @@ impl Starting {
         let Self { process, stdout, logs } = self;
         let banner = read_banner(stdout).unwrap_or_else(|| panic!("no banner; the log: {}", logs.text()));
         let scheme = if banner.contains("wss://") { "wss://" } else { "ws://" };
-        let (public, admin) = (address(&banner, scheme), address(&banner, "http://"));
+        let admin_scheme = if banner.contains("https://") { "https://" } else { "http://" };
+        let (public, admin) = (address(&banner, scheme), address(&banner, admin_scheme));
         RunningServer { process, public, admin: Admin::new(admin), logs, banner }
     }
 }

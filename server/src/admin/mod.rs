@@ -3,13 +3,16 @@
 mod api;
 
 use std::convert::Infallible;
+use std::error::Error;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use crossbeam_channel::Receiver;
+use futures_util::future::{Either, select};
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
@@ -20,18 +23,24 @@ use tokio::net::TcpStream;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::{Permits, RefusalReason};
 use crate::auth::{ApiKeys, Auth};
 use crate::client;
 use crate::http::body::{self, BodyLimits};
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, MAX_HEAD_BYTES, Reply, TimedWrites};
 use crate::metrics::Readings;
 use crate::timeouts::{Batch, Scheme, WheelTimer};
+use crate::tls::Tls;
+use crate::transport::TcpSocket;
 use api::routes::{self, Call};
 
 /// What the handlers of the admin listener share.
 pub(crate) struct Context {
     pub(crate) client: Arc<client::Context>,
     pub(crate) timers: TimersView,
+    pub(crate) tls: Option<Arc<Tls>>,
+    /// One for each connection.
+    pub(crate) sockets: Arc<Permits>,
     /// How long the head and the body of a request may take.
     pub(crate) handshake_timeout: Duration,
     /// Expiries on their way to the workers.
@@ -70,20 +79,37 @@ impl Context {
     }
 }
 
-/// Serves the admin API on one connection.
-pub(crate) fn serve(socket: TcpStream, _peer: SocketAddr, context: Arc<Context>) {
+/// Serves the admin API on one connection, within TLS if that is configured.
+pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) {
+    let refusals = &context.client.refusals;
+    let Some(permit) = context.sockets.take(peer.ip()) else {
+        return refusals.refused(RefusalReason::Admin, peer.ip(), "limits.max_admin_connections");
+    };
     tokio::spawn(async move {
-        let service = service_fn(|request| async {
-            Ok::<_, Infallible>(answer(request, &context).await.unwrap_or_else(Reply::from))
-        });
-        let connection = http1::Builder::new()
-            .timer(WheelTimer(Arc::clone(&context.client.timeouts)))
-            .header_read_timeout(context.handshake_timeout)
-            .serve_connection(TokioIo::new(socket), service);
-        if let Err(error) = connection.await {
+        if let Err(error) = serve_http(socket, &context).await {
             tracing::debug!(%error, "admin connection failed");
         }
+        drop(permit);
     });
+}
+
+async fn serve_http(socket: TcpStream, context: &Arc<Context>) -> Result<(), Box<dyn Error + Send + Sync>> {
+    let timeouts = &context.client.timeouts;
+    let accepted = pin!(TcpSocket::accept(socket, context.tls.as_deref()));
+    let socket = match select(accepted, timeouts.sleep(context.handshake_timeout)).await {
+        Either::Left((socket, _)) => socket?,
+        Either::Right(_) => return Err("limits.handshake_timeout".into()),
+    };
+    let service = service_fn(|request| async {
+        Ok::<_, Infallible>(answer(request, context).await.unwrap_or_else(Reply::from))
+    });
+    let socket = TimedWrites::new(socket, context.client.settings.write_timeout, Arc::clone(timeouts));
+    let connection = http1::Builder::new()
+        .timer(WheelTimer(Arc::clone(timeouts)))
+        .header_read_timeout(context.handshake_timeout)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(socket), service);
+    Ok(connection.await?)
 }
 
 async fn answer(request: Request<Incoming>, context: &Arc<Context>) -> Result<Reply, ApiError> {

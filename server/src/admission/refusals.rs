@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use strum::{EnumCount, EnumIter, IntoStaticStr};
+use strum::{EnumCount, IntoStaticStr};
 
 use super::LogThrottle;
 use crate::auth::AuthError;
@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
 /// Why a connection got no session. Its name is a label in metrics and a field in logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, EnumIter, IntoStaticStr)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr)]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum RefusalReason {
     /// The request came by a name that is not listed, by none, or by two.
@@ -45,6 +45,10 @@ pub(crate) enum RefusalReason {
     Overloaded,
     /// One address has too many connections.
     Address,
+    /// There are too many connections to the admin listener.
+    Admin,
+    /// One address opens too many sessions.
+    SessionRate,
     /// The server is going away.
     Draining,
     /// The session is another user's.

@@ -2,11 +2,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::{Permits, Rates, RefusalReason, Refusals};
+use crate::admission::{Permits, Rates, RefusalReason, Refusals, network};
 use crate::auth::Auth;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
-use crate::session::{Logs, Refusal, Sessions};
+use crate::session::{AttachRequest, Attached, Logs, Refusal, Sessions};
 use crate::timeouts::Timeouts;
 
 /// What every connection of a client shares.
@@ -23,17 +23,40 @@ pub(crate) struct Context {
     pub(crate) user_rates: Rates<String>,
     /// Of tokens with bad signatures, by network: each costs more to verify than to send.
     pub(crate) bad_signatures: Rates<IpAddr>,
+    /// Of new sessions, by network.
+    pub(crate) session_rates: Rates<IpAddr>,
     pub(crate) entropy: Entropy,
     pub(crate) settings: ClientSettings,
 }
 
 impl Context {
-    /// A session refused a connection from this address.
-    pub(crate) fn refused(&self, refusal: Refusal, address: IpAddr) {
+    /// Gives a connection from this address the session that it asks for, or a new one. See [`Sessions::attach`].
+    ///
+    /// # Errors
+    /// The refusal, which is counted and logged.
+    pub(crate) fn attach(
+        &self,
+        address: IpAddr,
+        request: impl FnOnce(bool) -> AttachRequest,
+        has_ended: impl Fn() -> bool,
+    ) -> Result<Attached, Refusal> {
+        let (network, now) = (network(address), self.timeouts.clock().now());
+        let request = request(self.session_rates.has_room(&network, now));
+        let attached = self.sessions.attach(&request, self.permits.take(address), has_ended);
+        match &attached {
+            Ok(attached) if attached.recovered => {}
+            Ok(_) => _ = self.session_rates.take(&network, now),
+            Err(refusal) => self.refused(*refusal, address),
+        }
+        attached
+    }
+
+    fn refused(&self, refusal: Refusal, address: IpAddr) {
         let (reason, detail) = match refusal {
             Refusal::Overloaded => {
                 (RefusalReason::Overloaded, "a limit of connections or sessions is reached")
             }
+            Refusal::TooFast => (RefusalReason::SessionRate, "limits.sessions_per_second_per_address"),
             Refusal::Draining => (RefusalReason::Draining, "the server is going away"),
             Refusal::NotTheUser => (RefusalReason::User, "the session is another user's"),
             Refusal::Gone => (RefusalReason::Gone, "the session is gone"),

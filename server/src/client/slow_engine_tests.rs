@@ -134,6 +134,7 @@ fn attach(context: &Context, resume: Option<String>) -> Attached {
         heartbeat: Heartbeat::Frame,
         transport: Transport::WebSocket,
         dialect: DialectName::Json,
+        may_open: true,
     };
     let permit = context.permits.take([127, 0, 0, 1].into());
     context.sessions.attach(&request, permit, || false).expect("a session")

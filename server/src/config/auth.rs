@@ -31,6 +31,7 @@ struct RawKey {
 pub(super) struct RawTls {
     certificate: PathBuf,
     key: PathBuf,
+    pub(super) admin: bool,
 }
 
 impl Checks<'_> {
@@ -82,6 +83,7 @@ impl Checks<'_> {
     pub(super) fn tls(&self, raw: &RawTls) -> Result<Option<Arc<Tls>>, ConfigError> {
         let (certificate, key) = (raw.certificate.as_os_str(), raw.key.as_os_str());
         if certificate.is_empty() && key.is_empty() {
+            self.require(!raw.admin, "tls.admin", "needs tls.certificate and tls.key")?;
             return Ok(None);
         }
         self.require(!certificate.is_empty(), "tls.certificate", "must be set when tls.key is")?;

@@ -119,6 +119,9 @@ impl Layers {
             Some(Value::Integer(_)) => {
                 text.parse().map_or_else(|_| Value::String(text.into()), Value::Integer)
             }
+            Some(Value::Boolean(_)) => {
+                text.parse().map_or_else(|_| Value::String(text.into()), Value::Boolean)
+            }
             Some(Value::Array(_)) => match parse_list(text) {
                 Some(list) => list,
                 None => {

@@ -54,6 +54,8 @@ pub struct Config {
     pub auth: Arc<Auth>,
     /// The certificate of the public listener, if it has one.
     pub tls: Option<Arc<Tls>>,
+    /// The admin listener has it, too.
+    pub tls_for_admin: bool,
     /// Logs.
     pub log: LogConfig,
 }
@@ -100,6 +102,10 @@ pub struct Limits {
     pub user_commands_per_second: u32,
     /// Tokens with bad signatures from one address; 0 for any number.
     pub bad_signatures_per_second: u32,
+    /// Connections to the admin listener.
+    pub max_admin_connections: usize,
+    /// New sessions from one address; 0 for any number.
+    pub sessions_per_second_per_address: u32,
 }
 
 /// Channels and their logs.

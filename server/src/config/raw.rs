@@ -84,6 +84,8 @@ struct RawLimits {
     commands_per_second: u32,
     user_commands_per_second: u32,
     bad_signatures_per_second: u32,
+    max_admin_connections: usize,
+    sessions_per_second_per_address: u32,
 }
 
 #[derive(Deserialize)]
@@ -172,10 +174,13 @@ impl Raw {
                 commands_per_second: self.limits.commands_per_second,
                 user_commands_per_second: self.limits.user_commands_per_second,
                 bad_signatures_per_second: self.limits.bad_signatures_per_second,
+                max_admin_connections: unless_zero(self.limits.max_admin_connections),
+                sessions_per_second_per_address: self.limits.sessions_per_second_per_address,
             },
             drain: self.shutdown.drain.0,
             auth: Arc::new(auth),
             tls,
+            tls_for_admin: self.tls.admin,
             log: LogConfig { level: self.log.level, format: self.log.format },
         }
     }

@@ -66,25 +66,22 @@ fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<
         let message = format!("the token does not allow to subscribe to {channel}");
         return refuse(RefusalReason::Channel, ApiError::forbidden(message));
     }
-    let permit = context.permits.take(caller.address);
-    let attach = AttachRequest {
+    let attach = |may_open| AttachRequest {
         resume: query.resume,
         seq: query.seq,
         identity,
         heartbeat: Heartbeat::Frame,
         transport: Transport::Events,
         dialect: DialectName::Json,
+        may_open,
     };
     // hyper has the socket, so nobody can ask it; and an EventSource waits for seconds before it comes back.
-    let attached = context.sessions.attach(&attach, permit, || false).map_err(|refusal| {
-        context.refused(refusal, caller.address);
-        match refusal {
-            Refusal::Overloaded => come_back(CloseCode::Overloaded, context),
-            Refusal::Draining => come_back(CloseCode::Draining, context),
-            Refusal::NotTheUser => Box::new(ApiError::forbidden("the session is another user's").into()),
-            // The one answer after which an EventSource does not try again.
-            Refusal::Gone | Refusal::Late => Box::new(no_content()),
-        }
+    let attached = context.attach(caller.address, attach, || false).map_err(|refusal| match refusal {
+        Refusal::Overloaded | Refusal::TooFast => come_back(CloseCode::Overloaded, context),
+        Refusal::Draining => come_back(CloseCode::Draining, context),
+        Refusal::NotTheUser => Box::new(ApiError::forbidden("the session is another user's").into()),
+        // The one answer after which an EventSource does not try again.
+        Refusal::Gone | Refusal::Late => Box::new(no_content()),
     })?;
     Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels: query.channels })
 }

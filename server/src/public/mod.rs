@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admission::{OpenConnection, OpenConnections, Permits, RefusalReason};
 use crate::client::{self, Caller};
-use crate::http::{ApiError, Reply};
+use crate::http::{ApiError, MAX_HEAD_BYTES, Reply};
 use crate::tls::Tls;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 use crate::transport::{TcpSocket, sse};
@@ -137,8 +137,10 @@ async fn serve_http(
         }
     });
     let socket = TcpSocket::accept(socket, context.tls.as_deref()).await.map_err(NotServed::Tls)?;
-    let mut connection =
-        http1::Builder::new().serve_connection(TokioIo::new(socket), service).with_upgrades();
+    let mut connection = http1::Builder::new()
+        .max_buf_size(MAX_HEAD_BYTES)
+        .serve_connection(TokioIo::new(socket), service)
+        .with_upgrades();
     let accepted = poll_fn(|context| {
         let ended = Pin::new(&mut connection).poll(context);
         match accepted.lock().take() {

@@ -29,6 +29,8 @@ pub(crate) struct AttachRequest {
     pub(crate) transport: Transport,
     /// What they mean.
     pub(crate) dialect: DialectName,
+    /// Its address has not opened too many sessions lately.
+    pub(crate) may_open: bool,
 }
 
 /// A connection that has a session.
@@ -49,6 +51,8 @@ pub(crate) struct Attached {
 pub(crate) enum Refusal {
     /// The limit of sessions or of connections is reached.
     Overloaded,
+    /// The address opens too many sessions.
+    TooFast,
     /// The server is going away.
     Draining,
     /// The session is another user's.
@@ -114,6 +118,9 @@ impl Sessions {
                 // A drain that has begun since may be what ended it.
                 return Err(if self.is_draining() { Refusal::Draining } else { Refusal::Gone });
             }
+        }
+        if !request.may_open {
+            return Err(Refusal::TooFast);
         }
         let session = self.open(attach, request, &link)?;
         Ok(attached(session, false, link, Vec::new()))
@@ -244,6 +251,7 @@ mod tests {
             heartbeat: Heartbeat::Frame,
             transport: Transport::Events,
             dialect: DialectName::Json,
+            may_open: true,
         };
         let attach = |request| sessions.attach(&request, permits.take(address), || false);
         let first = attach(request(None, None)).expect("the first connection");

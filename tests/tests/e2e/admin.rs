@@ -1,6 +1,8 @@
 use std::collections::BTreeSet;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 
-use encke_tests::waiting::{eventually, until};
+use encke_tests::waiting::{TIMEOUT, eventually, until};
 use encke_tests::{Answer, Client, RawClient, RunningServer};
 use serde_json::Value;
 
@@ -327,4 +329,64 @@ fn web_pages_of_others_are_kept_out() {
         assert_eq!(with("GET", &headers).status, 200, "{headers}");
     }
     server.await_phase(&client.hello.session, "attached");
+}
+
+#[test]
+fn who_asks_and_does_not_read_is_cut() {
+    let server = RunningServer::with(&["session.write_timeout=300ms"]);
+    let mut greedy = TcpStream::connect(server.admin.address()).expect("a connection");
+    greedy.set_write_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+    let request = format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", server.admin.address());
+    let error = loop {
+        if let Err(error) = greedy.write_all(request.as_bytes()) {
+            break error;
+        }
+    };
+    assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{error}");
+    server.assert_unharmed();
+}
+
+#[test]
+fn there_are_only_so_many_connections() {
+    let server = RunningServer::with(&["limits.max_admin_connections=2"]);
+    let connect = || TcpStream::connect(server.admin.address()).expect("it is accepted");
+    let ends_at_once = |mut socket: TcpStream| {
+        socket.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+        matches!(socket.read(&mut [0]), Ok(0) | Err(_))
+    };
+    let open = (connect(), connect());
+    assert!(ends_at_once(connect()));
+    drop(open);
+    let request =
+        format!("GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.admin.address());
+    let is_answered = || answer_before_the_end(server.admin.address(), &request).starts_with("HTTP/1.1 200");
+    until("there is room again", is_answered);
+    assert!(server.admin.metrics().value("encke_refusals_total{reason=\"admin\"}") >= 1.0);
+}
+
+#[test]
+fn a_head_is_not_longer_than_it_has_to_be() {
+    let server = server();
+    for (length, status, path) in [(17, "431", ["/ws", "/healthz"]), (12, "40", ["/events", "/nowhere"])] {
+        let long = "x".repeat(length * 1024);
+        for (address, path) in [(server.public, path[0]), (server.admin.address(), path[1])] {
+            let head = format!(
+                "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nX-Long: {long}\r\n\r\n"
+            );
+            let answer = answer_before_the_end(address, &head);
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status}")), "{length} KiB to {path}: {answer}");
+        }
+    }
+}
+
+/// What comes until the connection ends, be it by a reset because not all was read.
+fn answer_before_the_end(address: SocketAddr, request: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the listener accepts");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+    stream.write_all(request.as_bytes()).expect("the kernel has room for it");
+    let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
+    while let Ok(length @ 1..) = stream.read(&mut piece) {
+        answer.extend_from_slice(&piece[..length]);
+    }
+    String::from_utf8(answer).expect("answers are text")
 }

@@ -248,3 +248,19 @@ fn half_a_record_is_life() {
     let events = served.server.logs.lifecycle(&client.hello.session);
     assert_eq!(events.len(), 1, "{events:?}");
 }
+
+/// So that its keys do not travel in the clear.
+#[test]
+fn the_admin_listener_may_have_tls() {
+    let served = serve(&["tls.admin=true"]);
+    let address = served.server.admin.address();
+    assert!(served.server.banner.contains(&format!("https://{address}")), "{}", served.server.banner);
+    let mut tls = handshake(address, &served.certificate, VERSIONS[1]).expect("a handshake");
+    write!(tls, "GET /healthz HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").expect("a request");
+    let mut answer = String::new();
+    tls.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    let refused = run_to_end(&["--set", "tls.admin=true"], &[]);
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(said.contains("`tls.admin`") && said.contains("needs tls.certificate and tls.key"), "{said}");
+}

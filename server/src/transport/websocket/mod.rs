@@ -122,19 +122,21 @@ fn attach<D: Cached>(
         return Err(CloseCode::ProtocolError);
     };
     let identity = caller.identify(token.as_deref(), context)?;
-    let permit = context.permits.take(caller.address);
-    let heartbeat = dialect.heartbeat();
-    let request =
-        AttachRequest { resume, seq, identity, heartbeat, transport: Transport::WebSocket, dialect: D::NAME };
-    let attached = context.sessions.attach(&request, permit, || socket.is_over());
-    let mut attached = attached.map_err(|refusal| {
-        context.refused(refusal, caller.address);
-        match refusal {
-            Refusal::Overloaded => CloseCode::Overloaded,
-            Refusal::Draining => CloseCode::Draining,
-            Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
-            Refusal::Late => CloseCode::Replaced,
-        }
+    let request = |may_open| AttachRequest {
+        resume,
+        seq,
+        identity,
+        heartbeat: dialect.heartbeat(),
+        transport: Transport::WebSocket,
+        dialect: D::NAME,
+        may_open,
+    };
+    let attached = context.attach(caller.address, request, || socket.is_over());
+    let mut attached = attached.map_err(|refusal| match refusal {
+        Refusal::Overloaded | Refusal::TooFast => CloseCode::Overloaded,
+        Refusal::Draining => CloseCode::Draining,
+        Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
+        Refusal::Late => CloseCode::Replaced,
     })?;
     let greeting =
         Greeting { dialect, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };

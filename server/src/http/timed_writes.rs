@@ -1,0 +1,69 @@
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::timeouts::{Sleep, Timeouts};
+
+/// A stream on which a write fails that the peer does not take for a while: else a client that asks and does not read
+/// would hold its answer for ever.
+#[derive(Debug)]
+pub(crate) struct TimedWrites<S> {
+    stream: S,
+    timeout: Duration,
+    timeouts: Arc<Timeouts>,
+    /// Set while the peer takes nothing.
+    held: Option<Box<Sleep>>,
+}
+
+impl<S> TimedWrites<S> {
+    pub(crate) fn new(stream: S, timeout: Duration, timeouts: Arc<Timeouts>) -> Self {
+        Self { stream, timeout, timeouts, held: None }
+    }
+
+    fn hold<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.held = None;
+            return written;
+        }
+        let held = self.held.get_or_insert_with(|| Box::new(self.timeouts.sleep(self.timeout)));
+        match Pin::new(&mut **held).poll(context) {
+            Poll::Ready(()) => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for TimedWrites<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for TimedWrites<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, buf);
+        self.hold(context, written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        self.hold(context, flushed)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let shut = Pin::new(&mut self.stream).poll_shutdown(context);
+        self.hold(context, shut)
+    }
+}
