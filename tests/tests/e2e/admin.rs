@@ -383,7 +383,8 @@ fn a_head_is_not_longer_than_it_has_to_be() {
 fn answer_before_the_end(address: SocketAddr, request: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the listener accepts");
     stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
-    stream.write_all(request.as_bytes()).expect("the kernel has room for it");
+    // A server that has closed already is no error here.
+    let _ = stream.write_all(request.as_bytes());
     let (mut answer, mut piece) = (Vec::new(), [0; 1024]);
     while let Ok(length @ 1..) = stream.read(&mut piece) {
         answer.extend_from_slice(&piece[..length]);
