@@ -110,5 +110,6 @@ async fn ctrl_c_ends_with_the_partial_result() {
     let json: serde_json::Value = serde_json::from_str(&text).expect("the report is JSON");
     assert_eq!(json["interrupted"], true);
     let connected = number(&json, "/connected");
-    assert!((9.0..1000.0).contains(&connected), "{connected}");
+    // What was greeted may not have been heard yet.
+    assert!((1.0..1000.0).contains(&connected), "{connected}");
 }

