@@ -17,11 +17,11 @@ use crate::accept::accept;
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Kind {
-    /// Pings, and closes with 1001 who does not answer for [`TIMEOUT`].
+    /// Pings, and closes with 1001 a client that does not answer for [`TIMEOUT`].
     Plain,
     /// Closes every connection at once, with this code.
     PlainThatCloses(u16),
-    /// Engine.IO and Socket.IO: pings, and closes who does not answer for [`TIMEOUT`].
+    /// Engine.IO and Socket.IO: pings, and closes a client that does not answer for [`TIMEOUT`].
     Socketio,
     /// Disconnects everyone after an event with an attachment.
     SocketioThatDisconnects,

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use data_encoding::BASE64URL_NOPAD;
 use jsonwebtoken::DecodingKey;
 use jsonwebtoken::dangerous::insecure_decode_claims;
+use ring::agreement::{self, ECDH_P256, EphemeralPrivateKey};
 use ring::hmac;
+use ring::rand::SystemRandom;
 use ring::signature::{ECDSA_P256_SHA256_FIXED, RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey};
 use serde::Deserialize;
 
@@ -116,9 +118,12 @@ fn rsa(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
 fn p256(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
     let key = DecodingKey::from_ec_pem(pem).map_err(|_| BadKey::NotP256)?;
     let point = key.try_get_as_bytes().map_err(|_| BadKey::NotP256)?;
-    // Uncompressed, which is how PEM has it: two coordinates of 32 bytes.
-    let is_p256 = point.len() == 65 && point[0] == 4;
-    if is_p256 { Ok(point.to_vec()) } else { Err(BadKey::NotP256) }
+    // ring looks at a key only when it is used. A key exchange succeeds with a point on this curve only.
+    let ours =
+        EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new()).map_err(|_| BadKey::NotP256)?;
+    let theirs = agreement::UnparsedPublicKey::new(&ECDH_P256, point);
+    agreement::agree_ephemeral(ours, &theirs, |_| ()).map_err(|_| BadKey::NotP256)?;
+    Ok(point.to_vec())
 }
 
 /// The claims of a token that one of `keys` has signed. At most one signature is verified, whatever the token says.

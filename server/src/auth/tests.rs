@@ -319,3 +319,15 @@ fn secrets_do_not_show() {
     assert!(shown.contains("h1"), "{shown}");
     assert!(!shown.contains(SECRET) && !shown.contains("an-api-key") && !shown.contains("48, 49"), "{shown}");
 }
+
+#[test]
+fn a_point_beside_the_curve_is_no_key() {
+    let pem = String::from_utf8(ES256_PEM.to_vec()).expect("PEM is text");
+    let base64: String = pem.lines().filter(|line| !line.starts_with('-')).collect();
+    let mut der = data_encoding::BASE64.decode(base64.as_bytes()).expect("Base64");
+    *der.last_mut().expect("a coordinate") ^= 1;
+    let base64 = data_encoding::BASE64.encode(&der);
+    let pem = format!("-----BEGIN PUBLIC KEY-----\n{base64}\n-----END PUBLIC KEY-----\n");
+    let refused = Key::from_pem(None, Algorithm::Es256, pem.as_bytes()).map(drop);
+    assert_eq!(refused, Err(BadKey::NotP256));
+}

@@ -5,7 +5,7 @@ use crate::message::CompactJson;
 
 /// A message in dialect `D`, encoded once and shared by all its readers: each writes it under its own seq.
 ///
-/// The data is a part of the text: who has the text can encode the message for another dialect.
+/// The data is a part of the text: the message can be encoded for another dialect from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Encoded<D> {
     text: Box<str>,
