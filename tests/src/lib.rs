@@ -23,6 +23,7 @@ pub mod schemathesis;
 pub mod script;
 pub mod server;
 pub mod tls;
+pub mod tokens;
 pub mod waiting;
 
 pub use admin::{Admin, Answer};

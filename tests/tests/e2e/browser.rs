@@ -9,6 +9,7 @@ use std::time::Duration;
 use encke_tests::network::Link;
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
+use encke_tests::tokens::sign;
 use encke_tests::waiting::{TIMEOUT, let_pass, until};
 use encke_tests::{Launch, Relay, RunningServer, Script};
 use rand::rngs::SmallRng;
@@ -157,10 +158,9 @@ fn a_page_that_closes_or_leaves_ends_its_session() {
 fn a_page_fetches_a_token_for_each_connection() {
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
     let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
-    let key = jsonwebtoken::EncodingKey::from_secret(SECRET.as_bytes());
     let token = |number: u32| {
         let claims = json!({"sub": "alice", "jti": number, "channels": {"news": ["subscribe"]}});
-        jsonwebtoken::encode(&jsonwebtoken::Header::default(), &claims, &key).expect("a token")
+        sign(&claims, SECRET)
     };
     let (address, tokens) = (server.public.to_string(), [token(1), token(2)]);
     let arguments = tokens.clone().map(|token| format!("token={token}"));

@@ -4,9 +4,9 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
+use encke_tests::tokens::sign;
 use encke_tests::waiting::heavy;
 use encke_tests::{Launch, RunningServer, binaries};
-use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -21,8 +21,7 @@ fn token(valid: Duration) -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
     let claims =
         json!({"sub": "alice", "exp": (now + valid).as_secs(), "channels": {"*": ["subscribe", "publish"]}});
-    let key = EncodingKey::from_secret(SECRET.as_bytes());
-    jsonwebtoken::encode(&Header::default(), &claims, &key).expect("it can be signed")
+    sign(&claims, SECRET)
 }
 
 /// Runs to its end. Nothing that it prints or writes has this secret in it.

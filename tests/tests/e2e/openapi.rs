@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use encke_tests::tokens::sign;
 use encke_tests::waiting::{let_pass, until};
 use encke_tests::{Admin, Client, EventStream, Launch, RunningServer, Said, Schemathesis};
-use jsonwebtoken::{EncodingKey, Header};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -38,8 +38,7 @@ fn the_api_is_as_it_says_with_keys() {
     let mut server = launch.environment("ENCKE_AUTH__SECRET", SECRET).start();
     server.admin = server.admin.with_key(KEY);
     let claims = json!({"sub": "alice", "channels": {"*": ["subscribe", "publish", "presence"]}});
-    let key = EncodingKey::from_secret(SECRET.as_bytes());
-    let token = jsonwebtoken::encode(&Header::default(), &claims, &key).expect("it can be signed");
+    let token = sign(&claims, SECRET);
     println!("{}", hold_against_its_description(&server, true, &format!("token={token}")));
 }
 

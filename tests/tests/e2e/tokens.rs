@@ -4,9 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use encke_tests::events::ask_events;
 use encke_tests::server::run_to_end;
+use encke_tests::tokens::sign;
 use encke_tests::waiting::{LATE, TIMEOUT, let_pass, until};
 use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
-use jsonwebtoken::{EncodingKey, Header};
 use serde_json::{Value, json};
 
 const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -19,11 +19,6 @@ fn server() -> RunningServer {
 
 fn launch() -> Launch {
     Launch::default().environment("ENCKE_AUTH__SECRET", SECRET)
-}
-
-fn sign(claims: &Value, secret: &str) -> String {
-    let key = EncodingKey::from_secret(secret.as_bytes());
-    jsonwebtoken::encode(&Header::default(), claims, &key).expect("it can be signed")
 }
 
 /// A token that does not expire.
