@@ -81,6 +81,7 @@ pub(crate) fn client_on(
             max_message: limits.max_message,
             send_buffer: limits.send_buffer,
             write_timeout: config.write_timeout,
+            slowest_reader: limits.slowest_reader,
             close_timeout: config.close_timeout,
         },
     }

@@ -79,8 +79,19 @@ pub(crate) struct ClientSettings {
     pub(crate) max_message: usize,
     /// The most bytes that wait to be sent on one connection, here and in the kernel each.
     pub(crate) send_buffer: usize,
-    /// How long a client may leave what is sent to it unread.
+    /// How long a client may take to acknowledge [`ClientSettings::least_progress`].
     pub(crate) write_timeout: Duration,
+    /// In bytes a second.
+    pub(crate) slowest_reader: usize,
     /// How long to wait for a client to end a connection that we closed.
     pub(crate) close_timeout: Duration,
+}
+
+impl ClientSettings {
+    /// The bytes that a client must acknowledge in each `write_timeout`, if there are so many.
+    pub(crate) fn least_progress(&self) -> u64 {
+        let bytes =
+            self.slowest_reader as u128 * self.write_timeout.as_nanos() / Duration::from_secs(1).as_nanos();
+        u64::try_from(bytes).unwrap_or(u64::MAX).max(1)
+    }
 }

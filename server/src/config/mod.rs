@@ -86,6 +86,8 @@ pub struct Limits {
     pub max_message: usize,
     /// What may wait in the kernel to be read by a client, in bytes.
     pub send_buffer: usize,
+    /// The slowest reader that is not cut, in bytes a second over `write_timeout`; 0: a byte is enough.
+    pub slowest_reader: usize,
     /// Open connections.
     pub max_connections: usize,
     /// Sessions, suspended ones included.

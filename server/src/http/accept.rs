@@ -15,6 +15,9 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// How long to wait when the process has no descriptor for another connection.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
+/// How much the kernel holds of a connection that it has not sent yet, before it takes no more.
+const UNSENT_BYTES: u32 = 16 * 1024;
+
 /// A bound address. Connections can arrive, and wait, before they are [accepted](Acceptor).
 #[derive(Debug)]
 pub(crate) struct Listener {
@@ -33,6 +36,8 @@ impl Listener {
         socket.set_tcp_nodelay(true)?;
         // A client that never reads would otherwise take up to 4 MB of kernel memory.
         socket.set_send_buffer_size(send_buffer)?;
+        // What is sent last shall not wait for long behind what was sent before: a ping, above all.
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
         socket.bind(&address.into())?;
         socket.listen(backlog)?;
         let socket = std::net::TcpListener::from(socket);

@@ -1,8 +1,8 @@
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
+use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::transport;
@@ -24,8 +24,8 @@ pub trait Socket: Unpin + Send + 'static {
     /// Whether the peer has ended the connection, as far as this end knows.
     fn is_over(&self) -> bool;
 
-    /// TCP_USER_TIMEOUT.
-    fn give_up_after(&self, timeout: Option<Duration>);
+    /// What the peer's kernel has not acknowledged.
+    fn unacknowledged(&self) -> Unacknowledged;
 }
 
 /// What connections see of it.
@@ -40,15 +40,15 @@ impl<S: Socket> transport::Socket for Adapter<S> {
         self.0.holds_bytes()
     }
 
-    fn give_up_after(&self, timeout: Option<Duration>) {
-        self.0.give_up_after(timeout);
+    fn unacknowledged(&self) -> Unacknowledged {
+        self.0.unacknowledged()
     }
 
     fn has_received(&mut self, given: bool) -> bool {
         given
     }
 
-    fn has_sent(&mut self, taken: bool) -> bool {
+    fn sent(&mut self, taken: usize) -> usize {
         taken
     }
 }

@@ -4,12 +4,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use encke_core::Timestamp;
+use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Socket;
+use super::progress::{Checkpoint, TooSlow};
+use crate::client::ClientSettings;
 use crate::session::Link;
 use crate::timeouts::Timeouts;
+
+/// The kernel's clock of acknowledgements is as coarse as its timer interrupt.
+const COARSENESS: Duration = Duration::from_millis(20);
 
 /// A socket that notes signs of life. It sits below the frame decoder, because a large message that arrives slowly is a
 /// sign of life, too.
@@ -18,46 +23,78 @@ pub(crate) struct Metered<S> {
     socket: S,
     link: Arc<Link>,
     timeouts: Arc<Timeouts>,
-    /// Set while a write is held: when the kernel last took bytes.
-    progress_at: Option<Timestamp>,
+    /// Bytes that the kernel has taken.
+    sent: u64,
+    /// `sent` at the end of the last ping.
+    ping_end: u64,
+    /// Since when the last ping stands behind data.
+    ping_delayed: Option<Box<Checkpoint>>,
+}
+
+/// What became of a ping whose answer is overdue, as far as the kernel knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PingFate {
+    /// Something was received.
+    Answered,
+    /// It arrived at the peer's machine; no answer came.
+    Arrived,
+    /// It stands behind data that the peer is still taking.
+    Delayed,
+    /// It is on its way, and the peer's machine acknowledges nothing.
+    Lost,
 }
 
 impl<S: Socket> Metered<S> {
     pub(crate) fn new(socket: S, link: Arc<Link>, timeouts: Arc<Timeouts>) -> Self {
-        Self { socket, link, timeouts, progress_at: None }
+        Self { socket, link, timeouts, sent: 0, ping_end: 0, ping_delayed: None }
     }
 
-    /// From here on, until [`Metered::release`], it is noted when the kernel takes bytes.
-    pub(crate) fn hold(&mut self) {
-        self.progress_at = Some(self.timeouts.clock().now());
+    /// Bytes that the kernel has taken.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
     }
 
-    pub(crate) fn release(&mut self) {
-        self.progress_at = None;
+    pub(super) fn unacknowledged(&self) -> Unacknowledged {
+        self.socket.unacknowledged()
     }
 
-    /// When the kernel last took bytes, or the write began to be held.
-    pub(crate) fn progress_at(&self) -> Option<Timestamp> {
-        self.progress_at
+    /// The kernel has taken a ping, just now.
+    pub(super) fn ping_sent(&mut self) {
+        self.ping_end = self.sent;
+        self.ping_delayed = None;
     }
 
-    fn note_progress(&mut self, taken: bool) {
-        if self.socket.has_sent(taken) && self.progress_at.is_some() {
-            self.progress_at = Some(self.timeouts.clock().now());
-        }
-    }
-
-    /// See [`Socket::give_up_after`].
-    pub(crate) fn give_up_after(&self, timeout: Option<Duration>) {
-        self.socket.give_up_after(timeout);
-    }
-
-    /// Asks the kernel itself whether it holds bytes: these are a sign of life, even if the runtime does not know of them
-    /// yet.
-    pub(crate) fn probe(&self) {
+    /// Asks the kernel itself what became of the last ping. The runtime may not yet know of bytes that the kernel holds.
+    pub(super) fn ping_fate(
+        &mut self,
+        pong_timeout: Duration,
+        settings: &ClientSettings,
+    ) -> Result<PingFate, TooSlow> {
         if self.socket.holds_bytes() {
-            self.link.received(self.timeouts.clock().now());
+            self.note_received();
+            return Ok(PingFate::Answered);
         }
+        let unacknowledged = self.unacknowledged();
+        if unacknowledged.bytes <= self.sent - self.ping_end {
+            return Ok(PingFate::Arrived);
+        }
+        if unacknowledged.in_flight && unacknowledged.silent_for + COARSENESS >= pong_timeout {
+            return Ok(PingFate::Lost);
+        }
+        // A peer without room is slow, not dead. It may be slow for so long.
+        let now = self.timeouts.clock().now();
+        let mut checkpoint = match self.ping_delayed.take() {
+            Some(checkpoint) => checkpoint,
+            None => Box::new(Checkpoint::new(now, self)),
+        };
+        checkpoint.advance(now, self, settings)?;
+        self.ping_delayed = Some(checkpoint);
+        Ok(PingFate::Delayed)
+    }
+
+    /// Something is a sign of life.
+    pub(super) fn note_received(&self) {
+        self.link.received(self.timeouts.clock().now());
     }
 }
 
@@ -71,7 +108,7 @@ impl<S: Socket> AsyncRead for Metered<S> {
         let read = Pin::new(&mut self.socket).poll_read(context, buf);
         // Half a record of TLS gives nothing to read, and is life all the same.
         if self.socket.has_received(buf.filled().len() > before) {
-            self.link.received(self.timeouts.clock().now());
+            self.note_received();
         }
         read
     }
@@ -84,14 +121,15 @@ impl<S: Socket> AsyncWrite for Metered<S> {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(context, buf);
-        self.note_progress(matches!(written, Poll::Ready(Ok(_))));
+        let taken = if let Poll::Ready(Ok(taken)) = written { taken } else { 0 };
+        self.sent += self.socket.sent(taken) as u64;
         written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.socket).poll_flush(context);
         // The kernel has no flush. With TLS it takes here what it could not take before.
-        self.note_progress(false);
+        self.sent += self.socket.sent(0) as u64;
         flushed
     }
 

@@ -2,6 +2,7 @@
 
 mod end_of_stream;
 mod metered;
+mod progress;
 mod socket;
 pub(crate) mod sse;
 mod steps;

@@ -1,5 +1,4 @@
-use std::time::Duration;
-
+use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A client's socket, as its connection uses it: the kernel's, or one in the memory of a simulation.
@@ -10,12 +9,12 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
     /// Whether bytes wait to be read, as far as the kernel knows: the runtime may not know of them yet.
     fn holds_bytes(&self) -> bool;
 
-    /// Has the kernel give the connection up when the peer acknowledges nothing for so long, or has no room: or never.
-    fn give_up_after(&self, timeout: Option<Duration>);
+    /// What the kernel has taken and the peer's has not acknowledged. Asked only when a deadline is due.
+    fn unacknowledged(&self) -> Unacknowledged;
 
     /// Whether the read that just ended took bytes from the kernel; `given` says whether it gave any.
     fn has_received(&mut self, given: bool) -> bool;
 
-    /// Whether the write or flush that just ended gave bytes to the kernel; `taken` says whether it took any.
-    fn has_sent(&mut self, taken: bool) -> bool;
+    /// How many bytes the write or flush that just ended gave to the kernel; `taken` says how many it took.
+    fn sent(&mut self, taken: usize) -> usize;
 }

@@ -2,8 +2,8 @@ use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
+use encke_sys::Unacknowledged;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -23,20 +23,19 @@ pub(crate) enum TcpSocket {
     Tls(Box<TlsStream<Wire>>),
 }
 
-/// What is below TLS: it notes whether bytes went through, since TLS may take some without giving any, and the other
-/// way around.
+/// What is below TLS: it notes what goes through, since TLS may take some without giving any, and the other way around.
 #[derive(Debug)]
 pub(crate) struct Wire {
     tcp: TcpStream,
     received: bool,
-    sent: bool,
+    sent: usize,
 }
 
 impl TcpSocket {
     /// The handshake, where there is one.
     pub(crate) async fn accept(tcp: TcpStream, tls: Option<&Tls>) -> io::Result<Self> {
         let Some(tls) = tls else { return Ok(Self::Plain(tcp)) };
-        let wire = Wire { tcp, received: false, sent: false };
+        let wire = Wire { tcp, received: false, sent: 0 };
         let limit = |connection: &mut rustls::ServerConnection| connection.set_buffer_limit(Some(TLS_BUFFER));
         // Boxed: what a handshake needs would otherwise be part of every connection's task.
         let stream = Box::pin(tls.acceptor().accept_with(wire, limit)).await?;
@@ -66,10 +65,9 @@ impl Socket for TcpSocket {
         matches!(SockRef::from(self.tcp()).peek(&mut byte), Ok(1..))
     }
 
-    fn give_up_after(&self, timeout: Option<Duration>) {
-        if let Err(error) = SockRef::from(self.tcp()).set_tcp_user_timeout(timeout) {
-            tracing::debug!(%error, "TCP_USER_TIMEOUT cannot be set");
-        }
+    /// A connection that has failed has nothing that could be acknowledged; its next read says so.
+    fn unacknowledged(&self) -> Unacknowledged {
+        encke_sys::unacknowledged(self.tcp()).unwrap_or_default()
     }
 
     fn has_received(&mut self, given: bool) -> bool {
@@ -79,7 +77,7 @@ impl Socket for TcpSocket {
         }
     }
 
-    fn has_sent(&mut self, taken: bool) -> bool {
+    fn sent(&mut self, taken: usize) -> usize {
         match self {
             Self::Plain(_) => taken,
             Self::Tls(tls) => std::mem::take(&mut tls.get_mut().0.sent),
@@ -157,7 +155,7 @@ impl AsyncWrite for Wire {
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.tcp).poll_write(context, buf))?;
-        self.sent = true;
+        self.sent += written;
         Poll::Ready(Ok(written))
     }
 
@@ -167,7 +165,7 @@ impl AsyncWrite for Wire {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = ready!(Pin::new(&mut self.tcp).poll_write_vectored(context, bufs))?;
-        self.sent = true;
+        self.sent += written;
         Poll::Ready(Ok(written))
     }
 

@@ -6,54 +6,50 @@ use encke_core::session::ConnectionInput;
 
 use super::Socket;
 use super::metered::Metered;
+use super::progress::{Checkpoint, TooSlow};
 use crate::client::Attachment;
 use crate::timeouts::Sleep;
 
-/// Whether writing is held because the peer does not read, and until when that may last. Meanwhile nothing is read from
-/// the peer, so that replies do not pile up.
+/// Whether writing is held because the kernel takes nothing more. Meanwhile nothing is read from the peer, so that replies do
+/// not pile up.
 #[derive(Debug, Default)]
-pub(super) struct WriteHold(Option<Pin<Box<Sleep>>>);
+pub(super) struct WriteHold(Option<Box<Held>>);
 
-/// The peer has not read for `write_timeout`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Overdue;
+#[derive(Debug)]
+struct Held {
+    /// When the peer is judged next.
+    timeout: Sleep,
+    checkpoint: Checkpoint,
+}
 
 impl WriteHold {
-    /// Whether writing is held now.
-    pub(super) fn is_held(&self) -> bool {
-        self.0.is_some()
-    }
-
-    /// The kernel takes nothing now. The task is woken when that has lasted too long.
+    /// The kernel takes nothing now. The task is woken when the peer has read too little for too long.
     pub(super) fn poll(
         &mut self,
         context: &mut Context<'_>,
-        socket: &mut Metered<impl Socket>,
+        socket: &Metered<impl Socket>,
         attachment: &Attachment,
-    ) -> Result<(), Overdue> {
+    ) -> Result<(), TooSlow> {
         let timeouts = &attachment.context.timeouts;
-        let write_timeout = attachment.context.settings.write_timeout;
-        if self.0.is_none() {
-            socket.hold();
-            self.0 = Some(Box::pin(timeouts.sleep(write_timeout)));
+        let settings = &attachment.context.settings;
+        let held = self.0.get_or_insert_with(|| {
             attachment.tell(ConnectionInput::WriteHeld);
-        }
-        while let Some(timeout) = &mut self.0
-            && timeout.as_mut().poll(context).is_ready()
-        {
-            let now = timeouts.clock().now();
-            match socket.progress_at().map(|at| at + write_timeout) {
-                Some(until) if until > now => self.0 = Some(Box::pin(timeouts.sleep_until(until))),
-                _ => return Err(Overdue),
-            }
+            let checkpoint = Checkpoint::new(timeouts.clock().now(), socket);
+            Box::new(Held {
+                timeout: timeouts.sleep_until(checkpoint.at + settings.write_timeout),
+                checkpoint,
+            })
+        });
+        while Pin::new(&mut held.timeout).poll(context).is_ready() {
+            held.checkpoint.advance(timeouts.clock().now(), socket, settings)?;
+            held.timeout = timeouts.sleep_until(held.checkpoint.at + settings.write_timeout);
         }
         Ok(())
     }
 
     /// The kernel has taken everything.
-    pub(super) fn release(&mut self, socket: &mut Metered<impl Socket>, attachment: &Attachment) {
+    pub(super) fn release(&mut self, attachment: &Attachment) {
         if self.0.take().is_some() {
-            socket.release();
             attachment.tell(ConnectionInput::WriteResumed);
         }
     }

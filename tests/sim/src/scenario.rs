@@ -166,6 +166,7 @@ fn config(kind: Kind, rng: &mut SmallRng) -> Config {
         set("session.idle", millis(rng.random_range(5_000..120_000)));
     }
     set("session.write_timeout", millis(rng.random_range(2 * tick..30_000)));
+    set("limits.slowest_reader", format!("{}B", [0, 1, 256, 4_096][rng.random_range(0..4)]));
     set("session.close_timeout", millis(rng.random_range(2 * tick..5_000)));
     set("channel.history_messages", rng.random_range(1..60).to_string());
     set("limits.max_message", "32KiB".to_owned());

@@ -41,8 +41,6 @@ pub(crate) enum Action {
     Poll(TaskId),
     /// Bytes move from one end's kernel to the other's.
     Move(ConnectionNumber, Way),
-    /// The server's kernel looks whether the peer has acknowledged anything.
-    GiveUp(ConnectionNumber),
     /// A client does something by itself, if it has not changed its plans since.
     Act(ClientNumber, u32),
     /// A client reads on.

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use encke_server::simulation::Socket;
+use encke_sys::Unacknowledged;
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::schedule::{ConnectionNumber, Way};
@@ -65,10 +66,38 @@ impl Pipe {
         self.sent.len() * 3 <= self.send_limit * 2
     }
 
+    /// Whether the receiver's kernel takes more.
+    fn has_room(&self) -> bool {
+        self.arrived.len() < self.receive_limit
+    }
+
     /// Whether anything can move now.
     fn has_way(&self) -> bool {
-        let bytes = !self.sent.is_empty() && self.arrived.len() < self.receive_limit;
+        let bytes = !self.sent.is_empty() && self.has_room();
         bytes || (self.sent.is_empty() && self.ended && !self.end_arrived)
+    }
+}
+
+/// When how many bytes were acknowledged, in the server's time, and no longer ago than anyone asks.
+#[derive(Debug, Default)]
+pub(crate) struct Acknowledged(VecDeque<(u64, usize)>);
+
+impl Acknowledged {
+    const REMEMBERED: usize = 4_096;
+
+    fn add(&mut self, at: u64, bytes: usize) {
+        match self.0.back_mut() {
+            Some((last, sum)) if *last == at => *sum += bytes,
+            _ => self.0.push_back((at, bytes)),
+        }
+        if self.0.len() > Self::REMEMBERED {
+            self.0.pop_front();
+        }
+    }
+
+    /// How many bytes after this time.
+    pub(crate) fn after(&self, time: u64) -> usize {
+        self.0.iter().rev().take_while(|(at, _)| *at > time).map(|(_, bytes)| bytes).sum()
     }
 }
 
@@ -90,14 +119,12 @@ pub(crate) struct Wire {
     client_gone: bool,
     reader: Option<Waker>,
     writer: Option<Waker>,
-    /// TCP_USER_TIMEOUT.
-    pub(crate) give_up_after: Option<Duration>,
-    /// Since when the client's kernel has acknowledged nothing of what waits for it, by the machine's clock.
-    pub(crate) stuck_since: Option<u64>,
+    /// When the client's kernel last acknowledged anything, by the machine's clock.
+    last_acknowledged: u64,
+    /// What it has acknowledged of late, in the server's time.
+    pub(crate) acknowledged: Acknowledged,
     /// When bytes last came to the server's kernel, in the server's time.
     pub(crate) last_arrival: u64,
-    /// When the server's kernel last took bytes from the server, in the server's time.
-    pub(crate) last_taken: u64,
     times: Arc<Times>,
     news: News,
 }
@@ -125,7 +152,6 @@ impl Wire {
             pipe.sent.clear();
         }
         self.to_server.arrived.clear();
-        self.stuck_since = None;
         self.wake_reader();
         self.wake_writer();
     }
@@ -145,8 +171,8 @@ impl Wire {
             Way::ToServer => self.carried_to_server(moved),
             Way::ToClient => {
                 if moved > 0 {
-                    let now = self.times.monotonic.load(Ordering::Relaxed);
-                    self.stuck_since = (!self.to_client.sent.is_empty()).then_some(now);
+                    self.last_acknowledged = self.times.monotonic.load(Ordering::Relaxed);
+                    self.acknowledged.add(self.times.served.load(Ordering::Relaxed), moved);
                 }
                 if self.to_client.is_writable() {
                     self.wake_writer();
@@ -226,17 +252,6 @@ impl Wire {
         self.dead = true;
     }
 
-    /// The server's kernel gives up, if the peer has acknowledged nothing for long enough. Returns when to look again.
-    pub(crate) fn give_up(&mut self, now: u64) -> Option<u64> {
-        let (since, timeout) = (self.stuck_since?, self.give_up_after?);
-        let at = since + u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX / 2);
-        if now < at {
-            return Some(at);
-        }
-        self.fail(io::ErrorKind::TimedOut);
-        None
-    }
-
     /// Nobody can notice anything of it any more.
     pub(crate) fn is_done(&self) -> bool {
         self.server_gone && (self.dead || self.client_gone || self.reset_for_client)
@@ -294,10 +309,9 @@ impl Shared {
             client_gone: false,
             reader: None,
             writer: None,
-            give_up_after: None,
-            stuck_since: None,
+            last_acknowledged: times.monotonic.load(Ordering::Relaxed),
+            acknowledged: Acknowledged::default(),
             last_arrival: served,
-            last_taken: served,
             times: Arc::clone(times),
             news: Arc::clone(news),
         })))
@@ -349,9 +363,6 @@ impl Socket for ServerSocket {
             wire.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
-        wire.last_taken = wire.times.served.load(Ordering::Relaxed);
-        let now = wire.times.monotonic.load(Ordering::Relaxed);
-        wire.stuck_since.get_or_insert(now);
         wire.tell();
         Poll::Ready(Ok(taken))
     }
@@ -370,10 +381,14 @@ impl Socket for ServerSocket {
         self.0.lock().is_over_for_server()
     }
 
-    fn give_up_after(&self, timeout: Option<Duration>) {
-        let mut wire = self.0.lock();
-        wire.give_up_after = timeout;
-        wire.tell();
+    fn unacknowledged(&self) -> Unacknowledged {
+        let wire = self.0.lock();
+        let now = wire.times.monotonic.load(Ordering::Relaxed);
+        Unacknowledged {
+            bytes: wire.to_client.sent.len() as u64,
+            in_flight: !wire.to_client.sent.is_empty() && wire.to_client.has_room(),
+            silent_for: Duration::from_nanos(now - wire.last_acknowledged),
+        }
     }
 }
 

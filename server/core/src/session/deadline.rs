@@ -19,8 +19,9 @@ pub enum Deadline {
     /// The answer to a ping is overdue.
     ///
     /// Armed from the moment the ping's bytes are in the kernel until something is received, but not while a write
-    /// is held. When it passes, the connection checks what the kernel holds; if that is nothing, the
-    /// connection is dead and the session suspends.
+    /// is held. When it passes, the connection asks the kernel what it has received and what the peer has acknowledged.
+    /// While the ping stands behind data that the peer is taking, it is armed again. For a stream of events, on which no
+    /// answer can come, the acknowledgement of the heartbeat is one. Otherwise the connection is dead and the session suspends.
     Pong,
     /// A long-poll request has been held long enough.
     ///

@@ -89,8 +89,10 @@ pub enum ConnectionInput {
     WriteHeld,
     /// The kernel has taken them all.
     WriteResumed,
-    /// The answer to [`super::Output::Probe`]: if the kernel held bytes, they count as received.
+    /// The answer to [`super::Output::Probe`]: what was found counts as received, by now.
     Probed,
+    /// The other answer to [`super::Output::Probe`]: the ping stands behind data that the peer is still taking.
+    PingDelayed,
     /// The client's token was replaced by one that expires then, or never.
     TokenRefreshed(Option<Timestamp>),
     /// The connection is gone, or its transport is closing it.

@@ -1,19 +1,20 @@
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::session::ConnectionInput;
 
 use super::event::Events;
 use super::following::Following;
-use crate::client::Attachment;
+use crate::client::{Attachment, Context};
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
-use crate::transport::metered::Metered;
+use crate::transport::metered::{Metered, PingFate};
+use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
 use crate::transport::unwritten::Unwritten;
-use crate::transport::write_hold::{Overdue, WriteHold};
+use crate::transport::write_hold::WriteHold;
 
 /// One stream of events of a session, owned by its task.
 pub(super) struct Connection<S> {
@@ -46,7 +47,7 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Notes, then writes, then a check whether the client is still there.
-    fn poll_step(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Ending> {
+    fn poll_step(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {
         let notes = self.attachment.link.take_notes(context);
         if let Some(code) = notes.close_code() {
             return Err(Ending::Close(code));
@@ -59,6 +60,11 @@ impl<S: Socket> Connection<S> {
         self.poll_following(context);
         if self.poll_flush(context)?.is_pending() {
             return Ok(Poll::Pending);
+        }
+        if notes.contains(Notes::PROBE) {
+            self.probe()?;
+            // It may have left a note to close.
+            return Ok(Poll::Ready(()));
         }
         if self.backlog.more {
             self.backlog =
@@ -80,7 +86,7 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    fn poll_following(&mut self, context: &mut Context<'_>) {
+    fn poll_following(&mut self, context: &mut task::Context<'_>) {
         let Some(following) = &mut self.following else { return };
         let events = Events { out: &mut self.out.bytes, token: &self.token };
         if following.poll(context, &self.attachment, events).is_ready() {
@@ -94,7 +100,7 @@ impl<S: Socket> Connection<S> {
         Events { out: &mut self.out.bytes, token: &self.token }
     }
 
-    fn poll_flush(&mut self, context: &mut Context<'_>) -> Result<Poll<()>, Ending> {
+    fn poll_flush(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {
         if !self.out.is_empty() {
             match self.out.poll_write(context, &mut self.socket) {
                 Poll::Ready(Ok(())) => {}
@@ -103,26 +109,41 @@ impl<S: Socket> Connection<S> {
                     return Err(self.lost(SuspendReason::ConnectionLost));
                 }
                 Poll::Pending => {
-                    if !self.hold.is_held() {
-                        self.socket.give_up_after(None);
-                    }
-                    return match self.hold.poll(context, &mut self.socket, &self.attachment) {
+                    return match self.hold.poll(context, &self.socket, &self.attachment) {
                         Ok(()) => Ok(Poll::Pending),
-                        Err(Overdue) => Err(self.lost(SuspendReason::SlowConsumer)),
+                        Err(TooSlow) => Err(self.too_slow()),
                     };
                 }
             }
         }
-        if self.hold.is_held() {
-            self.hold.release(&mut self.socket, &self.attachment);
-            let pong_timeout = self.attachment.context.sessions.settings().pong_timeout;
-            self.socket.give_up_after(Some(pong_timeout));
-        }
+        self.hold.release(&self.attachment);
         if std::mem::take(&mut self.heartbeat) {
+            self.socket.ping_sent();
             let seq = self.attachment.session.sent();
             self.attachment.tell(ConnectionInput::PingSent { seq });
         }
         Ok(Poll::Ready(()))
+    }
+
+    /// The client cannot answer a heartbeat; its machine can.
+    fn probe(&mut self) -> Result<(), Ending> {
+        let Context { sessions, settings, .. } = &*self.attachment.context;
+        let fate = self.socket.ping_fate(sessions.settings().pong_timeout, settings);
+        let input = match fate {
+            Ok(PingFate::Delayed) => ConnectionInput::PingDelayed,
+            Ok(PingFate::Lost | PingFate::Answered) => ConnectionInput::Probed,
+            Ok(PingFate::Arrived) => {
+                self.socket.note_received();
+                ConnectionInput::Probed
+            }
+            Err(TooSlow) => return Err(self.too_slow()),
+        };
+        self.attachment.tell(input);
+        Ok(())
+    }
+
+    fn too_slow(&self) -> Ending {
+        self.lost(SuspendReason::SlowConsumer)
     }
 
     fn lost(&self, reason: SuspendReason) -> Ending {

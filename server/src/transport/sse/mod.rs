@@ -1,9 +1,9 @@
 //! Server-sent events: a session that is only read.
 //!
 //! hyper reads the request and no more: the stream is written to the bare socket, without hyper's buffers. A client cannot
-//! answer on it. So heartbeats are comments, and the kernel finds a dead peer: it gives up a connection on which
-//! nothing is acknowledged for `pong_timeout` (TCP_USER_TIMEOUT). While a write is held, `write_timeout` governs
-//! instead, because the kernel would take a peer without room for dead.
+//! answer on it. So heartbeats are comments, and the acknowledgement of the client's machine is the answer. A client whose
+//! machine is silent is suspended, but its socket is closed in the ordinary way: the kernel goes on telling the client that
+//! the stream has ended, so that it comes back as soon as the network does.
 
 mod connection;
 mod event;
@@ -55,12 +55,10 @@ pub(crate) fn serve(
 
 fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Connection<S> {
     let Accepted { head, mut attached, channels } = accepted;
-    let pong_timeout = context.sessions.settings().pong_timeout;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
     let link = Arc::clone(&attached.link);
     let socket = Metered::new(socket, link, Arc::clone(&context.timeouts));
-    socket.give_up_after(Some(pong_timeout));
     let attachment = Attachment::new(attached, context);
     let mut connection = Connection {
         socket,

@@ -1,5 +1,5 @@
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::dialect::{Event, pong_seq};
@@ -13,13 +13,14 @@ use super::fault;
 use super::frame::{Frames, OutgoingFrames};
 use super::goodbye::Ending;
 use crate::channel::ChannelName;
-use crate::client::{Attachment, Commands, acknowledge, hello, unsubscribed};
+use crate::client::{Attachment, Commands, Context, acknowledge, hello, unsubscribed};
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
-use crate::transport::metered::Metered;
+use crate::transport::metered::{Metered, PingFate};
+use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
 use crate::transport::unwritten::Unwritten;
-use crate::transport::write_hold::{Overdue, WriteHold};
+use crate::transport::write_hold::WriteHold;
 
 /// One WebSocket of a session, owned by its task.
 ///
@@ -91,7 +92,7 @@ impl<S: Socket, D: Cached> Connection<S, D> {
     }
 
     /// Notes, then writes, then one read.
-    fn poll_step(&mut self, context: &mut Context<'_>) -> Step<Poll<()>> {
+    fn poll_step(&mut self, context: &mut task::Context<'_>) -> Step<Poll<()>> {
         let notes = self.attachment.link.take_notes(context);
         if let Some(code) = notes.close_code() {
             return Err(Ending::Close(code));
@@ -104,8 +105,7 @@ impl<S: Socket, D: Cached> Connection<S, D> {
             return Ok(Poll::Pending);
         }
         if notes.contains(Notes::PROBE) {
-            self.socket.get_ref().probe();
-            self.tell(ConnectionInput::Probed);
+            self.probe()?;
             // It may have left a note to close.
             return Ok(Poll::Ready(()));
         }
@@ -179,7 +179,7 @@ impl<S: Socket, D: Cached> Connection<S, D> {
     }
 
     /// Pending while the peer does not read; its end when that has lasted for `write_timeout`.
-    fn poll_flush(&mut self, context: &mut Context<'_>) -> Step<Poll<()>> {
+    fn poll_flush(&mut self, context: &mut task::Context<'_>) -> Step<Poll<()>> {
         if self.answer_unflushed {
             match self.socket.poll_flush_unpin(context) {
                 Poll::Ready(Ok(())) => self.answer_unflushed = false,
@@ -194,20 +194,36 @@ impl<S: Socket, D: Cached> Connection<S, D> {
                 Poll::Pending => return self.poll_held(context),
             }
         }
-        self.hold.release(self.socket.get_mut(), &self.attachment);
+        self.hold.release(&self.attachment);
         if let Some(seq) = self.ping.take() {
+            self.socket.get_mut().ping_sent();
             self.tell(ConnectionInput::PingSent { seq });
         }
         Ok(Poll::Ready(()))
     }
 
-    fn poll_held(&mut self, context: &mut Context<'_>) -> Step<Poll<()>> {
-        match self.hold.poll(context, self.socket.get_mut(), &self.attachment) {
+    fn poll_held(&mut self, context: &mut task::Context<'_>) -> Step<Poll<()>> {
+        match self.hold.poll(context, self.socket.get_ref(), &self.attachment) {
             Ok(()) => Ok(Poll::Pending),
-            Err(Overdue) => {
-                Err(self.end((SuspendReason::SlowConsumer, Ending::Close(CloseCode::SlowConsumer))))
-            }
+            Err(TooSlow) => Err(self.too_slow()),
         }
+    }
+
+    /// The answer to a ping is overdue.
+    fn probe(&mut self) -> Step {
+        let Context { sessions, settings, .. } = &*self.attachment.context;
+        let fate = self.socket.get_mut().ping_fate(sessions.settings().pong_timeout, settings);
+        let input = match fate {
+            Ok(PingFate::Delayed) => ConnectionInput::PingDelayed,
+            Ok(PingFate::Answered | PingFate::Arrived | PingFate::Lost) => ConnectionInput::Probed,
+            Err(TooSlow) => return Err(self.too_slow()),
+        };
+        self.tell(input);
+        Ok(())
+    }
+
+    fn too_slow(&self) -> Ending {
+        self.end((SuspendReason::SlowConsumer, Ending::Close(CloseCode::SlowConsumer)))
     }
 
     fn failed(&self, error: &Error) -> Ending {

@@ -44,8 +44,11 @@ impl World {
             }
             SuspendReason::SlowConsumer if !wire.is_full() => Some("there is room".to_owned()),
             SuspendReason::SlowConsumer => {
-                let due = wire.last_taken + nanos(config.write_timeout);
-                (now.as_nanos() < due).then(|| format!("bytes were taken at {} ns", wire.last_taken))
+                let write_timeout = config.write_timeout;
+                let taken = wire.acknowledged.after(now.as_nanos().saturating_sub(nanos(write_timeout)));
+                let enough = config.limits.slowest_reader as f64 * write_timeout.as_secs_f64();
+                (taken as f64 >= enough.max(1.0))
+                    .then(|| format!("{taken} bytes were taken in {write_timeout:?}"))
             }
             _ => None,
         };

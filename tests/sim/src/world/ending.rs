@@ -67,7 +67,7 @@ impl World {
         let config = &self.scenario.config;
         let timeouts = &config.session;
         let all = timeouts.ping_interval * 2
-            + timeouts.pong_timeout
+            + timeouts.pong_timeout * 2
             + timeouts.reconnect_window
             + config.timers.ping_slack
             + config.timers.stall_threshold

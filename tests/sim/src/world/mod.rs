@@ -63,7 +63,6 @@ pub(crate) struct Connection {
     latency: u64,
     /// A move is planned, each way.
     moving: [bool; 2],
-    giving_up: bool,
     pub(crate) read_planned: bool,
     /// Its client has left it and does not even read.
     pub(crate) is_deaf: bool,

@@ -25,7 +25,6 @@ impl World {
             session: None,
             latency,
             moving: [false; 2],
-            giving_up: false,
             read_planned: false,
             is_deaf: false,
             published_to: 0,
@@ -65,10 +64,6 @@ impl World {
                     latency => self.schedule.plan(self.now + latency, action),
                 }
             }
-        }
-        let waits = wire.stuck_since.is_some() && wire.give_up_after.is_some();
-        if waits && !std::mem::replace(&mut connection.giving_up, true) {
-            self.schedule.plan(self.now, Action::GiveUp(number));
         }
         if wire.is_done() {
             let client = connection.client;
@@ -122,17 +117,5 @@ impl World {
             self.plan_to_connect(client);
         }
         self.consider(number);
-    }
-
-    /// The server's kernel may have waited for long enough.
-    pub(super) fn give_up(&mut self, number: ConnectionNumber) {
-        let now = self.now;
-        let Some(connection) = self.connection_mut(number) else { return };
-        let again = connection.wire.lock().give_up(now);
-        connection.giving_up = again.is_some();
-        match again {
-            Some(at) => self.schedule.plan(at, Action::GiveUp(number)),
-            None => self.consider(number),
-        }
     }
 }

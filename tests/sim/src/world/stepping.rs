@@ -80,7 +80,6 @@ impl World {
                 }
             }
             Action::Move(connection, way) => self.carry(connection, way),
-            Action::GiveUp(connection) => self.give_up(connection),
             Action::Act(client, plan) => {
                 if self.is_busy() {
                     self.act(client, plan);
@@ -249,7 +248,6 @@ fn code(action: &Action) -> [u64; 2] {
         Action::Poll(task) => [3, task.index.into()],
         Action::Move(connection, Way::ToServer) => [4, connection.into()],
         Action::Move(connection, Way::ToClient) => [5, connection.into()],
-        Action::GiveUp(connection) => [6, connection.into()],
         Action::Act(client, plan) => [7, u64::from(client) << 32 | u64::from(plan)],
         Action::Read(connection) => [8, connection.into()],
         Action::Answer(connection, seq) => [9, u64::from(connection) << 32 ^ seq],

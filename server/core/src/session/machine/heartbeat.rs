@@ -39,19 +39,8 @@ impl<C> Session<C> {
     }
 
     pub(super) fn ping_sent(&mut self, seq: u64) {
-        match (self.ping, self.connection_kind) {
-            (PingState::Writing, ConnectionKind::Events) => {
-                // No answer can come: it is enough that the kernel takes the bytes.
-                self.ping = PingState::Idle;
-                self.arm_ping(self.now + self.timeouts.ping_interval);
-            }
-            (PingState::Writing, ConnectionKind::Stream(_) | ConnectionKind::Poll) => {
-                self.ping = PingState::Outstanding(SentPing { at: self.now, seq });
-                if !self.write_held {
-                    self.deadlines.arm(Deadline::Pong, self.now + self.timeouts.pong_timeout);
-                }
-            }
-            _ => {}
+        if let PingState::Writing = self.ping {
+            self.await_pong(SentPing { at: self.now, seq });
         }
     }
 
@@ -71,6 +60,22 @@ impl<C> Session<C> {
             self.fired(Deadline::Pong, due);
             self.outputs.push_back(Output::Close(current, CloseCode::PongTimeout));
             self.suspend(SuspendReason::PongTimeout);
+        }
+    }
+
+    /// The peer gets as long again.
+    pub(super) fn ping_delayed(&mut self, current: ConnectionId) {
+        if let PingState::Probing { ping, .. } = self.ping
+            && !self.settle_ping(current, ping)
+        {
+            self.await_pong(ping);
+        }
+    }
+
+    fn await_pong(&mut self, ping: SentPing) {
+        self.ping = PingState::Outstanding(ping);
+        if !self.write_held {
+            self.deadlines.arm(Deadline::Pong, self.now + self.timeouts.pong_timeout);
         }
     }
 
@@ -113,13 +118,13 @@ impl<C> Session<C> {
         self.ping = PingState::Idle;
         self.deadlines.disarm(Deadline::Pong);
         let from = match self.connection_kind {
-            // A client that watches for the messages expects them at a steady interval.
-            ConnectionKind::Stream(Heartbeat::Message) => ping.at,
-            ConnectionKind::Stream(Heartbeat::Frame) | ConnectionKind::Events | ConnectionKind::Poll => {
-                self.last_received_at
-            }
+            // A client that watches for the messages expects them at a steady interval. An event stream is heard only when it is
+            // asked, at the end of `pong_timeout`.
+            ConnectionKind::Stream(Heartbeat::Message) | ConnectionKind::Events => ping.at,
+            ConnectionKind::Stream(Heartbeat::Frame) | ConnectionKind::Poll => self.last_received_at,
         };
-        self.arm_ping(from + self.timeouts.ping_interval);
+        // The answer to a ping that was delayed may come when the next one is due already.
+        self.arm_ping(self.now.max(from + self.timeouts.ping_interval));
         self.request_acknowledgement(current);
         true
     }

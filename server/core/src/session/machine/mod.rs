@@ -125,6 +125,7 @@ impl<C> Session<C> {
             ConnectionInput::WriteHeld => self.hold_write(),
             ConnectionInput::WriteResumed => self.resume_write(),
             ConnectionInput::Probed => self.probed(current),
+            ConnectionInput::PingDelayed => self.ping_delayed(current),
             ConnectionInput::TokenRefreshed(expires) => self.arm_token(expires),
             ConnectionInput::Ended(reason) => self.suspend(reason),
             ConnectionInput::Close(reason) => {
