@@ -94,6 +94,14 @@ impl Link {
         command
     }
 
+    /// From here on the other end is sent so many bytes a second.
+    pub fn limit(&self, bytes_per_second: u32) {
+        let bits = u64::from(bytes_per_second) * 8;
+        // A burst of one packet, and a queue that loses none.
+        let rate = format!("rate {bits}bit burst 1600 limit 1000000");
+        run(Command::new("tc").args(format!("qdisc replace dev {} root tbf {rate}", self.here).split(' ')));
+    }
+
     /// From here on nothing gets through, and neither end is told.
     pub fn cut(&self) {
         ip(&format!("-n {} link set {} down", self.namespace, self.there));

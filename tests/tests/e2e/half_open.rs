@@ -101,7 +101,7 @@ fn a_reader_of_events_that_vanished_is_noticed() {
     server.await_phase(&hello.session, "suspended");
     let after = heard.elapsed();
     assert!(after <= INTERVAL + PONG_TIMEOUT + LATE, "suspended after {after:?}");
-    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "connection_lost")]);
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "pong_timeout")]);
     link.mend();
     let id = format!("Last-Event-ID: {}:0\r\n", hello.resume);
     let mut again = EventStream::over(link.connect(server.public), "channels=news", &id);

@@ -61,6 +61,8 @@ mod schemes;
 mod server_cost;
 // Clients that do not read.
 mod slow_consumer;
+// Links that are slow, or cut.
+mod slow_links;
 // Server-sent events.
 mod sse;
 // A server that was stopped for a while.
