@@ -68,6 +68,12 @@ impl CloseCode {
     pub fn reason(self) -> &'static str {
         self.into()
     }
+
+    /// Whether the client is to come back by itself.
+    #[must_use]
+    pub const fn invites_back(self) -> bool {
+        matches!(self.code(), 4000..=4099)
+    }
 }
 
 /// Why a session lost its connection and waits for another.

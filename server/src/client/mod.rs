@@ -14,7 +14,7 @@ pub(crate) use caller::Caller;
 pub(crate) use commands::{Commands, acknowledge};
 pub(crate) use context::{ClientSettings, Context};
 pub(crate) use greeting::{hello, unsubscribed};
-pub(crate) use retry::{goaway, retry_ms, starts_new_session};
+pub(crate) use retry::{goaway, retry_ms};
 
 #[cfg(test)]
 mod slow_engine_tests;

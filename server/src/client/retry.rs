@@ -19,14 +19,9 @@ const NEVER_MS: u64 = i32::MAX as u64;
 pub(crate) fn retry_ms(code: CloseCode, entropy: &Entropy) -> u64 {
     match code {
         CloseCode::Draining | CloseCode::Overloaded => entropy.number_in(SPREAD_MS),
-        code if matches!(code.code(), 4000..=4099) => SOON_MS,
+        code if code.invites_back() => SOON_MS,
         _ => NEVER_MS,
     }
-}
-
-/// Whether the session has ended and its client should come back for a new one.
-pub(crate) fn starts_new_session(code: CloseCode) -> bool {
-    matches!(code, CloseCode::Draining | CloseCode::Idle | CloseCode::Lifetime)
 }
 
 /// Says that the connection is about to be closed, and why.

@@ -135,6 +135,7 @@ fn attach(context: &Context, resume: Option<String>) -> Attached {
         transport: Transport::WebSocket,
         dialect: DialectName::Json,
         may_open: true,
+        only_resume: false,
     };
     let permit = context.permits.take([127, 0, 0, 1].into());
     context.sessions.attach(&request, permit, || false).expect("a session")

@@ -1,10 +1,11 @@
 //! The request for a stream of events.
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::DialectName;
+use encke_core::dialect::{DialectName, Since};
 use encke_core::session::Heartbeat;
 use hyper::header::{
-    ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, CACHE_CONTROL,
+    HeaderMap, HeaderName, HeaderValue, ORIGIN, VARY,
 };
 use hyper::{Request, StatusCode};
 
@@ -15,7 +16,7 @@ use crate::client::{Caller, ClientSettings, Context};
 use crate::http::reply::{no_content, with};
 use crate::http::{ApiError, Reply};
 use crate::session::{AttachRequest, Refusal, Transport};
-use crate::transport::sse::{Accepted, Events, parse_id};
+use crate::transport::sse::{Accepted, END, EventId, farewell};
 
 const EVENT_STREAM: &str = "text/event-stream";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -27,6 +28,8 @@ struct Query {
     seq: Option<u64>,
     token: Option<String>,
     channels: Vec<ChannelName>,
+    /// What the client has of these channels, as far as it says so.
+    positions: Vec<Option<Since<'static>>>,
 }
 
 /// Gives a request its session, or the answer that it gets instead.
@@ -52,6 +55,10 @@ fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<
     if !caller.origin_allowed {
         return refuse(RefusalReason::Origin, ApiError::forbidden("this origin is not in auth.origins"));
     }
+    // The one answer after which an EventSource does not try again.
+    if request.headers().get(LAST_EVENT_ID).is_some_and(|id| id == END) {
+        return Err(Box::new(no_content()));
+    }
     let query = match Query::read(request, &context.settings) {
         Ok(query) => query,
         Err(error) => return refuse(RefusalReason::Query, error),
@@ -74,16 +81,20 @@ fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<
         transport: Transport::Events,
         dialect: DialectName::Json,
         may_open,
+        only_resume: query.channels.is_empty(),
     };
     // hyper has the socket, so nobody can ask it; and an EventSource waits for seconds before it comes back.
     let attached = context.attach(caller.address, attach, || false).map_err(|refusal| match refusal {
         Refusal::Overloaded | Refusal::TooFast => come_back(CloseCode::Overloaded, context),
         Refusal::Draining => come_back(CloseCode::Draining, context),
         Refusal::NotTheUser => Box::new(ApiError::forbidden("the session is another user's").into()),
-        // The one answer after which an EventSource does not try again.
-        Refusal::Gone | Refusal::Late => Box::new(no_content()),
+        Refusal::Gone | Refusal::Late => {
+            let message = "the session is gone; with channels=a,b a new one would follow them";
+            Box::new(ApiError::new(StatusCode::GONE, "gone", message).into())
+        }
     })?;
-    Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels: query.channels })
+    let Query { channels, positions, .. } = query;
+    Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels, positions })
 }
 
 impl Query {
@@ -110,9 +121,9 @@ impl Query {
         }
         // An EventSource comes back with its first query; the header says what it has.
         if let Some(id) = request.headers().get(LAST_EVENT_ID).and_then(|id| id.to_str().ok())
-            && let Some((token, seq)) = parse_id(id)
+            && let Some(EventId { token, seq, positions }) = EventId::parse(id)
         {
-            (read.resume, read.seq) = (Some(token), Some(seq));
+            (read.resume, read.seq, read.positions) = (Some(token), Some(seq), positions);
         }
         let limit = settings.max_subscriptions;
         if read.channels.len() > limit {
@@ -130,10 +141,24 @@ impl Query {
 /// An EventSource takes any status but 200 for final. So the stream itself sends it away.
 fn come_back(code: CloseCode, context: &Context) -> Box<Reply> {
     let mut out = Vec::new();
-    Events { out: &mut out, token: "" }.farewell(code, &context.entropy);
+    farewell(&mut out, code, &context.entropy);
     let mut reply = with(StatusCode::OK, EVENT_STREAM, out);
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     Box::new(reply)
+}
+
+/// The answer to a browser that asks whether a page of another origin may come back with `Last-Event-ID` (a polyfill, or `fetch`:
+/// an `EventSource` need not ask).
+pub(crate) fn preflight(caller: &Caller, headers: &HeaderMap) -> Reply {
+    if !caller.origin_allowed {
+        return ApiError::forbidden("this origin is not in auth.origins").into();
+    }
+    let mut reply = no_content();
+    let allowed = reply.headers_mut();
+    allow_origin(allowed, headers.get(ORIGIN));
+    allowed.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET"));
+    allowed.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static("last-event-id"));
+    reply
 }
 
 fn allow_origin(headers: &mut HeaderMap, origin: Option<&HeaderValue>) {

@@ -180,7 +180,11 @@ fn answer(
                 Err(reply) => *reply,
             }
         }
-        ("/ws" | "/events", _) => ApiError::method_not_allowed("GET").into(),
+        ("/events", &Method::OPTIONS) => {
+            events::preflight(&Caller::of(&request, peer.ip(), &context.client.auth), request.headers())
+        }
+        ("/ws", _) => ApiError::method_not_allowed("GET").into(),
+        ("/events", _) => ApiError::method_not_allowed("GET, OPTIONS").into(),
         (path, _) => {
             let message = format!(
                 "no such path: {path}; clients connect to /ws (WebSocket) or /events (server-sent events)"

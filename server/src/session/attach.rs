@@ -31,6 +31,8 @@ pub(crate) struct AttachRequest {
     pub(crate) dialect: DialectName,
     /// Its address has not opened too many sessions lately.
     pub(crate) may_open: bool,
+    /// It has no use for a new session.
+    pub(crate) only_resume: bool,
 }
 
 /// A connection that has a session.
@@ -114,7 +116,7 @@ impl Sessions {
                 let revoked = self.revoke(&session);
                 return Ok(attached(session, true, link, revoked));
             }
-            if request.transport == Transport::Events {
+            if request.only_resume {
                 // A drain that has begun since may be what ended it.
                 return Err(if self.is_draining() { Refusal::Draining } else { Refusal::Gone });
             }
@@ -252,6 +254,7 @@ mod tests {
             transport: Transport::Events,
             dialect: DialectName::Json,
             may_open: true,
+            only_resume: true,
         };
         let attach = |request| sessions.attach(&request, permits.take(address), || false);
         let first = attach(request(None, None)).expect("the first connection");

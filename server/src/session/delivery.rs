@@ -7,6 +7,7 @@ use encke_core::encodings::Encodings;
 use encke_core::session::outbox::Run;
 use encke_core::session::{ConnectionInput, Outbox};
 
+use super::Channel;
 use super::cell::SessionCell;
 use super::link::Link;
 use super::sessions::Sessions;
@@ -22,10 +23,10 @@ const RUN_MESSAGES: usize = 32;
 pub(crate) trait Outgoing {
     /// Bytes written.
     fn len(&self) -> usize;
-    /// A message under its seq.
-    fn message(&mut self, seq: u64, message: &Encodings);
-    /// A gap, and its seq.
-    fn gap(&mut self, seq: u64, gap: &Event<'_>);
+    /// A message of this channel, under its seq.
+    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &Encodings);
+    /// A gap, its seq, and the last message that it leaves out, if that is known.
+    fn gap(&mut self, seq: u64, channel: &Channel, gap: &Event<'_>, last: Option<u64>);
 }
 
 /// What remains after a connection has taken its share.
@@ -80,8 +81,8 @@ fn take_share(outbox: &mut Outbox<Followed>, out: &mut impl Outgoing) -> Taken {
         let run = outbox.take(turn, log.bounds(), fitting(sizes, BATCH_BYTES - bytes));
         match run {
             Run::Messages { seq, offset, count, caught_up } => {
-                for (seq, message) in (seq..).zip(log.since(offset).take(count)) {
-                    out.message(seq, message);
+                for (number, message) in (0..).zip(log.since(offset).take(count)) {
+                    out.message(seq + number, &followed.channel, offset + number, message);
                 }
                 taken.messages += count as u64;
                 if caught_up {
@@ -89,9 +90,9 @@ fn take_share(outbox: &mut Outbox<Followed>, out: &mut impl Outgoing) -> Taken {
                 }
             }
             Run::Gap { seq, range } => {
-                let channel = followed.channel.name().as_str();
-                let epoch = followed.channel.epoch();
-                out.gap(seq, &Event::Gap { seq, channel, epoch, range });
+                let (channel, epoch) = (followed.channel.name().as_str(), followed.channel.epoch());
+                let gap = Event::Gap { seq, channel, epoch, range };
+                out.gap(seq, &followed.channel, &gap, range.map(|(_, last)| last));
                 taken.gaps += 1;
             }
             Run::CaughtUp => log.wait(followed.key),

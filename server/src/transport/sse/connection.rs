@@ -1,12 +1,14 @@
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{self, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::session::ConnectionInput;
 
-use super::event::Events;
-use super::following::Following;
-use crate::client::{Attachment, Context};
+use super::event::{Events, farewell, heartbeat};
+use super::following::{Following, Greeting};
+use super::positions::Positions;
+use crate::client::{Attachment, Context, hello, unsubscribed};
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
@@ -26,6 +28,8 @@ pub(super) struct Connection<S> {
     pub(super) heartbeat: bool,
     /// What the session has for this connection.
     pub(super) backlog: Backlog,
+    /// How far the client is in the channels of its URL.
+    pub(super) positions: Positions,
     /// Until the session follows all channels that the stream asked for.
     pub(super) following: Option<Box<Following>>,
     pub(super) hold: WriteHold,
@@ -54,7 +58,7 @@ impl<S: Socket> Connection<S> {
         }
         self.backlog.more |= notes.contains(Notes::READ);
         if notes.contains(Notes::PING) {
-            self.events().heartbeat();
+            heartbeat(&mut self.out.bytes);
             self.heartbeat = true;
         }
         self.poll_following(context);
@@ -66,15 +70,16 @@ impl<S: Socket> Connection<S> {
             // It may have left a note to close.
             return Ok(Poll::Ready(()));
         }
-        if self.backlog.more {
-            self.backlog =
-                self.attachment.take_outgoing(&mut Events { out: &mut self.out.bytes, token: &self.token });
+        if self.may_take_more() {
+            let Self { out, token, positions, .. } = self;
+            let mut events = Events { out: &mut out.bytes, token, positions };
+            self.backlog = self.attachment.take_outgoing(&mut events);
             if self.poll_flush(context)?.is_pending() {
                 return Ok(Poll::Pending);
             }
         }
         match poll_read_some(&mut self.socket, context) {
-            Poll::Pending if self.backlog.more => {
+            Poll::Pending if self.may_take_more() => {
                 // Others first.
                 context.waker().wake_by_ref();
                 Ok(Poll::Pending)
@@ -86,18 +91,31 @@ impl<S: Socket> Connection<S> {
         }
     }
 
-    fn poll_following(&mut self, context: &mut task::Context<'_>) {
-        let Some(following) = &mut self.following else { return };
-        let events = Events { out: &mut self.out.bytes, token: &self.token };
-        if following.poll(context, &self.attachment, events).is_ready() {
-            self.following = None;
-        }
-        // What it follows by now may have something to read.
-        self.backlog.more = true;
+    /// The hello comes first.
+    fn may_take_more(&self) -> bool {
+        self.backlog.more && self.following.is_none()
     }
 
-    pub(super) fn events(&mut self) -> Events<'_> {
-        Events { out: &mut self.out.bytes, token: &self.token }
+    fn poll_following(&mut self, context: &mut task::Context<'_>) {
+        let Some(following) = &mut self.following else { return };
+        if let Poll::Ready(greeting) = following.poll(context, &self.attachment, &mut self.positions) {
+            self.following = None;
+            self.greet(&greeting);
+            // What it follows by now may have something to read.
+            self.backlog.more = true;
+        }
+    }
+
+    fn greet(&mut self, greeting: &Greeting) {
+        let hello = hello(&self.attachment, greeting.recovered);
+        let seq = self.attachment.session.sent();
+        let Self { out, token, positions, .. } = self;
+        let mut events = Events { out: &mut out.bytes, token, positions };
+        events.numbered(seq, &hello);
+        for channel in &greeting.revoked {
+            events.plain(&unsubscribed(channel, "forbidden"));
+        }
+        out.bytes.extend_from_slice(&greeting.refusals);
     }
 
     fn poll_flush(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {
@@ -153,8 +171,8 @@ impl<S: Socket> Connection<S> {
 
     /// There is no Close frame here: the last event says why, and when to come back.
     pub(super) async fn say_goodbye(mut self, code: CloseCode) {
-        let context = std::sync::Arc::clone(&self.attachment.context);
-        self.events().farewell(code, &context.entropy);
+        let context = Arc::clone(&self.attachment.context);
+        farewell(&mut self.out.bytes, code, &context.entropy);
         let Self { mut socket, mut out, attachment, .. } = self;
         // The session has released this connection already; its permit may be another's.
         drop(attachment);

@@ -1,22 +1,29 @@
 //! Events of the HTML standard, section 9.2: unnamed, each an object of the dialect in one line.
 
+use std::io::Write;
+
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, Event, Texts};
 use encke_core::encodings::{Cached, Encodings};
 
-use crate::client::{goaway, retry_ms, starts_new_session};
+use super::positions::Positions;
+use crate::client::{goaway, retry_ms};
 use crate::entropy::Entropy;
-use crate::session::Outgoing;
+use crate::session::{Channel, Outgoing};
 
-/// What an event has besides its token and its text: the names of two fields, a seq, line breaks.
-const FIELDS_BYTES: usize = 40;
+/// What an event has besides its token and its text: the names of two fields, a seq, a position, line breaks.
+const FIELDS_BYTES: usize = 80;
+
+/// The id of those who are not to come back. A request with it gets 204, after which an `EventSource` does not try again.
+pub(crate) const END: &str = "end";
 
 /// Events, one after the other.
-pub(crate) struct Events<'a> {
-    pub(crate) out: &'a mut Vec<u8>,
-    /// The session's resume token: with a seq it is the id that an `EventSource` comes back with.
-    pub(crate) token: &'a str,
+pub(super) struct Events<'a> {
+    pub(super) out: &'a mut Vec<u8>,
+    /// The session's resume token: with a seq and the positions it is the id that an `EventSource` comes back with.
+    pub(super) token: &'a str,
+    pub(super) positions: &'a mut Positions,
 }
 
 impl Events<'_> {
@@ -31,32 +38,43 @@ impl Events<'_> {
         self.plain(event);
     }
 
-    /// A comment: the client's code does not see it, but the network in between does.
-    pub(super) fn heartbeat(&mut self) {
-        self.out.extend_from_slice(b":\n\n");
-    }
-
-    /// The last event of a stream: why it ends, and when to come back.
-    pub(crate) fn farewell(&mut self, code: CloseCode, entropy: &Entropy) {
-        let retry = retry_ms(code, entropy);
-        self.out.extend_from_slice(format!("retry: {retry}\n\n").as_bytes());
-        if starts_new_session(code) {
-            // Without an id to come back with, it asks for what it asked for at first.
-            self.out.extend_from_slice(b"id:\n");
-        }
-        self.plain(&goaway(code, retry));
-    }
-
     fn id(&mut self, seq: u64) {
-        self.out.extend_from_slice(format!("id: {}:{seq}\n", self.token).as_bytes());
+        write!(self.out, "id: {}:{seq}", self.token).expect("memory takes everything");
+        self.positions.write(self.out);
+        self.out.push(b'\n');
+    }
+}
+
+/// A comment: the client's code does not see it, but the network in between does. One line: after an empty one, some clients
+/// take it for an event.
+pub(super) fn heartbeat(out: &mut Vec<u8>) {
+    out.extend_from_slice(b":\n");
+}
+
+/// The last event of a stream: why it ends, and when to come back.
+pub(crate) fn farewell(out: &mut Vec<u8>, code: CloseCode, entropy: &Entropy) {
+    let retry = retry_ms(code, entropy);
+    write!(out, "retry: {retry}\n\n").expect("memory takes everything");
+    if !code.invites_back() {
+        writeln!(out, "id: {END}").expect("memory takes everything");
+    }
+    Json::default().notify(&goaway(code, retry), &mut Bare(out));
+}
+
+/// Events without ids.
+pub(super) struct Bare<'a>(pub(super) &'a mut Vec<u8>);
+
+impl Texts for Bare<'_> {
+    fn text(&mut self, text: &str) {
+        self.0.extend_from_slice(b"data: ");
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.extend_from_slice(b"\n\n");
     }
 }
 
 impl Texts for Events<'_> {
     fn text(&mut self, text: &str) {
-        self.out.extend_from_slice(b"data: ");
-        self.out.extend_from_slice(text.as_bytes());
-        self.out.extend_from_slice(b"\n\n");
+        Bare(self.out).text(text);
     }
 }
 
@@ -65,7 +83,8 @@ impl Outgoing for Events<'_> {
         self.out.len()
     }
 
-    fn message(&mut self, seq: u64, message: &Encodings) {
+    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &Encodings) {
+        self.positions.advance(channel.name().as_str(), channel.epoch(), offset);
         let message = Json::of(message);
         self.out.reserve(FIELDS_BYTES + self.token.len() + message.len_with(seq));
         self.id(seq);
@@ -74,44 +93,34 @@ impl Outgoing for Events<'_> {
         self.out.extend_from_slice(b"\n\n");
     }
 
-    fn gap(&mut self, seq: u64, gap: &Event<'_>) {
+    fn gap(&mut self, seq: u64, channel: &Channel, gap: &Event<'_>, last: Option<u64>) {
+        if let Some(last) = last {
+            self.positions.advance(channel.name().as_str(), channel.epoch(), last);
+        }
         self.numbered(seq, gap);
     }
 }
 
-/// Reads the id of the last event that a client has: a resume token and a seq.
-pub(crate) fn parse_id(id: &str) -> Option<(String, u64)> {
-    let (token, seq) = id.rsplit_once(':')?;
-    Some((token.to_owned(), seq.parse().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
-    use encke_core::message::{CompactJson, Message};
-
     use super::*;
 
     #[test]
     fn events_are_lines() {
         let mut out = Vec::new();
-        let mut events = Events { out: &mut out, token: "s_a.b" };
-        let data = CompactJson::parse(r#"{"a":"\n"}"#).expect("good JSON");
-        let message = Message { channel: "news", epoch: "e", offset: 42, data: &data };
-        events.message(7, &Encodings::new(&message));
-        events.heartbeat();
+        let mut positions = Positions::default();
+        let mut events = Events { out: &mut out, token: "s_a.b", positions: &mut positions };
+        events.numbered(7, &Event::Unsubscribed { channel: "news", reason: "forbidden" });
+        heartbeat(&mut out);
         let entropy = Entropy::system();
-        events.farewell(CloseCode::Kicked, &entropy);
-        events.farewell(CloseCode::Lifetime, &entropy);
+        farewell(&mut out, CloseCode::Kicked, &entropy);
+        farewell(&mut out, CloseCode::Lifetime, &entropy);
         let text = concat!(
-            "id: s_a.b:7\ndata: {\"message\":{\"seq\":7,\"channel\":\"news\",\"offset\":42,\"data\":{\"a\":\"\\n\"}}}\n\n",
-            ":\n\n",
-            "retry: 2147483647\n\ndata: {\"goaway\":{\"reason\":\"kicked\",\"retry_ms\":2147483647}}\n\n",
-            "retry: 1000\n\nid:\ndata: {\"goaway\":{\"reason\":\"lifetime\",\"retry_ms\":1000}}\n\n",
+            "id: s_a.b:7\ndata: {\"unsubscribed\":{\"channel\":\"news\",\"reason\":\"forbidden\"}}\n\n",
+            ":\n",
+            "retry: 2147483647\n\nid: end\ndata: {\"goaway\":{\"reason\":\"kicked\",\"retry_ms\":2147483647}}\n\n",
+            "retry: 1000\n\ndata: {\"goaway\":{\"reason\":\"lifetime\",\"retry_ms\":1000}}\n\n",
         );
         assert_eq!(String::from_utf8(out).as_deref(), Ok(text));
-        assert_eq!(parse_id("s_a.b:7"), Some(("s_a.b".into(), 7)));
-        for id in ["", "7", "s_a.b:", "s_a.b:x", "s_a.b:-1"] {
-            assert_eq!(parse_id(id), None, "{id}");
-        }
     }
 }

@@ -2,49 +2,73 @@ use std::collections::VecDeque;
 use std::future::{IntoFuture, Ready};
 use std::task::{Context, Poll};
 
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, Since};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either};
 
-use super::event::Events;
+use super::event::Bare;
+use super::positions::Positions;
 use crate::channel::ChannelName;
 use crate::client::{Attachment, unsubscribed};
 use crate::session::{NotSubscribed, Subscribed};
 
 type Outcome = Result<Subscribed, NotSubscribed>;
 
-/// The channels that a stream asked for and that its session does not follow yet, one after the other.
+/// A channel that a stream asks for, and what its client has of it.
+pub(crate) type Asked = (ChannelName, Option<Since<'static>>);
+
+/// The channels that a stream asked for, one after the other. Only then is it greeted: with the hello, its client gets to know
+/// where it is in each of them.
 pub(super) struct Following {
-    channels: VecDeque<ChannelName>,
+    channels: VecDeque<Asked>,
     /// The answer for the first of them, once it was asked for.
     answer: Option<Either<Ready<Outcome>, BoxFuture<'static, Outcome>>>,
+    /// The session is the one that the client asked for.
+    recovered: bool,
+    /// Its channels that the client may no longer follow.
+    revoked: Vec<ChannelName>,
+    /// Events about those that it does not get.
+    refusals: Vec<u8>,
+}
+
+/// What a stream is greeted with.
+pub(super) struct Greeting {
+    pub(super) recovered: bool,
+    pub(super) revoked: Vec<ChannelName>,
+    pub(super) refusals: Vec<u8>,
 }
 
 impl Following {
-    pub(super) fn new(channels: Vec<ChannelName>) -> Box<Self> {
-        Box::new(Self { channels: channels.into(), answer: None })
+    pub(super) fn new(channels: Vec<Asked>, recovered: bool, revoked: Vec<ChannelName>) -> Box<Self> {
+        Box::new(Self { channels: channels.into(), answer: None, recovered, revoked, refusals: Vec::new() })
     }
 
-    /// Follows one channel after the other, as the engine answers. Ready when none is left. A refusal is an event.
+    /// Follows one channel after the other, as the engine answers. Ready when none is left.
     pub(super) fn poll(
         &mut self,
         task: &mut Context<'_>,
         attachment: &Attachment,
-        mut events: Events<'_>,
-    ) -> Poll<()> {
-        while let Some(channel) = self.channels.front() {
+        positions: &mut Positions,
+    ) -> Poll<Greeting> {
+        while let Some((channel, since)) = self.channels.front_mut() {
             let Attachment { session, link, context, .. } = attachment;
             let answer = self.answer.get_or_insert_with(|| {
-                context.sessions.subscribe(session, link, channel, None).into_future()
+                context.sessions.subscribe(session, link, channel, since.as_ref()).into_future()
             });
             let Poll::Ready(outcome) = answer.poll_unpin(task) else { return Poll::Pending };
-            if let Err(error) = outcome {
-                tracing::debug!(%channel, %error, "not subscribed");
-                let reason = if error == NotSubscribed::Forbidden { "forbidden" } else { "limit" };
-                events.plain(&unsubscribed(channel, reason));
+            match outcome {
+                Ok(subscribed) => positions.follow(&subscribed, since.take(), self.recovered),
+                Err(error) => {
+                    tracing::debug!(%channel, %error, "not subscribed");
+                    let reason = if error == NotSubscribed::Forbidden { "forbidden" } else { "limit" };
+                    Json::default().notify(&unsubscribed(channel, reason), &mut Bare(&mut self.refusals));
+                }
             }
             self.answer = None;
             self.channels.pop_front();
         }
-        Poll::Ready(())
+        let (revoked, refusals) = (std::mem::take(&mut self.revoked), std::mem::take(&mut self.refusals));
+        Poll::Ready(Greeting { recovered: self.recovered, revoked, refusals })
     }
 }

@@ -8,13 +8,16 @@
 mod connection;
 mod event;
 mod following;
+mod positions;
 
 use std::future::Future;
 use std::sync::Arc;
 
+use encke_core::dialect::Since;
+
 use crate::admission::OpenConnection;
 use crate::channel::ChannelName;
-use crate::client::{Attachment, Context, hello, unsubscribed};
+use crate::client::{Attachment, Context};
 use crate::session::{Attached, Backlog};
 use crate::transport::Socket;
 use crate::transport::metered::Metered;
@@ -22,8 +25,10 @@ use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
 
 use connection::{Connection, Ending};
-pub(crate) use event::{Events, parse_id};
+pub(crate) use event::{END, farewell};
 use following::Following;
+pub(crate) use positions::EventId;
+use positions::Positions;
 
 /// A request that gets a stream.
 #[derive(Debug)]
@@ -33,6 +38,8 @@ pub(crate) struct Accepted {
     pub(crate) attached: Attached,
     /// Channels to follow in addition to the session's.
     pub(crate) channels: Vec<ChannelName>,
+    /// What the client has of each, as far as it says so.
+    pub(crate) positions: Vec<Option<Since<'static>>>,
 }
 
 /// Serves an accepted request to its end, on the socket that it came on.
@@ -54,12 +61,16 @@ pub(crate) fn serve(
 }
 
 fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Connection<S> {
-    let Accepted { head, mut attached, channels } = accepted;
+    let Accepted { head, mut attached, channels, positions } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
     let link = Arc::clone(&attached.link);
     let socket = Metered::new(socket, link, Arc::clone(&context.timeouts));
     let attachment = Attachment::new(attached, context);
+    let known = Positions::new(&channels);
+    // Of a URL that has changed, nothing is known.
+    let positions = if positions.len() == channels.len() { positions } else { vec![None; channels.len()] };
+    let asked = channels.into_iter().zip(positions).collect();
     let mut connection = Connection {
         socket,
         token: attachment.session.resume_token().expose(),
@@ -67,15 +78,10 @@ fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Conn
         out: Unwritten::default(),
         heartbeat: false,
         backlog: Backlog { more: true, until_acknowledged: false },
-        following: Some(Following::new(channels)),
+        positions: known,
+        following: Some(Following::new(asked, recovered, revoked)),
         hold: WriteHold::default(),
     };
     connection.out.bytes = head;
-    let hello = hello(&connection.attachment, recovered);
-    let sent = connection.attachment.session.sent();
-    connection.events().numbered(sent, &hello);
-    for channel in revoked {
-        connection.events().plain(&unsubscribed(&channel, "forbidden"));
-    }
     connection
 }

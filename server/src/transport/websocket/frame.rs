@@ -4,7 +4,7 @@
 use encke_core::dialect::{Event, Texts, ping_payload};
 use encke_core::encodings::{Cached, Encodings};
 
-use crate::session::Outgoing;
+use crate::session::{Channel, Outgoing};
 
 const FINAL: u8 = 0x80;
 const TEXT: u8 = 0x1;
@@ -59,13 +59,13 @@ impl<D: Cached> Outgoing for OutgoingFrames<'_, D> {
         self.frames.0.len()
     }
 
-    fn message(&mut self, seq: u64, message: &Encodings) {
+    fn message(&mut self, seq: u64, _: &Channel, _: u64, message: &Encodings) {
         let message = D::of(message);
         self.frames.head(TEXT, message.len_with(seq));
         message.write_with(seq, self.frames.0);
     }
 
-    fn gap(&mut self, _: u64, gap: &Event<'_>) {
+    fn gap(&mut self, _: u64, _: &Channel, gap: &Event<'_>, _: Option<u64>) {
         self.dialect.notify(gap, &mut self.frames);
     }
 }

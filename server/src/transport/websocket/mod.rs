@@ -130,6 +130,7 @@ fn attach<D: Cached>(
         transport: Transport::WebSocket,
         dialect: D::NAME,
         may_open,
+        only_resume: false,
     };
     let attached = context.attach(caller.address, request, || socket.is_over());
     let mut attached = attached.map_err(|refusal| match refusal {

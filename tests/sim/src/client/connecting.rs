@@ -40,6 +40,9 @@ impl World {
             incoming: Vec::new(),
             outgoing: std::collections::VecDeque::new(),
             head_read: is_websocket,
+            channel: None,
+            event_id: None,
+            offered: None,
             greeted: false,
             read: 0,
             asked,
@@ -110,13 +113,24 @@ impl World {
     ) {
         let channels = self.scenario.channels;
         let client = &mut self.clients[number as usize];
-        let connection = client.link.as_ref().expect("it has just connected").connection;
-        let last_event_id = resume.as_ref().zip(seq).map(|(resume, seq)| format!("{resume}:{seq}"));
+        let link = client.link.as_mut().expect("it has just connected");
+        let connection = link.connection;
+        let mut last_event_id = resume.as_ref().zip(seq).map(|(resume, seq)| format!("{resume}:{seq}"));
+        let mut channel = client.rng.random_range(0..channels);
+        // As an EventSource does: with the query of the first time, if it is still where its last stream ended.
+        if let (Some((url, id)), Some(old)) =
+            (client.page.as_ref().and_then(|page| page.stream.clone()), &last_event_id)
+            && let Some(position) = id.strip_prefix(&format!("{old};"))
+        {
+            link.offered = Some(position.to_owned());
+            channel = url;
+            last_event_id = Some(id);
+        }
         let target = match (&resume, seq) {
             (Some(resume), None) => format!("/events?resume={resume}"),
-            // As an EventSource does: with the query of the first time.
-            _ => format!("/events?channels={}", channel_name(client.rng.random_range(0..channels))),
+            _ => format!("/events?channels={}", channel_name(channel)),
         };
+        link.channel = Some(channel);
         let wire = self.connection(connection).expect("it is new").wire.clone();
         match self.server.serve_events(wire.server_socket(), address, &target, last_event_id.as_deref()) {
             Ok(task) => self.serve(connection, task),
@@ -132,7 +146,7 @@ impl World {
         match (status, asked) {
             // Overloaded or draining: it comes back with what it has.
             (200, _) => {}
-            (204, Some(asked)) => {
+            (410, Some(asked)) => {
                 self.check_session_may_be_lost(&asked.session, asked.is_future);
                 self.clients[number as usize].forget_session();
             }

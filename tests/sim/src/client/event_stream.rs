@@ -20,12 +20,15 @@ pub(crate) fn read_head(bytes: &[u8]) -> Result<Option<usize>, String> {
 
 /// The first event in `bytes`, if all of it is there, and its length.
 pub(crate) fn read_event(bytes: &[u8]) -> Result<Option<(Event<'_>, usize)>, String> {
+    if bytes.starts_with(b":") {
+        let end = bytes.iter().position(|byte| *byte == b'\n');
+        return Ok(end.map(|end| (Event { is_comment: true, ..Event::default() }, end + 1)));
+    }
     let Some(end) = bytes.windows(2).position(|two| two == b"\n\n") else { return Ok(None) };
     let text = std::str::from_utf8(&bytes[..end]).map_err(|error| error.to_string())?;
     let mut event = Event::default();
     for line in text.split('\n') {
         match line.split_once(':') {
-            Some(("", _)) => event.is_comment = true,
             Some(("id", id)) => event.id = Some(id.strip_prefix(' ').unwrap_or(id)),
             Some(("data", data)) if event.data.is_none() => {
                 event.data = Some(data.strip_prefix(' ').unwrap_or(data));
@@ -43,11 +46,11 @@ mod tests {
 
     #[test]
     fn events_are_read_when_they_are_whole() {
-        let bytes = b"id: t:7\ndata: {}\n\n:\n\nretry: 5\n\n";
+        let bytes = b"id: t:7\ndata: {}\n\n:\nretry: 5\n\n";
         let (event, taken) = read_event(bytes).expect("a good event").expect("a whole event");
         assert_eq!((event.id, event.data, taken), (Some("t:7"), Some("{}"), 18));
         let (event, taken) = read_event(&bytes[18..]).expect("a good event").expect("a whole event");
-        assert!(event.is_comment && taken == 3);
+        assert!(event.is_comment && taken == 2);
         assert_eq!(read_event(b"id: t:7\n"), Ok(None));
         assert!(read_event(b"x\n\n").is_err());
         assert_eq!(read_head(b"HTTP/1.1 200 OK\r\n\r\nid"), Ok(Some(19)));

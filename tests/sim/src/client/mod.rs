@@ -49,6 +49,12 @@ pub(crate) struct Link {
     pub(crate) outgoing: VecDeque<u8>,
     /// The head of the answer was read, or there is none.
     head_read: bool,
+    /// The channel of the URL, of a stream of events.
+    channel: Option<u8>,
+    /// The id of the event that was read last, and not looked at yet.
+    event_id: Option<String>,
+    /// Where it said that it was in that channel.
+    offered: Option<String>,
     /// It was told its session.
     pub(crate) greeted: bool,
     /// The last seq here.
@@ -95,6 +101,15 @@ impl Client {
             link: None,
             plan: 0,
             gone: false,
+        }
+    }
+
+    /// Where its stream of events is, as an EventSource would say when it comes back.
+    fn note_event_id(&mut self) {
+        if let (Some(link), Some(page)) = (&mut self.link, &mut self.page)
+            && let (Some(channel), Some(id)) = (link.channel, link.event_id.take())
+        {
+            page.stream = Some((channel, id));
         }
     }
 

@@ -22,8 +22,10 @@ enum Content {
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     pub(crate) epoch: String,
-    /// The subscription began after this message.
+    /// The subscription began after this message,
     begun: u64,
+    /// and after this seq: what came before is of an earlier one.
+    begun_seq: u64,
     /// It has everything up to here, or was told that it is missing.
     pub(crate) up_to: u64,
 }
@@ -49,6 +51,8 @@ pub(crate) struct Page {
     /// The highest seq that it has had.
     pub(crate) highest: u64,
     pub(crate) channels: Vec<Following>,
+    /// The channel of its last stream's URL, and the id of the last event.
+    pub(crate) stream: Option<(u8, String)>,
     recent: VecDeque<(u64, Content)>,
     /// Something has happened after which gaps are allowed though the log still has what they stand for.
     pub(crate) gaps_allowed: bool,
@@ -63,6 +67,7 @@ impl Page {
             resume: hello.resume.clone().into_owned(),
             highest: 0,
             channels: vec![Following::No; usize::from(channels)],
+            stream: None,
             recent: VecDeque::new(),
             gaps_allowed: false,
             must_tell_seq: false,
@@ -71,6 +76,22 @@ impl Page {
 
     pub(crate) fn following(&mut self, channel: u8) -> &mut Following {
         &mut self.channels[usize::from(channel)]
+    }
+
+    /// A new session follows a channel from where the client was in it. `log` is the epoch and the last message of its log.
+    pub(crate) fn begun_at(&mut self, channel: u8, position: &str, log: Option<(&str, u64)>) {
+        let begun_seq = self.highest;
+        *self.following(channel) = match (position.split_once(':'), log) {
+            (None, _) => Following::No,
+            (Some((epoch, offset)), Some((current, last))) if epoch == current => match offset.parse() {
+                Ok(begun) if begun <= last => {
+                    Following::Yes(Place { epoch: epoch.to_owned(), begun, begun_seq, up_to: begun })
+                }
+                _ => Following::Unknown,
+            },
+            // It is told a gap of unknown length first.
+            (Some(_), _) => Following::Unknown,
+        };
     }
 
     /// The answer to a subscribe. `since` is the message after which it asked to begin, with its epoch.
@@ -82,6 +103,7 @@ impl Page {
         since: Option<&(String, u64)>,
         recovered: Option<bool>,
     ) {
+        let begun_seq = self.highest;
         let following = self.following(channel);
         if !matches!(following, Following::Asked) {
             return;
@@ -95,7 +117,7 @@ impl Page {
                 return;
             }
         };
-        *following = Following::Yes(Place { epoch: epoch.to_owned(), begun, up_to: begun });
+        *following = Following::Yes(Place { epoch: epoch.to_owned(), begun, begun_seq, up_to: begun });
     }
 
     /// A message has come. Returns what is wrong with it, if anything.
@@ -121,7 +143,7 @@ impl Page {
             }
         }
         if !fresh {
-            if offset > place.up_to {
+            if seq > place.begun_seq && offset > place.up_to {
                 return Err(format!("seq {seq} was had, but not message {offset} of {place:?}"));
             }
             return Ok(());

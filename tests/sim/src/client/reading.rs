@@ -83,7 +83,10 @@ impl World {
             match next_heard(link) {
                 Ok(None) => return,
                 Ok(Some(Heard::Nothing)) => {}
-                Ok(Some(Heard::Text(text))) => self.hear_text(client, &text),
+                Ok(Some(Heard::Text(text))) => {
+                    self.hear_text(client, &text);
+                    self.clients[client as usize].note_event_id();
+                }
                 Ok(Some(Heard::Ping(seq))) => self.hear_ping(client, seq, false),
                 Ok(Some(Heard::Close(code))) => self.hear_close(client, code),
                 Err(error) => return self.violate("wire", format!("client {client} reads {error}")),
@@ -172,6 +175,11 @@ impl World {
         link.read = hello.seq;
         let number = link.connection;
         let (asked, is_websocket) = (link.asked.take(), link.is_websocket);
+        // The channel of a stream, where it begins by the id of its hello, and where its client was.
+        let stream = link.channel.zip(link.event_id.as_ref()).map(|(channel, id)| {
+            let position = id.split_once(';').map_or("", |(_, position)| position);
+            (channel, position.to_owned(), link.offered.take().unwrap_or_default())
+        });
         match (hello.recovered, asked) {
             (true, Some(asked)) => {
                 let had = it.page.as_mut().map_or(0, |page| {
@@ -189,6 +197,15 @@ impl World {
                 it.forget_session();
                 let mut page = Page::new(hello, channels);
                 page.gaps_allowed = !is_websocket;
+                if let Some((channel, position, offered)) = stream {
+                    let view = self.server.channel(&channel_name(channel));
+                    page.begun_at(channel, &position, view.as_ref().map(|view| (&*view.epoch, view.last)));
+                    // It may not have got the channel, for a limit.
+                    if !offered.is_empty() && !position.is_empty() && offered != position {
+                        let what = format!("client {client} was at {offered}, and is told {position}");
+                        return self.violate("wire", what);
+                    }
+                }
                 it.page = Some(page);
                 if let Some(asked) = asked {
                     self.check_session_may_be_lost(&asked.session, asked.is_future);
@@ -307,6 +324,7 @@ fn next_heard(link: &mut super::Link) -> Result<Option<Heard>, String> {
         (Heard::Nothing, taken)
     } else {
         let Some((event, taken)) = event_stream::read_event(&link.incoming)? else { return Ok(None) };
+        link.event_id = event.id.filter(|id| *id != "end").map(ToOwned::to_owned);
         (event.data.map_or(Heard::Nothing, |data| Heard::Text(data.to_owned())), taken)
     };
     link.incoming.drain(..taken);
