@@ -66,12 +66,18 @@ impl EventStream {
         events
     }
 
-    /// The next lines up to an empty one, without it; `None` at the end of the stream.
+    /// The next comment, or the next lines up to an empty one, without it; `None` at the end of the stream.
     #[track_caller]
     pub fn block(&mut self) -> Option<String> {
-        let mut block = self.take_through(b"\n\n")?;
-        block.truncate(block.len() - 2);
-        Some(block)
+        let mut block = String::new();
+        loop {
+            let line = self.take_through(b"\n")?;
+            block.push_str(line.trim_end_matches('\n'));
+            if line == "\n" || block == ":" {
+                return Some(block.trim_end_matches('\n').to_owned());
+            }
+            block.push('\n');
+        }
     }
 
     /// The next lines that are no heartbeat.

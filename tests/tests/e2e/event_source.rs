@@ -4,15 +4,14 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::time::Duration;
 
 use encke_tests::waiting::{let_pass, until};
-use encke_tests::{EventStream, RunningServer, Script};
+use encke_tests::{EventStream, Launch, RunningServer, Script};
 use serde_json::{Value, json};
 
 /// How far ahead of them is published, in messages: less than a channel keeps.
 const AHEAD: usize = 100;
 
-/// `readyState` while one means to come back, and when it does not any more.
+/// `readyState` of one that means to come back.
 const CONNECTING: u64 = 0;
-const CLOSED: u64 = 2;
 
 /// One that follows `news`, and its hello.
 struct Source {
@@ -105,16 +104,43 @@ fn it_stays_away_when_its_session_is_taken_over() {
 }
 
 #[test]
-fn it_gives_up_when_its_session_is_gone() {
+fn it_goes_on_in_a_new_session_when_its_own_is_gone() {
     // Shorter than the second after which it is to come back.
     let server = RunningServer::with(&["session.reconnect_window=200ms"]);
     let sources = follow(&server);
-    sources.iter().for_each(|source| source.disconnect(&server));
+    server.admin.publish("news", 1);
     for source in &sources {
-        assert_eq!(source.script.await_value("error", 1), CONNECTING);
-        assert_eq!(source.script.await_value("error", 2), CLOSED);
-        assert_eq!(source.script.count("hello"), 1);
+        source.script.await_object("message", 1);
+        source.disconnect(&server);
         server.await_gone(source.text("session"));
     }
-    assert_eq!(server.admin.metrics().events("opened", "connect"), 2.0, "they got 204, not a session");
+    server.admin.publish("news", 2);
+    for source in &sources {
+        let again = source.script.await_value("hello", 2);
+        assert_eq!(again["recovered"], false);
+        assert_ne!(again["session"], source.hello["session"]);
+        source.script.await_object("message", 2);
+        let heard: Vec<_> =
+            source.script.heard("message").into_iter().map(|mut it| it["data"].take()).collect();
+        assert_eq!((heard, source.script.count("gap")), (vec![json!(1), json!(2)], 0));
+    }
+}
+
+/// Its messages are gone with the process. That is told, and what is published from then on is heard.
+#[test]
+fn it_outlives_the_process() {
+    let first = RunningServer::with(&[]);
+    let address = first.public.to_string();
+    let sources = follow(&first);
+    first.admin.publish("news", 1);
+    sources.iter().for_each(|source| _ = source.script.await_object("message", 1));
+    drop(first);
+    let second = Launch::listening_on(&address).start();
+    for source in &sources {
+        assert_eq!(source.script.await_value("hello", 2)["recovered"], false);
+        let gap = source.script.await_value("gap", 1);
+        assert_eq!((&gap["channel"], gap.get("from")), (&json!("news"), None));
+    }
+    second.admin.publish("news", 2);
+    sources.iter().for_each(|source| assert_eq!(source.script.await_value("message", 2)["data"], 2));
 }

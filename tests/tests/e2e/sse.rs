@@ -22,16 +22,29 @@ fn publish(client: &mut Client, channel: &str, data: impl Into<Value>) {
     assert!(reply["ok"]["offset"].is_u64(), "{reply}");
 }
 
+/// This life of a channel's log.
+fn epoch(server: &RunningServer, channel: &str) -> String {
+    let answer = server.admin.get(&format!("/api/channels/{channel}"));
+    answer.json()["epoch"].as_str().expect("a channel has an epoch").to_owned()
+}
+
+/// The id after the message `offset` of `news`, the `seq`th of the session.
+fn id_at(server: &RunningServer, token: &str, seq: u64, offset: u64) -> String {
+    format!("{token}:{seq};{}:{offset}", epoch(server, "news"))
+}
+
 /// The event of the message `data`, which is the `offset`th of `news` and the `seq`th of the session.
-fn message(token: &str, seq: u64, offset: u64, data: u64) -> String {
+fn message(server: &RunningServer, token: &str, seq: u64, offset: u64, data: u64) -> String {
+    let id = id_at(server, token, seq, offset);
     format!(
-        "id: {token}:{seq}\n\
+        "id: {id}\n\
          data: {{\"message\":{{\"seq\":{seq},\"channel\":\"news\",\"offset\":{offset},\"data\":{data}}}}}"
     )
 }
 
+/// The farewell of one who is not to come back.
 fn goaway(reason: &str) -> String {
-    format!(r#"data: {{"goaway":{{"reason":"{reason}","retry_ms":2147483647}}}}"#)
+    format!("id: end\ndata: {{\"goaway\":{{\"reason\":\"{reason}\",\"retry_ms\":2147483647}}}}")
 }
 
 #[test]
@@ -45,7 +58,7 @@ fn head_and_events_are_these_bytes() {
     let (id, data) = first.split_once('\n').expect("two lines");
     let json = data.strip_prefix("data: ").expect("data");
     let Hello { session, resume, .. } = Hello::parse(serde_json::from_str(json).expect("it is JSON"));
-    assert_eq!(id, format!("id: {resume}:0"));
+    assert_eq!(id, format!("id: {}", id_at(&server, &resume, 0, 0)));
     let hello = format!(
         "data: {{\"hello\":{{\"version\":1,\"session\":\"{session}\",\"resume\":\"{resume}\",\"recovered\":false,\
          \"seq\":0,\"ping_interval_ms\":25000,\"pong_timeout_ms\":10000,\"reconnect_window_ms\":120000}}}}"
@@ -54,10 +67,10 @@ fn head_and_events_are_these_bytes() {
 
     let mut publisher = server.client();
     publish(&mut publisher, "news", 7);
-    assert_eq!(events.event(), message(&resume, 1, 1, 7));
+    assert_eq!(events.event(), message(&server, &resume, 1, 1, 7));
     publish(&mut publisher, "else", 8);
     publish(&mut publisher, "news", 9);
-    assert_eq!(events.event(), message(&resume, 2, 2, 9));
+    assert_eq!(events.event(), message(&server, &resume, 2, 2, 9));
 }
 
 #[test]
@@ -65,10 +78,12 @@ fn several_channels_in_one_stream() {
     let server = RunningServer::with(&[]);
     let (mut events, hello) = follow(&server, "news,chat");
     let mut publisher = server.client();
-    for (seq, channel) in (1..).zip(["news", "chat", "news"]) {
+    for (seq, channel) in (1_u64..).zip(["news", "chat", "news"]) {
         publish(&mut publisher, channel, seq);
         let (id, object) = events.object();
-        assert_eq!(id, Some(format!("{}:{seq}", hello.resume)));
+        let (news, chat) = (epoch(&server, "news"), epoch(&server, "chat"));
+        let (in_news, in_chat) = (seq.div_ceil(2), seq / 2);
+        assert_eq!(id, Some(format!("{}:{seq};{news}:{in_news},{chat}:{in_chat}", hello.resume)));
         assert_eq!(
             (&object["message"]["channel"], &object["message"]["data"]),
             (&json!(channel), &json!(seq))
@@ -86,7 +101,7 @@ fn coming_back_gives_what_follows_and_nothing_twice() {
         publish(&mut publisher, "news", number);
     }
     for number in 1..=5 {
-        assert_eq!(events.event(), message(token, number, number, number));
+        assert_eq!(events.event(), message(&server, token, number, number, number));
     }
     drop(events);
     server.await_phase(&hello.session, "suspended");
@@ -94,18 +109,19 @@ fn coming_back_gives_what_follows_and_nothing_twice() {
         publish(&mut publisher, "news", number);
     }
     // It says that it has three, whatever it was sent.
-    let mut again = EventStream::come_back(server.public, "channels=news", &format!("{token}:3"));
+    let three = id_at(&server, token, 3, 3);
+    let mut again = EventStream::come_back(server.public, "channels=news", &three);
     let (id, object) = again.object();
-    assert_eq!(id, Some(format!("{token}:3")));
+    assert_eq!(id, Some(three));
     let greeting = Hello::parse(object);
     assert!(greeting.recovered);
     assert_eq!((&greeting.session, &greeting.resume), (&hello.session, token));
     assert_eq!(greeting.object["hello"]["seq"], 3);
     for number in 4..=7 {
-        assert_eq!(again.event(), message(token, number, number, number));
+        assert_eq!(again.event(), message(&server, token, number, number, number));
     }
     publish(&mut publisher, "news", 8);
-    assert_eq!(again.event(), message(token, 8, 8, 8));
+    assert_eq!(again.event(), message(&server, token, 8, 8, 8));
     let events = [("opened", "connect"), ("suspended", "connection_lost"), ("resumed", "reconnect")];
     server.logs.await_lifecycle(&hello.session, &events);
 }
@@ -142,24 +158,73 @@ fn a_session_may_change_its_transport() {
     assert!(again.hello().recovered);
     assert_eq!(socket.close_code(), Some(4100));
     publish(&mut publisher, "news", 2);
-    assert_eq!(again.event(), message(&hello.resume, 2, 2, 2));
+    // It asks for no channels, so there are none to be somewhere in.
+    assert_eq!(again.object().0, Some(format!("{}:2", hello.resume)));
+}
+
+/// A session that is suspended and soon gone, with three messages in `news`, of which its client has two: the id that it comes
+/// back with.
+fn leave_behind(server: &RunningServer) -> String {
+    let (mut events, hello) = follow(server, "news");
+    let mut publisher = server.client();
+    (1..=3).for_each(|number| publish(&mut publisher, "news", number));
+    (1..=2).for_each(|number| {
+        assert_eq!(events.event(), message(server, &hello.resume, number, number, number));
+    });
+    drop(events);
+    server.await_gone(&hello.session);
+    id_at(server, &hello.resume, 2, 2)
 }
 
 #[test]
-fn who_comes_back_too_late_is_not_to_try_again() {
+fn who_comes_back_too_late_goes_on_in_a_new_session() {
     let server = RunningServer::with(&["session.reconnect_window=300ms"]);
-    let (events, hello) = follow(&server, "news");
-    drop(events);
-    server.await_gone(&hello.session);
-    let foreign = format!("{}x", hello.resume);
-    for token in [&*hello.resume, &foreign, "s_nonsense", ""] {
-        let id = format!("Last-Event-ID: {token}:0\r\n");
-        let answer = ask_events(server.public, "channels=news", &id);
-        assert_eq!((answer.status, &*answer.body), (204, ""), "{answer:?}");
+    let id = leave_behind(&server);
+    let mut again = EventStream::come_back(server.public, "channels=news", &id);
+    let (hello_id, hello) = again.object();
+    let hello = Hello::parse(hello);
+    assert!(!hello.recovered && !id.starts_with(&hello.resume));
+    assert_eq!(hello_id, Some(id_at(&server, &hello.resume, 0, 2)), "it is where it was");
+    assert_eq!(again.event(), message(&server, &hello.resume, 1, 3, 3));
+    publish(&mut server.client(), "news", 4);
+    assert_eq!(again.event(), message(&server, &hello.resume, 2, 4, 4));
+}
+
+/// As after a restart: the log's offsets begin anew.
+#[test]
+fn what_another_life_of_the_log_had_is_a_gap() {
+    let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+    let id = leave_behind(&server).replace(&epoch(&server, "news"), "another");
+    let mut again = EventStream::come_back(server.public, "channels=news", &id);
+    let hello = again.hello();
+    let (gap_id, gap) = again.object();
+    assert_eq!((&gap["gap"]["seq"], &gap["gap"]["from"]), (&json!(1), &Value::Null), "{gap}");
+    assert_eq!(gap_id, Some(format!("{}:1;another:2", hello.resume)), "it would be told again");
+    for number in 1..=3 {
+        assert_eq!(again.event(), message(&server, &hello.resume, number + 1, number, number));
     }
-    let answer = ask_events(server.public, &format!("resume={}", hello.resume), "");
-    assert_eq!(answer.status, 204);
-    assert_eq!(server.admin.metrics().events("opened", "connect"), 1.0, "no session was opened for them");
+}
+
+/// Also who does not say where it was begins anew, from now on.
+#[test]
+fn who_has_no_session_gets_one() {
+    let server = RunningServer::with(&[]);
+    publish(&mut server.client(), "news", 1);
+    let nine = (1..=9).map(|number| number.to_string()).collect::<Vec<_>>().join(",");
+    for id in ["s_nonsense:0", ":7", "s_a.b:7;e:1,e:1", "s_a.b:7;e", "x", ""] {
+        let mut events = EventStream::come_back(server.public, "channels=news", id);
+        let (hello_id, hello) = events.object();
+        let hello = Hello::parse(hello);
+        assert!(!hello.recovered, "{id}");
+        assert_eq!(hello_id, Some(id_at(&server, &hello.resume, 0, 1)), "{id}");
+    }
+    let mut many = EventStream::come_back(server.public, &format!("channels={nine}"), "s_nonsense:0");
+    let (id, hello) = many.object();
+    assert_eq!(id, Some(format!("{}:0", Hello::parse(hello).resume)), "of many channels it says nothing");
+    let answer = ask_events(server.public, "resume=s_nonsense", "");
+    assert_eq!((answer.status, &*answer.error_code()), (410, "gone"), "it would follow nothing");
+    let answer = ask_events(server.public, "channels=news", "Last-Event-ID: end\r\n");
+    assert_eq!((answer.status, &*answer.body), (204, ""), "{answer:?}");
 }
 
 #[test]
@@ -175,7 +240,7 @@ fn bad_requests_are_said_to_be() {
             server.public
         );
         let answer = encke_tests::admin::ask(server.public, &request);
-        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET")), "{method}");
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, OPTIONS")), "{method}");
     }
     assert_eq!(server.admin.metrics().events("opened", "connect"), 0.0);
 }
@@ -193,7 +258,7 @@ fn heartbeats_are_comments() {
     assert!(after >= Duration::from_millis(2_500), "{after:?}");
     assert!(after <= Duration::from_millis(3_300) + LATE, "{after:?}");
     publish(&mut server.client(), "news", 1);
-    assert_eq!(events.event(), message(&hello.resume, 1, 1, 1));
+    assert_eq!(events.event(), message(&server, &hello.resume, 1, 1, 1));
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }
 
@@ -206,7 +271,7 @@ fn the_second_stream_wins() {
     assert!(second.hello().recovered);
     assert_eq!(first.to_end(), [NEVER, &goaway("replaced")]);
     publish(&mut server.client(), "news", 1);
-    assert_eq!(second.event(), message(&hello.resume, 1, 1, 1));
+    assert_eq!(second.event(), message(&server, &hello.resume, 1, 1, 1));
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("resumed", "take_over")]);
 }
 
@@ -218,7 +283,7 @@ fn who_is_kicked_is_told_so() {
     assert_eq!(events.to_end(), [NEVER, &goaway("kicked")]);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "kicked")]);
     let answer = ask_events(server.public, "", &format!("Last-Event-ID: {}:0\r\n", hello.resume));
-    assert_eq!(answer.status, 204);
+    assert_eq!(answer.status, 410);
 }
 
 #[test]
@@ -241,17 +306,17 @@ fn a_drain_says_when_to_come_back() {
     let [retry, goaway] = &said[..] else { panic!("{said:?}") };
     let retry: u64 = retry.strip_prefix("retry: ").expect("a time").parse().expect("in milliseconds");
     assert!((500..10_000).contains(&retry), "{retry}");
-    let expected = format!("id:\ndata: {{\"goaway\":{{\"reason\":\"draining\",\"retry_ms\":{retry}}}}}");
+    let expected = format!("data: {{\"goaway\":{{\"reason\":\"draining\",\"retry_ms\":{retry}}}}}");
     assert_eq!(*goaway, expected);
     assert!(server.await_exit(TIMEOUT).success());
 }
 
-/// The empty id takes from an `EventSource` what it would come back with, so it asks for what it asked for at first.
+/// It keeps its id, by which it goes on in a new one.
 #[test]
-fn who_is_to_begin_anew_is_left_without_an_id() {
+fn who_is_to_begin_anew_is_told_to_come_back() {
     let server = RunningServer::with(&["session.lifetime=500ms", "session.idle=200ms"]);
     let (events, hello) = follow(&server, "news");
-    let last = "id:\ndata: {\"goaway\":{\"reason\":\"lifetime\",\"retry_ms\":1000}}";
+    let last = "data: {\"goaway\":{\"reason\":\"lifetime\",\"retry_ms\":1000}}";
     assert_eq!(events.to_end(), ["retry: 1000", last], "and never idle, for it can give no command");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "lifetime")]);
     let mut again = EventStream::open(server.public, "channels=news");
@@ -269,7 +334,21 @@ fn pages_of_an_allowed_origin_may_read() {
     let answer = ask_events(server.public, "", origin);
     assert_eq!(answer.status, 400);
     assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));
+    let preflight = |origin: &str| {
+        let request = format!(
+            "OPTIONS /events HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nOrigin: {origin}\r\n\
+             Access-Control-Request-Method: GET\r\nAccess-Control-Request-Headers: last-event-id\r\n\r\n",
+            server.public
+        );
+        encke_tests::admin::ask(server.public, &request)
+    };
+    let answer = preflight("https://app.example");
+    assert_eq!((answer.status, &*answer.body), (204, ""), "{answer:?}");
+    assert_eq!(answer.header("access-control-allow-origin"), Some("https://app.example"));
+    assert_eq!(answer.header("access-control-allow-headers"), Some("last-event-id"));
+    assert_eq!(answer.header("access-control-allow-methods"), Some("GET"));
     for foreign in ["https://evil.example", "null"] {
+        assert_eq!(preflight(foreign).status, 403);
         let answer = ask_events(server.public, "channels=news", &format!("Origin: {foreign}\r\n"));
         assert_eq!((answer.status, &*answer.error_code()), (403, "forbidden"), "{foreign}");
         assert_eq!(answer.header("access-control-allow-origin"), None);
@@ -310,7 +389,7 @@ fn what_was_forgotten_is_told() {
     for number in 1..=40 {
         publish(&mut publisher, "news", number);
         // Nothing is acknowledged, and nothing waits for that.
-        assert_eq!(events.event(), message(token, number, number, number));
+        assert_eq!(events.event(), message(&server, token, number, number, number));
     }
     drop(events);
     server.await_phase(&hello.session, "suspended");
@@ -325,12 +404,12 @@ fn what_was_forgotten_is_told() {
         "{object}"
     );
     assert!(gap["from"].as_u64().is_some_and(|from| from <= 11), "never too little: {object}");
-    assert_eq!(id, Some(format!("{token}:24")));
+    assert_eq!(id, Some(id_at(&server, token, 24, 24)));
     for number in 25..=40 {
-        assert_eq!(again.event(), message(token, number, number, number));
+        assert_eq!(again.event(), message(&server, token, number, number, number));
     }
     publish(&mut publisher, "news", 41);
-    assert_eq!(again.event(), message(token, 41, 41, 41));
+    assert_eq!(again.event(), message(&server, token, 41, 41, 41));
 }
 
 #[test]
