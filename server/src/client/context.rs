@@ -53,9 +53,10 @@ impl Context {
 
     fn refused(&self, refusal: Refusal, address: IpAddr) {
         let (reason, detail) = match refusal {
-            Refusal::Overloaded => {
-                (RefusalReason::Overloaded, "a limit of connections or sessions is reached")
+            Refusal::TooManyConnections => {
+                (RefusalReason::Overloaded, "limits.max_connections or limits.max_connections_per_address")
             }
+            Refusal::TooManySessions => (RefusalReason::Overloaded, "limits.max_sessions"),
             Refusal::TooFast => (RefusalReason::SessionRate, "limits.sessions_per_second_per_address"),
             Refusal::Draining => (RefusalReason::Draining, "the server is going away"),
             Refusal::NotTheUser => (RefusalReason::User, "the session is another user's"),

@@ -96,7 +96,7 @@ pub struct Limits {
     pub max_connections_per_address: usize,
     /// Channels that one session may follow.
     pub max_subscriptions: usize,
-    /// Channels that there may be.
+    /// Channels in all.
     pub max_channels: usize,
     /// Commands from one client; 0 for any number.
     pub commands_per_second: u32,

@@ -85,7 +85,9 @@ fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<
     };
     // hyper has the socket, so nobody can ask it; and an EventSource waits for seconds before it comes back.
     let attached = context.attach(caller.address, attach, || false).map_err(|refusal| match refusal {
-        Refusal::Overloaded | Refusal::TooFast => come_back(CloseCode::Overloaded, context),
+        Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => {
+            come_back(CloseCode::Overloaded, context)
+        }
         Refusal::Draining => come_back(CloseCode::Draining, context),
         Refusal::NotTheUser => Box::new(ApiError::forbidden("the session is another user's").into()),
         Refusal::Gone | Refusal::Late => {
@@ -128,7 +130,7 @@ impl Query {
         let limit = settings.max_subscriptions;
         if read.channels.len() > limit {
             let message =
-                format!("channels: a session may follow {limit} channels (limits.max_subscriptions)");
+                format!("channels: more than a session may follow (limits.max_subscriptions = {limit})");
             return Err(ApiError::bad_request(message));
         }
         if read.channels.is_empty() && read.resume.is_none() {

@@ -51,8 +51,10 @@ pub(crate) struct Attached {
 /// Why a connection gets no session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// The limit of sessions or of connections is reached.
-    Overloaded,
+    /// The limit of connections is reached, or that of its address.
+    TooManyConnections,
+    /// The limit of sessions is reached.
+    TooManySessions,
     /// The address opens too many sessions.
     TooFast,
     /// The server is going away.
@@ -153,7 +155,7 @@ impl Sessions {
                 return Err(Refusal::Late);
             }
             if !link.can_have_permit(state.link.as_deref()) {
-                return Err(Refusal::Overloaded);
+                return Err(Refusal::TooManyConnections);
             }
             state.machine.handle(now, Input::Attach(attach));
             let accepted = state.machine.phase() == Phase::Attached(attach.connection);
@@ -177,7 +179,7 @@ impl Sessions {
         link: &Arc<Link>,
     ) -> Result<Arc<SessionCell>, Refusal> {
         if !link.ensure_permit(None) {
-            return Err(Refusal::Overloaded);
+            return Err(Refusal::TooManyConnections);
         }
         let now = self.timeouts.clock().now();
         // A session that asked to be resumed claims messages that a new one has never sent.
@@ -196,7 +198,7 @@ impl Sessions {
         // Before its first step: whatever ends the session removes it from the registry.
         if self.registry.insert(Arc::clone(&session)).is_err() {
             self.owners.remove(&session.timer);
-            return Err(Refusal::Overloaded);
+            return Err(Refusal::TooManySessions);
         }
         self.metrics.sessions.phase_changed(None, Phase::Attached(attach.connection));
         self.step(&session, |_, _| {});

@@ -36,7 +36,7 @@ pub(crate) struct Subscribed {
 /// Why a session does not follow a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum NotSubscribed {
-    #[error("a session may follow {limit} channels (limits.max_subscriptions)")]
+    #[error("subscription limit reached (limits.max_subscriptions = {limit})")]
     TooManySubscriptions { limit: usize },
     #[error(transparent)]
     TooManyChannels(#[from] TooManyChannels),

@@ -24,7 +24,7 @@ pub(crate) struct SessionView {
     /// How long ago it began.
     pub(crate) age: Duration,
     /// How long ago its client last sent something.
-    pub(crate) last_heard: Duration,
+    pub(crate) last_received: Duration,
     /// The number of the last message sent.
     pub(crate) seq: u64,
     /// Messages that were sent and are not acknowledged.
@@ -86,7 +86,7 @@ impl SessionCell {
         let state = self.state.lock();
         let machine = &state.machine;
         let link = state.link.as_ref().map(|link| link.received_at());
-        let last_heard = link.map_or(machine.last_received_at(), |at| at.max(machine.last_received_at()));
+        let last_received = link.map_or(machine.last_received_at(), |at| at.max(machine.last_received_at()));
         SessionView {
             id: self.id,
             phase: machine.phase(),
@@ -94,7 +94,7 @@ impl SessionCell {
             dialect: state.dialect,
             identity: state.identity.clone(),
             age: now.since(machine.opened_at()),
-            last_heard: now.since(last_heard),
+            last_received: now.since(last_received),
             seq: machine.outbox().seq(),
             unacked: machine.outbox().unacked(),
             deadlines: machine.deadlines().map(|(at, deadline)| (deadline, at.since(now))).collect(),

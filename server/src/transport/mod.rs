@@ -1,4 +1,7 @@
 //! Transports: moving bytes between a socket and a session.
+//!
+//! A new transport is a folder here, over any [`Socket`]. Its request is read in `public/`; `session/` knows its name (`Transport` in
+//! `cell.rs`) and what a session can do over it (`ConnectionKind`, in `attach.rs`); `metrics/connections.rs` lists it.
 
 mod end_of_stream;
 mod metered;

@@ -144,7 +144,9 @@ fn report(scenario: Scenario, outcome: Outcome, shrinks: bool) -> ExitCode {
     let scenario = &shrunk.scenario;
     println!("\nshrunk: {:?}, {} clients, {} steps", scenario.kind, scenario.clients, shrunk.outcome.steps);
     let faults: Vec<_> = scenario.faults.iter().map(|fault| format!("{fault:?}")).collect();
-    println!("faults: {}; none after step {}", faults.join(", "), scenario.calm_after_steps);
+    let calm = scenario.calm_after_steps;
+    let until = if calm == u64::MAX { "to the end".to_owned() } else { format!("until step {calm}") };
+    println!("faults, {until}: {}", faults.join(", "));
     print_tail(&shrunk.outcome);
     if let Some(violation) = &shrunk.outcome.violation {
         print_violation(violation);

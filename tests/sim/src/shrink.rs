@@ -39,14 +39,15 @@ pub(crate) fn shrink(
 }
 
 impl<R: Fn(Scenario, bool) -> Outcome> Search<R> {
-    /// Keeps `scenario` if it fails in the same way.
+    /// Keeps `scenario` if it fails in the same way, and no later: fewer faults may take longer to bring it about.
     fn keeps(&mut self, scenario: Scenario) -> bool {
         if self.tries >= TRIES {
             return false;
         }
         self.tries += 1;
         let outcome = (self.run)(scenario.clone(), false);
-        let fails = outcome.violation.as_ref().is_some_and(|it| it.invariant == self.invariant);
+        let fails = outcome.violation.as_ref().is_some_and(|it| it.invariant == self.invariant)
+            && outcome.steps <= self.best.outcome.steps;
         if fails {
             self.best = Shrunk { scenario, outcome };
         }

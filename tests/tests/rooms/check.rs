@@ -1,6 +1,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use crate::hidden::hidden_ways;
 use crate::modules::Modules;
 use crate::order::{Order, room_of};
 use crate::resolve::Resolver;
@@ -15,6 +16,12 @@ pub(crate) enum Offence {
         room: String,
         imported: String,
         is_above: bool,
+    },
+    /// A way to another room that this check cannot follow.
+    Hidden {
+        file: String,
+        line: usize,
+        way: &'static str,
     },
     /// A file that belongs to no listed room.
     Unlisted {
@@ -38,6 +45,7 @@ impl fmt::Display for Offence {
                 let place = if *is_above { "above" } else { "beside" };
                 write!(f, "{file}:{line}: room {room} imports {imported}, which is {place} it")
             }
+            Self::Hidden { file, line, way } => write!(f, "{file}:{line}: {way} may hide an import"),
             Self::Unlisted { file } => write!(f, "{file}: belongs to no room that is listed"),
             Self::Undeclared { file } => write!(f, "{file}: no mod declares it"),
             Self::Missing { root, room } => write!(f, "{root}: the room {room} is listed and has no file"),
@@ -50,6 +58,7 @@ pub(crate) fn offences(order: &Order, source: &Source) -> Vec<Offence> {
     let rooms = order.rooms();
     let modules = Modules::of(source);
     let mut found = imports(order, &rooms, &modules);
+    found.extend(hidden(order, &modules, source));
     found.extend(files(order, &rooms, &modules, source));
     found.into_iter().collect()
 }
@@ -73,6 +82,20 @@ fn imports(order: &Order, rooms: &BTreeMap<&str, usize>, modules: &Modules) -> B
                 }
             }
         }
+    }
+    found
+}
+
+fn hidden(order: &Order, modules: &Modules, source: &Source) -> BTreeSet<Offence> {
+    let mut found = BTreeSet::new();
+    for module in modules.all.iter().filter(|module| !module.only_for_tests) {
+        let tokens = source.text(&module.file).and_then(|text| text.parse().ok()).unwrap_or_default();
+        let file = format!("{}/{}", order.root, module.file);
+        found.extend(hidden_ways(&tokens).into_iter().map(|(line, way)| Offence::Hidden {
+            file: file.clone(),
+            line,
+            way,
+        }));
     }
     found
 }

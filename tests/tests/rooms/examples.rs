@@ -128,6 +128,19 @@ fn what_is_also_for_others_may_not() {
 }
 
 #[test]
+fn what_may_hide_an_import_is_refused() {
+    for (text, way) in [
+        ("extern crate self as house;", "extern crate self"),
+        ("mod a { include!(\"../high.rs\"); }", "include!"),
+        ("#[macro_use] mod a {}", "#[macro_use]"),
+        ("macro_rules! up { ($r:ident) => { type Up = crate::$r::High; } }", "a path that a macro is given"),
+    ] {
+        assert_eq!(cell_with(text), [format!("house/src/low/cell.rs:1: {way} may hide an import")]);
+    }
+    assert!(cell_with("macro_rules! down { ($r:ident) => { crate::ground::Ground } }").is_empty());
+}
+
+#[test]
 fn a_file_of_no_room_is_told() {
     let root = (
         "lib.rs",

@@ -1,7 +1,7 @@
 //! The order of rooms: a room imports only rooms below it.
 //!
 //! A room is a file or a folder of a crate. `tests/rooms.toml` lists the rooms of each crate from the ground up. Every path that names
-//! something of the crate itself counts: in `use`, in expressions and types, in macros and attributes. What is compiled for tests alone
+//! something of the crate itself counts: in `use`, in expressions and types, in macros and attributes. What could hide one is refused. What is compiled for tests alone
 //! may import anything. Since no import goes up, no circle of imports spans two rooms.
 
 // The rules of the order, shown on small crates in memory: what each offence looks like.
@@ -11,6 +11,8 @@ mod names;
 
 // Which offences a crate has.
 mod check;
+// Ways to other rooms that cannot be followed.
+mod hidden;
 // The modules of a crate, and what each brings into scope.
 mod modules;
 // The list of rooms.

@@ -2,7 +2,8 @@
 //! client sends, and writes [`Response`]s, [`Event`]s and channel messages as texts.
 //!
 //! A new dialect is a folder here with one type that implements [`Dialect`], a [`DialectName`] and a place in
-//! [`Encodings`](crate::encodings::Encodings). Which connection speaks it is decided when its request is read; transports and logs name none.
+//! [`Encodings`](crate::encodings::Encodings). In the server, `public/query.rs` chooses which one a WebSocket speaks; `metrics/connections.rs`
+//! lists those that are shown before anyone speaks them. Logs and WebSockets name none; streams of events speak `json`.
 
 mod command;
 mod encoded;

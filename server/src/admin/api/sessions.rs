@@ -164,7 +164,7 @@ impl From<&SessionView> for Summary {
             transport: view.transport,
             dialect: view.dialect,
             age_ms: millis(view.age),
-            last_heard_ms: millis(view.last_heard),
+            last_heard_ms: millis(view.last_received),
         }
     }
 }

@@ -134,7 +134,7 @@ fn attach<D: Cached>(
     };
     let attached = context.attach(caller.address, request, || socket.is_over());
     let mut attached = attached.map_err(|refusal| match refusal {
-        Refusal::Overloaded | Refusal::TooFast => CloseCode::Overloaded,
+        Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => CloseCode::Overloaded,
         Refusal::Draining => CloseCode::Draining,
         Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
         Refusal::Late => CloseCode::Replaced,

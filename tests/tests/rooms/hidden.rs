@@ -1,0 +1,32 @@
+use proc_macro2::{TokenStream, TokenTree};
+
+/// What could lead to a room by a path that stands nowhere: each is refused rather than followed. The line of each, and what it is.
+pub(crate) fn hidden_ways(tokens: &TokenStream) -> Vec<(usize, &'static str)> {
+    let mut found = Vec::new();
+    look(tokens, &mut found);
+    found
+}
+
+fn look(tokens: &TokenStream, found: &mut Vec<(usize, &'static str)>) {
+    let trees: Vec<TokenTree> = tokens.clone().into_iter().collect();
+    for at in 0..trees.len() {
+        if let Some(way) = way_at(&trees[at..]) {
+            found.push((trees[at].span().start().line, way));
+        }
+        if let TokenTree::Group(group) = &trees[at] {
+            look(&group.stream(), found);
+        }
+    }
+}
+
+fn way_at(trees: &[TokenTree]) -> Option<&'static str> {
+    let mut words = trees.iter().map(ToString::to_string);
+    let mut next = || words.next().unwrap_or_default();
+    match (&*next(), &*next(), &*next(), &*next()) {
+        ("extern", "crate", "self", _) => Some("extern crate self"),
+        ("include", "!", ..) => Some("include!"),
+        ("macro_use", ..) => Some("#[macro_use]"),
+        ("crate" | "self" | "super", ":", ":", "$") => Some("a path that a macro is given"),
+        _ => None,
+    }
+}
