@@ -6,7 +6,7 @@ use crossbeam_channel::Receiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, LogLinesDropped, TimersView};
-use crate::admission::{OpenConnections, Permits, Rates, Refusals};
+use crate::admission::{Handshakes, OpenConnections, Permits, Rates, Refusals};
 use crate::client::{self, ClientSettings};
 use crate::config::Config;
 use crate::engine::{LogEngine, MemoryEngine};
@@ -99,6 +99,7 @@ pub(crate) fn public(
         tls: config.tls.clone(),
         handshake_timeout: config.limits.handshake_timeout,
         sockets: (limit != usize::MAX).then(|| Permits::new(usize::MAX, sockets_per_address(limit))),
+        handshakes: Handshakes::new(config.limits.max_handshakes),
         connections: OpenConnections::default(),
         stop,
     }

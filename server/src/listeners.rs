@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::Duration;
 
-use crate::config::Config;
+use crate::config::{Config, Limits};
 use crate::http::Listener;
 
 /// How often to look whether an address is free.
@@ -67,6 +67,7 @@ impl Listeners {
 }
 
 fn bind(address: SocketAddr, config: &Config) -> Result<Listener, ListenError> {
-    Listener::bind(address, config.backlog, config.limits.send_buffer)
+    let Limits { send_buffer, receive_buffer, .. } = config.limits;
+    Listener::bind(address, config.backlog, send_buffer, receive_buffer)
         .map_err(|error| ListenError { address, error })
 }

@@ -1,12 +1,14 @@
-//! What lets a client in and what holds it back: permits for connections and sockets, the rate of commands, what
+//! What lets a client in and what holds it back: permits for connections, sockets in the handshake, the rate of commands, what
 //! is told of those that stay outside, and the tasks that a shutdown waits for.
 
+mod handshakes;
 mod log_throttle;
 mod permits;
 mod rate;
 mod refusals;
 mod tasks;
 
+pub(crate) use handshakes::Handshakes;
 pub(crate) use log_throttle::LogThrottle;
 pub(crate) use permits::{Permit, Permits, network};
 pub(crate) use rate::{CommandRate, Pace, Rates};

@@ -59,6 +59,8 @@ pub(crate) enum RefusalReason {
     Late,
     /// It asked for nothing in time.
     HandshakeTimeout,
+    /// There are too many that have asked for nothing yet.
+    Handshakes,
     /// The TLS handshake failed.
     Tls,
     /// The request is not HTTP, or broke off.

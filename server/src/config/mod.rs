@@ -86,10 +86,14 @@ pub struct Limits {
     pub max_message: usize,
     /// What may wait in the kernel to be read by a client, in bytes.
     pub send_buffer: usize,
+    /// What may wait in the kernel to be read from a client, in bytes.
+    pub receive_buffer: usize,
     /// The slowest reader that is not cut, in bytes a second over `write_timeout`; 0: a byte is enough.
     pub slowest_reader: usize,
     /// Open connections.
     pub max_connections: usize,
+    /// Connections without a session.
+    pub max_handshakes: usize,
     /// Sessions, suspended ones included.
     pub max_sessions: usize,
     /// Open connections from one address.

@@ -76,8 +76,10 @@ struct RawLimits {
     handshake_timeout: Span,
     max_message: Size,
     send_buffer: Size,
+    receive_buffer: Size,
     slowest_reader: Size,
     max_connections: usize,
+    max_handshakes: usize,
     max_sessions: usize,
     max_connections_per_address: usize,
     max_subscriptions: usize,
@@ -167,8 +169,10 @@ impl Raw {
                 handshake_timeout: self.limits.handshake_timeout.0,
                 max_message: self.limits.max_message.0,
                 send_buffer: self.limits.send_buffer.0,
+                receive_buffer: self.limits.receive_buffer.0,
                 slowest_reader: self.limits.slowest_reader.0,
                 max_connections: unless_zero(self.limits.max_connections),
+                max_handshakes: unless_zero(self.limits.max_handshakes),
                 max_sessions: unless_zero(self.limits.max_sessions),
                 max_connections_per_address: unless_zero(self.limits.max_connections_per_address),
                 max_subscriptions: unless_zero(self.limits.max_subscriptions),
@@ -269,9 +273,11 @@ impl Checks<'_> {
     }
 
     fn limits(&self, limits: &RawLimits) -> Result<(), ConfigError> {
-        for (key, size) in
-            [("limits.max_message", limits.max_message.0), ("limits.send_buffer", limits.send_buffer.0)]
-        {
+        for (key, size) in [
+            ("limits.max_message", limits.max_message.0),
+            ("limits.send_buffer", limits.send_buffer.0),
+            ("limits.receive_buffer", limits.receive_buffer.0),
+        ] {
             self.require(size >= SMALLEST_BUFFER, key, "must be at least 1KiB")?;
             self.require(size <= 1 << 30, key, "must be at most 1GiB")?;
         }

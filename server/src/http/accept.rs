@@ -28,7 +28,12 @@ pub(crate) struct Listener {
 impl Listener {
     /// Every accepted socket inherits what is set here, so it costs no system call a
     /// connection.
-    pub(crate) fn bind(address: SocketAddr, backlog: i32, send_buffer: usize) -> io::Result<Self> {
+    pub(crate) fn bind(
+        address: SocketAddr,
+        backlog: i32,
+        send_buffer: usize,
+        receive_buffer: usize,
+    ) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
         socket.set_nonblocking(true)?;
@@ -36,6 +41,8 @@ impl Listener {
         socket.set_tcp_nodelay(true)?;
         // A client that never reads would otherwise take up to 4 MB of kernel memory.
         socket.set_send_buffer_size(send_buffer)?;
+        // Who sends and is not read would otherwise take as much.
+        socket.set_recv_buffer_size(receive_buffer)?;
         // What is sent last shall not wait for long behind what was sent before: a ping, above all.
         socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
         socket.bind(&address.into())?;

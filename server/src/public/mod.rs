@@ -25,7 +25,7 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{OpenConnection, OpenConnections, Permits, RefusalReason};
+use crate::admission::{Handshakes, OpenConnection, OpenConnections, Permits, RefusalReason};
 use crate::client::{self, Caller};
 use crate::http::{ApiError, MAX_HEAD_BYTES, Reply};
 use crate::tls::Tls;
@@ -43,6 +43,7 @@ pub(crate) struct Context {
     pub(crate) handshake_timeout: Duration,
     /// Sockets by address, if the connections of one address are limited.
     pub(crate) sockets: Option<Arc<Permits>>,
+    pub(crate) handshakes: Arc<Handshakes>,
     pub(crate) connections: OpenConnections,
     /// Set when the server drains.
     pub(crate) stop: CancellationToken,
@@ -83,18 +84,25 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
     };
     // Counted before the task first runs, so that a drain does not overlook it.
     let open_connection = context.connections.enter(permit);
+    let handshake = context.handshakes.begin(peer.ip());
     tokio::spawn(async move {
         let refusals = &context.client.refusals;
         let timeout = context.client.timeouts.sleep(context.handshake_timeout);
         let request = Box::pin(serve_http(socket, peer, &context, &open_connection));
         let stopped = pin!(context.stop.cancelled());
-        let ended = match select(request, select(pin!(timeout), stopped)).await {
+        let cut = pin!(handshake.cut());
+        let ended = match select(request, select(pin!(timeout), select(cut, stopped))).await {
             Either::Left((ended, _)) => ended,
             Either::Right((Either::Left(_), _)) => {
                 let detail = "limits.handshake_timeout";
                 return refusals.refused(RefusalReason::HandshakeTimeout, peer.ip(), detail);
             }
-            Either::Right((Either::Right(_), _)) => return tracing::debug!("connection cut: draining"),
+            Either::Right((Either::Right((Either::Left(_), _)), _)) => {
+                return refusals.refused(RefusalReason::Handshakes, peer.ip(), "limits.max_handshakes");
+            }
+            Either::Right((Either::Right((Either::Right(_), _)), _)) => {
+                return tracing::debug!("connection cut: draining");
+            }
         };
         match ended {
             // A task of its own, as small as what is left to do.

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::admin::ask;
 use encke_tests::raw::Dial;
-use encke_tests::waiting::{LATE, TIMEOUT};
+use encke_tests::waiting::{LATE, TIMEOUT, until};
 use encke_tests::{RawClient, RunningServer};
 
 const HANDSHAKE: Duration = Duration::from_secs(1);
@@ -76,6 +76,26 @@ fn a_client_that_does_not_read_its_answers_is_cut() {
 
 fn is_gone(error: &io::Error) -> bool {
     !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
+}
+
+#[test]
+fn a_silent_crowd_keeps_no_one_out() {
+    const LIMIT: usize = 20;
+    let server = RunningServer::with(&["limits.max_handshakes=20", "limits.handshake_timeout=60s"]);
+    let silent = || Dial { source: Some([127, 0, 0, 2].into()), ..Dial::default() }.connect(server.public);
+    let mut crowd: Vec<_> = (0..3 * LIMIT).map(|_| RawClient::over(silent())).collect();
+    for _ in 0..LIMIT {
+        let (client, _) = RawClient::greeted(server.public, "");
+        // It has a session now, and is not counted any more.
+        drop(client);
+    }
+    let excess = crowd.len() - LIMIT;
+    crowd.drain(..excess).for_each(|mut client| _ = client.await_end());
+    let cut = || server.admin.metrics().value(r#"encke_refusals_total{reason="handshakes"}"#);
+    // Each newcomer took the place of one more.
+    until("they are counted", || cut() >= excess as f64);
+    let (_last, _) = RawClient::greeted(server.public, "");
+    server.assert_unharmed();
 }
 
 #[test]
