@@ -78,6 +78,7 @@ pub(crate) fn client_on(
             channel_name_bytes: config.channel.name_bytes,
             max_subscriptions: limits.max_subscriptions,
             commands_per_second: limits.commands_per_second,
+            frames_per_second: limits.frames_per_second,
             max_message: limits.max_message,
             send_buffer: limits.send_buffer,
             write_timeout: config.write_timeout,

@@ -10,12 +10,14 @@
 //! - [`message`]: what a channel carries.
 //! - [`dialect`]: what the bytes on a connection mean.
 //! - [`encodings`]: a message in each dialect.
+//! - [`frame_walk`]: where the frames of a WebSocket end.
 
 #![deny(missing_docs)]
 
 pub mod close;
 pub mod dialect;
 pub mod encodings;
+pub mod frame_walk;
 pub mod message;
 pub mod session;
 mod timestamp;

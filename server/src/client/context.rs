@@ -76,6 +76,8 @@ pub(crate) struct ClientSettings {
     pub(crate) max_subscriptions: usize,
     /// Commands of one session; 0 for any number.
     pub(crate) commands_per_second: u32,
+    /// Frames of one connection; 0 for any number.
+    pub(crate) frames_per_second: u32,
     /// The longest message from a client, in bytes.
     pub(crate) max_message: usize,
     /// The most bytes that wait to be sent on one connection, here and in the kernel each.

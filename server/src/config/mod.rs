@@ -104,6 +104,8 @@ pub struct Limits {
     pub max_channels: usize,
     /// Commands from one client; 0 for any number.
     pub commands_per_second: u32,
+    /// Frames of one connection; 0 for any number.
+    pub frames_per_second: u32,
     /// Commands of all sessions of one user; 0 for any number.
     pub user_commands_per_second: u32,
     /// Tokens with bad signatures from one address; 0 for any number.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use encke_core::Timestamp;
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -11,7 +12,7 @@ use super::Socket;
 use super::progress::{Checkpoint, TooSlow};
 use crate::client::ClientSettings;
 use crate::session::Link;
-use crate::timeouts::Timeouts;
+use crate::timeouts::{Sleep, Timeouts};
 
 /// The kernel's clock of acknowledgements is as coarse as its timer interrupt.
 const COARSENESS: Duration = Duration::from_millis(20);
@@ -90,6 +91,15 @@ impl<S: Socket> Metered<S> {
         checkpoint.advance(now, self, settings)?;
         self.ping_delayed = Some(checkpoint);
         Ok(PingFate::Delayed)
+    }
+
+    /// When something was last received.
+    pub(super) fn received_at(&self) -> Timestamp {
+        self.link.received_at()
+    }
+
+    pub(super) fn sleep_until(&self, deadline: Timestamp) -> Sleep {
+        self.timeouts.sleep_until(deadline)
     }
 
     /// Something is a sign of life.

@@ -2,7 +2,7 @@ use std::io::Write;
 use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
-use encke_tests::raw::{BINARY, CLOSE, MASK, TEXT, masked};
+use encke_tests::raw::{BINARY, CLOSE, MASK, PING, PONG, TEXT, masked};
 use encke_tests::waiting::until;
 use encke_tests::{RawClient, RunningServer};
 
@@ -218,4 +218,22 @@ fn a_code_reaches_a_client_in_the_middle_of_a_frame() {
     client.send(&[0; 10_000]);
     assert_eq!(client.close_code(), 4101);
     server.assert_unharmed();
+}
+
+/// None is lost for it, and nobody is closed.
+#[test]
+fn frames_beyond_the_rate_are_read_later() {
+    const FRAMES: u32 = 200;
+    let server = RunningServer::with(&["limits.frames_per_second=50"]);
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    let began = Instant::now();
+    let pings: Vec<u8> = (0..FRAMES).flat_map(|number| masked(PING, &number.to_be_bytes())).collect();
+    client.send(&pings);
+    for number in 0..FRAMES {
+        assert_eq!(client.frame_of(PONG).payload, number.to_be_bytes());
+    }
+    // The first fifty come at once, and the others in turns of a few.
+    let after = began.elapsed();
+    assert!(after >= Duration::from_millis(2_500), "{after:?}");
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }

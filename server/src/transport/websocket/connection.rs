@@ -12,11 +12,12 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use super::fault;
 use super::frame::{Frames, OutgoingFrames};
 use super::goodbye::Ending;
+use super::inbox::Inbox;
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Commands, Context, acknowledge, hello, unsubscribed};
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
-use crate::transport::metered::{Metered, PingFate};
+use crate::transport::metered::PingFate;
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
 use crate::transport::unwritten::Unwritten;
@@ -28,7 +29,7 @@ use crate::transport::write_hold::WriteHold;
 /// most one of the two has something to write: nothing is read before [`Unwritten`] is empty, and nothing of that is
 /// written before tungstenite's answers are.
 pub(super) struct Connection<S, D: Cached> {
-    socket: WebSocketStream<Metered<S>>,
+    socket: WebSocketStream<Inbox<S>>,
     attachment: Attachment,
     dialect: D,
     out: Unwritten,
@@ -57,7 +58,7 @@ type Step<T = ()> = Result<T, Ending>;
 
 impl<S: Socket, D: Cached> Connection<S, D> {
     pub(super) fn new(
-        socket: WebSocketStream<Metered<S>>,
+        socket: WebSocketStream<Inbox<S>>,
         attachment: Attachment,
         greeting: Greeting<D>,
     ) -> Self {
@@ -83,11 +84,16 @@ impl<S: Socket, D: Cached> Connection<S, D> {
 
     /// Does what the session's notes and the peer's messages ask, until one of them ends it.
     pub(super) async fn run(&mut self) -> Ending {
-        poll_fn(|context| poll_steps(|| self.poll_step(context))).await
+        poll_fn(|context| {
+            self.socket.get_mut().begin_turn();
+            poll_steps(|| self.poll_step(context))
+        })
+        .await
     }
 
     /// Lets go of the session; what is left is to end the connection. Returns what was not written yet.
-    pub(super) fn into_socket(self) -> (WebSocketStream<Metered<S>>, Unwritten) {
+    pub(super) fn into_socket(mut self) -> (WebSocketStream<Inbox<S>>, Unwritten) {
+        self.socket.get_mut().open();
         (self.socket, self.out)
     }
 
@@ -196,14 +202,14 @@ impl<S: Socket, D: Cached> Connection<S, D> {
         }
         self.hold.release(&self.attachment);
         if let Some(seq) = self.ping.take() {
-            self.socket.get_mut().ping_sent();
+            self.socket.get_mut().socket_mut().ping_sent();
             self.tell(ConnectionInput::PingSent { seq });
         }
         Ok(Poll::Ready(()))
     }
 
     fn poll_held(&mut self, context: &mut task::Context<'_>) -> Step<Poll<()>> {
-        match self.hold.poll(context, self.socket.get_ref(), &self.attachment) {
+        match self.hold.poll(context, self.socket.get_ref().socket(), &self.attachment) {
             Ok(()) => Ok(Poll::Pending),
             Err(TooSlow) => Err(self.too_slow()),
         }
@@ -212,8 +218,13 @@ impl<S: Socket, D: Cached> Connection<S, D> {
     /// The answer to a ping is overdue.
     fn probe(&mut self) -> Step {
         let Context { sessions, settings, .. } = &*self.attachment.context;
-        let fate = self.socket.get_mut().ping_fate(sessions.settings().pong_timeout, settings);
-        let input = match fate {
+        let inbox = self.socket.get_mut();
+        let is_paused = inbox.is_paused();
+        let socket = inbox.socket_mut();
+        if is_paused {
+            socket.note_received();
+        }
+        let input = match socket.ping_fate(sessions.settings().pong_timeout, settings) {
             Ok(PingFate::Delayed) => ConnectionInput::PingDelayed,
             Ok(PingFate::Answered | PingFate::Arrived | PingFate::Lost) => ConnectionInput::Probed,
             Err(TooSlow) => return Err(self.too_slow()),

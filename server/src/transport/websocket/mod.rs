@@ -4,6 +4,7 @@ mod connection;
 mod fault;
 mod frame;
 mod goodbye;
+mod inbox;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,6 +24,7 @@ use crate::transport::unwritten::Unwritten;
 
 use connection::{Connection, Greeting};
 use goodbye::Ending;
+use inbox::Inbox;
 
 /// tungstenite fills its read buffer with zeros up to this size before every read, and keeps it: small is fast and
 /// lean. A longer message gets the room it announces.
@@ -99,7 +101,8 @@ async fn open<S: Socket, D: Cached>(
         Ok((attachment, greeting)) => {
             let link = Arc::clone(&attachment.link);
             let socket = Metered::new(socket, link, Arc::clone(&context.timeouts));
-            let socket = websocket(socket, read_already, settings).await;
+            let socket = Inbox::new(socket, read_already, settings.max_message, settings.frames_per_second);
+            let socket = websocket(socket, Vec::new(), settings).await;
             Some(Connection::new(socket, attachment, greeting))
         }
         // After the upgrade, since a browser cannot see the status of a refused one.

@@ -1,0 +1,190 @@
+//! Where the frames of a WebSocket end (RFC 6455, section 5.2), found by their headers alone. Whether a frame is a good one is for
+//! others to say.
+
+/// Two bytes, eight of length, four of mask.
+const LONGEST_HEADER: usize = 14;
+
+/// Follows the frames in a stream of bytes, in whatever pieces it comes. Payloads are passed over and not kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FrameWalk {
+    /// The header of the frame that has begun, as far as it is known.
+    header: [u8; LONGEST_HEADER],
+    header_read: u8,
+    /// What is missing of its payload, once its header is known.
+    payload_left: u64,
+}
+
+/// What some bytes were.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Walked {
+    /// Bytes looked at: all, unless there were more frames than were asked for.
+    pub bytes: usize,
+    /// Of these, the bytes up to the end of the last frame that is whole.
+    pub whole: usize,
+    /// Frames that ended.
+    pub frames: usize,
+}
+
+impl FrameWalk {
+    /// Goes on with these bytes, to the end of `frames` frames at most.
+    pub fn advance(&mut self, bytes: &[u8], frames: usize) -> Walked {
+        let mut walked = Walked::default();
+        while walked.frames < frames && walked.bytes < bytes.len() {
+            let rest = &bytes[walked.bytes..];
+            walked.bytes +=
+                if self.payload_left > 0 { self.skip_payload(rest) } else { self.read_header(rest) };
+            if self.is_between_frames() {
+                walked.whole = walked.bytes;
+                walked.frames += 1;
+            }
+        }
+        walked
+    }
+
+    /// The length of the payload of the frame that has begun, once its header is known.
+    #[must_use]
+    pub fn announced(&self) -> Option<u64> {
+        let read = usize::from(self.header_read);
+        (read > 1 && read == self.header_length()).then(|| self.payload_length())
+    }
+
+    fn is_between_frames(&self) -> bool {
+        self.header_read == 0
+    }
+
+    fn skip_payload(&mut self, bytes: &[u8]) -> usize {
+        let skipped = usize::try_from(self.payload_left).unwrap_or(usize::MAX).min(bytes.len());
+        self.payload_left -= skipped as u64;
+        self.end_if_whole();
+        skipped
+    }
+
+    fn read_header(&mut self, bytes: &[u8]) -> usize {
+        let read = usize::from(self.header_read);
+        // The second byte says how long the header is.
+        let known = if read < 2 { 2 } else { self.header_length() };
+        let taken = (known - read).min(bytes.len());
+        self.header[read..read + taken].copy_from_slice(&bytes[..taken]);
+        self.header_read += u8::try_from(taken).expect("a header is short");
+        let read = read + taken;
+        if read >= 2 && read == self.header_length() {
+            self.payload_left = self.payload_length();
+            self.end_if_whole();
+        }
+        taken
+    }
+
+    fn end_if_whole(&mut self) {
+        if self.payload_left == 0 {
+            self.header_read = 0;
+        }
+    }
+
+    fn header_length(&self) -> usize {
+        let mask = if self.header[1] & 0x80 == 0 { 0 } else { 4 };
+        2 + mask
+            + match self.header[1] & 0x7f {
+                126 => 2,
+                127 => 8,
+                _ => 0,
+            }
+    }
+
+    fn payload_length(&self) -> u64 {
+        let [_, short, long @ ..] = self.header;
+        match short & 0x7f {
+            126 => u64::from(u16::from_be_bytes([long[0], long[1]])),
+            127 => u64::from_be_bytes(*long.first_chunk().expect("there are twelve")),
+            short => u64::from(short),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+
+    fn frame(payload: usize, masked: bool) -> Vec<u8> {
+        let mask = if masked { 0x80 } else { 0 };
+        let mut frame = vec![0x82];
+        match payload {
+            0..=125 => frame.push(mask | u8::try_from(payload).expect("it is short")),
+            126..=65_535 => {
+                frame.push(mask | 126);
+                frame.extend(u16::try_from(payload).expect("it fits").to_be_bytes());
+            }
+            _ => {
+                frame.push(mask | 127);
+                frame.extend((payload as u64).to_be_bytes());
+            }
+        }
+        frame.extend(vec![0xff; if masked { 4 } else { 0 } + payload]);
+        frame
+    }
+
+    #[test]
+    fn frames_end_where_their_headers_say() {
+        for payload in [0, 1, 125, 126, 65_535, 65_536] {
+            for masked in [false, true] {
+                let bytes = [frame(payload, masked), vec![0x81]].concat();
+                let walked = FrameWalk::default().advance(&bytes, usize::MAX);
+                let expected = Walked { bytes: bytes.len(), whole: bytes.len() - 1, frames: 1 };
+                assert_eq!(walked, expected, "{payload}, {masked}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_more_frames_than_asked_for() {
+        let bytes = [frame(3, true), frame(0, true), frame(5, true)].concat();
+        let mut walk = FrameWalk::default();
+        assert_eq!(walk.advance(&bytes, 2), Walked { bytes: 15, whole: 15, frames: 2 });
+        assert_eq!(walk.advance(&bytes[15..], 0), Walked::default());
+        assert_eq!(walk.advance(&bytes[15..], 2), Walked { bytes: 11, whole: 11, frames: 1 });
+    }
+
+    #[test]
+    fn what_is_announced_is_known_with_the_header() {
+        let bytes = frame(70_000, true);
+        let mut walk = FrameWalk::default();
+        for (at, byte) in bytes.iter().take(100).enumerate() {
+            assert_eq!(walk.announced(), (at >= 14).then_some(70_000), "before byte {at}");
+            walk.advance(&[*byte], 1);
+        }
+        let mut walk = FrameWalk::default();
+        walk.advance(&[0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1], 1);
+        assert_eq!(walk.announced(), Some(u64::MAX));
+    }
+
+    #[test]
+    fn however_the_bytes_come() {
+        let seed = rand::random();
+        println!("seed {seed}");
+        let mut rng = SmallRng::seed_from_u64(seed);
+        for _ in 0..200 {
+            let mut ends = vec![0];
+            let mut bytes = Vec::new();
+            for _ in 0..rng.random_range(1..20) {
+                let payload = [0, 1, 120, 130, 300, 66_000][rng.random_range(0..6)];
+                bytes.extend(frame(payload, rng.random_bool(0.9)));
+                ends.push(bytes.len());
+            }
+            let (mut walk, mut at, mut ended) = (FrameWalk::default(), 0, 0);
+            while at < bytes.len() {
+                let longest = 1 << rng.random_range(1..17);
+                let piece = rng.random_range(1..=longest.min(bytes.len() - at));
+                let walked = walk.advance(&bytes[at..at + piece], rng.random_range(1..10));
+                ended += walked.frames;
+                if walked.frames > 0 {
+                    assert_eq!(at + walked.whole, ends[ended]);
+                }
+                at += walked.bytes;
+                assert!(ends[ended] <= at && ends.get(ended + 1).is_none_or(|next| at < *next));
+            }
+            assert_eq!(ended + 1, ends.len());
+        }
+    }
+}
