@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{self, Poll, ready};
 
 use encke_core::Timestamp;
 use encke_core::frame_walk::FrameWalk;
@@ -18,29 +18,28 @@ use crate::transport::Socket;
 use crate::transport::metered::Metered;
 
 /// What a connection may read before others get their turn.
-const TURN_FRAMES: usize = 16;
-const TURN_BYTES: usize = 64 * 1024;
+const TURN_FRAMES: u16 = 16;
+const TURN_BYTES: u32 = 64 * 1024;
 
 /// Frames may come at once that the rate allows in this time.
 const BURST_NANOS: u64 = 1_000_000_000;
 
 thread_local! {
     /// Where sockets are read to: a connection that is idle, or between two frames, holds no buffer.
-    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; TURN_BYTES].into());
+    static SCRATCH: RefCell<Box<[u8]>> = RefCell::new(vec![0; TURN_BYTES as usize].into());
 }
 
-/// A socket that gives whole frames.
+/// A socket that gives whole frames. It is part of every connection's task.
 #[derive(Debug)]
 pub(super) struct Inbox<S> {
     socket: Metered<S>,
     walk: FrameWalk,
-    kept: Kept,
+    /// Most connections are idle, most of the time.
+    kept: Option<Box<Kept>>,
     turn: Turn,
     rate: FrameRate,
     /// A longer frame is handed on as it comes, to be refused.
-    max_frame: usize,
-    /// Everything is handed on as it comes.
-    is_open: bool,
+    max_frame: u32,
 }
 
 /// What was read and not handed on.
@@ -58,12 +57,15 @@ struct Kept {
 /// What is left of a turn.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
-    frames: usize,
-    bytes: usize,
+    bytes: u32,
+    frames: u16,
+    /// Everything is handed on as it comes, for ever.
+    is_open: bool,
 }
 
 impl Turn {
-    const WHOLE: Self = Self { frames: TURN_FRAMES, bytes: TURN_BYTES };
+    const WHOLE: Self = Self { bytes: TURN_BYTES, frames: TURN_FRAMES, is_open: false };
+    const OPEN: Self = Self { bytes: 0, frames: 0, is_open: true };
 
     fn is_over(self) -> bool {
         self.frames == 0 || self.bytes == 0
@@ -73,10 +75,10 @@ impl Turn {
 /// The rate of frames, as [`crate::admission::CommandRate`] keeps that of commands. What is more is read later.
 #[derive(Debug)]
 struct FrameRate {
-    per_second: u32,
     /// In nanoseconds.
     full_at: u64,
     pause: Option<Pin<Box<Sleep>>>,
+    per_second: u32,
 }
 
 impl<S: Socket> Inbox<S> {
@@ -87,14 +89,14 @@ impl<S: Socket> Inbox<S> {
         max_frame: usize,
         frames_per_second: u32,
     ) -> Self {
+        let kept = Kept { bytes: read_already, ..Kept::default() };
         Self {
             socket,
             walk: FrameWalk::default(),
-            kept: Kept { bytes: read_already, ..Kept::default() },
+            kept: (!kept.bytes.is_empty()).then(|| Box::new(kept)),
             turn: Turn::WHOLE,
-            rate: FrameRate { per_second: frames_per_second, full_at: 0, pause: None },
-            max_frame,
-            is_open: false,
+            rate: FrameRate { full_at: 0, pause: None, per_second: frames_per_second },
+            max_frame: u32::try_from(max_frame).unwrap_or(u32::MAX),
         }
     }
 
@@ -118,73 +120,85 @@ impl<S: Socket> Inbox<S> {
 
     /// The socket itself, once nothing of what comes matters any more.
     pub(super) fn open(&mut self) {
-        self.is_open = true;
-        self.kept = Kept::default();
+        self.turn = Turn::OPEN;
+        self.kept = None;
     }
 
-    /// Looks at what was kept, as far as the turn allows.
-    fn walk_on(&mut self) {
-        let walked = self.walk.advance(&self.kept.bytes[self.kept.walked..], self.turn.frames);
-        if walked.frames > 0 {
-            self.kept.whole = self.kept.walked + walked.whole;
-            self.count(walked.frames);
+    /// Hands on what was kept, as far as it is whole and the turn allows. Returns whether there was anything.
+    fn hand_on(&mut self, into: &mut ReadBuf<'_>) -> bool {
+        let Some(kept) = &mut self.kept else { return false };
+        if kept.handed_on == kept.whole {
+            let walked = self.walk.advance(&kept.bytes[kept.walked..], self.turn.frames.into());
+            if walked.frames > 0 {
+                kept.whole = kept.walked + walked.whole;
+            }
+            kept.walked += walked.bytes;
+            // Nothing is gained by waiting for the rest of a frame that will be refused.
+            if self.walk.announced().is_some_and(|announced| announced > self.max_frame.into()) {
+                kept.whole = kept.walked;
+            }
+            count(&mut self.turn, &mut self.rate, walked.frames, &self.socket);
         }
-        self.kept.walked += walked.bytes;
-        self.give_up_too_long();
-    }
-
-    /// Nothing is gained by waiting for the rest of a frame that will be refused.
-    fn give_up_too_long(&mut self) {
-        if self.walk.announced().is_some_and(|announced| announced > self.max_frame as u64) {
-            self.kept.whole = self.kept.walked;
+        let is_anything = kept.hand_on(into);
+        if kept.bytes.is_empty() {
+            self.kept = None;
         }
-    }
-
-    fn count(&mut self, frames: usize) {
-        self.turn.frames -= frames;
-        self.rate.count(frames, self.socket.received_at());
+        is_anything
     }
 
     /// Reads what there is. What is whole and has room goes straight on; the rest is kept. Returns how much was read.
-    fn poll_fill(&mut self, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+    fn poll_fill(
+        &mut self,
+        context: &mut task::Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<usize>> {
         SCRATCH.with_borrow_mut(|scratch| {
-            let mut buffer = ReadBuf::new(&mut scratch[..self.turn.bytes]);
+            let mut buffer = ReadBuf::new(&mut scratch[..self.turn.bytes as usize]);
             ready!(Pin::new(&mut self.socket).poll_read(context, &mut buffer))?;
             let read = buffer.filled();
-            self.turn.bytes -= read.len();
-            let mut straight_on = 0;
-            if self.kept.bytes.is_empty() && read.len() <= into.remaining() {
-                let walked = self.walk.advance(read, self.turn.frames);
-                self.count(walked.frames);
-                straight_on = walked.whole;
+            self.turn.bytes -= u32::try_from(read.len()).expect("the buffer is no larger");
+            let (mut straight_on, mut walked_on) = (0, 0);
+            if self.kept.is_none() && read.len() <= into.remaining() {
+                let walked = self.walk.advance(read, self.turn.frames.into());
+                count(&mut self.turn, &mut self.rate, walked.frames, &self.socket);
+                (straight_on, walked_on) = (walked.whole, walked.bytes - walked.whole);
                 into.put_slice(&read[..straight_on]);
-                self.kept.walked = walked.bytes - straight_on;
             }
             if straight_on < read.len() {
-                let kept = &mut self.kept.bytes;
-                // Some room to spare, so that a frame that comes byte by byte is not moved with each of them.
-                kept.reserve_exact((read.len() - straight_on).max(kept.len() / 8));
-                kept.extend_from_slice(&read[straight_on..]);
+                let kept = self.kept.get_or_insert_default();
+                kept.keep(&read[straight_on..]);
+                kept.walked += walked_on;
             }
-            self.give_up_too_long();
             Poll::Ready(Ok(read.len()))
         })
     }
 }
 
+fn count(turn: &mut Turn, rate: &mut FrameRate, frames: usize, socket: &Metered<impl Socket>) {
+    turn.frames -= u16::try_from(frames).expect("a turn has no more");
+    rate.count(frames, socket.received_at());
+}
+
 impl Kept {
-    fn hand_on(&mut self, into: &mut ReadBuf<'_>) {
+    fn keep(&mut self, bytes: &[u8]) {
+        // Some room to spare, so that a frame that comes byte by byte is not moved with each of them.
+        self.bytes.reserve_exact(bytes.len().max(self.bytes.len() / 8));
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn hand_on(&mut self, into: &mut ReadBuf<'_>) -> bool {
+        if self.handed_on == self.whole {
+            return false;
+        }
         let end = self.whole.min(self.handed_on + into.remaining());
         into.put_slice(&self.bytes[self.handed_on..end]);
         self.handed_on = end;
-        if end == self.bytes.len() {
-            // Most connections are idle, most of the time.
-            *self = Self::default();
-        } else if end == self.whole {
+        if end == self.whole {
             self.bytes.drain(..end);
             self.bytes.shrink_to_fit();
             (self.walked, self.whole, self.handed_on) = (self.walked - end, 0, 0);
         }
+        true
     }
 }
 
@@ -195,7 +209,7 @@ impl FrameRate {
     }
 
     /// Pending while frames come too fast.
-    fn poll(&mut self, context: &mut Context<'_>, socket: &Metered<impl Socket>) -> Poll<()> {
+    fn poll(&mut self, context: &mut task::Context<'_>, socket: &Metered<impl Socket>) -> Poll<()> {
         if self.pause.is_none() {
             let until = Timestamp::from_nanos(self.full_at.saturating_sub(BURST_NANOS));
             // That time may have passed since. Then the pause is none.
@@ -212,15 +226,16 @@ impl FrameRate {
 impl<S: Socket> AsyncRead for Inbox<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        context: &mut task::Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.is_open {
+        if self.turn.is_open {
             return Pin::new(&mut self.socket).poll_read(context, into);
         }
         loop {
-            if self.kept.handed_on < self.kept.whole {
-                self.kept.hand_on(into);
+            let Self { rate, socket, .. } = &mut *self;
+            ready!(rate.poll(context, socket));
+            if self.hand_on(into) {
                 return Poll::Ready(Ok(()));
             }
             if self.turn.is_over() {
@@ -228,17 +243,12 @@ impl<S: Socket> AsyncRead for Inbox<S> {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            let Self { rate, socket, .. } = &mut *self;
-            ready!(rate.poll(context, socket));
-            if self.kept.walked == self.kept.bytes.len() {
-                let before = into.filled().len();
-                let read = ready!(self.poll_fill(context, into))?;
-                // Something went straight on, or it is the end, wherever in a frame that is.
-                if read == 0 || into.filled().len() > before {
-                    return Poll::Ready(Ok(()));
-                }
+            let before = into.filled().len();
+            let read = ready!(self.poll_fill(context, into))?;
+            // Something went straight on, or it is the end, wherever in a frame that is.
+            if read == 0 || into.filled().len() > before {
+                return Poll::Ready(Ok(()));
             }
-            self.walk_on();
         }
     }
 }
@@ -246,17 +256,17 @@ impl<S: Socket> AsyncRead for Inbox<S> {
 impl<S: Socket> AsyncWrite for Inbox<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        context: &mut task::Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.socket).poll_write(context, bytes)
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_flush(context)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }

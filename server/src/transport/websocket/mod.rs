@@ -27,8 +27,8 @@ use goodbye::Ending;
 use inbox::Inbox;
 
 /// tungstenite fills its read buffer with zeros up to this size before every read, and keeps it: small is fast and
-/// lean. A longer message gets the room it announces.
-const READ_BUFFER: usize = 256;
+/// lean. A longer message gets the room it announces, once it is there.
+const READ_BUFFER: usize = 128;
 
 /// What a client asks for when it connects.
 #[derive(Debug, Default, PartialEq, Eq)]
