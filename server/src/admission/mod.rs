@@ -2,6 +2,7 @@
 //! is told of those that stay outside, and the tasks that a shutdown waits for.
 
 mod handshakes;
+mod holders;
 mod log_throttle;
 mod permits;
 mod rate;
@@ -9,6 +10,7 @@ mod refusals;
 mod tasks;
 
 pub(crate) use handshakes::Handshakes;
+pub(crate) use holders::{Holder, Holders};
 pub(crate) use log_throttle::LogThrottle;
 pub(crate) use permits::{Permit, Permits, network};
 pub(crate) use rate::{CommandRate, Pace, Rates};

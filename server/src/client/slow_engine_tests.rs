@@ -131,6 +131,7 @@ fn attach(context: &Context, resume: Option<String>) -> Attached {
         resume,
         seq: None,
         identity: Identity::ANONYMOUS,
+        address: [127, 0, 0, 1].into(),
         heartbeat: Heartbeat::Frame,
         transport: Transport::WebSocket,
         dialect: DialectName::Json,

@@ -77,6 +77,7 @@ fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<
         resume: query.resume,
         seq: query.seq,
         identity,
+        address: caller.address,
         heartbeat: Heartbeat::Frame,
         transport: Transport::Events,
         dialect: DialectName::Json,

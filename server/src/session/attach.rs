@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -23,6 +24,8 @@ pub(crate) struct AttachRequest {
     pub(crate) seq: Option<u64>,
     /// Who its client is.
     pub(crate) identity: Identity,
+    /// Where it comes from.
+    pub(crate) address: IpAddr,
     /// How its client wants to be asked for signs of life.
     pub(crate) heartbeat: Heartbeat,
     /// How its bytes travel.
@@ -88,7 +91,7 @@ impl Sessions {
         let clock = self.timeouts.clock();
         let now = clock.now();
         let id = ConnectionId(self.connections.fetch_add(1, Ordering::Relaxed) + 1);
-        let link = Arc::new(Link::new(id, now, permit));
+        let link = Arc::new(Link::new(id, request.address, now, permit));
         let attach = Attach {
             connection: id,
             kind: match request.transport {
@@ -192,13 +195,16 @@ impl Sessions {
             transport: request.transport,
             dialect: request.dialect,
             identity: request.identity.clone(),
+            suspended: None,
         };
         let (id, secret) = (SessionId::random(&self.entropy), Secret::random(&self.entropy));
         let session = SessionCell::new(&self.owners, id, secret, state);
         // Before its first step: whatever ends the session removes it from the registry.
-        if self.registry.insert(Arc::clone(&session)).is_err() {
-            self.owners.remove(&session.timer);
-            return Err(Refusal::TooManySessions);
+        while self.registry.insert(Arc::clone(&session)).is_err() {
+            if !self.end_one_suspended() {
+                self.owners.remove(&session.timer);
+                return Err(Refusal::TooManySessions);
+            }
         }
         self.metrics.sessions.phase_changed(None, Phase::Attached(attach.connection));
         self.step(&session, |_, _| {});
@@ -252,6 +258,7 @@ mod tests {
             resume,
             seq,
             identity: Identity::ANONYMOUS,
+            address,
             heartbeat: Heartbeat::Frame,
             transport: Transport::Events,
             dialect: DialectName::Json,

@@ -11,6 +11,7 @@ use super::id::{ResumeToken, Secret, SessionId};
 use super::link::{Link, Notes};
 use super::step::token_deadline;
 use super::subscriptions::Followed;
+use super::suspended::PlaceInLine;
 use crate::admission::CommandRate;
 use crate::auth::Identity;
 use crate::channel::Subscriber;
@@ -51,6 +52,8 @@ pub(super) struct SessionState {
     pub(super) dialect: DialectName,
     /// Who its client is.
     pub(super) identity: Identity,
+    /// Its place among those that are suspended.
+    pub(super) suspended: Option<Box<PlaceInLine>>,
 }
 
 impl SessionState {

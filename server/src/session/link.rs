@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Waker};
 
@@ -16,6 +17,8 @@ use crate::admission::Permit;
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) id: ConnectionId,
+    /// Where the connection comes from.
+    pub(super) address: IpAddr,
     notes: AtomicU32,
     waker: AtomicWaker,
     /// When bytes last arrived, in the server's time. Stored below the frame decoder.
@@ -58,9 +61,10 @@ impl Notes {
 }
 
 impl Link {
-    pub(crate) fn new(id: ConnectionId, now: Timestamp, permit: Option<Permit>) -> Self {
+    pub(crate) fn new(id: ConnectionId, address: IpAddr, now: Timestamp, permit: Option<Permit>) -> Self {
         Self {
             id,
+            address,
             notes: AtomicU32::new(0),
             waker: AtomicWaker::new(),
             received_at: AtomicU64::new(now.as_nanos()),

@@ -14,6 +14,7 @@ mod registry;
 mod sessions;
 mod step;
 mod subscriptions;
+mod suspended;
 mod view;
 
 pub(crate) use attach::{AttachRequest, Attached, Refusal};

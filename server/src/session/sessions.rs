@@ -6,6 +6,7 @@ use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
 
 use super::cell::SessionCell;
 use super::registry::Registry;
+use super::suspended::Suspended;
 use super::{Channels, SessionId};
 use crate::engine::LogEngine;
 use crate::entropy::Entropy;
@@ -39,6 +40,7 @@ pub(crate) struct Logs {
 /// All sessions, and the only way to change one.
 pub(crate) struct Sessions {
     pub(super) registry: Registry,
+    pub(super) suspended: Suspended,
     /// By the keys in their timers.
     pub(super) owners: Owners<SessionCell>,
     pub(super) limits: SessionLimits,
@@ -66,6 +68,7 @@ impl Sessions {
     ) -> Self {
         Self {
             registry: Registry::new(limits.sessions),
+            suspended: Suspended::default(),
             owners: Owners::new(TimerOwner::Session),
             limits,
             timeouts,

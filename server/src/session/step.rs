@@ -89,6 +89,9 @@ impl Sessions {
             let has_ended = matches!(after, Phase::Closed(_));
             // In a box, since hardly any step has them, and every step moves this.
             let followed = has_ended.then(|| state.machine.outbox_mut().clear().collect::<Box<[_]>>());
+            if before != after {
+                self.suspended.phase_changed(session.id, &mut state, link.as_deref());
+            }
             self.metrics.sessions.phase_changed(Some(before), after);
             while let Some(output) = state.machine.poll_output() {
                 outputs.push(output);

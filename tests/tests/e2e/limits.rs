@@ -3,10 +3,13 @@ use std::time::Instant;
 
 use encke_tests::events::ask_events;
 use encke_tests::raw::Dial;
+use encke_tests::tokens::sign;
 use encke_tests::waiting::{eventually, until};
-use encke_tests::{Client, EventStream, RawClient, RunningServer};
+use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
+use serde_json::json;
 
 const OVERLOADED: u16 = 4005;
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 #[test]
 fn no_more_connections_than_there_may_be() {
@@ -62,10 +65,8 @@ fn retry_until_let_in(server: &RunningServer, query: &str) -> Client {
 fn no_more_sessions_than_there_may_be() {
     let server = RunningServer::with(&["limits.max_sessions=2"]);
     let mut first = server.client();
-    let suspended = server.suspended_session();
-    assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
-
-    let second = server.resume(&suspended.resume);
+    let left = server.client().drop_connection();
+    let second = server.resume(&left.resume);
     assert!(second.hello.recovered, "a session that is there takes no more room");
     assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
 
@@ -78,6 +79,54 @@ fn no_more_sessions_than_there_may_be() {
     let metrics = server.admin.metrics();
     assert_eq!(metrics.events("opened", "connect"), 3.0, "a refused client opens nothing");
     assert_eq!(metrics.sessions("attached"), 2.0);
+}
+
+/// A suspended session of a client at this address.
+fn suspended_from(server: &RunningServer, source: &str) -> Hello {
+    let left = Client::over(from(source).connect(server.public), "").drop_connection();
+    server.await_phase(&left.session, "suspended");
+    left
+}
+
+#[test]
+fn who_has_most_suspended_sessions_makes_room() {
+    let server = RunningServer::with(&["limits.max_sessions=5"]);
+    let other = suspended_from(&server, "127.0.0.2");
+    let many: Vec<_> = (0..4).map(|_| suspended_from(&server, "127.0.0.3")).collect();
+    // Who has come back is not suspended any more.
+    let back = Client::over(from("127.0.0.3").connect(server.public), &format!("resume={}", many[0].resume));
+    assert!(back.hello.recovered);
+    let newcomers = many[1..3].iter().map(|oldest| {
+        let newcomer = Client::over(from("127.0.0.4").connect(server.public), "");
+        let events = [("opened", "connect"), ("suspended", "connection_lost"), ("closed", "limit")];
+        server.logs.await_lifecycle(&oldest.session, &events);
+        newcomer
+    });
+    let _newcomers: Vec<_> = newcomers.collect();
+    for left in [&other, &many[3]] {
+        assert!(server.resume(&left.resume).hello.recovered);
+    }
+    server.assert_unharmed();
+}
+
+#[test]
+fn a_user_gives_no_ones_sessions_but_the_users() {
+    let launch = Launch::with(&["limits.max_sessions=3"]).environment("ENCKE_AUTH__SECRET", SECRET);
+    let server = launch.start();
+    let token = |user: &str| format!("token={}", sign(&json!({"sub": user, "channels": {}}), SECRET));
+    let leave = |user: &str| {
+        let left = Client::connect(server.public, &token(user)).drop_connection();
+        server.await_phase(&left.session, "suspended");
+        left
+    };
+    let bob = leave("bob");
+    let alice = [leave("alice"), leave("alice")];
+    let _carol = Client::connect(server.public, &token("carol"));
+    server.await_gone(&alice[0].session);
+    for (user, left) in [("bob", &bob), ("alice", &alice[1])] {
+        let again = Client::connect(server.public, &format!("resume={}&{}", left.resume, token(user)));
+        assert!(again.hello.recovered, "{user}");
+    }
 }
 
 #[test]

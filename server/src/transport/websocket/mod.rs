@@ -129,6 +129,7 @@ fn attach<D: Cached>(
         resume,
         seq,
         identity,
+        address: caller.address,
         heartbeat: dialect.heartbeat(),
         transport: Transport::WebSocket,
         dialect: D::NAME,
