@@ -135,6 +135,7 @@ fn run(config: Config, mut signals: Signals) -> ExitCode {
     for warning in config.warnings(descriptors) {
         tracing::warn!("{warning}");
     }
+    tracing::info!(max_sessions = config.limits.max_sessions, "room for sessions");
     let mut ended_by = None;
     let listeners = Listeners::bind_when_free(&config, || {
         ended_by = signals.pending().find(|signal| *signal != SIGHUP);

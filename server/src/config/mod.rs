@@ -2,6 +2,7 @@
 
 mod auth;
 mod layers;
+mod memory;
 mod raw;
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,8 @@ use serde::Deserialize;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 use super::auth::{RawAuth, RawTls};
-use super::layers::Layers;
+use super::layers::{Layers, Source};
+use super::memory::sessions_that_fit;
 use super::units::{Size, Span, SpanOrOff};
 use super::{
     ChannelConfig, Config, ConfigError, Limits, LogConfig, LogFormat, LogLimits, Scheme, TimersConfig,
@@ -107,6 +108,7 @@ const SHORTEST_TICK: Duration = Duration::from_millis(1);
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 /// A ring that is full too soon stops the stream with every round trip.
 const FEWEST_UNACKED: usize = 16;
+const MAX_SESSIONS: &str = "limits.max_sessions";
 /// 16 bytes each, for each session.
 const MOST_UNACKED: usize = 65_536;
 /// Not a setting yet, since no transport polls.
@@ -126,7 +128,10 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.channel(&raw.channel, raw.limits.max_message.0)?;
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
-    let config = raw.into_config(auth, tls);
+    let mut config = raw.into_config(auth, tls);
+    if layers.source(MAX_SESSIONS) == Source::Default {
+        config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
+    }
     checks.at_least_two_ticks(&config)?;
     Ok(config)
 }
