@@ -41,6 +41,7 @@ pub(crate) fn client_on(
     let metrics = Arc::new(Metrics::new());
     let channels = Arc::new(Channels::new(
         limits.max_channels,
+        limits.max_channels_per_user,
         config.channel.log.clone(),
         Arc::clone(&timeouts),
         Arc::clone(&metrics),

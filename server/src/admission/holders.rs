@@ -11,11 +11,18 @@ use super::network;
 pub(crate) enum Holder {
     User(Arc<str>),
     Address(IpAddr),
+    /// Who uses the admin API. What the operator holds is given last.
+    Operator,
 }
 
 impl Holder {
     pub(crate) fn new(user: Option<&str>, address: IpAddr) -> Self {
         user.map_or_else(|| Self::Address(network(address)), |user| Self::User(user.into()))
+    }
+
+    /// Who holds more gives first.
+    fn rank(&self, count: usize) -> usize {
+        if *self == Self::Operator { 0 } else { count }
     }
 }
 
@@ -23,7 +30,7 @@ impl Holder {
 #[derive(Debug)]
 pub(crate) struct Holders<T> {
     held: HashMap<Holder, BTreeMap<u64, T>>,
-    /// How many each holds.
+    /// How many each holds, as far as it matters.
     counts: BTreeSet<(usize, Holder)>,
     next: u64,
 }
@@ -66,9 +73,9 @@ impl<T> Holders<T> {
     }
 
     fn recount(&mut self, holder: &Holder, before: usize, after: usize) {
-        self.counts.remove(&(before, holder.clone()));
+        self.counts.remove(&(holder.rank(before), holder.clone()));
         if after > 0 {
-            self.counts.insert((after, holder.clone()));
+            self.counts.insert((holder.rank(after), holder.clone()));
         }
     }
 }
@@ -108,6 +115,16 @@ mod tests {
         assert_eq!(holders.remove(&address(1), numbers[0]), None);
         assert_eq!(holders.remove(&address(2), numbers[1]), None);
         assert_eq!(holders.take_from_most(), Some(1));
+    }
+
+    #[test]
+    fn the_operator_gives_last() {
+        let mut holders = Holders::default();
+        (0..3).for_each(|thing| _ = holders.add(&Holder::Operator, thing));
+        holders.add(&address(1), 3);
+        let taken: Vec<_> = std::iter::from_fn(|| holders.take_from_most()).collect();
+        assert_eq!(taken, [3, 0, 1, 2]);
+        assert!(holders.counts.is_empty());
     }
 
     #[test]

@@ -1,4 +1,5 @@
-use std::collections::BTreeMap;
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,10 +10,12 @@ use parking_lot::RwLock;
 
 use super::budget::Budget;
 use super::fan_out;
+use super::idle::Idle;
 use super::log::Log;
 use super::name::ChannelName;
 use super::state::{Appended, Change, Channel, Retired, State};
 use super::subscribers::{Subscriber, SubscriberKey};
+use crate::admission::Holder;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
@@ -40,12 +43,14 @@ pub struct LogLimits {
 #[derive(Debug)]
 pub(crate) struct Channels<S: Subscriber> {
     /// Locked for one look-up.
-    table: RwLock<BTreeMap<ChannelName, Arc<Channel<S>>>>,
+    table: RwLock<Table<S>>,
     /// By the keys in their timers.
     pub(super) owners: Owners<Channel<S>>,
     limit: usize,
+    limit_each: usize,
     log_limits: LogLimits,
     budget: Budget<S>,
+    pub(super) idle: Idle,
     timeouts: Arc<Timeouts>,
     metrics: Arc<Metrics>,
     entropy: Entropy,
@@ -53,11 +58,26 @@ pub(crate) struct Channels<S: Subscriber> {
     numbers: AtomicU64,
 }
 
+#[derive(Debug)]
+struct Table<S> {
+    channels: BTreeMap<ChannelName, Arc<Channel<S>>>,
+    /// How many each user has made.
+    made: HashMap<Holder, usize>,
+}
+
+impl<S> Default for Table<S> {
+    fn default() -> Self {
+        Self { channels: BTreeMap::new(), made: HashMap::new() }
+    }
+}
+
 /// No further channel is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("channel limit reached (limits.max_channels = {limit})")]
-pub(crate) struct TooManyChannels {
-    limit: usize,
+pub(crate) enum TooManyChannels {
+    #[error("channel limit reached (limits.max_channels = {limit})")]
+    Here { limit: usize },
+    #[error("the user's channel limit reached (limits.max_channels_per_user = {limit})")]
+    OfUser { limit: usize },
 }
 
 /// A message that is in its log.
@@ -88,9 +108,10 @@ impl<S: Subscriber> Drop for Hold<S> {
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// No channels yet, and at most `limit`. Large audiences are told on `executor`.
+    /// No channels yet, and at most `limit`, and `limit_each` that one user has made. Large audiences are told on `executor`.
     pub(crate) fn new(
         limit: usize,
+        limit_each: usize,
         log_limits: LogLimits,
         timeouts: Arc<Timeouts>,
         metrics: Arc<Metrics>,
@@ -101,6 +122,8 @@ impl<S: Subscriber> Channels<S> {
             table: RwLock::default(),
             owners: Owners::new(TimerOwner::Log),
             limit,
+            limit_each,
+            idle: Idle::default(),
             budget: Budget::new(log_limits.total_bytes),
             log_limits,
             timeouts,
@@ -113,13 +136,19 @@ impl<S: Subscriber> Channels<S> {
 
     /// The channel of this name, if there is one.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Channel<S>>> {
-        self.table.read().get(name).cloned()
+        self.table.read().channels.get(name).cloned()
     }
 
     /// The channels after `cursor`, at most `limit` of them, in the order of their names.
     pub(crate) fn after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel<S>>> {
         let range = (cursor.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        self.table.read().range::<str, _>(range).map(|(_, channel)| Arc::clone(channel)).take(limit).collect()
+        self.table
+            .read()
+            .channels
+            .range::<str, _>(range)
+            .map(|(_, channel)| Arc::clone(channel))
+            .take(limit)
+            .collect()
     }
 
     /// How many timers know a channel.
@@ -130,7 +159,7 @@ impl<S: Subscriber> Channels<S> {
 
     /// How many there are.
     pub(crate) fn len(&self) -> usize {
-        self.table.read().len()
+        self.table.read().channels.len()
     }
 
     /// What all logs hold, in bytes.
@@ -138,21 +167,23 @@ impl<S: Subscriber> Channels<S> {
         self.budget.bytes()
     }
 
-    /// Appends to a channel's log, and has its subscribers told.
+    /// Appends to a channel's log, and has its subscribers told. If there is none, `maker` makes it.
     ///
     /// # Errors
     /// [`TooManyChannels`], when there is no such channel and no further one may be opened.
     pub(crate) fn publish(
         &self,
         name: &ChannelName,
+        maker: &Holder,
         data: &CompactJson<'_>,
     ) -> Result<Published, TooManyChannels> {
         let now = self.timeouts.clock().now();
         loop {
-            let channel = self.open(name)?;
+            let channel = self.open(name, maker)?;
             let mut action = ArmAction::Nothing;
             let then = |state: &mut State<S>, bytes| {
                 self.budget.changed(bytes);
+                self.idle.note(&channel, state);
                 if state.age_key.is_none() {
                     let age_key = (now, channel.number());
                     state.age_key = Some(age_key);
@@ -179,10 +210,14 @@ impl<S: Subscriber> Channels<S> {
     ///
     /// # Errors
     /// [`TooManyChannels`], when there is no such channel and no further one may be opened.
-    pub(crate) fn hold(self: &Arc<Self>, name: &ChannelName) -> Result<Hold<S>, TooManyChannels> {
+    pub(crate) fn hold(
+        self: &Arc<Self>,
+        name: &ChannelName,
+        maker: &Holder,
+    ) -> Result<Hold<S>, TooManyChannels> {
         loop {
-            let channel = self.open(name)?;
-            match channel.add_hold() {
+            let channel = self.open(name, maker)?;
+            match channel.add_hold(|state| self.idle.note(&channel, state)) {
                 Ok(()) => return Ok(Hold { channel, channels: Arc::clone(self) }),
                 Err(Retired) => self.forget(&channel),
             }
@@ -209,38 +244,57 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    fn open(&self, name: &ChannelName) -> Result<Arc<Channel<S>>, TooManyChannels> {
+    fn open(&self, name: &ChannelName, maker: &Holder) -> Result<Arc<Channel<S>>, TooManyChannels> {
         if let Some(channel) = self.get(name.as_str()) {
             return Ok(channel);
         }
-        let mut table = self.table.write();
-        if let Some(channel) = table.get(name) {
-            return Ok(Arc::clone(channel));
+        loop {
+            let mut table = self.table.write();
+            if let Some(channel) = table.channels.get(name) {
+                return Ok(Arc::clone(channel));
+            }
+            if let (Holder::User(_), Some(made)) = (maker, table.made.get(maker))
+                && *made >= self.limit_each
+            {
+                return Err(TooManyChannels::OfUser { limit: self.limit_each });
+            }
+            if table.channels.len() < self.limit {
+                let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+                let channel = Channel::new(&self.owners, name.clone(), maker.clone(), number, &self.entropy);
+                table.channels.insert(name.clone(), Arc::clone(&channel));
+                *table.made.entry(maker.clone()).or_default() += 1;
+                return Ok(channel);
+            }
+            drop(table);
+            if !self.end_one_idle() {
+                return Err(TooManyChannels::Here { limit: self.limit });
+            }
         }
-        if table.len() >= self.limit {
-            return Err(TooManyChannels { limit: self.limit });
-        }
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let channel = Channel::new(&self.owners, name.clone(), number, &self.entropy);
-        table.insert(name.clone(), Arc::clone(&channel));
-        Ok(channel)
     }
 
     /// Takes a retired channel out of the table, if it is still there.
     fn forget(&self, channel: &Arc<Channel<S>>) {
-        let mut table = self.table.write();
-        if table.get(channel.name()).is_some_and(|found| Arc::ptr_eq(found, channel)) {
-            table.remove(channel.name());
+        let Table { channels, made } = &mut *self.table.write();
+        if channels.get(channel.name()).is_some_and(|found| Arc::ptr_eq(found, channel)) {
+            channels.remove(channel.name());
+            if let Entry::Occupied(mut made) = made.entry(channel.maker().clone()) {
+                *made.get_mut() -= 1;
+                if *made.get() == 0 {
+                    made.remove();
+                }
+            }
         }
     }
 
     fn retire_if_unused(&self, channel: &Arc<Channel<S>>) {
         let action = {
             let mut state = channel.state.lock();
-            if !state.is_unused() {
+            let is_unused = state.is_unused();
+            state.retired |= is_unused;
+            self.idle.note(channel, &mut state);
+            if !is_unused {
                 return;
             }
-            state.retired = true;
             if let Some(age_key) = state.age_key.take() {
                 self.budget.unlist(age_key);
             }
@@ -268,8 +322,21 @@ impl<S: Subscriber> Channels<S> {
 
     /// Drops some messages of a log, and updates everything that depends on its oldest message.
     fn trim(&self, channel: &Arc<Channel<S>>, drop: impl FnOnce(&mut Log)) {
+        self.trim_if(channel, |_| true, drop);
+    }
+
+    /// The same, if the channel is as it should be.
+    pub(super) fn trim_if(
+        &self,
+        channel: &Arc<Channel<S>>,
+        is_right: impl FnOnce(&mut State<S>) -> bool,
+        drop: impl FnOnce(&mut Log),
+    ) {
         let action = {
             let mut state = channel.state.lock();
+            if !is_right(&mut state) {
+                return;
+            }
             let before = state.log.bytes();
             drop(&mut state.log);
             self.budget.changed(Change { before, after: state.log.bytes() });

@@ -58,6 +58,11 @@ impl Log {
         }
     }
 
+    pub(super) fn clear(&mut self) {
+        self.messages = VecDeque::new();
+        self.bytes = 0;
+    }
+
     pub(super) fn oldest_at(&self) -> Option<Timestamp> {
         self.messages.front().map(|stored| stored.at)
     }

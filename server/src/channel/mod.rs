@@ -9,6 +9,7 @@
 mod budget;
 mod channels;
 mod fan_out;
+mod idle;
 mod log;
 mod name;
 mod state;

@@ -13,6 +13,7 @@ use super::fan_out::Sweep;
 use super::log::Log;
 use super::name::ChannelName;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
+use crate::admission::Holder;
 use crate::entropy::Entropy;
 use crate::timeouts::{Owners, TimerCell};
 
@@ -24,6 +25,8 @@ pub(crate) struct Channel<S> {
     epoch: Box<str>,
     /// Told apart from all others that were here since the start.
     number: u64,
+    /// Who made it.
+    maker: Holder,
     /// The age of the log's oldest message. Its deadline is requested under the lock.
     pub(super) timer: Arc<TimerCell>,
     pub(super) state: Mutex<State<S>>,
@@ -37,6 +40,8 @@ pub(super) struct State<S> {
     pub(super) sweep: Sweep,
     /// Its key in the order of ages.
     pub(super) age_key: Option<AgeKey>,
+    /// Its number among those that nobody follows.
+    pub(super) idle: Option<u64>,
     /// How many [holds](super::channels::Hold) there are.
     holds: usize,
     /// It is unused and leaving the table. Whatever has found it there must look again.
@@ -50,6 +55,7 @@ impl<S> Default for State<S> {
             subscribers: Subscribers::default(),
             sweep: Sweep::default(),
             age_key: None,
+            idle: None,
             holds: 0,
             retired: false,
         }
@@ -57,9 +63,14 @@ impl<S> Default for State<S> {
 }
 
 impl<S: Subscriber> State<S> {
-    /// Nothing follows or holds the channel, and its log is empty; and it has not been retired for that already.
+    /// Nothing follows or holds the channel.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.retired && self.holds == 0 && self.subscribers.len() == 0
+    }
+
+    /// And its log is empty, and it has not been retired for that already.
     pub(super) fn is_unused(&self) -> bool {
-        !self.retired && self.holds == 0 && self.log.len() == 0 && self.subscribers.len() == 0
+        self.is_idle() && self.log.len() == 0
     }
 }
 
@@ -103,9 +114,16 @@ pub(crate) struct HistoryMessage {
 }
 
 impl<S: Subscriber> Channel<S> {
-    pub(super) fn new(owners: &Owners<Self>, name: ChannelName, number: u64, entropy: &Entropy) -> Arc<Self> {
+    pub(super) fn new(
+        owners: &Owners<Self>,
+        name: ChannelName,
+        maker: Holder,
+        number: u64,
+        entropy: &Entropy,
+    ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             name,
+            maker,
             epoch: data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>()).into(),
             number,
             timer: owners.new_timer(Weak::clone(this)),
@@ -119,6 +137,10 @@ impl<S: Subscriber> Channel<S> {
 
     pub(crate) fn epoch(&self) -> &str {
         &self.epoch
+    }
+
+    pub(super) fn maker(&self) -> &Holder {
+        &self.maker
     }
 
     pub(super) fn number(&self) -> u64 {
@@ -198,12 +220,13 @@ impl<S: Subscriber> Channel<S> {
         Ok(Appended { offset, sweep: state.sweep.published() })
     }
 
-    pub(super) fn add_hold(&self) -> Result<(), Retired> {
+    pub(super) fn add_hold(&self, then: impl FnOnce(&mut State<S>)) -> Result<(), Retired> {
         let mut state = self.state.lock();
         if state.retired {
             return Err(Retired);
         }
         state.holds += 1;
+        then(&mut state);
         Ok(())
     }
 

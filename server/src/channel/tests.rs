@@ -7,6 +7,7 @@ use encke_core::session::outbox::{Bounds, Slot};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
+use crate::admission::Holder;
 use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
@@ -38,6 +39,7 @@ impl World {
         let metrics = Arc::new(Metrics::new());
         let channels = Channels::new(
             limit,
+            usize::MAX,
             log,
             timeouts,
             metrics,
@@ -49,7 +51,7 @@ impl World {
 
     fn publish(&self, channel: &str, data: &str) -> Result<u64, TooManyChannels> {
         self.channels
-            .publish(&name(channel), &CompactJson::parse(data).expect("good JSON"))
+            .publish(&name(channel), &Holder::Operator, &CompactJson::parse(data).expect("good JSON"))
             .map(|published| published.offset)
     }
 
@@ -135,11 +137,17 @@ fn sizes_add_up_to_nothing_when_all_is_gone() {
 }
 
 #[test]
-fn there_are_as_many_channels_as_the_limit_says() {
-    let world = World::new(1, WIDE);
-    world.publish("a", "1").expect("published");
-    assert!(world.publish("b", "1").is_err());
-    assert_eq!(world.publish("a", "1"), Ok(2), "it is there already");
+fn a_channel_that_nobody_follows_makes_room() {
+    let world = World::new(2, WIDE);
+    for channel in ["a", "b", "c"] {
+        assert_eq!(world.publish(channel, "1"), Ok(1));
+    }
+    assert!(world.channels.get("a").is_none(), "the oldest");
+    assert_eq!(world.publish("b", "1"), Ok(2), "it is there still");
+    assert_eq!(world.channels.owners.len(), 2);
+    let bytes: usize =
+        ["b", "c"].map(|name| world.channels.get(name).expect("there").view().bytes).iter().sum();
+    assert_eq!(world.channels.bytes(), bytes);
 }
 
 #[test]

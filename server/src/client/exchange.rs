@@ -88,7 +88,8 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
             Ok(data) => data,
             Err(error) => return Answer::Ready(Err(bad_data(error))),
         };
-        self.context().logs.engine.append(&name, &data).map(|published| {
+        let maker = self.attachment.session.holder(&self.attachment.link);
+        self.context().logs.engine.append(&name, &maker, &data).map(|published| {
             let published = published?;
             Ok(Success::Published { offset: published.offset, epoch: String::from(published.epoch).into() })
         })

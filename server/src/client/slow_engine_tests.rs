@@ -12,6 +12,7 @@ use encke_core::session::{Heartbeat, LifecycleEvent};
 use futures_util::FutureExt;
 
 use super::{Attachment, Commands, Context};
+use crate::admission::Holder;
 use crate::auth::Identity;
 use crate::channel::{ChannelName, Hold, Published, TooManyChannels};
 use crate::clock::Clock;
@@ -49,17 +50,22 @@ impl LogEngine<SessionCell> for SlowEngine {
     fn append(
         &self,
         channel: &ChannelName,
+        maker: &Holder,
         data: &CompactJson<'_>,
     ) -> Answer<Result<Published, TooManyChannels>> {
-        self.later(self.memory.append(channel, data))
+        self.later(self.memory.append(channel, maker, data))
     }
 
     fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>> {
         self.later(self.memory.read(channel, since, limit))
     }
 
-    fn follow(&self, channel: &ChannelName) -> Answer<Result<Hold<SessionCell>, TooManyChannels>> {
-        self.later(self.memory.follow(channel))
+    fn follow(
+        &self,
+        channel: &ChannelName,
+        maker: &Holder,
+    ) -> Answer<Result<Hold<SessionCell>, TooManyChannels>> {
+        self.later(self.memory.follow(channel, maker))
     }
 }
 

@@ -103,6 +103,8 @@ pub struct Limits {
     pub max_subscriptions: usize,
     /// Channels in all.
     pub max_channels: usize,
+    /// Channels that one user has made.
+    pub max_channels_per_user: usize,
     /// Commands from one client; 0 for any number.
     pub commands_per_second: u32,
     /// Frames of one connection; 0 for any number.

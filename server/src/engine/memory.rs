@@ -3,6 +3,7 @@ use std::sync::Arc;
 use encke_core::message::CompactJson;
 
 use super::{Answer, History, LogEngine};
+use crate::admission::Holder;
 use crate::channel::{ChannelName, Channels, Hold, Published, Subscriber, TooManyChannels};
 use crate::timeouts::Timeouts;
 
@@ -17,9 +18,10 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
     fn append(
         &self,
         channel: &ChannelName,
+        maker: &Holder,
         data: &CompactJson<'_>,
     ) -> Answer<Result<Published, TooManyChannels>> {
-        Answer::Ready(self.channels.publish(channel, data))
+        Answer::Ready(self.channels.publish(channel, maker, data))
     }
 
     fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>> {
@@ -30,7 +32,7 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
         }))
     }
 
-    fn follow(&self, channel: &ChannelName) -> Answer<Result<Hold<S>, TooManyChannels>> {
-        Answer::Ready(self.channels.hold(channel))
+    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, TooManyChannels>> {
+        Answer::Ready(self.channels.hold(channel, maker))
     }
 }

@@ -12,6 +12,7 @@ use std::fmt;
 use encke_core::message::CompactJson;
 use encke_core::session::outbox::Bounds;
 
+use crate::admission::Holder;
 use crate::channel::{ChannelName, HistoryMessage, Hold, Published, Subscriber, TooManyChannels};
 
 pub(crate) use answer::Answer;
@@ -21,18 +22,20 @@ pub(crate) use memory::MemoryEngine;
 ///
 /// Every answer comes within a bounded time: a WebSocket that waits for one does not read its socket meanwhile.
 pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
-    /// Appends a message to a channel's log, which is opened if there is none.
+    /// Appends a message to a channel's log, which `maker` makes if there is none.
     fn append(
         &self,
         channel: &ChannelName,
+        maker: &Holder,
         data: &CompactJson<'_>,
     ) -> Answer<Result<Published, TooManyChannels>>;
 
     /// The messages after `since`, at most `limit`; nothing if there is no such channel.
     fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>>;
 
-    /// The log to read the channel from: it follows the channel for as long as it is held or has subscribers.
-    fn follow(&self, channel: &ChannelName) -> Answer<Result<Hold<S>, TooManyChannels>>;
+    /// The log to read the channel from: it follows the channel for as long as it is held or has
+    /// subscribers. `maker` makes it if there is none.
+    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, TooManyChannels>>;
 }
 
 /// What a log still has.

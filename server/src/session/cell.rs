@@ -12,7 +12,7 @@ use super::link::{Link, Notes};
 use super::step::token_deadline;
 use super::subscriptions::Followed;
 use super::suspended::PlaceInLine;
-use crate::admission::CommandRate;
+use crate::admission::{CommandRate, Holder};
 use crate::auth::Identity;
 use crate::channel::Subscriber;
 use crate::clock::Clock;
@@ -92,6 +92,11 @@ impl SessionCell {
     #[must_use]
     pub(crate) fn id(&self) -> SessionId {
         self.id
+    }
+
+    /// Whom it counts for, with this connection.
+    pub(crate) fn holder(&self, link: &Link) -> Holder {
+        Holder::new(self.state.lock().identity.user(), link.address)
     }
 
     /// What its client needs to come back.

@@ -64,7 +64,7 @@ impl Sessions {
             Ok(Some(subscribed)) => return Answer::Ready(Ok(subscribed)),
             Err(error) => return Answer::Ready(Err(error)),
         }
-        match self.logs.engine.follow(name) {
+        match self.logs.engine.follow(name, &session.holder(link)) {
             Answer::Ready(followed) => Answer::Ready(
                 followed.map_err(NotSubscribed::from).and_then(|hold| self.join(session, link, &hold, since)),
             ),

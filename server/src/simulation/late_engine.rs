@@ -5,6 +5,7 @@ use std::time::Duration;
 use encke_core::message::CompactJson;
 use futures_util::FutureExt;
 
+use crate::admission::Holder;
 use crate::channel::{ChannelName, Hold, Published, TooManyChannels};
 use crate::engine::{Answer, History, LogEngine, MemoryEngine};
 use crate::session::SessionCell;
@@ -57,10 +58,11 @@ impl LogEngine<SessionCell> for LateEngine {
     fn append(
         &self,
         channel: &ChannelName,
+        maker: &Holder,
         data: &CompactJson<'_>,
     ) -> Answer<Result<Published, TooManyChannels>> {
-        let (channel, data) = (channel.clone(), data.clone().into_owned());
-        self.answer(move |memory| memory.append(&channel, &data))
+        let (channel, maker, data) = (channel.clone(), maker.clone(), data.clone().into_owned());
+        self.answer(move |memory| memory.append(&channel, &maker, &data))
     }
 
     fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>> {
@@ -68,9 +70,13 @@ impl LogEngine<SessionCell> for LateEngine {
         self.answer(move |memory| memory.read(&channel, since, limit))
     }
 
-    fn follow(&self, channel: &ChannelName) -> Answer<Result<Hold<SessionCell>, TooManyChannels>> {
-        let channel = channel.clone();
-        self.answer(move |memory| memory.follow(&channel))
+    fn follow(
+        &self,
+        channel: &ChannelName,
+        maker: &Holder,
+    ) -> Answer<Result<Hold<SessionCell>, TooManyChannels>> {
+        let (channel, maker) = (channel.clone(), maker.clone());
+        self.answer(move |memory| memory.follow(&channel, &maker))
     }
 }
 

@@ -24,6 +24,7 @@ use http_body_util::BodyExt;
 use hyper::Request;
 use tokio_util::sync::CancellationToken;
 
+use crate::admission::Holder;
 use crate::channel::ChannelName;
 use crate::client::Caller;
 use crate::clock::Clock;
@@ -230,7 +231,7 @@ impl Server {
         let name = ChannelName::new(channel, client.settings.channel_name_bytes)
             .map_err(|error| error.to_string())?;
         let data = CompactJson::parse(json).map_err(|error| error.to_string())?;
-        let published = client.logs.channels.publish(&name, &data);
+        let published = client.logs.channels.publish(&name, &Holder::Operator, &data);
         published.map(|published| published.offset).map_err(|error| error.to_string())
     }
 

@@ -1,11 +1,13 @@
 use std::time::Duration;
 
 use encke_tests::raw::{CLOSE, RawClient, TEXT, masked};
+use encke_tests::tokens::sign;
 use encke_tests::waiting::{let_pass, until};
-use encke_tests::{Client, RunningServer};
+use encke_tests::{Client, Launch, RunningServer};
 use serde_json::json;
 
 const LIMIT: u16 = 4104;
+const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A client that follows `news` from now on, and the log's epoch.
 #[track_caller]
@@ -259,16 +261,53 @@ fn a_session_follows_as_many_channels_as_it_may() {
 #[test]
 fn there_are_as_many_channels_as_there_may_be() {
     let server = RunningServer::with(&["limits.max_channels=2"]);
-    let mut client = server.client();
+    let (mut client, mut other) = (server.client(), server.client());
     client.subscribe("a");
-    let mut publisher = server.client();
-    publisher.publish("b", [1]);
+    other.subscribe("b");
     assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":"c"}}"#, "limit");
     assert_refused(&mut client, r#"{"id":1,"publish":{"channel":"c","data":1}}"#, "limit");
-    publisher.publish("b", [2]);
+    client.publish("b", [2]);
     client.ask(r#"{"id":1,"unsubscribe":{"channel":"a"}}"#);
     client.subscribe("c");
     assert_eq!(server.admin.metrics().value("encke_channels"), 2.0);
+}
+
+/// The names of all channels.
+fn names(server: &RunningServer) -> Vec<String> {
+    let channels = server.admin.get("/api/channels").json();
+    let channels = channels["channels"].as_array().expect("a list").clone();
+    channels.iter().map(|channel| channel["channel"].as_str().expect("a name").to_owned()).collect()
+}
+
+#[test]
+fn who_has_made_most_channels_that_nobody_follows_makes_room() {
+    let launch = Launch::with(&["limits.max_channels=6", "limits.max_channels_per_user=4"]);
+    let server = launch.environment("ENCKE_AUTH__SECRET", SECRET).start();
+    let connect = |user: &str| {
+        let claims = json!({"sub": user, "channels": {format!("{user}.*"): ["subscribe", "publish"]}});
+        Client::connect(server.public, &format!("token={}", sign(&claims, SECRET)))
+    };
+    let (mut alice, mut bob, mut carol) = (connect("alice"), connect("bob"), connect("carol"));
+    ["x", "y"].map(|channel| server.admin.publish(channel, 1));
+    for number in 0..4 {
+        alice.publish(&format!("alice.{number}"), [1]);
+    }
+    assert_refused(&mut alice, r#"{"id":1,"publish":{"channel":"alice.4","data":1}}"#, "limit");
+    alice.subscribe("alice.0");
+    // Hers are most, and the oldest of them that nobody follows goes.
+    bob.publish("bob.0", [1]);
+    assert_eq!(names(&server), ["alice.0", "alice.2", "alice.3", "bob.0", "x", "y"]);
+    carol.publish("carol.0", [1]);
+    assert_eq!(names(&server), ["alice.0", "alice.3", "bob.0", "carol.0", "x", "y"]);
+    // What the API made goes last.
+    let kept: Vec<_> = (1..=3)
+        .map(|number| {
+            bob.subscribe(&format!("bob.{number}"));
+            names(&server)
+        })
+        .collect();
+    assert!(kept.iter().all(|names| names.ends_with(&["x".to_owned(), "y".to_owned()])), "{kept:?}");
+    assert_eq!(server.admin.metrics().value("encke_channels"), 6.0);
 }
 
 #[test]

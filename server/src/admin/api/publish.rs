@@ -12,6 +12,7 @@ use tokio::task::{JoinError, yield_now};
 use super::channels::channel_name;
 use super::routes::Call;
 use crate::admin::Context;
+use crate::admission::Holder;
 use crate::channel::{Published, TooManyChannels};
 use crate::http::body::parse;
 use crate::http::reply::{ErrorBody, json};
@@ -136,7 +137,7 @@ fn compact(data: &RawValue) -> Result<CompactJson<'_>, ApiError> {
 
 async fn append(context: &Context, channel: &str, data: &CompactJson<'_>) -> Result<Published, ApiError> {
     let name = channel_name(context, channel)?;
-    Ok(context.client.logs.engine.append(&name, data).await?)
+    Ok(context.client.logs.engine.append(&name, &Holder::Operator, data).await?)
 }
 
 /// The process is at its end, and its tasks with it.
