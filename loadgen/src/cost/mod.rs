@@ -78,8 +78,9 @@ impl Cost {
         let server = options.pid.and_then(|_| Server::open(std::process::id(), &recorder).ok());
         let admin = options.admin.clone().and_then(|url| Admin::new(url, None).ok());
         let timers = admin.map(|admin| (admin, TimersAccount::new(timers::Timers::default(), &recorder)));
-        let own = Process::own().and_then(|own| Some((own.reading().ok()?, own)));
-        Self { server, timers, self_usage: own.map(|(before, own)| (own, Account::new(before))), log }
+        let self_usage = Process::own().and_then(|process| Some((process.reading().ok()?, process)));
+        let self_usage = self_usage.map(|(before, process)| (process, Account::new(before)));
+        Self { server, timers, self_usage, log }
     }
 
     async fn open_timers(
@@ -238,13 +239,15 @@ impl Server {
                 } else {
                     self.account.add_each_second(reading, load)
                 };
-                self.phases.add(&at.phase, &reading, cores);
+                let mean = self.phases.add(&at.phase, &reading, cores);
+                self.account.end_phase(mean);
                 self.show(Some(&reading));
             }
             Err(why) => {
                 self.show(None);
                 if why == NoReading::Gone && !self.has_ended {
                     self.has_ended = true;
+                    self.account.end_phase(self.phases.end());
                     log.line(&format!("process {} (--pid) has ended during the run", self.pid));
                 }
             }
@@ -253,11 +256,16 @@ impl Server {
 
     #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
     fn show(&self, reading: Option<&Reading>) {
-        self.cores.set(reading.and_then(|_| self.account.cores()));
         match reading {
-            // The highest, so that the peak is in the series, too.
-            Some(reading) => self.resident_bytes.raise(Some(reading.resident_bytes as f64)),
-            None => self.resident_bytes.set(None),
+            // The highest, so that the peaks are in the series, too.
+            Some(reading) => {
+                self.cores.raise(self.account.cores());
+                self.resident_bytes.raise(Some(reading.resident_bytes as f64));
+            }
+            None => {
+                self.cores.set(None);
+                self.resident_bytes.set(None);
+            }
         }
         self.descriptors.set(reading.and_then(|reading| reading.descriptors).map(|count| count as f64));
         self.threads.set(reading.map(|reading| reading.threads as f64));

@@ -69,7 +69,7 @@ fn empty_document(scenario: &args::Scenario, recorder: &Recorder) -> Document {
         outcome: scenario.outcome(&setup),
         error_kinds: BTreeMap::new(),
         traffic: recorder.traffic().summary(),
-        loadgen: scenario::SelfUsage { usage: SelfUsage::default().summary(), cost: cost.self_usage() },
+        loadgen: scenario::SelfUsage::new(SelfUsage::default().summary(), cost.self_usage()),
     };
     let whole = Whole { server: cost.server(), processes, bottleneck: Bottleneck::default().outcome() };
     let (started_at, elapsed, phases) = (SystemTime::now(), Duration::ZERO, Vec::new());

@@ -95,7 +95,7 @@ pub(crate) async fn drive(
         outcome: scenario.outcome(&setup),
         error_kinds: setup.failures.by_kind(),
         traffic: recorder.traffic().summary(),
-        loadgen: scenario::SelfUsage { usage, cost: cost.self_usage() },
+        loadgen: scenario::SelfUsage::new(usage, cost.self_usage()),
     };
     let whole = Whole { server: cost.server(), processes: None, bottleneck: bottleneck.outcome() };
     let run = Run { started_at, elapsed, ending, phases: recorder.phases() };
