@@ -114,7 +114,7 @@ impl Cost {
         let (phase, is_close) = (recorder.current_phase(), recorder.is_looked_at_closely());
         if self.server.as_ref().is_some_and(|server| server.phases.current() != phase) {
             // It was over before it could be looked at.
-            let at = Look { due: Due::Between, phase, is_close, is_after: true };
+            let at = Look { due: Due::Asked, phase, is_close, is_after: true };
             self.look(Load::default(), &at).await;
         }
         // It ends the last phase.
@@ -127,7 +127,7 @@ impl Cost {
             self.server.as_ref().filter(|server| !server.has_ended).map(|server| server.process.clone());
         let self_usage = self.self_usage.as_ref().filter(|_| at.due == Due::Second);
         let self_usage = self_usage.map(|(self_usage, _)| self_usage.clone());
-        if server.is_none() && at.due == Due::Between {
+        if server.is_none() && at.due != Due::Second {
             return;
         }
         // The kernel walks all mappings of a process to say what is resident: not on the thread that measures.

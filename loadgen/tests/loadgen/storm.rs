@@ -67,9 +67,18 @@ async fn who_was_closed_before_does_not_come_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_storm_is_seen_by_itself() {
+    see_the_storm(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn and_in_several_processes() {
+    see_the_storm(2).await;
+}
+
+async fn see_the_storm(processes: u32) {
     let server = FakeServer::start(|_| PATIENT).await;
     let run = format!(
-        "storm {} --connections 200 --rate 200 --duration 500ms --pid {} --json - --assert server.phases.resume.cores.peak>=0",
+        "storm {} --connections 200 --rate 200 --duration 500ms --processes {processes} --pid {} --json - --assert server.phases.resume.cores.peak>=0",
         server.url(),
         std::process::id()
     );
@@ -85,7 +94,10 @@ async fn the_storm_is_seen_by_itself() {
     let start = number(&json, "/phases/2/start_seconds");
     let from_drop: Vec<f64> =
         t.iter().zip(&open).filter(|(t, _)| **t >= start).map(|(_, open)| *open).collect();
-    assert_eq!(from_drop[0], 200.0, "the first sample is of before the drop: {t:?} {open:?}");
+    if processes == 1 {
+        assert_eq!(from_drop[0], 200.0, "the first sample is of before the drop: {t:?} {open:?}");
+    }
+    assert!(from_drop.contains(&200.0), "what is there before the drop shows: {t:?} {open:?}");
     assert!(from_drop[1..].contains(&0.0), "the drop shows: {t:?} {open:?}");
 
     let phases = json["server"]["phases"].as_object().expect("it is sampled");
@@ -102,5 +114,7 @@ async fn the_storm_is_seen_by_itself() {
         assert!(phase["resident_bytes"]["peak"].as_f64().is_some_and(|bytes| bytes <= peak), "{json:#}");
         let cores = |name: &str| phase["cores"][name].as_f64();
         assert!(cores("mean").is_none_or(|mean| cores("peak").is_some_and(|peak| peak >= mean)), "{json:#}");
+        let of_run = json["server"]["cores"]["peak"].as_f64();
+        assert!(cores("peak") <= of_run, "no phase has more than the run: {json:#}");
     }
 }
