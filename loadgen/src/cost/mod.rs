@@ -73,9 +73,12 @@ impl Cost {
     }
 
     /// With nothing measured, to know the names of what would be: this process stands for the server.
-    pub(crate) fn unmeasured(options: &Sampling) -> Self {
+    pub(crate) fn unmeasured(options: &Sampling, phases: &[String]) -> Self {
         let (recorder, log) = (Recorder::starting_now(), Log::silent());
-        let server = options.pid.and_then(|_| Server::open(std::process::id(), &recorder).ok());
+        let mut server = options.pid.and_then(|_| Server::open(std::process::id(), &recorder).ok());
+        if let Some(server) = &mut server {
+            server.expect_phases(phases);
+        }
         let admin = options.admin.clone().and_then(|url| Admin::new(url, None).ok());
         let timers = admin.map(|admin| (admin, TimersAccount::new(timers::Timers::default(), &recorder)));
         let self_usage = Process::own().and_then(|process| Some((process.reading().ok()?, process)));
@@ -226,6 +229,15 @@ impl Server {
         #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
         server.resident_bytes.set(Some(before.resident_bytes as f64));
         Ok(server)
+    }
+
+    /// These phases, with nothing measured.
+    fn expect_phases(&mut self, names: &[String]) {
+        if let Ok(reading) = self.process.reading() {
+            for name in names {
+                self.phases.add(name, &reading, None);
+            }
+        }
     }
 
     fn add(&mut self, reading: Result<Reading, NoReading>, load: Load, at: &Look, log: &Log) {

@@ -84,6 +84,11 @@ pub(crate) async fn drive(
     if parent.is_none() {
         bottleneck.warnings().iter().for_each(|warning| log.line(warning));
     }
+    let figures = scenario.figures();
+    debug_assert!(
+        recorder.phases().iter().all(|phase| figures.phases.contains(&phase.name)),
+        "assertions are checked against the phases that a scenario says it has: {figures:?}"
+    );
     let numbers = Numbers {
         outcome: scenario.outcome(&setup),
         error_kinds: setup.failures.by_kind(),

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connects::{Connects, ConnectsOutcome};
 use super::deadline::{Deadline, DeadlineOutcome, is_given_up};
-use super::{Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
+use super::{Figures, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
 use crate::record::{Counter, Ends, EndsOutcome, Recorder};
@@ -64,6 +64,10 @@ impl Scenario for Late {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.answer_late(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::of_phases(["connect", "answer late"])
     }
 
     fn connected(&self) -> u64 {

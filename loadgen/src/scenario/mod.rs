@@ -10,6 +10,7 @@ mod connects;
 mod deadline;
 mod expire;
 mod fanout;
+mod figures;
 mod hold;
 mod late;
 mod measured;
@@ -41,6 +42,7 @@ use crate::client::{Failure, Failures};
 use crate::progress::Bar;
 use crate::record::Recorder;
 
+pub(crate) use self::figures::Figures;
 pub(crate) use self::measured::{Measured, NotMeasured, Numbers, SelfUsage, Whole};
 pub(crate) use self::outcome::Outcome;
 pub(crate) use self::prepare::{Prepared, prepare};
@@ -68,6 +70,7 @@ pub(crate) trait Scenario {
     fn connected(&self) -> u64;
     /// The progress, always with the same bars in the same order.
     fn bars(&self, setup: &Setup) -> Vec<Bar>;
+    fn figures(&self) -> Figures;
     /// Everything that was counted so far.
     fn outcome(&self, setup: &Setup) -> Outcome;
 }

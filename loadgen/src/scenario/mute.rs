@@ -12,7 +12,7 @@ use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome};
 use super::deadline::{Deadline, DeadlineOutcome, is_given_up};
 use super::spread::is_chosen;
-use super::{Outcome, Pace, Run, Scenario, Setup, open_all};
+use super::{Figures, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event, Greeting};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
@@ -49,6 +49,10 @@ impl Scenario for Mute {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.silence(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::of_phases(["connect", "silence"])
     }
 
     fn connected(&self) -> u64 {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use self::totals::Totals;
-use super::{Outcome, Prepared, Run, Scenario, Setup, prepare};
+use super::{Figures, Outcome, Prepared, Run, Scenario, Setup, prepare};
 use crate::args::{self, Kind, Phase};
 use crate::client::Failures;
 use crate::progress::Bar;
@@ -54,6 +54,14 @@ impl Scenario for Mix {
         Box::pin(async move { self.execute(setup).await })
     }
 
+    fn figures(&self) -> Figures {
+        let mut later: Vec<_> = self.runs().flat_map(|run| run.prepared.scenario.figures().later).collect();
+        later.sort_unstable();
+        later.dedup();
+        let phases = self.phases.iter().map(|stage| stage.phase.name.clone()).collect();
+        Figures { phases, later, never: Vec::new() }
+    }
+
     fn connected(&self) -> u64 {
         self.runs().map(|run| run.prepared.scenario.connected()).sum()
     }
@@ -67,7 +75,7 @@ impl Scenario for Mix {
 
     /// The sums of all runs, then each phase.
     fn outcome(&self, setup: &Setup) -> Outcome {
-        let outcomes: Vec<_> = self.runs().map(StageRun::outcome).collect();
+        let outcomes: Vec<_> = self.runs().map(|run| run.outcome(setup)).collect();
         let totals = Group::of(&Totals::of(&outcomes, setup.failures.total()));
         let mut outcomes = outcomes.into_iter();
         let phases = self.phases.iter().fold(Group::default(), |phases, stage| {
@@ -172,10 +180,13 @@ impl StageRun {
         }
     }
 
-    /// Empty before it has begun.
-    fn outcome(&self) -> Group {
-        let setup = self.setup.get();
-        setup.map_or_else(Group::default, |setup| self.prepared.scenario.outcome(setup).to_group())
+    /// Of nothing before it has begun.
+    fn outcome(&self, mix: &Setup) -> Group {
+        let outcome = match self.setup.get() {
+            Some(setup) => self.prepared.scenario.outcome(setup),
+            None => self.prepared.scenario.outcome(&self.setup_within(mix)),
+        };
+        outcome.to_group()
     }
 }
 
