@@ -58,6 +58,9 @@ pub(crate) struct Setup {
     pub(crate) refusal: Refusal,
 }
 
+/// Why a run with this load could show nothing of a server that says this.
+type Objection = fn(&Load, &Greeting) -> Option<String>;
+
 /// A scenario under way.
 pub(crate) type Run = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -71,6 +74,10 @@ pub(crate) trait Scenario {
     /// The progress, always with the same bars in the same order.
     fn bars(&self, setup: &Setup) -> Vec<Bar>;
     fn figures(&self) -> Figures;
+    /// How to tell from the server's hello that it could show nothing, if that can be told.
+    fn objection(&self) -> Option<Objection> {
+        None
+    }
     /// Everything that was counted so far.
     fn outcome(&self, setup: &Setup) -> Outcome;
 }

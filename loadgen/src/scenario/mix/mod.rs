@@ -92,6 +92,10 @@ impl Mix {
     }
 
     async fn execute(self: Rc<Self>, setup: Rc<Setup>) {
+        if let Some(why) = self.objection_to(&setup).await {
+            setup.refusal.refuse(why);
+            return std::future::pending().await;
+        }
         // Dropping it drops the connections of ramps.
         let mut staying = JoinSet::new();
         for stage in &self.phases {
@@ -99,6 +103,23 @@ impl Mix {
             setup.recorder.phase(&stage.phase.name);
             stage.execute(&setup, &mut staying).await;
         }
+    }
+
+    /// What any run would object to when it begins is told before the first one does. Asks the server for a hello if it has to.
+    async fn objection_to(&self, setup: &Setup) -> Option<String> {
+        let stages = self.phases.iter().flat_map(|stage| stage.runs.iter().map(move |run| (stage, run)));
+        let objecting =
+            stages.filter_map(|(stage, run)| Some((stage, run, run.prepared.scenario.objection()?)));
+        let objecting: Vec<_> = objecting.collect();
+        if objecting.is_empty() {
+            return None;
+        }
+        // If there is none, the runs tell so.
+        let hello = setup.dialer.ask_for_hello().await.ok()?;
+        objecting.into_iter().find_map(|(stage, run, objection)| {
+            let why = objection(&run.prepared.load, &hello)?;
+            Some(format!("phase {:?}, run {:?}: {why}", stage.phase.name, run.name))
+        })
     }
 
     /// The runs of all phases, in order.
