@@ -1,23 +1,23 @@
 //! `loadgen` loads a session server and breaks its sessions on purpose. One thread, one task a connection.
 //!
-//! Its rooms, from the ground up. Each may use those before it in this list, and none of those after it; a test holds them to it. The benchmark uses the client.
+//! What is in its rooms. `tests/rooms.toml` has their order, and a test holds them to it. The benchmark uses the client.
 //!
-//! - `result`: numbers with names, distributions and series; the document that they make, and assertions on it.
-//! - `transport`: WebSocket and server-sent events over TCP.
-//! - `record`: what is counted and timed while a scenario runs, sampled each second.
-//! - `progress`: what the user sees meanwhile.
-//! - `target`: what kinds of servers there are, what each can do, and their URLs.
+//! - `args`: the command line.
 //! - `client`: a connection of one of these kinds; calls to the admin API; why either fails.
-//! - `process`: what the kernel says of a process; this one's descriptors, what it takes, its signals.
+//! - `commands`: the subcommands, and their exit codes.
 //! - `cost`: what the server takes.
 //! - `page`: results as HTML.
+//! - `process`: what the kernel says of a process; this one's descriptors, what it takes, its signals.
+//! - `progress`: what the user sees meanwhile.
+//! - `record`: what is counted and timed while a scenario runs, sampled each second.
 //! - `report`: where results go; `loadgen compare`.
-//! - `args`: the command line.
-//! - `scenario`: what is done to the server.
-//! - `workers`: one run, spread over several processes.
+//! - `result`: numbers with names, distributions and series; the document that they make, and assertions on it.
 //! - `run`: one run, from its options to its document.
+//! - `scenario`: what is done to the server.
 //! - `selftest`: all of it, against a server that is known to be broken.
-//! - `commands`: the subcommands, and their exit codes.
+//! - `target`: what kinds of servers there are, what each can do, and their URLs.
+//! - `transport`: WebSocket and server-sent events over TCP.
+//! - `workers`: one run, spread over several processes.
 
 mod args;
 mod client;

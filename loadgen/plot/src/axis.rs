@@ -68,9 +68,9 @@ impl Axis {
     /// Seconds since the start.
     pub fn time(end: f64) -> Self {
         let end = if end.is_finite() && end > 0.0 { end } else { 1.0 };
-        let wanted = end / (MARKS + 2.0);
-        let step = SECONDS.into_iter().find(|step| *step >= wanted);
-        let step = step.unwrap_or_else(|| 3600.0 * round_step(wanted / 3600.0));
+        let shortest = end / (MARKS + 2.0);
+        let step = SECONDS.into_iter().find(|step| *step >= shortest);
+        let step = step.unwrap_or_else(|| 3600.0 * round_step(shortest / 3600.0));
         let marks = multiples(step, (end / step).floor()).map(|value| (value, clock(value, step))).collect();
         Self { low: 0.0, high: end, scale: Scale::Linear, marks }
     }

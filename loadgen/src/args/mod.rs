@@ -8,6 +8,7 @@ mod needs;
 mod number;
 mod plan;
 mod sessions;
+mod vacuous;
 mod worker;
 
 use clap::{Parser, Subcommand};

@@ -6,7 +6,7 @@ use super::{Load, Omission, Scenario};
 use crate::target::Ability;
 
 impl Scenario {
-    /// What is asked for and the target cannot do: nothing, if all is well.
+    /// What is asked for and the target cannot do, or could show nothing: nothing, if all is well.
     pub(crate) fn unsupported(&self) -> Vec<String> {
         let Load { server, .. } = self.load();
         let (target, scheme) = (server.target.name(), server.target.scheme());
@@ -24,7 +24,7 @@ impl Scenario {
                 vec!["--code: before the upgrade there are no close codes".to_owned()]
             }
             Self::Mix(mix) => missing_in(&mix.plan, &server),
-            _ => self.missing(&server).into_iter().collect(),
+            _ => self.missing(&server).or_else(|| self.vacuous()).into_iter().collect(),
         }
     }
 
@@ -60,7 +60,7 @@ impl Scenario {
 fn missing_in(plan: &Plan, server: &Server) -> Vec<String> {
     let runs = plan.phases.iter().flat_map(|phase| phase.runs.iter().map(move |run| (phase, run)));
     let missing = runs.filter_map(|(phase, run)| {
-        let what = run.scenario.missing(server)?;
+        let what = run.scenario.missing(server).or_else(|| run.scenario.vacuous())?;
         Some(format!("phase {:?}, run {:?}: {what}", phase.name, run.name))
     });
     missing.collect()

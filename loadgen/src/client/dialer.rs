@@ -1,5 +1,6 @@
 //! How connections to each kind of server are opened.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::TcpStream;
@@ -31,7 +32,7 @@ pub struct DialOptions {
 #[derive(Debug)]
 pub struct Dialer {
     options: DialOptions,
-    tokens: Tokens,
+    tokens: Arc<Tokens>,
     sources: Sources,
     traffic: Traffic,
 }
@@ -40,7 +41,7 @@ type Opening = Result<(Connection, Greeting), Failure>;
 
 impl Dialer {
     pub fn new(options: DialOptions, sources: Sources, traffic: &Traffic) -> Self {
-        let tokens = Tokens::new(options.token.clone());
+        let tokens = Arc::new(Tokens::new(options.token.clone()));
         Self { options, tokens, sources, traffic: traffic.clone() }
     }
 
@@ -48,6 +49,15 @@ impl Dialer {
     pub(crate) async fn check_token(&self) -> Result<(), Failure> {
         let headers = timeout(self.options.timeout, self.tokens.headers()).await;
         headers.map_err(|_| Failure::Token("it takes too long".to_owned()))?.map(drop)
+    }
+
+    /// What the server says to a new client, which leaves at once and is not counted.
+    pub(crate) async fn ask_for_hello(&self) -> Result<Greeting, Failure> {
+        let (options, sources) = (self.options.clone(), self.sources.clone());
+        let asking = Self { options, tokens: self.tokens.clone(), sources, traffic: Traffic::default() };
+        let (connection, hello) = asking.open(None).await?;
+        connection.close().await;
+        Ok(hello)
     }
 
     /// Connects without an upgrade or a request.

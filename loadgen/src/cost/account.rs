@@ -86,6 +86,13 @@ impl Account {
         self.cores
     }
 
+    /// The mean of a phase that has ended: it counts the time, too, that was too short to be an interval.
+    pub(super) fn end_phase(&mut self, mean: Option<f64>) {
+        if mean > self.cores_peak {
+            (self.cores, self.cores_peak) = (mean, mean);
+        }
+    }
+
     fn add_within(&mut self, reading: Reading, load: Load) {
         self.last = reading;
         self.resident_peak = self.resident_peak.max(reading.resident_bytes);
@@ -165,6 +172,18 @@ summed! {
         resident_bytes: ResidentBytes,
         bytes_per_connection: Option<Mean>,
         cpu_ms_per_ping: Option<Mean>,
+    }
+}
+
+impl CostSummary {
+    pub(crate) fn peak_resident_bytes(&self) -> u64 {
+        self.resident_bytes.peak
+    }
+
+    #[must_use]
+    pub(crate) fn with_peak_resident_bytes(mut self, bytes: u64) -> Self {
+        self.resident_bytes.peak = bytes;
+        self
     }
 }
 

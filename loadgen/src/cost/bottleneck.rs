@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn it_is_the_bottleneck_when_its_core_is_used_up_and_the_servers_are_not() {
-        for (own, server, is_bottleneck) in [
+        for (itself, server, is_bottleneck) in [
             (Some(0.95), Some(0.4), true),
             (Some(0.95), None, true),
             (Some(0.95), Some(1.2), false),
@@ -104,8 +104,8 @@ mod tests {
             (None, Some(0.1), false),
         ] {
             let mut bottleneck = Bottleneck::default();
-            let second = Second { self_cores: own, server_cores: server, lag_ms: Some(1.0) };
-            assert_eq!(bottleneck.look(second), is_bottleneck, "{own:?} {server:?}");
+            let second = Second { self_cores: itself, server_cores: server, lag_ms: Some(1.0) };
+            assert_eq!(bottleneck.look(second), is_bottleneck, "{itself:?} {server:?}");
             assert_eq!(bottleneck.warnings().len(), usize::from(is_bottleneck));
         }
     }

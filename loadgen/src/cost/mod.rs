@@ -73,13 +73,17 @@ impl Cost {
     }
 
     /// With nothing measured, to know the names of what would be: this process stands for the server.
-    pub(crate) fn unmeasured(options: &Sampling) -> Self {
+    pub(crate) fn unmeasured(options: &Sampling, phases: &[String]) -> Self {
         let (recorder, log) = (Recorder::starting_now(), Log::silent());
-        let server = options.pid.and_then(|_| Server::open(std::process::id(), &recorder).ok());
+        let mut server = options.pid.and_then(|_| Server::open(std::process::id(), &recorder).ok());
+        if let Some(server) = &mut server {
+            server.expect_phases(phases);
+        }
         let admin = options.admin.clone().and_then(|url| Admin::new(url, None).ok());
         let timers = admin.map(|admin| (admin, TimersAccount::new(timers::Timers::default(), &recorder)));
-        let own = Process::own().and_then(|own| Some((own.reading().ok()?, own)));
-        Self { server, timers, self_usage: own.map(|(before, own)| (own, Account::new(before))), log }
+        let self_usage = Process::own().and_then(|process| Some((process.reading().ok()?, process)));
+        let self_usage = self_usage.map(|(before, process)| (process, Account::new(before)));
+        Self { server, timers, self_usage, log }
     }
 
     async fn open_timers(
@@ -113,7 +117,7 @@ impl Cost {
         let (phase, is_close) = (recorder.current_phase(), recorder.is_looked_at_closely());
         if self.server.as_ref().is_some_and(|server| server.phases.current() != phase) {
             // It was over before it could be looked at.
-            let at = Look { due: Due::Between, phase, is_close, is_after: true };
+            let at = Look { due: Due::Asked, phase, is_close, is_after: true };
             self.look(Load::default(), &at).await;
         }
         // It ends the last phase.
@@ -126,7 +130,7 @@ impl Cost {
             self.server.as_ref().filter(|server| !server.has_ended).map(|server| server.process.clone());
         let self_usage = self.self_usage.as_ref().filter(|_| at.due == Due::Second);
         let self_usage = self_usage.map(|(self_usage, _)| self_usage.clone());
-        if server.is_none() && at.due == Due::Between {
+        if server.is_none() && at.due != Due::Second {
             return;
         }
         // The kernel walks all mappings of a process to say what is resident: not on the thread that measures.
@@ -227,6 +231,15 @@ impl Server {
         Ok(server)
     }
 
+    /// These phases, with nothing measured.
+    fn expect_phases(&mut self, names: &[String]) {
+        if let Ok(reading) = self.process.reading() {
+            for name in names {
+                self.phases.add(name, &reading, None);
+            }
+        }
+    }
+
     fn add(&mut self, reading: Result<Reading, NoReading>, load: Load, at: &Look, log: &Log) {
         match reading {
             Ok(reading) => {
@@ -238,13 +251,15 @@ impl Server {
                 } else {
                     self.account.add_each_second(reading, load)
                 };
-                self.phases.add(&at.phase, &reading, cores);
+                let mean = self.phases.add(&at.phase, &reading, cores);
+                self.account.end_phase(mean);
                 self.show(Some(&reading));
             }
             Err(why) => {
                 self.show(None);
                 if why == NoReading::Gone && !self.has_ended {
                     self.has_ended = true;
+                    self.account.end_phase(self.phases.end());
                     log.line(&format!("process {} (--pid) has ended during the run", self.pid));
                 }
             }
@@ -253,11 +268,16 @@ impl Server {
 
     #[expect(clippy::cast_precision_loss, reason = "no process takes near 2^53 bytes")]
     fn show(&self, reading: Option<&Reading>) {
-        self.cores.set(reading.and_then(|_| self.account.cores()));
         match reading {
-            // The highest, so that the peak is in the series, too.
-            Some(reading) => self.resident_bytes.raise(Some(reading.resident_bytes as f64)),
-            None => self.resident_bytes.set(None),
+            // The highest, so that the peaks are in the series, too.
+            Some(reading) => {
+                self.cores.raise(self.account.cores());
+                self.resident_bytes.raise(Some(reading.resident_bytes as f64));
+            }
+            None => {
+                self.cores.set(None);
+                self.resident_bytes.set(None);
+            }
         }
         self.descriptors.set(reading.and_then(|reading| reading.descriptors).map(|count| count as f64));
         self.threads.set(reading.map(|reading| reading.threads as f64));

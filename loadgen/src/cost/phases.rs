@@ -54,8 +54,8 @@ impl Phases {
     }
 
     /// A reading in the phase of this name, at least at its beginning. `cores` is the mean since an earlier reading, which was
-    /// in the same phase as the one before this.
-    pub(super) fn add(&mut self, name: &str, reading: &Reading, cores: Option<f64>) {
+    /// in the same phase as the one before this. Gives the mean of a phase that has ended with it.
+    pub(super) fn add(&mut self, name: &str, reading: &Reading, cores: Option<f64>) -> Option<f64> {
         if let Some(phase) = self.all.get_mut(&self.current) {
             phase.add(reading, cores);
             // What is resident after the run is not of its last phase.
@@ -63,12 +63,23 @@ impl Phases {
                 phase.resident_peak = phase.resident_peak.max(reading.resident_bytes);
             }
         }
-        if name != self.current {
-            name.clone_into(&mut self.current);
-            if !name.is_empty() {
-                self.enter(reading);
-            }
+        if name == self.current {
+            return None;
         }
+        let mean = self.end();
+        name.clone_into(&mut self.current);
+        if !name.is_empty() {
+            self.enter(reading);
+        }
+        mean
+    }
+
+    /// Ends the current phase, and gives its mean.
+    pub(super) fn end(&mut self) -> Option<f64> {
+        let phase = self.all.get_mut(&self.current)?;
+        let mean = phase.mean();
+        phase.note_cores(mean);
+        mean
     }
 
     fn enter(&mut self, reading: &Reading) {
@@ -100,7 +111,15 @@ impl Phases {
 impl Phase {
     fn add(&mut self, reading: &Reading, cores: Option<f64>) {
         self.last = *reading;
+        self.note_cores(cores);
+    }
+
+    fn note_cores(&mut self, cores: Option<f64>) {
         self.cores_peak = self.cores_peak.into_iter().chain(cores).reduce(f64::max);
+    }
+
+    fn mean(&self) -> Option<f64> {
+        (self.time() >= SHORTEST_CLOSELY).then(|| cores(self.cpu(), self.time()))
     }
 
     fn time(&self) -> Duration {
@@ -112,12 +131,9 @@ impl Phase {
     }
 
     fn outcome(&self) -> PhaseCost {
-        let mean = (self.time() >= SHORTEST_CLOSELY).then(|| cores(self.cpu(), self.time()));
-        // A phase that is shorter than an interval has its mean alone.
-        let peak = self.cores_peak.into_iter().chain(mean).reduce(f64::max);
         PhaseCost {
             duration_seconds: seconds(self.time()),
-            cores: Cores { mean, peak },
+            cores: Cores { mean: self.mean(), peak: self.cores_peak },
             resident_bytes: ResidentBytes { peak: self.resident_peak },
         }
     }
@@ -156,7 +172,7 @@ mod tests {
             let reading = reading(at_ms, cpu_ms, bytes);
             let ends_phase = phases.current() != name;
             let cores = account.add_closely(reading, Load::default(), ends_phase);
-            phases.add(name, &reading, cores);
+            account.end_phase(phases.add(name, &reading, cores));
         }
         let outcome = Group::of(&phases.outcome());
         for (path, number) in [
@@ -172,5 +188,38 @@ mod tests {
             assert_eq!(outcome.number(path), Ok(number), "{path}");
         }
         assert_eq!(Group::of(&account.outcome()).number("cores.peak"), Ok(0.8));
+    }
+
+    #[test]
+    fn no_phase_has_a_higher_peak_than_the_run() {
+        let start = Instant::now();
+        let (mut account, mut phases) = (Account::new(reading(start, 0, 0)), Phases::default());
+        // The CPU time of the last 80 ms is in the phase's mean, and in no interval.
+        for (name, at_ms, cpu_ms) in [
+            ("connect", 0, 0),
+            ("connect", 1000, 100),
+            ("resume", 1000, 100),
+            ("resume", 1100, 150),
+            ("", 1180, 230),
+        ] {
+            let reading = reading(start, at_ms, cpu_ms);
+            let ends_phase = phases.current() != name;
+            let cores = account.add_closely(reading, Load::default(), ends_phase);
+            account.end_phase(phases.add(name, &reading, cores));
+        }
+        let peak = Group::of(&phases.outcome()).number("resume.cores.peak");
+        assert_eq!(peak, Ok(0.7222));
+        assert_eq!(Group::of(&account.outcome()).number("cores.peak"), peak);
+        assert_eq!(account.cores(), Some(0.7222), "and so it is in the series");
+    }
+
+    fn reading(start: Instant, at_ms: u64, cpu_ms: u64) -> Reading {
+        Reading {
+            at: start + Duration::from_millis(at_ms),
+            cpu: Duration::from_millis(cpu_ms),
+            resident_bytes: 10,
+            descriptors: None,
+            threads: 1,
+        }
     }
 }

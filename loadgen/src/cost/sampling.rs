@@ -19,9 +19,3 @@ pub(crate) struct Sampling {
     #[arg(skip)]
     pub(crate) admin_is_for_publishing: bool,
 }
-
-impl Sampling {
-    pub(crate) fn is_nothing(&self) -> bool {
-        self.pid.is_none() && self.admin.is_none()
-    }
-}

@@ -84,8 +84,8 @@ impl Curves {
     }
 
     /// Counts a second, without what never happened. Those of a size share a plot.
-    fn counts(&self, title: &str, wanted: impl Fn(&str) -> bool) -> Vec<Plot> {
-        let mut columns = self.find(Kind::Count, wanted);
+    fn counts(&self, title: &str, is_selected: impl Fn(&str) -> bool) -> Vec<Plot> {
+        let mut columns = self.find(Kind::Count, is_selected);
         columns.retain(|column| column.values.iter().flatten().any(|count| *count > 0.0));
         columns.sort_by(|one, other| peak(other).total_cmp(&peak(one)));
         let mut groups: Vec<Vec<&Column>> = Vec::new();
@@ -117,8 +117,12 @@ impl Curves {
         plots.collect()
     }
 
-    fn find(&self, kind: Kind, wanted: impl Fn(&str) -> bool) -> Vec<&Column> {
-        self.series.columns().iter().filter(|column| column.kind == kind && wanted(&column.name)).collect()
+    fn find(&self, kind: Kind, is_selected: impl Fn(&str) -> bool) -> Vec<&Column> {
+        self.series
+            .columns()
+            .iter()
+            .filter(|column| column.kind == kind && is_selected(&column.name))
+            .collect()
     }
 
     /// None if nothing was measured.

@@ -124,6 +124,18 @@ summed! {
     }
 }
 
+impl UsageSummary {
+    pub(crate) fn peak_resident_bytes(&self) -> Option<u64> {
+        self.peak_resident_bytes
+    }
+
+    #[must_use]
+    pub(crate) fn with_peak_resident_bytes(mut self, bytes: Option<u64>) -> Self {
+        self.peak_resident_bytes = bytes;
+        self
+    }
+}
+
 /// User and system time of all threads of this process.
 fn cpu_time() -> Option<Duration> {
     let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;

@@ -13,29 +13,23 @@ const CLOSELY: Duration = Duration::from_millis(100);
 pub(super) struct Looks {
     asked: watch::Sender<u64>,
     looked: Notify,
-    /// Somebody looks who may do so between the seconds.
-    is_served: Cell<bool>,
     is_close: Cell<bool>,
 }
 
 impl Default for Looks {
     fn default() -> Self {
         let asked = watch::Sender::new(0);
-        Self { asked, looked: Notify::new(), is_served: Cell::new(false), is_close: Cell::new(false) }
+        Self { asked, looked: Notify::new(), is_close: Cell::new(false) }
     }
 }
 
 impl Looks {
-    pub(super) fn serve(&self) {
-        self.is_served.set(true);
-    }
-
     pub(super) fn is_close(&self) -> bool {
         self.is_close.get()
     }
 
     pub(super) fn enter_phase(&self, is_brief: bool) {
-        self.is_close.set(is_brief && self.is_served.get());
+        self.is_close.set(is_brief);
         self.ask();
     }
 
@@ -65,7 +59,9 @@ impl Looks {
 pub(crate) enum Due {
     /// A full second is over.
     Second,
-    /// A phase begins, or it is a brief one.
+    /// A phase begins, or the scenario wants what there is now to be seen.
+    Asked,
+    /// It is a brief phase.
     Between,
 }
 
@@ -93,7 +89,7 @@ impl Clock {
         let soon = Instant::now() + CLOSELY;
         tokio::select! {
             biased;
-            Ok(()) = self.asked.changed() => (Due::Between, Instant::now()),
+            Ok(()) = self.asked.changed() => (Due::Asked, Instant::now()),
             () = sleep_until(self.due) => {
                 let due = self.due;
                 // What was missed is left out.

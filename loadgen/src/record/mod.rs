@@ -137,7 +137,7 @@ impl Recorder {
         self.enter_phase(name, false);
     }
 
-    /// The same; and as what happens in it is over soon, everything is looked at ten times a second, where that is possible.
+    /// The same; and as what happens in it is over soon, everything is looked at ten times a second.
     pub(crate) fn brief_phase(&self, name: &str) {
         self.enter_phase(name, true);
     }
@@ -168,11 +168,6 @@ impl Recorder {
     /// Tells one who looks each second when to do so. The first second is over at this instant.
     pub(crate) fn clock(&self, first: Instant, period: Duration) -> Clock {
         Clock::new(self, first, period)
-    }
-
-    /// From now on brief phases are looked at closely, by samples of [`Self::clock`]'s.
-    pub(crate) fn serve_looks(&self) {
-        self.shared.looks.serve();
     }
 
     pub(crate) fn is_looked_at_closely(&self) -> bool {

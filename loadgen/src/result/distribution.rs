@@ -126,7 +126,7 @@ mod tests {
         }
         assert_eq!(told.number("count"), Ok(100_000.0));
         assert_eq!(of([]).number("count"), Ok(0.0));
-        assert_eq!(of([]).number("p99"), Err(NoNumber::NotANumber));
+        assert_eq!(of([]).number("p99"), Err(NoNumber::Unmeasured));
     }
 
     #[test]

@@ -8,6 +8,8 @@ use super::group::{Field, Group};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NoNumber {
     Unknown,
+    /// There may be a number in another result.
+    Unmeasured,
     NotANumber,
 }
 
@@ -15,6 +17,7 @@ impl fmt::Display for NoNumber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unknown => "the result has no such path",
+            Self::Unmeasured => "nothing was measured at this path",
             Self::NotANumber => "there is no number at this path",
         })
     }
@@ -33,7 +36,10 @@ impl Group {
 /// What is at the rest of a path, or nothing if it does not lead on from here.
 fn follow(field: &Field, rest: &str) -> Option<Result<f64, NoNumber>> {
     if rest.is_empty() {
-        return Some(field.as_number().ok_or(NoNumber::NotANumber));
+        return Some(match field {
+            Field::Nothing => Err(NoNumber::Unmeasured),
+            field => field.as_number().ok_or(NoNumber::NotANumber),
+        });
     }
     let result = match field {
         Field::Group(group) => group.number(rest.strip_prefix('.')?),
@@ -89,7 +95,8 @@ mod tests {
         ] {
             assert_eq!(result.number(unknown), Err(NoNumber::Unknown), "{unknown}");
         }
-        for other in ["scenario", "connect_ms", "connect_ms.max", "phases", "phases[0]", "phases[0].name"] {
+        assert_eq!(result.number("connect_ms.max"), Err(NoNumber::Unmeasured));
+        for other in ["scenario", "connect_ms", "phases", "phases[0]", "phases[0].name"] {
             assert_eq!(result.number(other), Err(NoNumber::NotANumber), "{other}");
         }
     }

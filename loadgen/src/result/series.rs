@@ -1,5 +1,7 @@
 //! One sample a second of everything that is counted and timed.
 
+use std::ops::RangeInclusive;
+
 use serde::{Deserialize, Serialize};
 use strum::EnumIter;
 
@@ -135,13 +137,29 @@ impl Series {
         }
     }
 
-    /// The same with columns of another series, sampled at about the same instants.
+    /// The same with gauges of another series, whose clock began so many seconds earlier. A sample gets the first of the other's
+    /// that was not taken before it, and the highest of those that would be left out: peaks stay.
     #[must_use]
-    pub(crate) fn with_columns_of(mut self, other: &Self, is_selected: impl Fn(&str) -> bool) -> Self {
-        for column in other.columns.iter().filter(|column| is_selected(&column.name)) {
-            let mut column = column.clone();
-            column.values.resize(self.t.len(), None);
-            self.columns.push(column);
+    pub(crate) fn with_gauges_of(
+        mut self,
+        other: &Self,
+        earlier: f64,
+        is_selected: impl Fn(&str) -> bool,
+    ) -> Self {
+        let mut from = 0;
+        let same_time = |t: &f64| {
+            let last =
+                other.t.partition_point(|others| others - earlier < *t).min(other.t.len().checked_sub(1)?);
+            Some(std::mem::replace(&mut from, last + 1).min(last)..=last)
+        };
+        let ranges: Vec<_> = self.t.iter().map(same_time).collect();
+        for Column { kind, name, values } in other.columns.iter().filter(|column| is_selected(&column.name)) {
+            let value = |range: &Option<RangeInclusive<usize>>| {
+                let values = &values[range.clone()?];
+                values.last()?.and_then(|_| values.iter().copied().flatten().reduce(f64::max))
+            };
+            let values = ranges.iter().map(value).collect();
+            self.columns.push(Column { kind: *kind, name: name.clone(), values });
         }
         self
     }
@@ -225,10 +243,33 @@ mod tests {
         };
         for length in [1, 3] {
             let both =
-                of(2, "connections").with_columns_of(&of(length, "server.x"), |name| name == "server.x");
+                of(2, "connections").with_gauges_of(&of(length, "server.x"), 0.0, |name| name == "server.x");
             assert_eq!(both.columns().len(), 2);
             assert!(both.columns().iter().all(|column| column.values.len() == 2));
         }
+    }
+
+    #[test]
+    fn gauges_of_another_are_those_of_the_same_time() {
+        let of = |samples: &[(f64, Option<f64>)]| {
+            let mut series = Series::default();
+            for (t, value) in samples {
+                series.push_apart(&Sample { t: *t, values: vec![(Kind::Gauge, "x".to_owned(), *value)] });
+            }
+            series
+        };
+        let ours = of(&[(1.0, None), (2.0, None), (2.1, None), (3.0, None), (4.0, None)]);
+        let theirs = of(&[
+            (1.5, Some(1.0)),
+            (2.4, Some(2.0)),
+            (2.5, Some(9.0)),
+            (2.6, Some(3.0)),
+            (3.6, Some(4.0)),
+            (4.6, None),
+        ]);
+        let both = ours.with_gauges_of(&theirs, 0.5, |_| true);
+        // What was 9 at 2.0 is so there, and 2 at 1.9 is left out.
+        assert_eq!(both.columns[1].values, [Some(1.0), Some(9.0), Some(3.0), Some(4.0), None]);
     }
 
     #[test]

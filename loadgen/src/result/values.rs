@@ -60,6 +60,11 @@ impl Values {
         sample
     }
 
+    /// Takes the gauges out.
+    pub(crate) fn take_gauges(&mut self) -> Self {
+        Self { gauges: std::mem::take(&mut self.gauges), ..Self::default() }
+    }
+
     /// What a process still has, although it has not sampled again.
     pub(crate) fn gauges_only(&self) -> Self {
         Self { gauges: self.gauges.clone(), ..Self::default() }

@@ -16,7 +16,7 @@ use crate::record::{Due, Recorder};
 use crate::result::{Ending, Run, Sample, Values};
 use crate::scenario::{self, Measured, NotMeasured, Numbers, Refusal, Scenario, Setup, Whole};
 use crate::transport::{ADDRESSES, Sources};
-use crate::workers::{self, Parent};
+use crate::workers::{self, LookNumber, Parent};
 
 const SAMPLE: Duration = Duration::from_secs(1);
 
@@ -47,9 +47,6 @@ pub(crate) async fn drive(
     let mut cost = Cost::open(&load.server.cost, &recorder, log).await?;
     let bottleneck = RefCell::new(Bottleneck::default());
     let sink = SampleSink::of(load);
-    if sink != SampleSink::Parent {
-        recorder.serve_looks();
-    }
     if load.server.output.abort_on_fail {
         for assertion in load.server.output.assertions.iter().filter(|it| !recorder.grows(it.path())) {
             log.line(&format!("{assertion} is judged in the end only: the number may still change"));
@@ -66,11 +63,7 @@ pub(crate) async fn drive(
         why = refusal.reason() => return Err(NotMeasured::Refused(why)),
         () = signals.next() => Ending::Interrupted,
         () = has_stopped(&mut parent) => Ending::Interrupted,
-        assertion = sample(start, &recorder, load, &usage, |number, values| {
-            sink.sample(number, &recorder, values);
-            if number.is_none() {
-                return;
-            }
+        assertion = sample(start, &recorder, load, &usage, sink, || {
             note_bottleneck(&recorder.last(), &bottleneck, sink != SampleSink::Parent, log);
         }) => Ending::Aborted(assertion),
         never = progress::draw(log.clone(), &recorder, || scenario.bars(&setup)) => match never {},
@@ -91,11 +84,16 @@ pub(crate) async fn drive(
     if parent.is_none() {
         bottleneck.warnings().iter().for_each(|warning| log.line(warning));
     }
+    let figures = scenario.figures();
+    debug_assert!(
+        recorder.phases().iter().all(|phase| figures.phases.contains(&phase.name)),
+        "assertions are checked against the phases that a scenario says it has: {figures:?}"
+    );
     let numbers = Numbers {
         outcome: scenario.outcome(&setup),
         error_kinds: setup.failures.by_kind(),
         traffic: recorder.traffic().summary(),
-        loadgen: scenario::SelfUsage { usage, cost: cost.self_usage() },
+        loadgen: scenario::SelfUsage::new(usage, cost.self_usage()),
     };
     let whole = Whole { server: cost.server(), processes: None, bottleneck: bottleneck.outcome() };
     let run = Run { started_at, elapsed, ending, phases: recorder.phases() };
@@ -141,46 +139,68 @@ impl SampleSink {
         }
     }
 
-    /// `number` is that of the second, from 1. A sample between two has none, and a worker takes none of these.
-    fn sample(self, number: Option<u64>, recorder: &Recorder, values: Values) {
-        match (self, number) {
-            (Self::Parent, Some(number)) => workers::send_sample(number, false, recorder, values),
-            (Self::User, _) => progress::print_sample(recorder),
-            (Self::Parent, None) | (Self::Nobody, _) => {}
+    fn phase(self, recorder: &Recorder) {
+        if self == Self::Parent {
+            workers::send_phase(recorder);
+        }
+    }
+
+    fn sample(self, look: LookNumber, recorder: &Recorder, values: Values) {
+        match self {
+            Self::Parent => workers::send_sample(look, false, recorder, values),
+            Self::User => progress::print_sample(recorder),
+            Self::Nobody => {}
         }
     }
 
     /// The second in which the run has ended.
     fn last(self, elapsed: Duration, recorder: &Recorder, values: Values) {
         if self == Self::Parent {
-            workers::send_sample(elapsed.as_secs() + 1, true, recorder, values);
+            let look = LookNumber::Timed { second: elapsed.as_secs() + 1, nth: 0 };
+            workers::send_sample(look, true, recorder, values);
         }
     }
 }
 
-/// Samples everything at each full second since the start, and gives its number and its values to `look`. Returns
-/// the first assertion that cannot hold any more, if that is to end the run.
+/// Samples everything at each full second since the start, after which it calls `on_second`; in brief phases also between.
+/// Returns the first assertion that cannot hold any more, if that is to end the run.
 async fn sample(
     start: Instant,
     recorder: &Recorder,
     load: &Load,
     usage: &SelfUsage,
-    look: impl Fn(Option<u64>, Values),
+    sink: SampleSink,
+    on_second: impl Fn(),
 ) -> String {
     // Those of several processes are of the same instants.
     let mut clock = recorder.clock(start + SAMPLE, SAMPLE);
+    let (mut second, mut nth, mut asked) = (0, 0, 0);
     loop {
-        match clock.next().await {
-            (Due::Second, due) => {
-                usage.sample();
-                look(Some(due.duration_since(start).as_secs()), recorder.sample());
-            }
-            (Due::Between, _) if recorder.is_looked_at_closely() => {
-                look(None, recorder.sample());
-                continue;
-            }
-            (Due::Between, _) => continue,
+        let (due, at) = clock.next().await;
+        if due == Due::Asked {
+            sink.phase(recorder);
         }
+        let look = match due {
+            Due::Second => {
+                usage.sample();
+                (second, nth) = (at.duration_since(start).as_secs(), 0);
+                LookNumber::Timed { second, nth }
+            }
+            Due::Asked | Due::Between if !recorder.is_looked_at_closely() => continue,
+            Due::Asked => {
+                asked += 1;
+                LookNumber::Asked(asked)
+            }
+            Due::Between => {
+                nth += 1;
+                LookNumber::Timed { second, nth }
+            }
+        };
+        sink.sample(look, recorder, recorder.sample());
+        if due != Due::Second {
+            continue;
+        }
+        on_second();
         if !load.server.output.abort_on_fail {
             continue;
         }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome};
-use super::{Attempt, Opened, Outcome, Run, Scenario, Setup, open};
+use super::{Attempt, Figures, Opened, Outcome, Run, Scenario, Setup, open};
 use crate::args::{self, Lifetime};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
@@ -52,6 +52,10 @@ impl Scenario for Churn {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.churn(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::of_phases(["churn"])
     }
 
     fn connected(&self) -> u64 {

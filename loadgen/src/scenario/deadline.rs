@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use encke_core::close::CloseCode;
 
+use crate::args::Load;
+use crate::client::Greeting;
 use crate::record::{Counter, Recorder, Times};
 use crate::result::{Distribution, summed};
 use crate::target::Target;
@@ -15,6 +17,21 @@ pub(super) const EARLY_TOLERANCE: Duration = Duration::from_millis(20);
 /// Whether a connection ended as a silent one does. Only Encke has a close code for that.
 pub(super) fn is_given_up(end: End, target: Target) -> bool {
     target != Target::Encke || [NO_CLOSE_FRAME, CloseCode::PongTimeout.code()].contains(&end.code())
+}
+
+/// A mute connection is first pinged after the interval, and given up when the timeout is over as well: what is shorter has nothing
+/// to show.
+pub(super) fn too_short(load: &Load, hello: &Greeting) -> Option<String> {
+    let needed = hello.ping_interval + hello.pong_timeout;
+    (load.duration < needed).then(|| {
+        format!(
+            "--duration {}: the server pings every {} and waits {} for the pong, so it closes a mute connection after up to {}",
+            humantime::format_duration(load.duration),
+            humantime::format_duration(hello.ping_interval),
+            humantime::format_duration(hello.pong_timeout),
+            humantime::format_duration(needed),
+        )
+    })
 }
 
 /// Every expiry of one kind of timeout that was seen.

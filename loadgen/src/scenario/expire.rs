@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome};
 use super::deadline::{Deadline, DeadlineOutcome};
-use super::{Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
+use super::{Figures, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::args::{self, Omission};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
@@ -46,6 +46,14 @@ impl Scenario for Expire {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.wait(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        let figures = Figures::of_phases(["connect", "wait"]);
+        match self.options.without {
+            Omission::Commands => figures,
+            Omission::Upgrade => figures.with_never(vec!["connect_ms.", "connect_from_start_ms."]),
+        }
     }
 
     fn connected(&self) -> u64 {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
-use super::{Opened, Outcome, Run, Scenario, Setup};
+use super::{Figures, Opened, Outcome, Run, Scenario, Setup};
 use crate::args;
 use crate::client::Connection;
 use crate::client::Failure;
@@ -48,6 +48,17 @@ impl Scenario for Fanout {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.publish(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        match self.cut_after {
+            Some(_) => Figures::of_phases(["subscribe", "publish", "resume"]),
+            None => Figures::of_phases(["subscribe", "publish"]).with_never(vec![
+                "all_back_seconds",
+                "resume_ms.",
+                "resume_from_start_ms.",
+            ]),
+        }
     }
 
     fn connected(&self) -> u64 {

@@ -10,7 +10,7 @@ use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome};
 use super::ping_times::{LastPing, PingTimes, PingTimesOutcome};
 use super::pongs::{Pings, Pongs, PongsOutcome};
-use super::{Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
+use super::{Figures, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
@@ -39,6 +39,14 @@ impl Scenario for Hold {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.hold(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        let of_pings = match self.ping_every {
+            Some(_) => vec![],
+            None => vec!["pings_early", "ping_lateness_ms."],
+        };
+        Figures::of_phases(["connect", "hold"]).with_later(of_pings)
     }
 
     fn connected(&self) -> u64 {

@@ -8,8 +8,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connects::{Connects, ConnectsOutcome};
-use super::deadline::{Deadline, DeadlineOutcome, is_given_up};
-use super::{Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
+use super::deadline::{Deadline, DeadlineOutcome, is_given_up, too_short};
+use super::{Figures, Objection, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
 use crate::record::{Counter, Ends, EndsOutcome, Recorder};
@@ -64,6 +64,14 @@ impl Scenario for Late {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.answer_late(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::of_phases(["connect", "answer late"])
+    }
+
+    fn objection(&self) -> Option<Objection> {
+        Some(too_short)
     }
 
     fn connected(&self) -> u64 {
@@ -144,6 +152,7 @@ impl Late {
         setup.recorder.phase("connect");
         let mut all = JoinSet::new();
         open_all(&setup, pace.attempts(&setup.load), |opened| {
+            setup.refuse_if(too_short(&setup.load, &opened.greeting));
             self.connected.increment();
             self.connects.record(&opened);
             let is_too_late = opened.index % 2 == 1;

@@ -53,10 +53,23 @@ summed! {
 summed! {
     pub(crate) struct SelfUsage {
         #[serde(flatten)]
-        pub(crate) usage: UsageSummary,
+        usage: UsageSummary,
         /// Nothing where there is no /proc.
         #[serde(flatten)]
-        pub(crate) cost: Option<CostSummary>,
+        cost: Option<CostSummary>,
+    }
+}
+
+impl SelfUsage {
+    /// The kernel's own peak may be below what was sampled, since it counts pages in batches, and above, since it looks always:
+    /// the higher one is told of both.
+    pub(crate) fn new(usage: UsageSummary, cost: Option<CostSummary>) -> Self {
+        let peak = usage.peak_resident_bytes().max(cost.as_ref().map(CostSummary::peak_resident_bytes));
+        let cost = cost.map(|cost| match peak {
+            Some(bytes) => cost.with_peak_resident_bytes(bytes),
+            None => cost,
+        });
+        Self { usage: usage.with_peak_resident_bytes(peak), cost }
     }
 }
 
@@ -98,5 +111,32 @@ impl Measured {
         let rest = Rest { error_kinds, traffic, server: server.as_ref(), loadgen };
         let numbers = outcome.to_group().and(Group::of(&rest));
         Document::new(settings, self.run, numbers, &self.series)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn there_is_one_peak_of_loadgens_memory() {
+        for (of_kernel, sampled) in [(17, 18), (19, 18)] {
+            let usage = json!({"cpu_seconds": 1.0, "peak_resident_bytes": of_kernel, "lag_ms_max": 1.0});
+            let cost = json!({
+                "cores": {"mean": null, "peak": null},
+                "resident_bytes": {"before": 1, "steady": null, "peak": sampled, "after": 2},
+                "bytes_per_connection": null, "cpu_ms_per_ping": null,
+            });
+            let usage = serde_json::from_value(usage).expect("it is one");
+            let cost = serde_json::from_value(cost).expect("it is one");
+            let both = Group::of(&SelfUsage::new(usage, Some(cost)));
+            let peak = Ok(f64::from(of_kernel.max(sampled)));
+            assert_eq!(
+                (both.number("peak_resident_bytes"), both.number("resident_bytes.peak")),
+                (peak.clone(), peak)
+            );
+        }
     }
 }

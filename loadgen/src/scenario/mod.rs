@@ -10,6 +10,7 @@ mod connects;
 mod deadline;
 mod expire;
 mod fanout;
+mod figures;
 mod hold;
 mod late;
 mod measured;
@@ -41,6 +42,7 @@ use crate::client::{Failure, Failures};
 use crate::progress::Bar;
 use crate::record::Recorder;
 
+pub(crate) use self::figures::Figures;
 pub(crate) use self::measured::{Measured, NotMeasured, Numbers, SelfUsage, Whole};
 pub(crate) use self::outcome::Outcome;
 pub(crate) use self::prepare::{Prepared, prepare};
@@ -56,6 +58,9 @@ pub(crate) struct Setup {
     pub(crate) refusal: Refusal,
 }
 
+/// Why a run with this load could show nothing of a server that says this.
+type Objection = fn(&Load, &Greeting) -> Option<String>;
+
 /// A scenario under way.
 pub(crate) type Run = Pin<Box<dyn Future<Output = ()>>>;
 
@@ -68,6 +73,11 @@ pub(crate) trait Scenario {
     fn connected(&self) -> u64;
     /// The progress, always with the same bars in the same order.
     fn bars(&self, setup: &Setup) -> Vec<Bar>;
+    fn figures(&self) -> Figures;
+    /// How to tell from the server's hello that it could show nothing, if that can be told.
+    fn objection(&self) -> Option<Objection> {
+        None
+    }
     /// Everything that was counted so far.
     fn outcome(&self, setup: &Setup) -> Outcome;
 }

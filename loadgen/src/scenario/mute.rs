@@ -10,10 +10,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome};
-use super::deadline::{Deadline, DeadlineOutcome, is_given_up};
+use super::deadline::{Deadline, DeadlineOutcome, is_given_up, too_short};
 use super::spread::is_chosen;
-use super::{Outcome, Pace, Run, Scenario, Setup, open_all};
-use crate::client::{Connection, Event, Greeting};
+use super::{Figures, Objection, Outcome, Pace, Run, Scenario, Setup, open_all};
+use crate::client::{Connection, Event};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
 use crate::result::summed;
@@ -49,6 +49,14 @@ impl Scenario for Mute {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.silence(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::of_phases(["connect", "silence"])
+    }
+
+    fn objection(&self) -> Option<Objection> {
+        Some(too_short)
     }
 
     fn connected(&self) -> u64 {
@@ -105,7 +113,7 @@ impl Mute {
         setup.recorder.phase("connect");
         let (mut muted, mut answering) = (JoinSet::new(), JoinSet::new());
         open_all(&setup, pace.attempts(&setup.load), |opened| {
-            check_time(&setup, &opened.greeting);
+            setup.refuse_if(too_short(&setup.load, &opened.greeting));
             self.connects.record(&opened);
             if is_chosen(opened.index, self.share) {
                 self.muted.increment();
@@ -161,20 +169,6 @@ impl Mute {
         }
         self.closed.increment();
         self.deadline.expired(silence, pong_timeout);
-    }
-}
-
-/// A mute connection is first pinged after the interval, and given up when the timeout is over as well.
-fn check_time(setup: &Setup, greeting: &Greeting) {
-    let (duration, needed) = (setup.load.duration, greeting.ping_interval + greeting.pong_timeout);
-    if duration < needed {
-        setup.refusal.refuse(format!(
-            "--duration {}: the server pings every {} and waits {} for the pong, so it closes a mute connection after up to {}",
-            humantime::format_duration(duration),
-            humantime::format_duration(greeting.ping_interval),
-            humantime::format_duration(greeting.pong_timeout),
-            humantime::format_duration(needed),
-        ));
     }
 }
 

@@ -29,9 +29,11 @@ pub(crate) struct Prepared {
 
 pub(crate) fn prepare(options: &args::Scenario) -> Prepared {
     let load = options.load();
-    let (own, scenario) = specific(options, &load);
-    let header =
-        Group::default().with("connections", u64::from(load.connections)).with("rate", load.rate).and(own);
+    let (settings, scenario) = specific(options, &load);
+    let header = Group::default()
+        .with("connections", u64::from(load.connections))
+        .with("rate", load.rate)
+        .and(settings);
     Prepared { name: options.name(), load, header, scenario }
 }
 

@@ -5,6 +5,8 @@ use std::rc::Rc;
 
 use tokio::sync::Notify;
 
+use super::Setup;
+
 /// Ends a run as bad usage, in place of a result. A clone is the same one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Refusal(Rc<Inner>);
@@ -13,6 +15,15 @@ pub(crate) struct Refusal(Rc<Inner>);
 struct Inner {
     why: RefCell<Option<String>>,
     refused: Notify,
+}
+
+impl Setup {
+    /// Ends the run if there is a reason.
+    pub(super) fn refuse_if(&self, why: Option<String>) {
+        if let Some(why) = why {
+            self.refusal.refuse(why);
+        }
+    }
 }
 
 impl Refusal {

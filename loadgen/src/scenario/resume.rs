@@ -15,7 +15,7 @@ use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscrib
 use super::connects::{Resumes, ResumesOutcome};
 use super::spread::is_chosen;
 use super::window::{Window, WindowOutcome};
-use super::{Attempt, Opened, Outcome, Run, Scenario, Setup, open};
+use super::{Attempt, Figures, Opened, Outcome, Run, Scenario, Setup, open};
 use crate::args;
 use crate::client::Connection;
 use crate::progress::Bar;
@@ -50,6 +50,10 @@ impl Scenario for Resume {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.publish(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::of_phases(["subscribe", "publish"])
     }
 
     fn connected(&self) -> u64 {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::channel::{Concurrent, ConnectionsOutcome, Round, Subscriber, Subscribers, SubscribersOutcome};
 use super::spread::is_chosen;
-use super::{Attempt, Opened, Outcome, Run, Scenario, Setup};
+use super::{Attempt, Figures, Opened, Outcome, Run, Scenario, Setup};
 use crate::args;
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
@@ -53,6 +53,10 @@ impl Scenario for Slow {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.publish(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::of_phases(["subscribe", "publish"])
     }
 
     fn connected(&self) -> u64 {

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome, Resumes, ResumesOutcome};
-use super::{Attempt, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
+use super::{Attempt, Figures, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::Failure;
 use crate::client::{Connection, Event, Greeting, Ticket};
 use crate::progress::Bar;
@@ -43,6 +43,10 @@ impl Scenario for Storm {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.break_out(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::of_phases(["connect", "hold", "resume"])
     }
 
     fn connected(&self) -> u64 {

@@ -8,7 +8,7 @@ use tokio::time::sleep_until;
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome, Resumes, ResumesOutcome};
-use super::{Attempt, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
+use super::{Attempt, Figures, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::Failure;
 use crate::client::{Connection, Ticket};
 use crate::progress::Bar;
@@ -53,6 +53,10 @@ impl Scenario for Takeover {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.take_over(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::of_phases(["connect", "hold", "take over", "hold again"])
     }
 
     fn connected(&self) -> u64 {

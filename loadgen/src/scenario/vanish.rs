@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome, Resumes, ResumesOutcome};
 use super::window::{Window, WindowOutcome};
-use super::{Attempt, Opened, Outcome, Pace, Run, Scenario, Setup, finished, open_all};
+use super::{Attempt, Figures, Opened, Outcome, Pace, Run, Scenario, Setup, finished, open_all};
 use crate::args::Kill;
 use crate::client::{Event, Greeting, Ticket};
 use crate::progress::Bar;
@@ -50,6 +50,10 @@ impl Scenario for Vanish {
 
     fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
         Box::pin(async move { self.vanish(setup).await })
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::of_phases(["connect", "hold", "return"])
     }
 
     fn connected(&self) -> u64 {

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::fs;
 
+use clap::Parser as _;
 use futures_util::future::try_join_all;
 use tokio::runtime::{Builder, LocalOptions};
 
 use super::fault::Fault;
 use super::runs::{CHURN, EXPIRE, FANOUT, HOLD, LATE, MUTE, RESUME, Run, SLOW, STORM, TAKEOVER, VANISH};
 use super::{STAGGER, measure_at};
+use crate::args::{Args, Command};
 use crate::result::{Document, Field, Group, is_distribution};
+use crate::run::meaningless_assertions;
 
 const KEYS: &str = include_str!("result_keys.txt");
 /// The groups whose keys are close codes, faults and errors that occurred.
@@ -56,6 +59,39 @@ fn the_keys_of_each_scenario_stay() {
     });
     let keys: String = documents.iter().map(keys_of).collect();
     assert!(keys == KEYS, "{keys}");
+    for (run, document) in runs.iter().zip(&documents) {
+        assert_eq!(refused(run, document), Vec::<String>::new(), "{}", run.words);
+    }
+}
+
+/// Which assertions on numbers that a result has would be refused before the run.
+fn refused(run: &Run, document: &Document) -> Vec<String> {
+    let mut paths = Vec::new();
+    for (name, field) in document.as_group().iter().filter(|(name, _)| *name != "series") {
+        add_numbers(name, field, &mut paths);
+    }
+    assert!(paths.len() > 30, "{paths:?}");
+    let words = format!("loadgen {}", run.words.replace("URL", "ws://127.0.0.1:1/ws"));
+    let assertions = paths.iter().flat_map(|path| ["--assert".to_owned(), format!("{path}>=0")]);
+    let args = Args::try_parse_from(words.split(' ').map(str::to_owned).chain(assertions));
+    match args.expect("the words are good").command {
+        Command::Run(scenario) => meaningless_assertions(&scenario),
+        _ => panic!("it is no scenario"),
+    }
+}
+
+fn add_numbers(path: &str, field: &Field, paths: &mut Vec<String>) {
+    match field {
+        Field::Group(group) => {
+            group.iter().for_each(|(name, field)| add_numbers(&format!("{path}.{name}"), field, paths));
+        }
+        Field::List(list) => {
+            list.iter()
+                .zip(0..)
+                .for_each(|(field, index)| add_numbers(&format!("{path}[{index}]"), field, paths));
+        }
+        field => paths.extend(field.as_number().map(|_| path.to_owned())),
+    }
 }
 
 /// One line a key: its path below the scenario's name.

@@ -15,7 +15,7 @@ const CONNECTS_PER_ADDRESS: u32 = 10_000;
 pub const ADDRESSES: u8 = 250;
 
 /// Connects to one server, from each source address in turn.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Sources {
     server: SocketAddr,
     /// The indices of its addresses.

@@ -14,18 +14,38 @@ pub(super) enum Message {
     Ready,
     /// A line for the user.
     Log(String),
+    Phase(WorkerPhase),
     Sample(Box<WorkerSample>),
     /// The last message.
     Result(Box<WorkerResult>),
 }
 
+/// A phase begins.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct WorkerPhase {
+    /// Counted from 1.
+    pub(super) number: usize,
+    pub(super) name: String,
+    pub(super) is_brief: bool,
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct WorkerSample {
-    pub(super) phase: String,
-    /// The second that the sample ends, counted from 1.
-    pub(super) second: u64,
+    pub(super) look: LookNumber,
+    /// In a brief phase.
+    pub(super) is_close: bool,
     pub(super) is_last: bool,
     pub(super) values: Values,
+}
+
+/// Which look at everything a sample is of. All workers take the same looks in the same order, at about the same instants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LookNumber {
+    /// At the end of this second, counted from 1, or in a brief phase the n-th one after it.
+    Timed { second: u64, nth: u64 },
+    /// One that the scenario has asked for, counted from 1: before a drop, for instance.
+    Asked(u64),
 }
 
 /// All that a worker measured. The parent has the series already, from the samples.
@@ -143,8 +163,8 @@ mod tests {
         let values = recorder.sample();
         assert_eq!((values.times.len(), values.gauge("backlog")), (1, None));
         let sent = Message::Sample(Box::new(WorkerSample {
-            phase: "hold".to_owned(),
-            second: 2,
+            look: LookNumber::Timed { second: 2, nth: 0 },
+            is_close: false,
             is_last: true,
             values,
         }));
@@ -167,7 +187,8 @@ mod tests {
             "[]",
             r#"{"result":{}}"#,
             r#"{"log":1}"#,
-            r#"{"sample":{"phase":"x"}}"#,
+            r#"{"sample":{"is_last":true}}"#,
+            r#"{"phase":{"name":"x"}}"#,
             &other_type,
         ] {
             assert!(serde_json::from_str::<Message>(bad).is_err(), "{bad}");

@@ -103,6 +103,7 @@ mod tests {
 
     use super::*;
     use crate::result::{Highest, Level, Total};
+    use crate::workers::LookNumber;
 
     fn sample(connections: f64, pings: u64, cores: f64) -> WorkerSample {
         let connect = Times::default();
@@ -114,7 +115,12 @@ mod tests {
             counts: [("pings".to_owned(), pings)].into(),
             times: [("connect_ms".to_owned(), connect.summary())].into(),
         };
-        WorkerSample { phase: String::new(), second: 1, is_last: false, values }
+        WorkerSample {
+            look: LookNumber::Timed { second: 1, nth: 0 },
+            is_close: false,
+            is_last: false,
+            values,
+        }
     }
 
     #[test]

@@ -1,11 +1,11 @@
 //! The process that the user has started: it starts the workers, which begin at the same instant, and adds up their numbers.
 
-use std::cell::RefCell;
-use std::time::Duration;
+use std::cell::{Cell, RefCell};
+use std::time::{Duration, SystemTime};
 
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::time::Instant;
 
-use super::message::{Message, run_of};
+use super::message::{Message, WorkerPhase, run_of};
 use super::mirror::Mirror;
 use super::processes::Processes;
 use super::rows::Rows;
@@ -13,11 +13,11 @@ use crate::args::{Load, WorkerId};
 use crate::cost::{Bottleneck, Cost};
 use crate::process::Signals;
 use crate::progress::{self, Bar, Log};
-use crate::record::Recorder;
-use crate::result::{Ending, sum};
+use crate::record::{Clock, Due, Recorder};
+use crate::result::{Ending, seconds, sum};
 use crate::scenario::{Measured, NotMeasured, Whole};
 
-/// Workers sample each full second. This long after the start, all have sent their first sample.
+/// Workers sample each full second, and more often in brief phases. This long after the start, all have sent their first sample.
 const FIRST_LOOK: Duration = Duration::from_millis(1300);
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -32,6 +32,7 @@ pub(crate) async fn run(workers: u32, load: &Load, log: &Log) -> Result<Measured
         load,
         recorder: &recorder,
         mirror: &mirror,
+        phases: Cell::new(0),
         rows: RefCell::new(Rows::new(workers as usize)),
         bottleneck: RefCell::default(),
         log,
@@ -41,6 +42,9 @@ pub(crate) async fn run(workers: u32, load: &Load, log: &Log) -> Result<Measured
         began = processes.begin() => began,
         () = signals.next() => Err("interrupted before the start".to_owned().into()),
     };
+    // The workers' clocks begin when they do.
+    let until_start = |start: &SystemTime| start.duration_since(SystemTime::now()).unwrap_or_default();
+    let start_seconds = recorder.seconds() + began.as_ref().map_or(0.0, |start| seconds(until_start(start)));
     let ended = match &began {
         Ok(_) => tokio::select! {
             ended = whole.watch(&mut processes, &mut signals) => ended,
@@ -51,15 +55,16 @@ pub(crate) async fn run(workers: u32, load: &Load, log: &Log) -> Result<Measured
     };
     let results = processes.end().await;
     let (started_at, ending) = (began?, ended?);
-    cost.look_after(&recorder).await;
+    // The series is that of the run, without what is there after it.
     recorder.sample();
+    cost.look_after(&recorder).await;
     let mut run = run_of(&results, started_at).ok_or_else(no_result)?;
     run.ending = ending.unwrap_or(run.ending);
     let numbers = sum(results.into_iter().map(|result| result.numbers)).ok_or_else(no_result)?;
     let bottleneck = whole.bottleneck.into_inner();
     bottleneck.warnings().iter().for_each(|warning| log.line(warning));
     let series = whole.rows.into_inner().into_series();
-    let series = series.with_columns_of(&recorder.series(), |name| name.starts_with("server."));
+    let series = series.with_gauges_of(&recorder.series(), start_seconds, |name| name.starts_with("server."));
     let whole = Whole { server: cost.server(), processes: Some(workers), bottleneck: bottleneck.outcome() };
     Ok(Measured { run, numbers, whole, series })
 }
@@ -69,6 +74,8 @@ struct WholeRun<'a> {
     load: &'a Load,
     recorder: &'a Recorder,
     mirror: &'a Mirror,
+    /// How many have begun.
+    phases: Cell<usize>,
     rows: RefCell<Rows>,
     bottleneck: RefCell<Bottleneck>,
     log: &'a Log,
@@ -81,15 +88,15 @@ impl WholeRun<'_> {
         processes: &mut Processes,
         signals: &mut Signals,
     ) -> Result<Option<Ending>, NotMeasured> {
-        let mut second = interval_at(Instant::now() + FIRST_LOOK, LOOK);
-        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let looking = self.look_on(self.recorder.clock(Instant::now() + FIRST_LOOK, LOOK));
+        tokio::pin!(looking);
         let ending = loop {
             tokio::select! {
                 message = processes.next() => match message? {
                     Some((worker, message)) => self.on_message(worker, message),
                     None => return Ok(None),
                 },
-                _ = second.tick() => if let Some(assertion) = self.look() {
+                assertion = &mut looking => {
                     self.log.line(&format!("ended early: {assertion} cannot hold any more"));
                     break Ending::Aborted(assertion);
                 },
@@ -101,25 +108,57 @@ impl WholeRun<'_> {
     }
 
     fn on_message(&self, worker: usize, message: Message) {
-        let Message::Sample(sample) = message else { return };
-        if worker == 0 && self.recorder.current_phase() != sample.phase {
-            self.recorder.phase(&sample.phase);
+        match message {
+            Message::Phase(phase) => self.enter_phase(&phase),
+            Message::Sample(sample) => {
+                self.mirror.add(worker, &sample);
+                self.rows.borrow_mut().add(worker, *sample);
+            }
+            Message::Ready | Message::Log(_) | Message::Result(_) => {}
         }
-        self.mirror.add(worker, &sample);
-        self.rows.borrow_mut().add(worker, *sample);
     }
 
-    /// Returns an assertion that cannot hold any more, if that is to end the run.
-    fn look(&self) -> Option<String> {
+    /// The run is in a phase as soon as one of its workers is.
+    fn enter_phase(&self, phase: &WorkerPhase) {
+        if phase.number <= self.phases.replace(self.phases.get().max(phase.number)) {
+            return;
+        }
+        if phase.is_brief {
+            self.recorder.brief_phase(&phase.name);
+        } else {
+            self.recorder.phase(&phase.name);
+        }
+    }
+
+    /// Looks when it is due. Returns an assertion that cannot hold any more, if that is to end the run.
+    async fn look_on(&self, mut clock: Clock) -> String {
+        loop {
+            match clock.next().await.0 {
+                Due::Second => {
+                    if let Some(assertion) = self.look() {
+                        return assertion;
+                    }
+                }
+                Due::Asked | Due::Between if self.recorder.is_looked_at_closely() => self.sample(),
+                Due::Asked | Due::Between => {}
+            }
+        }
+    }
+
+    fn sample(&self) {
         self.recorder.sample();
+        if self.load.server.output.json_lines {
+            progress::print_sample(self.recorder);
+        }
+    }
+
+    fn look(&self) -> Option<String> {
+        self.sample();
         let second = self.mirror.second(self.recorder.last().get("server.cores"));
         if self.bottleneck.borrow_mut().look(second) {
             self.log.line("loadgen itself is the bottleneck: one of its processes uses up its core, and the server does not");
         }
         let output = &self.load.server.output;
-        if output.json_lines {
-            progress::print_sample(self.recorder);
-        }
         let is_past =
             |path: &str, is_past: &dyn Fn(f64) -> bool| self.recorder.growing(path).is_some_and(is_past);
         let mut assertions = output.assertions.iter().filter(|_| output.abort_on_fail);

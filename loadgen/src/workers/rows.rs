@@ -1,77 +1,131 @@
-//! The series of the whole run, from the samples of its workers: second by second, as if one process had sampled all.
+//! The series of the whole run, from the samples of its workers: look by look, as if one process had sampled all.
 
 use std::collections::BTreeMap;
 
-use super::message::WorkerSample;
+use super::message::{LookNumber, WorkerSample};
 use crate::result::{Series, Sum as _, Values};
 
-/// Seconds that not all workers have sent yet. A later sample counts for the first of these.
+/// Looks that not all workers have sent yet. A later sample counts for the first of these.
 const MAX_PENDING: usize = 60;
 
-/// One second of all workers.
+/// One look at all workers.
 #[derive(Debug, Default)]
 struct Row {
-    received_from: Vec<usize>,
+    is_close: bool,
+    /// The last of each worker that has sent some.
+    gauges: BTreeMap<usize, Values>,
+    /// All the rest.
     values: Values,
 }
 
+/// What came last from a worker: the highest numbers after its last sample.
+#[derive(Clone, Debug, Default)]
+struct Sent {
+    timed: Timed,
+    asked: u64,
+    /// One that was held up may leave out a second, and still has them.
+    gauges: Values,
+}
+
+/// A second, and the number of the look after its end.
+type Timed = (u64, u64);
+
 #[derive(Debug)]
 pub(super) struct Rows {
-    /// The second that each worker has sent last; the highest number after its last sample.
-    seconds: Vec<u64>,
-    /// The last gauges of each worker: one that was held up may leave out a second, and still has them.
-    gauges: Vec<Values>,
-    pending: BTreeMap<u64, Row>,
-    /// The first second that is not in the series yet.
-    next: u64,
+    sent: Vec<Sent>,
+    timed: BTreeMap<Timed, Row>,
+    /// Those that the scenario has asked for, which may be before the end of a second in one worker and after it in another.
+    asked: BTreeMap<u64, Row>,
+    /// The first looks that are not in the series yet.
+    next_timed: Timed,
+    next_asked: u64,
     series: Series,
 }
 
 impl Rows {
     pub(super) fn new(workers: usize) -> Self {
         Self {
-            seconds: vec![0; workers],
-            gauges: vec![Values::default(); workers],
-            pending: BTreeMap::new(),
-            next: 1,
+            sent: vec![Sent::default(); workers],
+            timed: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            next_timed: (1, 0),
+            next_asked: 1,
             series: Series::default(),
         }
     }
 
-    /// Adds one more sample of a worker, whose seconds grow.
+    /// Adds one more sample of a worker, whose numbers grow.
     pub(super) fn add(&mut self, worker: usize, sample: WorkerSample) {
-        self.seconds[worker] = if sample.is_last { u64::MAX } else { sample.second };
-        self.gauges[worker] = sample.values.gauges_only();
-        let row = self.pending.entry(sample.second.max(self.next)).or_default();
-        row.received_from.push(worker);
-        row.values.add(sample.values);
-        let complete = self.seconds.iter().copied().min().unwrap_or(u64::MAX);
-        while let Some(row) = self.pending.first_entry()
-            && (*row.key() <= complete || self.pending.len() > MAX_PENDING)
-        {
-            self.finish_first();
+        let WorkerSample { look, is_close, is_last, mut values } = sample;
+        let sent = &mut self.sent[worker];
+        let row = match look {
+            LookNumber::Timed { second, nth } => {
+                sent.timed = (second, nth);
+                row_of(&mut self.timed, sent.timed, self.next_timed)
+            }
+            LookNumber::Asked(number) => {
+                sent.asked = number;
+                row_of(&mut self.asked, number, self.next_asked)
+            }
+        };
+        if is_last {
+            (sent.timed, sent.asked) = ((u64::MAX, u64::MAX), u64::MAX);
         }
+        sent.gauges = values.take_gauges();
+        row.is_close |= is_close;
+        row.gauges.insert(worker, sent.gauges.clone());
+        row.values.add(values);
+        let timed = self.sent.iter().map(|sent| sent.timed).min().unwrap_or_default();
+        let asked = self.sent.iter().map(|sent| sent.asked).min().unwrap_or_default();
+        while self.finish_first(timed, asked) {}
     }
 
-    fn finish_first(&mut self) {
-        if let Some((second, Row { received_from, mut values })) = self.pending.pop_first() {
-            self.next = second + 1;
-            for (worker, gauges) in self.gauges.iter().enumerate() {
-                if !received_from.contains(&worker) {
-                    values.add(gauges.clone());
-                }
-            }
+    /// Puts the first row that is complete into the series: of looks up to these, or of any if too many are pending.
+    fn finish_first(&mut self, timed: Timed, asked: u64) -> bool {
+        let is_full = self.timed.len() > MAX_PENDING;
+        let first_timed = self.timed.first_key_value().filter(|(look, _)| **look <= timed || is_full);
+        let first_asked = self.asked.first_key_value().filter(|(look, _)| **look <= asked || is_full);
+        let row = match (first_timed, first_asked) {
+            (None, None) => return false,
+            (Some((_, timed)), Some((_, asked))) if timed.values.t.0 < asked.values.t.0 => self.take_timed(),
+            (Some(_), None) => self.take_timed(),
+            (_, Some(_)) => self.take_asked(),
+        };
+        let Some(Row { is_close, mut gauges, mut values }) = row else { return false };
+        for (worker, sent) in self.sent.iter().enumerate() {
+            values.add(gauges.remove(&worker).unwrap_or_else(|| sent.gauges.clone()));
+        }
+        if is_close {
+            self.series.push_apart(&values.to_sample());
+        } else {
             self.series.push(&values.to_sample());
         }
+        true
+    }
+
+    fn take_timed(&mut self) -> Option<Row> {
+        let ((second, nth), row) = self.timed.pop_first()?;
+        self.next_timed = (second, nth + 1);
+        Some(row)
+    }
+
+    fn take_asked(&mut self) -> Option<Row> {
+        let (number, row) = self.asked.pop_first()?;
+        self.next_asked = number + 1;
+        Some(row)
     }
 
     /// The series of all samples.
     pub(super) fn into_series(mut self) -> Series {
-        while !self.pending.is_empty() {
-            self.finish_first();
-        }
+        while self.finish_first((u64::MAX, u64::MAX), u64::MAX) {}
         self.series
     }
+}
+
+/// That of a look, or if that is in the series already, the first one that is not.
+fn row_of<K: Copy + Ord>(rows: &mut BTreeMap<K, Row>, look: K, next: K) -> &mut Row {
+    let first = rows.first_key_value().map_or(next, |(first, _)| *first);
+    rows.entry(if look < next { first } else { look }).or_default()
 }
 
 #[cfg(test)]
@@ -107,7 +161,8 @@ mod tests {
         /// As it is received, at the end of this second.
         fn sample(&self, second: u32, is_last: bool) -> WorkerSample {
             let values = Values { t: Highest(second.into()), ..self.recorder.sample() };
-            let sample = WorkerSample { phase: String::new(), second: second.into(), is_last, values };
+            let look = LookNumber::Timed { second: second.into(), nth: 0 };
+            let sample = WorkerSample { look, is_close: false, is_last, values };
             serde_json::from_str(&to_json_line(&sample)).expect("it was just written")
         }
     }
@@ -199,7 +254,7 @@ mod tests {
         for second in 1..=100 {
             parts[0].errors.increment();
             rows.add(0, parts[0].sample(second, false));
-            assert!(rows.pending.len() <= MAX_PENDING);
+            assert!(rows.timed.len() <= MAX_PENDING);
         }
         parts[1].errors.add(7);
         rows.add(1, parts[1].sample(1, true));
@@ -207,5 +262,35 @@ mod tests {
         let errors = &series.column(Kind::Count, "errors").expect("it is there").values;
         assert_eq!(errors.iter().flatten().sum::<f64>(), 107.0);
         assert_eq!(errors[40], Some(8.0), "for the first second that was left");
+    }
+
+    #[test]
+    fn a_drop_shows_though_the_workers_drop_on_two_sides_of_a_second() {
+        let timed = |second, nth| LookNumber::Timed { second, nth };
+        let asked = LookNumber::Asked;
+        let looks = [
+            [(timed(1, 0), 1.0, 5.0), (asked(1), 1.99, 5.0), (asked(2), 1.995, 0.0), (timed(2, 0), 2.0, 1.0)],
+            [(timed(1, 0), 1.0, 5.0), (timed(2, 0), 2.0, 5.0), (asked(1), 2.01, 5.0), (asked(2), 2.02, 0.0)],
+        ];
+        let mut rows = Rows::new(2);
+        for (worker, looks) in looks.into_iter().enumerate() {
+            let process = Process::new();
+            let open = Gauge::default();
+            process.recorder.gauge("open", &open);
+            for (look, t, level) in
+                looks.into_iter().chain([(timed(2, 1), 2.12, 5.0), (timed(3, 0), 2.5, 5.0)])
+            {
+                open.set(Some(level));
+                process.errors.increment();
+                let values = Values { t: Highest(t), ..process.recorder.sample() };
+                rows.add(worker, WorkerSample { look, is_close: t > 1.5, is_last: t >= 2.5, values });
+            }
+        }
+        let series = rows.into_series();
+        assert_eq!(series.t(), [1.0, 2.0, 2.01, 2.02, 2.12, 2.5]);
+        let column = |kind, name| &series.column(kind, name).expect("it is there").values;
+        let open: Vec<f64> = column(Kind::Gauge, "open").iter().copied().flatten().collect();
+        assert_eq!(open, [10.0, 6.0, 10.0, 0.0, 10.0, 10.0]);
+        assert_eq!(column(Kind::Count, "errors").iter().flatten().sum::<f64>(), 12.0);
     }
 }

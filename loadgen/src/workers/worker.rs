@@ -8,7 +8,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::time::sleep;
 
-use super::message::{Message, WorkerResult, WorkerSample};
+use super::message::{LookNumber, Message, WorkerPhase, WorkerResult, WorkerSample};
 use crate::record::Recorder;
 use crate::result::{Values, to_json_line};
 use crate::scenario::Measured;
@@ -52,10 +52,15 @@ pub(crate) fn send_log(text: &str) {
     send(&Message::Log(text.to_owned()));
 }
 
-/// `second` is the second that the sample ends, counted from 1.
-pub(crate) fn send_sample(second: u64, is_last: bool, recorder: &Recorder, values: Values) {
-    let phase = recorder.current_phase();
-    send(&Message::Sample(Box::new(WorkerSample { phase, second, is_last, values })));
+/// The phase that the run is in now.
+pub(crate) fn send_phase(recorder: &Recorder) {
+    let (number, name) = (recorder.phases().len(), recorder.current_phase());
+    send(&Message::Phase(WorkerPhase { number, name, is_brief: recorder.is_looked_at_closely() }));
+}
+
+pub(crate) fn send_sample(look: LookNumber, is_last: bool, recorder: &Recorder, values: Values) {
+    let is_close = recorder.is_looked_at_closely();
+    send(&Message::Sample(Box::new(WorkerSample { look, is_close, is_last, values })));
 }
 
 pub(crate) fn send_result(measured: Measured) {

@@ -72,6 +72,18 @@ async fn an_assertion_on_a_figure_that_there_is_not_is_refused_before_the_run() 
         ("hold", "loadgen.coers.peak<1", "the result has no such path"),
         ("hold", "server.cores.peak<1", "--pid or --admin"),
         ("hold --pid 1", "server.cores.pique<1", "the result has no such path"),
+        ("hold --pid 1", "server.phases.resume.cores.peak<3", "the result has no such path"),
+        ("storm --pid 1", "server.phases.resume.cores.pique<3", "the result has no such path"),
+        ("storm --admin http://127.0.0.1:1", "server.phases.resume.cores.peak<3", "sampled with --pid"),
+        ("storm --pid 1", "server.timers.entries_peak<3", "sampled with --admin"),
+        ("hold", "phases[2].duration_seconds<3", "the result has no such path"),
+        ("expire --after 1s --without upgrade", "connect_ms.p99<3s", "nothing was measured"),
+        ("hold", "connect_ms<3", "no number"),
+        ("hold", "aborted_by==1", "nothing was measured"),
+        ("hold", "interrupted==0", "no number"),
+        ("hold", "histograms.connect_ms==1", "no number"),
+        ("hold", "histograms.conect_ms.p99==1", "the result has no such path"),
+        ("hold", "loadgen.warnings[0]==1", "the result has no such path"),
     ] {
         let ended = loadgen(&format!(
             "{scenario} {} --connections 2 --rate 1000 --duration 1h --assert errors==0 --assert {bad}",
@@ -81,6 +93,21 @@ async fn an_assertion_on_a_figure_that_there_is_not_is_refused_before_the_run() 
         ended.assert_code(2);
         let told = format!("means nothing: {bad} (");
         assert!(ended.stderr.contains(&told) && ended.stderr.contains(why), "{}", ended.stderr);
+    }
+    for (options, bad) in [
+        ("", "resume_ms.p99<1s"),
+        ("", "all_back_seconds<1"),
+        ("--abort-on-fail", "resume_ms.max<1s"),
+        ("", "cut_after_seconds<1"),
+    ] {
+        let ended =
+            loadgen(&format!("fanout {} --connections 2 {options} --assert {bad}", server.url())).await;
+        ended.assert_code(2);
+        assert!(
+            ended.stderr.contains(&format!("means nothing: {bad} (nothing was measured")),
+            "{}",
+            ended.stderr
+        );
     }
     assert_eq!(server.seen(|seen| seen.greeted), 0);
 }

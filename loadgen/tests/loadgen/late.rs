@@ -44,6 +44,15 @@ async fn a_deadline_that_comes_early_closes_those_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_ends_before_a_deadline_can_pass_is_refused() {
+    let server = FakeServer::start(|_| Behaviour::GiveUpAfter(PONG_TIMEOUT)).await;
+    let ended = loadgen(&format!("late {} --connections 1000 --rate 100 --duration 1s", server.url())).await;
+    ended.assert_code(2);
+    assert!(ended.stderr.contains("the server pings every 1s and waits 400ms"), "{}", ended.stderr);
+    assert!(server.seen(|seen| seen.greeted) < 1000, "the first hello says it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_deadline_that_is_not_kept_to_forgives() {
     let json = late(Duration::from_secs(3600), "1500ms").await;
     assert_eq!(json["forgiven"], 10);

@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::fake_channel::{FakeChannel, Mischief};
+use crate::fake_server::{Behaviour, FakeServer, PONG_TIMEOUT};
 use crate::run::{loadgen, number};
 
 async fn mix(mischief: Mischief, plan: &str, options: &str) -> crate::run::Ended {
@@ -39,8 +40,12 @@ const PLAN: &str = r#"
 
 #[tokio::test(flavor = "multi_thread")]
 async fn phases_follow_each_other_and_what_is_soaked_is_repeated() {
-    let ended =
-        mix(Mischief::None, PLAN, "--assert lost==0 --assert plan.ramp.runs.crowd.connected==10").await;
+    let ended = mix(
+        Mischief::None,
+        PLAN,
+        "--assert lost==0 --assert plan.ramp.runs.crowd.connected==10 --assert resume_ms.count>0",
+    )
+    .await;
     ended.assert_code(0);
     let json = ended.json();
     let phases = json["plan"].as_object().expect("phases are an object");
@@ -99,6 +104,44 @@ async fn a_bad_plan_is_bad_usage_and_says_what_is_wrong() {
         assert!(ended.stderr.contains(part), "{part} in {}", ended.stderr);
     }
     loadgen("mix ws://127.0.0.1:1/ws --plan /nowhere/plan.toml").await.assert_code(2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_assertion_on_a_figure_that_no_run_has_is_refused_before_the_run() {
+    for (bad, why) in [
+        ("plan.ramp.runs.crowd.resumed==1", "no such path"),
+        ("plan.soak.runs.tempest.resumed==1", "no such path"),
+        ("phases[3].duration_seconds<1", "no such path"),
+        ("connect_ms<1", "no number"),
+    ] {
+        let ended = mix(Mischief::None, PLAN, &format!("--assert errors==0 --assert {bad}")).await;
+        ended.assert_code(2);
+        assert!(ended.stderr.contains(bad) && ended.stderr.contains(why), "{}", ended.stderr);
+        assert!(ended.stdout.is_empty(), "{}", ended.stdout);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_later_run_would_refuse_is_refused_before_the_first() {
+    let plan = |duration: &str| {
+        format!(
+            "phase = [
+                {{ kind = 'hold', duration = '1s', run = [{{ scenario = 'hold', connections = 5, rate = 100 }}] }},
+                {{ kind = 'spike', duration = '{duration}', run = [{{ scenario = 'mute', connections = 5 }}] }},
+            ]"
+        )
+    };
+    let server = FakeServer::start(|_| Behaviour::GiveUpAfter(PONG_TIMEOUT)).await;
+    let ended = crate::run::mix(&server.url(), &plan("1s")).await;
+    ended.assert_code(2);
+    let why = "phase \"spike\", run \"mute\": --duration 1s: the server pings every 1s and waits 400ms";
+    assert!(ended.stderr.contains(why), "{}", ended.stderr);
+    assert_eq!(server.seen(|seen| seen.greeted), 1, "the client that asked");
+
+    let ended = crate::run::mix(&server.url(), &plan("3s")).await;
+    ended.assert_code(0);
+    let json = ended.json();
+    assert_eq!((&json["connected"], &json["traffic"]["connects"]), (&json!(10), &json!(10)), "{json:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,12 +12,12 @@ use tokio::task::spawn_blocking;
 use crate::fake_server::{Behaviour, FakeServer, PONG_TIMEOUT};
 use crate::run::{assert_none_early, command, ended, loadgen, number};
 
-const PATIENT: Behaviour = Behaviour::GiveUpAfter(Duration::from_secs(10));
+const LONG_TIMEOUT: Behaviour = Behaviour::GiveUpAfter(Duration::from_secs(10));
 
 #[tokio::test(flavor = "multi_thread")]
 async fn counts_histograms_and_samples_are_those_of_all() {
     let server =
-        FakeServer::start(|index| if index < 4 { Behaviour::CloseWith(4002) } else { PATIENT }).await;
+        FakeServer::start(|index| if index < 4 { Behaviour::CloseWith(4002) } else { LONG_TIMEOUT }).await;
     let pid = std::process::id();
     let run = format!(
         "hold {} --connections 50 --rate 500 --duration 2500ms --processes 3 --pid {pid} --json -",
@@ -62,7 +62,7 @@ async fn counts_histograms_and_samples_are_those_of_all() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn storms_and_mutes_are_spread_too() {
-    let server = FakeServer::start(|_| PATIENT).await;
+    let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let run = "--connections 20 --rate 1000 --processes 2 --json -";
     let json = loadgen(&format!("storm {} {run} --duration 100ms", server.url())).await.json();
     assert_eq!((&json["dropped"], &json["resumed"], &json["errors"]), (&json!(20), &json!(20), &json!(0)));
@@ -75,7 +75,7 @@ async fn storms_and_mutes_are_spread_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_makes_no_sense_is_refused() {
-    let server = FakeServer::start(|_| PATIENT).await;
+    let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let hold = format!("hold {} --rate 10 --duration 1h", server.url());
     for (run, why) in [
         (format!("fanout {} --processes 2", server.url()), "fanout does not run with --processes"),
@@ -112,7 +112,7 @@ fn pid_of(process: &Child) -> Pid {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ctrl_c_reaches_all_and_gives_the_partial_result() {
-    let server = FakeServer::start(|_| PATIENT).await;
+    let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let (parent, children) = long_run(&server, "").await;
     assert_eq!(children.len(), 2);
     kill(pid_of(&parent), Signal::SIGINT).expect("it runs");
@@ -129,7 +129,7 @@ async fn ctrl_c_reaches_all_and_gives_the_partial_result() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_dies_is_named() {
-    let server = FakeServer::start(|_| PATIENT).await;
+    let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let (parent, children) = long_run(&server, "").await;
     kill(children[1], Signal::SIGKILL).expect("it runs");
     let ended = end_of(parent).await;
@@ -144,7 +144,8 @@ async fn an_assertion_that_cannot_hold_any_more_ends_all() {
     // Of counters and of times.
     for assertion in ["closes==0", "connect_ms.max<0.001"] {
         let server =
-            FakeServer::start(|index| if index == 3 { Behaviour::CloseWith(4002) } else { PATIENT }).await;
+            FakeServer::start(|index| if index == 3 { Behaviour::CloseWith(4002) } else { LONG_TIMEOUT })
+                .await;
         let (parent, children) = long_run(&server, &format!("--abort-on-fail --assert {assertion}")).await;
         let ended = end_of(parent).await;
         assert!(ended.stderr.contains(&format!("ended early: {assertion}")), "{}", ended.stderr);

@@ -14,10 +14,10 @@ use tokio::task::spawn_blocking;
 use crate::fake_server::{Behaviour, FakeServer, PONG_TIMEOUT};
 use crate::run::{Ended, command, ended, loadgen, number};
 
-const PATIENT: Behaviour = Behaviour::GiveUpAfter(Duration::from_secs(10));
+const LONG_TIMEOUT: Behaviour = Behaviour::GiveUpAfter(Duration::from_secs(10));
 
 async fn patient_server() -> FakeServer {
-    FakeServer::start(|_| PATIENT).await
+    FakeServer::start(|_| LONG_TIMEOUT).await
 }
 
 fn directory() -> TempDir {

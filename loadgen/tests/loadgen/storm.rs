@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use crate::fake_server::{Behaviour, FakeServer, LAST_SEQ};
 use crate::run::{loadgen, number};
 
-const PATIENT: Behaviour = Behaviour::GiveUpAfter(Duration::from_secs(10));
+const LONG_TIMEOUT: Behaviour = Behaviour::GiveUpAfter(Duration::from_secs(10));
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_session_is_resumed_with_its_token_and_seq() {
-    let server = FakeServer::start(|_| PATIENT).await;
+    let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let run = format!("storm {} --connections 50 --rate 1000 --duration 1s --json -", server.url());
     let ended = loadgen(&run).await;
     ended.assert_code(0);
@@ -45,7 +45,8 @@ async fn a_server_that_forgets_has_resumed_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_fails_on_the_way_back_is_an_error() {
-    let server = FakeServer::start(|index| if index < 10 { PATIENT } else { Behaviour::RefuseUpgrade }).await;
+    let server =
+        FakeServer::start(|index| if index < 10 { LONG_TIMEOUT } else { Behaviour::RefuseUpgrade }).await;
     let run = format!("storm {} --connections 10 --rate 1000 --duration 0s --json -", server.url());
     let json = loadgen(&run).await.json();
     assert_eq!(json["dropped"], 10);
@@ -56,7 +57,7 @@ async fn what_fails_on_the_way_back_is_an_error() {
 #[tokio::test(flavor = "multi_thread")]
 async fn who_was_closed_before_does_not_come_back() {
     let server =
-        FakeServer::start(|index| if index < 4 { Behaviour::CloseWith(4002) } else { PATIENT }).await;
+        FakeServer::start(|index| if index < 4 { Behaviour::CloseWith(4002) } else { LONG_TIMEOUT }).await;
     let run = format!("storm {} --connections 10 --rate 1000 --duration 200ms --json -", server.url());
     let json = loadgen(&run).await.json();
     assert_eq!(json["connected"], 10);
@@ -67,9 +68,18 @@ async fn who_was_closed_before_does_not_come_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_storm_is_seen_by_itself() {
-    let server = FakeServer::start(|_| PATIENT).await;
+    see_the_storm(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn and_in_several_processes() {
+    see_the_storm(2).await;
+}
+
+async fn see_the_storm(processes: u32) {
+    let server = FakeServer::start(|_| LONG_TIMEOUT).await;
     let run = format!(
-        "storm {} --connections 200 --rate 200 --duration 500ms --pid {} --json - --assert server.phases.resume.cores.peak>=0",
+        "storm {} --connections 200 --rate 200 --duration 500ms --processes {processes} --pid {} --json - --assert server.phases.resume.cores.peak>=0",
         server.url(),
         std::process::id()
     );
@@ -85,7 +95,10 @@ async fn the_storm_is_seen_by_itself() {
     let start = number(&json, "/phases/2/start_seconds");
     let from_drop: Vec<f64> =
         t.iter().zip(&open).filter(|(t, _)| **t >= start).map(|(_, open)| *open).collect();
-    assert_eq!(from_drop[0], 200.0, "the first sample is of before the drop: {t:?} {open:?}");
+    if processes == 1 {
+        assert_eq!(from_drop[0], 200.0, "the first sample is of before the drop: {t:?} {open:?}");
+    }
+    assert!(from_drop.contains(&200.0), "what is there before the drop shows: {t:?} {open:?}");
     assert!(from_drop[1..].contains(&0.0), "the drop shows: {t:?} {open:?}");
 
     let phases = json["server"]["phases"].as_object().expect("it is sampled");
@@ -102,5 +115,7 @@ async fn the_storm_is_seen_by_itself() {
         assert!(phase["resident_bytes"]["peak"].as_f64().is_some_and(|bytes| bytes <= peak), "{json:#}");
         let cores = |name: &str| phase["cores"][name].as_f64();
         assert!(cores("mean").is_none_or(|mean| cores("peak").is_some_and(|peak| peak >= mean)), "{json:#}");
+        let of_run = json["server"]["cores"]["peak"].as_f64();
+        assert!(cores("peak") <= of_run, "no phase has more than the run: {json:#}");
     }
 }

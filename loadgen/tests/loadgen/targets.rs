@@ -61,7 +61,8 @@ async fn plain_servers_notice_who_is_mute() {
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_servers_and_socketio_notice_who_is_late() {
     for (kind, more) in [(Kind::Plain, "--pong-timeout 300ms"), (Kind::Socketio, "")] {
-        let json = run("late", kind, &format!("--duration 1500ms --margin 100ms {more}")).await;
+        // As much time to be in time as there can be: a busy machine may not serve us for a while.
+        let json = run("late", kind, &format!("--duration 1500ms --margin 250ms {more}")).await;
         assert_eq!((&json["closed_in_time"], &json["forgiven"]), (&json!(0), &json!(0)), "{json:#}");
         assert_eq!(json["closed"], 2, "{json:#}");
         assert_none_early(&json);

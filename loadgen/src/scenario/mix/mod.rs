@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
 use self::totals::Totals;
-use super::{Outcome, Prepared, Run, Scenario, Setup, prepare};
+use super::{Figures, Outcome, Prepared, Run, Scenario, Setup, prepare};
 use crate::args::{self, Kind, Phase};
 use crate::client::Failures;
 use crate::progress::Bar;
@@ -54,6 +54,14 @@ impl Scenario for Mix {
         Box::pin(async move { self.execute(setup).await })
     }
 
+    fn figures(&self) -> Figures {
+        let mut later: Vec<_> = self.runs().flat_map(|run| run.prepared.scenario.figures().later).collect();
+        later.sort_unstable();
+        later.dedup();
+        let phases = self.phases.iter().map(|stage| stage.phase.name.clone()).collect();
+        Figures { phases, later, never: Vec::new() }
+    }
+
     fn connected(&self) -> u64 {
         self.runs().map(|run| run.prepared.scenario.connected()).sum()
     }
@@ -67,7 +75,7 @@ impl Scenario for Mix {
 
     /// The sums of all runs, then each phase.
     fn outcome(&self, setup: &Setup) -> Outcome {
-        let outcomes: Vec<_> = self.runs().map(StageRun::outcome).collect();
+        let outcomes: Vec<_> = self.runs().map(|run| run.outcome(setup)).collect();
         let totals = Group::of(&Totals::of(&outcomes, setup.failures.total()));
         let mut outcomes = outcomes.into_iter();
         let phases = self.phases.iter().fold(Group::default(), |phases, stage| {
@@ -84,6 +92,10 @@ impl Mix {
     }
 
     async fn execute(self: Rc<Self>, setup: Rc<Setup>) {
+        if let Some(why) = self.objection_to(&setup).await {
+            setup.refusal.refuse(why);
+            return std::future::pending().await;
+        }
         // Dropping it drops the connections of ramps.
         let mut staying = JoinSet::new();
         for stage in &self.phases {
@@ -91,6 +103,23 @@ impl Mix {
             setup.recorder.phase(&stage.phase.name);
             stage.execute(&setup, &mut staying).await;
         }
+    }
+
+    /// What any run would object to when it begins is told before the first one does. Asks the server for a hello if it has to.
+    async fn objection_to(&self, setup: &Setup) -> Option<String> {
+        let stages = self.phases.iter().flat_map(|stage| stage.runs.iter().map(move |run| (stage, run)));
+        let objecting =
+            stages.filter_map(|(stage, run)| Some((stage, run, run.prepared.scenario.objection()?)));
+        let objecting: Vec<_> = objecting.collect();
+        if objecting.is_empty() {
+            return None;
+        }
+        // If there is none, the runs tell so.
+        let hello = setup.dialer.ask_for_hello().await.ok()?;
+        objecting.into_iter().find_map(|(stage, run, objection)| {
+            let why = objection(&run.prepared.load, &hello)?;
+            Some(format!("phase {:?}, run {:?}: {why}", stage.phase.name, run.name))
+        })
     }
 
     /// The runs of all phases, in order.
@@ -172,10 +201,13 @@ impl StageRun {
         }
     }
 
-    /// Empty before it has begun.
-    fn outcome(&self) -> Group {
-        let setup = self.setup.get();
-        setup.map_or_else(Group::default, |setup| self.prepared.scenario.outcome(setup).to_group())
+    /// Of nothing before it has begun.
+    fn outcome(&self, mix: &Setup) -> Group {
+        let outcome = match self.setup.get() {
+            Some(setup) => self.prepared.scenario.outcome(setup),
+            None => self.prepared.scenario.outcome(&self.setup_within(mix)),
+        };
+        outcome.to_group()
     }
 }
 

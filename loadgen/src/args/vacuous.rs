@@ -1,0 +1,69 @@
+//! Runs that could show nothing, whatever the server does.
+
+use std::time::Duration;
+
+use super::{Load, Scenario, WorkerId};
+
+impl Scenario {
+    /// Why, if it is one.
+    pub(super) fn vacuous(&self) -> Option<String> {
+        match self {
+            Self::Expire(expire) => {
+                let Load { connections, rate, duration, .. } = self.load();
+                let last_due = Duration::from_secs_f64(f64::from(connections - 1) / rate);
+                (last_due + duration < expire.after).then(|| {
+                    format!(
+                        "--after {}: the run ends after {}, before any connection is to be closed",
+                        humantime::format_duration(expire.after),
+                        humantime::format_duration(last_due + duration)
+                    )
+                })
+            }
+            Self::Mute(mute) => none_of(&self.load(), mute.share, "mute"),
+            Self::Slow(slow) => none_of(&self.load(), slow.share, "slow"),
+            _ => None,
+        }
+    }
+}
+
+/// Each process rounds its share down.
+fn none_of(load: &Load, share: f64, what: &str) -> Option<String> {
+    let processes = load.server.workers.processes;
+    let is_none = |part: Load| f64::from(part.connections) * share < 1.0;
+    let is_vacuous = WorkerId::all(processes).into_iter().all(|worker| is_none(worker.share(load)));
+    let each = if processes > 1 { " of each process" } else { "" };
+    is_vacuous
+        .then(|| format!("--share {share}: of {} connections, none{each} would be {what}", load.connections))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use crate::args::{Args, Command};
+
+    #[test]
+    fn what_could_show_nothing_is_told() {
+        for (words, is_vacuous) in [
+            ("expire ws://h/ws --connections 2 --rate 10 --duration 1s --after 60s", true),
+            ("expire ws://h/ws --connections 601 --rate 10 --duration 1s --after 60s", false),
+            ("expire ws://h/ws --connections 2 --rate 10 --duration 1s --after 1s", false),
+            ("mute ws://h/ws --connections 1 --rate 10 --duration 1s --share 0.5", true),
+            ("mute ws://h/ws --connections 2 --rate 10 --duration 1s --share 0.5", false),
+            ("mute ws://h/ws --connections 2 --rate 10 --duration 1s --share 0.5 --processes 2", true),
+            ("mute ws://h/ws --connections 3 --rate 10 --duration 1s --share 0.5 --processes 2", false),
+            ("slow ws://h/ws --connections 9", true),
+            ("slow ws://h/ws --connections 10", false),
+        ] {
+            let words = format!("loadgen {words}");
+            let command = Args::try_parse_from(words.split(' ')).expect("the words are good").command;
+            let Command::Run(scenario) = command else { panic!("it is no scenario") };
+            assert_eq!(
+                !scenario.unsupported().is_empty(),
+                is_vacuous,
+                "{words}: {:?}",
+                scenario.unsupported()
+            );
+        }
+    }
+}
