@@ -31,6 +31,14 @@ impl FrameWalk {
         let mut walked = Walked::default();
         while walked.frames < frames && walked.bytes < bytes.len() {
             let rest = &bytes[walked.bytes..];
+            if self.is_between_frames()
+                && let Some(length) = short_frame(rest)
+            {
+                walked.bytes += length;
+                walked.whole = walked.bytes;
+                walked.frames += 1;
+                continue;
+            }
             walked.bytes +=
                 if self.payload_left > 0 { self.skip_payload(rest) } else { self.read_header(rest) };
             if self.is_between_frames() {
@@ -98,6 +106,15 @@ impl FrameWalk {
             short => u64::from(short),
         }
     }
+}
+
+/// The length of the frame that these bytes begin with, if it is short and all of it is there: as most are.
+fn short_frame(bytes: &[u8]) -> Option<usize> {
+    let [_, second, ..] = bytes else { return None };
+    let mask = if second & 0x80 == 0 { 0 } else { 4 };
+    let payload = usize::from(second & 0x7f);
+    let length = 2 + mask + payload;
+    (payload < 126 && length <= bytes.len()).then_some(length)
 }
 
 #[cfg(test)]

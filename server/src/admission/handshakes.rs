@@ -1,12 +1,16 @@
 //! Sockets that have no session yet. Each costs more than it has shown to be worth, so there is a limit to them; but who opens many and
 //! says nothing must keep no one else out.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
+use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 
+use atomic_waker::AtomicWaker;
 use parking_lot::Mutex;
-use tokio_util::sync::CancellationToken;
+use slab::Slab;
 
 use super::network;
 
@@ -19,19 +23,30 @@ pub(crate) struct Handshakes {
 
 #[derive(Debug, Default)]
 struct Open {
-    /// By address, the oldest first.
-    sockets: BTreeMap<(IpAddr, u64), CancellationToken>,
-    by_address: HashMap<IpAddr, usize>,
+    sockets: Slab<Socket>,
     /// The number of the next socket.
     next: u64,
 }
 
-/// One socket in the handshake. It counts until this is dropped, or until it is cut.
+#[derive(Debug)]
+struct Socket {
+    address: IpAddr,
+    number: u64,
+    cut: Arc<Cut>,
+}
+
+/// One socket in the handshake. It counts until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Handshake {
     handshakes: Arc<Handshakes>,
-    key: (IpAddr, u64),
-    cut: CancellationToken,
+    place: usize,
+    cut: Arc<Cut>,
+}
+
+#[derive(Debug, Default)]
+struct Cut {
+    is_due: AtomicBool,
+    task: AtomicWaker,
 }
 
 impl Handshakes {
@@ -41,51 +56,48 @@ impl Handshakes {
 
     /// Begins one, for which another may be cut.
     pub(crate) fn begin(self: &Arc<Self>, address: IpAddr) -> Handshake {
-        let cut = CancellationToken::new();
-        let (key, excess) = {
-            let mut open = self.open.lock();
-            let key = (network(address), open.next);
-            open.next += 1;
-            open.sockets.insert(key, cut.clone());
-            *open.by_address.entry(key.0).or_default() += 1;
-            (key, if open.sockets.len() > self.limit { open.take_oldest_of_most() } else { None })
-        };
+        let cut = Arc::new(Cut::default());
+        let mut open = self.open.lock();
+        let number = open.next;
+        open.next += 1;
+        let socket = Socket { address: network(address), number, cut: Arc::clone(&cut) };
+        let place = open.sockets.insert(socket);
+        let excess = if open.sockets.len() > self.limit { open.oldest_of_most() } else { None };
+        drop(open);
         if let Some(excess) = excess {
-            excess.cancel();
+            excess.is_due.store(true, Ordering::Release);
+            excess.task.wake();
         }
-        Handshake { handshakes: Arc::clone(self), key, cut }
+        Handshake { handshakes: Arc::clone(self), place, cut }
     }
 }
 
 impl Open {
-    fn take_oldest_of_most(&mut self) -> Option<CancellationToken> {
-        let (address, _) = self.by_address.iter().max_by_key(|(_, count)| **count)?;
-        let oldest = *self.sockets.range((*address, 0)..).next()?.0;
-        self.remove(oldest)
-    }
-
-    fn remove(&mut self, key: (IpAddr, u64)) -> Option<CancellationToken> {
-        let removed = self.sockets.remove(&key)?;
-        if let Some(count) = self.by_address.get_mut(&key.0) {
-            *count -= 1;
-            if *count == 0 {
-                self.by_address.remove(&key.0);
-            }
-        }
-        Some(removed)
+    /// Of those that are not cut already. Looked for only when there are too many: counting all the time would cost every connect.
+    fn oldest_of_most(&self) -> Option<Arc<Cut>> {
+        let waiting = || self.sockets.iter().filter(|(_, it)| !it.cut.is_due.load(Ordering::Relaxed));
+        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+        waiting().for_each(|(_, socket)| *counts.entry(socket.address).or_default() += 1);
+        let (most, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let oldest = waiting().filter(|(_, it)| it.address == most).min_by_key(|(_, it)| it.number)?;
+        Some(Arc::clone(&oldest.1.cut))
     }
 }
 
 impl Handshake {
     /// Ready when it is to be cut, for others.
     pub(crate) async fn cut(&self) {
-        self.cut.cancelled().await;
+        poll_fn(|context| {
+            self.cut.task.register(context.waker());
+            if self.cut.is_due.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
     }
 }
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        self.handshakes.open.lock().remove(self.key);
+        self.handshakes.open.lock().sockets.remove(self.place);
     }
 }
 
@@ -97,12 +109,16 @@ mod tests {
         [10, 0, 0, last].into()
     }
 
+    fn is_cut(handshake: &Handshake) -> bool {
+        handshake.cut.is_due.load(Ordering::Relaxed)
+    }
+
     #[test]
     fn the_oldest_of_the_address_with_most_is_cut() {
         let handshakes = Handshakes::new(4);
         let one = handshakes.begin(address(1));
         let crowd: Vec<_> = (0..3).map(|_| handshakes.begin(address(2))).collect();
-        let cut = |all: &[Handshake]| all.iter().map(|it| it.cut.is_cancelled()).collect::<Vec<_>>();
+        let cut = |all: &[Handshake]| all.iter().map(is_cut).collect::<Vec<_>>();
         assert_eq!(cut(&crowd), [false; 3]);
         let newcomer = handshakes.begin(address(3));
         assert_eq!(cut(&crowd), [true, false, false]);
@@ -116,10 +132,9 @@ mod tests {
         let handshakes = Handshakes::new(2);
         for _ in 0..10 {
             let both = [handshakes.begin(address(1)), handshakes.begin(address(2))];
-            assert!(both.iter().all(|it| !it.cut.is_cancelled()));
+            assert!(!both.iter().any(is_cut));
         }
-        let open = handshakes.open.lock();
-        assert!(open.sockets.is_empty() && open.by_address.is_empty());
+        assert!(handshakes.open.lock().sockets.is_empty());
     }
 
     #[test]
@@ -127,6 +142,6 @@ mod tests {
         let handshakes = Handshakes::new(1);
         let first = handshakes.begin(address(1));
         let second = handshakes.begin(address(1));
-        assert!(first.cut.is_cancelled() && !second.cut.is_cancelled());
+        assert!(is_cut(&first) && !is_cut(&second));
     }
 }
