@@ -56,7 +56,9 @@ impl FrameWalk {
         (read > 1 && read == self.header_length()).then(|| self.payload_length())
     }
 
-    fn is_between_frames(&self) -> bool {
+    /// Whether no frame has begun.
+    #[must_use]
+    pub fn is_between_frames(&self) -> bool {
         self.header_read == 0
     }
 

@@ -1,7 +1,7 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{self, Poll};
 use std::time::Duration;
 
 use encke_core::Timestamp;
@@ -10,24 +10,23 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Socket;
 use super::progress::{Checkpoint, TooSlow};
-use crate::client::ClientSettings;
+use crate::client::{ClientSettings, Context};
 use crate::session::Link;
-use crate::timeouts::{Sleep, Timeouts};
+use crate::timeouts::Sleep;
 
 /// The kernel's clock of acknowledgements is as coarse as its timer interrupt.
 const COARSENESS: Duration = Duration::from_millis(20);
 
 /// A socket that notes signs of life. It sits below the frame decoder, because a large message that arrives slowly is a
 /// sign of life, too.
-#[derive(Debug)]
 pub(crate) struct Metered<S> {
     socket: S,
     link: Arc<Link>,
-    timeouts: Arc<Timeouts>,
-    /// Bytes that the kernel has taken.
-    sent: u64,
+    context: Arc<Context>,
+    /// Bytes that the kernel has taken. It wraps around, as TCP's own count does: far more than can be on the way.
+    sent: u32,
     /// `sent` at the end of the last ping.
-    ping_end: u64,
+    ping_end: u32,
     /// Since when the last ping stands behind data.
     ping_delayed: Option<Box<Checkpoint>>,
 }
@@ -46,13 +45,17 @@ pub(super) enum PingFate {
 }
 
 impl<S: Socket> Metered<S> {
-    pub(crate) fn new(socket: S, link: Arc<Link>, timeouts: Arc<Timeouts>) -> Self {
-        Self { socket, link, timeouts, sent: 0, ping_end: 0, ping_delayed: None }
+    pub(crate) fn new(socket: S, link: Arc<Link>, context: Arc<Context>) -> Self {
+        Self { socket, link, context, sent: 0, ping_end: 0, ping_delayed: None }
     }
 
     /// Bytes that the kernel has taken.
-    pub(super) fn sent(&self) -> u64 {
+    pub(super) fn sent(&self) -> u32 {
         self.sent
+    }
+
+    pub(super) fn settings(&self) -> &ClientSettings {
+        &self.context.settings
     }
 
     pub(super) fn unacknowledged(&self) -> Unacknowledged {
@@ -66,31 +69,33 @@ impl<S: Socket> Metered<S> {
     }
 
     /// Asks the kernel itself what became of the last ping. The runtime may not yet know of bytes that the kernel holds.
-    pub(super) fn ping_fate(
-        &mut self,
-        pong_timeout: Duration,
-        settings: &ClientSettings,
-    ) -> Result<PingFate, TooSlow> {
+    pub(super) fn ping_fate(&mut self) -> Result<PingFate, TooSlow> {
+        let pong_timeout = self.context.sessions.settings().pong_timeout;
         if self.socket.holds_bytes() {
             self.note_received();
             return Ok(PingFate::Answered);
         }
         let unacknowledged = self.unacknowledged();
-        if unacknowledged.bytes <= self.sent - self.ping_end {
+        if unacknowledged.bytes <= u64::from(self.sent.wrapping_sub(self.ping_end)) {
             return Ok(PingFate::Arrived);
         }
         if unacknowledged.in_flight && unacknowledged.silent_for + COARSENESS >= pong_timeout {
             return Ok(PingFate::Lost);
         }
         // A peer without room is slow, not dead. It may be slow for so long.
-        let now = self.timeouts.clock().now();
+        let now = self.context.timeouts.clock().now();
         let mut checkpoint = match self.ping_delayed.take() {
             Some(checkpoint) => checkpoint,
             None => Box::new(Checkpoint::new(now, self)),
         };
-        checkpoint.advance(now, self, settings)?;
+        checkpoint.advance(now, self)?;
         self.ping_delayed = Some(checkpoint);
         Ok(PingFate::Delayed)
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "it wraps around")]
+    fn note_sent(&mut self, taken: usize) {
+        self.sent = self.sent.wrapping_add(self.socket.sent(taken) as u32);
     }
 
     /// When something was last received.
@@ -98,20 +103,24 @@ impl<S: Socket> Metered<S> {
         self.link.received_at()
     }
 
+    pub(super) fn now(&self) -> Timestamp {
+        self.context.timeouts.clock().now()
+    }
+
     pub(super) fn sleep_until(&self, deadline: Timestamp) -> Sleep {
-        self.timeouts.sleep_until(deadline)
+        self.context.timeouts.sleep_until(deadline)
     }
 
     /// Something is a sign of life.
     pub(super) fn note_received(&self) {
-        self.link.received(self.timeouts.clock().now());
+        self.link.received(self.context.timeouts.clock().now());
     }
 }
 
 impl<S: Socket> AsyncRead for Metered<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        context: &mut task::Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
@@ -127,23 +136,23 @@ impl<S: Socket> AsyncRead for Metered<S> {
 impl<S: Socket> AsyncWrite for Metered<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
+        context: &mut task::Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.socket).poll_write(context, buf);
         let taken = if let Poll::Ready(Ok(taken)) = written { taken } else { 0 };
-        self.sent += self.socket.sent(taken) as u64;
+        self.note_sent(taken);
         written
     }
 
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.socket).poll_flush(context);
         // The kernel has no flush. With TLS it takes here what it could not take before.
-        self.sent += self.socket.sent(0) as u64;
+        self.note_sent(0);
         flushed
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut task::Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.socket).poll_shutdown(context)
     }
 }

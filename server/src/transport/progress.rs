@@ -5,14 +5,13 @@ use encke_core::Timestamp;
 
 use super::Socket;
 use super::metered::Metered;
-use crate::client::ClientSettings;
 
 /// What a peer had acknowledged at some time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Checkpoint {
     pub(super) at: Timestamp,
     /// In bytes, but for a constant.
-    acknowledged: u64,
+    acknowledged: u32,
 }
 
 /// A peer that is slower than `limits.slowest_reader`.
@@ -25,19 +24,15 @@ impl Checkpoint {
     }
 
     /// The next one, once the time is over. The peer must have acknowledged enough by then, or all there is.
-    pub(super) fn advance(
-        &mut self,
-        now: Timestamp,
-        socket: &Metered<impl Socket>,
-        settings: &ClientSettings,
-    ) -> Result<(), TooSlow> {
+    pub(super) fn advance(&mut self, now: Timestamp, socket: &Metered<impl Socket>) -> Result<(), TooSlow> {
+        let settings = socket.settings();
         if now < self.at + settings.write_timeout {
             return Ok(());
         }
         let unacknowledged = socket.unacknowledged().bytes;
         let acknowledged = acknowledged(socket, unacknowledged);
         let progress = acknowledged.wrapping_sub(self.acknowledged);
-        if unacknowledged > 0 && progress < settings.least_progress() {
+        if unacknowledged > 0 && u64::from(progress) < settings.least_progress() {
             return Err(TooSlow);
         }
         *self = Self { at: now, acknowledged };
@@ -45,7 +40,8 @@ impl Checkpoint {
     }
 }
 
-/// Wraps around when the kernel was given bytes before they were counted: only differences count.
-fn acknowledged(socket: &Metered<impl Socket>, unacknowledged: u64) -> u64 {
-    socket.sent().wrapping_sub(unacknowledged)
+/// It wraps around: only differences count.
+#[expect(clippy::cast_possible_truncation, reason = "the kernel holds far less than 4 GiB")]
+fn acknowledged(socket: &Metered<impl Socket>, unacknowledged: u64) -> u32 {
+    socket.sent().wrapping_sub(unacknowledged as u32)
 }

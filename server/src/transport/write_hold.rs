@@ -41,7 +41,7 @@ impl WriteHold {
             })
         });
         while Pin::new(&mut held.timeout).poll(context).is_ready() {
-            held.checkpoint.advance(timeouts.clock().now(), socket, settings)?;
+            held.checkpoint.advance(timeouts.clock().now(), socket)?;
             held.timeout = timeouts.sleep_until(held.checkpoint.at + settings.write_timeout);
         }
         Ok(())

@@ -8,7 +8,7 @@ use encke_core::session::ConnectionInput;
 use super::event::{Events, farewell, heartbeat};
 use super::following::{Following, Greeting};
 use super::positions::Positions;
-use crate::client::{Attachment, Context, hello, unsubscribed};
+use crate::client::{Attachment, hello, unsubscribed};
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
@@ -145,9 +145,7 @@ impl<S: Socket> Connection<S> {
 
     /// The client cannot answer a heartbeat; its machine can.
     fn probe(&mut self) -> Result<(), Ending> {
-        let Context { sessions, settings, .. } = &*self.attachment.context;
-        let fate = self.socket.ping_fate(sessions.settings().pong_timeout, settings);
-        let input = match fate {
+        let input = match self.socket.ping_fate() {
             Ok(PingFate::Delayed) => ConnectionInput::PingDelayed,
             Ok(PingFate::Lost | PingFate::Answered) => ConnectionInput::Probed,
             Ok(PingFate::Arrived) => {

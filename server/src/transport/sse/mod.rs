@@ -65,7 +65,7 @@ fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Conn
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
     let link = Arc::clone(&attached.link);
-    let socket = Metered::new(socket, link, Arc::clone(&context.timeouts));
+    let socket = Metered::new(socket, link, Arc::clone(&context));
     let attachment = Attachment::new(attached, context);
     let known = Positions::new(&channels);
     // Of a URL that has changed, nothing is known.

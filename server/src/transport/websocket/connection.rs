@@ -14,7 +14,7 @@ use super::frame::{Frames, OutgoingFrames};
 use super::goodbye::Ending;
 use super::inbox::Inbox;
 use crate::channel::ChannelName;
-use crate::client::{Attachment, Commands, Context, acknowledge, hello, unsubscribed};
+use crate::client::{Attachment, Commands, acknowledge, hello, unsubscribed};
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
 use crate::transport::metered::PingFate;
@@ -217,14 +217,13 @@ impl<S: Socket, D: Cached> Connection<S, D> {
 
     /// The answer to a ping is overdue.
     fn probe(&mut self) -> Step {
-        let Context { sessions, settings, .. } = &*self.attachment.context;
         let inbox = self.socket.get_mut();
         let is_paused = inbox.is_paused();
         let socket = inbox.socket_mut();
         if is_paused {
             socket.note_received();
         }
-        let input = match socket.ping_fate(sessions.settings().pong_timeout, settings) {
+        let input = match socket.ping_fate() {
             Ok(PingFate::Delayed) => ConnectionInput::PingDelayed,
             Ok(PingFate::Answered | PingFate::Arrived | PingFate::Lost) => ConnectionInput::Probed,
             Err(TooSlow) => return Err(self.too_slow()),

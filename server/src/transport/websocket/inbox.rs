@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::task::{self, Poll, ready};
 
 use encke_core::Timestamp;
-use encke_core::frame_walk::FrameWalk;
+use encke_core::frame_walk::{FrameWalk, Walked};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::timeouts::Sleep;
@@ -30,21 +30,20 @@ thread_local! {
 }
 
 /// A socket that gives whole frames. It is part of every connection's task.
-#[derive(Debug)]
 pub(super) struct Inbox<S> {
     socket: Metered<S>,
-    walk: FrameWalk,
-    /// Most connections are idle, most of the time.
-    kept: Option<Box<Kept>>,
     turn: Turn,
-    rate: FrameRate,
-    /// A longer frame is handed on as it comes, to be refused.
-    max_frame: u32,
+    /// The rate of frames, as [`crate::admission::CommandRate`] keeps that of commands. In nanoseconds.
+    full_at: u64,
+    /// Most connections are idle, most of the time, and between two frames.
+    kept: Option<Box<Kept>>,
 }
 
-/// What was read and not handed on.
+/// What is there while a frame is not whole, or frames wait.
 #[derive(Debug, Default)]
 struct Kept {
+    walk: FrameWalk,
+    /// Read and not handed on.
     bytes: Vec<u8>,
     /// How many of them were looked at,
     walked: usize,
@@ -52,6 +51,8 @@ struct Kept {
     whole: usize,
     /// and how many of these were.
     handed_on: usize,
+    /// Frames have come too fast: nothing is handed on before this has passed.
+    pause: Option<Sleep>,
 }
 
 /// What is left of a turn.
@@ -72,32 +73,12 @@ impl Turn {
     }
 }
 
-/// The rate of frames, as [`crate::admission::CommandRate`] keeps that of commands. What is more is read later.
-#[derive(Debug)]
-struct FrameRate {
-    /// In nanoseconds.
-    full_at: u64,
-    pause: Option<Pin<Box<Sleep>>>,
-    per_second: u32,
-}
-
 impl<S: Socket> Inbox<S> {
     /// `read_already` is what was read before, with the request.
-    pub(super) fn new(
-        socket: Metered<S>,
-        read_already: Vec<u8>,
-        max_frame: usize,
-        frames_per_second: u32,
-    ) -> Self {
+    pub(super) fn new(socket: Metered<S>, read_already: Vec<u8>) -> Self {
         let kept = Kept { bytes: read_already, ..Kept::default() };
-        Self {
-            socket,
-            walk: FrameWalk::default(),
-            kept: (!kept.bytes.is_empty()).then(|| Box::new(kept)),
-            turn: Turn::WHOLE,
-            rate: FrameRate { full_at: 0, pause: None, per_second: frames_per_second },
-            max_frame: u32::try_from(max_frame).unwrap_or(u32::MAX),
-        }
+        let kept = (!kept.bytes.is_empty()).then(|| Box::new(kept));
+        Self { socket, turn: Turn::WHOLE, full_at: 0, kept }
     }
 
     pub(super) fn socket(&self) -> &Metered<S> {
@@ -115,7 +96,7 @@ impl<S: Socket> Inbox<S> {
 
     /// Frames that are there wait for the rate: an answer may be among them.
     pub(super) fn is_paused(&self) -> bool {
-        self.rate.pause.is_some()
+        self.kept.as_ref().is_some_and(|kept| kept.pause.is_some())
     }
 
     /// The socket itself, once nothing of what comes matters any more.
@@ -124,26 +105,40 @@ impl<S: Socket> Inbox<S> {
         self.kept = None;
     }
 
+    /// Pending while frames come too fast.
+    fn poll_rate(&mut self, context: &mut task::Context<'_>) -> Poll<()> {
+        let until = Timestamp::from_nanos(self.full_at.saturating_sub(BURST_NANOS));
+        // The clock is read only when frames have come too fast.
+        if until > self.socket.received_at() && until > self.socket.now() {
+            let kept = self.kept.get_or_insert_default();
+            let pause = kept.pause.get_or_insert_with(|| self.socket.sleep_until(until));
+            ready!(Pin::new(pause).poll(context));
+            kept.pause = None;
+        }
+        Poll::Ready(())
+    }
+
     /// Hands on what was kept, as far as it is whole and the turn allows. Returns whether there was anything.
     fn hand_on(&mut self, into: &mut ReadBuf<'_>) -> bool {
         let Some(kept) = &mut self.kept else { return false };
         if kept.handed_on == kept.whole {
-            let walked = self.walk.advance(&kept.bytes[kept.walked..], self.turn.frames.into());
-            if walked.frames > 0 {
-                kept.whole = kept.walked + walked.whole;
-            }
-            kept.walked += walked.bytes;
-            // Nothing is gained by waiting for the rest of a frame that will be refused.
-            if self.walk.announced().is_some_and(|announced| announced > self.max_frame.into()) {
-                kept.whole = kept.walked;
-            }
-            count(&mut self.turn, &mut self.rate, walked.frames, &self.socket);
+            let frames = kept.walk_on(self.turn.frames, self.socket.settings().max_message);
+            self.count(frames);
         }
+        let Some(kept) = &mut self.kept else { return false };
         let is_anything = kept.hand_on(into);
-        if kept.bytes.is_empty() {
+        if kept.bytes.is_empty() && kept.walk.is_between_frames() {
             self.kept = None;
         }
         is_anything
+    }
+
+    fn count(&mut self, frames: usize) {
+        self.turn.frames -= u16::try_from(frames).expect("a turn has no more");
+        let per_second = self.socket.settings().frames_per_second;
+        let each = 1_000_000_000_u64.checked_div(per_second.into()).unwrap_or_default();
+        let now = self.socket.received_at().as_nanos();
+        self.full_at = self.full_at.max(now).saturating_add(each.saturating_mul(frames as u64));
     }
 
     /// Reads what there is. What is whole and has room goes straight on; the rest is kept. Returns how much was read.
@@ -157,29 +152,39 @@ impl<S: Socket> Inbox<S> {
             ready!(Pin::new(&mut self.socket).poll_read(context, &mut buffer))?;
             let read = buffer.filled();
             self.turn.bytes -= u32::try_from(read.len()).expect("the buffer is no larger");
-            let (mut straight_on, mut walked_on) = (0, 0);
+            let (mut walk, mut walked) = (FrameWalk::default(), Walked::default());
             if self.kept.is_none() && read.len() <= into.remaining() {
-                let walked = self.walk.advance(read, self.turn.frames.into());
-                count(&mut self.turn, &mut self.rate, walked.frames, &self.socket);
-                (straight_on, walked_on) = (walked.whole, walked.bytes - walked.whole);
-                into.put_slice(&read[..straight_on]);
+                walked = walk.advance(read, self.turn.frames.into());
+                self.count(walked.frames);
+                into.put_slice(&read[..walked.whole]);
             }
-            if straight_on < read.len() {
-                let kept = self.kept.get_or_insert_default();
-                kept.keep(&read[straight_on..]);
-                kept.walked += walked_on;
+            let rest = &read[walked.whole..];
+            if !rest.is_empty() {
+                let kept = self.kept.get_or_insert_with(|| {
+                    Box::new(Kept { walk, walked: walked.bytes - walked.whole, ..Kept::default() })
+                });
+                kept.keep(rest);
             }
             Poll::Ready(Ok(read.len()))
         })
     }
 }
 
-fn count(turn: &mut Turn, rate: &mut FrameRate, frames: usize, socket: &Metered<impl Socket>) {
-    turn.frames -= u16::try_from(frames).expect("a turn has no more");
-    rate.count(frames, socket.received_at());
-}
-
 impl Kept {
+    /// Looks at what is there, to the end of so many frames. Returns how many there were.
+    fn walk_on(&mut self, frames: u16, max_frame: usize) -> usize {
+        let walked = self.walk.advance(&self.bytes[self.walked..], frames.into());
+        if walked.frames > 0 {
+            self.whole = self.walked + walked.whole;
+        }
+        self.walked += walked.bytes;
+        // Nothing is gained by waiting for the rest of a frame that will be refused.
+        if self.walk.announced().is_some_and(|announced| announced > max_frame as u64) {
+            self.whole = self.walked;
+        }
+        walked.frames
+    }
+
     fn keep(&mut self, bytes: &[u8]) {
         // Some room to spare, so that a frame that comes byte by byte is not moved with each of them.
         self.bytes.reserve_exact(bytes.len().max(self.bytes.len() / 8));
@@ -202,27 +207,6 @@ impl Kept {
     }
 }
 
-impl FrameRate {
-    fn count(&mut self, frames: usize, now: Timestamp) {
-        let each = 1_000_000_000_u64.checked_div(self.per_second.into()).unwrap_or_default();
-        self.full_at = self.full_at.max(now.as_nanos()).saturating_add(each.saturating_mul(frames as u64));
-    }
-
-    /// Pending while frames come too fast.
-    fn poll(&mut self, context: &mut task::Context<'_>, socket: &Metered<impl Socket>) -> Poll<()> {
-        if self.pause.is_none() {
-            let until = Timestamp::from_nanos(self.full_at.saturating_sub(BURST_NANOS));
-            // That time may have passed since. Then the pause is none.
-            self.pause = (until > socket.received_at()).then(|| Box::pin(socket.sleep_until(until)));
-        }
-        if let Some(pause) = &mut self.pause {
-            ready!(pause.as_mut().poll(context));
-            self.pause = None;
-        }
-        Poll::Ready(())
-    }
-}
-
 impl<S: Socket> AsyncRead for Inbox<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
@@ -233,8 +217,7 @@ impl<S: Socket> AsyncRead for Inbox<S> {
             return Pin::new(&mut self.socket).poll_read(context, into);
         }
         loop {
-            let Self { rate, socket, .. } = &mut *self;
-            ready!(rate.poll(context, socket));
+            ready!(self.poll_rate(context));
             if self.hand_on(into) {
                 return Poll::Ready(Ok(()));
             }

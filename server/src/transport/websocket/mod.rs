@@ -100,8 +100,8 @@ async fn open<S: Socket, D: Cached>(
     match attach(caller, wanted, &socket, context) {
         Ok((attachment, greeting)) => {
             let link = Arc::clone(&attachment.link);
-            let socket = Metered::new(socket, link, Arc::clone(&context.timeouts));
-            let socket = Inbox::new(socket, read_already, settings.max_message, settings.frames_per_second);
+            let socket = Metered::new(socket, link, Arc::clone(context));
+            let socket = Inbox::new(socket, read_already);
             let socket = websocket(socket, Vec::new(), settings).await;
             Some(Connection::new(socket, attachment, greeting))
         }
