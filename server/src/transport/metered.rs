@@ -83,7 +83,7 @@ impl<S: Socket> Metered<S> {
             return Ok(PingFate::Lost);
         }
         // A peer without room is slow, not dead. It may be slow for so long.
-        let now = self.context.timeouts.clock().now();
+        let now = self.now();
         let mut checkpoint = match self.ping_delayed.take() {
             Some(checkpoint) => checkpoint,
             None => Box::new(Checkpoint::new(now, self)),
@@ -113,7 +113,7 @@ impl<S: Socket> Metered<S> {
 
     /// Something is a sign of life.
     pub(super) fn note_received(&self) {
-        self.link.received(self.context.timeouts.clock().now());
+        self.link.received(self.now());
     }
 }
 
