@@ -1,43 +1,57 @@
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use encke_core::Timestamp;
 use parking_lot::Mutex;
 
 use super::state::{Change, Channel};
+use crate::admission::Holder;
 
-/// The bytes of all logs together, and in which order they give some back.
-///
-/// The order is by the age of the oldest message, but is updated only when it is needed: a log's key is the age that its
-/// oldest message had at the last look. Oldest messages only get younger, so the first log in the order has the oldest
-/// message of all, or turns out not to and gets a new key.
+/// The bytes of all logs together, and who gives some back when these are too many: whoever has made the logs that hold most, to
+/// within a factor of two. What the API has made goes last.
 #[derive(Debug)]
 pub(super) struct Budget<S> {
     bytes: AtomicUsize,
     limit: usize,
+    /// Those whose logs hold something, by their classes. Locked when one of them changes its class.
+    by_class: Mutex<ByClass<S>>,
+}
+
+type ByClass<S> = BTreeMap<(u32, Holder), Arc<Account<S>>>;
+
+/// What one maker has made.
+///
+/// Its logs are in the order of the age of their oldest message, which is updated only when it is needed: a log's key is the age
+/// that its oldest message had at the last look. Oldest messages only get younger, so the first log in the order has the oldest
+/// message of all, or turns out not to and gets a new key.
+#[derive(Debug)]
+pub(super) struct Account<S> {
+    maker: Holder,
+    /// Its channels. Changed under the lock of the table of channels.
+    pub(super) channels: AtomicUsize,
+    bytes: AtomicUsize,
+    /// 0, or one more than the binary logarithm of the bytes: so a publish hardly ever changes it.
+    class: AtomicU32,
     order: Mutex<BTreeMap<AgeKey, Weak<Channel<S>>>>,
 }
 
 /// A log's key in the order: when its oldest message was published, and the channel's number, since two may have one age.
 pub(super) type AgeKey = (Timestamp, u64);
 
-impl<S> Budget<S> {
-    pub(super) fn new(limit: usize) -> Self {
-        Self { bytes: AtomicUsize::new(0), limit, order: Mutex::default() }
+impl<S> Account<S> {
+    pub(super) fn new(maker: Holder) -> Arc<Self> {
+        Arc::new(Self {
+            maker,
+            channels: AtomicUsize::new(0),
+            bytes: AtomicUsize::new(0),
+            class: AtomicU32::new(0),
+            order: Mutex::default(),
+        })
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    /// A log has grown or shrunk. Called with the log's lock held, so that nobody sees it shrink before it grew.
-    pub(super) fn changed(&self, Change { before, after }: Change) {
-        if after >= before {
-            self.bytes.fetch_add(after - before, Ordering::Relaxed);
-        } else {
-            self.bytes.fetch_sub(before - after, Ordering::Relaxed);
-        }
+    pub(super) fn maker(&self) -> &Holder {
+        &self.maker
     }
 
     pub(super) fn list(&self, age_key: AgeKey, channel: Weak<Channel<S>>) {
@@ -48,14 +62,9 @@ impl<S> Budget<S> {
         self.order.lock().remove(&age_key);
     }
 
-    /// The log that may have the oldest message of all, if together they hold too much.
-    pub(super) fn oldest_if_over(&self) -> Option<Arc<Channel<S>>> {
-        if self.bytes() <= self.limit {
-            return None;
-        }
+    fn oldest(&self) -> Option<Arc<Channel<S>>> {
         let mut order = self.order.lock();
-        while self.bytes() > self.limit {
-            let (age_key, channel) = order.first_key_value()?;
+        while let Some((age_key, channel)) = order.first_key_value() {
             if let Some(channel) = channel.upgrade() {
                 return Some(channel);
             }
@@ -63,5 +72,63 @@ impl<S> Budget<S> {
             order.remove(&age_key);
         }
         None
+    }
+
+    fn class_now(&self) -> u32 {
+        match self.bytes.load(Ordering::Relaxed).checked_ilog2() {
+            None => 0,
+            // Below everyone else.
+            Some(_) if self.maker == Holder::Operator => 1,
+            Some(log) => log + 1,
+        }
+    }
+}
+
+impl<S> Budget<S> {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { bytes: AtomicUsize::new(0), limit, by_class: Mutex::default() }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_class.lock().is_empty()
+    }
+
+    /// A log has grown or shrunk. Called with the log's lock held, so that nobody sees it shrink before it grew.
+    pub(super) fn changed(&self, account: &Arc<Account<S>>, Change { before, after }: Change) {
+        for bytes in [&self.bytes, &account.bytes] {
+            if after >= before {
+                bytes.fetch_add(after - before, Ordering::Relaxed);
+            } else {
+                bytes.fetch_sub(before - after, Ordering::Relaxed);
+            }
+        }
+        if account.class_now() != account.class.load(Ordering::Relaxed) {
+            self.reclass(account);
+        }
+    }
+
+    /// Looked at again under the lock: another log of the same maker may have changed meanwhile.
+    fn reclass(&self, account: &Arc<Account<S>>) {
+        let mut by_class = self.by_class.lock();
+        let class = account.class_now();
+        let before = account.class.swap(class, Ordering::Relaxed);
+        by_class.remove(&(before, account.maker.clone()));
+        if class > 0 {
+            by_class.insert((class, account.maker.clone()), Arc::clone(account));
+        }
+    }
+
+    /// The log that may have the oldest message of the maker who is to give some back, if all logs together hold too much.
+    pub(super) fn oldest_if_over(&self) -> Option<Arc<Channel<S>>> {
+        if self.bytes() <= self.limit {
+            return None;
+        }
+        let most = Arc::clone(self.by_class.lock().last_key_value()?.1);
+        most.oldest()
     }
 }

@@ -1,4 +1,3 @@
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::time::Duration;
 use encke_core::message::CompactJson;
 use parking_lot::RwLock;
 
-use super::budget::Budget;
+use super::budget::{Account, Budget};
 use super::fan_out;
 use super::idle::Idle;
 use super::log::Log;
@@ -61,13 +60,13 @@ pub(crate) struct Channels<S: Subscriber> {
 #[derive(Debug)]
 struct Table<S> {
     channels: BTreeMap<ChannelName, Arc<Channel<S>>>,
-    /// How many each user has made.
-    made: HashMap<Holder, usize>,
+    /// Of those who have made some.
+    accounts: HashMap<Holder, Arc<Account<S>>>,
 }
 
 impl<S> Default for Table<S> {
     fn default() -> Self {
-        Self { channels: BTreeMap::new(), made: HashMap::new() }
+        Self { channels: BTreeMap::new(), accounts: HashMap::new() }
     }
 }
 
@@ -151,6 +150,11 @@ impl<S: Subscriber> Channels<S> {
             .collect()
     }
 
+    #[cfg(test)]
+    pub(super) fn has_no_accounts(&self) -> bool {
+        self.table.read().accounts.is_empty() && self.budget.is_empty()
+    }
+
     /// How many timers know a channel.
     #[cfg(feature = "simulation")]
     pub(crate) fn timers(&self) -> usize {
@@ -182,12 +186,12 @@ impl<S: Subscriber> Channels<S> {
             let channel = self.open(name, maker)?;
             let mut action = ArmAction::Nothing;
             let then = |state: &mut State<S>, bytes| {
-                self.budget.changed(bytes);
+                self.budget.changed(channel.account(), bytes);
                 self.idle.note(&channel, state);
                 if state.age_key.is_none() {
                     let age_key = (now, channel.number());
                     state.age_key = Some(age_key);
-                    self.budget.list(age_key, Arc::downgrade(&channel));
+                    channel.account().list(age_key, Arc::downgrade(&channel));
                 }
                 action = self.request_age(&channel, state);
             };
@@ -253,16 +257,18 @@ impl<S: Subscriber> Channels<S> {
             if let Some(channel) = table.channels.get(name) {
                 return Ok(Arc::clone(channel));
             }
-            if let (Holder::User(_), Some(made)) = (maker, table.made.get(maker))
-                && *made >= self.limit_each
+            if let (Holder::User(_), Some(account)) = (maker, table.accounts.get(maker))
+                && account.channels.load(Ordering::Relaxed) >= self.limit_each
             {
                 return Err(TooManyChannels::OfUser { limit: self.limit_each });
             }
             if table.channels.len() < self.limit {
                 let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-                let channel = Channel::new(&self.owners, name.clone(), maker.clone(), number, &self.entropy);
+                let account = table.accounts.entry(maker.clone());
+                let account = Arc::clone(account.or_insert_with(|| Account::new(maker.clone())));
+                account.channels.fetch_add(1, Ordering::Relaxed);
+                let channel = Channel::new(&self.owners, name.clone(), account, number, &self.entropy);
                 table.channels.insert(name.clone(), Arc::clone(&channel));
-                *table.made.entry(maker.clone()).or_default() += 1;
                 return Ok(channel);
             }
             drop(table);
@@ -274,14 +280,12 @@ impl<S: Subscriber> Channels<S> {
 
     /// Takes a retired channel out of the table, if it is still there.
     fn forget(&self, channel: &Arc<Channel<S>>) {
-        let Table { channels, made } = &mut *self.table.write();
+        let Table { channels, accounts } = &mut *self.table.write();
         if channels.get(channel.name()).is_some_and(|found| Arc::ptr_eq(found, channel)) {
             channels.remove(channel.name());
-            if let Entry::Occupied(mut made) = made.entry(channel.maker().clone()) {
-                *made.get_mut() -= 1;
-                if *made.get() == 0 {
-                    made.remove();
-                }
+            let account = channel.account();
+            if account.channels.fetch_sub(1, Ordering::Relaxed) == 1 {
+                accounts.remove(account.maker());
             }
         }
     }
@@ -296,7 +300,7 @@ impl<S: Subscriber> Channels<S> {
                 return;
             }
             if let Some(age_key) = state.age_key.take() {
-                self.budget.unlist(age_key);
+                channel.account().unlist(age_key);
             }
             self.timeouts.request(&channel.timer, RequestedDeadline::NONE)
         };
@@ -305,7 +309,7 @@ impl<S: Subscriber> Channels<S> {
         self.forget(channel);
     }
 
-    /// Drops the oldest messages of all, until the logs together are within their budget. A publish does only so much of
+    /// Drops the oldest messages of whoever has most, until the logs together are within their budget. A publish does only so much of
     /// it, and leaves the rest to the next.
     fn keep_to_budget(&self) {
         for _ in 0..LOGS_LOOKED_AT {
@@ -339,14 +343,14 @@ impl<S: Subscriber> Channels<S> {
             }
             let before = state.log.bytes();
             drop(&mut state.log);
-            self.budget.changed(Change { before, after: state.log.bytes() });
+            self.budget.changed(channel.account(), Change { before, after: state.log.bytes() });
             if let Some(age_key) = state.age_key.take() {
-                self.budget.unlist(age_key);
+                channel.account().unlist(age_key);
             }
             if let Some(oldest_at) = state.log.oldest_at() {
                 let age_key = (oldest_at, channel.number());
                 state.age_key = Some(age_key);
-                self.budget.list(age_key, Arc::downgrade(channel));
+                channel.account().list(age_key, Arc::downgrade(channel));
             }
             self.request_age(channel, &state)
         };

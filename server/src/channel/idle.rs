@@ -18,10 +18,10 @@ impl Idle {
     pub(super) fn note<S: Subscriber>(&self, channel: &Channel<S>, state: &mut State<S>) {
         match state.idle {
             None if state.is_idle() => {
-                state.idle = Some(self.0.lock().add(channel.maker(), channel.name().clone()))
+                state.idle = Some(self.0.lock().add(channel.account().maker(), channel.name().clone()))
             }
             Some(number) if !state.is_idle() => {
-                self.0.lock().remove(channel.maker(), number);
+                self.0.lock().remove(channel.account().maker(), number);
                 state.idle = None;
             }
             _ => {}

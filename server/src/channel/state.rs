@@ -7,13 +7,12 @@ use encke_core::message::{CompactJson, Message};
 use encke_core::session::outbox::{Bounds, Slot};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::budget::AgeKey;
+use super::budget::{Account, AgeKey};
 use super::channels::LogLimits;
 use super::fan_out::Sweep;
 use super::log::Log;
 use super::name::ChannelName;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
-use crate::admission::Holder;
 use crate::entropy::Entropy;
 use crate::timeouts::{Owners, TimerCell};
 
@@ -25,8 +24,8 @@ pub(crate) struct Channel<S> {
     epoch: Box<str>,
     /// Told apart from all others that were here since the start.
     number: u64,
-    /// Who made it.
-    maker: Holder,
+    /// Of who made it.
+    account: Arc<Account<S>>,
     /// The age of the log's oldest message. Its deadline is requested under the lock.
     pub(super) timer: Arc<TimerCell>,
     pub(super) state: Mutex<State<S>>,
@@ -117,13 +116,13 @@ impl<S: Subscriber> Channel<S> {
     pub(super) fn new(
         owners: &Owners<Self>,
         name: ChannelName,
-        maker: Holder,
+        account: Arc<Account<S>>,
         number: u64,
         entropy: &Entropy,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             name,
-            maker,
+            account,
             epoch: data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>()).into(),
             number,
             timer: owners.new_timer(Weak::clone(this)),
@@ -139,8 +138,8 @@ impl<S: Subscriber> Channel<S> {
         &self.epoch
     }
 
-    pub(super) fn maker(&self) -> &Holder {
-        &self.maker
+    pub(super) fn account(&self) -> &Arc<Account<S>> {
+        &self.account
     }
 
     pub(super) fn number(&self) -> u64 {

@@ -50,8 +50,12 @@ impl World {
     }
 
     fn publish(&self, channel: &str, data: &str) -> Result<u64, TooManyChannels> {
+        self.publish_as(&Holder::Operator, channel, data)
+    }
+
+    fn publish_as(&self, maker: &Holder, channel: &str, data: &str) -> Result<u64, TooManyChannels> {
         self.channels
-            .publish(&name(channel), &Holder::Operator, &CompactJson::parse(data).expect("good JSON"))
+            .publish(&name(channel), maker, &CompactJson::parse(data).expect("good JSON"))
             .map(|published| published.offset)
     }
 
@@ -124,6 +128,37 @@ fn together_the_oldest_messages_go_first_and_emptied_channels_go_away() {
 }
 
 #[test]
+fn whoever_holds_most_gives_first() {
+    let world = World::new(100, LogLimits { total_bytes: 20_000, ..WIDE });
+    let large = format!("\"{}\"", "x".repeat(400));
+    let user = |name: &str| Holder::new(Some(name), [127, 0, 0, 1].into());
+    for _ in 0..20 {
+        world.publish("api", &large).expect("published");
+    }
+    world.publish_as(&user("alice"), "alice", &large).expect("published");
+    // It is young, and all of it goes before anything that others have.
+    for number in 0..100 {
+        world.publish_as(&user("bob"), &format!("bob.{}", number % 5), &large).expect("published");
+    }
+    assert!(world.channels.bytes() <= 20_000);
+    assert_eq!(world.bounds("alice"), Bounds { first: 1, last: 1 });
+    assert_eq!(world.bounds("api"), Bounds { first: 1, last: 20 });
+    for number in 0..200 {
+        world.publish_as(&user("carol"), &format!("carol.{}", number % 5), &large).expect("published");
+    }
+    assert_eq!(world.bounds("alice"), Bounds { first: 1, last: 1 });
+    assert!(world.channels.after(None, 100).iter().any(|channel| channel.name().as_str().starts_with("bob")));
+    for _ in 0..100 {
+        world.publish("api", &large).expect("published");
+    }
+    assert!(world.channels.bytes() <= 20_000);
+    assert!(
+        world.channels.get("alice").is_none() && world.channels.get("carol.0").is_none(),
+        "the API's goes last"
+    );
+}
+
+#[test]
 fn sizes_add_up_to_nothing_when_all_is_gone() {
     let world = World::new(100, LogLimits { age: Some(Duration::from_nanos(1)), ..WIDE });
     for number in 0..50 {
@@ -133,6 +168,7 @@ fn sizes_add_up_to_nothing_when_all_is_gone() {
         world.channels.handle_timeout(&channel);
     }
     assert_eq!((world.channels.len(), world.channels.bytes()), (0, 0));
+    assert!(world.channels.has_no_accounts());
     assert_eq!(world.channels.owners.len(), 0, "every timer has been given up");
 }
 

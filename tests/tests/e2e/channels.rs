@@ -311,6 +311,33 @@ fn who_has_made_most_channels_that_nobody_follows_makes_room() {
 }
 
 #[test]
+fn who_fills_the_logs_loses_the_own_history_first() {
+    let launch = Launch::with(&[
+        "limits.max_message=2KiB",
+        "channel.history_bytes=16KiB",
+        "channel.history_total_bytes=32KiB",
+        "limits.commands_per_second=0",
+    ]);
+    let server = launch.environment("ENCKE_AUTH__SECRET", SECRET).start();
+    let connect = |user: &str| {
+        let claims = json!({"sub": user, "channels": {format!("{user}.*"): ["publish"]}});
+        Client::connect(server.public, &format!("token={}", sign(&claims, SECRET)))
+    };
+    let data = format!("\"{}\"", "x".repeat(500));
+    server.admin.publish("api", 1);
+    connect("alice").publish("alice.a", [&data; 3]);
+    let mut bob = connect("bob");
+    for number in 0..20 {
+        bob.publish(&format!("bob.{}", number % 6), [&data; 10]);
+    }
+    let held = |channel: &str| {
+        let history = server.admin.get(&format!("/api/channels/{channel}/history")).json();
+        history["messages"].as_array().expect("a list").len()
+    };
+    assert_eq!((held("api"), held("alice.a")), (1, 3));
+}
+
+#[test]
 fn commands_beyond_the_rate_are_refused() {
     let server = RunningServer::with(&["limits.commands_per_second=1"]);
     let mut client = server.client();
