@@ -118,13 +118,9 @@ impl Server {
     /// Reloads what can be exchanged while the server runs: the certificate of TLS. Open connections keep theirs. A
     /// certificate that cannot be used is logged, and the old one stays.
     pub fn reload(&self) {
-        let Some(tls) = &self.public.tls else {
-            tracing::info!("nothing to reload: there is no certificate");
-            return;
-        };
-        match tls.reload() {
-            Ok(()) => tracing::info!("certificate reloaded"),
-            Err(error) => tracing::error!(setting = error.setting(), %error, "the old certificate stays"),
+        match &self.public.tls {
+            Some(tls) => tls.reload_aside(),
+            None => tracing::info!("nothing to reload: there is no certificate"),
         }
     }
 

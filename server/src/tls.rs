@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 use parking_lot::RwLock;
 use rustls::ServerConfig;
@@ -21,6 +23,8 @@ pub struct Tls {
     key: PathBuf,
     /// For the connections to come; those that are there have taken what they need.
     acceptor: RwLock<TlsAcceptor>,
+    /// The files are being read.
+    reloading: AtomicBool,
 }
 
 /// Why certificate and key cannot be used. It does not quote the key file.
@@ -55,7 +59,7 @@ impl Tls {
     /// [`TlsError`], which names the file.
     pub fn load(certificate: PathBuf, key: PathBuf) -> Result<Self, TlsError> {
         let acceptor = RwLock::new(read(&certificate, &key)?);
-        Ok(Self { certificate, key, acceptor })
+        Ok(Self { certificate, key, acceptor, reloading: AtomicBool::new(false) })
     }
 
     /// Reads both files anew, for the connections to come.
@@ -66,6 +70,26 @@ impl Tls {
         let acceptor = read(&self.certificate, &self.key)?;
         *self.acceptor.write() = acceptor;
         Ok(())
+    }
+
+    /// The same, in a thread of its own: reading may take as long as it likes, and holds up nothing. The log says how it ended.
+    pub(crate) fn reload_aside(self: &Arc<Self>) {
+        if self.reloading.swap(true, Ordering::Relaxed) {
+            let (certificate, key) = (self.certificate.display(), self.key.display());
+            return tracing::error!(%certificate, %key, "these are still being read: one of them blocks");
+        }
+        let tls = Arc::clone(self);
+        let started = thread::Builder::new().name("encke-reload".to_owned()).spawn(move || {
+            match tls.reload() {
+                Ok(()) => tracing::info!("certificate reloaded"),
+                Err(error) => tracing::error!(setting = error.setting(), %error, "the old certificate stays"),
+            }
+            tls.reloading.store(false, Ordering::Relaxed);
+        });
+        if let Err(error) = started {
+            self.reloading.store(false, Ordering::Relaxed);
+            tracing::error!(%error, "no thread to reload the certificate: the old one stays");
+        }
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {

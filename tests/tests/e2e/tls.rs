@@ -2,6 +2,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use encke_tests::process::Signal;
@@ -121,6 +122,23 @@ fn a_new_certificate_is_for_new_connections() {
     assert_eq!(old.ask(r#"{"id":1,"ack":{"seq":0}}"#)["id"], 1);
     TlsClient::connect(served.server.public, &new).ping();
     served.server.logs.await_line("certificate reloaded");
+}
+
+/// A pipe that nobody writes to: reading it takes for ever.
+#[test]
+fn files_that_block_hold_up_nothing() {
+    let mut served = serve(&[]);
+    let key = served.directory.path().join("key.pem");
+    fs::remove_file(&key).expect("it was written");
+    assert!(Command::new("mkfifo").arg(&key).status().is_ok_and(|status| status.success()));
+    // Two signals may come as one.
+    until("a second reload is refused", || {
+        served.server.signal(Signal::HUP);
+        served.server.logs.count("one of them blocks") > 0
+    });
+    served.client().ping();
+    served.server.terminate();
+    assert!(served.server.await_exit(TIMEOUT).success());
 }
 
 #[test]
