@@ -1,12 +1,19 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use encke_core::Timestamp;
 use parking_lot::Mutex;
 
 use super::state::{Change, Channel};
 use crate::admission::Holder;
+
+/// For so long, a message stays for those who are to read it, if there are others to drop.
+const GRACE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
+
+/// Makers that are looked at for older messages.
+const MAKERS_LOOKED_AT: usize = 64;
 
 /// The bytes of all logs together, and who gives some back when these are too many: whoever has made the logs that hold most, to
 /// within a factor of two. What the API has made goes last.
@@ -62,9 +69,13 @@ impl<S> Account<S> {
         self.order.lock().remove(&age_key);
     }
 
-    fn oldest(&self) -> Option<Arc<Channel<S>>> {
+    /// The log that may have its oldest message, if that was published before `cutoff`.
+    fn oldest(&self, cutoff: Timestamp) -> Option<Arc<Channel<S>>> {
         let mut order = self.order.lock();
         while let Some((age_key, channel)) = order.first_key_value() {
+            if age_key.0 >= cutoff {
+                return None;
+            }
             if let Some(channel) = channel.upgrade() {
                 return Some(channel);
             }
@@ -123,12 +134,17 @@ impl<S> Budget<S> {
         }
     }
 
-    /// The log that may have the oldest message of the maker who is to give some back, if all logs together hold too much.
-    pub(super) fn oldest_if_over(&self) -> Option<Arc<Channel<S>>> {
+    /// The log that may have the oldest message of the maker who is to give some back, if all logs together hold too much. Readers
+    /// get a moment for what is new: who has nothing else is passed over, if others can be found.
+    pub(super) fn oldest_if_over(&self, now: Timestamp) -> Option<Arc<Channel<S>>> {
         if self.bytes() <= self.limit {
             return None;
         }
-        let most = Arc::clone(self.by_class.lock().last_key_value()?.1);
-        most.oldest()
+        let by_class = self.by_class.lock();
+        let settled = now.before(GRACE).unwrap_or(Timestamp::from_nanos(0));
+        let found =
+            by_class.values().rev().take(MAKERS_LOOKED_AT).find_map(|account| account.oldest(settled));
+        let any = Timestamp::from_nanos(u64::MAX);
+        found.or_else(|| by_class.last_key_value()?.1.oldest(any))
     }
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use encke_core::Timestamp;
 use encke_core::message::CompactJson;
 use parking_lot::RwLock;
 
@@ -199,7 +200,7 @@ impl<S: Subscriber> Channels<S> {
                 Err(Retired) => self.forget(&channel),
                 Ok(Appended { offset, sweep }) => {
                     self.timeouts.carry_out(&channel.timer, action);
-                    self.keep_to_budget();
+                    self.keep_to_budget(now);
                     self.metrics.channels.published();
                     if sweep {
                         fan_out::sweep(Arc::clone(&channel), &*self.executor);
@@ -311,9 +312,9 @@ impl<S: Subscriber> Channels<S> {
 
     /// Drops the oldest messages of whoever has most, until the logs together are within their budget. A publish does only so much of
     /// it, and leaves the rest to the next.
-    fn keep_to_budget(&self) {
+    fn keep_to_budget(&self, now: Timestamp) {
         for _ in 0..LOGS_LOOKED_AT {
-            let Some(channel) = self.budget.oldest_if_over() else { return };
+            let Some(channel) = self.budget.oldest_if_over(now) else { return };
             let key = channel.state.lock().age_key.map(|(at, _)| at);
             self.trim(&channel, |log| {
                 // The key is the age of what was its oldest message. If that is gone, only the key changes.

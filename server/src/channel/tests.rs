@@ -159,6 +159,20 @@ fn whoever_holds_most_gives_first() {
 }
 
 #[test]
+fn what_was_just_published_stays_while_there_is_anything_older() {
+    let world = World::new(100, LogLimits { total_bytes: 20_000, ..WIDE });
+    let user = |name: String| Holder::new(Some(&name), [127, 0, 0, 1].into());
+    for number in 0..50 {
+        let name = format!("small.{number}");
+        world.publish_as(&user(name.clone()), &name, &format!("\"{}\"", "x".repeat(400))).expect("published");
+    }
+    let large = format!("\"{}\"", "x".repeat(4_000));
+    world.publish_as(&user("large".to_owned()), "large", &large).expect("published");
+    assert!(world.channels.bytes() <= 20_000);
+    assert_eq!(world.bounds("large"), Bounds { first: 1, last: 1 });
+}
+
+#[test]
 fn sizes_add_up_to_nothing_when_all_is_gone() {
     let world = World::new(100, LogLimits { age: Some(Duration::from_nanos(1)), ..WIDE });
     for number in 0..50 {
