@@ -167,6 +167,10 @@ impl Page {
         let fresh = self.remember(gap.seq, Content::Gap { channel })?;
         let gaps_allowed = self.gaps_allowed;
         let Following::Yes(place) = self.following(channel) else { return Ok(()) };
+        // It is of an earlier subscription, whose log may be gone.
+        if gap.seq <= place.begun_seq {
+            return Ok(());
+        }
         if gap.epoch != place.epoch {
             return Err(format!("a gap of epoch {} at {place:?}", gap.epoch));
         }
