@@ -31,16 +31,11 @@ impl FrameWalk {
         let mut walked = Walked::default();
         while walked.frames < frames && walked.bytes < bytes.len() {
             let rest = &bytes[walked.bytes..];
-            if self.is_between_frames()
-                && let Some(length) = short_frame(rest)
-            {
-                walked.bytes += length;
-                walked.whole = walked.bytes;
-                walked.frames += 1;
-                continue;
-            }
-            walked.bytes +=
-                if self.payload_left > 0 { self.skip_payload(rest) } else { self.read_header(rest) };
+            walked.bytes += match short_frame(rest) {
+                Some(length) if self.is_between_frames() => length,
+                _ if self.payload_left > 0 => self.skip_payload(rest),
+                _ => self.read_header(rest),
+            };
             if self.is_between_frames() {
                 walked.whole = walked.bytes;
                 walked.frames += 1;
@@ -53,7 +48,7 @@ impl FrameWalk {
     #[must_use]
     pub fn announced(&self) -> Option<u64> {
         let read = usize::from(self.header_read);
-        (read > 1 && read == self.header_length()).then(|| self.payload_length())
+        (read > 1 && read == header_length(self.header[1])).then(|| self.payload_length())
     }
 
     /// Whether no frame has begun.
@@ -72,12 +67,12 @@ impl FrameWalk {
     fn read_header(&mut self, bytes: &[u8]) -> usize {
         let read = usize::from(self.header_read);
         // The second byte says how long the header is.
-        let known = if read < 2 { 2 } else { self.header_length() };
+        let known = if read < 2 { 2 } else { header_length(self.header[1]) };
         let taken = (known - read).min(bytes.len());
         self.header[read..read + taken].copy_from_slice(&bytes[..taken]);
         self.header_read += u8::try_from(taken).expect("a header is short");
         let read = read + taken;
-        if read >= 2 && read == self.header_length() {
+        if read >= 2 && read == header_length(self.header[1]) {
             self.payload_left = self.payload_length();
             self.end_if_whole();
         }
@@ -90,16 +85,6 @@ impl FrameWalk {
         }
     }
 
-    fn header_length(&self) -> usize {
-        let mask = if self.header[1] & 0x80 == 0 { 0 } else { 4 };
-        2 + mask
-            + match self.header[1] & 0x7f {
-                126 => 2,
-                127 => 8,
-                _ => 0,
-            }
-    }
-
     fn payload_length(&self) -> u64 {
         let [_, short, long @ ..] = self.header;
         match short & 0x7f {
@@ -110,12 +95,22 @@ impl FrameWalk {
     }
 }
 
+/// By its second byte.
+fn header_length(second: u8) -> usize {
+    let mask = if second & 0x80 == 0 { 0 } else { 4 };
+    2 + mask
+        + match second & 0x7f {
+            126 => 2,
+            127 => 8,
+            _ => 0,
+        }
+}
+
 /// The length of the frame that these bytes begin with, if it is short and all of it is there: as most are.
 fn short_frame(bytes: &[u8]) -> Option<usize> {
-    let [_, second, ..] = bytes else { return None };
-    let mask = if second & 0x80 == 0 { 0 } else { 4 };
+    let [_, second, ..] = *bytes else { return None };
     let payload = usize::from(second & 0x7f);
-    let length = 2 + mask + payload;
+    let length = header_length(second) + payload;
     (payload < 126 && length <= bytes.len()).then_some(length)
 }
 

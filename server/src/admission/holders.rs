@@ -16,13 +16,13 @@ pub(crate) enum Holder {
 }
 
 impl Holder {
-    pub(crate) fn new(user: Option<&str>, address: IpAddr) -> Self {
-        user.map_or_else(|| Self::Address(network(address)), |user| Self::User(user.into()))
+    pub(crate) fn new(user: Option<Arc<str>>, address: IpAddr) -> Self {
+        user.map_or_else(|| Self::Address(network(address)), Self::User)
     }
 
-    /// Who holds more gives first.
-    fn rank(&self, count: usize) -> usize {
-        if *self == Self::Operator { 0 } else { count }
+    /// By how much a holder of this much gives before others.
+    pub(crate) fn rank<N: Default>(&self, amount: N) -> N {
+        if *self == Self::Operator { N::default() } else { amount }
     }
 }
 
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn the_one_with_most_gives_the_oldest() {
         let mut holders = Holders::default();
-        let user = Holder::new(Some("alice"), [10, 0, 0, 1].into());
+        let user = Holder::new(Some("alice".into()), [10, 0, 0, 1].into());
         holders.add(&user, 1);
         for thing in 2..=4 {
             holders.add(&address(1), thing);

@@ -13,6 +13,6 @@ pub(crate) use handshakes::Handshakes;
 pub(crate) use holders::{Holder, Holders};
 pub(crate) use log_throttle::LogThrottle;
 pub(crate) use permits::{Permit, Permits, network};
-pub(crate) use rate::{CommandRate, Pace, Rates};
+pub(crate) use rate::{CommandRate, FrameRate, Pace, Rates};
 pub(crate) use refusals::{RefusalReason, Refusals};
 pub(crate) use tasks::{OpenConnection, OpenConnections};

@@ -39,6 +39,25 @@ impl CommandRate {
     }
 }
 
+/// The same for the frames of one connection. What is more is not refused, but put off.
+#[derive(Debug, Default)]
+pub(crate) struct FrameRate {
+    /// In nanoseconds.
+    full_at: u64,
+}
+
+impl FrameRate {
+    /// Counts some frames. `per_second` is the limit; 0 is none.
+    pub(crate) fn count(&mut self, frames: usize, per_second: u32, now: Timestamp) {
+        self.full_at = after_more(self.full_at, frames as u64, per_second, now);
+    }
+
+    /// When the next may come.
+    pub(crate) fn next_at(&self) -> Timestamp {
+        Timestamp::from_nanos(self.full_at).before(BURST).unwrap_or(Timestamp::from_nanos(0))
+    }
+}
+
 /// A rate for each of many: users, or addresses.
 #[derive(Debug)]
 pub(crate) struct Rates<K> {
@@ -112,8 +131,12 @@ impl<K: Eq + Hash> Rates<K> {
 }
 
 fn after_one_more(full_at: u64, per_second: u32, now: Timestamp) -> u64 {
+    after_more(full_at, 1, per_second, now)
+}
+
+fn after_more(full_at: u64, count: u64, per_second: u32, now: Timestamp) -> u64 {
     let each = 1_000_000_000_u64.checked_div(per_second.into()).unwrap_or_default();
-    full_at.max(now.as_nanos()).saturating_add(each)
+    full_at.max(now.as_nanos()).saturating_add(each.saturating_mul(count))
 }
 
 fn pace(full_at: u64, now: Timestamp) -> Pace {

@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -26,7 +27,7 @@ pub(super) struct RawClaims {
 /// The claims that we know, checked.
 #[derive(Debug)]
 pub(super) struct Claims {
-    pub(super) sub: Box<str>,
+    pub(super) sub: Arc<str>,
     pub(super) exp: Option<UnixTime>,
     nbf: Option<UnixTime>,
     pub(super) permissions: Permissions,
@@ -59,7 +60,7 @@ impl Claims {
     }
 }
 
-fn subject(claim: Option<Value>) -> Result<Box<str>, AuthError> {
+fn subject(claim: Option<Value>) -> Result<Arc<str>, AuthError> {
     let bad = |problem| AuthError::BadClaim { claim: "sub", problem };
     match claim {
         None => Err(bad("is missing")),

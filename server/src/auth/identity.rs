@@ -9,7 +9,7 @@ pub struct Identity(Option<Arc<Known>>);
 
 #[derive(Debug)]
 struct Known {
-    user: Box<str>,
+    user: Arc<str>,
     expires: Option<UnixTime>,
     permissions: Permissions,
 }
@@ -18,7 +18,7 @@ impl Identity {
     /// Anyone, where no token is needed: it may do everything.
     pub const ANONYMOUS: Self = Self(None);
 
-    pub(super) fn new(user: Box<str>, expires: Option<UnixTime>, permissions: Permissions) -> Self {
+    pub(super) fn new(user: Arc<str>, expires: Option<UnixTime>, permissions: Permissions) -> Self {
         Self(Some(Arc::new(Known { user, expires, permissions })))
     }
 
@@ -26,6 +26,11 @@ impl Identity {
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.0.as_ref().map(|known| &*known.user)
+    }
+
+    /// The same, for longer than the identity.
+    pub(crate) fn shared_user(&self) -> Option<Arc<str>> {
+        self.0.as_ref().map(|known| Arc::clone(&known.user))
     }
 
     /// When the token expires, if it does.

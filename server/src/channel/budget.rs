@@ -88,9 +88,7 @@ impl<S> Account<S> {
     fn class_now(&self) -> u32 {
         match self.bytes.load(Ordering::Relaxed).checked_ilog2() {
             None => 0,
-            // Below everyone else.
-            Some(_) if self.maker == Holder::Operator => 1,
-            Some(log) => log + 1,
+            Some(log) => 1 + self.maker.rank(log),
         }
     }
 }
@@ -134,8 +132,8 @@ impl<S> Budget<S> {
         }
     }
 
-    /// The log that may have the oldest message of the maker who is to give some back, if all logs together hold too much. Readers
-    /// get a moment for what is new: who has nothing else is passed over, if others can be found.
+    /// The log that may have the oldest message of the maker whose turn it is, if all logs together hold too much. Readers
+    /// get a moment for what is new: a maker with nothing older is passed over, if others can be found.
     pub(super) fn oldest_if_over(&self, now: Timestamp) -> Option<Arc<Channel<S>>> {
         if self.bytes() <= self.limit {
             return None;

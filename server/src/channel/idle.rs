@@ -1,5 +1,5 @@
-//! Channels that nobody follows, and which of them goes first when there is no room for another: of the one who has made most of
-//! them, the oldest.
+//! Channels that nobody follows, and which of them goes first when there is no room for another: the oldest of
+//! the maker with most of them.
 
 use parking_lot::Mutex;
 

@@ -131,7 +131,7 @@ fn together_the_oldest_messages_go_first_and_emptied_channels_go_away() {
 fn whoever_holds_most_gives_first() {
     let world = World::new(100, LogLimits { total_bytes: 20_000, ..WIDE });
     let large = format!("\"{}\"", "x".repeat(400));
-    let user = |name: &str| Holder::new(Some(name), [127, 0, 0, 1].into());
+    let user = |name: &str| Holder::new(Some(name.into()), [127, 0, 0, 1].into());
     for _ in 0..20 {
         world.publish("api", &large).expect("published");
     }
@@ -161,7 +161,7 @@ fn whoever_holds_most_gives_first() {
 #[test]
 fn what_was_just_published_stays_while_there_is_anything_older() {
     let world = World::new(100, LogLimits { total_bytes: 20_000, ..WIDE });
-    let user = |name: String| Holder::new(Some(&name), [127, 0, 0, 1].into());
+    let user = |name: String| Holder::new(Some(name.into()), [127, 0, 0, 1].into());
     for number in 0..50 {
         let name = format!("small.{number}");
         world.publish_as(&user(name.clone()), &name, &format!("\"{}\"", "x".repeat(400))).expect("published");

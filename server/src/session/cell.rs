@@ -96,7 +96,7 @@ impl SessionCell {
 
     /// Whom it counts for, with this connection.
     pub(crate) fn holder(&self, link: &Link) -> Holder {
-        Holder::new(self.state.lock().identity.user(), link.address)
+        Holder::new(self.state.lock().identity.shared_user(), link.address)
     }
 
     /// What its client needs to come back.

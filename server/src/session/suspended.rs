@@ -1,5 +1,5 @@
-//! Which suspended sessions end first when there is no room for new ones: of the one who has most of them, the one that has been
-//! suspended longest.
+//! Which suspended sessions end first when there is no room for new ones: of the holder with most of them, the one that
+//! has been suspended longest.
 
 use encke_core::close::CloseReason;
 use encke_core::session::{Input, Phase};
@@ -28,7 +28,7 @@ impl Suspended {
         let is_suspended = state.machine.phase() == Phase::Suspended;
         match (link, state.suspended.take()) {
             (Some(link), None) if is_suspended => {
-                let holder = Holder::new(state.identity.user(), link.address);
+                let holder = Holder::new(state.identity.shared_user(), link.address);
                 let number = self.0.lock().add(&holder, id);
                 state.suspended = Some(Box::new(PlaceInLine { holder, number }));
             }

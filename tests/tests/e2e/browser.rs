@@ -9,7 +9,7 @@ use std::time::Duration;
 use encke_tests::network::Link;
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
-use encke_tests::tokens::sign;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{TIMEOUT, let_pass, until};
 use encke_tests::{Launch, Relay, RunningServer, Script};
 use rand::rngs::SmallRng;
@@ -156,7 +156,6 @@ fn a_page_that_closes_or_leaves_ends_its_session() {
 
 #[test]
 fn a_page_fetches_a_token_for_each_connection() {
-    const SECRET: &str = "0123456789abcdef0123456789abcdef";
     let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
     let token = |number: u32| {
         let claims = json!({"sub": "alice", "jti": number, "channels": {"news": ["subscribe"]}});

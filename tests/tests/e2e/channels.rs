@@ -1,13 +1,12 @@
 use std::time::Duration;
 
 use encke_tests::raw::{CLOSE, RawClient, TEXT, masked};
-use encke_tests::tokens::sign;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{let_pass, until};
 use encke_tests::{Client, Launch, RunningServer};
 use serde_json::json;
 
 const LIMIT: u16 = 4104;
-const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 /// A client that follows `news` from now on, and the log's epoch.
 #[track_caller]

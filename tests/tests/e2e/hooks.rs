@@ -6,7 +6,7 @@ use encke_core::session::{LifecycleEvent, Transition};
 use encke_server::config::Settings;
 use encke_server::events::Hooks;
 use encke_server::{Server, SessionId};
-use encke_tests::tokens::sign;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{heavy, let_pass, until};
 use encke_tests::{Admin, Client};
 use parking_lot::Mutex;
@@ -140,10 +140,10 @@ impl Hooks for Users {
 #[test]
 fn a_hook_is_told_the_user() {
     let users = Users::default();
-    let secret = "auth.secret=0123456789abcdef0123456789abcdef";
-    let server = start(&[secret], users.clone());
+    let secret = format!("auth.secret={SECRET}");
+    let server = start(&[&secret], users.clone());
     let claims = serde_json::json!({"sub": "alice", "channels": {}});
-    let token = sign(&claims, "0123456789abcdef0123456789abcdef");
+    let token = sign(&claims, SECRET);
     let client = Client::connect(server.public_address(), &format!("token={token}"));
     until("it is told", || *users.0.lock() == [Some("alice".to_owned())]);
     drop(client);

@@ -3,13 +3,12 @@ use std::time::Instant;
 
 use encke_tests::events::ask_events;
 use encke_tests::raw::Dial;
-use encke_tests::tokens::sign;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{eventually, until};
 use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
 use serde_json::json;
 
 const OVERLOADED: u16 = 4005;
-const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 #[test]
 fn no_more_connections_than_there_may_be() {
@@ -93,7 +92,7 @@ fn who_has_most_suspended_sessions_makes_room() {
     let server = RunningServer::with(&["limits.max_sessions=5"]);
     let other = suspended_from(&server, "127.0.0.2");
     let many: Vec<_> = (0..4).map(|_| suspended_from(&server, "127.0.0.3")).collect();
-    // Who has come back is not suspended any more.
+    // A resumed session is not suspended any more.
     let back = Client::over(from("127.0.0.3").connect(server.public), &format!("resume={}", many[0].resume));
     assert!(back.hello.recovered);
     let newcomers = many[1..3].iter().map(|oldest| {

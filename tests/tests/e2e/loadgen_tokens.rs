@@ -4,13 +4,11 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
-use encke_tests::tokens::sign;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::heavy;
 use encke_tests::{Launch, RunningServer, binaries};
 use serde_json::{Value, json};
 use tempfile::TempDir;
-
-const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 fn server() -> RunningServer {
     Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start()

@@ -4,14 +4,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use encke_tests::tokens::sign;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{let_pass, until};
 use encke_tests::{Admin, Client, EventStream, Launch, RunningServer, Said, Schemathesis};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 const KEY: &str = "openapi-key-0123456789";
-const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const DISCONNECTED: u16 = 4007;
 
 /// What is followed, and published to, all the while.

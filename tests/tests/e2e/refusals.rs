@@ -3,6 +3,7 @@ use std::net::TcpStream;
 
 use encke_tests::events::ask_events;
 use encke_tests::server::run_to_end;
+use encke_tests::tokens::SECRET;
 use encke_tests::waiting::until;
 use encke_tests::{Client, Launch, RunningServer};
 use serde_json::Value;
@@ -10,7 +11,6 @@ use serde_json::Value;
 const OVERLOADED: u16 = 4005;
 const UNAUTHORIZED: u16 = 4102;
 const PROTOCOL_ERROR: u16 = 4103;
-const SECRET: &str = "0123456789abcdef0123456789abcdef";
 
 fn refusals(server: &RunningServer, reason: &str) -> f64 {
     server.admin.metrics().value(&format!("encke_refusals_total{{reason=\"{reason}\"}}"))

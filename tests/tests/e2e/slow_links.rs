@@ -1,5 +1,5 @@
-//! Links that are slow, and links that are cut: who still takes something is kept, and who was cut off is told as soon as the
-//! link is mended.
+//! Slow links and cut links: a client that still takes something is kept, and one that was cut off is told as soon as its link
+//! is mended.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

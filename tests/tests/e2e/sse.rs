@@ -42,7 +42,7 @@ fn message(server: &RunningServer, token: &str, seq: u64, offset: u64, data: u64
     )
 }
 
-/// The farewell of one who is not to come back.
+/// The farewell of a client that must not come back.
 fn goaway(reason: &str) -> String {
     format!("id: end\ndata: {{\"goaway\":{{\"reason\":\"{reason}\",\"retry_ms\":2147483647}}}}")
 }
@@ -205,7 +205,7 @@ fn what_another_life_of_the_log_had_is_a_gap() {
     }
 }
 
-/// Also who does not say where it was begins anew, from now on.
+/// A client that does not say where it was begins anew, too, from now on.
 #[test]
 fn who_has_no_session_gets_one() {
     let server = RunningServer::with(&[]);

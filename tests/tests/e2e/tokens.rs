@@ -4,12 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use encke_tests::events::ask_events;
 use encke_tests::server::run_to_end;
-use encke_tests::tokens::sign;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{LATE, TIMEOUT, let_pass, until};
 use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
 use serde_json::{Value, json};
 
-const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const TOKEN_EXPIRED: u16 = 4003;
 const UNAUTHORIZED: u16 = 4102;
 

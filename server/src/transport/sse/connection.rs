@@ -8,7 +8,7 @@ use encke_core::session::ConnectionInput;
 use super::event::{Events, farewell, heartbeat};
 use super::following::{Following, Greeting};
 use super::positions::Positions;
-use crate::client::{Attachment, hello, unsubscribed};
+use crate::client::{Attachment, hello};
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
@@ -112,9 +112,6 @@ impl<S: Socket> Connection<S> {
         let Self { out, token, positions, .. } = self;
         let mut events = Events { out: &mut out.bytes, token, positions };
         events.numbered(seq, &hello);
-        for channel in &greeting.revoked {
-            events.plain(&unsubscribed(channel, "forbidden"));
-        }
         out.bytes.extend_from_slice(&greeting.refusals);
     }
 

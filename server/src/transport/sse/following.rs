@@ -26,22 +26,21 @@ pub(super) struct Following {
     answer: Option<Either<Ready<Outcome>, BoxFuture<'static, Outcome>>>,
     /// The session is the one that the client asked for.
     recovered: bool,
-    /// Its channels that the client may no longer follow.
-    revoked: Vec<ChannelName>,
-    /// Events about those that it does not get.
+    /// Events about channels that it does not get, or may no longer follow.
     refusals: Vec<u8>,
 }
 
 /// What a stream is greeted with.
 pub(super) struct Greeting {
     pub(super) recovered: bool,
-    pub(super) revoked: Vec<ChannelName>,
     pub(super) refusals: Vec<u8>,
 }
 
 impl Following {
-    pub(super) fn new(channels: Vec<Asked>, recovered: bool, revoked: Vec<ChannelName>) -> Box<Self> {
-        Box::new(Self { channels: channels.into(), answer: None, recovered, revoked, refusals: Vec::new() })
+    pub(super) fn new(channels: Vec<Asked>, recovered: bool, revoked: &[ChannelName]) -> Box<Self> {
+        let mut following = Self { channels: channels.into(), answer: None, recovered, refusals: Vec::new() };
+        revoked.iter().for_each(|channel| refuse(&mut following.refusals, channel, "forbidden"));
+        Box::new(following)
     }
 
     /// Follows one channel after the other, as the engine answers. Ready when none is left.
@@ -62,13 +61,16 @@ impl Following {
                 Err(error) => {
                     tracing::debug!(%channel, %error, "not subscribed");
                     let reason = if error == NotSubscribed::Forbidden { "forbidden" } else { "limit" };
-                    Json::default().notify(&unsubscribed(channel, reason), &mut Bare(&mut self.refusals));
+                    refuse(&mut self.refusals, channel, reason);
                 }
             }
             self.answer = None;
             self.channels.pop_front();
         }
-        let (revoked, refusals) = (std::mem::take(&mut self.revoked), std::mem::take(&mut self.refusals));
-        Poll::Ready(Greeting { recovered: self.recovered, revoked, refusals })
+        Poll::Ready(Greeting { recovered: self.recovered, refusals: std::mem::take(&mut self.refusals) })
     }
+}
+
+fn refuse(refusals: &mut Vec<u8>, channel: &ChannelName, reason: &'static str) {
+    Json::default().notify(&unsubscribed(channel, reason), &mut Bare(refusals));
 }

@@ -79,7 +79,7 @@ fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Conn
         heartbeat: false,
         backlog: Backlog { more: true, until_acknowledged: false },
         positions: known,
-        following: Some(Following::new(asked, recovered, revoked)),
+        following: Some(Following::new(asked, recovered, &revoked)),
         hold: WriteHold::default(),
     };
     connection.out.bytes = head;

@@ -9,10 +9,10 @@ use std::io;
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
 
-use encke_core::Timestamp;
 use encke_core::frame_walk::{FrameWalk, Walked};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::admission::FrameRate;
 use crate::timeouts::Sleep;
 use crate::transport::Socket;
 use crate::transport::metered::Metered;
@@ -20,9 +20,6 @@ use crate::transport::metered::Metered;
 /// What a connection may read before others get their turn.
 const TURN_FRAMES: u16 = 16;
 const TURN_BYTES: u32 = 64 * 1024;
-
-/// Frames may come at once that the rate allows in this time.
-const BURST_NANOS: u64 = 1_000_000_000;
 
 thread_local! {
     /// Where sockets are read to: a connection that is idle, or between two frames, holds no buffer.
@@ -33,8 +30,7 @@ thread_local! {
 pub(super) struct Inbox<S> {
     socket: Metered<S>,
     turn: Turn,
-    /// The rate of frames, as [`crate::admission::CommandRate`] keeps that of commands. In nanoseconds.
-    full_at: u64,
+    rate: FrameRate,
     /// Most connections are idle, most of the time, and between two frames.
     kept: Option<Box<Kept>>,
 }
@@ -78,7 +74,7 @@ impl<S: Socket> Inbox<S> {
     pub(super) fn new(socket: Metered<S>, read_already: Vec<u8>) -> Self {
         let kept = Kept { bytes: read_already, ..Kept::default() };
         let kept = (!kept.bytes.is_empty()).then(|| Box::new(kept));
-        Self { socket, turn: Turn::WHOLE, full_at: 0, kept }
+        Self { socket, turn: Turn::WHOLE, rate: FrameRate::default(), kept }
     }
 
     pub(super) fn socket(&self) -> &Metered<S> {
@@ -107,7 +103,7 @@ impl<S: Socket> Inbox<S> {
 
     /// Pending while frames come too fast.
     fn poll_rate(&mut self, context: &mut task::Context<'_>) -> Poll<()> {
-        let until = Timestamp::from_nanos(self.full_at.saturating_sub(BURST_NANOS));
+        let until = self.rate.next_at();
         // The clock is read only when frames have come too fast.
         if until > self.socket.received_at() && until > self.socket.now() {
             let kept = self.kept.get_or_insert_default();
@@ -135,10 +131,7 @@ impl<S: Socket> Inbox<S> {
 
     fn count(&mut self, frames: usize) {
         self.turn.frames -= u16::try_from(frames).expect("a turn has no more");
-        let per_second = self.socket.settings().frames_per_second;
-        let each = 1_000_000_000_u64.checked_div(per_second.into()).unwrap_or_default();
-        let now = self.socket.received_at().as_nanos();
-        self.full_at = self.full_at.max(now).saturating_add(each.saturating_mul(frames as u64));
+        self.rate.count(frames, self.socket.settings().frames_per_second, self.socket.received_at());
     }
 
     /// Reads what there is. What is whole and has room goes straight on; the rest is kept. Returns how much was read.
