@@ -98,6 +98,7 @@ pub(crate) fn public(
     let limit = config.limits.max_connections_per_address;
     public::Context {
         client,
+        proxies: config.proxies.clone(),
         tls: config.tls.clone(),
         handshake_timeout: config.limits.handshake_timeout,
         sockets: (limit != usize::MAX).then(|| Permits::new(usize::MAX, sockets_per_address(limit))),

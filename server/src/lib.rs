@@ -40,6 +40,7 @@ mod http;
 mod listeners;
 pub mod logging;
 mod metrics;
+pub mod proxies;
 mod public;
 mod server;
 mod session;

@@ -85,7 +85,14 @@ pub fn handshake(
     handshake_over(TcpStream::connect(address).expect("the server accepts"), trusted, version)
 }
 
-fn handshake_over(
+/// The same over a socket that is connected already.
+///
+/// # Errors
+/// That of TLS.
+///
+/// # Panics
+/// When ring has no ciphers.
+pub fn handshake_over(
     mut tcp: TcpStream,
     trusted: &Certificate,
     version: &'static SupportedProtocolVersion,

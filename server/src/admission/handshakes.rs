@@ -85,6 +85,13 @@ impl Open {
 }
 
 impl Handshake {
+    /// Its client is behind a proxy, and is now known.
+    pub(crate) fn is_of(&self, address: IpAddr) {
+        if let Some(socket) = self.handshakes.open.lock().sockets.get_mut(self.place) {
+            socket.address = network(address);
+        }
+    }
+
     /// Ready when it is to be cut, for others.
     pub(crate) async fn cut(&self) {
         poll_fn(|context| {
@@ -125,6 +132,18 @@ mod tests {
         let more = handshakes.begin(address(2));
         assert_eq!(cut(&crowd), [true, true, false]);
         assert_eq!(cut(&[one, newcomer, more]), [false; 3]);
+    }
+
+    #[test]
+    fn a_client_behind_a_proxy_counts_for_itself() {
+        let handshakes = Handshakes::new(3);
+        let behind: Vec<_> = (0..3).map(|_| handshakes.begin(address(1))).collect();
+        behind.iter().zip(2..).for_each(|(handshake, client)| handshake.is_of(address(client)));
+        let crowd = [handshakes.begin(address(2)), handshakes.begin(address(2))];
+        assert_eq!(
+            [&behind[0], &behind[1], &behind[2], &crowd[0], &crowd[1]].map(is_cut),
+            [true, false, false, true, false]
+        );
     }
 
     #[test]

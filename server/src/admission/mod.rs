@@ -9,7 +9,7 @@ mod rate;
 mod refusals;
 mod tasks;
 
-pub(crate) use handshakes::Handshakes;
+pub(crate) use handshakes::{Handshake, Handshakes};
 pub(crate) use holders::{Holder, Holders};
 pub(crate) use log_throttle::LogThrottle;
 pub(crate) use permits::{Permit, Permits, network};

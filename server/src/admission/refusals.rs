@@ -61,6 +61,8 @@ pub(crate) enum RefusalReason {
     HandshakeTimeout,
     /// There are too many that have asked for nothing yet.
     Handshakes,
+    /// It does not come from a trusted proxy, or does not begin as they do.
+    Proxy,
     /// The TLS handshake failed.
     Tls,
     /// The request is not HTTP, or broke off.

@@ -3,6 +3,7 @@
 mod auth;
 mod layers;
 mod memory;
+mod proxies;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -16,6 +17,7 @@ use std::time::Duration;
 use encke_core::session::SessionTimeouts;
 
 use crate::auth::Auth;
+use crate::proxies::Proxies;
 use crate::timeouts::WheelSettings;
 use crate::tls::Tls;
 use layers::Layers;
@@ -35,6 +37,8 @@ pub struct Config {
     pub backlog: i32,
     /// How long a start waits for an address that another process still has.
     pub listen_wait: Duration,
+    /// What stands in front of the server.
+    pub proxies: Proxies,
     /// The wheel and the workers.
     pub timers: TimersConfig,
     /// The timeouts of every session.

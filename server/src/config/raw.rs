@@ -11,11 +11,13 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 use super::auth::{RawAuth, RawTls};
 use super::layers::{Layers, Source};
 use super::memory::sessions_that_fit;
+use super::proxies::RawForwarded;
 use super::units::{Size, Span, SpanOrOff};
 use super::{
     ChannelConfig, Config, ConfigError, Limits, LogConfig, LogFormat, LogLimits, Scheme, TimersConfig,
 };
 use crate::auth::Auth;
+use crate::proxies::Proxies;
 use crate::timeouts::MOST_WORKERS;
 use crate::tls::Tls;
 
@@ -33,12 +35,15 @@ struct Raw {
 }
 
 #[derive(Deserialize)]
-struct Listen {
+pub(super) struct Listen {
     public: SocketAddr,
     admin: SocketAddr,
     backlog: u16,
     wait: SpanOrOff,
     hosts: Vec<String>,
+    pub(super) trusted_proxies: Vec<String>,
+    pub(super) forwarded: RawForwarded,
+    pub(super) proxy_protocol: bool,
 }
 
 #[derive(Deserialize)]
@@ -124,12 +129,13 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     let auth = checks.auth(&raw.auth, &raw.listen.hosts)?;
     let tls = checks.tls(&raw.tls)?;
     checks.listen(&raw.listen, &auth, insecure)?;
+    let proxies = checks.proxies(&raw.listen)?;
     checks.timers(&raw.timers)?;
     checks.session(&raw.session)?;
     checks.channel(&raw.channel, raw.limits.max_message.0)?;
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
-    let mut config = raw.into_config(auth, tls);
+    let mut config = raw.into_config(auth, tls, proxies);
     if layers.source(MAX_SESSIONS) == Source::Default {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
     }
@@ -138,12 +144,13 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
 }
 
 impl Raw {
-    fn into_config(self, auth: Auth, tls: Option<Arc<Tls>>) -> Config {
+    fn into_config(self, auth: Auth, tls: Option<Arc<Tls>>, proxies: Proxies) -> Config {
         Config {
             public: self.listen.public,
             admin: self.listen.admin,
             backlog: i32::from(self.listen.backlog),
             listen_wait: self.listen.wait.0.unwrap_or_default(),
+            proxies,
             timers: TimersConfig {
                 scheme: self.timers.scheme,
                 tick: self.timers.tick.0,

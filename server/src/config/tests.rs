@@ -77,6 +77,20 @@ fn errors_name_the_key_and_where_it_was_set() {
         (&["channel.history_total_bytes=1023KiB"], "must not be less than channel.history_bytes"),
         (&["channel.name_bytes=0"], "must be from 1 to 4096"),
         (&["channel.history_age=19ms"], "must be at least two ticks"),
+        (
+            &["listen.forwarded=both"],
+            "`listen.forwarded` (set by --set listen.forwarded=both): unknown variant `both`",
+        ),
+        (
+            &["listen.forwarded=forwarded"],
+            "`listen.forwarded` (set by --set listen.forwarded=forwarded): needs listen.trusted_proxies",
+        ),
+        (
+            &["listen.proxy_protocol=true"],
+            "`listen.proxy_protocol` (set by --set listen.proxy_protocol=true): needs listen.trusted_proxies",
+        ),
+        (&["listen.trusted_proxies=[\"10.0.0.1\"]"], "needs listen.forwarded or listen.proxy_protocol"),
+        (&["listen.trusted_proxies=[\"10.0.0.1\", \"nginx\"]"], "`listen.trusted_proxies[1]`"),
         (&["log.level=a=b=c"], "`log.level`"),
         (&["log.level=verbose"], "`verbose` is none of error, warn, info"),
         (&["log.level=info,hyper"], "`hyper` is none of"),

@@ -5,7 +5,7 @@ mod query;
 
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
@@ -25,9 +25,12 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{Handshakes, OpenConnection, OpenConnections, Permits, RefusalReason};
+use crate::admission::{
+    Handshake, Handshakes, OpenConnection, OpenConnections, Permit, Permits, RefusalReason,
+};
 use crate::client::{self, Caller};
 use crate::http::{ApiError, MAX_HEAD_BYTES, Reply};
+use crate::proxies::{BadProxyHeader, Proxies, read_source};
 use crate::tls::Tls;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 use crate::transport::{TcpSocket, sse};
@@ -38,6 +41,7 @@ pub(crate) use query::parse_query;
 /// What every connection of the public listener shares.
 pub(crate) struct Context {
     pub(crate) client: Arc<client::Context>,
+    pub(crate) proxies: Proxies,
     pub(crate) tls: Option<Arc<Tls>>,
     /// How long a connection may take to become a session's.
     pub(crate) handshake_timeout: Duration,
@@ -49,20 +53,52 @@ pub(crate) struct Context {
     pub(crate) stop: CancellationToken,
 }
 
+impl Context {
+    /// A permit for a socket from this address, where sockets of an address are limited.
+    fn permit(&self, address: IpAddr) -> Result<Option<Permit>, NotServed> {
+        match &self.sockets {
+            // Each client behind a proxy counts for itself, once it is known.
+            Some(sockets) if !self.proxies.trust(address) => match sockets.take(address) {
+                Some(permit) => Ok(Some(permit)),
+                None => Err(NotServed::Address),
+            },
+            _ => Ok(None),
+        }
+    }
+
+    fn refused(&self, error: &NotServed, address: IpAddr) {
+        self.client.refusals.refused(error.reason(), address, error);
+    }
+}
+
 /// Why a connection ended before it had a session.
 #[derive(Debug, thiserror::Error)]
 enum NotServed {
+    #[error("limits.max_connections_per_address")]
+    Address,
+    #[error("not one of listen.trusted_proxies")]
+    Elsewhere,
+    #[error(transparent)]
+    Proxy(#[from] BadProxyHeader),
     #[error("TLS: {0}")]
     Tls(std::io::Error),
     #[error("{0}")]
     Http(hyper::Error),
+    #[error("limits.handshake_timeout")]
+    Timeout,
+    #[error("limits.max_handshakes")]
+    Cut,
 }
 
 impl NotServed {
     fn reason(&self) -> RefusalReason {
         match self {
+            Self::Address => RefusalReason::Address,
+            Self::Elsewhere | Self::Proxy(_) => RefusalReason::Proxy,
             Self::Tls(_) => RefusalReason::Tls,
             Self::Http(_) => RefusalReason::Http,
+            Self::Timeout => RefusalReason::HandshakeTimeout,
+            Self::Cut => RefusalReason::Handshakes,
         }
     }
 }
@@ -72,34 +108,28 @@ impl NotServed {
 ///
 /// HTTP/1.1 alone, because hyper-util's `auto` builder has no timeout while it guesses the version.
 pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) {
-    let permit = match &context.sockets {
-        Some(sockets) => match sockets.take(peer.ip()) {
-            Some(permit) => Some(permit),
-            None => {
-                let detail = "limits.max_connections_per_address";
-                return context.client.refusals.refused(RefusalReason::Address, peer.ip(), detail);
-            }
-        },
-        None => None,
+    let peer = peer.ip();
+    if context.proxies.proxy_protocol && !context.proxies.trust(peer) {
+        return context.refused(&NotServed::Elsewhere, peer);
+    }
+    let permit = match context.permit(peer) {
+        Ok(permit) => permit,
+        Err(error) => return context.refused(&error, peer),
     };
     // Counted before the task first runs, so that a drain does not overlook it.
     let open_connection = context.connections.enter(permit);
-    let handshake = context.handshakes.begin(peer.ip());
+    let handshake = context.handshakes.begin(peer);
     tokio::spawn(async move {
-        let refusals = &context.client.refusals;
         let timeout = context.client.timeouts.sleep(context.handshake_timeout);
-        let request = Box::pin(serve_http(socket, peer, &context, &open_connection));
+        let mut arrival =
+            Arrival { context: &context, address: peer, handshake: &handshake, open_connection };
         let stopped = pin!(context.stop.cancelled());
         let cut = pin!(handshake.cut());
-        let ended = match select(request, select(pin!(timeout), select(cut, stopped))).await {
+        let ended = match select(Box::pin(arrival.serve(socket)), select(timeout, select(cut, stopped))).await
+        {
             Either::Left((ended, _)) => ended,
-            Either::Right((Either::Left(_), _)) => {
-                let detail = "limits.handshake_timeout";
-                return refusals.refused(RefusalReason::HandshakeTimeout, peer.ip(), detail);
-            }
-            Either::Right((Either::Right((Either::Left(_), _)), _)) => {
-                return refusals.refused(RefusalReason::Handshakes, peer.ip(), "limits.max_handshakes");
-            }
+            Either::Right((Either::Left(_), _)) => Err(NotServed::Timeout),
+            Either::Right((Either::Right((Either::Left(_), _)), _)) => Err(NotServed::Cut),
             Either::Right((Either::Right((Either::Right(_), _)), _)) => {
                 return tracing::debug!("connection cut: draining");
             }
@@ -107,58 +137,23 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
         match ended {
             // A task of its own, as small as what is left to do.
             Ok(Some((socket, accepted))) => {
-                tokio::spawn(sse::serve(
-                    socket,
-                    accepted,
-                    Arc::clone(&context.client),
-                    open_connection.clone(),
-                ));
+                let open_connection = arrival.open_connection;
+                tokio::spawn(sse::serve(socket, accepted, Arc::clone(&context.client), open_connection));
             }
-            Ok(None) => {}
-            Err(error) => refusals.refused(error.reason(), peer.ip(), error),
+            // Some proxies look in this way whether the server is there.
+            Ok(None) | Err(NotServed::Proxy(BadProxyHeader::Silence)) => {}
+            Err(error) => context.refused(&error, arrival.address),
         }
     });
 }
 
-/// Serves requests until one of them takes the socket. A stream of events gets it back from here.
-async fn serve_http(
-    socket: TcpStream,
-    peer: SocketAddr,
-    context: &Arc<Context>,
-    open_connection: &OpenConnection,
-) -> Result<Option<(TcpSocket, sse::Accepted)>, NotServed> {
-    let accepted = Mutex::new(None);
-    let service = service_fn(|request| {
-        let answer = answer(request, peer, context, open_connection);
-        let reply = match answer {
-            Answer::Reply(reply) => Some(reply),
-            Answer::Events(events) => {
-                *accepted.lock() = Some(events);
-                None
-            }
-        };
-        async {
-            match reply {
-                Some(reply) => Ok::<_, Infallible>(reply),
-                None => std::future::pending().await,
-            }
-        }
-    });
-    let socket = TcpSocket::accept(socket, context.tls.as_deref()).await.map_err(NotServed::Tls)?;
-    let mut connection = http1::Builder::new()
-        .max_buf_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(socket), service)
-        .with_upgrades();
-    let accepted = poll_fn(|context| {
-        let ended = Pin::new(&mut connection).poll(context);
-        match accepted.lock().take() {
-            Some(accepted) => Poll::Ready(Ok(Some(accepted))),
-            None => ended.map(|ended| ended.map(|()| None).map_err(NotServed::Http)),
-        }
-    });
-    let Some(accepted) = accepted.await? else { return Ok(None) };
-    let parts = connection.into_parts().expect("it was not upgraded, for it waits for our answer");
-    Ok(Some((parts.io.into_inner(), accepted)))
+/// A connection that has no session yet.
+struct Arrival<'a> {
+    context: &'a Arc<Context>,
+    /// Whose it is. Behind a proxy that is the proxy, until it has named its client.
+    address: IpAddr,
+    handshake: &'a Handshake,
+    open_connection: OpenConnection,
 }
 
 /// What a request gets.
@@ -168,67 +163,102 @@ enum Answer {
     Events(sse::Accepted),
 }
 
-fn answer(
-    request: Request<Incoming>,
-    peer: SocketAddr,
-    context: &Arc<Context>,
-    open_connection: &OpenConnection,
-) -> Answer {
-    let auth = &context.client.auth;
-    if let Err(error) = auth.hosts.allow(request.headers(), auth.needs_token()) {
-        context.client.refusals.refused(RefusalReason::Host, peer.ip(), error);
-        return Answer::Reply(ApiError::from(error).into());
+impl Arrival<'_> {
+    /// Serves requests until one of them takes the socket. A stream of events gets it back from here.
+    async fn serve(&mut self, socket: TcpStream) -> Result<Option<(TcpSocket, sse::Accepted)>, NotServed> {
+        if self.context.proxies.proxy_protocol
+            && let Some(client) = read_source(&socket).await?
+        {
+            self.address = client;
+            self.handshake.is_of(client);
+            self.open_connection = self.context.connections.enter(self.context.permit(client)?);
+        }
+        let this = &*self;
+        let accepted = Mutex::new(None);
+        let service = service_fn(|request| {
+            let reply = match this.answer(request) {
+                Answer::Reply(reply) => Some(reply),
+                Answer::Events(events) => {
+                    *accepted.lock() = Some(events);
+                    None
+                }
+            };
+            async {
+                match reply {
+                    Some(reply) => Ok::<_, Infallible>(reply),
+                    None => std::future::pending().await,
+                }
+            }
+        });
+        let socket = TcpSocket::accept(socket, self.context.tls.as_deref()).await.map_err(NotServed::Tls)?;
+        let mut connection = http1::Builder::new()
+            .max_buf_size(MAX_HEAD_BYTES)
+            .serve_connection(TokioIo::new(socket), service)
+            .with_upgrades();
+        let accepted = poll_fn(|context| {
+            let ended = Pin::new(&mut connection).poll(context);
+            match accepted.lock().take() {
+                Some(accepted) => Poll::Ready(Ok(Some(accepted))),
+                None => ended.map(|ended| ended.map(|()| None).map_err(NotServed::Http)),
+            }
+        });
+        let Some(accepted) = accepted.await? else { return Ok(None) };
+        let parts = connection.into_parts().expect("it was not upgraded, for it waits for our answer");
+        Ok(Some((parts.io.into_inner(), accepted)))
     }
-    let reply = match (request.uri().path(), request.method()) {
-        ("/ws", &Method::GET) => upgrade(request, peer, context, open_connection),
-        ("/events", &Method::GET) => {
-            let caller = Caller::of(&request, peer.ip(), &context.client.auth);
-            match events::accept(&request, &caller, &context.client) {
+
+    fn answer(&self, request: Request<Incoming>) -> Answer {
+        let context = &self.context.client;
+        let address = self.context.proxies.client_of(self.address, request.headers());
+        if address != self.address {
+            self.handshake.is_of(address);
+        }
+        if let Err(error) = context.auth.hosts.allow(request.headers(), context.auth.needs_token()) {
+            context.refusals.refused(RefusalReason::Host, address, error);
+            return Answer::Reply(ApiError::from(error).into());
+        }
+        let caller = || Caller::of(&request, address, &context.auth);
+        let reply = match (request.uri().path(), request.method()) {
+            ("/ws", &Method::GET) => self.upgrade(request, address),
+            ("/events", &Method::GET) => match events::accept(&request, &caller(), context) {
                 Ok(accepted) => return Answer::Events(accepted),
                 Err(reply) => *reply,
+            },
+            ("/events", &Method::OPTIONS) => events::preflight(&caller(), request.headers()),
+            ("/ws", _) => ApiError::method_not_allowed("GET").into(),
+            ("/events", _) => ApiError::method_not_allowed("GET, OPTIONS").into(),
+            (path, _) => {
+                let message = format!(
+                    "no such path: {path}; clients connect to /ws (WebSocket) or /events (server-sent events)"
+                );
+                ApiError::not_found(message).into()
             }
-        }
-        ("/events", &Method::OPTIONS) => {
-            events::preflight(&Caller::of(&request, peer.ip(), &context.client.auth), request.headers())
-        }
-        ("/ws", _) => ApiError::method_not_allowed("GET").into(),
-        ("/events", _) => ApiError::method_not_allowed("GET, OPTIONS").into(),
-        (path, _) => {
-            let message = format!(
-                "no such path: {path}; clients connect to /ws (WebSocket) or /events (server-sent events)"
-            );
-            ApiError::not_found(message).into()
-        }
-    };
-    Answer::Reply(reply)
-}
+        };
+        Answer::Reply(reply)
+    }
 
-fn upgrade(
-    mut request: Request<Incoming>,
-    peer: SocketAddr,
-    context: &Arc<Context>,
-    open_connection: &OpenConnection,
-) -> Reply {
-    let reply = match create_response_with_body(&request, Default::default) {
-        Ok(reply) => reply,
-        Err(error) => {
-            let mut reply = Reply::from(ApiError::new(
-                StatusCode::UPGRADE_REQUIRED,
-                "upgrade_required",
-                format!("not a WebSocket upgrade: {error}"),
-            ));
-            reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
-            reply.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-            return reply;
-        }
-    };
-    let wanted = parse_query(request.uri().query().unwrap_or_default());
-    let caller = Caller::of(&request, peer.ip(), &context.client.auth);
-    let upgraded = take_socket(hyper::upgrade::on(&mut request));
-    let upgrade = Upgrade { caller, wanted, open_connection: open_connection.clone() };
-    // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
-    tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&context.client)));
-    reply
+    fn upgrade(&self, mut request: Request<Incoming>, address: IpAddr) -> Reply {
+        let reply = match create_response_with_body(&request, Default::default) {
+            Ok(reply) => reply,
+            Err(error) => {
+                let mut reply = Reply::from(ApiError::new(
+                    StatusCode::UPGRADE_REQUIRED,
+                    "upgrade_required",
+                    format!("not a WebSocket upgrade: {error}"),
+                ));
+                reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
+                reply.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+                return reply;
+            }
+        };
+        let wanted = parse_query(request.uri().query().unwrap_or_default());
+        let caller = Caller::of(&request, address, &self.context.client.auth);
+        let upgraded = take_socket(hyper::upgrade::on(&mut request));
+        let upgrade = Upgrade { caller, wanted, open_connection: self.open_connection.clone() };
+        // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
+        tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
+        reply
+    }
 }
 
 /// Takes the socket over from hyper, with what hyper has read already.

@@ -45,6 +45,8 @@ mod logs;
 mod mute;
 // The admin API held against its own description.
 mod openapi;
+// Proxies in front of the server: hand-made ones, and nginx and HAProxy by their recipes.
+mod proxies;
 // Who gets no session, and what is told of it; data and settings that are refused.
 mod refusals;
 // What a session is sent again after a cut, and what may be forgotten.

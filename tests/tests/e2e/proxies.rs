@@ -1,0 +1,213 @@
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use encke_tests::proxy::Proxy;
+use encke_tests::raw::Dial;
+use encke_tests::waiting::{let_pass, until};
+use encke_tests::{Certificate, Launch, RawClient, RunningServer, TlsClient, tls};
+
+const OVERLOADED: u16 = 4005;
+const KICKED: u16 = 4101;
+
+fn refusals(server: &RunningServer, reason: &str) -> f64 {
+    server.admin.metrics().value(&format!("encke_refusals_total{{reason=\"{reason}\"}}"))
+}
+
+/// A connection from this address of loopback.
+fn from(source: [u8; 4], address: SocketAddr) -> TcpStream {
+    Dial { source: Some(IpAddr::from(source)), ..Dial::default() }.connect(address)
+}
+
+#[test]
+fn each_client_of_a_trusted_proxy_is_an_address_of_its_own() {
+    for (forwarded, header) in
+        [("x-forwarded-for", "X-Forwarded-For: 8.8.8.8, "), ("forwarded", "Forwarded: for=8.8.8.8, for=")]
+    {
+        let server = RunningServer::with(&[
+            "listen.trusted_proxies=[\"127.0.0.1\"]",
+            &format!("listen.forwarded={forwarded}"),
+            "limits.max_connections_per_address=1",
+        ]);
+        let come = |source, client: &str| {
+            let mut connection = RawClient::over(from(source, server.public));
+            connection.ask_upgrade_with("", &format!("{header}{client}\r\n"));
+            connection.await_upgrade();
+            connection
+        };
+        let proxy = [127, 0, 0, 1];
+        let mut one = come(proxy, "192.0.2.1");
+        let mut two = come(proxy, "192.0.2.2");
+        assert!(!one.hello().recovered && !two.hello().recovered);
+        assert_eq!(come(proxy, "192.0.2.1").close_code(), OVERLOADED);
+        let told = || server.logs.records().iter().any(|line| line["address"] == "192.0.2.1");
+        until("the log says who was refused", told);
+        // Who is no proxy may say what it likes.
+        let elsewhere = [127, 0, 0, 2];
+        let mut first = come(elsewhere, "192.0.2.3");
+        assert!(!first.hello().recovered);
+        assert_eq!(come(elsewhere, "192.0.2.4").close_code(), OVERLOADED);
+    }
+}
+
+const VERSION_1: &[u8] = b"PROXY TCP4 192.0.2.1 127.0.0.1 4660 8000\r\n";
+/// `LOCAL`, without addresses: the proxy asks for itself.
+const LOCAL: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0";
+
+/// Of a client, by version 2.
+fn version_2(client: [u8; 4]) -> Vec<u8> {
+    let addresses = [&client[..], &[127, 0, 0, 1], &[0x12, 0x34], &[0x1f, 0x40]].concat();
+    [&b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c"[..], &addresses].concat()
+}
+
+#[test]
+fn the_proxy_protocol_names_the_client() {
+    let server = RunningServer::with(&[
+        "listen.trusted_proxies=[\"127.0.0.1\"]",
+        "listen.proxy_protocol=true",
+        "limits.max_connections_per_address=1",
+    ]);
+    let come = |header: &[u8]| {
+        let mut connection = RawClient::connect(server.public);
+        connection.send(header);
+        connection.ask_upgrade("");
+        connection.await_upgrade();
+        connection
+    };
+    let mut one = come(VERSION_1);
+    let mut two = come(&version_2([192, 0, 2, 2]));
+    let mut proxy_itself = come(LOCAL);
+    for connection in [&mut one, &mut two, &mut proxy_itself] {
+        assert!(!connection.hello().recovered);
+    }
+    assert_eq!(come(&version_2([192, 0, 2, 1])).close_code(), OVERLOADED, "by whichever version");
+
+    // A byte at a time, and the request with the last.
+    let mut slow = RawClient::connect(server.public);
+    for byte in version_2([192, 0, 2, 3]) {
+        slow.send(&[byte]);
+        let_pass(Duration::from_millis(1));
+    }
+    slow.ask_upgrade("");
+    slow.await_upgrade();
+    assert!(!slow.hello().recovered);
+}
+
+#[test]
+fn with_the_proxy_protocol_no_one_comes_without_it() {
+    let server = RunningServer::with(&[
+        "listen.trusted_proxies=[\"127.0.0.1\"]",
+        "listen.proxy_protocol=true",
+        "limits.handshake_timeout=500ms",
+    ]);
+    for (number, bytes) in
+        [&b"GET /ws HTTP/1.1\r\n"[..], b"PROXY TCP4 x\r\n", b"\r\n\r\n\0\r\nQUIT\n\x31\x11\0\0", &[0; 100]]
+            .into_iter()
+            .enumerate()
+    {
+        let mut connection = RawClient::connect(server.public);
+        connection.send(bytes);
+        connection.await_end();
+        until("it is counted", || refusals(&server, "proxy") == number as f64 + 1.0);
+    }
+    // As some health checks do: nothing worth a word.
+    drop(RawClient::connect(server.public));
+    // From elsewhere.
+    let mut elsewhere = RawClient::over(from([127, 0, 0, 2], server.public));
+    let _ = elsewhere.try_send(VERSION_1);
+    elsewhere.await_end();
+    until("it is counted", || refusals(&server, "proxy") == 5.0);
+    // Half a header has as long as any handshake.
+    let mut half = RawClient::connect(server.public);
+    half.send(&VERSION_1[..20]);
+    half.await_end();
+    assert_eq!((refusals(&server, "handshake_timeout"), refusals(&server, "proxy")), (1.0, 5.0));
+}
+
+#[test]
+fn tls_begins_after_the_proxy_protocol() {
+    let certificate = Certificate::generate();
+    let files = tempfile::tempdir().expect("a temporary directory");
+    let (pem, key) = certificate.write(files.path());
+    let server = Launch::with(&["listen.trusted_proxies=[\"127.0.0.1\"]", "listen.proxy_protocol=true"])
+        .set(&format!("tls.certificate={}", pem.display()))
+        .set(&format!("tls.key={}", key.display()))
+        .start();
+    let mut socket = TcpStream::connect(server.public).expect("the server accepts");
+    socket.write_all(&version_2([192, 0, 2, 1])).expect("the server reads");
+    let mut client = TlsClient::over(socket, &certificate, tls::VERSIONS[1]);
+    assert_eq!(client.ask(r#"{"id":1,"subscribe":{"channel":"a"}}"#)["ok"]["channel"], "a");
+}
+
+/// The recipe's limits of time, and not the proxy's own, which are shorter than this.
+const IDLE: Duration = Duration::from_secs(62);
+
+#[test]
+fn through_nginx_and_haproxy_by_their_recipes() {
+    // Side by side: they have nothing to do for most of the time.
+    std::thread::scope(|scope| {
+        scope.spawn(|| through(Proxy::nginx, &["listen.forwarded=x-forwarded-for"]));
+        scope.spawn(|| through(Proxy::haproxy, &["listen.proxy_protocol=true"]));
+    });
+}
+
+fn through(proxy: impl FnOnce(&RunningServer, &Certificate) -> Proxy, settings: &[&str]) {
+    let certificate = Certificate::generate();
+    let server = settings
+        .iter()
+        .fold(Launch::default(), |launch, setting| launch.set(setting))
+        .set("listen.trusted_proxies=[\"127.0.0.1\"]")
+        .set("limits.max_connections_per_address=1")
+        // Nothing but the proxy could end what is silent.
+        .set("session.ping_interval=5m")
+        .start();
+    let proxy = proxy(&server, &certificate);
+    let connect = |source| {
+        let socket = from(source, proxy.address);
+        TlsClient::over(socket, &certificate, tls::VERSIONS[1])
+    };
+    let mut client = connect([127, 0, 0, 2]);
+    client.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    let mut events = Events::open(from([127, 0, 0, 3], proxy.address), &certificate);
+    events.await_text("\"hello\"");
+    let refused = || refusals(&server, "overloaded");
+    assert_eq!(refused(), 0.0, "each of them is an address of its own");
+    let second = from([127, 0, 0, 3], proxy.address);
+    Events::open(second, &certificate).await_text("\"goaway\"");
+    assert_eq!(refused(), 1.0, "and has one connection");
+
+    let_pass(IDLE);
+    server.admin.post("/api/publish", r#"{"channel":"news","data":"after a while"}"#);
+    assert_eq!(client.object()["message"]["data"], "after a while");
+    events.await_text("after a while");
+
+    let session = &client.hello.session;
+    assert_eq!(server.admin.ask("DELETE", &format!("/api/sessions/{session}")).status, 204);
+    assert_eq!(client.close_code().0, Some(KICKED));
+    assert_eq!(server.admin.metrics().events("suspended", "connection_lost"), 0.0);
+}
+
+/// A stream of events within TLS, as text.
+struct Events {
+    stream: Box<dyn Read>,
+    received: String,
+}
+
+impl Events {
+    fn open(socket: TcpStream, certificate: &Certificate) -> Self {
+        let mut stream = tls::handshake_over(socket, certificate, tls::VERSIONS[1]).expect("it is trusted");
+        stream
+            .write_all(b"GET /events?channels=news HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .expect("it is read");
+        Self { stream: Box::new(stream), received: String::new() }
+    }
+
+    fn await_text(&mut self, text: &str) {
+        while !self.received.contains(text) {
+            let mut bytes = [0; 4096];
+            let count = self.stream.read(&mut bytes).expect("the stream goes on");
+            assert!(count > 0, "no {text:?} in {:?}", self.received);
+            self.received += &String::from_utf8_lossy(&bytes[..count]);
+        }
+    }
+}
