@@ -6,7 +6,7 @@ use crossbeam_channel::Receiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, LogLinesDropped, TimersView};
-use crate::admission::{Handshakes, OpenConnections, Permits, Rates, Refusals};
+use crate::admission::{Handshakes, OpenConnections, Permits, Rates, Refusals, Unfinished};
 use crate::client::{self, ClientSettings};
 use crate::config::Config;
 use crate::engine::{LogEngine, MemoryEngine};
@@ -66,6 +66,7 @@ pub(crate) fn client_on(
     client::Context {
         user_rates: Rates::new(limits.user_commands_per_second),
         bad_signatures: Rates::new(limits.bad_signatures_per_second),
+        unfinished: Unfinished::new(limits.receive_total),
         session_rates: Rates::new(limits.sessions_per_second_per_address),
         refusals: Refusals::new(Arc::clone(&metrics), Arc::clone(&timeouts)),
         timeouts,

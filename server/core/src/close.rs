@@ -8,7 +8,7 @@ use strum::{EnumCount, FromRepr, IntoStaticStr, VariantArray};
 /// The status code of a Close frame.
 ///
 /// 4000-4099 invite the client to come back with its resume token; 4100-4199 ask it not to come back by itself. The
-/// others are those of RFC 6455, section 7.4.1.
+/// others are those of RFC 6455, section 7.4.1, and of its registry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EnumCount, FromRepr, IntoStaticStr, VariantArray)]
 #[strum(serialize_all = "snake_case")]
 #[repr(u16)]
@@ -25,6 +25,8 @@ pub enum CloseCode {
     TooBig = 1009,
     /// The server's own fault.
     Internal = 1011,
+    /// All unfinished messages together were too long (`limits.receive_total`), and this was the longest.
+    TryAgainLater = 1013,
     /// Nothing was received for `session.pong_timeout` after a ping.
     PongTimeout = 4000,
     /// The client did not read for `session.write_timeout`.
@@ -163,6 +165,7 @@ mod tests {
             (1007, "invalid_payload"),
             (1009, "too_big"),
             (1011, "internal"),
+            (1013, "try_again_later"),
             (4000, "pong_timeout"),
             (4001, "slow_consumer"),
             (4002, "draining"),

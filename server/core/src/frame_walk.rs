@@ -12,6 +12,8 @@ pub struct FrameWalk {
     header_read: u8,
     /// What is missing of its payload, once its header is known.
     payload_left: u64,
+    /// The payloads of the fragments that have ended, of a message that has not.
+    fragments: u64,
 }
 
 /// What some bytes were.
@@ -32,7 +34,10 @@ impl FrameWalk {
         while walked.frames < frames && walked.bytes < bytes.len() {
             let rest = &bytes[walked.bytes..];
             walked.bytes += match short_frame(rest) {
-                Some(length) if self.is_between_frames() => length,
+                Some((length, payload)) if self.is_between_frames() => {
+                    self.frame_ends(rest[0], payload);
+                    length
+                }
                 _ if self.payload_left > 0 => self.skip_payload(rest),
                 _ => self.read_header(rest),
             };
@@ -51,10 +56,22 @@ impl FrameWalk {
         (read > 1 && read == header_length(self.header[1])).then(|| self.payload_length())
     }
 
+    /// How long the fragments are that have ended, of a message that has not.
+    #[must_use]
+    pub fn unfinished_message(&self) -> u64 {
+        self.fragments
+    }
+
     /// Whether no frame has begun.
     #[must_use]
     pub fn is_between_frames(&self) -> bool {
         self.header_read == 0
+    }
+
+    /// Whether no message has begun either, or none but empty fragments of it.
+    #[must_use]
+    pub fn is_between_messages(&self) -> bool {
+        self.is_between_frames() && self.fragments == 0
     }
 
     fn skip_payload(&mut self, bytes: &[u8]) -> usize {
@@ -82,6 +99,15 @@ impl FrameWalk {
     fn end_if_whole(&mut self) {
         if self.payload_left == 0 {
             self.header_read = 0;
+            self.frame_ends(self.header[0], self.payload_length());
+        }
+    }
+
+    fn frame_ends(&mut self, first: u8, payload: u64) {
+        let (is_last, is_control) = (first & 0x80 != 0, first & 0x08 != 0);
+        // Control frames may come between fragments.
+        if !is_control {
+            self.fragments = if is_last { 0 } else { self.fragments.saturating_add(payload) };
         }
     }
 
@@ -106,12 +132,12 @@ fn header_length(second: u8) -> usize {
         }
 }
 
-/// The length of the frame that these bytes begin with, if it is short and all of it is there: as most are.
-fn short_frame(bytes: &[u8]) -> Option<usize> {
+/// The length of the frame that these bytes begin with, and of its payload, if it is short and all of it is there: as most are.
+fn short_frame(bytes: &[u8]) -> Option<(usize, u64)> {
     let [_, second, ..] = *bytes else { return None };
     let payload = usize::from(second & 0x7f);
     let length = header_length(second) + payload;
-    (payload < 126 && length <= bytes.len()).then_some(length)
+    (payload < 126 && length <= bytes.len()).then_some((length, payload as u64))
 }
 
 #[cfg(test)]
@@ -171,6 +197,34 @@ mod tests {
         let mut walk = FrameWalk::default();
         walk.advance(&[0x82, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0, 1], 1);
         assert_eq!(walk.announced(), Some(u64::MAX));
+    }
+
+    #[test]
+    fn a_message_is_unfinished_until_its_last_fragment() {
+        let begun = |opcode: u8, payload| {
+            let mut frame = frame(payload, true);
+            frame[0] = opcode;
+            frame
+        };
+        let mut walk = FrameWalk::default();
+        for (opcode, payload, expected) in [
+            (0x81, 5, 0),
+            (0x01, 100, 100),
+            (0x00, 300, 400),
+            // A ping between.
+            (0x89, 7, 400),
+            (0x00, 0, 400),
+            (0x00, 70_000, 70_400),
+            (0x80, 1, 0),
+        ] {
+            let bytes = begun(opcode, payload);
+            let (half, rest) = bytes.split_at(bytes.len() / 2);
+            let before = walk.unfinished_message();
+            walk.advance(half, 1);
+            assert_eq!(walk.unfinished_message(), before, "{opcode:#x}");
+            walk.advance(rest, 1);
+            assert_eq!(walk.unfinished_message(), expected, "{opcode:#x}");
+        }
     }
 
     #[test]

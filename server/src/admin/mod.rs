@@ -71,6 +71,7 @@ impl Context {
             stalls: timeouts.stats.stalls.load(Ordering::Relaxed),
             channels: channels.len(),
             log_bytes: channels.bytes(),
+            unfinished_bytes: self.client.unfinished.bytes(),
             dispatch_depth: self.batches.len(),
             dispatch_age: timeouts.dispatch_age(),
             worker_panics: timeouts.dispatch.worker_panics.load(Ordering::Relaxed),

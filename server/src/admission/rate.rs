@@ -7,11 +7,11 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use parking_lot::Mutex;
 
-/// Limits the commands of one session, whatever the number of its connections: a token bucket that holds one second's
+/// Limits something of one session, whatever the number of its connections: a token bucket that holds one second's
 /// worth, kept as the instant at which it would be full again (the generic cell rate algorithm of ATM, ITU-T I.371). It needs
 /// no timer.
 #[derive(Debug, Default)]
-pub(crate) struct CommandRate {
+pub(crate) struct Rate {
     /// In nanoseconds.
     full_at: AtomicU64,
 }
@@ -29,32 +29,23 @@ pub(crate) enum Pace {
 
 const BURST: Duration = Duration::from_secs(1);
 
-impl CommandRate {
-    /// Counts one command. `per_second` is the limit; 0 is none.
+impl Rate {
+    /// Counts one of what is refused when it comes too fast. `per_second` is the limit; 0 is none.
     pub(crate) fn command(&self, per_second: u32, now: Timestamp) -> Pace {
-        // Commands of one session come one at a time, but for the moment of a take-over.
-        let full_at = after_one_more(self.full_at.load(Ordering::Relaxed), per_second, now);
-        self.full_at.store(full_at, Ordering::Relaxed);
-        pace(full_at, now)
+        self.count(1, per_second, now);
+        pace(self.full_at.load(Ordering::Relaxed), now)
     }
-}
 
-/// The same for the frames of one connection. What is more is not refused, but put off.
-#[derive(Debug, Default)]
-pub(crate) struct FrameRate {
-    /// In nanoseconds.
-    full_at: u64,
-}
-
-impl FrameRate {
-    /// Counts some frames. `per_second` is the limit; 0 is none.
-    pub(crate) fn count(&mut self, frames: usize, per_second: u32, now: Timestamp) {
-        self.full_at = after_more(self.full_at, frames as u64, per_second, now);
+    /// Counts some of what is put off when it comes too fast. `per_second` is the limit; 0 is none.
+    pub(crate) fn count(&self, count: usize, per_second: u32, now: Timestamp) {
+        // One session does one thing at a time, but for the moment of a take-over.
+        let full_at = after_more(self.full_at.load(Ordering::Relaxed), count as u64, per_second, now);
+        self.full_at.store(full_at, Ordering::Relaxed);
     }
 
     /// When the next may come.
     pub(crate) fn next_at(&self) -> Timestamp {
-        Timestamp::from_nanos(self.full_at).before(BURST).unwrap_or(Timestamp::from_nanos(0))
+        next_at(self.full_at.load(Ordering::Relaxed))
     }
 }
 
@@ -120,18 +111,28 @@ impl<K: Eq + Hash> Rates<K> {
         self.per_second == 0 || self.after_one_more(&self.buckets.lock(), key, now).is_some()
     }
 
+    /// When the next may come.
+    pub(crate) fn next_at<Q>(&self, key: &Q) -> Timestamp
+    where
+        K: Borrow<Q>,
+        Q: Eq + Hash + ?Sized,
+    {
+        next_at(self.buckets.lock().full_at.get(key).copied().unwrap_or_default())
+    }
+
     fn after_one_more<Q>(&self, buckets: &Buckets<K>, key: &Q, now: Timestamp) -> Option<u64>
     where
         K: Borrow<Q>,
         Q: Eq + Hash + ?Sized,
     {
         let full_at = buckets.full_at.get(key).copied().unwrap_or_default();
-        Some(after_one_more(full_at, self.per_second, now)).filter(|after| pace(*after, now) == Pace::Fine)
+        Some(after_more(full_at, 1, self.per_second, now)).filter(|after| pace(*after, now) == Pace::Fine)
     }
 }
 
-fn after_one_more(full_at: u64, per_second: u32, now: Timestamp) -> u64 {
-    after_more(full_at, 1, per_second, now)
+/// A second's worth may come at once.
+fn next_at(full_at: u64) -> Timestamp {
+    Timestamp::from_nanos(full_at).before(BURST).unwrap_or(Timestamp::from_nanos(0))
 }
 
 fn after_more(full_at: u64, count: u64, per_second: u32, now: Timestamp) -> u64 {
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_seconds_worth_at_once_then_one_at_a_time() {
-        let rate = CommandRate::default();
+        let rate = Rate::default();
         let burst = |count, ms| (0..count).map(|_| rate.command(10, at(ms))).collect::<Vec<_>>();
         assert_eq!(burst(10, 0), [Pace::Fine; 10]);
         assert_eq!(burst(1, 50), [Pace::TooFast]);
@@ -167,15 +168,28 @@ mod tests {
 
     #[test]
     fn a_client_that_ignores_refusals_is_a_flood() {
-        let rate = CommandRate::default();
+        let rate = Rate::default();
         let paces: Vec<_> = (0..21).map(|_| rate.command(10, at(0))).collect();
         assert_eq!(paces[10..20], [Pace::TooFast; 10]);
         assert_eq!(paces[20], Pace::Flood);
     }
 
     #[test]
+    fn what_is_put_off_may_come_later() {
+        let rate = Rate::default();
+        rate.count(10, 10, at(0));
+        assert!(rate.next_at() <= at(0), "a second's worth at once");
+        rate.count(5, 10, at(0));
+        assert_eq!(rate.next_at(), at(500));
+        rate.count(1, 10, at(5_000));
+        assert!(rate.next_at() <= at(5_000));
+        rate.count(1_000_000, 0, at(5_000));
+        assert!(rate.next_at() <= at(5_000), "no limit");
+    }
+
+    #[test]
     fn zero_is_no_limit() {
-        let (rate, users) = (CommandRate::default(), Rates::<String>::new(0));
+        let (rate, users) = (Rate::default(), Rates::<String>::new(0));
         assert!((0..10_000).all(|_| rate.command(0, at(0)) == Pace::Fine && users.take("alice", at(0))));
     }
 

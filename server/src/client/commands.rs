@@ -92,7 +92,7 @@ impl<D: Dialect> Commands<D> {
         }
         let Attachment { session, context, .. } = exchange.attachment;
         let now = context.timeouts.clock().now();
-        match session.rate.command(context.settings.commands_per_second, now) {
+        match session.commands.command(context.settings.commands_per_second, now) {
             Pace::Fine if !is_user_in_time(exchange.attachment, now) => {
                 exchange.respond(id, Err(user_too_fast(context)));
             }

@@ -2,11 +2,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::admission::{Permits, Rates, RefusalReason, Refusals, network};
+use crate::admission::{Permits, Rates, RefusalReason, Refusals, Unfinished, network};
 use crate::auth::Auth;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
-use crate::session::{AttachRequest, Attached, Logs, Refusal, Sessions};
+use crate::session::{AttachRequest, Attached, Link, Logs, Refusal, Sessions};
 use crate::timeouts::Timeouts;
 
 /// What every connection of a client shares.
@@ -23,6 +23,8 @@ pub(crate) struct Context {
     pub(crate) user_rates: Rates<String>,
     /// Of tokens with bad signatures, by network: each costs more to verify than to send.
     pub(crate) bad_signatures: Rates<IpAddr>,
+    /// Of all connections.
+    pub(crate) unfinished: Arc<Unfinished<Arc<Link>>>,
     /// Of new sessions, by network.
     pub(crate) session_rates: Rates<IpAddr>,
     pub(crate) entropy: Entropy,
@@ -76,7 +78,7 @@ pub(crate) struct ClientSettings {
     pub(crate) max_subscriptions: usize,
     /// Commands of one session; 0 for any number.
     pub(crate) commands_per_second: u32,
-    /// Frames of one connection; 0 for any number.
+    /// Frames of one session; 0 for any number.
     pub(crate) frames_per_second: u32,
     /// The longest message from a client, in bytes.
     pub(crate) max_message: usize,

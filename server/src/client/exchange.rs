@@ -97,15 +97,13 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
 
     fn presence(&self, channel: &str) -> Outcome {
         let name = self.allowed_channel(Permission::Presence, channel)?;
-        let now = self.context().timeouts.clock().now();
         let (subscribers, total) = match self.context().logs.channels.get(name.as_str()) {
             Some(channel) => channel.subscribers(0, MOST_PRESENT),
             None => Default::default(),
         };
         let members = subscribers.iter().map(|(_, session)| {
-            let view = session.view(now);
-            let user = view.identity.user().map(|user| user.to_owned().into());
-            Member { user, phase: view.phase_name() }
+            let presence = session.presence();
+            Member { user: presence.user.map(|user| String::from(&*user).into()), phase: presence.phase }
         });
         Ok(Success::Presence { channel: name.as_str().to_owned().into(), total, members: members.collect() })
     }

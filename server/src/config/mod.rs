@@ -93,6 +93,8 @@ pub struct Limits {
     pub send_buffer: usize,
     /// What may wait in the kernel to be read from a client, in bytes.
     pub receive_buffer: usize,
+    /// What all clients together may have sent of messages that are not whole, in bytes.
+    pub receive_total: usize,
     /// The slowest reader that is not cut, in bytes a second over `write_timeout`; 0: a byte is enough.
     pub slowest_reader: usize,
     /// Open connections.
@@ -111,7 +113,7 @@ pub struct Limits {
     pub max_channels_per_user: usize,
     /// Commands from one client; 0 for any number.
     pub commands_per_second: u32,
-    /// Frames of one connection; 0 for any number.
+    /// Frames of one session; 0 for any number.
     pub frames_per_second: u32,
     /// Commands of all sessions of one user; 0 for any number.
     pub user_commands_per_second: u32,

@@ -83,6 +83,7 @@ struct RawLimits {
     max_message: Size,
     send_buffer: Size,
     receive_buffer: Size,
+    receive_total: Size,
     slowest_reader: Size,
     max_connections: usize,
     max_handshakes: usize,
@@ -184,6 +185,7 @@ impl Raw {
                 max_message: self.limits.max_message.0,
                 send_buffer: self.limits.send_buffer.0,
                 receive_buffer: self.limits.receive_buffer.0,
+                receive_total: unless_zero(self.limits.receive_total.0),
                 slowest_reader: self.limits.slowest_reader.0,
                 max_connections: unless_zero(self.limits.max_connections),
                 max_handshakes: unless_zero(self.limits.max_handshakes),
@@ -297,7 +299,8 @@ impl Checks<'_> {
             self.require(size >= SMALLEST_BUFFER, key, "must be at least 1KiB")?;
             self.require(size <= 1 << 30, key, "must be at most 1GiB")?;
         }
-        Ok(())
+        let fits = unless_zero(limits.receive_total.0) >= limits.max_message.0;
+        self.require(fits, "limits.receive_total", "must not be less than limits.max_message")
     }
 
     fn log(&self, log: &Log) -> Result<(), ConfigError> {

@@ -25,6 +25,8 @@ pub(crate) struct ConnectionMetrics {
     pub(super) open: Family<ConnectionLabels, Gauge>,
     pub(super) accept_errors: Counter,
     pub(super) refusals: Family<RefusalLabels, Counter>,
+    pub(super) unfinished_bytes: Gauge,
+    pub(super) unfinished_closed: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -38,7 +40,13 @@ impl ConnectionMetrics {
         for (transport, dialect) in KINDS {
             drop(open.get_or_create(&ConnectionLabels::of(transport, dialect)));
         }
-        Self { open, accept_errors: Counter::default(), refusals: Family::default() }
+        Self {
+            open,
+            accept_errors: Counter::default(),
+            refusals: Family::default(),
+            unfinished_bytes: Gauge::default(),
+            unfinished_closed: Counter::default(),
+        }
     }
 
     pub(crate) fn opened(&self, transport: &'static str, dialect: DialectName) {
@@ -63,6 +71,11 @@ impl ConnectionMetrics {
     /// A connection got no session.
     pub(crate) fn refused(&self, reason: &'static str) {
         self.refusals.get_or_create(&RefusalLabels { reason }).inc();
+    }
+
+    /// One was closed because all unfinished messages together were too much.
+    pub(crate) fn unfinished_closed(&self) {
+        self.unfinished_closed.inc();
     }
 
     pub(crate) fn accept_failed(&self) {

@@ -47,6 +47,7 @@ pub(crate) struct Readings {
     pub(crate) channels: usize,
     /// Of all logs together.
     pub(crate) log_bytes: usize,
+    pub(crate) unfinished_bytes: usize,
     /// Log lines that found the writer busy.
     pub(crate) log_lines_dropped: u64,
 }
@@ -92,6 +93,10 @@ impl Metrics {
         add.metric("ping_rtt_seconds", help, &sessions.ping_round_trip);
         add.metric("refusals", "Connections that got no session, by reason", &connections.refusals);
         add.metric("accept_errors", "Connections that could not be accepted", &connections.accept_errors);
+        let help = "What clients have sent of messages that are not whole";
+        add.metric("unfinished_bytes", help, &connections.unfinished_bytes);
+        let help = "Connections closed because that was more than limits.receive_total";
+        add.metric("unfinished_closed", help, &connections.unfinished_closed);
         let help = "Log lines that were dropped because the writer was busy";
         add.metric("log_lines_dropped", help, log_lines_dropped);
         add.metric("channels", "Channels", &channels.channels);
@@ -111,6 +116,7 @@ impl Metrics {
         catch_up(&self.timers.worker_panics, readings.worker_panics);
         self.channels.channels.set(as_gauge(readings.channels));
         self.channels.log_bytes.set(as_gauge(readings.log_bytes));
+        self.connections.unfinished_bytes.set(as_gauge(readings.unfinished_bytes));
         catch_up(&self.timers.stalls, readings.stalls);
         catch_up(&self.log_lines_dropped, readings.log_lines_dropped);
         let mut text = String::new();

@@ -12,7 +12,7 @@ use super::link::{Link, Notes};
 use super::step::token_deadline;
 use super::subscriptions::Followed;
 use super::suspended::PlaceInLine;
-use crate::admission::{CommandRate, Holder};
+use crate::admission::{Holder, Rate};
 use crate::auth::Identity;
 use crate::channel::Subscriber;
 use crate::clock::Clock;
@@ -38,7 +38,9 @@ pub(crate) struct SessionCell {
     pub(super) secret: Secret,
     pub(super) timer: Arc<TimerCell>,
     /// Of its client's commands, on whichever connection.
-    pub(crate) rate: CommandRate,
+    pub(crate) commands: Rate,
+    /// Of its client's frames.
+    pub(crate) frames: Rate,
     pub(super) state: Mutex<SessionState>,
 }
 
@@ -85,7 +87,14 @@ impl SessionCell {
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| {
             let timer = owners.new_timer(Weak::clone(this));
-            Self { id, secret, timer, rate: CommandRate::default(), state: Mutex::new(state) }
+            Self {
+                id,
+                secret,
+                timer,
+                commands: Rate::default(),
+                frames: Rate::default(),
+                state: Mutex::new(state),
+            }
         })
     }
 

@@ -36,12 +36,23 @@ pub(crate) struct SessionView {
 impl SessionView {
     /// The phase's name in the admin API.
     pub(crate) fn phase_name(&self) -> &'static str {
-        match self.phase {
-            Phase::Attached(_) => "attached",
-            Phase::Suspended => "suspended",
-            Phase::Closed(_) => "closed",
-        }
+        phase_name(self.phase)
     }
+}
+
+fn phase_name(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Attached(_) => "attached",
+        Phase::Suspended => "suspended",
+        Phase::Closed(_) => "closed",
+    }
+}
+
+/// What others on a channel may see of a session. Many are asked for at a time.
+#[derive(Debug)]
+pub(crate) struct Presence {
+    pub(crate) user: Option<Arc<str>>,
+    pub(crate) phase: &'static str,
 }
 
 /// What can be read of a session without a step: none of it changes anything.
@@ -56,6 +67,13 @@ impl SessionCell {
     #[must_use]
     pub(crate) fn identity(&self) -> Identity {
         self.state.lock().identity.clone()
+    }
+
+    /// What others on a channel see of it.
+    #[must_use]
+    pub(crate) fn presence(&self) -> Presence {
+        let state = self.state.lock();
+        Presence { user: state.identity.shared_user(), phase: phase_name(state.machine.phase()) }
     }
 
     /// The channels it follows, and how far it has read each.

@@ -5,13 +5,15 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use encke_core::Timestamp;
+use encke_core::close::CloseCode;
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Socket;
 use super::progress::{Checkpoint, TooSlow};
+use crate::admission::UnfinishedMessage;
 use crate::client::{ClientSettings, Context};
-use crate::session::Link;
+use crate::session::{Link, Notes};
 use crate::timeouts::Sleep;
 
 /// The kernel's clock of acknowledgements is as coarse as its timer interrupt.
@@ -109,6 +111,19 @@ impl<S: Socket> Metered<S> {
 
     pub(super) fn sleep_until(&self, deadline: Timestamp) -> Sleep {
         self.context.timeouts.sleep_until(deadline)
+    }
+
+    /// The peer's unfinished messages have so many bytes now. If all connections have too many together, one of them is closed.
+    pub(super) fn account(&self, account: &mut Option<UnfinishedMessage<Arc<Link>>>, bytes: usize) {
+        let now = self.received_at();
+        let account =
+            account.get_or_insert_with(|| self.context.unfinished.begin(Arc::clone(&self.link), now));
+        if let Some(link) = account.set(bytes, now) {
+            self.context.metrics.connections.unfinished_closed();
+            if let Some(task) = link.post(Notes::close(CloseCode::TryAgainLater)) {
+                task.wake();
+            }
+        }
     }
 
     /// Something is a sign of life.

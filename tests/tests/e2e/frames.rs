@@ -86,6 +86,37 @@ fn too_big_in_fragments() {
 }
 
 #[test]
+fn unfinished_messages_have_a_limit_together() {
+    let server = RunningServer::with(&["limits.receive_total=100KiB"]);
+    let begin = |bytes: &[u8], expected: f64| {
+        let (mut client, hello) = RawClient::greeted(server.public, "");
+        client.send(bytes);
+        until("it is there", || server.admin.metrics().value("encke_unfinished_bytes") == expected);
+        (client, hello)
+    };
+    let text = br#"{"id":1,"presence":{"channel":"a"}}"#;
+    let mut whole = text.to_vec();
+    whole.resize(60_000, b' ');
+    let whole = masked(TEXT, &whole);
+    let (half, rest) = whole.split_at(30_000);
+    let (mut one, _) = begin(half, 30_000.0);
+    // A message of which one fragment is there, and a ping.
+    let fragment = [masked(0x01, &[b' '; 50_000]), masked(PING, b"now")].concat();
+    let (mut largest, hello) = begin(&fragment, 80_000.0);
+    let (mut three, _) = begin(half, 60_000.0);
+    assert_eq!(largest.frame_of(PONG).payload, b"now");
+    assert_eq!(largest.close_frame().0, 1013);
+    assert_eq!(server.admin.metrics().value("encke_unfinished_closed_total"), 1.0);
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("suspended", "bad_frame")]);
+    assert!(server.resume(&hello.resume).hello.recovered);
+    for client in [&mut one, &mut three] {
+        client.send(rest);
+        assert_eq!(client.object()["reply"]["id"], 1, "the others are unharmed");
+    }
+    until("nothing is unfinished", || server.admin.metrics().value("encke_unfinished_bytes") == 0.0);
+}
+
+#[test]
 fn as_big_as_allowed_in_fragments_with_a_ping_between() {
     let server = RunningServer::with(&["limits.max_message=1KiB"]);
     let (mut client, _) = RawClient::greeted(server.public, "");
@@ -236,4 +267,27 @@ fn frames_beyond_the_rate_are_read_later() {
     let after = began.elapsed();
     assert!(after >= Duration::from_millis(2_500), "{after:?}");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+}
+
+/// Whoever comes back brings no new allowance.
+#[test]
+fn the_rate_of_frames_is_the_sessions() {
+    const CONNECTIONS: u32 = 4;
+    const FRAMES: u8 = 50;
+    let server = RunningServer::with(&["limits.frames_per_second=50"]);
+    let (client, hello) = RawClient::greeted(server.public, "");
+    let began = Instant::now();
+    let mut client = Some(client);
+    for _ in 0..CONNECTIONS {
+        let mut now = client
+            .take()
+            .unwrap_or_else(|| RawClient::greeted(server.public, &format!("resume={}", hello.resume)).0);
+        let pings: Vec<u8> = (0..FRAMES).flat_map(|number| masked(PING, &[number])).collect();
+        now.send(&pings);
+        for number in 0..FRAMES {
+            assert_eq!(now.frame_of(PONG).payload, [number]);
+        }
+    }
+    let after = began.elapsed();
+    assert!(after >= Duration::from_millis(2_500), "{after:?}");
 }

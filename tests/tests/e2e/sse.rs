@@ -2,6 +2,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::events::ask_events;
 use encke_tests::raw::Dial;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{LATE, TIMEOUT, until};
 use encke_tests::{Client, EventStream, Hello, Launch, RunningServer};
 use serde_json::{Value, json};
@@ -427,4 +428,37 @@ fn it_shows_as_what_it_is() {
     drop(events);
     until("it is not counted any more", || sse() == 0.0);
     assert_eq!(server.admin.session(&hello.session)["phase"], "suspended");
+}
+
+/// Each channel of a stream counts as a command. What is too fast comes later, since nobody would read an error.
+#[test]
+fn channels_beyond_the_rate_are_followed_later() {
+    let server = RunningServer::with(&["limits.commands_per_second=10"]);
+    let channels: Vec<_> = (0..30).map(|number| format!("channel{number}")).collect();
+    let began = Instant::now();
+    let mut events = EventStream::open(server.public, &format!("channels={}", channels.join(",")));
+    events.hello();
+    let after = began.elapsed();
+    assert!(after >= Duration::from_millis(1_800), "{after:?}");
+    server.admin.post("/api/publish", r#"{"channel":"channel29","data":1}"#);
+    assert_eq!(events.object().1["message"]["channel"], "channel29");
+}
+
+#[test]
+fn channels_count_for_their_user() {
+    let server = Launch::with(&["limits.user_commands_per_second=4"])
+        .environment("ENCKE_AUTH__SECRET", SECRET)
+        .start();
+    let token =
+        sign(&json!({"sub": "alice", "exp": 4_000_000_000_u64, "channels": {"*": ["subscribe"]}}), SECRET);
+    let began = Instant::now();
+    for number in 0..3 {
+        let query = format!("channels=a{number},b{number},c{number},d{number}&token={token}");
+        EventStream::open(server.public, &query).hello();
+    }
+    let after = began.elapsed();
+    assert!(
+        after >= Duration::from_millis(1_800),
+        "each session has a rate of its own, but not each user: {after:?}"
+    );
 }

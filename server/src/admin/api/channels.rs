@@ -137,7 +137,6 @@ pub(super) fn presence(call: &Call<'_>) -> Result<Reply, ApiError> {
         }
     }
     let name = name_of(call)?;
-    let now = call.context.client.timeouts.clock().now();
     let index = usize::try_from(cursor).unwrap_or(usize::MAX);
     // A channel that nobody uses goes away: it has no subscribers then, and is no error.
     let channel = call.context.client.logs.channels.get(name.as_str());
@@ -147,12 +146,9 @@ pub(super) fn presence(call: &Call<'_>) -> Result<Reply, ApiError> {
     let next_cursor = subscribers.get(limit).map(|(index, _)| *index);
     subscribers.truncate(limit);
     let present = subscribers.iter().map(|(_, session)| {
-        let view = session.view(now);
-        Present {
-            session: view.id.to_string(),
-            user: view.identity.user().map(str::to_owned),
-            phase: view.phase_name(),
-        }
+        let presence = session.presence();
+        let user = presence.user.map(|user| String::from(&*user));
+        Present { session: session.id().to_string(), user, phase: presence.phase }
     });
     Ok(json(&Presence { channel: name.as_str(), total, present: present.collect(), next_cursor }))
 }

@@ -1,6 +1,7 @@
 use std::collections::VecDeque;
 use std::future::{IntoFuture, Ready};
-use std::task::{Context, Poll};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, Since};
@@ -12,6 +13,7 @@ use super::positions::Positions;
 use crate::channel::ChannelName;
 use crate::client::{Attachment, unsubscribed};
 use crate::session::{NotSubscribed, Subscribed};
+use crate::timeouts::Sleep;
 
 type Outcome = Result<Subscribed, NotSubscribed>;
 
@@ -24,6 +26,8 @@ pub(super) struct Following {
     channels: VecDeque<Asked>,
     /// The answer for the first of them, once it was asked for.
     answer: Option<Either<Ready<Outcome>, BoxFuture<'static, Outcome>>>,
+    /// They come too fast: none is asked for before this has passed.
+    pause: Option<Sleep>,
     /// The session is the one that the client asked for.
     recovered: bool,
     /// Events about channels that it does not get, or may no longer follow.
@@ -38,7 +42,8 @@ pub(super) struct Greeting {
 
 impl Following {
     pub(super) fn new(channels: Vec<Asked>, recovered: bool, revoked: &[ChannelName]) -> Box<Self> {
-        let mut following = Self { channels: channels.into(), answer: None, recovered, refusals: Vec::new() };
+        let mut following =
+            Self { channels: channels.into(), answer: None, pause: None, recovered, refusals: Vec::new() };
         revoked.iter().for_each(|channel| refuse(&mut following.refusals, channel, "forbidden"));
         Box::new(following)
     }
@@ -50,7 +55,11 @@ impl Following {
         attachment: &Attachment,
         positions: &mut Positions,
     ) -> Poll<Greeting> {
-        while let Some((channel, since)) = self.channels.front_mut() {
+        while !self.channels.is_empty() {
+            if self.answer.is_none() {
+                ready!(self.poll_rate(task, attachment));
+            }
+            let Some((channel, since)) = self.channels.front_mut() else { break };
             let Attachment { session, link, context, .. } = attachment;
             let answer = self.answer.get_or_insert_with(|| {
                 context.sessions.subscribe(session, link, channel, since.as_ref()).into_future()
@@ -68,6 +77,32 @@ impl Following {
             self.channels.pop_front();
         }
         Poll::Ready(Greeting { recovered: self.recovered, refusals: std::mem::take(&mut self.refusals) })
+    }
+
+    /// Each channel counts as a command of the session and of its user. Nobody would read an error: so it waits.
+    fn poll_rate(&mut self, task: &mut Context<'_>, attachment: &Attachment) -> Poll<()> {
+        let Attachment { session, context, .. } = attachment;
+        let clock = context.timeouts.clock();
+        loop {
+            if let Some(pause) = &mut self.pause {
+                ready!(Pin::new(pause).poll(task));
+                self.pause = None;
+            }
+            let (now, identity) = (clock.now(), session.identity());
+            let mut next_at = session.commands.next_at();
+            if next_at <= now {
+                match identity.user() {
+                    Some(user) if !context.user_rates.take(user, now) => {
+                        next_at = context.user_rates.next_at(user)
+                    }
+                    _ => {
+                        session.commands.count(1, context.settings.commands_per_second, now);
+                        return Poll::Ready(());
+                    }
+                }
+            }
+            self.pause = Some(context.timeouts.sleep_until(next_at));
+        }
     }
 }
 

@@ -101,6 +101,10 @@ impl<S: Socket, D: Cached> Connection<S, D> {
     fn poll_step(&mut self, context: &mut task::Context<'_>) -> Step<Poll<()>> {
         let notes = self.attachment.link.take_notes(context);
         if let Some(code) = notes.close_code() {
+            if code == CloseCode::TryAgainLater {
+                // The session's own codes it knows of.
+                return Err(self.end((SuspendReason::BadFrame, Ending::Close(code))));
+            }
             return Err(Ending::Close(code));
         }
         self.backlog.more |= notes.contains(Notes::READ);

@@ -9,10 +9,13 @@ use std::io;
 use std::pin::Pin;
 use std::task::{self, Poll, ready};
 
+use std::sync::Arc;
+
 use encke_core::frame_walk::{FrameWalk, Walked};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::admission::FrameRate;
+use crate::admission::UnfinishedMessage;
+use crate::session::{Link, SessionCell};
 use crate::timeouts::Sleep;
 use crate::transport::Socket;
 use crate::transport::metered::Metered;
@@ -30,12 +33,13 @@ thread_local! {
 pub(super) struct Inbox<S> {
     socket: Metered<S>,
     turn: Turn,
-    rate: FrameRate,
+    /// The rate of frames is the session's.
+    session: Arc<SessionCell>,
     /// Most connections are idle, most of the time, and between two frames.
     kept: Option<Box<Kept>>,
 }
 
-/// What is there while a frame is not whole, or frames wait.
+/// What is there while a frame or a message is not whole, or frames wait.
 #[derive(Debug, Default)]
 struct Kept {
     walk: FrameWalk,
@@ -49,6 +53,8 @@ struct Kept {
     handed_on: usize,
     /// Frames have come too fast: nothing is handed on before this has passed.
     pause: Option<Sleep>,
+    /// What all of it counts as.
+    account: Option<UnfinishedMessage<Arc<Link>>>,
 }
 
 /// What is left of a turn.
@@ -71,10 +77,10 @@ impl Turn {
 
 impl<S: Socket> Inbox<S> {
     /// `read_already` is what was read before, with the request.
-    pub(super) fn new(socket: Metered<S>, read_already: Vec<u8>) -> Self {
+    pub(super) fn new(socket: Metered<S>, session: Arc<SessionCell>, read_already: Vec<u8>) -> Self {
         let kept = Kept { bytes: read_already, ..Kept::default() };
         let kept = (!kept.bytes.is_empty()).then(|| Box::new(kept));
-        Self { socket, turn: Turn::WHOLE, rate: FrameRate::default(), kept }
+        Self { socket, turn: Turn::WHOLE, session, kept }
     }
 
     pub(super) fn socket(&self) -> &Metered<S> {
@@ -103,7 +109,7 @@ impl<S: Socket> Inbox<S> {
 
     /// Pending while frames come too fast.
     fn poll_rate(&mut self, context: &mut task::Context<'_>) -> Poll<()> {
-        let until = self.rate.next_at();
+        let until = self.session.frames.next_at();
         // The clock is read only when frames have come too fast.
         if until > self.socket.received_at() && until > self.socket.now() {
             let kept = self.kept.get_or_insert_default();
@@ -123,15 +129,30 @@ impl<S: Socket> Inbox<S> {
         }
         let Some(kept) = &mut self.kept else { return false };
         let is_anything = kept.hand_on(into);
-        if kept.bytes.is_empty() && kept.walk.is_between_frames() {
+        if kept.bytes.is_empty() && kept.walk.is_between_messages() {
             self.kept = None;
+        } else if kept.whole == 0 {
+            // All that was whole is handed on now.
+            self.account();
         }
         is_anything
     }
 
+    /// What is kept counts for all connections together.
+    fn account(&mut self) {
+        if let Some(kept) = &mut self.kept {
+            let bytes = kept.unfinished();
+            self.socket.account(&mut kept.account, bytes);
+        }
+    }
+
     fn count(&mut self, frames: usize) {
         self.turn.frames -= u16::try_from(frames).expect("a turn has no more");
-        self.rate.count(frames, self.socket.settings().frames_per_second, self.socket.received_at());
+        self.session.frames.count(
+            frames,
+            self.socket.settings().frames_per_second,
+            self.socket.received_at(),
+        );
     }
 
     /// Reads what there is. What is whole and has room goes straight on; the rest is kept. Returns how much was read.
@@ -152,7 +173,7 @@ impl<S: Socket> Inbox<S> {
                 into.put_slice(&read[..walked.whole]);
             }
             let rest = &read[walked.whole..];
-            if !rest.is_empty() {
+            if !rest.is_empty() || !walk.is_between_messages() {
                 let kept = self.kept.get_or_insert_with(|| {
                     Box::new(Kept { walk, walked: walked.bytes - walked.whole, ..Kept::default() })
                 });
@@ -176,6 +197,12 @@ impl Kept {
             self.whole = self.walked;
         }
         walked.frames
+    }
+
+    /// The bytes of messages that have arrived and are not whole, here or above.
+    fn unfinished(&self) -> usize {
+        let above = usize::try_from(self.walk.unfinished_message()).unwrap_or(usize::MAX);
+        self.bytes.len().saturating_add(above)
     }
 
     fn keep(&mut self, bytes: &[u8]) {
@@ -221,6 +248,7 @@ impl<S: Socket> AsyncRead for Inbox<S> {
             }
             let before = into.filled().len();
             let read = ready!(self.poll_fill(context, into))?;
+            self.account();
             // Something went straight on, or it is the end, wherever in a frame that is.
             if read == 0 || into.filled().len() > before {
                 return Poll::Ready(Ok(()));

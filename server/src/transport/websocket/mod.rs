@@ -101,7 +101,7 @@ async fn open<S: Socket, D: Cached>(
         Ok((attachment, greeting)) => {
             let link = Arc::clone(&attachment.link);
             let socket = Metered::new(socket, link, Arc::clone(context));
-            let socket = Inbox::new(socket, read_already);
+            let socket = Inbox::new(socket, Arc::clone(&attachment.session), read_already);
             let socket = websocket(socket, Vec::new(), settings).await;
             Some(Connection::new(socket, attachment, greeting))
         }

@@ -1,0 +1,154 @@
+//! Messages that clients have begun and not finished. One client may keep little, but all of them together much.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use encke_core::Timestamp;
+use parking_lot::Mutex;
+use slab::Slab;
+
+/// All unfinished messages, of at most so many bytes together. When they are more, the largest that has grown no more for a second goes,
+/// or if there is none, the largest.
+#[derive(Debug)]
+pub(crate) struct Unfinished<T> {
+    limit: usize,
+    messages: Mutex<Messages<T>>,
+}
+
+#[derive(Debug)]
+struct Messages<T> {
+    slab: Slab<Message<T>>,
+    /// Of all that are not going.
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Message<T> {
+    bytes: usize,
+    grown_at: Timestamp,
+    is_going: bool,
+    sender: T,
+}
+
+/// What one client has not finished. It counts until this is dropped.
+#[derive(Debug)]
+pub(crate) struct UnfinishedMessage<T: Clone> {
+    all: Arc<Unfinished<T>>,
+    key: usize,
+}
+
+/// What has not grown for this long is taken for idle.
+const IDLE: Duration = Duration::from_secs(1);
+
+impl<T: Clone> Unfinished<T> {
+    pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, messages: Mutex::new(Messages { slab: Slab::new(), bytes: 0 }) })
+    }
+
+    /// Of all together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.messages.lock().bytes
+    }
+
+    /// Of this sender, empty at first.
+    pub(crate) fn begin(self: &Arc<Self>, sender: T, now: Timestamp) -> UnfinishedMessage<T> {
+        let message = Message { bytes: 0, grown_at: now, is_going: false, sender };
+        let key = self.messages.lock().slab.insert(message);
+        UnfinishedMessage { all: Arc::clone(self), key }
+    }
+}
+
+impl<T: Clone> UnfinishedMessage<T> {
+    /// It has so many bytes now. If all together are too much, the sender of the one that has to go is returned: perhaps this one.
+    #[must_use]
+    pub(crate) fn set(&self, bytes: usize, now: Timestamp) -> Option<T> {
+        let mut messages = self.all.messages.lock();
+        let message = &mut messages.slab[self.key];
+        if message.is_going {
+            return None;
+        }
+        let before = std::mem::replace(&mut message.bytes, bytes);
+        if bytes > before {
+            message.grown_at = now;
+        }
+        messages.bytes = messages.bytes - before + bytes;
+        if messages.bytes > self.all.limit { messages.take_largest(now) } else { None }
+    }
+}
+
+impl<T: Clone> Messages<T> {
+    fn take_largest(&mut self, now: Timestamp) -> Option<T> {
+        let staying = self.slab.iter_mut().map(|(_, message)| message).filter(|message| !message.is_going);
+        let largest = staying.max_by_key(|message| (now.since(message.grown_at) >= IDLE, message.bytes))?;
+        largest.is_going = true;
+        self.bytes -= largest.bytes;
+        Some(largest.sender.clone())
+    }
+}
+
+impl<T: Clone> Drop for UnfinishedMessage<T> {
+    fn drop(&mut self) {
+        let mut messages = self.all.messages.lock();
+        let message = messages.slab.remove(self.key);
+        if !message.is_going {
+            messages.bytes -= message.bytes;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_nanos(1_000_000_000 + ms * 1_000_000)
+    }
+
+    #[test]
+    fn the_largest_of_the_idle_goes() {
+        let all = Unfinished::new(100);
+        let begin = |sender, bytes, ms| {
+            let message = all.begin(sender, at(ms));
+            assert_eq!(message.set(bytes, at(ms)), None);
+            message
+        };
+        let _small = begin("small", 10, 0);
+        let large = begin("large", 30, 0);
+        let _growing = begin("growing", 50, 500);
+        let newcomer = begin("newcomer", 0, 1400);
+        assert_eq!(newcomer.set(10, at(1400)), None, "as much as there may be");
+        assert_eq!(
+            newcomer.set(11, at(1400)),
+            Some("large"),
+            "though another one is larger, which grew half a second before"
+        );
+        assert_eq!(all.bytes(), 71);
+        assert_eq!(large.set(90, at(1400)), None, "it is going already");
+        drop(large);
+        assert_eq!(all.bytes(), 71);
+        assert_eq!(newcomer.set(41, at(1450)), Some("small"), "idle for a second");
+    }
+
+    #[test]
+    fn when_none_is_idle_the_largest_goes() {
+        let all = Unfinished::new(100);
+        let messages = ["a", "b", "c"].map(|sender| all.begin(sender, at(0)));
+        assert_eq!(messages[0].set(30, at(0)), None);
+        assert_eq!(messages[1].set(60, at(0)), None);
+        assert_eq!(messages[2].set(20, at(10)), Some("b"));
+        assert_eq!(messages[2].set(71, at(20)), Some("c"), "itself");
+    }
+
+    #[test]
+    fn what_is_finished_does_not_count() {
+        let all = Unfinished::new(100);
+        for _ in 0..10 {
+            let message = all.begin("a", at(0));
+            assert_eq!(message.set(60, at(0)), None);
+            assert_eq!(message.set(20, at(0)), None);
+            assert_eq!(all.bytes(), 20);
+        }
+        assert_eq!(all.bytes(), 0);
+        assert!(all.messages.lock().slab.is_empty());
+    }
+}
