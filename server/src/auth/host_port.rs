@@ -17,9 +17,9 @@ impl HostPort {
         }
         let uri: Uri = text.parse().ok()?;
         let host = uri.host().filter(|host| !host.is_empty())?.to_owned();
-        let port = match text.get(host.len()..)?.strip_prefix(':') {
-            Some("") | None => None,
-            Some(port) => Some(port.parse().ok()?),
+        let port = match text.strip_prefix(&host)? {
+            "" | ":" => None,
+            rest => Some(rest.strip_prefix(':')?.parse().ok()?),
         };
         Some(Self { host, port })
     }
@@ -40,5 +40,29 @@ impl HostPort {
 
     fn address(&self) -> Option<IpAddr> {
         self.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_followed_by_its_port_or_by_nothing() {
+        let parse = |text| HostPort::parse(text).map(|host_port| (host_port.host, host_port.port));
+        for (text, host, port) in [
+            ("encke", "encke", None),
+            ("encke:", "encke", None),
+            ("encke:8000", "encke", Some(8000)),
+            ("[::1]", "[::1]", None),
+            ("[::1]:", "[::1]", None),
+            ("[::1]:8000", "[::1]", Some(8000)),
+        ] {
+            assert_eq!(parse(text), Some((host.to_owned(), port)), "{text}");
+        }
+        for text in ["", ":8000", "encke:x", "encke:65536", "[::1]8000", "[::1]z:8000", "[::1].evil.example"]
+        {
+            assert_eq!(parse(text), None, "{text}");
+        }
     }
 }
