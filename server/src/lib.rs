@@ -36,6 +36,8 @@ mod entropy;
 pub mod events;
 mod executor;
 mod expiry;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod http;
 mod listeners;
 pub mod logging;

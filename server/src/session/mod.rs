@@ -21,6 +21,8 @@ pub(crate) use attach::{AttachRequest, Attached, Refusal};
 pub(crate) use cell::{SessionCell, Transport};
 pub(crate) use delivery::{Backlog, Outgoing};
 pub(crate) use id::BadSessionId;
+#[cfg(feature = "fuzzing")]
+pub(crate) use id::ResumeToken;
 pub use id::SessionId;
 pub(crate) use link::{Link, Notes};
 pub(crate) use sessions::{EventSink, Logs, SessionLimits, Sessions};

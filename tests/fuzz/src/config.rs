@@ -1,0 +1,147 @@
+//! Configuration: whatever is in the file, in the environment or on the command line, it is taken or an error names something; and it
+//! means the same wherever it stands.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use encke_server::config::{Config, ConfigError, Settings};
+use tempfile::TempDir;
+use toml::{Table, Value};
+
+use crate::rfc6455;
+use crate::simulated::Simulated;
+use crate::wire::Wire;
+
+/// It stands in secrets alone. Then no error may have it.
+const MARK: &str = "S3CR3T";
+
+static DIRECTORY: LazyLock<TempDir> = LazyLock::new(|| tempfile::tempdir().expect("a place for files"));
+
+/// Lines that begin with `!` are values of `--set`, those with `$` of the environment; all others are the file.
+///
+/// # Panics
+/// If an invariant does not hold.
+pub fn run(input: &[u8]) {
+    let Ok(input) = std::str::from_utf8(input) else { return };
+    let mut settings = Settings { insecure: input.len().is_multiple_of(2), ..Settings::default() };
+    let mut file = String::new();
+    for line in input.split_inclusive('\n') {
+        let content = line.trim_end_matches('\n');
+        if let Some(flag) = content.strip_prefix('!') {
+            settings.flags.push(flag.to_owned());
+        } else if let Some((name, value)) = content.strip_prefix('$').and_then(|set| set.split_once('=')) {
+            settings.environment.push((name.to_owned(), value.to_owned()));
+        } else {
+            file.push_str(line);
+        }
+    }
+    let table: Option<Table> = file.parse().ok();
+    if reads_files(input) {
+        return;
+    }
+    settings.file = Some(written(&file));
+    match settings.resolve() {
+        Ok(config) => accepted(&config, &settings, &table.expect("it was read")),
+        Err(error) => refused(&error, input, table.as_ref()),
+    }
+}
+
+/// Keys and certificates in files are not what this is about, and there are files that never end.
+fn reads_files(input: &str) -> bool {
+    let input = input.to_ascii_lowercase();
+    ["certificate", "key_file", "\\u", "tls"].iter().any(|word| input.contains(word))
+}
+
+fn written(text: &str) -> PathBuf {
+    // Several tests may run at a time.
+    let path = DIRECTORY.path().join(format!("{:?}.toml", std::thread::current().id()));
+    fs::write(&path, text).expect("a file of our own");
+    path
+}
+
+/// The same values on the command line are the same configuration.
+fn accepted(config: &Config, settings: &Settings, table: &Table) {
+    for warning in config.warnings(1024) {
+        assert!(!warning.is_empty());
+    }
+    serve_with(config.clone());
+    let mut flags = Vec::new();
+    for (section, values) in table {
+        for (key, value) in values.as_table().into_iter().flatten() {
+            flags.push(format!("{section}.{key}={}", as_text(value)));
+        }
+    }
+    // What the command line said before still wins.
+    flags.extend(settings.flags.iter().cloned());
+    let without_file = Settings { file: None, flags, ..settings.clone() };
+    let environment_wins = !settings.environment.is_empty();
+    match without_file.resolve() {
+        // Flags now win over the environment.
+        Ok(_) | Err(_) if environment_wins => {}
+        Ok(same) => assert_eq!(format!("{same:?}"), format!("{config:?}")),
+        Err(error) => panic!("{:?}: {error}", without_file.flags),
+    }
+}
+
+/// A server takes any configuration that is accepted, and greets its clients.
+fn serve_with(config: Config) {
+    let needs_token = config.auth.needs_token();
+    let mut simulated = Simulated::new(config, None);
+    let wire = Wire::default();
+    let task = simulated.server.serve_websocket(wire.clone(), [127, 0, 0, 1].into(), "");
+    simulated.spawn(task);
+    for command in
+        [r#"{"id":1,"subscribe":{"channel":"a"}}"#, r#"{"id":2,"publish":{"channel":"a","data":1}}"#]
+    {
+        let mut frame = Vec::new();
+        rfc6455::write(0x81, command.as_bytes(), &mut frame);
+        wire.client_sends(&frame);
+    }
+    simulated.pass(Duration::from_millis(50));
+    let (bytes, _) = wire.received();
+    let (frames, _) = rfc6455::frames(&bytes);
+    let is_greeted = frames.first().is_some_and(|first| first.payload.starts_with(b"{\"hello\""));
+    assert_eq!(is_greeted, !needs_token);
+    wire.client_ends();
+    simulated.pass(Duration::from_millis(50));
+    assert_eq!(simulated.tasks(), 0);
+}
+
+/// As one writes it on a command line.
+fn as_text(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn refused(error: &ConfigError, input: &str, table: Option<&Table>) {
+    let said = error.to_string();
+    match error {
+        ConfigError::Unreadable { .. } => panic!("the file was there: {said}"),
+        ConfigError::Syntax { .. } => assert!(table.is_none() && said.contains("line "), "{said}"),
+        ConfigError::UnknownKey { key, origin } | ConfigError::Invalid { key, origin, .. } => {
+            assert!(said.contains(key.as_str()) && said.contains(&origin.to_string()), "{said}");
+        }
+        ConfigError::NearlyAKey { name, meant } => {
+            assert!(name != meant && said.contains(meant.as_str()), "{said}")
+        }
+        ConfigError::NotAnAssignment(_) => assert!(said.contains("--set"), "{said}"),
+    }
+    if is_only_in_secrets(input, table) {
+        assert!(!said.contains(MARK), "{said}");
+    }
+}
+
+fn is_only_in_secrets(input: &str, table: Option<&Table>) -> bool {
+    let auth = table.and_then(|table| table.get("auth")).and_then(Value::as_table);
+    let in_file =
+        auth.and_then(|auth| auth.get("secret")).map_or(0, |secret| secret.to_string().matches(MARK).count());
+    let elsewhere = input.lines().filter_map(|line| {
+        let (key, value) = line.strip_prefix(['!', '$'])?.split_once('=')?;
+        ["auth.secret", "ENCKE_AUTH__SECRET"].contains(&key).then(|| value.matches(MARK).count())
+    });
+    in_file + elsewhere.sum::<usize>() == input.matches(MARK).count()
+}

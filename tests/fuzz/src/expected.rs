@@ -1,0 +1,181 @@
+//! What a server must do with the frames of a client, read the slow way.
+
+use encke_core::dialect::json::parse_command;
+use encke_core::dialect::{Command, Request};
+
+use crate::rfc6455::{BINARY, CLOSE, CONTINUATION, Frame, Header, PING, PONG, TEXT, frames};
+
+/// The longest message and the longest frame, in bytes, as configured.
+pub(crate) const MAX_MESSAGE: usize = 1024;
+
+/// An answer that is due, in the order of what it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// With this payload.
+    Pong(Vec<u8>),
+    /// To the command with this id, or to one without.
+    Reply { id: Option<u64>, is_error: bool },
+    /// To a command without an id: only if it was refused.
+    Refusal,
+}
+
+/// How a connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It goes on.
+    Open,
+    /// Frames break RFC 6455, or what the server takes of it.
+    Refused,
+    /// By a Close frame of the client.
+    ByClient,
+    /// By the command `close`.
+    ByCommand,
+}
+
+/// What must come of a stream.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    pub(crate) answers: Vec<Answer>,
+    pub(crate) end: End,
+    /// The number of answers after which the session may end for the dialect's reasons: acknowledgements of what was never sent.
+    pub(crate) may_end_after: Option<usize>,
+    /// A message that has begun.
+    open: Option<Open>,
+}
+
+#[derive(Debug)]
+struct Open {
+    is_text: bool,
+    bytes: Vec<u8>,
+}
+
+impl Expected {
+    pub(crate) fn of(stream: &[u8]) -> Self {
+        let mut expected = Self { answers: Vec::new(), end: End::Open, may_end_after: None, open: None };
+        let (frames, rest) = frames(stream);
+        for frame in frames {
+            expected.frame(frame);
+            if expected.end != End::Open {
+                return expected;
+            }
+        }
+        if Header::read(rest).is_some_and(|header| header.payload > MAX_MESSAGE as u64) {
+            // Nobody waits for the rest of it.
+            expected.end = End::Refused;
+        }
+        expected
+    }
+
+    fn frame(&mut self, Frame { header, payload }: Frame) {
+        let is_control = header.opcode >= CLOSE;
+        let is_sound = header.is_plain
+            && header.mask.is_some()
+            && payload.len() <= MAX_MESSAGE
+            && !(is_control && (!header.is_final || payload.len() > 125));
+        if !is_sound {
+            self.end = End::Refused;
+            return;
+        }
+        match header.opcode {
+            CONTINUATION if self.open.is_some() => self.part(header.is_final, &payload),
+            TEXT | BINARY if self.open.is_none() => {
+                self.open = Some(Open { is_text: header.opcode == TEXT, bytes: Vec::new() });
+                self.part(header.is_final, &payload);
+            }
+            PING => self.answers.push(Answer::Pong(payload)),
+            PONG if payload.len() == 8 => self.may_end(),
+            PONG => {}
+            CLOSE => self.end = if is_close(&payload) { End::ByClient } else { End::Refused },
+            _ => self.end = End::Refused,
+        }
+    }
+
+    fn part(&mut self, is_last: bool, payload: &[u8]) {
+        let open = self.open.as_mut().expect("a message is open");
+        open.bytes.extend(payload);
+        // A character may go on in the next frame, but what cannot become one is refused at once.
+        let is_good = match std::str::from_utf8(&open.bytes) {
+            Err(error) if open.is_text => !is_last && error.error_len().is_none(),
+            _ => true,
+        };
+        if open.bytes.len() > MAX_MESSAGE || !is_good || (is_last && !open.is_text) {
+            self.end = End::Refused;
+        } else if is_last {
+            let open = self.open.take().expect("a message is open");
+            self.command(std::str::from_utf8(&open.bytes).expect("it was checked"));
+        }
+    }
+
+    fn command(&mut self, text: &str) {
+        let Request { id, command } = parse_command(text);
+        match command {
+            Ok(Command::Ack { .. } | Command::Pong { .. }) => {
+                self.may_end();
+                if id.is_none() {
+                    return;
+                }
+            }
+            Ok(Command::Close) => self.end = End::ByCommand,
+            _ => {}
+        }
+        self.answers.push(match (id, command.is_err()) {
+            (None, false) => Answer::Refusal,
+            (id, is_error) => Answer::Reply { id, is_error },
+        });
+    }
+
+    fn may_end(&mut self) {
+        self.may_end_after.get_or_insert(self.answers.len());
+    }
+}
+
+/// How far the answers that are due have come. A reply without an id may answer one of several commands: so there are several places
+/// where that can be.
+#[derive(Debug)]
+pub(crate) struct Answers<'a> {
+    due: &'a [Answer],
+    /// How many are behind, in ascending order.
+    behind: Vec<usize>,
+}
+
+impl<'a> Answers<'a> {
+    pub(crate) fn to(due: &'a [Answer]) -> Self {
+        Self { due, behind: vec![0] }
+    }
+
+    /// Something has come that must be the next answer.
+    pub(crate) fn came(&mut self, what: &dyn std::fmt::Debug, is_it: impl Fn(&Answer) -> bool) {
+        let mut behind = Vec::new();
+        for start in &self.behind {
+            for (index, answer) in self.due.iter().enumerate().skip(*start) {
+                if is_it(answer) {
+                    behind.push(index + 1);
+                }
+                if *answer != Answer::Refusal {
+                    break;
+                }
+            }
+        }
+        let due = || self.behind.iter().map(|start| self.due.get(*start)).collect::<Vec<_>>();
+        assert!(!behind.is_empty(), "{what:?} where one of these is due: {:?}", due());
+        behind.sort_unstable();
+        behind.dedup();
+        self.behind = behind;
+    }
+
+    /// So many have come, as far as they were due.
+    pub(crate) fn check_first(&self, first: usize) {
+        let farthest = self.behind.last().copied().unwrap_or_default();
+        let missing = self.due.get(farthest..first).unwrap_or_default();
+        assert!(missing.iter().all(|answer| *answer == Answer::Refusal), "unanswered: {missing:?}");
+    }
+}
+
+/// Section 5.5.1: nothing, or a code and a reason.
+fn is_close(payload: &[u8]) -> bool {
+    match payload {
+        [] => true,
+        [_] => false,
+        [_, _, reason @ ..] => std::str::from_utf8(reason).is_ok(),
+    }
+}

@@ -1,0 +1,90 @@
+//! What is read of a request: its query, and the headers that decide whether it is answered.
+
+use encke_server::auth::{Hosts, Origins};
+use encke_server::fuzzing;
+
+use crate::pages::{is_harmless, may_connect, without_port};
+
+/// The lines of the input are a query, an `Authorization`, an `Origin`, and values of `Host`.
+///
+/// # Panics
+/// If an invariant does not hold.
+pub fn run(input: &[u8]) {
+    let mut lines = input.split(|byte| *byte == b'\n');
+    let mut line = || lines.next().unwrap_or_default();
+    let (of_query, authorization, origin) = (line(), line(), line());
+    if let Ok(text) = std::str::from_utf8(of_query) {
+        query(text);
+    }
+    bearer(authorization);
+    let hosts: Vec<_> = lines.collect();
+    host(&hosts);
+    if let (Ok(origin), Some(Ok(host))) =
+        (std::str::from_utf8(origin), hosts.first().map(|host| std::str::from_utf8(host)))
+    {
+        from_page(origin, host);
+    }
+}
+
+/// The last value of each name counts; a malformed one spoils the query.
+fn query(text: &str) {
+    let pairs: Vec<_> = form_urlencoded::parse(text.as_bytes()).collect();
+    let last =
+        |name: &str| pairs.iter().rev().find(|(key, _)| key == name).map(|(_, value)| value.to_string());
+    let is_malformed = pairs.iter().any(|(name, value)| match &**name {
+        "seq" => value.parse::<u64>().is_err(),
+        "heartbeat" => !["frame", "message"].contains(&&**value),
+        _ => false,
+    });
+    let Some(read) = fuzzing::upgrade_query(text) else { return assert!(is_malformed, "{text}") };
+    assert!(!is_malformed, "{text}");
+    assert_eq!(read.resume, last("resume"));
+    assert_eq!(read.token, last("token"));
+    assert_eq!(read.seq.map(Ok), last("seq").map(|seq| seq.parse()));
+    assert_eq!(read.pings_are_messages, last("heartbeat").is_some_and(|heartbeat| heartbeat == "message"));
+}
+
+fn bearer(authorization: &[u8]) {
+    let Some(token) = fuzzing::bearer(authorization) else { return };
+    assert!(authorization.to_ascii_lowercase().starts_with(b"bearer "));
+    assert_eq!(token, token.trim_ascii());
+    assert_eq!(fuzzing::bearer(&[b"Bearer ", token].concat()), Some(token));
+}
+
+/// Without tokens, a request comes by an address, by `localhost`, or by a name that is listed.
+fn host(values: &[&[u8]]) {
+    let listed = Hosts::new(&["encke.example".to_owned()]);
+    let allowed = fuzzing::is_host_allowed(&listed, values, None);
+    if allowed == Some(true) {
+        let [host] = values else { panic!("{} hosts", values.len()) };
+        let host = std::str::from_utf8(host).expect("names and addresses are ASCII");
+        assert!(is_harmless(host) || without_port(host).eq_ignore_ascii_case("encke.example"), "{host}");
+    }
+    let cross_site = fuzzing::is_host_allowed(&listed, values, Some(b"cross-site"));
+    assert_ne!(cross_site, Some(true), "a page of another site that does not say which");
+    // What can be listed is then allowed.
+    if let [host] = values
+        && let Ok(host) = std::str::from_utf8(host)
+        && Hosts::check(host).is_ok()
+    {
+        let listed = Hosts::new(&[host.to_owned()]);
+        assert_eq!(fuzzing::is_host_allowed(&listed, values, None), Some(true), "{host}");
+        let with_port = format!("{host}:8000");
+        assert_eq!(fuzzing::is_host_allowed(&listed, &[with_port.as_bytes()], None), Some(true), "{host}");
+    }
+}
+
+/// Whether a page of this origin may connect, if it is not listed.
+fn from_page(origin: &str, host: &str) {
+    for unguarded in [false, true] {
+        if Origins::default().allows(Some(origin), Some(host), unguarded) {
+            assert!(may_connect(origin, host, unguarded), "{origin} to {host}, {unguarded}");
+        }
+    }
+    if Origins::check(origin).is_ok() {
+        assert!(Origins::new(&[origin.to_owned()]).allows(Some(origin), Some(host), true), "{origin}");
+        let other = "https://another.example";
+        let allowed = Origins::new(&[origin.to_owned()]).allows(Some(other), Some("localhost"), true);
+        assert_eq!(allowed, origin == "*" || origin.eq_ignore_ascii_case(other), "{origin}");
+    }
+}

@@ -1,0 +1,154 @@
+//! Whole requests, as bytes, on the public listener of a server with all its threads.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use encke_server::Server;
+use encke_server::config::Settings;
+use encke_server::events::NoHooks;
+
+use crate::pages::{is_harmless, may_connect};
+use crate::pieces::cut;
+
+/// A bit of the first byte: the server asks for tokens. The others say how the request is cut.
+const ASKS_FOR_TOKENS: u8 = 0x80;
+
+/// Far longer than any answer takes, and shorter than any timeout by which the server would end the connection.
+const LONGEST_ANSWER: Duration = Duration::from_secs(15);
+
+static OPEN: LazyLock<Server> = LazyLock::new(|| server(&[]));
+static GUARDED: LazyLock<Server> =
+    LazyLock::new(|| server(&["auth.secret=what nobody knows, least of all who guesses"]));
+
+fn server(flags: &[&str]) -> Server {
+    let flags = flags.iter().chain(&[
+        "listen.public=127.0.0.1:0",
+        "listen.admin=127.0.0.1:0",
+        "session.reconnect_window=1s",
+        "channel.history_age=1s",
+        "limits.handshake_timeout=60s",
+    ]);
+    let settings = Settings { flags: flags.map(ToString::to_string).collect(), ..Settings::default() };
+    let config = settings.resolve().expect("these settings are good");
+    Server::start(config, Box::new(NoHooks), Box::new(|| 0)).expect("a server on free ports")
+}
+
+/// What is asked of the first request of a connection.
+struct Request<'a> {
+    headers: &'a [httparse::Header<'a>],
+}
+
+/// What came of a connection.
+struct Answer {
+    bytes: Vec<u8>,
+    /// The server did not read all of it, so that its answer may be lost.
+    was_reset: bool,
+}
+
+/// The first byte says how the other bytes are cut, and on which server.
+///
+/// # Panics
+/// If an invariant does not hold.
+pub fn run(input: &[u8]) {
+    let Some((flags, bytes)) = input.split_first() else { return };
+    let asks_for_tokens = flags & ASKS_FOR_TOKENS != 0;
+    let server = if asks_for_tokens { &GUARDED } else { &OPEN };
+    let mut headers = [httparse::EMPTY_HEADER; 128];
+    let mut request = httparse::Request::new(&mut headers);
+    let is_whole = matches!(request.parse(bytes), Ok(httparse::Status::Complete(_)));
+    let answer = ask(server, cut(bytes, flags & !ASKS_FOR_TOKENS), is_whole);
+    if asks_for_tokens {
+        assert!(!answer.has_session(), "a session without a token");
+    }
+    if !is_whole {
+        return;
+    }
+    let Some(status) = answer.status() else { return assert!(answer.was_reset, "no answer") };
+    assert!((100..500).contains(&status), "{status}");
+    if matches!(status, 101 | 200..300) {
+        check_accepted(&Request { headers: request.headers }, &answer, asks_for_tokens);
+    }
+}
+
+/// A client that ends its stream before it has an answer gets none: hyper takes it for gone. So one that has asked waits first.
+fn ask<'a>(server: &Server, pieces: impl Iterator<Item = &'a [u8]>, has_asked: bool) -> Answer {
+    let mut socket = TcpStream::connect(server.public_address()).expect("it listens");
+    socket.set_nodelay(true).expect("a socket of TCP");
+    socket.set_read_timeout(Some(LONGEST_ANSWER)).expect("a timeout that is not zero");
+    for piece in pieces {
+        // It may have answered already.
+        if socket.write_all(piece).is_err() {
+            break;
+        }
+    }
+    let mut answer = Answer { bytes: Vec::new(), was_reset: false };
+    if has_asked {
+        while !answer.has_begun() && read(&mut socket, &mut answer) {}
+    }
+    // The server may have ended the connection already.
+    drop(socket.shutdown(Shutdown::Write));
+    while read(&mut socket, &mut answer) {}
+    answer
+}
+
+/// Reads some more. Returns whether there was any.
+fn read(socket: &mut TcpStream, answer: &mut Answer) -> bool {
+    let mut piece = [0; 4096];
+    match socket.read(&mut piece) {
+        Ok(count) => {
+            answer.bytes.extend(&piece[..count]);
+            count > 0
+        }
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {
+            answer.was_reset = true;
+            false
+        }
+        Err(error) => panic!("nothing comes: {error}; so far: {}", String::from_utf8_lossy(&answer.bytes)),
+    }
+}
+
+/// Nothing that keeps other people's pages out was got around.
+fn check_accepted(request: &Request<'_>, answer: &Answer, asks_for_tokens: bool) {
+    let hosts: Vec<_> = request.all("host").collect();
+    let [host] = hosts[..] else { panic!("{} hosts", hosts.len()) };
+    let host = std::str::from_utf8(host).unwrap_or_default();
+    assert!(asks_for_tokens || is_harmless(host), "{host}");
+    let Some(origin) = request.all("origin").next() else {
+        let is_cross_site = request.all("sec-fetch-site").next() == Some(b"cross-site");
+        return assert!(asks_for_tokens || !is_cross_site, "a page of another site");
+    };
+    let origin = std::str::from_utf8(origin).unwrap_or_default();
+    if answer.has_session() {
+        assert!(may_connect(origin, host, !asks_for_tokens), "{origin} to {host}");
+    }
+}
+
+impl<'a> Request<'a> {
+    /// The values of a header.
+    fn all(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        self.headers
+            .iter()
+            .filter(move |header| header.name.eq_ignore_ascii_case(name))
+            .map(|header| header.value)
+    }
+}
+
+impl Answer {
+    /// Of the first response.
+    fn status(&self) -> Option<u16> {
+        let line = self.bytes.strip_prefix(b"HTTP/1.1 ").or_else(|| self.bytes.strip_prefix(b"HTTP/1.0 "))?;
+        std::str::from_utf8(line.get(..3)?).ok()?.parse().ok()
+    }
+
+    /// The first response is there, and of a WebSocket or a stream of events the beginning.
+    fn has_begun(&self) -> bool {
+        let Some(end) = self.bytes.windows(4).position(|bytes| bytes == b"\r\n\r\n") else { return false };
+        !matches!(self.status(), Some(101 | 200)) || self.bytes.len() > end + 4
+    }
+
+    fn has_session(&self) -> bool {
+        self.bytes.windows(8).any(|bytes| bytes == b"{\"hello\"")
+    }
+}

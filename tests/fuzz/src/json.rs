@@ -1,0 +1,114 @@
+//! The dialect: what it accepts, it accepts again when it is written anew; and what one client publishes, every parser takes.
+
+use encke_core::dialect::json::{Json, ServerMessage, parse_command};
+use encke_core::dialect::{Command, Since};
+use encke_core::encodings::{Cached, Encodings};
+use encke_core::message::{CompactJson, MOST_LEVELS, Message};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+/// The input is a text of a client, or of a server.
+///
+/// # Panics
+/// If an invariant does not hold.
+pub fn run(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    let request = parse_command(text);
+    match &request.command {
+        Ok(command) => {
+            let again = write(request.id, command);
+            assert_eq!(parse_command(&again), request, "{again}");
+            if let Command::Publish { channel, data } = command {
+                published(channel, data);
+            }
+        }
+        Err(error) => assert!(!error.message.is_empty() && error.message.chars().count() <= 240, "{error:?}"),
+    }
+    if let Ok(message) = serde_json::from_str::<ServerMessage<'_>>(text) {
+        let again = message.to_json();
+        let read: ServerMessage<'_> =
+            serde_json::from_str(&again).unwrap_or_else(|error| panic!("{again}: {error}"));
+        assert_eq!(read.to_json(), again);
+    }
+    // Any JSON, whether or not someone publishes it.
+    if let Ok(data) = serde_json::from_str::<&RawValue>(text) {
+        published("news", data.get());
+    }
+}
+
+fn write(id: Option<u64>, command: &Command<'_>) -> String {
+    let (name, body) = match command {
+        Command::Subscribe { channel, since: None } => ("subscribe", json!({ "channel": channel })),
+        Command::Subscribe { channel, since: Some(Since { epoch, offset }) } => {
+            ("subscribe", json!({ "channel": channel, "since": { "epoch": epoch, "offset": offset } }))
+        }
+        Command::Unsubscribe { channel } => ("unsubscribe", json!({ "channel": channel })),
+        Command::Presence { channel } => ("presence", json!({ "channel": channel })),
+        Command::Ack { seq } => ("ack", json!({ "seq": seq })),
+        Command::Pong { seq } => ("pong", json!({ "seq": seq })),
+        Command::Refresh { token } => ("refresh", json!({ "token": token })),
+        Command::Close => ("close", json!({})),
+        Command::Publish { channel, data } => {
+            let id = id.map_or(String::new(), |id| format!(r#""id":{id},"#));
+            return format!(r#"{{{id}"publish":{{"channel":{},"data":{data}}}}}"#, json!(channel));
+        }
+    };
+    let mut object = json!({ name: body });
+    if let Some(id) = id {
+        object["id"] = id.into();
+    }
+    object.to_string()
+}
+
+/// `data` is accepted if, and only if, a strict parser takes it, and it is not too deep.
+fn published(channel: &str, data: &str) {
+    // serde_json's own parser of values refuses what is beyond a double, and lone surrogates; so do those of most clients.
+    let value = serde_json::from_str::<Value>(data).ok().filter(|_| depth(data) <= MOST_LEVELS);
+    let compact = match (CompactJson::parse(data), &value) {
+        (Ok(compact), Some(_)) => compact,
+        (Err(_), None) => return,
+        (compact, value) => panic!("{data}: {compact:?}, but {value:?}"),
+    };
+    assert_eq!(serde_json::from_str(compact.as_str()).ok(), value, "{data}: white space does not matter");
+    let again = CompactJson::parse(compact.as_str()).unwrap_or_else(|error| panic!("{data}: {error}"));
+    assert_eq!(again.as_str(), compact.as_str(), "there is nothing more to leave out");
+    assert!(!compact.as_str().contains(['\n', '\r']), "it fits into one line of a stream");
+    delivered(channel, &compact);
+}
+
+/// A reader gets what was published.
+fn delivered(channel: &str, data: &CompactJson<'_>) {
+    let (seq, offset) = (u64::MAX, data.as_str().len() as u64);
+    let encodings = Encodings::new(&Message { channel, epoch: "e", offset, data });
+    assert_eq!(encodings.data().as_str(), data.as_str());
+    let mut text = Vec::new();
+    let encoded = Json::of(&encodings);
+    encoded.write_with(seq, &mut text);
+    assert_eq!(text.len(), encoded.len_with(seq));
+    match serde_json::from_slice(&text) {
+        Ok(ServerMessage::Message(delivery)) => assert_eq!(
+            (delivery.seq, &*delivery.channel, delivery.offset, delivery.data.get()),
+            (seq, channel, offset, data.as_str())
+        ),
+        read => panic!("{read:?} of {}", String::from_utf8_lossy(&text)),
+    }
+}
+
+/// Arrays and objects within each other, in a text that is JSON.
+fn depth(json: &str) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0, 0, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'[' | b'{' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_string => depth -= 1,
+            _ => {}
+        }
+    }
+    deepest
+}

@@ -1,0 +1,20 @@
+/// Cuts bytes, which come in pieces on a connection. What begins the input decides how: 0 not at all, 1 into single bytes, else into
+/// pieces of up to a few dozen bytes.
+pub(crate) fn cut(bytes: &[u8], how: u8) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    let mut random = u32::from(how);
+    std::iter::from_fn(move || {
+        let longest = match how {
+            0 => usize::MAX,
+            1 => 1,
+            _ => {
+                // The generator of Numerical Recipes: any will do.
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                1 + (random >> 24) as usize % 40
+            }
+        };
+        let (piece, after) = rest.split_at(longest.min(rest.len()));
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}

@@ -1,0 +1,35 @@
+//! Resume tokens and event ids: what is read is written back as something that reads the same.
+
+use encke_server::SessionId;
+use encke_server::fuzzing::{self, EventId};
+
+/// The input is what a client says it has.
+///
+/// # Panics
+/// If an invariant does not hold.
+pub fn run(input: &[u8]) {
+    let Ok(text) = std::str::from_utf8(input) else { return };
+    if let Ok(id) = text.parse::<SessionId>() {
+        assert_eq!(id.to_string(), text, "a session has one name");
+    }
+    if let Some(token) = fuzzing::resume_token(text) {
+        assert_eq!(token, text, "a session has one token");
+    }
+    let Some(id) = fuzzing::event_id(text) else { return };
+    for (epoch, _) in id.positions.iter().flatten() {
+        let is_harmless = epoch.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte));
+        assert!(is_harmless && epoch.len() <= 32, "{epoch:?} is written into every event");
+    }
+    let again = write(&id);
+    assert_eq!(fuzzing::event_id(&again), Some(id), "{again}");
+}
+
+fn write(EventId { token, seq, positions }: &EventId) -> String {
+    let positions = positions.iter().map(|position| match position {
+        Some((epoch, offset)) => format!("{epoch}:{offset}"),
+        None => String::new(),
+    });
+    let positions = positions.collect::<Vec<_>>();
+    let separator = if positions.is_empty() { "" } else { ";" };
+    format!("{token}:{seq}{separator}{}", positions.join(","))
+}
