@@ -39,7 +39,10 @@ impl HostPort {
     }
 
     fn address(&self) -> Option<IpAddr> {
-        self.host.trim_start_matches('[').trim_end_matches(']').parse().ok()
+        match self.host.strip_prefix('[') {
+            Some(rest) => rest.strip_suffix(']')?.parse().ok().map(IpAddr::V6),
+            None => self.host.parse().ok().map(IpAddr::V4),
+        }
     }
 }
 
@@ -64,5 +67,21 @@ mod tests {
         {
             assert_eq!(parse(text), None, "{text}");
         }
+    }
+
+    #[test]
+    fn only_addresses_of_ipv6_have_brackets() {
+        let is_name = |text| HostPort::parse(text).map(|host_port| host_port.is_name());
+        for (text, expected) in [
+            ("127.0.0.1:8000", Some(false)),
+            ("[::1]:8000", Some(false)),
+            ("[::ffff:127.0.0.1]", Some(false)),
+            ("[127.0.0.1]", Some(true)),
+            ("127.0.0.1.example", Some(true)),
+            ("localhost", Some(false)),
+        ] {
+            assert_eq!(is_name(text), expected, "{text}");
+        }
+        assert_eq!(is_name("::1"), None, "its last part would be a port");
     }
 }
