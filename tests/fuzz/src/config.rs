@@ -136,12 +136,17 @@ fn refused(error: &ConfigError, input: &str, table: Option<&Table>) {
 }
 
 fn is_only_in_secrets(input: &str, table: Option<&Table>) -> bool {
+    let marks = |text: &str| text.matches(MARK).count();
     let auth = table.and_then(|table| table.get("auth")).and_then(Value::as_table);
-    let in_file =
-        auth.and_then(|auth| auth.get("secret")).map_or(0, |secret| secret.to_string().matches(MARK).count());
+    let value = |name: &str| auth.and_then(|auth| auth.get(name));
+    let of_keys = value("keys").and_then(Value::as_array).into_iter().flatten();
+    let of_keys = of_keys.filter_map(|key| key.get("secret"));
+    let in_file = [value("secret"), value("api_keys")].into_iter().flatten().chain(of_keys);
     let elsewhere = input.lines().filter_map(|line| {
         let (key, value) = line.strip_prefix(['!', '$'])?.split_once('=')?;
-        ["auth.secret", "ENCKE_AUTH__SECRET"].contains(&key).then(|| value.matches(MARK).count())
+        let is_secret = ["auth.secret", "auth.api_keys", "ENCKE_AUTH__SECRET"].contains(&key);
+        is_secret.then(|| marks(value))
     });
-    in_file + elsewhere.sum::<usize>() == input.matches(MARK).count()
+    let in_file = in_file.map(|secret| marks(&secret.to_string())).sum::<usize>();
+    in_file + elsewhere.sum::<usize>() == marks(input)
 }

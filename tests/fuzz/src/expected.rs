@@ -1,5 +1,6 @@
 //! What a server must do with the frames of a client, read the slow way.
 
+use encke_core::close::CloseCode::{self, BadFrame, InvalidPayload, TooBig, UnsupportedData};
 use encke_core::dialect::json::parse_command;
 use encke_core::dialect::{Command, Request};
 
@@ -24,8 +25,8 @@ pub(crate) enum Answer {
 pub(crate) enum End {
     /// It goes on.
     Open,
-    /// Frames break RFC 6455, or what the server takes of it.
-    Refused,
+    /// Frames break RFC 6455, or what the server takes of it: with one of these codes.
+    Refused(&'static [CloseCode]),
     /// By a Close frame of the client.
     ByClient,
     /// By the command `close`.
@@ -60,8 +61,8 @@ impl Expected {
             }
         }
         if Header::read(rest).is_some_and(|header| header.payload > MAX_MESSAGE as u64) {
-            // Nobody waits for the rest of it.
-            expected.end = End::Refused;
+            // Nobody waits for the rest of it. It may be wrong in other ways as well.
+            expected.end = End::Refused(&[TooBig, BadFrame]);
         }
         expected
     }
@@ -70,10 +71,15 @@ impl Expected {
         let is_control = header.opcode >= CLOSE;
         let is_sound = header.is_plain
             && header.mask.is_some()
-            && payload.len() <= MAX_MESSAGE
+            && matches!(header.opcode, CONTINUATION | TEXT | BINARY | CLOSE | PING | PONG)
             && !(is_control && (!header.is_final || payload.len() > 125));
-        if !is_sound {
-            self.end = End::Refused;
+        let is_short = payload.len() <= MAX_MESSAGE;
+        if !is_sound || !is_short {
+            self.end = End::Refused(match (is_sound, is_short) {
+                (true, _) => &[TooBig],
+                (false, true) => &[BadFrame],
+                (false, false) => &[BadFrame, TooBig],
+            });
             return;
         }
         match header.opcode {
@@ -85,8 +91,9 @@ impl Expected {
             PING => self.answers.push(Answer::Pong(payload)),
             PONG if payload.len() == 8 => self.may_end(),
             PONG => {}
-            CLOSE => self.end = if is_close(&payload) { End::ByClient } else { End::Refused },
-            _ => self.end = End::Refused,
+            CLOSE => self.end = close(&payload),
+            // A part of nothing, or a message within another.
+            _ => self.end = End::Refused(&[BadFrame]),
         }
     }
 
@@ -98,8 +105,15 @@ impl Expected {
             Err(error) if open.is_text => !is_last && error.error_len().is_none(),
             _ => true,
         };
-        if open.bytes.len() > MAX_MESSAGE || !is_good || (is_last && !open.is_text) {
-            self.end = End::Refused;
+        let is_short = open.bytes.len() <= MAX_MESSAGE;
+        if !is_short || !is_good {
+            self.end = End::Refused(match (is_short, is_good) {
+                (false, true) => &[TooBig],
+                (true, _) => &[InvalidPayload],
+                (false, false) => &[TooBig, InvalidPayload],
+            });
+        } else if is_last && !open.is_text {
+            self.end = End::Refused(&[UnsupportedData]);
         } else if is_last {
             let open = self.open.take().expect("a message is open");
             self.command(std::str::from_utf8(&open.bytes).expect("it was checked"));
@@ -172,10 +186,12 @@ impl<'a> Answers<'a> {
 }
 
 /// Section 5.5.1: nothing, or a code and a reason.
-fn is_close(payload: &[u8]) -> bool {
+fn close(payload: &[u8]) -> End {
     match payload {
-        [] => true,
-        [_] => false,
-        [_, _, reason @ ..] => std::str::from_utf8(reason).is_ok(),
+        [_] => End::Refused(&[BadFrame]),
+        [_, _, reason @ ..] if std::str::from_utf8(reason).is_err() => {
+            End::Refused(&[InvalidPayload, BadFrame])
+        }
+        _ => End::ByClient,
     }
 }
