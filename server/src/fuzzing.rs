@@ -1,12 +1,15 @@
 //! Parsers that have no other way in, for the fuzz targets in `tests/fuzz`; not part of the API, and not in a build without the
 //! feature `fuzzing`.
 
+use std::net::IpAddr;
+
 use encke_core::dialect::json::Json;
 use encke_core::session::Heartbeat;
 use hyper::HeaderMap;
 use hyper::header::{HOST, HeaderName, HeaderValue};
 
 use crate::auth::{self, Hosts};
+use crate::proxies::{Proxies, ProxyHeader};
 use crate::public::parse_query;
 use crate::session::ResumeToken;
 use crate::transport::sse;
@@ -73,4 +76,45 @@ pub fn is_host_allowed(listed: &Hosts, hosts: &[&[u8]], site: Option<&[u8]>) -> 
         headers.append(name, HeaderValue::from_bytes(value).ok()?);
     }
     Some(listed.allow(&headers, false).is_ok())
+}
+
+/// What a connection begins with, where it must begin with a header of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Announced {
+    /// With a header of so many bytes, which names this client, or none.
+    Client(Option<IpAddr>, usize),
+    /// With the beginning of one.
+    Unfinished,
+    /// With something else.
+    Refused,
+}
+
+/// Reads a header of the PROXY protocol that comes in pieces.
+pub fn proxy_header<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Announced {
+    let (mut header, mut length) = (ProxyHeader::default(), 0);
+    for piece in pieces {
+        let Ok(taken) = header.take(piece) else { return Announced::Refused };
+        length += taken;
+        match header.is_whole() {
+            Ok(true) => {
+                return header
+                    .source()
+                    .map_or(Announced::Refused, |client| Announced::Client(client, length));
+            }
+            Ok(false) => assert_eq!(taken, piece.len(), "what it does not take comes after it"),
+            Err(_) => return Announced::Refused,
+        }
+    }
+    Announced::Unfinished
+}
+
+/// The client of a request that came from `peer` with these lines of the header that is believed. `None` if one is no value of a header.
+#[must_use]
+pub fn client_behind(proxies: &Proxies, peer: IpAddr, lines: &[&[u8]]) -> Option<IpAddr> {
+    let name = proxies.forwarded.expect("a header is believed").name();
+    let mut headers = HeaderMap::new();
+    for line in lines {
+        headers.append(name.clone(), HeaderValue::from_bytes(line).ok()?);
+    }
+    Some(proxies.client_of(peer, &headers))
 }

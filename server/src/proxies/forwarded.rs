@@ -13,7 +13,7 @@ pub enum ForwardedHeader {
 }
 
 impl ForwardedHeader {
-    pub(super) fn name(self) -> HeaderName {
+    pub(crate) fn name(self) -> HeaderName {
         match self {
             Self::XForwardedFor => HeaderName::from_static("x-forwarded-for"),
             Self::Forwarded => FORWARDED,

@@ -10,6 +10,8 @@ use hyper::header::HeaderMap;
 use ipnet::IpNet;
 
 pub use forwarded::ForwardedHeader;
+#[cfg(feature = "fuzzing")]
+pub(crate) use proxy_protocol::ProxyHeader;
 pub(crate) use proxy_protocol::{BadProxyHeader, read_source};
 
 /// Which proxies are believed, and what.

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 /// A header that a proxy has begun, and no byte beyond it.
 #[derive(Debug, Default)]
-struct Header(Vec<u8>);
+pub(crate) struct ProxyHeader(Vec<u8>);
 
 /// Why a connection has no address of a client.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +22,8 @@ pub(crate) enum BadProxyHeader {
     Missing,
     #[error("a header of the PROXY protocol beyond {LONGEST_V2} bytes")]
     TooLong,
+    #[error("a header of the PROXY protocol, version 1, that does not end in CR LF")]
+    LineEnd,
     #[error("a bad header of the PROXY protocol, version 1: {0}")]
     Version1(#[from] v1::BinaryParseError),
     #[error("a bad header of the PROXY protocol, version 2: {0}")]
@@ -41,7 +43,7 @@ const LONGEST_V2: usize = 4096;
 /// Reads the header, and nothing after it: who is behind the proxy. `None`: the proxy itself, which looks whether the server is well, or a
 /// client without an IP address.
 pub(crate) async fn read_source(socket: &TcpStream) -> Result<Option<IpAddr>, BadProxyHeader> {
-    let mut header = Header::default();
+    let mut header = ProxyHeader::default();
     let mut waiting = [0; LONGEST_V2];
     while !header.is_whole()? {
         // What is only looked at stays there for whoever reads what comes after the header.
@@ -60,9 +62,9 @@ pub(crate) async fn read_source(socket: &TcpStream) -> Result<Option<IpAddr>, Ba
     header.source()
 }
 
-impl Header {
+impl ProxyHeader {
     /// Takes what belongs to it of the bytes that follow, and returns how many these are.
-    fn take(&mut self, bytes: &[u8]) -> Result<usize, BadProxyHeader> {
+    pub(crate) fn take(&mut self, bytes: &[u8]) -> Result<usize, BadProxyHeader> {
         let before = self.0.len();
         self.0.extend_from_slice(bytes);
         // While its length is not known, everything belongs to it.
@@ -72,13 +74,16 @@ impl Header {
         Ok(self.0.len() - before)
     }
 
-    fn is_whole(&self) -> Result<bool, BadProxyHeader> {
+    pub(crate) fn is_whole(&self) -> Result<bool, BadProxyHeader> {
         Ok(length(&self.0)? == Some(self.0.len()))
     }
 
     /// Whom it names. It must be whole.
-    fn source(&self) -> Result<Option<IpAddr>, BadProxyHeader> {
+    pub(crate) fn source(&self) -> Result<Option<IpAddr>, BadProxyHeader> {
         if self.0.starts_with(V1_BEGIN) {
+            if !self.0.ends_with(b"\r\n") {
+                return Err(BadProxyHeader::LineEnd);
+            }
             return Ok(match v1::Header::try_from(&self.0[..])?.addresses {
                 v1::Addresses::Tcp4(addresses) => Some(addresses.source_address.into()),
                 v1::Addresses::Tcp6(addresses) => Some(addresses.source_address.into()),
@@ -146,7 +151,7 @@ mod tests {
 
     /// Reads as `read_source` does, `step` bytes at a time. Returns what was not taken.
     fn read(bytes: &[u8], step: usize) -> Result<(Option<String>, usize), BadProxyHeader> {
-        let mut header = Header::default();
+        let mut header = ProxyHeader::default();
         let mut taken = 0;
         while !header.is_whole()? {
             let end = (taken + step).min(bytes.len());
@@ -175,12 +180,13 @@ mod tests {
     #[test]
     fn what_is_no_header_is_refused_at_once() {
         for bytes in [&b"G"[..], b"PROXX", b"\r\nGET", b"\x16\x03\x01", b"\0"] {
-            assert!(matches!(Header::default().take(bytes), Err(BadProxyHeader::Missing)), "{bytes:?}");
+            assert!(matches!(ProxyHeader::default().take(bytes), Err(BadProxyHeader::Missing)), "{bytes:?}");
         }
-        for bytes in
-            [&b"PROXY TCP4 192.0.2.7\r\n"[..], b"PROXY TCP4 a b c d\r\n", b"PROXY TCP4 1.1.1.1 1.1.1.1 1 1\n"]
-        {
+        for bytes in [&b"PROXY TCP4 192.0.2.7\r\n"[..], b"PROXY TCP4 a b c d\r\n"] {
             assert!(matches!(read(bytes, 7), Err(BadProxyHeader::Version1(_))), "{bytes:?}");
+        }
+        for bytes in [&b"PROXY UNKNOWN \n"[..], b"PROXY TCP4 1.1.1.1 1.1.1.1 1 1\n"] {
+            assert!(matches!(read(bytes, 7), Err(BadProxyHeader::LineEnd)), "{bytes:?}");
         }
         let short = version_2(1, 0x11, &[1, 2, 3]);
         let other_version = [v2::PROTOCOL_PREFIX, &[0x31, 0x11, 0, 0]].concat();
@@ -196,6 +202,6 @@ mod tests {
         let longest = version_2(1, 0x00, &[0; LONGEST_V2 - V2_BEGIN]);
         assert!(read(&longest, 1000).is_ok());
         let too_long = version_2(1, 0x00, &[0; LONGEST_V2 - V2_BEGIN + 1]);
-        assert!(matches!(Header::default().take(&too_long[..V2_BEGIN]), Err(BadProxyHeader::TooLong)));
+        assert!(matches!(ProxyHeader::default().take(&too_long[..V2_BEGIN]), Err(BadProxyHeader::TooLong)));
     }
 }

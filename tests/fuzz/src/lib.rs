@@ -10,6 +10,7 @@ pub mod json;
 pub mod jwt;
 mod pages;
 mod pieces;
+pub mod proxies;
 mod rfc6455;
 mod simulated;
 pub mod tokens;

@@ -1,0 +1,95 @@
+//! What proxies say of their clients: headers of the PROXY protocol, and those of HTTP that have the client's address.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use encke_server::fuzzing::{self, Announced};
+use encke_server::proxies::{ForwardedHeader, Proxies};
+
+use crate::pieces::cut;
+
+/// If the first byte is odd, the next says how what follows is cut: a connection that must begin with a header of the PROXY protocol.
+/// Otherwise the lines that follow are headers of HTTP.
+///
+/// # Panics
+/// If an invariant does not hold.
+pub fn run(input: &[u8]) {
+    match input {
+        [kind, how, bytes @ ..] if kind % 2 == 1 => announced(bytes, *how),
+        [kind, text @ ..] => forwarded(text, *kind),
+        [] => {}
+    }
+}
+
+/// However it is cut, it is the same, and what a plain reader makes of it.
+fn announced(bytes: &[u8], how: u8) {
+    let read = fuzzing::proxy_header(cut(bytes, how));
+    assert_eq!(read, fuzzing::proxy_header([bytes]), "cut otherwise");
+    if let Announced::Client(client, length) = read {
+        let header = &bytes[..length];
+        let expected = if header.starts_with(b"PROXY ") { of_line(header) } else { of_block(header) };
+        assert_eq!(client, expected.expect("a good header"), "{header:?}");
+    }
+}
+
+/// Version 1. The outer `None`: it is none.
+fn of_line(header: &[u8]) -> Option<Option<IpAddr>> {
+    let line = std::str::from_utf8(header).ok()?.strip_suffix("\r\n")?;
+    let words: Vec<_> = line.split(' ').collect();
+    match words[..] {
+        ["PROXY", "UNKNOWN", ..] => Some(None),
+        ["PROXY", family, from, to, from_port, to_port] => {
+            let _ports: (u16, u16) = (from_port.parse().ok()?, to_port.parse().ok()?);
+            let (from, to): (IpAddr, IpAddr) = (from.parse().ok()?, to.parse().ok()?);
+            let is_of_family = |address: IpAddr| address.is_ipv4() == (family == "TCP4");
+            (["TCP4", "TCP6"].contains(&family) && is_of_family(from) && is_of_family(to))
+                .then_some(Some(from))
+        }
+        _ => None,
+    }
+}
+
+/// Version 2.
+fn of_block(header: &[u8]) -> Option<Option<IpAddr>> {
+    let (begin, rest) = header.split_first_chunk::<16>()?;
+    let [signature @ .., command, family, _, _] = begin;
+    let length = usize::from(u16::from_be_bytes([begin[14], begin[15]]));
+    let is_sound = *signature == *b"\r\n\r\n\0\r\nQUIT\n" && rest.len() == length;
+    let client: Option<IpAddr> = match (command, family >> 4) {
+        (0x20, _) => None,
+        (0x21, 1) => Some(Ipv4Addr::from(*rest.first_chunk::<4>()?).into()),
+        (0x21, 2) => Some(Ipv6Addr::from(*rest.first_chunk::<16>()?).into()),
+        (0x21, 0 | 3) => None,
+        _ => return None,
+    };
+    is_sound.then_some(client)
+}
+
+/// Whatever a client writes, what its proxy appends decides.
+fn forwarded(text: &[u8], kind: u8) {
+    let header = if kind & 2 == 0 { ForwardedHeader::XForwardedFor } else { ForwardedHeader::Forwarded };
+    let trusted = ["10.0.0.0/8".parse().expect("a network")].into();
+    let proxies = Proxies { trusted, forwarded: Some(header), proxy_protocol: false };
+    let proxy: IpAddr = Ipv4Addr::new(10, 0, 0, 1).into();
+    let client: IpAddr = Ipv4Addr::new(192, 0, 2, 7).into();
+    let appended = match header {
+        ForwardedHeader::XForwardedFor => client.to_string(),
+        ForwardedHeader::Forwarded => format!("for={client}"),
+    };
+    let lines: Vec<_> = text.split(|byte| *byte == b'\n').collect();
+    let Some(last) = lines.last() else { return };
+    // To the last line, or as a line of its own.
+    for (own, line) in [
+        (&lines[..lines.len() - 1], [*last, b", ", appended.as_bytes()].concat()),
+        (&lines[..], appended.clone().into_bytes()),
+    ] {
+        let all: Vec<&[u8]> = own.iter().copied().chain([&line[..]]).collect();
+        if std::str::from_utf8(&line).is_ok_and(|line| line.bytes().all(|byte| (0x20..0x7f).contains(&byte)))
+            && let Some(found) = fuzzing::client_behind(&proxies, proxy, &all)
+        {
+            assert_eq!(found, client, "{all:?}");
+        }
+        if let Some(found) = fuzzing::client_behind(&proxies, client, &all) {
+            assert_eq!(found, client, "it is no proxy");
+        }
+    }
+}
