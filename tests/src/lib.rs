@@ -2,7 +2,7 @@
 //! WebSocket client, one of hand-made frames, browsers, a network to cut.
 //!
 //! The binaries must have been built before ([`binaries`]), schemathesis and the packages of `tests/browser` ([`script`])
-//! installed. The machine must be Linux with iproute2, libfaketime, node and Chromium, the user root, and a process allowed to
+//! installed. The machine must be Linux with iproute2, nftables, libfaketime, node and Chromium, the user root, and a process allowed to
 //! open 10,500 descriptors: a test that lacks something fails and says so. `tests/run` sees to all of it.
 //!
 //! Everything blocks and nothing waits for ever: all waiting goes through [`waiting`].
