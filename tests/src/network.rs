@@ -124,11 +124,27 @@ impl Link {
             .args(["-w", &format!("net.ipv4.tcp_rmem={} {bytes} {bytes}", bytes.min(4096))]));
     }
 
-    /// Sends each segment of TCP as a packet of its own, for connections that are made from here on. Otherwise dozens go from one
-    /// card to the other as one, and are lost as one.
-    pub fn single_segments(&self) {
-        ip(&format!("link set {} gso_max_segs 1", self.here));
-        ip(&format!("-n {} link set {} gso_max_segs 1", self.namespace, self.there));
+    /// Makes it resemble a link that is some hops away, for connections that are made from here on. The ends know each other's
+    /// hardware addresses for good: what asks for them, and the answer, does not queue on a slow link or get lost. And each segment of
+    /// TCP is a packet of its own: otherwise dozens go from one card to the other as one, and are lost as one.
+    ///
+    /// # Panics
+    /// When the kernel does not tell the addresses.
+    pub fn far_away(&self) {
+        let Self { namespace, here, there, .. } = self;
+        ip(&format!("link set {here} gso_max_segs 1"));
+        ip(&format!("-n {namespace} link set {there} gso_max_segs 1"));
+        let hardware = |command: &mut Command, device: &str| {
+            let output = command.arg(format!("/sys/class/net/{device}/address")).output();
+            let address =
+                String::from_utf8(output.expect("there is a cat").stdout).expect("an address is text");
+            address.trim().to_owned()
+        };
+        let (of_here, of_there) =
+            (hardware(&mut Command::new("cat"), here), hardware(&mut self.command("cat"), there));
+        ip(&format!("neighbour replace {} lladdr {of_there} dev {here} nud permanent", self.address(2)));
+        let known = format!("{} lladdr {of_here} dev {there} nud permanent", self.address_here());
+        ip(&format!("-n {namespace} neighbour replace {known}"));
     }
 
     /// From here on the other end is sent so many bytes a second.
@@ -143,8 +159,8 @@ impl Link {
         run(Command::new("tc").args(arguments.split(' ')));
     }
 
-    /// From here on so many per cent of the packets are lost, each way. Neither end sees anything of it: they are lost
-    /// where they arrive, and each card still finds the other (ARP), as it does when the loss is further away.
+    /// From here on so many per cent of the packets are lost, each way. No sender sees anything of it: they are lost where they
+    /// arrive.
     pub fn lose(&self, per_cent: u8) {
         let drop = if per_cent < 100 {
             format!("meta protocol ip numgen random mod 100 < {per_cent} drop")

@@ -34,26 +34,27 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// Tries it. It ends early once `over` is set; then, what has not come until then counts as lost.
+    /// Tries it. `None` if `over` is set before it has ended.
     ///
     /// # Panics
     /// Without root, or when something that it needs is not installed.
     #[must_use]
-    pub fn run(&self, over: &AtomicBool) -> Outcome {
+    pub fn run(&self, over: &AtomicBool) -> Option<Outcome> {
         let mut scene = Scene::set(self);
         let began = Instant::now();
         let mut instants = Instants::default();
-        loop {
+        while !over.load(Ordering::Relaxed) {
             let now = began.elapsed();
             scene.hear(began);
             let done = scene.act(now, self, &mut instants);
             let complete = done && scene.ledger.missing() == 0;
             let late = instants.silent.is_some_and(|silent| now > silent + self.pace.limit);
-            if complete || late || over.load(Ordering::Relaxed) {
-                return Outcome::of(self, &scene.ledger, instants, &scene.server, &scene.script);
+            if complete || late {
+                return Some(Outcome::of(self, &scene.ledger, instants, &scene.server, &scene.script));
             }
             let_pass(STEP);
         }
+        None
     }
 }
 

@@ -53,7 +53,7 @@ impl Condition {
 
     /// Before the client is started.
     pub fn prepare(self, link: &Link) {
-        link.single_segments();
+        link.far_away();
         if let Self::ZeroWindow(_) = self {
             link.receive_buffer(SMALL_RECEIVE_BUFFER);
         }
@@ -84,13 +84,25 @@ impl fmt::Display for Condition {
         match self {
             Self::Slow(kilobits) => write!(f, "{kilobits}kbit"),
             Self::Lossy(per_cent) => write!(f, "{per_cent}%"),
-            Self::Cut(time) => write!(f, "cut-{}", humantime::format_duration(*time)),
-            Self::ZeroWindow(time) => write!(f, "zero-window-{}", humantime::format_duration(*time)),
+            Self::Cut(time) => write!(f, "cut-{}", Length(*time)),
+            Self::ZeroWindow(time) => write!(f, "zero-window-{}", Length(*time)),
         }
     }
 }
 
-/// As it is displayed: `8kbit`, `5%`, `cut-20s`, `zero-window-1m`.
+/// In seconds, unless these are not whole.
+struct Length(Duration);
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_millis() {
+            ms if ms % 1_000 == 0 => write!(f, "{}s", ms / 1_000),
+            ms => write!(f, "{ms}ms"),
+        }
+    }
+}
+
+/// As it is displayed: `8kbit`, `5%`, `cut-20s`, `zero-window-60s`.
 impl FromStr for Condition {
     type Err = String;
 
@@ -125,7 +137,12 @@ mod tests {
         for condition in Condition::table().into_iter().chain(Condition::quick()) {
             assert_eq!(condition.to_string().parse(), Ok(condition));
         }
-        assert_eq!("zero-window-60s".parse(), Ok(Condition::ZeroWindow(Duration::from_secs(60))));
+        let minute = Condition::ZeroWindow(Duration::from_secs(60));
+        assert_eq!(
+            (minute.to_string(), "zero-window-1m".parse()),
+            ("zero-window-60s".to_owned(), Ok(minute))
+        );
+        assert_eq!(Condition::Cut(Duration::from_millis(1_500)).to_string(), "cut-1500ms");
     }
 
     #[test]

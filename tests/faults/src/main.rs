@@ -35,7 +35,7 @@ fn main() -> Result<ExitCode, Box<dyn Error>> {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// All at once. What could not be run is left out; its panic was printed.
+/// All at once. What could not be run is left out, its panic was printed; and so is what was interrupted.
 fn run(cells: &[Cell], over: &AtomicBool) -> io::Result<Vec<Outcome>> {
     thread::scope(|scope| {
         let mut running = Vec::new();
@@ -43,6 +43,6 @@ fn run(cells: &[Cell], over: &AtomicBool) -> io::Result<Vec<Outcome>> {
             let name = format!("{} {}", cell.condition, cell.client);
             running.push(thread::Builder::new().name(name).spawn_scoped(scope, || cell.run(over))?);
         }
-        Ok(running.into_iter().filter_map(|cell| cell.join().ok()).collect())
+        Ok(running.into_iter().filter_map(|cell| cell.join().ok().flatten()).collect())
     })
 }

@@ -38,7 +38,7 @@ impl Pace {
             burst_message: 10_000,
             lasting: Duration::from_secs(60),
             mended: Duration::from_secs(10),
-            limit: Duration::from_secs(600),
+            limit: Duration::from_secs(300),
         }
     }
 

@@ -13,7 +13,7 @@ fn a_client_that_was_cut_off_has_everything() {
         pace: Pace::quick(),
         settings: Pace::QUICK_SETTINGS.map(str::to_owned).into(),
     };
-    let outcome = cell.run(&AtomicBool::new(false));
+    let outcome = cell.run(&AtomicBool::new(false)).expect("nobody interrupts it");
     assert!(outcome.is_exact(), "{outcome:?}");
     assert_eq!((outcome.delivered, outcome.told, outcome.sessions), (outcome.published, 0, 1), "{outcome:?}");
     assert!(outcome.back_s.is_some() && outcome.burst_s.is_some(), "{outcome:?}");
