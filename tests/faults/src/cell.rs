@@ -50,6 +50,7 @@ impl Cell {
             let complete = done && scene.ledger.missing() == 0;
             let late = instants.silent.is_some_and(|silent| now > silent + self.pace.limit);
             if complete || late {
+                instants.end = now;
                 return Some(Outcome::of(self, &scene.ledger, instants, &scene.server, &scene.script));
             }
             let_pass(STEP);

@@ -140,10 +140,12 @@ impl Ledger {
         self.deliveries().filter(|at| *at > instant).min()
     }
 
-    /// The longest time from one delivery to the next, of which some is after `since`.
+    /// The longest time from one delivery to the next, of which some is after `since`. A client that waits for something still
+    /// has waited until `now`.
     #[must_use]
-    pub fn longest_pause(&self, since: Duration) -> Duration {
-        let mut times: Vec<_> = self.deliveries().collect();
+    pub fn longest_pause(&self, since: Duration, now: Duration) -> Duration {
+        let waits = (self.missing() > 0).then_some(now);
+        let mut times: Vec<_> = self.deliveries().chain(waits).collect();
         times.sort_unstable();
         let pauses = times.windows(2).filter(|pair| pair[1] > since).map(|pair| pair[1] - pair[0]);
         pauses.max().unwrap_or_default()
@@ -273,8 +275,10 @@ mod tests {
     fn pauses_and_returns_are_between_deliveries() {
         let mut ledger = published(4);
         hear(&mut ledger, [(1, message(1)), (9, message(2)), (10, message(3)), (14, message(4))]);
-        assert_eq!(ledger.longest_pause(s(0)), s(8));
-        assert_eq!(ledger.longest_pause(s(9)), s(4), "the one that had ended counts no more");
+        assert_eq!(ledger.longest_pause(s(0), s(90)), s(8));
+        assert_eq!(ledger.longest_pause(s(9), s(90)), s(4), "the one that had ended counts no more");
         assert_eq!((ledger.first_after(s(9)), ledger.first_after(s(14))), (Some(s(10)), None));
+        ledger.publish(s(15));
+        assert_eq!(ledger.longest_pause(s(9), s(90)), s(76), "it waits still");
     }
 }

@@ -21,6 +21,8 @@ pub(crate) struct Instants {
     pub(crate) mended: Option<Duration>,
     /// The last message was published.
     pub(crate) silent: Option<Duration>,
+    /// The cell ended.
+    pub(crate) end: Duration,
 }
 
 /// What came of one cell. Times are in seconds.
@@ -44,6 +46,8 @@ pub struct Outcome {
     pub misordered: usize,
     /// Messages that were not what was published.
     pub garbled: usize,
+    /// Whether the fault was mended.
+    pub mended: bool,
     /// From the mend to the first message afterwards.
     pub first_s: Option<f64>,
     /// From the mend until the client had all that had been published by then, and was told of the rest.
@@ -85,10 +89,11 @@ impl Outcome {
             doubled: ledger.doubled,
             misordered: ledger.misordered,
             garbled: ledger.garbled,
+            mended: at.mended.is_some(),
             first_s: since(at.mended, at.mended.and_then(|mended| ledger.first_after(mended))),
             back_s: back(cell.condition, ledger, at).as_ref().map(Duration::as_secs_f64),
             burst_s: since(at.burst, at.burst.and_then(|burst| ledger.settled(burst))),
-            pause_s: ledger.longest_pause(at.fault.unwrap_or_default()).as_secs_f64(),
+            pause_s: ledger.longest_pause(at.fault.unwrap_or_default(), at.end).as_secs_f64(),
             connections: ledger.greetings,
             sessions: ledger.sessions,
             suspended: suspensions(server.admin.metrics().text()),

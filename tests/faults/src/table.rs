@@ -75,13 +75,10 @@ fn table(header: Vec<&str>) -> Table {
 }
 
 fn summary(outcome: &Outcome) -> String {
-    let time = match (outcome.back_s, outcome.first_s) {
-        (back @ Some(_), _) => format!("back after {}", seconds(back)),
-        // It was to be back, and has heard something.
-        (None, Some(_)) => "not all back".to_owned(),
-        (None, None) => {
-            format!("burst {}, pause {}", seconds(outcome.burst_s), seconds(Some(outcome.pause_s)))
-        }
+    let time = match outcome.back_s {
+        back @ Some(_) => format!("back after {}", seconds(back)),
+        None if outcome.mended => "NOT BACK".to_owned(),
+        None => format!("burst {}, pause {}", seconds(outcome.burst_s), seconds(Some(outcome.pause_s))),
     };
     format!("{time}; {}", what_was_lost(outcome))
 }
@@ -121,6 +118,7 @@ mod tests {
             doubled: 0,
             misordered: 0,
             garbled: 0,
+            mended: false,
             first_s: None,
             back_s: None,
             burst_s: Some(1.25),
@@ -135,7 +133,13 @@ mod tests {
 
     #[test]
     fn each_link_is_a_row_and_each_client_a_column() {
-        let back = Outcome { first_s: Some(0.1), back_s: Some(5.44), told: 3, ..outcome("cut-20s", "curl") };
+        let back = Outcome {
+            mended: true,
+            first_s: Some(0.1),
+            back_s: Some(5.44),
+            told: 3,
+            ..outcome("cut-20s", "curl")
+        };
         let lost = Outcome { lost: 1, doubled: 2, ..outcome("8kbit", "curl") };
         let text = by_link_and_client(&[outcome("8kbit", "json"), lost, back]);
         let rows: Vec<Vec<_>> =
@@ -155,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_was_to_be_back_and_is_not_is_said_to_be_missing() {
-        let missing = Outcome { first_s: Some(0.1), lost: 4, ..outcome("cut-20s", "curl") };
-        assert_eq!(summary(&missing), "not all back; 4 LOST");
+    fn a_client_that_did_not_come_back_is_named() {
+        let missing = Outcome { mended: true, first_s: Some(0.1), lost: 4, ..outcome("cut-20s", "curl") };
+        assert_eq!(summary(&missing), "NOT BACK; 4 LOST");
     }
 }
