@@ -21,7 +21,7 @@ pub(crate) struct Args {
     #[arg(long)]
     quick: bool,
     /// The length of each message of the burst, in bytes; it has as many as make up 150 kB
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=150_000))]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1_000..=150_000))]
     burst_message: Option<u32>,
     /// Further keys of the server's configuration
     #[arg(long, value_name = "KEY=VALUE")]
