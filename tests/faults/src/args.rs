@@ -7,7 +7,8 @@ use encke_faults::{Cell, Client, Condition, Pace};
 
 /// Stock clients on bad links: when each is back, and what it has lost. Needs root; tests/faults/run installs the rest.
 ///
-/// Fails (exit code 1) when a message was lost without a gap that covers it, came twice, or out of order. Times are told, not judged.
+/// Fails (exit code 1) when a message was lost without a gap that covers it, came twice or out of order,
+/// or had not come after five minutes. Other times are told, not judged.
 #[derive(Debug, Parser)]
 #[command(name = "faults")]
 pub(crate) struct Args {

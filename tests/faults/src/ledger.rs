@@ -121,6 +121,12 @@ impl Ledger {
         self.count(|settled| settled.is_none())
     }
 
+    /// How many of these will not come any more, since a later one has come.
+    #[must_use]
+    pub fn lost(&self) -> usize {
+        self.messages.iter().take(self.highest).filter(|message| message.settled.is_none()).count()
+    }
+
     fn count(&self, of: impl Fn(Option<Settled>) -> bool) -> usize {
         self.messages.iter().filter(|message| of(message.settled)).count()
     }
@@ -208,6 +214,7 @@ mod tests {
         let mut ledger = published(4);
         hear(&mut ledger, [(1, message(1)), (3, message(3))]);
         assert_eq!(counts(&ledger), [2, 0, 2, 0, 0]);
+        assert_eq!(ledger.lost(), 1, "the last may still come");
         assert_eq!((ledger.settled(s(1)), ledger.settled(s(2))), (Some(s(1)), None));
     }
 

@@ -38,8 +38,10 @@ pub struct Outcome {
     pub delivered: usize,
     /// of which a gap has told the client, and which it does not have,
     pub told: usize,
-    /// and which it neither has nor was told of.
+    /// and of which it was not told, though it has a later one.
     pub lost: usize,
+    /// Messages that had not come yet when the cell ended: the client has none that is later.
+    pub outstanding: usize,
     /// Messages that came twice.
     pub doubled: usize,
     /// Messages that came after a later one.
@@ -85,7 +87,8 @@ impl Outcome {
             published: ledger.published(),
             delivered: ledger.delivered(),
             told: ledger.told(),
-            lost: ledger.missing(),
+            lost: ledger.lost(),
+            outstanding: ledger.missing() - ledger.lost(),
             doubled: ledger.doubled,
             misordered: ledger.misordered,
             garbled: ledger.garbled,
@@ -102,10 +105,10 @@ impl Outcome {
         }
     }
 
-    /// Whether everything came once and in order, or was told.
+    /// Whether everything came once and in order, or was told, before the cell ended.
     #[must_use]
     pub fn is_exact(&self) -> bool {
-        self.lost + self.doubled + self.misordered + self.garbled == 0
+        self.lost + self.outstanding + self.doubled + self.misordered + self.garbled == 0
     }
 }
 

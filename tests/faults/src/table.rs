@@ -43,6 +43,7 @@ pub fn in_detail(outcomes: &[Outcome]) -> String {
         "delivered",
         "told",
         "lost",
+        "not yet",
         "doubled",
         "out of order",
     ]);
@@ -61,6 +62,7 @@ pub fn in_detail(outcomes: &[Outcome]) -> String {
             format!("{} of {}", outcome.delivered, outcome.published),
             outcome.told.to_string(),
             outcome.lost.to_string(),
+            outcome.outstanding.to_string(),
             outcome.doubled.to_string(),
             (outcome.misordered + outcome.garbled).to_string(),
         ]);
@@ -87,6 +89,7 @@ fn what_was_lost(outcome: &Outcome) -> String {
     let counts = [
         (outcome.told, "told"),
         (outcome.lost, "LOST"),
+        (outcome.outstanding, "NOT YET"),
         (outcome.doubled, "DOUBLED"),
         (outcome.misordered, "OUT OF ORDER"),
         (outcome.garbled, "GARBLED"),
@@ -115,6 +118,7 @@ mod tests {
             delivered: 9,
             told: 0,
             lost: 0,
+            outstanding: 0,
             doubled: 0,
             misordered: 0,
             garbled: 0,
@@ -160,7 +164,8 @@ mod tests {
 
     #[test]
     fn a_client_that_did_not_come_back_is_named() {
-        let missing = Outcome { mended: true, first_s: Some(0.1), lost: 4, ..outcome("cut-20s", "curl") };
-        assert_eq!(summary(&missing), "NOT BACK; 4 LOST");
+        let missing =
+            Outcome { mended: true, first_s: Some(0.1), outstanding: 4, ..outcome("cut-20s", "curl") };
+        assert_eq!(summary(&missing), "NOT BACK; 4 NOT YET");
     }
 }
