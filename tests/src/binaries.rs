@@ -26,11 +26,26 @@ pub fn loadgen() -> PathBuf {
 /// When it is not there.
 #[must_use]
 pub fn python() -> PathBuf {
-    let ours = || beside_this_test("../venv/bin/python");
-    let path = std::env::var_os("PYTHON_BIN").map_or_else(ours, PathBuf::from);
+    python_of("venv", "PYTHON_BIN", "run tests/run once", "tests/openapi/requirements.txt")
+}
+
+/// The Python that has httpx-sse: `HTTPX_PYTHON_BIN`, or of the environment that `tests/faults/run` makes in the target
+/// directory.
+///
+/// # Panics
+/// When it is not there.
+#[must_use]
+pub fn python_with_httpx() -> PathBuf {
+    let wanted = "tests/faults/clients/requirements.txt";
+    python_of("faults-venv", "HTTPX_PYTHON_BIN", "run tests/faults/run once", wanted)
+}
+
+fn python_of(environment: &str, variable: &str, remedy: &str, wanted: &str) -> PathBuf {
+    let ours = || beside_this_test(&format!("../{environment}/bin/python"));
+    let path = std::env::var_os(variable).map_or_else(ours, PathBuf::from);
     assert!(
         path.is_file(),
-        "{} is not there: run tests/run once, or set PYTHON_BIN to one with tests/openapi/requirements.txt",
+        "{} is not there: {remedy}, or set {variable} to one with {wanted}",
         path.display()
     );
     path
@@ -46,9 +61,10 @@ fn find(name: &str, variable: &str, package: &str) -> PathBuf {
     path
 }
 
-/// Tests run from `target/<profile>/deps`.
+/// Tests run from `target/<profile>/deps`, programs from `target/<profile>`.
 fn beside_this_test(name: &str) -> PathBuf {
-    let test = std::env::current_exe().expect("a running test has an executable");
-    let profile = test.parent().and_then(|deps| deps.parent()).expect("tests run from target/<profile>/deps");
-    profile.join(name)
+    let program = std::env::current_exe().expect("a running test has an executable");
+    let folder = program.parent().expect("an executable is in a folder");
+    let profile = if folder.ends_with("deps") { folder.parent() } else { Some(folder) };
+    profile.expect("tests run from target/<profile>/deps").join(name)
 }

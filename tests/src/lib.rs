@@ -2,8 +2,8 @@
 //! WebSocket client, one of hand-made frames, browsers, a network to cut.
 //!
 //! The binaries must have been built before ([`binaries`]), schemathesis and the packages of `tests/browser` ([`script`])
-//! installed. The machine must be Linux with iproute2, libfaketime, node, Chromium, nginx and HAProxy, the user root, and a process allowed to
-//! open 10,500 descriptors: a test that lacks something fails and says so. `tests/run` sees to all of it.
+//! installed. The machine must be Linux with iproute2, nftables, libfaketime, node, Chromium, nginx and HAProxy, the user root, and a process
+//! allowed to open 10,500 descriptors: a test that lacks something fails and says so. `tests/run` sees to all of it.
 //!
 //! Everything blocks and nothing waits for ever: all waiting goes through [`waiting`].
 

@@ -1,4 +1,5 @@
-//! A network namespace with a link to it that can be cut. Needs root and iproute2.
+//! A network namespace with a link to it that can be cut, made slow, or made to lose packets. Needs root and iproute2, and
+//! nftables for the latter.
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -6,6 +7,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::raw::Dial;
@@ -22,8 +24,8 @@ pub struct Link {
 
 /// Links of four addresses each that fit into 198.18.0.0/15, which is set aside for tests (RFC 2544).
 const LINKS: u32 = 1 << 15;
-/// A process makes few of them.
-const LINKS_A_PROCESS: u32 = 8;
+/// A process makes no more of them.
+const LINKS_A_PROCESS: u32 = 64;
 
 impl Default for Link {
     fn default() -> Self {
@@ -44,6 +46,7 @@ impl Link {
             "cutting a network link needs root: run this test as root"
         );
         let (process, made) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
+        assert!(made < LINKS_A_PROCESS, "a process has addresses for {LINKS_A_PROCESS} links");
         let link = Self {
             namespace: format!("encke-{process}-{made}"),
             here: format!("ek{process}-{made}h"),
@@ -94,12 +97,96 @@ impl Link {
         command
     }
 
+    /// The processes that run in the namespace.
+    ///
+    /// # Panics
+    /// When they cannot be listed.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Pid> {
+        let output = Command::new("ip").args(["netns", "pids", &self.namespace]).output();
+        let listed =
+            String::from_utf8(output.expect("iproute2 is installed").stdout).expect("numbers are text");
+        listed.lines().filter_map(|line| Pid::from_raw(line.trim().parse().ok()?)).collect()
+    }
+
+    /// Sends all of them a signal.
+    pub fn signal(&self, signal: Signal) {
+        for process in self.processes() {
+            // It may have ended meanwhile.
+            let _ = kill_process(process, signal);
+        }
+    }
+
+    /// Gives sockets that are made in the namespace from here on a receive buffer of so many bytes, which does not grow.
+    pub fn receive_buffer(&self, bytes: u32) {
+        run(self
+            .command("sysctl")
+            .args(["-w", &format!("net.ipv4.tcp_rmem={} {bytes} {bytes}", bytes.min(4096))]));
+    }
+
+    /// Makes it resemble a link that is some hops away, for connections that are made from here on. The ends know each other's
+    /// hardware addresses for good: what asks for them, and the answer, does not queue on a slow link or get lost. And each segment of
+    /// TCP is a packet of its own: otherwise dozens go from one card to the other as one, and are lost as one.
+    ///
+    /// # Panics
+    /// When the kernel does not tell the addresses.
+    pub fn far_away(&self) {
+        let Self { namespace, here, there, .. } = self;
+        ip(&format!("link set {here} gso_max_segs 1"));
+        ip(&format!("-n {namespace} link set {there} gso_max_segs 1"));
+        let hardware = |command: &mut Command, device: &str| {
+            let output = command.arg(format!("/sys/class/net/{device}/address")).output();
+            let address =
+                String::from_utf8(output.expect("there is a cat").stdout).expect("an address is text");
+            address.trim().to_owned()
+        };
+        let (of_here, of_there) =
+            (hardware(&mut Command::new("cat"), here), hardware(&mut self.command("cat"), there));
+        ip(&format!("neighbour replace {} lladdr {of_there} dev {here} nud permanent", self.address(2)));
+        let known = format!("{} lladdr {of_here} dev {there} nud permanent", self.address_here());
+        ip(&format!("-n {namespace} neighbour replace {known}"));
+    }
+
     /// From here on the other end is sent so many bytes a second.
     pub fn limit(&self, bytes_per_second: u32) {
-        let bits = u64::from(bytes_per_second) * 8;
-        // A burst of one packet, and a queue that loses none.
-        let rate = format!("rate {bits}bit burst 1600 limit 1000000");
-        run(Command::new("tc").args(format!("qdisc replace dev {} root tbf {rate}", self.here).split(' ')));
+        run(Command::new("tc").args(token_bucket(&self.here, bytes_per_second).split(' ')));
+    }
+
+    /// From here on neither end is sent more than so many bytes a second.
+    pub fn limit_both(&self, bytes_per_second: u32) {
+        self.limit(bytes_per_second);
+        let arguments = format!("-n {} {}", self.namespace, token_bucket(&self.there, bytes_per_second));
+        run(Command::new("tc").args(arguments.split(' ')));
+    }
+
+    /// From here on so many per cent of the packets are lost, each way. No sender sees anything of it: they are lost where they
+    /// arrive.
+    pub fn lose(&self, per_cent: u8) {
+        let drop = if per_cent < 100 {
+            format!("meta protocol ip numgen random mod 100 < {per_cent} drop")
+        } else {
+            "meta protocol ip drop".to_owned()
+        };
+        for (mut nft, device) in self.ends() {
+            let chain = format!("type filter hook ingress device {device} priority 0");
+            run(nft.arg(format!(
+                "table netdev {0} {{}}; delete table netdev {0}; \
+                 table netdev {0} {{ chain loss {{ {chain}; {drop}; }}; }}",
+                self.namespace
+            )));
+        }
+    }
+
+    /// From here on none is.
+    pub fn lose_none(&self) {
+        for (mut nft, _) in self.ends() {
+            run(nft.arg(format!("delete table netdev {}", self.namespace)));
+        }
+    }
+
+    /// The command `nft` at each end, and the card that is there.
+    fn ends(&self) -> [(Command, &str); 2] {
+        [(Command::new("nft"), &self.here), (self.command("nft"), &self.there)]
     }
 
     /// From here on nothing gets through, and neither end is told.
@@ -120,10 +207,18 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
+        // If it was not lossy, there is none.
+        let _ = Command::new("nft").arg(format!("delete table netdev {}", self.namespace)).output();
         // Both cards go with the namespace, once no socket holds it.
         let _ = Command::new("ip").args(["link", "delete", &self.here]).output();
         let _ = Command::new("ip").args(["netns", "delete", &self.namespace]).output();
     }
+}
+
+/// Arguments of `tc`: a burst of one packet, and a queue that loses none.
+fn token_bucket(device: &str, bytes_per_second: u32) -> String {
+    let bits = u64::from(bytes_per_second) * 8;
+    format!("qdisc replace dev {device} root tbf rate {bits}bit burst 1600 limit 1000000")
 }
 
 #[track_caller]
@@ -136,6 +231,6 @@ fn run(command: &mut Command) {
     match command.output() {
         Ok(output) if output.status.success() => {}
         Ok(output) => panic!("{command:?}: {}", String::from_utf8_lossy(&output.stderr)),
-        Err(error) => panic!("cannot run {command:?} (is iproute2 installed?): {error}"),
+        Err(error) => panic!("cannot run {command:?} (are iproute2 and nftables installed?): {error}"),
     }
 }

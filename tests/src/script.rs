@@ -1,11 +1,11 @@
-//! Stock clients and servers of the world of JavaScript: scripts in `tests/browser`, run by node.
+//! Stock clients and servers as scripts: those in `tests/browser` are run by node, others by whatever runs them.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{ChildStdin, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -31,7 +31,7 @@ pub struct Script {
 /// What a script has printed so far; a thread takes it in as it comes.
 #[derive(Clone, Debug, Default)]
 struct Heard {
-    objects: Arc<Mutex<Vec<Value>>>,
+    objects: Arc<Mutex<Vec<(Instant, Value)>>>,
 }
 
 impl Script {
@@ -40,6 +40,21 @@ impl Script {
     #[track_caller]
     pub fn start(name: &str, arguments: &[&str]) -> Self {
         Self::run(Command::new("node"), name, arguments)
+    }
+
+    /// Runs any command that does as such a script does.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    #[must_use]
+    #[track_caller]
+    pub fn spawn(mut command: Command) -> Self {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let spawned = command.spawn();
+        let mut child = spawned.unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
+        let heard = Heard::collect(child.stdout.take().expect("stdout is piped"));
+        let complaints = Logs::collect(child.stderr.take().expect("stderr is piped"));
+        Self { stdin: child.stdin.take(), process: Process::new(child), heard, complaints }
     }
 
     /// Runs it at the far end of a link.
@@ -57,11 +72,7 @@ impl Script {
             "the packages of tests/browser are not there: install them first (npm ci --prefix tests/browser)"
         );
         node.arg(scripts.join(name)).args(arguments);
-        node.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = node.spawn().expect("node can be started (is it installed?)");
-        let heard = Heard::collect(child.stdout.take().expect("stdout is piped"));
-        let complaints = Logs::collect(child.stderr.take().expect("stderr is piped"));
-        Self { stdin: child.stdin.take(), process: Process::new(child), heard, complaints }
+        Self::spawn(node)
     }
 
     /// Tells the script to do something, as far as it takes commands.
@@ -74,16 +85,28 @@ impl Script {
         writeln!(stdin, "{command}").expect("the script runs");
     }
 
+    /// Takes all that it has printed since this was asked last, with when it came. No other method sees that any more.
+    #[must_use]
+    pub fn take_heard(&self) -> Vec<(Instant, Value)> {
+        std::mem::take(&mut self.heard.objects.lock())
+    }
+
+    /// What it has written to standard error so far.
+    #[must_use]
+    pub fn complaints(&self) -> String {
+        self.complaints.text()
+    }
+
     /// The values under `key` of all that has it so far.
     #[must_use]
     pub fn heard(&self, key: &str) -> Vec<Value> {
-        self.heard.objects.lock().iter().filter_map(|object| object.get(key)).cloned().collect()
+        self.heard.objects.lock().iter().filter_map(|(_, object)| object.get(key)).cloned().collect()
     }
 
     /// How many have `key` so far.
     #[must_use]
     pub fn count(&self, key: &str) -> usize {
-        self.heard.objects.lock().iter().filter(|object| object.get(key).is_some()).count()
+        self.heard.objects.lock().iter().filter(|(_, object)| object.get(key).is_some()).count()
     }
 
     /// Waits for the `nth` object that has `key`, counted from 1.
@@ -95,11 +118,17 @@ impl Script {
         let what = fmt::from_fn(|f| {
             let heard = self.heard.objects.lock();
             let complaints = self.complaints.text();
+            let heard: Vec<_> = heard.iter().map(|(_, object)| object).collect();
             write!(f, "{key} number {nth}; heard: {heard:?}; on standard error: {complaints}")
         });
         eventually(what, || {
             let heard = self.heard.objects.lock();
-            heard.iter().filter(|object| object.get(key).is_some()).nth(nth - 1).cloned()
+            heard
+                .iter()
+                .map(|(_, object)| object)
+                .filter(|object| object.get(key).is_some())
+                .nth(nth - 1)
+                .cloned()
         })
     }
 
@@ -117,7 +146,8 @@ impl Heard {
         let objects = Arc::clone(&heard.objects);
         std::thread::spawn(move || {
             for line in BufReader::new(source).lines().map_while(Result::ok) {
-                objects.lock().push(serde_json::from_str(&line).expect("scripts print JSON"));
+                let object = serde_json::from_str(&line).expect("scripts print JSON");
+                objects.lock().push((Instant::now(), object));
             }
         });
         heard

@@ -1,0 +1,154 @@
+//! What is wrong with a link.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use encke_tests::network::Link;
+use encke_tests::process::Signal;
+
+/// What a client's socket can hold unread where its window is to be zero. With what the system gives it otherwise, the kernel would
+/// take a whole burst for a client that does not read.
+const SMALL_RECEIVE_BUFFER: u32 = 16 << 10;
+
+/// A fault of a link, or of the client at its end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Condition {
+    /// So many kilobits (1,000) a second each way, to the end.
+    Slow(u32),
+    /// So many per cent of all packets are lost each way, to the end.
+    Lossy(u8),
+    /// Every packet is lost, for so long.
+    Cut(Duration),
+    /// The client's machine answers, but the client is stopped and reads nothing, for so long.
+    ZeroWindow(Duration),
+}
+
+impl Condition {
+    /// The rows of the table.
+    #[must_use]
+    pub fn table() -> Vec<Self> {
+        let seconds = Duration::from_secs;
+        // The slowest first: it takes longest.
+        let slow = [8, 16, 32, 64].map(Self::Slow);
+        let lossy = [5, 10, 20].map(Self::Lossy);
+        [&slow[..], &[Self::ZeroWindow(seconds(60)), Self::Cut(seconds(20))], &lossy].concat()
+    }
+
+    /// The same in a few seconds.
+    #[must_use]
+    pub fn quick() -> Vec<Self> {
+        let seconds = Duration::from_secs;
+        vec![Self::Slow(64), Self::ZeroWindow(seconds(5)), Self::Cut(seconds(3)), Self::Lossy(10)]
+    }
+
+    /// How long it lasts; `None` to the end.
+    #[must_use]
+    pub fn lasts(self) -> Option<Duration> {
+        match self {
+            Self::Cut(time) | Self::ZeroWindow(time) => Some(time),
+            Self::Slow(_) | Self::Lossy(_) => None,
+        }
+    }
+
+    /// Before the client is started.
+    pub fn prepare(self, link: &Link) {
+        link.far_away();
+        if let Self::ZeroWindow(_) = self {
+            link.receive_buffer(SMALL_RECEIVE_BUFFER);
+        }
+    }
+
+    /// Brings it about.
+    pub fn begin(self, link: &Link) {
+        match self {
+            Self::Slow(kilobits) => link.limit_both(kilobits * 1_000 / 8),
+            Self::Lossy(per_cent) => link.lose(per_cent),
+            Self::Cut(_) => link.lose(100),
+            Self::ZeroWindow(_) => link.signal(Signal::STOP),
+        }
+    }
+
+    /// Mends it, if it is to be mended.
+    pub fn end(self, link: &Link) {
+        match self {
+            Self::Cut(_) => link.lose_none(),
+            Self::ZeroWindow(_) => link.signal(Signal::CONT),
+            Self::Slow(_) | Self::Lossy(_) => {}
+        }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Slow(kilobits) => write!(f, "{kilobits}kbit"),
+            Self::Lossy(per_cent) => write!(f, "{per_cent}%"),
+            Self::Cut(time) => write!(f, "cut-{}", Length(*time)),
+            Self::ZeroWindow(time) => write!(f, "zero-window-{}", Length(*time)),
+        }
+    }
+}
+
+/// In seconds, unless these are not whole.
+struct Length(Duration);
+
+impl fmt::Display for Length {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_millis() {
+            ms if ms % 1_000 == 0 => write!(f, "{}s", ms / 1_000),
+            ms => write!(f, "{ms}ms"),
+        }
+    }
+}
+
+/// As it is displayed: `8kbit`, `5%`, `cut-20s`, `zero-window-60s`.
+impl FromStr for Condition {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let time = |text| humantime::parse_duration(text).map_err(|error| format!("{text}: {error}"));
+        let unknown =
+            || format!("{text:?} is none of 8kbit, 5%, cut-20s, zero-window-60s, or others of these kinds");
+        if let Some(rate) = text.strip_suffix("kbit") {
+            rate.parse()
+                .ok()
+                .filter(|rate| (1..=1_000_000).contains(rate))
+                .map(Self::Slow)
+                .ok_or_else(unknown)
+        } else if let Some(loss) = text.strip_suffix('%') {
+            loss.parse().ok().filter(|loss| (1..100).contains(loss)).map(Self::Lossy).ok_or_else(unknown)
+        } else if let Some(length) = text.strip_prefix("cut-") {
+            time(length).map(Self::Cut)
+        } else if let Some(length) = text.strip_prefix("zero-window-") {
+            time(length).map(Self::ZeroWindow)
+        } else {
+            Err(unknown())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_is_read_as_it_is_written() {
+        for condition in Condition::table().into_iter().chain(Condition::quick()) {
+            assert_eq!(condition.to_string().parse(), Ok(condition));
+        }
+        let minute = Condition::ZeroWindow(Duration::from_secs(60));
+        assert_eq!(
+            (minute.to_string(), "zero-window-1m".parse()),
+            ("zero-window-60s".to_owned(), Ok(minute))
+        );
+        assert_eq!(Condition::Cut(Duration::from_millis(1_500)).to_string(), "cut-1500ms");
+    }
+
+    #[test]
+    fn others_are_refused() {
+        for text in ["", "8", "0kbit", "4000000000kbit", "0%", "100%", "cut-", "cut-20", "cut-fast", "fog"] {
+            assert!(text.parse::<Condition>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,291 @@
+//! What a client was to have, and what became of it.
+//!
+//! Messages are numbered from 1, and so are the offsets of their channel's log. Each is *settled* once the client has it, or
+//! was told by a gap that it may not have it. A gap may say too much: a message that comes after all is delivered.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// What one client has heard of one channel.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// By offset, from 1.
+    messages: Vec<Message>,
+    /// The highest offset that was delivered.
+    highest: usize,
+    /// Messages that came more than once.
+    pub doubled: usize,
+    /// Messages that came after a later one.
+    pub misordered: usize,
+    /// Messages that were not what was published at their offset.
+    pub garbled: usize,
+    /// Gaps that were told.
+    pub gaps: usize,
+    /// Connections that were greeted.
+    pub greetings: usize,
+    /// Greetings that came with a new session.
+    pub sessions: usize,
+}
+
+/// One message. Times count from the start of the cell.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    published: Duration,
+    settled: Option<Settled>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Settled {
+    Delivered(Duration),
+    Told(Duration),
+}
+
+impl Settled {
+    fn at(self) -> Duration {
+        match self {
+            Self::Delivered(at) | Self::Told(at) => at,
+        }
+    }
+}
+
+impl Ledger {
+    /// Notes one more message: its number, counted from 1.
+    pub fn publish(&mut self, at: Duration) -> usize {
+        self.messages.push(Message { published: at, settled: None });
+        self.messages.len()
+    }
+
+    /// Notes an object of the server's that has reached the client. Others than those that matter here are passed over.
+    pub fn hear(&mut self, at: Duration, object: &Value) {
+        if let Some(message) = object.get("message") {
+            self.deliver(at, message);
+        } else if let Some(gap) = object.get("gap") {
+            self.tell_gap(at, gap);
+        } else if let Some(hello) = object.get("hello") {
+            self.greetings += 1;
+            self.sessions += usize::from(hello["recovered"] != true);
+        }
+    }
+
+    fn deliver(&mut self, at: Duration, message: &Value) {
+        let offset = number(&message["offset"]).unwrap_or_default();
+        if number(&message["data"]["number"]) != Some(offset) || !(1..=self.messages.len()).contains(&offset)
+        {
+            self.garbled += 1;
+            return;
+        }
+        let known = &mut self.messages[offset - 1];
+        if let Some(Settled::Delivered(_)) = known.settled {
+            self.doubled += 1;
+            return;
+        }
+        known.settled = Some(Settled::Delivered(at));
+        self.misordered += usize::from(offset < self.highest);
+        self.highest = self.highest.max(offset);
+    }
+
+    /// One without bounds is about whatever was published until now.
+    fn tell_gap(&mut self, at: Duration, gap: &Value) {
+        self.gaps += 1;
+        let from = number(&gap["from"]).unwrap_or(1);
+        let to = number(&gap["to"]).unwrap_or(usize::MAX);
+        for (offset, message) in (1..).zip(&mut self.messages) {
+            if (from..=to).contains(&offset) && message.settled.is_none() {
+                message.settled = Some(Settled::Told(at));
+            }
+        }
+    }
+
+    /// How many were published.
+    #[must_use]
+    pub fn published(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// How many the client has.
+    #[must_use]
+    pub fn delivered(&self) -> usize {
+        self.count(|settled| matches!(settled, Some(Settled::Delivered(_))))
+    }
+
+    /// How many the client was told that it may not have, and does not have.
+    #[must_use]
+    pub fn told(&self) -> usize {
+        self.count(|settled| matches!(settled, Some(Settled::Told(_))))
+    }
+
+    /// How many it neither has nor was told of.
+    #[must_use]
+    pub fn missing(&self) -> usize {
+        self.count(|settled| settled.is_none())
+    }
+
+    /// How many of these will not come any more, since a later one has come.
+    #[must_use]
+    pub fn lost(&self) -> usize {
+        self.messages.iter().take(self.highest).filter(|message| message.settled.is_none()).count()
+    }
+
+    fn count(&self, of: impl Fn(Option<Settled>) -> bool) -> usize {
+        self.messages.iter().filter(|message| of(message.settled)).count()
+    }
+
+    /// When everything that was published up to `instant` was settled; `None` when it is not.
+    #[must_use]
+    pub fn settled(&self, instant: Duration) -> Option<Duration> {
+        let until_then = self.messages.iter().take_while(|message| message.published <= instant);
+        until_then
+            .map(|message| message.settled.map(Settled::at))
+            .try_fold(Duration::ZERO, |last, at| Some(last.max(at?)))
+    }
+
+    /// The first delivery after `instant`.
+    #[must_use]
+    pub fn first_after(&self, instant: Duration) -> Option<Duration> {
+        self.deliveries().filter(|at| *at > instant).min()
+    }
+
+    /// The longest time from one delivery to the next, of which some is after `since`. A client that waits for something still
+    /// has waited until `now`.
+    #[must_use]
+    pub fn longest_pause(&self, since: Duration, now: Duration) -> Duration {
+        let waits = (self.missing() > 0).then_some(now);
+        let mut times: Vec<_> = self.deliveries().chain(waits).collect();
+        times.sort_unstable();
+        let pauses = times.windows(2).filter(|pair| pair[1] > since).map(|pair| pair[1] - pair[0]);
+        pauses.max().unwrap_or_default()
+    }
+
+    fn deliveries(&self) -> impl Iterator<Item = Duration> {
+        self.messages.iter().filter_map(|message| match message.settled {
+            Some(Settled::Delivered(at)) => Some(at),
+            _ => None,
+        })
+    }
+}
+
+fn number(value: &Value) -> Option<usize> {
+    value.as_u64().and_then(|number| usize::try_from(number).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const fn s(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    /// Messages published at second 1, 2, and so on.
+    fn published(messages: u64) -> Ledger {
+        let mut ledger = Ledger::default();
+        for number in 1..=messages {
+            assert_eq!(ledger.publish(s(number)), usize::try_from(number).expect("few"));
+        }
+        ledger
+    }
+
+    fn message(offset: u64) -> Value {
+        json!({"message": {"seq": offset + 7, "channel": "news", "offset": offset, "data": {"number": offset}}})
+    }
+
+    fn hear(ledger: &mut Ledger, objects: impl IntoIterator<Item = (u64, Value)>) {
+        for (at, object) in objects {
+            ledger.hear(s(at), &object);
+        }
+    }
+
+    fn counts(ledger: &Ledger) -> [usize; 5] {
+        [ledger.delivered(), ledger.told(), ledger.missing(), ledger.doubled, ledger.misordered]
+    }
+
+    #[test]
+    fn what_comes_once_and_in_order_is_delivered() {
+        let mut ledger = published(3);
+        hear(&mut ledger, (1..=3).map(|offset| (offset, message(offset))));
+        assert_eq!(counts(&ledger), [3, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_does_not_come_is_missing() {
+        let mut ledger = published(4);
+        hear(&mut ledger, [(1, message(1)), (3, message(3))]);
+        assert_eq!(counts(&ledger), [2, 0, 2, 0, 0]);
+        assert_eq!(ledger.lost(), 1, "the last may still come");
+        assert_eq!((ledger.settled(s(1)), ledger.settled(s(2))), (Some(s(1)), None));
+    }
+
+    #[test]
+    fn what_comes_twice_is_doubled_whether_late_or_not() {
+        let mut ledger = published(2);
+        hear(&mut ledger, [(1, message(1)), (2, message(1)), (3, message(2)), (4, message(1))]);
+        assert_eq!(counts(&ledger), [2, 0, 0, 2, 0]);
+        assert_eq!(ledger.settled(s(2)), Some(s(3)), "the first time counts");
+    }
+
+    #[test]
+    fn what_comes_after_a_later_one_is_out_of_order() {
+        let mut ledger = published(3);
+        hear(&mut ledger, [(1, message(1)), (2, message(3)), (3, message(2))]);
+        assert_eq!(counts(&ledger), [3, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn what_a_gap_covers_is_told_and_no_more() {
+        let mut ledger = published(6);
+        let gap = json!({"gap": {"seq": 9, "channel": "news", "epoch": "e", "from": 2, "to": 4}});
+        hear(&mut ledger, [(1, message(1)), (2, gap), (3, message(6))]);
+        assert_eq!((counts(&ledger), ledger.gaps), ([2, 3, 1, 0, 0], 1));
+        assert_eq!(ledger.settled(s(4)), Some(s(2)));
+    }
+
+    #[test]
+    fn a_gap_without_bounds_is_about_what_was_published_before_it() {
+        let mut ledger = published(2);
+        let gap = json!({"gap": {"seq": 9, "channel": "news", "epoch": "other"}});
+        hear(&mut ledger, [(1, message(1)), (2, gap)]);
+        ledger.publish(s(3));
+        assert_eq!(counts(&ledger), [1, 1, 1, 0, 0]);
+    }
+
+    #[test]
+    fn a_gap_may_say_too_much() {
+        let mut ledger = published(3);
+        let gap = json!({"gap": {"seq": 9, "channel": "news", "epoch": "e", "from": 1, "to": 3}});
+        hear(&mut ledger, [(1, message(1)), (2, gap), (3, message(3))]);
+        assert_eq!(counts(&ledger), [2, 1, 0, 0, 0]);
+    }
+
+    #[test]
+    fn what_was_never_published_is_garbled() {
+        let mut ledger = published(1);
+        let other = json!({"message": {"seq": 1, "channel": "news", "offset": 1, "data": {"number": 2}}});
+        hear(&mut ledger, [(1, message(2)), (2, other), (3, json!({"message": {}}))]);
+        assert_eq!((counts(&ledger), ledger.garbled), ([0, 0, 1, 0, 0], 3));
+    }
+
+    #[test]
+    fn greetings_tell_new_sessions_from_old_ones() {
+        let mut ledger = published(0);
+        let hello = |recovered: bool| json!({"hello": {"recovered": recovered}});
+        hear(
+            &mut ledger,
+            [(1, hello(false)), (2, hello(true)), (3, hello(false)), (4, json!({"reply": {}}))],
+        );
+        assert_eq!((ledger.greetings, ledger.sessions), (3, 2));
+    }
+
+    #[test]
+    fn pauses_and_returns_are_between_deliveries() {
+        let mut ledger = published(4);
+        hear(&mut ledger, [(1, message(1)), (9, message(2)), (10, message(3)), (14, message(4))]);
+        assert_eq!(ledger.longest_pause(s(0), s(90)), s(8));
+        assert_eq!(ledger.longest_pause(s(9), s(90)), s(4), "the one that had ended counts no more");
+        assert_eq!((ledger.first_after(s(9)), ledger.first_after(s(14))), (Some(s(10)), None));
+        ledger.publish(s(15));
+        assert_eq!(ledger.longest_pause(s(9), s(90)), s(76), "it waits still");
+    }
+}

@@ -1,0 +1,20 @@
+//! One cell of the table, in a few seconds.
+
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use encke_faults::{Cell, Client, Condition, Pace};
+
+#[test]
+fn a_client_that_was_cut_off_has_everything() {
+    let cell = Cell {
+        condition: Condition::Cut(Duration::from_secs(1)),
+        client: Client::Json,
+        pace: Pace::quick(),
+        settings: Pace::QUICK_SETTINGS.map(str::to_owned).into(),
+    };
+    let outcome = cell.run(&AtomicBool::new(false)).expect("nobody interrupts it");
+    assert!(outcome.is_exact(), "{outcome:?}");
+    assert_eq!((outcome.delivered, outcome.told, outcome.sessions), (outcome.published, 0, 1), "{outcome:?}");
+    assert!(outcome.back_s.is_some() && outcome.burst_s.is_some(), "{outcome:?}");
+}
