@@ -165,6 +165,25 @@ fn slow_who_reads_with_pauses_is_kept() {
 }
 
 #[test]
+fn slow_links_are_slow_and_not_dead() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
+    // 200 KB at 6 KB/s, with pings that wait behind them.
+    let report = Report::of(
+        "slow",
+        &server,
+        &[
+            ["--connections", "4", "--messages", "40", "--publish-rate", "40", "--size", "5000"].as_slice(),
+            &["--share", "0.5", "--read-rate", "48kbit/s", "--slow-for", "6s", "--grace", "3s"],
+        ]
+        .concat(),
+    );
+    report.assert(&ONCE_AND_IN_ORDER);
+    report.assert(&[("slow", 2.0), ("received", 80.0), ("closed", 0.0), ("other_closes", 0.0)]);
+    report.assert(&[("still_open", 2.0), ("read_rate", 6000.0)]);
+}
+
+#[test]
 fn churn_who_comes_and_goes_is_served() {
     let _turn = heavy();
     let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
