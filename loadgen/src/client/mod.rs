@@ -142,6 +142,13 @@ impl Connection {
         }
     }
 
+    /// From now on the connection ends with a reset whenever it is dropped, where it is a WebSocket.
+    pub(crate) fn reset_on_drop(&mut self) {
+        if let Some(socket) = self.wire.socket() {
+            socket.reset_on_drop();
+        }
+    }
+
     /// Ends the connection with a Close frame, where there are such, which says that all was well.
     pub(crate) async fn close(mut self) {
         if let Some(socket) = self.wire.socket() {

@@ -48,3 +48,55 @@ fn server_paid(name: &str, document: &Document) -> String {
 fn megabytes(bytes: Option<f64>) -> String {
     bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1} MB", bytes / 1e6))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::result::{Ending, Run, Series};
+
+    #[test]
+    fn each_attack_has_a_row() {
+        let ms = |p50: f64, p99: f64, max: f64| {
+            Group::default().with("p50", p50).with("p99", p99).with("max", max)
+        };
+        let healthy = Group::default().with("lost", 0).with("doubled", 1).with("cuts", 2);
+        let healthy = healthy.with("before_ms", ms(1.0, 2.0, 3.0)).with("attack_ms", ms(4.0, 5.0, 6.5));
+        let attacker = Group::default().with("connections", 300).with("requests", 7);
+        let attacker = attacker.with("sent_bytes", 1_500_000).with("cpu_seconds", 0.25);
+        let frames = Group::default().with("attacker", attacker).with("healthy", healthy);
+        let phase = |cores: f64, peak: u64, end: u64| {
+            let resident = Group::default().with("peak", peak).with("end", end);
+            let cores = Group::default().with("mean", cores);
+            Group::default()
+                .with("duration_seconds", 10.0)
+                .with("cores", cores)
+                .with("resident_bytes", resident)
+        };
+        let phases = Group::default()
+            .with("frames_before", phase(0.0, 9_000_000, 8_000_000))
+            .with("frames", phase(0.5, 10_000_000, 9_000_000))
+            .with("frames_after", phase(0.0, 9_000_000, 7_000_000));
+        let attacks = Group::default().with("attacks", Group::default().with("frames", frames));
+        let rows = |numbers| {
+            let run = Run {
+                started_at: SystemTime::UNIX_EPOCH,
+                elapsed: Duration::ZERO,
+                ending: Ending::Finished,
+                phases: Vec::new(),
+            };
+            let document = Document::new(Group::default(), run, numbers, &Series::default());
+            to_markdown(&document).map(|table| table.lines().skip(2).map(str::to_owned).collect::<Vec<_>>())
+        };
+        let (paid, healthy) = (
+            "300 connections, 7 requests, 1.5 MB, 0.2 s of CPU",
+            "1.0, 2.0 ms | 4.0, 5.0, 6.5 ms | 0, 1, 2 |",
+        );
+        let with_pid = attacks.clone().with("server", Group::default().with("phases", phases));
+        let server = "5.0 s of CPU, 2.0 MB above idle, 0.0 MB afterwards";
+        assert_eq!(rows(with_pid), Some(vec![format!("| frames | {paid} | {server} | {healthy}")]));
+        assert_eq!(rows(attacks), Some(vec![format!("| frames | {paid} | - | {healthy}")]));
+        assert_eq!(rows(Group::default()), None);
+    }
+}

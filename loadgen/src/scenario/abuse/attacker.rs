@@ -54,7 +54,7 @@ pub(super) struct Attacker {
     reader: ChannelReader,
 }
 
-/// A connection that was let in.
+/// A connection that was let in. It ends with a reset, when it is dropped.
 #[derive(Debug)]
 pub(super) struct Session {
     pub(super) connection: Connection,
@@ -137,7 +137,11 @@ impl Attacker {
     pub(super) async fn stream(&self) -> Option<TcpStream> {
         self.bill.connection();
         match self.dialer.connect().await {
-            Ok((stream, _)) => Some(stream),
+            Ok((stream, _)) => {
+                // As with sessions. If it fails, a port stays taken.
+                let _ = stream.set_zero_linger();
+                Some(stream)
+            }
             Err(failure) => self.failed(&failure).await,
         }
     }
@@ -152,7 +156,11 @@ impl Attacker {
         self.bill.connection();
         self.bill.sent(self.dialer.opening_bytes(resume).await, 0);
         match self.dialer.open_with(resume, buffer).await {
-            Ok((connection, greeting)) => Some(Session { connection, greeting, _place: self.bill.place() }),
+            Ok((mut connection, greeting)) => {
+                // What the server has not read yet would be there long after the attack, and a port taken for a minute.
+                connection.reset_on_drop();
+                Some(Session { connection, greeting, _place: self.bill.place() })
+            }
             Err(failure) => self.failed(&failure).await,
         }
     }
@@ -248,14 +256,8 @@ impl Attacker {
 }
 
 impl Session {
-    /// Leaves without a word, and without a port that is taken for a minute.
-    pub(super) fn vanish(self) {
-        self.connection.reset();
-    }
-
     /// Ends the session: nothing is left of it.
     pub(super) async fn close(mut self) {
         self.connection.send(r#"{"close":{}}"#).await;
-        self.connection.reset();
     }
 }

@@ -236,6 +236,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 impl Socket<TcpStream> {
     /// Ends the connection with a reset, as a process that dies with bytes unread would.
     pub(crate) fn reset(self) {
+        self.reset_on_drop();
+    }
+
+    /// From now on it ends like this whenever it is dropped.
+    pub(crate) fn reset_on_drop(&self) {
         // If that fails, the socket is closed as usual.
         let _ = self.stream.set_zero_linger();
     }

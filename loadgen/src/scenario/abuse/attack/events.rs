@@ -30,8 +30,6 @@ async fn follow(attacker: &Attacker, index: u32) {
             Err(error) => Err(error.into()),
         };
         attacker.head(answer);
-        // No port stays taken for a minute. If that fails, one does.
-        let _ = stream.set_zero_linger();
     }
 }
 
@@ -40,8 +38,6 @@ async fn ask(attacker: &Attacker) -> ! {
     let requests = request.repeat(BATCH as usize);
     loop {
         let Some(mut stream) = attacker.stream().await else { continue };
-        // If that fails, a port stays taken for a minute.
-        let _ = stream.set_zero_linger();
         let (mut read, mut write) = stream.split();
         let write_on = async {
             loop {

@@ -30,6 +30,5 @@ async fn come_back(attacker: &Attacker, batch: &Batch) -> ! {
         };
         attacker.ask(&mut session, batch).await;
         ticket = Some(session.greeting.ticket.clone());
-        session.vanish();
     }
 }

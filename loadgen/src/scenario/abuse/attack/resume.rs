@@ -1,15 +1,15 @@
 //! Comes back to its own sessions in ways that a client never would. Every other connection asks to resume after a message that was never
 //! sent, and keeps both connections; the others take their own session over, again and again.
 //!
-//! The attacker pays connections. A server that answers the first with a new session must not count both under one permit: `open_peak`
-//! beyond the server's limit of connections shows that it does.
+//! The attacker pays connections. A server that answers the first with a new session must not count both under one permit: an `open_peak`
+//! far beyond its limit of connections shows that it does. (One that is being replaced counts until it has been.)
 
 use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::Attacker;
+use super::{Attacker, Session};
 use crate::client::Ticket;
 
 /// No session has come so far.
@@ -23,31 +23,34 @@ pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
 
 async fn resume_ahead(attacker: &Attacker) -> ! {
     loop {
-        let Some(mut first) = attacker.open(None).await else { continue };
+        let Some(first) = attacker.open(None).await else { continue };
         let ticket = Ticket { seq: TOO_HIGH, ..first.greeting.ticket.clone() };
-        if let Some(mut second) = attacker.open(Some(&ticket)).await {
-            attacker.sent(0, 1);
-            attacker.answer(if second.greeting.recovered { "recovered" } else { "new_session" });
-            let both = async { tokio::join!(attacker.listen(&mut first), attacker.listen(&mut second)) };
-            // Nothing is to come.
-            let _ = timeout(KEEP, both).await;
-            second.vanish();
-        }
-        first.vanish();
+        let Some(second) = attacker.open(Some(&ticket)).await else { continue };
+        answered(attacker, &second);
+        let both = async { tokio::join!(keep(attacker, first), keep(attacker, second)) };
+        // Nothing is to come.
+        let _ = timeout(KEEP, both).await;
     }
 }
 
+/// Lets go of a session as soon as it has ended.
+async fn keep(attacker: &Attacker, mut session: Session) {
+    attacker.listen(&mut session).await;
+}
+
 async fn take_over(attacker: &Attacker) -> ! {
-    let mut held = None;
+    let mut held: Option<Session> = None;
     loop {
-        let ticket = held.as_ref().map(|held: &super::Session| held.greeting.ticket.clone());
-        let next = attacker.open(ticket.as_ref()).await;
-        if let Some(next) = &next {
-            attacker.sent(0, 1);
-            attacker.answer(if next.greeting.recovered { "recovered" } else { "new_session" });
-        }
-        if let Some(last) = std::mem::replace(&mut held, next) {
-            last.vanish();
+        let ticket = held.as_ref().map(|held| held.greeting.ticket.clone());
+        // The one that is replaced is there until the next one is.
+        held = attacker.open(ticket.as_ref()).await;
+        if let Some(session) = &held {
+            answered(attacker, session);
         }
     }
+}
+
+fn answered(attacker: &Attacker, session: &Session) {
+    attacker.sent(0, 1);
+    attacker.answer(if session.greeting.recovered { "recovered" } else { "new_session" });
 }

@@ -48,6 +48,5 @@ async fn subscribe(attacker: &Attacker) -> ! {
         } else {
             sleep(PUBLISH_EVERY).await;
         }
-        session.vanish();
     }
 }

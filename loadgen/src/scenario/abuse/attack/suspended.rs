@@ -9,10 +9,9 @@ use super::Attacker;
 
 pub(super) async fn run(attacker: Rc<Attacker>, _: u32) {
     loop {
-        if let Some(session) = attacker.open(None).await {
+        if attacker.open(None).await.is_some() {
             attacker.sent(0, 1);
             attacker.answer("session");
-            session.vanish();
         }
     }
 }
