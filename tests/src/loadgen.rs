@@ -1,14 +1,65 @@
 //! The load generator, run to its end.
 
+use std::io::Read;
 use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::process::Process;
 use crate::{RunningServer, binaries};
 
 /// What it reports.
 #[derive(Clone, Debug)]
 pub struct Report(Value);
+
+/// A scenario under way. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Running {
+    /// The process.
+    pub process: Process,
+    stdout: JoinHandle<Vec<u8>>,
+}
+
+impl Running {
+    /// Starts a scenario against a server.
+    ///
+    /// # Panics
+    /// When there is no such binary.
+    #[must_use]
+    #[track_caller]
+    pub fn start(scenario: &str, server: &RunningServer, arguments: &[&str]) -> Self {
+        let mut child = Command::new(binaries::loadgen())
+            .args([scenario, &format!("ws://{}/ws", server.public)])
+            .args(arguments)
+            .args(["--json", "-"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("loadgen can be started");
+        let mut stdout = child.stdout.take().expect("stdout is piped");
+        let read = move || {
+            let mut bytes = Vec::new();
+            let _ = stdout.read_to_end(&mut bytes);
+            bytes
+        };
+        Self { process: Process::new(child), stdout: thread::spawn(read) }
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When it fails, or does not end within `limit`.
+    #[must_use]
+    #[track_caller]
+    pub fn report(mut self, limit: Duration) -> Report {
+        let status = self.process.await_exit(limit);
+        assert!(status.success(), "{status}");
+        let bytes = self.stdout.join().expect("reading does not panic");
+        Report(serde_json::from_slice(&bytes).expect("the report is JSON"))
+    }
+}
 
 impl Report {
     /// Runs a scenario, which ends by itself, against a server.

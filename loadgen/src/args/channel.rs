@@ -6,7 +6,7 @@ use clap::{Args as ClapArgs, ValueEnum};
 use strum::IntoStaticStr;
 
 use super::load::{Load, Server};
-use super::number::{parse_interval, parse_rate, parse_share, parse_share_or_none};
+use super::number::{parse_bytes_per_second, parse_interval, parse_rate, parse_share, parse_share_or_none};
 use crate::result::{Group, seconds};
 
 /// Subscribers of one channel, and what is published to it.
@@ -93,8 +93,8 @@ pub(crate) struct Slow {
     /// The share of the subscribers that is slow
     #[arg(long, value_name = "S", default_value = "0.1", value_parser = parse_share)]
     pub(crate) share: f64,
-    /// How many bytes a second a slow subscriber reads; 0: none
-    #[arg(long, value_name = "BYTES", default_value = "0", value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    /// How many bytes a second a slow subscriber reads, as through a slow link: "6KB/s", "48kbit/s", or a number; 0: none
+    #[arg(long, value_name = "RATE", default_value = "0", value_parser = parse_bytes_per_second)]
     pub(crate) read_rate: u32,
     /// How often it reads, with pauses between: with a pause just short of the server's timeout for who does not read, it
     /// should be left alone

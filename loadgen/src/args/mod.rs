@@ -1,5 +1,6 @@
 //! The command line, as typed by the user and checked by clap.
 
+mod abuse;
 mod channel;
 mod churn;
 mod load;
@@ -16,6 +17,7 @@ use strum::IntoStaticStr;
 
 use crate::report::Compare;
 
+pub(crate) use self::abuse::{Abuse, Attack, FrameKind};
 pub(crate) use self::channel::{ChannelLoad, Fanout, PublishBy, Resume, Slow};
 pub(crate) use self::churn::{Churn, Lifetime};
 pub(crate) use self::load::{Held, Load};
@@ -109,6 +111,13 @@ pub(crate) enum Scenario {
                             --publish-rate 50 --size 60000 --share 0.1 --assert 'still_open==0' \
                             --assert 'lost==0'")]
     Slow(Slow),
+    /// Attack the server, beside one session that does nothing wrong: what does an attack cost whom, and is that session harmed?
+    #[command(
+        after_help = "Example: loadgen abuse ws://127.0.0.1:8000/ws --attack frames --pid $(pidof encke) \
+                            --assert 'attacks.frames.healthy.attack_ms.p99<25' --assert 'lost==0'\n\
+                            Example: loadgen abuse ws://127.0.0.1:8000/ws --attack all --pid $(pidof encke)"
+    )]
+    Abuse(Abuse),
     /// Run several scenarios at once, in phases that a TOML file plans: does all hold together, and for long?
     #[command(
         after_help = "Example: loadgen mix ws://127.0.0.1:8000/ws --plan plan.toml --assert 'lost==0' \
@@ -137,6 +146,7 @@ impl Scenario {
             Self::Fanout(_) | Self::Resume(_) | Self::Slow(_) => {
                 Some("one publisher serves all subscribers, and one process must see all that arrives")
             }
+            Self::Abuse(_) => Some("there is one attacker, and one session beside it"),
             Self::Mix(_) => Some("its plan is played as a whole"),
             Self::Churn(_) => Some("its arrivals are one sequence at random"),
             Self::Hold(_)
@@ -162,6 +172,7 @@ impl Scenario {
             Self::Fanout(fanout) => fanout.channel_load.load(),
             Self::Resume(resume) => resume.channel_load.load(),
             Self::Slow(slow) => slow.channel_load.load(),
+            Self::Abuse(abuse) => abuse.load(),
             Self::Mix(mix) => mix.load(),
         }
     }
@@ -180,6 +191,8 @@ impl Scenario {
             Self::Takeover(_) => connections.saturating_mul(2),
             // And the publisher.
             Self::Fanout(_) | Self::Resume(_) | Self::Slow(_) => connections.saturating_add(1),
+            // One attack has two at a time; and the session beside it, and a visitor.
+            Self::Abuse(_) => connections.saturating_mul(2).saturating_add(2),
             Self::Mix(mix) => mix.sockets(),
         }
     }

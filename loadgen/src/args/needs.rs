@@ -2,7 +2,7 @@
 
 use super::load::Server;
 use super::plan::Plan;
-use super::{Load, Omission, Scenario};
+use super::{Attack, Load, Omission, Scenario};
 use crate::target::Ability;
 
 impl Scenario {
@@ -53,6 +53,8 @@ impl Scenario {
             Self::Vanish(_) => &[Resume, TellsRecovered, TellsWindow],
             Self::Fanout(_) | Self::Slow(_) => &[Channels],
             Self::Resume(_) => &[Channels, Resume, TellsRecovered, TellsWindow],
+            Self::Abuse(abuse) if abuse.attacks().into_iter().any(Attack::speaks_encke) => &[Channels],
+            Self::Abuse(_) => &[AnswersPings],
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bytesize::ByteSize;
+
 pub(super) fn parse_rate(text: &str) -> Result<f64, String> {
     parse_in(text, |rate| (0.001..=1_000_000.0).contains(&rate), "from 0.001 to 1000000")
 }
@@ -19,6 +21,28 @@ pub(super) fn parse_interval(text: &str) -> Result<Duration, String> {
     if interval.is_zero() { Err("must not be zero".to_owned()) } else { Ok(interval) }
 }
 
+/// Bytes a second: "6000", "6KB/s", "6KiB/s", or as links have it "48kbit/s".
+pub(super) fn parse_bytes_per_second(text: &str) -> Result<u32, String> {
+    const MOST: u64 = 1_000_000;
+    let amount = text.trim().strip_suffix("/s").unwrap_or(text.trim());
+    let bytes = match amount.strip_suffix("bit") {
+        Some(bits) => parse_bits(bits)? / 8,
+        None => amount.parse::<ByteSize>()?.as_u64(),
+    };
+    let bytes = u32::try_from(bytes).ok().filter(|bytes| u64::from(*bytes) <= MOST);
+    bytes.ok_or_else(|| format!("must be up to {MOST} bytes a second"))
+}
+
+/// A number of bits with a decimal prefix, or without one.
+fn parse_bits(text: &str) -> Result<u64, String> {
+    let (number, unit) = match text.strip_suffix('k') {
+        Some(number) => (number, 1000),
+        None => text.strip_suffix('M').map_or((text, 1), |number| (number, 1_000_000)),
+    };
+    let bits = number.trim().parse::<u64>().ok().and_then(|number| number.checked_mul(unit));
+    bits.ok_or_else(|| "not a number of bit, kbit or Mbit".to_owned())
+}
+
 fn parse_in(text: &str, allowed: fn(f64) -> bool, range: &str) -> Result<f64, String> {
     let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
     if allowed(number) { Ok(number) } else { Err(format!("must be {range}")) }
@@ -27,6 +51,26 @@ fn parse_in(text: &str, allowed: fn(f64) -> bool, range: &str) -> Result<f64, St
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_have_rates_in_bytes_or_bits() {
+        for (text, bytes) in [
+            ("0", 0),
+            ("6000", 6000),
+            ("6KB/s", 6000),
+            ("6KiB/s", 6144),
+            ("1.5 KB/s", 1500),
+            ("8kbit/s", 1000),
+            ("64 kbit/s", 8000),
+            ("8Mbit/s", 1_000_000),
+            ("800bit", 100),
+        ] {
+            assert_eq!(parse_bytes_per_second(text), Ok(bytes), "{text}");
+        }
+        for bad in ["", "x", "6KB/m", "-1", "1MB1", "9Mbit/s", "1.5kbit/s", "99999999999999999999kbit/s"] {
+            assert!(parse_bytes_per_second(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn rates_and_shares_have_bounds() {

@@ -20,6 +20,7 @@ impl Scenario {
                 })
             }
             Self::Mute(mute) => none_of(&self.load(), mute.share, "mute"),
+            Self::Abuse(abuse) => abuse.contradiction(),
             Self::Slow(slow) => none_of(&self.load(), slow.share, "slow"),
             _ => None,
         }

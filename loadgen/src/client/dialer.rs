@@ -1,5 +1,6 @@
 //! How connections to each kind of server are opened.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use crate::record::{Live, Traffic};
 use crate::target::{ServerUrl, Target};
 use crate::transport::Sources;
 use crate::transport::event_stream;
-use crate::transport::websocket::{Socket, upgrade};
+use crate::transport::websocket::{Socket, request_bytes, upgrade};
 
 /// The server that is connected to, and how.
 #[derive(Clone, Debug)]
@@ -58,6 +59,22 @@ impl Dialer {
         let (connection, hello) = asking.open(None).await?;
         connection.close().await;
         Ok(hello)
+    }
+
+    /// The server's address.
+    pub(crate) fn server(&self) -> SocketAddr {
+        self.sources.server()
+    }
+
+    /// What is sent to open a connection, where that is a WebSocket.
+    pub(crate) async fn opening_bytes(&self, resume: Option<&Ticket>) -> usize {
+        let headers = self.tokens.headers().await.unwrap_or_default();
+        let query = match self.options.target {
+            Target::Encke => encke::query(resume),
+            Target::Socketio => socketio::QUERY.to_owned(),
+            Target::Plain | Target::Sse => String::new(),
+        };
+        request_bytes(self.options.url.authority(), &self.options.url.path_with(&query), &headers)
     }
 
     /// Connects without an upgrade or a request.

@@ -34,7 +34,7 @@ pub enum Failure {
 
 impl Failure {
     /// The name under which it is counted.
-    pub(super) fn kind(&self) -> String {
+    pub(crate) fn kind(&self) -> String {
         match self {
             Self::Connect(ConnectError::Io(error)) => io_kind(error).to_owned(),
             Self::Connect(ConnectError::Refused(status)) => format!("http_{status}"),

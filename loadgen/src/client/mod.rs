@@ -10,9 +10,10 @@ mod socketio;
 mod ticket;
 mod token;
 
+use std::convert::Infallible;
 use std::future::poll_fn;
 use std::ops::ControlFlow;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub use self::admin::Admin;
@@ -141,6 +142,13 @@ impl Connection {
         }
     }
 
+    /// From now on the connection ends with a reset whenever it is dropped, where it is a WebSocket.
+    pub(crate) fn reset_on_drop(&mut self) {
+        if let Some(socket) = self.wire.socket() {
+            socket.reset_on_drop();
+        }
+    }
+
     /// Ends the connection with a Close frame, where there are such, which says that all was well.
     pub(crate) async fn close(mut self) {
         if let Some(socket) = self.wire.socket() {
@@ -169,34 +177,75 @@ impl Connection {
         mut on_event: impl FnMut(Event<'_>) -> ControlFlow<T>,
     ) -> impl Future<Output = Result<T, End>> {
         // One closure with one pointer, for what it holds is in the task of every idle connection.
-        poll_fn(move |context| {
-            let Self { wire, live } = &mut *self;
-            let target = wire.target();
-            let mut on_event = |event: Event<'_>| {
-                note(live, target, event);
-                on_event(event)
-            };
-            let polled = match wire {
-                Wire::Encke(socket) | Wire::Plain(socket) => {
-                    socket.poll_each(context, &mut |incoming| match incoming {
-                        Incoming::Ping(payload) => on_event(Event::Ping(&payload)),
-                        Incoming::Pong(payload) => on_event(Event::Pong(&payload)),
-                        Incoming::Text(text) => on_event(Event::Text(&text)),
-                        Incoming::Binary(_) | Incoming::Close(_) => ControlFlow::Continue(()),
-                    })
-                }
-                Wire::Sse(stream) => stream.poll_each(context, &mut |found| match found {
-                    Found::Comment => on_event(Event::Ping(&[])),
-                    Found::Id(id) => on_event(Event::Id(id)),
-                    Found::Event(data) => on_event(Event::Text(data)),
-                }),
-                Wire::Socketio(socket) => socketio::poll_each(socket, context, &mut on_event),
-            };
-            if let Poll::Ready(Err(end)) = polled {
-                live.ended(end);
+        poll_fn(move |context| self.poll_each(context, &mut on_event))
+    }
+
+    /// The same, as far as it goes now.
+    fn poll_each<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>,
+    ) -> Poll<Result<T, End>> {
+        let Self { wire, live } = self;
+        let target = wire.target();
+        let mut on_event = |event: Event<'_>| {
+            note(live, target, event);
+            on_event(event)
+        };
+        let polled = match wire {
+            Wire::Encke(socket) | Wire::Plain(socket) => {
+                socket.poll_each(context, &mut |incoming| match incoming {
+                    Incoming::Ping(payload) => on_event(Event::Ping(&payload)),
+                    Incoming::Pong(payload) => on_event(Event::Pong(&payload)),
+                    Incoming::Text(text) => on_event(Event::Text(&text)),
+                    Incoming::Binary(_) | Incoming::Close(_) => ControlFlow::Continue(()),
+                })
             }
-            polled
+            Wire::Sse(stream) => stream.poll_each(context, &mut |found| match found {
+                Found::Comment => on_event(Event::Ping(&[])),
+                Found::Id(id) => on_event(Event::Id(id)),
+                Found::Event(data) => on_event(Event::Text(data)),
+            }),
+            Wire::Socketio(socket) => socketio::poll_each(socket, context, &mut on_event),
+        };
+        if let Poll::Ready(Err(end)) = polled {
+            live.ended(end);
+        }
+        polled
+    }
+
+    /// Sends what `next` gives whenever the kernel has taken all that was sent before, and reads meanwhile, until the connection ends.
+    pub(crate) fn flood(
+        &mut self,
+        mut next: impl FnMut(&mut Vec<u8>),
+        mut on_event: impl FnMut(Event<'_>),
+    ) -> impl Future<Output = End> {
+        let mut frames = Vec::new();
+        poll_fn(move |context| {
+            loop {
+                let polled = self.poll_each(context, &mut |event| {
+                    on_event(event);
+                    ControlFlow::<Infallible>::Continue(())
+                });
+                if let Poll::Ready(Err(end)) = polled {
+                    return Poll::Ready(end);
+                }
+                // Nothing waits to be written where nothing can be.
+                let Some(socket) = self.wire.socket().filter(|socket| socket.unwritten_bytes() == 0) else {
+                    return Poll::Pending;
+                };
+                frames.clear();
+                next(&mut frames);
+                socket.queue(&frames);
+            }
         })
+    }
+
+    /// Takes frames as they are. Asking for the next event sends them.
+    pub(crate) fn queue(&mut self, frames: &[u8]) {
+        if let Some(socket) = self.wire.socket() {
+            socket.queue(frames);
+        }
     }
 
     /// Reads until `read` has found the greeting, which is no event.

@@ -46,6 +46,8 @@ struct Cores {
 #[derive(Debug, Serialize)]
 struct ResidentBytes {
     peak: u64,
+    /// At the end of the phase.
+    end: u64,
 }
 
 impl Phases {
@@ -134,7 +136,7 @@ impl Phase {
         PhaseCost {
             duration_seconds: seconds(self.time()),
             cores: Cores { mean: self.mean(), peak: self.cores_peak },
-            resident_bytes: ResidentBytes { peak: self.resident_peak },
+            resident_bytes: ResidentBytes { peak: self.resident_peak, end: self.last.resident_bytes },
         }
     }
 }
@@ -183,7 +185,9 @@ mod tests {
             ("resume.cores.peak", 0.8),
             ("resume.cores.mean", 0.68),
             ("resume.duration_seconds", 0.25),
+            ("hold.resident_bytes.end", 25.0),
             ("resume.resident_bytes.peak", 60.0),
+            ("resume.resident_bytes.end", 30.0),
         ] {
             assert_eq!(outcome.number(path), Ok(number), "{path}");
         }

@@ -9,7 +9,7 @@ use nix::sys::time::TimeVal;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::kernel::Process;
-use crate::record::{Gauge, Recorder};
+use crate::record::{Gauge, Recorder, Stalls};
 use crate::result::{Highest, Total, millis, seconds, summed};
 
 /// Descriptors for everything that is not a connection.
@@ -69,12 +69,14 @@ impl Default for SelfUsage {
 }
 
 impl SelfUsage {
-    pub(crate) async fn watch(&self) -> Infallible {
+    pub(crate) async fn watch(&self, stalls: &Stalls) -> Infallible {
         let mut sample = interval(LAG_SAMPLE);
         sample.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let due = sample.tick().await;
-            let late = Instant::now().saturating_duration_since(due);
+            let now = Instant::now();
+            stalls.turn(now);
+            let late = now.saturating_duration_since(due);
             self.longest.set(self.longest.get().max(late));
             self.longest_of_second.set(self.longest_of_second.get().max(late));
         }

@@ -19,6 +19,7 @@
 mod counts;
 mod look;
 mod looks;
+mod stalls;
 #[cfg(test)]
 mod tests;
 mod times;
@@ -34,6 +35,7 @@ use tokio::time::Instant;
 pub(crate) use self::counts::{Counter, Ends, EndsOutcome, Gauge};
 use self::looks::Looks;
 pub(crate) use self::looks::{Clock, Due};
+pub(crate) use self::stalls::Stalls;
 pub(crate) use self::times::{Latency, Times};
 pub use self::traffic::Traffic;
 pub(crate) use self::traffic::{Live, TrafficSummary};
@@ -62,6 +64,7 @@ struct Shared {
     /// By name, and since when.
     phases: RefCell<Vec<(String, f64)>>,
     looks: Looks,
+    stalls: Stalls,
     series: RefCell<Series>,
     last: RefCell<Sample>,
 }
@@ -85,6 +88,7 @@ impl Recorder {
             codes_seen: RefCell::default(),
             phases: RefCell::default(),
             looks: Looks::default(),
+            stalls: Stalls::default(),
             series: RefCell::default(),
             last: RefCell::default(),
         };
@@ -130,6 +134,10 @@ impl Recorder {
 
     pub(crate) fn traffic(&self) -> &Traffic {
         &self.shared.traffic
+    }
+
+    pub(crate) fn stalls(&self) -> &Stalls {
+        &self.shared.stalls
     }
 
     /// From now on the run is in this phase. What is within another does not say so: the other one does.

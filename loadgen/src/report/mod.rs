@@ -1,5 +1,6 @@
 //! Where results go: tables on stdout, JSON, CSV and pages in files.
 
+mod abuse;
 mod compare;
 mod options;
 mod output;

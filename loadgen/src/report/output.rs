@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use super::OutputOptions;
+use super::{OutputOptions, abuse};
 use crate::result::{Document, Group};
 
 #[derive(Debug)]
@@ -56,7 +56,10 @@ impl Output {
         let mut stdout = io::stdout();
         match self.stdout {
             Stdout::Nothing => Ok(()),
-            Stdout::Table => writeln!(stdout, "{}", document.to_table()),
+            Stdout::Table => {
+                writeln!(stdout, "{}", document.to_table())?;
+                abuse::to_markdown(document).map_or(Ok(()), |table| write!(stdout, "\n{table}"))
+            }
             Stdout::Json => writeln!(stdout, "{}", document.to_json()),
             Stdout::JsonLine => {
                 let line = Group::default().with("result", document.as_group().clone());

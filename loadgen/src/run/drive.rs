@@ -67,7 +67,7 @@ pub(crate) async fn drive(
             note_bottleneck(&recorder.last(), &bottleneck, sink != SampleSink::Parent, log);
         }) => Ending::Aborted(assertion),
         never = progress::draw(log.clone(), &recorder, || scenario.bars(&setup)) => match never {},
-        never = usage.watch() => match never {},
+        never = usage.watch(recorder.stalls()) => match never {},
         never = cost.watch(&recorder, || cost::Load::of(recorder.traffic())) => match never {},
     };
     let elapsed = start.elapsed();

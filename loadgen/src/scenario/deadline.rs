@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use encke_core::close::CloseCode;
 
+use tokio::time::Instant;
+
 use crate::args::Load;
 use crate::client::Greeting;
 use crate::record::{Counter, Recorder, Times};
@@ -34,24 +36,55 @@ pub(super) fn too_short(load: &Load, hello: &Greeting) -> Option<String> {
     })
 }
 
+/// When something was read from which a server counts.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Begin {
+    pub(super) read_at: Instant,
+    /// When it may have arrived at the earliest, if this process did not run at times.
+    arrived_from: Instant,
+}
+
+/// How long a server waited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waited {
+    since_read: Duration,
+    at_most: Duration,
+}
+
+impl Begin {
+    pub(super) fn now(recorder: &Recorder) -> Self {
+        let read_at = Instant::now();
+        Self { read_at, arrived_from: recorder.stalls().earliest(read_at) }
+    }
+
+    pub(super) fn waited(self) -> Waited {
+        Waited { since_read: self.read_at.elapsed(), at_most: self.arrived_from.elapsed() }
+    }
+}
+
 /// Every expiry of one kind of timeout that was seen.
 #[derive(Debug, Default)]
 pub(super) struct Deadline {
     early: Counter,
+    /// Expiries that were early or not: what they count from was read after a stall of our own.
+    stalled: Counter,
     lateness: Times,
 }
 
 impl Deadline {
     pub(super) fn register(&self, recorder: &Recorder) {
-        recorder.counter("early", &self.early);
+        recorder.counters([("early", &self.early), ("stalled", &self.stalled)]);
         recorder.times("lateness_ms", &self.lateness);
     }
 
     /// `waited` is how long the server waited, if it had pinged at all.
-    pub(super) fn expired(&self, waited: Option<Duration>, timeout: Duration) {
+    pub(super) fn expired(&self, waited: Option<Waited>, timeout: Duration) {
         match waited {
-            Some(waited) if waited + EARLY_TOLERANCE >= timeout => {
-                self.lateness.record(waited.saturating_sub(timeout));
+            Some(Waited { since_read, .. }) if since_read + EARLY_TOLERANCE >= timeout => {
+                self.lateness.record(since_read.saturating_sub(timeout));
+            }
+            Some(Waited { at_most, .. }) if at_most + EARLY_TOLERANCE >= timeout => {
+                self.stalled.increment();
             }
             // Too soon, or without a ping.
             Some(_) | None => self.early.increment(),
@@ -69,13 +102,18 @@ impl Deadline {
     }
 
     pub(super) fn outcome(&self) -> DeadlineOutcome {
-        DeadlineOutcome { early: self.early.get(), lateness_ms: self.lateness.summary() }
+        DeadlineOutcome {
+            early: self.early.get(),
+            stalled: self.stalled.get(),
+            lateness_ms: self.lateness.summary(),
+        }
     }
 }
 
 summed! {
     pub(super) struct DeadlineOutcome {
         early: u64,
+        stalled: u64,
         lateness_ms: Distribution,
     }
 }
@@ -87,9 +125,29 @@ mod tests {
     const TIMEOUT: Duration = Duration::from_millis(1000);
 
     fn expired(waited_ms: Option<u64>) -> DeadlineOutcome {
+        stalled(waited_ms, 0)
+    }
+
+    /// The ping was read after a stall of this length.
+    fn stalled(waited_ms: Option<u64>, stall_ms: u64) -> DeadlineOutcome {
         let deadline = Deadline::default();
-        deadline.expired(waited_ms.map(Duration::from_millis), TIMEOUT);
+        let waited = waited_ms
+            .map(Duration::from_millis)
+            .map(|since_read| Waited { since_read, at_most: since_read + Duration::from_millis(stall_ms) });
+        deadline.expired(waited, TIMEOUT);
         deadline.outcome()
+    }
+
+    #[test]
+    fn what_fell_into_a_stall_of_our_own_is_not_judged() {
+        for (waited, stall, early, undecided, late) in
+            [(700, 400, 0, 1, 0), (700, 200, 1, 0, 0), (1000, 400, 0, 0, 1), (600, 380, 0, 1, 0)]
+        {
+            let outcome = stalled(Some(waited), stall);
+            let lateness = outcome.lateness_ms.number("count");
+            assert_eq!((outcome.early, outcome.stalled), (early, undecided), "{waited} {stall}");
+            assert_eq!(lateness, Ok(f64::from(late)), "{waited} {stall}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::connects::{Connects, ConnectsOutcome};
-use super::deadline::{Deadline, DeadlineOutcome, is_given_up, too_short};
+use super::deadline::{Begin, Deadline, DeadlineOutcome, is_given_up, too_short};
 use super::{Figures, Objection, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
@@ -43,7 +43,7 @@ pub(crate) struct Late {
 
 /// A ping that has not been answered yet.
 struct Asked {
-    at: Instant,
+    begin: Begin,
     payload: Vec<u8>,
 }
 
@@ -158,9 +158,9 @@ impl Late {
             let is_too_late = opened.index % 2 == 1;
             if is_too_late {
                 self.too_late.increment();
-                all.spawn_local(self.clone().stay_after(opened));
+                all.spawn_local(self.clone().stay_after(setup.clone(), opened));
             } else {
-                all.spawn_local(self.clone().stay_before(opened));
+                all.spawn_local(self.clone().stay_before(setup.clone(), opened));
             }
         })
         .await;
@@ -169,27 +169,27 @@ impl Late {
     }
 
     /// Answers every ping just before its deadline.
-    async fn stay_before(self: Rc<Self>, opened: Opened) {
+    async fn stay_before(self: Rc<Self>, setup: Rc<Setup>, opened: Opened) {
         let Opened { mut connection, greeting, .. } = opened;
         let pong_timeout = greeting.pong_timeout;
         connection.stop_answering();
         let mut missed = false;
         let end = loop {
-            let asked = match self.wait_for_ping(&mut connection).await {
+            let asked = match self.wait_for_ping(&mut connection, &setup).await {
                 Ok(asked) => asked,
                 Err(end) => break end,
             };
-            let due = asked.at + pong_timeout.saturating_sub(self.margin);
+            let due = asked.begin.read_at + pong_timeout.saturating_sub(self.margin);
             if let Err(end) = self.hold_back(&mut connection, due).await {
                 // The client itself has missed the deadline.
-                if asked.at.elapsed() >= pong_timeout {
+                if asked.begin.read_at.elapsed() >= pong_timeout {
                     self.missed.increment();
                     missed = true;
                 }
                 break end;
             }
             connection.pong(&asked.payload).await;
-            if asked.at.elapsed() < pong_timeout {
+            if asked.begin.read_at.elapsed() < pong_timeout {
                 self.in_time.increment();
             } else {
                 self.missed.increment();
@@ -207,33 +207,33 @@ impl Late {
     }
 
     /// Answers its first ping just after the deadline.
-    async fn stay_after(self: Rc<Self>, opened: Opened) {
+    async fn stay_after(self: Rc<Self>, setup: Rc<Setup>, opened: Opened) {
         let Opened { mut connection, greeting, .. } = opened;
         let target = connection.target();
         connection.stop_answering();
-        let asked = match self.wait_for_ping(&mut connection).await {
+        let asked = match self.wait_for_ping(&mut connection, &setup).await {
             Ok(asked) => asked,
             Err(end) => return self.record_end(end, target, None, greeting.pong_timeout),
         };
-        let due = asked.at + greeting.pong_timeout + self.margin;
+        let due = asked.begin.read_at + greeting.pong_timeout + self.margin;
         if let Err(end) = self.hold_back(&mut connection, due).await {
-            return self.record_end(end, target, Some(asked.at), greeting.pong_timeout);
+            return self.record_end(end, target, Some(asked.begin), greeting.pong_timeout);
         }
         connection.pong(&asked.payload).await;
-        match self.wait_for_ping(&mut connection).await {
+        match self.wait_for_ping(&mut connection, &setup).await {
             Ok(_) => self.forgiven.increment(),
-            Err(end) => self.record_end(end, target, Some(asked.at), greeting.pong_timeout),
+            Err(end) => self.record_end(end, target, Some(asked.begin), greeting.pong_timeout),
         }
     }
 
-    async fn wait_for_ping(&self, connection: &mut Connection) -> Result<Asked, End> {
+    async fn wait_for_ping(&self, connection: &mut Connection, setup: &Setup) -> Result<Asked, End> {
         let ping = connection.each(|event| match event {
             Event::Ping(payload) => ControlFlow::Break(payload.to_vec()),
             _ => ControlFlow::Continue(()),
         });
         let payload = ping.await?;
         self.pings.increment();
-        Ok(Asked { at: Instant::now(), payload })
+        Ok(Asked { begin: Begin::now(&setup.recorder), payload })
     }
 
     /// Reads without sending anything until then.
@@ -246,12 +246,12 @@ impl Late {
     }
 
     /// Records the end of a connection that answers too late.
-    fn record_end(&self, end: End, target: Target, asked_at: Option<Instant>, pong_timeout: Duration) {
+    fn record_end(&self, end: End, target: Target, asked: Option<Begin>, pong_timeout: Duration) {
         self.ends.record(end);
         if !is_given_up(end, target) {
             return self.other_closes.increment();
         }
         self.closed.increment();
-        self.deadline.expired(asked_at.map(|at| at.elapsed()), pong_timeout);
+        self.deadline.expired(asked.map(Begin::waited), pong_timeout);
     }
 }

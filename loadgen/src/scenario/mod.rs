@@ -3,6 +3,7 @@
 //! Each is a struct of its counters. It implements [`Scenario`]; [`crate::run`] drives it and may stop it at any
 //! point, after which the counters still make a result.
 
+mod abuse;
 mod answering;
 mod channel;
 mod churn;

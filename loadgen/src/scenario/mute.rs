@@ -6,13 +6,13 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome};
-use super::deadline::{Deadline, DeadlineOutcome, is_given_up, too_short};
+use super::deadline::{Begin, Deadline, DeadlineOutcome, Waited, is_given_up, too_short};
 use super::spread::is_chosen;
-use super::{Figures, Objection, Outcome, Pace, Run, Scenario, Setup, open_all};
+use super::{Figures, Objection, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
 use crate::client::{Connection, Event};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
@@ -117,7 +117,7 @@ impl Mute {
             self.connects.record(&opened);
             if is_chosen(opened.index, self.share) {
                 self.muted.increment();
-                muted.spawn_local(self.clone().stay_mute(opened.connection, opened.greeting.pong_timeout));
+                muted.spawn_local(self.clone().stay_mute(setup.clone(), opened));
             } else {
                 answering.spawn_local(self.clone().answer(opened.connection));
             }
@@ -146,29 +146,30 @@ impl Mute {
         self.answering.answer(&mut connection, |_| {}).await;
     }
 
-    async fn stay_mute(self: Rc<Self>, mut connection: Connection, pong_timeout: Duration) {
+    async fn stay_mute(self: Rc<Self>, setup: Rc<Setup>, opened: Opened) {
+        let Opened { mut connection, greeting, .. } = opened;
         connection.mute();
-        let mut asked_at = None;
+        let mut asked = None;
         let listened = connection.each(|event| {
             if let Event::Ping(_) = event {
                 self.answering.pings.increment();
                 // Some ask again while they wait.
-                asked_at.get_or_insert_with(Instant::now);
+                asked.get_or_insert_with(|| Begin::now(&setup.recorder));
             }
             ControlFlow::<Infallible>::Continue(())
         });
         let Err(end) = listened.await;
-        self.record_close(end, connection.target(), asked_at.map(|at| at.elapsed()), pong_timeout);
+        self.record_close(end, connection.target(), asked.map(Begin::waited), greeting.pong_timeout);
     }
 
-    /// `silence` is how long ago the first ping arrived, if there was one.
-    fn record_close(&self, end: End, target: Target, silence: Option<Duration>, pong_timeout: Duration) {
+    /// `waited` is since the first ping, if there was one.
+    fn record_close(&self, end: End, target: Target, waited: Option<Waited>, pong_timeout: Duration) {
         self.answering.ends.record(end);
         if !is_given_up(end, target) {
             return self.other_closes.increment();
         }
         self.closed.increment();
-        self.deadline.expired(silence, pong_timeout);
+        self.deadline.expired(waited, pong_timeout);
     }
 }
 
@@ -187,7 +188,7 @@ mod tests {
             (Target::Plain, End::Closed(Some(1001)), true),
         ] {
             let mute = Mute::new(1.0);
-            mute.record_close(end, target, Some(PONG_TIMEOUT), PONG_TIMEOUT);
+            mute.record_close(end, target, None, PONG_TIMEOUT);
             let expected = if is_closed { (1, 0) } else { (0, 1) };
             assert_eq!((mute.closed.get(), mute.other_closes.get()), expected, "{target:?} {end}");
         }

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::Scenario;
+use super::abuse::Abuse;
 use super::churn::Churn;
 use super::expire::Expire;
 use super::fanout::Fanout;
@@ -85,6 +86,9 @@ fn specific(options: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) 
                 .with("seed", it.seed),
             Rc::new(Resume::new(it)),
         ),
+        args::Scenario::Abuse(it) => {
+            (held().with("quiet_for_seconds", seconds(it.quiet_for)), Rc::new(Abuse::new(it)))
+        }
         args::Scenario::Mix(it) => {
             (Group::default().with("duration_seconds", seconds(load.duration)), Rc::new(Mix::new(&it)))
         }

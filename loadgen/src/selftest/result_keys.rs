@@ -35,6 +35,8 @@ fn the_keys_of_each_scenario_stay() {
     let mix = Run { words: format!("mix URL --plan {}", plan.path().display()).leak(), clean: &[] };
     let hold_and_ping =
         Run { words: "hold URL --connections 2 --rate 100 --duration 300ms --ping-every 50ms", clean: &[] };
+    let abuse =
+        Run { words: "abuse URL --attack none --duration 300ms --quiet-for 100ms --rate 50", clean: &[] };
     let runs = [
         &HOLD,
         &hold_and_ping,
@@ -49,6 +51,7 @@ fn the_keys_of_each_scenario_stay() {
         &RESUME,
         &SLOW,
         &mix,
+        &abuse,
     ];
     let runtime = Builder::new_current_thread().enable_all().build_local(LocalOptions::default());
     let documents = runtime.expect("there is a thread and an epoll").block_on(async {

@@ -10,4 +10,5 @@ mod source;
 pub(crate) mod websocket;
 
 pub(crate) use self::error::ConnectError;
+pub(crate) use self::http_head::ResponseHead;
 pub use self::source::{ADDRESSES, Sources};

@@ -30,6 +30,11 @@ impl Sources {
         Self { server, current: Cell::new(range.start), range, connects: Cell::new(0) }
     }
 
+    /// Where it connects to.
+    pub(crate) fn server(&self) -> SocketAddr {
+        self.server
+    }
+
     /// Connects once. An address that has run out of ports is left behind for the next one.
     /// The kernel takes in `receive_buffer_bytes` before they are read, where it is not left to choose.
     pub(crate) async fn connect(&self, receive_buffer_bytes: Option<u32>) -> io::Result<TcpStream> {

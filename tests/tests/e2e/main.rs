@@ -1,5 +1,7 @@
 //! End-to-end tests: the real binary over real sockets.
 
+// Attacks, each beside a session that does nothing wrong.
+mod abuse;
 // The admin listener: health, metrics, the API, guards against web pages.
 mod admin;
 // The API of channels: publish, broadcast, history, presence.

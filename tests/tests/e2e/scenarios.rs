@@ -1,8 +1,9 @@
 use std::fs;
+use std::time::Duration;
 
 use encke_tests::RunningServer;
-use encke_tests::loadgen::Report;
-use encke_tests::waiting::heavy;
+use encke_tests::loadgen::{Report, Running};
+use encke_tests::waiting::{heavy, until};
 
 /// How many resumed with a hello within the window.
 fn resumed_or_undecided(report: &Report) -> f64 {
@@ -39,6 +40,22 @@ fn late_only_pongs_after_the_deadline_end_a_connection() {
     ]);
     assert!(report.number("in_time") >= 50.0, "{report:?}");
     report.assert_none_early();
+}
+
+#[test]
+fn mute_what_arrived_while_loadgen_was_stopped_is_not_called_early() {
+    const CONNECTIONS: f64 = 100.0;
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
+    let arguments = ["--connections", "100", "--rate", "1000", "--duration", "20s"];
+    let running = Running::start("mute", &server, &arguments);
+    until("all have come", || server.admin.metrics().sessions("attached") == CONNECTIONS);
+    // The first pings come half a second to a second after the hello, and the closes a second after them.
+    running.process.freeze(Duration::from_millis(1200));
+    let report = running.report(Duration::from_secs(60));
+    report.assert(&[("muted", CONNECTIONS), ("closed", CONNECTIONS), ("early", 0.0), ("still_open", 0.0)]);
+    let judged = report.number("/lateness_ms/count");
+    assert_eq!(judged + report.number("stalled"), CONNECTIONS, "{report:?}");
 }
 
 #[test]
@@ -162,6 +179,25 @@ fn slow_who_reads_with_pauses_is_kept() {
     );
     report.assert(&[("closed", 0.0), ("still_open", 4.0)]);
     assert_eq!(server.admin.metrics().events("suspended", "slow_consumer"), 0.0);
+}
+
+#[test]
+fn slow_links_are_slow_and_not_dead() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=1s"]);
+    // 200 KB at 6 KB/s, with pings that wait behind them.
+    let report = Report::of(
+        "slow",
+        &server,
+        &[
+            ["--connections", "4", "--messages", "40", "--publish-rate", "40", "--size", "5000"].as_slice(),
+            &["--share", "0.5", "--read-rate", "48kbit/s", "--slow-for", "6s", "--grace", "3s"],
+        ]
+        .concat(),
+    );
+    report.assert(&ONCE_AND_IN_ORDER);
+    report.assert(&[("slow", 2.0), ("received", 80.0), ("closed", 0.0), ("other_closes", 0.0)]);
+    report.assert(&[("still_open", 2.0), ("read_rate", 6000.0)]);
 }
 
 #[test]

@@ -29,6 +29,9 @@ impl PlannedRun {
         if scenario == "mix" {
             return Err(in_run("a mix has no mix in it".to_owned()));
         }
+        if scenario == "abuse" {
+            return Err(in_run("it measures one attacker beside one session, and nothing else".to_owned()));
+        }
         if kind == Kind::Ramp && scenario != "hold" {
             return Err(in_run("in a ramp there is only hold, for the others do not stay".to_owned()));
         }

@@ -73,6 +73,7 @@ fn what_is_wrong_is_named() {
         (&run("connections = 5"), "without a scenario"),
         (&run("scenario = 'dance'"), "dance"),
         (&run("scenario = 'mix'"), "no mix"),
+        (&run("scenario = 'abuse'"), "one attacker"),
         (&run("scenario = 'storm', connections = 5"), "--rate"),
         (&with("connectoins = 5"), "run \"storm\": unexpected key '--connectoins'"),
         (&with("json = 'x'"), "json belongs to the mix"),

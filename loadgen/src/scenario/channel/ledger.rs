@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// How a message arrived at one subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arrival {
+pub(in crate::scenario) enum Arrival {
     InOrder,
     /// For the first time, but after a later one.
     Misordered,
@@ -13,13 +13,13 @@ pub(super) enum Arrival {
 
 /// Everything below `next` has arrived, save for what is missing: as a rule nothing.
 #[derive(Debug, Default)]
-pub(super) struct Ledger {
+pub(in crate::scenario) struct Ledger {
     next: u32,
     missing: Vec<Range<u32>>,
 }
 
 impl Ledger {
-    pub(super) fn take(&mut self, number: u32) -> Arrival {
+    pub(in crate::scenario) fn take(&mut self, number: u32) -> Arrival {
         if number >= self.next {
             if number > self.next {
                 self.missing.push(self.next..number);

@@ -9,6 +9,7 @@ mod subscriber;
 mod subscribers;
 mod tally;
 
+pub(super) use self::ledger::{Arrival, Ledger};
 pub(super) use self::round::Round;
 pub(super) use self::subscriber::Subscriber;
 pub(super) use self::subscribers::{Concurrent, ConnectionsOutcome, Subscribers, SubscribersOutcome};

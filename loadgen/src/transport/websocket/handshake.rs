@@ -21,17 +21,26 @@ where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let key = BASE64.encode(&rand::random::<[u8; 16]>());
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
-         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n{headers}\r\n"
-    );
-    stream.write_all(request.as_bytes()).await?;
+    stream.write_all(request(host, path, headers, &key).as_bytes()).await?;
     let head = ResponseHead::read(stream).await?;
     if head.status != 101 {
         return Err(ConnectError::Refused(head.status));
     }
     check(&head, &key).map_err(ConnectError::Upgrade)?;
     Ok(head.rest)
+}
+
+fn request(host: &str, path: &str, headers: &str, key: &str) -> String {
+    format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {key}\r\n{headers}\r\n"
+    )
+}
+
+/// How long the request of [`upgrade`] is.
+pub(crate) fn request_bytes(host: &str, path: &str, headers: &str) -> usize {
+    // 16 bytes in base64.
+    request(host, path, headers, &"x".repeat(24)).len()
 }
 
 fn check(head: &ResponseHead, key: &str) -> Result<(), BadUpgrade> {

@@ -92,6 +92,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         self.send(Opcode::Close, &code.to_be_bytes()).await
     }
 
+    /// Takes frames as they are. Reading sends them.
+    pub(crate) fn queue(&mut self, frames: &[u8]) {
+        self.unwritten().extend_from_slice(frames);
+    }
+
     async fn send(&mut self, opcode: Opcode, payload: &[u8]) -> io::Result<()> {
         if self.is_mute {
             return Ok(());
@@ -206,7 +211,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
         &mut self.waiting.get_or_insert_default().unwritten
     }
 
-    pub(super) fn unwritten_bytes(&self) -> usize {
+    pub(crate) fn unwritten_bytes(&self) -> usize {
         self.waiting.as_ref().map_or(0, |waiting| waiting.unwritten.len())
     }
 
@@ -231,6 +236,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Socket<S> {
 impl Socket<TcpStream> {
     /// Ends the connection with a reset, as a process that dies with bytes unread would.
     pub(crate) fn reset(self) {
+        self.reset_on_drop();
+    }
+
+    /// From now on it ends like this whenever it is dropped.
+    pub(crate) fn reset_on_drop(&self) {
         // If that fails, the socket is closed as usual.
         let _ = self.stream.set_zero_linger();
     }

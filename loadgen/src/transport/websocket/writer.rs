@@ -10,6 +10,13 @@ pub(crate) fn write_frame(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8]) {
     write_masked(out, opcode, payload, rand::random());
 }
 
+/// Appends a frame after which the message is to go on.
+pub(crate) fn write_fragment(out: &mut Vec<u8>, opcode: Opcode, payload: &[u8]) {
+    let start = out.len();
+    write_frame(out, opcode, payload);
+    out[start] &= !FINAL;
+}
+
 /// Appends a Close frame. Without a code it is empty, as is the answer to an empty one.
 pub(crate) fn write_close(out: &mut Vec<u8>, code: Option<u16>) {
     match code {

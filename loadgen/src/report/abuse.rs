@@ -1,0 +1,102 @@
+//! What attacks cost, as a table in Markdown: one row each.
+
+use crate::result::{Document, Group};
+
+const HEAD: &str = "| attack | the attacker paid | the server paid | healthy, before: p50, p99 | beside it: p50, p99, max | lost, doubled, cut |\n\
+                    |---|---|---|---|---|---|\n";
+
+/// Nothing for other scenarios.
+pub(super) fn to_markdown(document: &Document) -> Option<String> {
+    let attacks = document.as_group().get("attacks")?.as_group()?;
+    let rows = attacks.iter().filter_map(|(name, attack)| Some(row(name, attack.as_group()?, document)));
+    Some(rows.fold(HEAD.to_owned(), |table, row| table + &row + "\n"))
+}
+
+fn row(name: &str, attack: &Group, document: &Document) -> String {
+    let number = |path: &str| attack.number(path).ok();
+    let count = |path: &str| number(path).map_or_else(|| "-".to_owned(), |count| format!("{count:.0}"));
+    let ms = |path: &str| number(path).map_or_else(|| "-".to_owned(), |ms| format!("{ms:.1}"));
+    let paid = format!(
+        "{} connections, {} requests, {}, {:.1} s of CPU",
+        count("attacker.connections"),
+        count("attacker.requests"),
+        megabytes(number("attacker.sent_bytes")),
+        number("attacker.cpu_seconds").unwrap_or_default(),
+    );
+    let before = format!("{}, {} ms", ms("healthy.before_ms.p50"), ms("healthy.before_ms.p99"));
+    let beside = ["p50", "p99", "max"].map(|it| ms(&format!("healthy.attack_ms.{it}"))).join(", ");
+    let kept = ["lost", "doubled", "cuts"].map(|it| count(&format!("healthy.{it}"))).join(", ");
+    let server = server_paid(name, document);
+    format!("| {name} | {paid} | {server} | {before} | {beside} ms | {kept} |")
+}
+
+/// Nothing without `--pid`.
+fn server_paid(name: &str, document: &Document) -> String {
+    let number = |phase: &str, path: &str| document.number(&format!("server.phases.{phase}.{path}")).ok();
+    let cores = number(name, "cores.mean").zip(number(name, "duration_seconds"));
+    let Some(cpu) = cores.map(|(cores, seconds)| cores * seconds) else { return "-".to_owned() };
+    let idle = number(&format!("{name}_before"), "resident_bytes.end");
+    let above_idle =
+        |bytes: Option<f64>| megabytes(bytes.zip(idle).map(|(bytes, idle)| (bytes - idle).max(0.0)));
+    format!(
+        "{cpu:.1} s of CPU, {} above idle, {} afterwards",
+        above_idle(number(name, "resident_bytes.peak")),
+        above_idle(number(&format!("{name}_after"), "resident_bytes.end")),
+    )
+}
+
+fn megabytes(bytes: Option<f64>) -> String {
+    bytes.map_or_else(|| "-".to_owned(), |bytes| format!("{:.1} MB", bytes / 1e6))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::result::{Ending, Run, Series};
+
+    #[test]
+    fn each_attack_has_a_row() {
+        let ms = |p50: f64, p99: f64, max: f64| {
+            Group::default().with("p50", p50).with("p99", p99).with("max", max)
+        };
+        let healthy = Group::default().with("lost", 0).with("doubled", 1).with("cuts", 2);
+        let healthy = healthy.with("before_ms", ms(1.0, 2.0, 3.0)).with("attack_ms", ms(4.0, 5.0, 6.5));
+        let attacker = Group::default().with("connections", 300).with("requests", 7);
+        let attacker = attacker.with("sent_bytes", 1_500_000).with("cpu_seconds", 0.25);
+        let frames = Group::default().with("attacker", attacker).with("healthy", healthy);
+        let phase = |cores: f64, peak: u64, end: u64| {
+            let resident = Group::default().with("peak", peak).with("end", end);
+            let cores = Group::default().with("mean", cores);
+            Group::default()
+                .with("duration_seconds", 10.0)
+                .with("cores", cores)
+                .with("resident_bytes", resident)
+        };
+        let phases = Group::default()
+            .with("frames_before", phase(0.0, 9_000_000, 8_000_000))
+            .with("frames", phase(0.5, 10_000_000, 9_000_000))
+            .with("frames_after", phase(0.0, 9_000_000, 7_000_000));
+        let attacks = Group::default().with("attacks", Group::default().with("frames", frames));
+        let rows = |numbers| {
+            let run = Run {
+                started_at: SystemTime::UNIX_EPOCH,
+                elapsed: Duration::ZERO,
+                ending: Ending::Finished,
+                phases: Vec::new(),
+            };
+            let document = Document::new(Group::default(), run, numbers, &Series::default());
+            to_markdown(&document).map(|table| table.lines().skip(2).map(str::to_owned).collect::<Vec<_>>())
+        };
+        let (paid, healthy) = (
+            "300 connections, 7 requests, 1.5 MB, 0.2 s of CPU",
+            "1.0, 2.0 ms | 4.0, 5.0, 6.5 ms | 0, 1, 2 |",
+        );
+        let with_pid = attacks.clone().with("server", Group::default().with("phases", phases));
+        let server = "5.0 s of CPU, 2.0 MB above idle, 0.0 MB afterwards";
+        assert_eq!(rows(with_pid), Some(vec![format!("| frames | {paid} | {server} | {healthy}")]));
+        assert_eq!(rows(attacks), Some(vec![format!("| frames | {paid} | - | {healthy}")]));
+        assert_eq!(rows(Group::default()), None);
+    }
+}
