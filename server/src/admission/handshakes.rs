@@ -1,7 +1,6 @@
 //! Sockets that have no session yet. Each costs more than it has shown to be worth, so there is a limit to them; but who opens many and
 //! says nothing must keep no one else out.
 
-use std::collections::HashMap;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use atomic_waker::AtomicWaker;
 use parking_lot::Mutex;
 use slab::Slab;
 
-use super::network;
+use super::{Holder, Holders, network};
 
 /// The sockets in the handshake, at most `limit`. When one too many comes, the oldest of the address with most is cut.
 #[derive(Debug)]
@@ -26,12 +25,16 @@ struct Open {
     sockets: Slab<Socket>,
     /// The number of the next socket.
     next: u64,
+    /// Those that may be cut, by address, while there are many sockets. To keep this all the time would cost every connect.
+    crowd: Option<Holders<Arc<Cut>>>,
 }
 
 #[derive(Debug)]
 struct Socket {
     address: IpAddr,
     number: u64,
+    /// Its number in the crowd, if it was counted there.
+    counted: Option<u64>,
     cut: Arc<Cut>,
 }
 
@@ -60,9 +63,10 @@ impl Handshakes {
         let mut open = self.open.lock();
         let number = open.next;
         open.next += 1;
-        let socket = Socket { address: network(address), number, cut: Arc::clone(&cut) };
+        let socket = Socket { address: network(address), number, counted: None, cut: Arc::clone(&cut) };
         let place = open.sockets.insert(socket);
-        let excess = if open.sockets.len() > self.limit { open.oldest_of_most() } else { None };
+        open.count(place);
+        let excess = if open.sockets.len() > self.limit { open.take_excess() } else { None };
         drop(open);
         if let Some(excess) = excess {
             excess.is_due.store(true, Ordering::Release);
@@ -73,23 +77,42 @@ impl Handshakes {
 }
 
 impl Open {
-    /// Of those that are not cut already. Looked for only when there are too many: counting all the time would cost every connect.
-    fn oldest_of_most(&self) -> Option<Arc<Cut>> {
-        let waiting = || self.sockets.iter().filter(|(_, it)| !it.cut.is_due.load(Ordering::Relaxed));
-        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
-        waiting().for_each(|(_, socket)| *counts.entry(socket.address).or_default() += 1);
-        let (most, _) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        let oldest = waiting().filter(|(_, it)| it.address == most).min_by_key(|(_, it)| it.number)?;
-        Some(Arc::clone(&oldest.1.cut))
+    /// The oldest of the address with most, of those that are not cut already.
+    fn take_excess(&mut self) -> Option<Arc<Cut>> {
+        if self.crowd.is_none() {
+            self.crowd = Some(Holders::default());
+            let mut places: Vec<_> =
+                self.sockets.iter().map(|(place, socket)| (socket.number, place)).collect();
+            places.sort_unstable();
+            places.into_iter().for_each(|(_, place)| self.count(place));
+        }
+        self.crowd.as_mut()?.take_from_most()
+    }
+
+    fn count(&mut self, place: usize) {
+        let socket = &mut self.sockets[place];
+        if let Some(crowd) = &mut self.crowd
+            && !socket.cut.is_due.load(Ordering::Relaxed)
+        {
+            socket.counted = Some(crowd.add(&Holder::Address(socket.address), Arc::clone(&socket.cut)));
+        }
+    }
+
+    fn discount(&mut self, place: usize) {
+        let socket = &mut self.sockets[place];
+        if let (Some(crowd), Some(number)) = (&mut self.crowd, socket.counted.take()) {
+            crowd.remove(&Holder::Address(socket.address), number);
+        }
     }
 }
 
 impl Handshake {
     /// Its client is behind a proxy, and is now known.
     pub(crate) fn is_of(&self, address: IpAddr) {
-        if let Some(socket) = self.handshakes.open.lock().sockets.get_mut(self.place) {
-            socket.address = network(address);
-        }
+        let mut open = self.handshakes.open.lock();
+        open.discount(self.place);
+        open.sockets[self.place].address = network(address);
+        open.count(self.place);
     }
 
     /// Ready when it is to be cut, for others.
@@ -104,7 +127,12 @@ impl Handshake {
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        self.handshakes.open.lock().sockets.remove(self.place);
+        let mut open = self.handshakes.open.lock();
+        open.discount(self.place);
+        open.sockets.remove(self.place);
+        if open.sockets.len() < self.handshakes.limit / 2 {
+            open.crowd = None;
+        }
     }
 }
 

@@ -12,6 +12,9 @@ use crate::admission::Holder;
 /// For so long, a message stays for those who are to read it, if there are others to drop.
 const GRACE: Duration = if cfg!(test) { Duration::ZERO } else { Duration::from_secs(1) };
 
+/// More than this part of what all logs may hold is much for one maker.
+const LARGE_SHARE: usize = 4;
+
 /// Makers that are looked at for older messages.
 const MAKERS_LOOKED_AT: usize = 64;
 
@@ -133,16 +136,19 @@ impl<S> Budget<S> {
     }
 
     /// The log that may have the oldest message of the maker whose turn it is, if all logs together hold too much. Readers
-    /// get a moment for what is new: a maker with nothing older is passed over, if others can be found.
+    /// get a moment for what is new: a maker with nothing older is passed over, if others can be found. But not one that holds a
+    /// large share: nobody can publish so fast that others lose what they have.
     pub(super) fn oldest_if_over(&self, now: Timestamp) -> Option<Arc<Channel<S>>> {
         if self.bytes() <= self.limit {
             return None;
         }
         let by_class = self.by_class.lock();
         let settled = now.before(GRACE).unwrap_or(Timestamp::from_nanos(0));
-        let found =
-            by_class.values().rev().take(MAKERS_LOOKED_AT).find_map(|account| account.oldest(settled));
         let any = Timestamp::from_nanos(u64::MAX);
+        let found = by_class.values().rev().take(MAKERS_LOOKED_AT).find_map(|account| {
+            let has_large_share = account.bytes.load(Ordering::Relaxed) > self.limit / LARGE_SHARE;
+            account.oldest(if has_large_share { any } else { settled })
+        });
         found.or_else(|| by_class.last_key_value()?.1.oldest(any))
     }
 }

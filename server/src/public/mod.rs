@@ -8,6 +8,7 @@ use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use tokio::net::TcpStream;
+use tokio::task::yield_now;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 
 use tokio_util::sync::CancellationToken;
@@ -174,7 +176,7 @@ impl Arrival<'_> {
             self.open_connection = self.context.connections.enter(self.context.permit(client)?);
         }
         let this = &*self;
-        let accepted = Mutex::new(None);
+        let (accepted, has_answered) = (Mutex::new(None), AtomicBool::new(false));
         let service = service_fn(|request| {
             let reply = match this.answer(request) {
                 Answer::Reply(reply) => Some(reply),
@@ -183,11 +185,14 @@ impl Arrival<'_> {
                     None
                 }
             };
-            async {
-                match reply {
-                    Some(reply) => Ok::<_, Infallible>(reply),
-                    None => std::future::pending().await,
+            let is_first = !has_answered.swap(true, Ordering::Relaxed);
+            async move {
+                let Some(reply) = reply else { return std::future::pending().await };
+                // Requests may come by the hundred in one packet: others first.
+                if !is_first {
+                    yield_now().await;
                 }
+                Ok::<_, Infallible>(reply)
             }
         });
         let socket = TcpSocket::accept(socket, self.context.tls.as_deref()).await.map_err(NotServed::Tls)?;

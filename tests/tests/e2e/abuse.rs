@@ -134,7 +134,6 @@ fn history_is_no_more_than_there_may_be() {
 }
 
 #[test]
-#[ignore = "the server spares what is younger than a second: an attacker that fills all history within one is spared, and others are not"]
 fn history_of_others_stays_however_fast_an_attacker_publishes() {
     let _turn = heavy();
     let server = RunningServer::with(&["channel.history_total_bytes=4MiB"]);
