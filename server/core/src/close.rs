@@ -74,7 +74,7 @@ impl CloseCode {
     /// Whether the client is to come back by itself.
     #[must_use]
     pub const fn invites_back(self) -> bool {
-        matches!(self.code(), 4000..=4099)
+        matches!(self, Self::TryAgainLater) || matches!(self.code(), 4000..=4099)
     }
 }
 
@@ -94,6 +94,8 @@ pub enum SuspendReason {
     ConnectionLost,
     /// The client sent what RFC 6455 or a size limit does not allow.
     BadFrame,
+    /// The client had begun a message, and all unfinished ones together were too long (`limits.receive_total`).
+    Unfinished,
     /// An administrator dropped the connection.
     Disconnected,
 }

@@ -1,5 +1,7 @@
 //! Messages that clients have begun and not finished. One client may keep little, but all of them together much.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,8 +9,10 @@ use encke_core::Timestamp;
 use parking_lot::Mutex;
 use slab::Slab;
 
-/// All unfinished messages, of at most so many bytes together. When they are more, the largest that has grown no more for a second goes,
-/// or if there is none, the largest.
+use super::network;
+
+/// All unfinished messages, of at most so many bytes together. When they are more, the address with most gives one: the largest that has
+/// grown no more for a second, or if there is none, the largest.
 #[derive(Debug)]
 pub(crate) struct Unfinished<T> {
     limit: usize,
@@ -18,7 +22,7 @@ pub(crate) struct Unfinished<T> {
 #[derive(Debug)]
 struct Messages<T> {
     slab: Slab<Message<T>>,
-    /// Of all that are not going.
+    /// Of all but those that are going, which give their memory back in a moment.
     bytes: usize,
 }
 
@@ -27,6 +31,7 @@ struct Message<T> {
     bytes: usize,
     grown_at: Timestamp,
     is_going: bool,
+    address: IpAddr,
     sender: T,
 }
 
@@ -51,8 +56,13 @@ impl<T: Clone> Unfinished<T> {
     }
 
     /// Of this sender, empty at first.
-    pub(crate) fn begin(self: &Arc<Self>, sender: T, now: Timestamp) -> UnfinishedMessage<T> {
-        let message = Message { bytes: 0, grown_at: now, is_going: false, sender };
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        sender: T,
+        address: IpAddr,
+        now: Timestamp,
+    ) -> UnfinishedMessage<T> {
+        let message = Message { bytes: 0, grown_at: now, is_going: false, address: network(address), sender };
         let key = self.messages.lock().slab.insert(message);
         UnfinishedMessage { all: Arc::clone(self), key }
     }
@@ -77,9 +87,17 @@ impl<T: Clone> UnfinishedMessage<T> {
 }
 
 impl<T: Clone> Messages<T> {
+    /// Looks at all of them: for each that it takes, its sender has paid with what it sent.
     fn take_largest(&mut self, now: Timestamp) -> Option<T> {
-        let staying = self.slab.iter_mut().map(|(_, message)| message).filter(|message| !message.is_going);
-        let largest = staying.max_by_key(|message| (now.since(message.grown_at) >= IDLE, message.bytes))?;
+        let mut shares: HashMap<IpAddr, usize> = HashMap::new();
+        let mut staying: Vec<_> =
+            self.slab.iter_mut().map(|(_, message)| message).filter(|message| !message.is_going).collect();
+        for message in &staying {
+            *shares.entry(message.address).or_default() += message.bytes;
+        }
+        let (most, _) = shares.into_iter().max_by_key(|(_, bytes)| *bytes)?;
+        let of_most = staying.iter_mut().filter(|message| message.address == most);
+        let largest = of_most.max_by_key(|message| (now.since(message.grown_at) >= IDLE, message.bytes))?;
         largest.is_going = true;
         self.bytes -= largest.bytes;
         Some(largest.sender.clone())
@@ -104,11 +122,13 @@ mod tests {
         Timestamp::from_nanos(1_000_000_000 + ms * 1_000_000)
     }
 
+    const ADDRESS: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     #[test]
     fn the_largest_of_the_idle_goes() {
         let all = Unfinished::new(100);
         let begin = |sender, bytes, ms| {
-            let message = all.begin(sender, at(ms));
+            let message = all.begin(sender, ADDRESS, at(ms));
             assert_eq!(message.set(bytes, at(ms)), None);
             message
         };
@@ -132,7 +152,7 @@ mod tests {
     #[test]
     fn when_none_is_idle_the_largest_goes() {
         let all = Unfinished::new(100);
-        let messages = ["a", "b", "c"].map(|sender| all.begin(sender, at(0)));
+        let messages = ["a", "b", "c"].map(|sender| all.begin(sender, ADDRESS, at(0)));
         assert_eq!(messages[0].set(30, at(0)), None);
         assert_eq!(messages[1].set(60, at(0)), None);
         assert_eq!(messages[2].set(20, at(10)), Some("b"));
@@ -140,10 +160,21 @@ mod tests {
     }
 
     #[test]
+    fn the_address_with_most_gives() {
+        let all = Unfinished::new(100);
+        let crowd: Vec<_> = (0..9).map(|_| all.begin("crowd", ADDRESS, at(0))).collect();
+        for message in &crowd {
+            assert_eq!(message.set(10, at(0)), None);
+        }
+        let other = all.begin("other", IpAddr::from([192, 0, 2, 7]), at(0));
+        assert_eq!(other.set(40, at(10)), Some("crowd"), "though its own is larger");
+    }
+
+    #[test]
     fn what_is_finished_does_not_count() {
         let all = Unfinished::new(100);
         for _ in 0..10 {
-            let message = all.begin("a", at(0));
+            let message = all.begin("a", ADDRESS, at(0));
             assert_eq!(message.set(60, at(0)), None);
             assert_eq!(message.set(20, at(0)), None);
             assert_eq!(all.bytes(), 20);

@@ -47,6 +47,12 @@ impl Hosts {
         Self(list.iter().map(|host| host.as_str().into()).collect())
     }
 
+    /// Whether this host is listed.
+    pub(crate) fn lists(&self, host: &str) -> bool {
+        HostPort::parse(host)
+            .is_some_and(|host| self.0.iter().any(|listed| listed.eq_ignore_ascii_case(&host.host)))
+    }
+
     /// Whether a request with these headers may be answered. `guarded`: it needs a token or a key anyway.
     pub(crate) fn allow(&self, headers: &HeaderMap, guarded: bool) -> Result<(), BadHost> {
         let mut hosts = headers.get_all(HOST).iter();

@@ -22,14 +22,17 @@ impl Caller {
     pub(crate) fn of<B>(request: &Request<B>, address: IpAddr, auth: &Auth) -> Self {
         let headers = request.headers();
         let (origin, host) = (text(headers, ORIGIN), text(headers, HOST));
+        // From this machine and without a token, nothing but the origin distinguishes a page from a program: unless the name by which
+        // it comes can be no one else's.
+        let is_unguarded =
+            address.is_loopback() && !auth.needs_token() && !host.is_some_and(|host| auth.hosts.lists(host));
         Self {
             address,
             bearer: headers
                 .get(AUTHORIZATION)
                 .and_then(|value| bearer(value.as_bytes()))
                 .map(|token| String::from_utf8_lossy(token).into_owned()),
-            // From this machine and without a token, nothing but the origin distinguishes a page from a program.
-            origin_allowed: auth.origins.allows(origin, host, address.is_loopback() && !auth.needs_token()),
+            origin_allowed: auth.origins.allows(origin, host, is_unguarded),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 use serde::Deserialize;
 
 use super::ConfigError;
@@ -47,8 +47,39 @@ impl Checks<'_> {
     }
 }
 
-/// An address is a network of one.
+/// An address is a network of one. A network of IPv4 that is written as one of IPv6 is the former, as which its addresses are known.
 fn network(text: &str) -> Option<IpNet> {
-    let address = || text.parse::<IpAddr>().ok().map(|address| IpNet::from(address.to_canonical()));
-    text.parse().ok().or_else(address)
+    const MAPPED: u8 = 96;
+    let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
+    let mapped = match network {
+        IpNet::V6(six) if six.prefix_len() >= MAPPED => {
+            six.addr().to_ipv4_mapped().map(|four| (four, six.prefix_len() - MAPPED))
+        }
+        _ => None,
+    };
+    match mapped {
+        Some((four, length)) => Ipv4Net::new(four, length).ok().map(IpNet::V4),
+        None => Some(network),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_are_those_of_the_addresses_that_come() {
+        for (text, expected) in [
+            ("10.0.0.0/8", Some("10.0.0.0/8")),
+            ("10.0.0.1", Some("10.0.0.1/32")),
+            ("::1", Some("::1/128")),
+            ("2001:db8::/32", Some("2001:db8::/32")),
+            ("::ffff:10.0.0.0/104", Some("10.0.0.0/8")),
+            ("::ffff:10.0.0.1", Some("10.0.0.1/32")),
+            ("10.0.0.0/33", None),
+            ("localhost", None),
+        ] {
+            assert_eq!(network(text), expected.map(|network| network.parse().expect("a network")), "{text}");
+        }
+    }
 }

@@ -27,16 +27,50 @@ impl ForwardedHeader {
     ) -> impl Iterator<Item = Option<IpAddr>> {
         // Several lines are one list (RFC 9110, section 5.3).
         headers.get_all(self.name()).into_iter().rev().flat_map(move |line| {
-            let line = line.to_str().unwrap_or_default();
+            // What a client wrote further left may be anything.
+            let line = String::from_utf8_lossy(line.as_bytes());
             let addresses: Vec<_> = match self {
                 Self::XForwardedFor => line.rsplit(',').map(|entry| address(entry.trim())).collect(),
-                Self::Forwarded => {
-                    rfc7239::parse(line).rev().map(|node| node.ok()?.forwarded_for?.ip().copied()).collect()
-                }
+                Self::Forwarded => split_unquoted_from_the_right(&line, ',').map(forwarded_for).collect(),
             };
             addresses
         })
     }
+}
+
+/// The address in an element of `Forwarded`.
+fn forwarded_for(element: &str) -> Option<IpAddr> {
+    let mut parameters = split_unquoted_from_the_right(element, ';').filter_map(|pair| pair.split_once('='));
+    let (_, node) = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("for"))?;
+    let node = node.trim();
+    let node = node.strip_prefix('"').and_then(|node| node.strip_suffix('"')).unwrap_or(node);
+    // A port may be hidden behind a word (section 6.3).
+    address(node).or_else(|| address(node.rsplit_once(':')?.0))
+}
+
+/// The parts between separators that are not in quotes. From the right, because what a client wrote is on the left: if it leaves a
+/// quotation open, that hides nothing that a proxy appends.
+fn split_unquoted_from_the_right(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let mut rest = Some(text);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let mut is_quoted = false;
+        let at = text.char_indices().rev().find(|(at, letter)| {
+            is_quoted ^= *letter == '"' && !is_escaped(&text[..*at]);
+            *letter == separator && !is_quoted
+        });
+        let (before, part) = match at {
+            Some((at, _)) => (Some(&text[..at]), &text[at + separator.len_utf8()..]),
+            None => (None, text),
+        };
+        rest = before;
+        Some(part)
+    })
+}
+
+/// Whether what comes after `before` is escaped.
+fn is_escaped(before: &str) -> bool {
+    before.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
 }
 
 /// An address as proxies write it: bare, or with a port.

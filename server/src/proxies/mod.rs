@@ -110,10 +110,34 @@ mod tests {
             (&["for=\"[2001:bad::7]:4711\""], "2001:bad::7"),
             (&["for=127.0.0.1, for=192.0.2.7;host=a.example, for=10.1.1.1"], "192.0.2.7"),
             (&["for=127.0.0.1", "for=192.0.2.7"], "192.0.2.7"),
+            (&["for=192.0.2.7;"], "192.0.2.7"),
+            (&["proto=https; for=192.0.2.7"], "192.0.2.7"),
+            (&["for=\"192.0.2.7:_hidden\""], "192.0.2.7"),
             // A client that leaves a quotation open hides nothing behind it.
             (&["for=\"127.0.0.1, for=192.0.2.7"], "192.0.2.7"),
+            (&["for=127.0.0.1;x=\"\\\", for=192.0.2.7"], "192.0.2.7"),
+            // What a proxy quotes is no address, though a client wrote it there.
+            (&["for=192.0.2.7;host=\"x,for=127.0.0.1\""], "192.0.2.7"),
+            (&["for=192.0.2.7;host=\"x;for=127.0.0.1\""], "192.0.2.7"),
+            (&["for=192.0.2.7;host=\"x\\\",for=127.0.0.1\""], "192.0.2.7"),
         ] {
             assert_eq!(client(ForwardedHeader::Forwarded, "10.0.0.1", lines), expected, "{lines:?}");
+        }
+    }
+
+    #[test]
+    fn no_byte_of_a_client_hides_what_its_proxy_appends() {
+        let proxies = Proxies {
+            trusted: ["10.0.0.0/8".parse().expect("a network")].into(),
+            forwarded: Some(ForwardedHeader::XForwardedFor),
+            proxy_protocol: false,
+        };
+        for own in [&b"\xff"[..], b"\xc3\xa9", b"\t", b"\"", b"1.2.3.4"] {
+            let mut headers = HeaderMap::new();
+            let line = [own, b", 192.0.2.7"].concat();
+            headers.insert("x-forwarded-for", HeaderValue::from_bytes(&line).expect("a value"));
+            let client = proxies.client_of("10.0.0.1".parse().expect("an address"), &headers);
+            assert_eq!(client.to_string(), "192.0.2.7", "{own:?}");
         }
     }
 

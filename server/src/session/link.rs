@@ -72,6 +72,11 @@ impl Link {
         }
     }
 
+    /// Where the connection comes from.
+    pub(crate) fn address(&self) -> IpAddr {
+        self.address
+    }
+
     /// Takes the connection's permit away: to be dropped, or for another connection.
     pub(crate) fn take_permit(&self) -> Option<Permit> {
         self.permit.lock().take()

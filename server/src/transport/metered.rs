@@ -116,9 +116,9 @@ impl<S: Socket> Metered<S> {
     /// The peer's unfinished messages have so many bytes now. If all connections have too many together, one of them is closed.
     pub(super) fn account(&self, account: &mut Option<UnfinishedMessage<Arc<Link>>>, bytes: usize) {
         let now = self.received_at();
-        let account =
-            account.get_or_insert_with(|| self.context.unfinished.begin(Arc::clone(&self.link), now));
-        if let Some(link) = account.set(bytes, now) {
+        let begin = || self.context.unfinished.begin(Arc::clone(&self.link), self.link.address(), now);
+        let account = account.get_or_insert_with(begin);
+        while let Some(link) = account.set(bytes, now) {
             self.context.metrics.connections.unfinished_closed();
             if let Some(task) = link.post(Notes::close(CloseCode::TryAgainLater)) {
                 task.wake();

@@ -13,6 +13,7 @@ use super::fault;
 use super::frame::{Frames, OutgoingFrames};
 use super::goodbye::Ending;
 use super::inbox::Inbox;
+use super::websocket;
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Commands, acknowledge, hello, unsubscribed};
 use crate::session::{Backlog, Notes};
@@ -82,17 +83,35 @@ impl<S: Socket, D: Cached> Connection<S, D> {
         connection
     }
 
-    /// Does what the session's notes and the peer's messages ask, until one of them ends it.
-    pub(super) async fn run(&mut self) -> Ending {
+    /// Does what the session's notes and the peer's messages ask, until one of them ends it. `None` when it is to be
+    /// [renewed](Self::renew) first.
+    pub(super) async fn run(&mut self) -> Option<Ending> {
         poll_fn(|context| {
             self.socket.get_mut().begin_turn();
-            poll_steps(|| self.poll_step(context))
+            match poll_steps(|| self.poll_step(context)) {
+                Poll::Pending if self.socket.get_ref().has_spare_buffer() && !self.answer_unflushed => {
+                    Poll::Ready(None)
+                }
+                polled => polled.map(Some),
+            }
         })
         .await
     }
 
+    /// Gives tungstenite new buffers: the old ones are as large as the longest message, and a client may be idle for hours after it.
+    pub(super) async fn renew(self) -> Self {
+        let settings = self.attachment.context.settings.clone();
+        let mut socket = websocket(self.socket.into_inner(), Vec::new(), &settings).await;
+        socket.get_mut().buffer_renewed();
+        Self { socket, ..self }
+    }
+
     /// Lets go of the session; what is left is to end the connection. Returns what was not written yet.
-    pub(super) fn into_socket(mut self) -> (WebSocketStream<Inbox<S>>, Unwritten) {
+    pub(super) async fn into_socket(mut self, ending: Ending) -> (WebSocketStream<Inbox<S>>, Unwritten) {
+        if ending == Ending::Close(CloseCode::TryAgainLater) && !self.answer_unflushed {
+            // What it had begun to send takes memory, for which it has to go.
+            self = self.renew().await;
+        }
         self.socket.get_mut().open();
         (self.socket, self.out)
     }
@@ -100,12 +119,13 @@ impl<S: Socket, D: Cached> Connection<S, D> {
     /// Notes, then writes, then one read.
     fn poll_step(&mut self, context: &mut task::Context<'_>) -> Step<Poll<()>> {
         let notes = self.attachment.link.take_notes(context);
-        if let Some(code) = notes.close_code() {
-            if code == CloseCode::TryAgainLater {
-                // The session's own codes it knows of.
-                return Err(self.end((SuspendReason::BadFrame, Ending::Close(code))));
+        match notes.close_code() {
+            // The session does not know yet.
+            Some(code @ CloseCode::TryAgainLater) => {
+                return Err(self.end((SuspendReason::Unfinished, Ending::Close(code))));
             }
-            return Err(Ending::Close(code));
+            Some(code) => return Err(Ending::Close(code)),
+            None => {}
         }
         self.backlog.more |= notes.contains(Notes::READ);
         if notes.contains(Notes::PING) {
@@ -165,7 +185,7 @@ impl<S: Socket, D: Cached> Connection<S, D> {
                 Err(self.end((SuspendReason::BadFrame, Ending::Close(CloseCode::UnsupportedData))))
             }
             Message::Ping(_) => {
-                // tungstenite has queued the pong. It must leave before more is read: who pings and does not read
+                // tungstenite has queued the pong. It must leave before more is read: a client that pings and does not read
                 // is a slow consumer like any other.
                 self.answer_unflushed = true;
                 Ok(())

@@ -7,9 +7,8 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{self, Poll, ready};
-
 use std::sync::Arc;
+use std::task::{self, Poll, ready};
 
 use encke_core::frame_walk::{FrameWalk, Walked};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -23,6 +22,9 @@ use crate::transport::metered::Metered;
 /// What a connection may read before others get their turn.
 const TURN_FRAMES: u16 = 16;
 const TURN_BYTES: u32 = 64 * 1024;
+
+/// What is handed on at a time and makes tungstenite's buffer grow for good.
+const LONG: usize = 1024;
 
 thread_local! {
     /// Where sockets are read to: a connection that is idle, or between two frames, holds no buffer.
@@ -64,11 +66,22 @@ struct Turn {
     frames: u16,
     /// Everything is handed on as it comes, for ever.
     is_open: bool,
+    above: Above,
+}
+
+/// tungstenite's buffer, which never shrinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Above {
+    Small,
+    /// It has held something long.
+    Grown,
+    /// It has, and is empty now.
+    Spare,
 }
 
 impl Turn {
-    const WHOLE: Self = Self { bytes: TURN_BYTES, frames: TURN_FRAMES, is_open: false };
-    const OPEN: Self = Self { bytes: 0, frames: 0, is_open: true };
+    const WHOLE: Self = Self { bytes: TURN_BYTES, frames: TURN_FRAMES, is_open: false, above: Above::Small };
+    const OPEN: Self = Self { bytes: 0, frames: 0, is_open: true, above: Above::Small };
 
     fn is_over(self) -> bool {
         self.frames == 0 || self.bytes == 0
@@ -93,7 +106,17 @@ impl<S: Socket> Inbox<S> {
 
     /// The connection has its turn.
     pub(super) fn begin_turn(&mut self) {
-        self.turn = Turn::WHOLE;
+        self.turn = Turn { above: self.turn.above, ..Turn::WHOLE };
+    }
+
+    /// Whether tungstenite has a large buffer and nothing in it.
+    pub(super) fn has_spare_buffer(&self) -> bool {
+        self.turn.above == Above::Spare
+    }
+
+    /// tungstenite has a new buffer.
+    pub(super) fn buffer_renewed(&mut self) {
+        self.turn.above = Above::Small;
     }
 
     /// Frames that are there wait for the rate: an answer may be among them.
@@ -128,6 +151,9 @@ impl<S: Socket> Inbox<S> {
             self.count(frames);
         }
         let Some(kept) = &mut self.kept else { return false };
+        if kept.whole > LONG {
+            self.turn.above = Above::Grown;
+        }
         let is_anything = kept.hand_on(into);
         if kept.bytes.is_empty() && kept.walk.is_between_messages() {
             self.kept = None;
@@ -199,10 +225,10 @@ impl Kept {
         walked.frames
     }
 
-    /// The bytes of messages that have arrived and are not whole, here or above.
+    /// What messages that are not whole take, in bytes: here, and above in a buffer that doubles as it grows.
     fn unfinished(&self) -> usize {
         let above = usize::try_from(self.walk.unfinished_message()).unwrap_or(usize::MAX);
-        self.bytes.len().saturating_add(above)
+        self.bytes.capacity().saturating_add(above.saturating_mul(2))
     }
 
     fn keep(&mut self, bytes: &[u8]) {
@@ -227,15 +253,13 @@ impl Kept {
     }
 }
 
-impl<S: Socket> AsyncRead for Inbox<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
+impl<S: Socket> Inbox<S> {
+    /// Reads whole frames.
+    fn poll_frames(
+        &mut self,
         context: &mut task::Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.turn.is_open {
-            return Pin::new(&mut self.socket).poll_read(context, into);
-        }
         loop {
             ready!(self.poll_rate(context));
             if self.hand_on(into) {
@@ -254,6 +278,26 @@ impl<S: Socket> AsyncRead for Inbox<S> {
                 return Poll::Ready(Ok(()));
             }
         }
+    }
+}
+
+impl<S: Socket> AsyncRead for Inbox<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut task::Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.turn.is_open {
+            return Pin::new(&mut self.socket).poll_read(context, into);
+        }
+        let read = self.poll_frames(context, into);
+        match (read.is_pending(), self.turn.above) {
+            // It asks for more only when it has used up all that it was given, and it was given whole messages.
+            (true, Above::Grown) if self.kept.is_none() => self.turn.above = Above::Spare,
+            (false, Above::Spare) => self.turn.above = Above::Grown,
+            _ => {}
+        }
+        read
     }
 }
 

@@ -69,12 +69,24 @@ pub(crate) fn serve<S: Socket, D: Cached>(
     let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, &shared).await });
     async move {
         let mut opened = opening.await;
-        if let Some(connection) = &mut opened {
-            let ending = connection.run().await;
-            say_goodbye(&mut opened, ending, &context).await;
+        while let Some(connection) = &mut opened {
+            match connection.run().await {
+                Some(ending) => say_goodbye(&mut opened, ending, &context).await,
+                None => renew(&mut opened).await,
+            }
         }
         drop(open_connection);
     }
+}
+
+fn renew<S: Socket, D: Cached>(
+    opened: &mut Option<Connection<S, D>>,
+) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+    Box::pin(async move {
+        if let Some(connection) = opened.take() {
+            *opened = Some(connection.renew().await);
+        }
+    })
 }
 
 fn say_goodbye<S: Socket, D: Cached>(
@@ -82,11 +94,14 @@ fn say_goodbye<S: Socket, D: Cached>(
     ending: Ending,
     context: &Arc<Context>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    let Some((socket, unwritten)) = opened.take().map(Connection::into_socket) else {
+    let Some(connection) = opened.take() else {
         return Box::pin(std::future::ready(()));
     };
     let context = Arc::clone(context);
-    Box::pin(async move { goodbye::say::<_, D>(socket, unwritten, ending, &context).await })
+    Box::pin(async move {
+        let (socket, unwritten) = connection.into_socket(ending).await;
+        goodbye::say::<_, D>(socket, unwritten, ending, &context).await;
+    })
 }
 
 /// Gives a socket its session. A connection that gets none is told why.
