@@ -63,7 +63,7 @@ impl Server {
         Self::start_on(listeners, config, hooks, log_lines_dropped)
     }
 
-    /// Starts all threads, and serves who comes.
+    /// Starts all threads, and serves all that come.
     ///
     /// # Errors
     /// [`StartError::Thread`]; nothing is left running.

@@ -23,7 +23,7 @@ use tokio::net::TcpStream;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::admission::{Permits, RefusalReason};
+use crate::admission::{Handshakes, RefusalReason};
 use crate::auth::{ApiKeys, Auth};
 use crate::client;
 use crate::http::body::{self, BodyLimits};
@@ -39,8 +39,8 @@ pub(crate) struct Context {
     pub(crate) client: Arc<client::Context>,
     pub(crate) timers: TimersView,
     pub(crate) tls: Option<Arc<Tls>>,
-    /// One for each connection.
-    pub(crate) sockets: Arc<Permits>,
+    /// Its connections: when there are too many, the oldest of the address with most is cut, so that health checks come through.
+    pub(crate) sockets: Arc<Handshakes>,
     /// How long the head and the body of a request may take.
     pub(crate) handshake_timeout: Duration,
     /// Expiries on their way to the workers.
@@ -82,15 +82,17 @@ impl Context {
 
 /// Serves the admin API on one connection, within TLS if that is configured.
 pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) {
-    let refusals = &context.client.refusals;
-    let Some(permit) = context.sockets.take(peer.ip()) else {
-        return refusals.refused(RefusalReason::Admin, peer.ip(), "limits.max_admin_connections");
-    };
+    let open = context.sockets.begin(peer.ip());
     tokio::spawn(async move {
-        if let Err(error) = serve_http(socket, &context).await {
-            tracing::debug!(%error, "admin connection failed");
+        let served = Box::pin(serve_http(socket, &context));
+        match select(served, pin!(open.cut())).await {
+            Either::Left((Ok(()), _)) => {}
+            Either::Left((Err(error), _)) => tracing::debug!(%error, "admin connection failed"),
+            Either::Right(_) => {
+                let limit = "limits.max_admin_connections";
+                context.client.refusals.refused(RefusalReason::Admin, peer.ip(), limit);
+            }
         }
-        drop(permit);
     });
 }
 

@@ -1,5 +1,5 @@
-//! Sockets that have no session yet. Each costs more than it has shown to be worth, so there is a limit to them; but who opens many and
-//! says nothing must keep no one else out.
+//! Sockets that have no session yet. Each costs more than it has shown to be worth, so there is a limit to them; but a crowd that
+//! says nothing must keep no client out.
 
 use std::future::poll_fn;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! Who holds how much of something that is limited: when it runs out, the one who holds most gives first, and gives the oldest.
+//! How much each holds of something that is limited: when it runs out, the one that holds most gives first, and gives the oldest.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use super::network;
 pub(crate) enum Holder {
     User(Arc<str>),
     Address(IpAddr),
-    /// Who uses the admin API. What the operator holds is given last.
+    /// The user of the admin API. What the operator holds is given last.
     Operator,
 }
 

@@ -5,7 +5,8 @@ use hyper::Request;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, ORIGIN};
 
 use super::Context;
-use crate::admission::{RefusalReason, network};
+use super::context::NotIdentified;
+use crate::admission::RefusalReason;
 use crate::auth::{Auth, AuthError, Identity, bearer};
 
 /// What a request says of its client, besides its query.
@@ -46,21 +47,13 @@ impl Caller {
             );
             return Err(CloseCode::Unauthorized);
         }
-        let (clock, network) = (context.timeouts.clock(), network(self.address));
-        if !context.bad_signatures.has_room(&network, clock.now()) {
-            let detail = "limits.bad_signatures_per_second";
-            context.refusals.refused(RefusalReason::TooManyBadSignatures, self.address, detail);
-            return Err(CloseCode::Unauthorized);
-        }
-        context.auth.identify(token.or(self.bearer.as_deref()), clock.unix_now()).map_err(|error| {
-            context.refusals.refused(RefusalReason::from(&error), self.address, error);
+        context.identify(token.or(self.bearer.as_deref()), self.address).map_err(|error| {
+            context.refusals.refused(error.reason(), self.address, error);
             match error {
-                AuthError::BadSignature => {
-                    context.bad_signatures.take(&network, clock.now());
-                    CloseCode::Unauthorized
-                }
-                AuthError::Expired => CloseCode::TokenExpired,
-                _ => CloseCode::Unauthorized,
+                // The token may be good: its client is to come back.
+                NotIdentified::TooManyBadSignatures => CloseCode::Overloaded,
+                NotIdentified::BadToken(AuthError::Expired) => CloseCode::TokenExpired,
+                NotIdentified::BadToken(_) => CloseCode::Unauthorized,
             }
         })
     }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::admission::{Permits, Rates, RefusalReason, Refusals, Unfinished, network};
-use crate::auth::Auth;
+use crate::auth::{Auth, AuthError, Identity};
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::session::{AttachRequest, Attached, Link, Logs, Refusal, Sessions};
@@ -53,6 +53,23 @@ impl Context {
         attached
     }
 
+    /// Who the owner of a token from this address is. A token may have come with a connection, or on one.
+    ///
+    /// # Errors
+    /// [`NotIdentified`]. A bad signature counts for the address.
+    pub(crate) fn identify(&self, token: Option<&str>, address: IpAddr) -> Result<Identity, NotIdentified> {
+        let (clock, network) = (self.timeouts.clock(), network(address));
+        if !self.bad_signatures.has_room(&network, clock.now()) {
+            return Err(NotIdentified::TooManyBadSignatures);
+        }
+        self.auth.identify(token, clock.unix_now()).map_err(|error| {
+            if error == AuthError::BadSignature {
+                self.bad_signatures.take(&network, clock.now());
+            }
+            NotIdentified::BadToken(error)
+        })
+    }
+
     fn refused(&self, refusal: Refusal, address: IpAddr) {
         let (reason, detail) = match refusal {
             Refusal::TooManyConnections => {
@@ -66,6 +83,25 @@ impl Context {
             Refusal::Late => (RefusalReason::Late, "the client has come back on another connection"),
         };
         self.refusals.refused(reason, address, detail);
+    }
+}
+
+/// Why it is not known who a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotIdentified {
+    /// Its token was not looked at.
+    #[error("limits.bad_signatures_per_second")]
+    TooManyBadSignatures,
+    #[error(transparent)]
+    BadToken(#[from] AuthError),
+}
+
+impl NotIdentified {
+    pub(crate) fn reason(self) -> RefusalReason {
+        match self {
+            Self::TooManyBadSignatures => RefusalReason::TooManyBadSignatures,
+            Self::BadToken(error) => RefusalReason::from(&error),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use encke_core::dialect::{CommandError, ErrorCode};
 use encke_core::message::BadJson;
 
 use super::Context;
-use crate::auth::AuthError;
+use super::context::NotIdentified;
 use crate::channel::{BadChannelName, TooManyChannels};
 use crate::session::NotSubscribed;
 
@@ -25,9 +25,17 @@ pub(super) fn user_too_fast(context: &Context) -> CommandError {
     CommandError { code: ErrorCode::RateLimited, message }
 }
 
-impl From<AuthError> for CommandError {
-    fn from(error: AuthError) -> Self {
-        Self { code: ErrorCode::Unauthorized, message: error.to_string() }
+impl From<NotIdentified> for CommandError {
+    fn from(error: NotIdentified) -> Self {
+        match error {
+            NotIdentified::TooManyBadSignatures => {
+                let message = "too many bad signatures from this address (limits.bad_signatures_per_second)";
+                Self { code: ErrorCode::RateLimited, message: message.to_owned() }
+            }
+            NotIdentified::BadToken(error) => {
+                Self { code: ErrorCode::Unauthorized, message: error.to_string() }
+            }
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use encke_core::message::CompactJson;
 use encke_core::session::ConnectionInput;
 
 use super::commands::acknowledge;
+use super::context::NotIdentified;
 use super::errors::{bad_data, forbidden};
 use super::{Attachment, Context, unsubscribed};
 use crate::auth::{AuthError, Permission};
@@ -109,12 +110,11 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
     }
 
     fn refresh(&mut self, token: &str) -> Outcome {
-        let context = self.context();
-        let identity = context.auth.identify(Some(token), context.timeouts.clock().unix_now());
         let Attachment { session, link, context, .. } = self.attachment;
-        let identity = identity.inspect_err(|error| {
-            if *error == AuthError::BadSignature {
+        let identity = context.identify(Some(token), link.address()).inspect_err(|error| {
+            if *error == NotIdentified::BadToken(AuthError::BadSignature) {
                 // It was made up. Trying on would cost the server more than the client; the task looks at its notes next.
+                context.refusals.refused(error.reason(), link.address(), error);
                 drop(link.post(Notes::close(CloseCode::Unauthorized)));
             }
         })?;

@@ -41,7 +41,7 @@ impl Listener {
         socket.set_tcp_nodelay(true)?;
         // A client that never reads would otherwise take up to 4 MB of kernel memory.
         socket.set_send_buffer_size(send_buffer)?;
-        // Who sends and is not read would otherwise take as much.
+        // A client that sends and is not read would otherwise take as much.
         socket.set_recv_buffer_size(receive_buffer)?;
         // What is sent last shall not wait for long behind what was sent before: a ping, above all.
         socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;

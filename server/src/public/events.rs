@@ -65,6 +65,7 @@ fn admit<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<
     };
     let identity = match caller.identify(query.token.as_deref(), context) {
         Ok(identity) => identity,
+        Err(code @ CloseCode::Overloaded) => return Err(come_back(code, context)),
         Err(code) => return Err(Box::new(ApiError::unauthorized(code.reason()).into())),
     };
     if let Some(channel) =

@@ -82,6 +82,8 @@ enum NotServed {
     Elsewhere,
     #[error(transparent)]
     Proxy(#[from] BadProxyHeader),
+    #[error("{0}")]
+    Gone(std::io::Error),
     #[error("TLS: {0}")]
     Tls(std::io::Error),
     #[error("{0}")]
@@ -98,7 +100,7 @@ impl NotServed {
             Self::Address => RefusalReason::Address,
             Self::Elsewhere | Self::Proxy(_) => RefusalReason::Proxy,
             Self::Tls(_) => RefusalReason::Tls,
-            Self::Http(_) => RefusalReason::Http,
+            Self::Gone(_) | Self::Http(_) => RefusalReason::Http,
             Self::Timeout => RefusalReason::HandshakeTimeout,
             Self::Cut => RefusalReason::Handshakes,
         }
@@ -138,8 +140,7 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
         };
         match ended {
             // A task of its own, as small as what is left to do.
-            Ok(Some((socket, accepted))) => {
-                let open_connection = arrival.open_connection;
+            Ok(Some((socket, accepted, open_connection))) => {
                 tokio::spawn(sse::serve(socket, accepted, Arc::clone(&context.client), open_connection));
             }
             // Some proxies look in this way whether the server is there.
@@ -158,18 +159,23 @@ struct Arrival<'a> {
     open_connection: OpenConnection,
 }
 
+/// A socket that a request for a stream of events has taken.
+type Taken = (TcpSocket, sse::Accepted, OpenConnection);
+
 /// What a request gets.
 enum Answer {
     Reply(Reply),
     /// The socket itself, for a stream of events.
-    Events(sse::Accepted),
+    Events(sse::Accepted, OpenConnection),
 }
 
 impl Arrival<'_> {
     /// Serves requests until one of them takes the socket. A stream of events gets it back from here.
-    async fn serve(&mut self, socket: TcpStream) -> Result<Option<(TcpSocket, sse::Accepted)>, NotServed> {
+    async fn serve(&mut self, socket: TcpStream) -> Result<Option<Taken>, NotServed> {
+        // Without a buffer, until there is something to put into it.
+        socket.readable().await.map_err(NotServed::Gone)?;
         if self.context.proxies.proxy_protocol
-            && let Some(client) = read_source(&socket).await?
+            && let Some(client) = Box::pin(read_source(&socket)).await?
         {
             self.address = client;
             self.handshake.is_of(client);
@@ -180,8 +186,8 @@ impl Arrival<'_> {
         let service = service_fn(|request| {
             let reply = match this.answer(request) {
                 Answer::Reply(reply) => Some(reply),
-                Answer::Events(events) => {
-                    *accepted.lock() = Some(events);
+                Answer::Events(events, open_connection) => {
+                    *accepted.lock() = Some((events, open_connection));
                     None
                 }
             };
@@ -207,26 +213,33 @@ impl Arrival<'_> {
                 None => ended.map(|ended| ended.map(|()| None).map_err(NotServed::Http)),
             }
         });
-        let Some(accepted) = accepted.await? else { return Ok(None) };
+        let Some((accepted, open_connection)) = accepted.await? else { return Ok(None) };
         let parts = connection.into_parts().expect("it was not upgraded, for it waits for our answer");
-        Ok(Some((parts.io.into_inner(), accepted)))
+        Ok(Some((parts.io.into_inner(), accepted, open_connection)))
     }
 
     fn answer(&self, request: Request<Incoming>) -> Answer {
         let context = &self.context.client;
         let address = self.context.proxies.client_of(self.address, request.headers());
-        if address != self.address {
-            self.handshake.is_of(address);
-        }
+        let open_connection = match self.entered(address) {
+            Ok(open_connection) => open_connection,
+            Err(error) => {
+                self.context.refused(&error, address);
+                let message = format!("too many connections from one address ({error})");
+                return Answer::Reply(
+                    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message).into(),
+                );
+            }
+        };
         if let Err(error) = context.auth.hosts.allow(request.headers(), context.auth.needs_token()) {
             context.refusals.refused(RefusalReason::Host, address, error);
             return Answer::Reply(ApiError::from(error).into());
         }
         let caller = || Caller::of(&request, address, &context.auth);
         let reply = match (request.uri().path(), request.method()) {
-            ("/ws", &Method::GET) => self.upgrade(request, address),
+            ("/ws", &Method::GET) => self.upgrade(request, address, open_connection),
             ("/events", &Method::GET) => match events::accept(&request, &caller(), context) {
-                Ok(accepted) => return Answer::Events(accepted),
+                Ok(accepted) => return Answer::Events(accepted, open_connection),
                 Err(reply) => *reply,
             },
             ("/events", &Method::OPTIONS) => events::preflight(&caller(), request.headers()),
@@ -242,7 +255,21 @@ impl Arrival<'_> {
         Answer::Reply(reply)
     }
 
-    fn upgrade(&self, mut request: Request<Incoming>, address: IpAddr) -> Reply {
+    /// The connection, as that of this client: on one connection, a proxy may send the requests of many.
+    fn entered(&self, client: IpAddr) -> Result<OpenConnection, NotServed> {
+        if client == self.address {
+            return Ok(self.open_connection.clone());
+        }
+        self.handshake.is_of(client);
+        Ok(self.context.connections.enter(self.context.permit(client)?))
+    }
+
+    fn upgrade(
+        &self,
+        mut request: Request<Incoming>,
+        address: IpAddr,
+        open_connection: OpenConnection,
+    ) -> Reply {
         let reply = match create_response_with_body(&request, Default::default) {
             Ok(reply) => reply,
             Err(error) => {
@@ -259,7 +286,7 @@ impl Arrival<'_> {
         let wanted = parse_query(request.uri().query().unwrap_or_default());
         let caller = Caller::of(&request, address, &self.context.client.auth);
         let upgraded = take_socket(hyper::upgrade::on(&mut request));
-        let upgrade = Upgrade { caller, wanted, open_connection: self.open_connection.clone() };
+        let upgrade = Upgrade { caller, wanted, open_connection };
         // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
         tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
         reply

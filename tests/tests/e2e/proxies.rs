@@ -42,7 +42,7 @@ fn each_client_of_a_trusted_proxy_is_an_address_of_its_own() {
         assert_eq!(come(proxy, "192.0.2.1").close_code(), OVERLOADED);
         let told = || server.logs.records().iter().any(|line| line["address"] == "192.0.2.1");
         until("the log says who was refused", told);
-        // Who is no proxy may say what it likes.
+        // What is no proxy may say what it likes.
         let elsewhere = [127, 0, 0, 2];
         let mut first = come(elsewhere, "192.0.2.3");
         assert!(!first.hello().recovered);
@@ -137,6 +137,32 @@ fn tls_begins_after_the_proxy_protocol() {
     socket.write_all(&version_2([192, 0, 2, 1])).expect("the server reads");
     let mut client = TlsClient::over(socket, &certificate, tls::VERSIONS[1]);
     assert_eq!(client.ask(r#"{"id":1,"subscribe":{"channel":"a"}}"#)["ok"]["channel"], "a");
+}
+
+/// Also while they are on their way in or out.
+#[test]
+fn sockets_of_a_client_behind_a_proxy_have_a_limit() {
+    const LIMIT: usize = 2 + 16;
+    let server = RunningServer::with(&[
+        "listen.trusted_proxies=[\"127.0.0.1\"]",
+        "listen.forwarded=x-forwarded-for",
+        "limits.max_connections_per_address=1",
+        // None of those that are refused answers the Close frame.
+        "session.close_timeout=1m",
+    ]);
+    let come = |client: &str| {
+        let mut connection = RawClient::connect(server.public);
+        connection.ask_upgrade_with("", &format!("X-Forwarded-For: {client}\r\n"));
+        connection
+    };
+    let mut sockets = Vec::new();
+    for _ in 0..LIMIT {
+        let mut connection = come("192.0.2.1");
+        connection.await_upgrade();
+        sockets.push(connection);
+    }
+    assert!(come("192.0.2.1").http_head().starts_with("HTTP/1.1 503 "));
+    come("192.0.2.2").await_upgrade();
 }
 
 /// The recipe's limits of time, and not the proxy's own, which are shorter than this.

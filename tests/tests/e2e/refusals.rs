@@ -3,10 +3,10 @@ use std::net::TcpStream;
 
 use encke_tests::events::ask_events;
 use encke_tests::server::run_to_end;
-use encke_tests::tokens::SECRET;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::until;
 use encke_tests::{Client, Launch, RunningServer};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const OVERLOADED: u16 = 4005;
 const UNAUTHORIZED: u16 = 4102;
@@ -147,9 +147,26 @@ fn a_name_that_leads_here_reads_nothing() {
 fn forged_tokens_are_rated() {
     let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
     let query = format!("token={FORGED}");
-    until("its tokens are not looked at any more", || {
-        assert_eq!(Client::refusal(server.public, &query), UNAUTHORIZED);
-        refusals(&server, "too_many_bad_signatures") > 0.0
+    // Then its tokens are not looked at any more. Some may be good: their clients are to come back.
+    until("the address is told to come back later", || Client::refusal(server.public, &query) == OVERLOADED);
+    assert!(refusals(&server, "too_many_bad_signatures") > 0.0);
+    assert!(refusals(&server, "token_signature") >= 10.0);
+}
+
+/// A token that comes on a connection counts like one that comes with it.
+#[test]
+fn forged_tokens_are_rated_on_a_connection_too() {
+    let server = Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start();
+    let good = sign(&json!({"sub": "alice", "exp": 4_000_000_000_u64}), SECRET);
+    until("the address is told to come back later", || {
+        match Client::try_connect(server.public, &format!("token={good}")) {
+            Ok(mut client) => {
+                client.send(&format!(r#"{{"id":1,"refresh":{{"token":"{FORGED}"}}}}"#));
+                assert_eq!(client.close_code(), Some(UNAUTHORIZED));
+                false
+            }
+            Err(code) => code == OVERLOADED,
+        }
     });
     assert!(refusals(&server, "token_signature") >= 10.0);
 }

@@ -55,8 +55,8 @@ impl Following {
         attachment: &Attachment,
         positions: &mut Positions,
     ) -> Poll<Greeting> {
-        while !self.channels.is_empty() {
-            if self.answer.is_none() {
+        loop {
+            if self.answer.is_none() && !self.channels.is_empty() {
                 ready!(self.poll_rate(task, attachment));
             }
             let Some((channel, since)) = self.channels.front_mut() else { break };
