@@ -101,8 +101,9 @@ fn sessions_are_no_more_than_there_may_be_and_newcomers_get_one() {
     let _turn = heavy();
     let server = RunningServer::with(&["limits.max_sessions=60"]);
     let look = |metrics: &Metrics| {
+        // They are not read at one moment: a session of each connection may be counted in both phases.
         let sessions = metrics.sessions("attached") + metrics.sessions("suspended");
-        assert!(sessions <= 60.0, "{}", metrics.text());
+        assert!(sessions <= 60.0 + 10.0, "{}", metrics.text());
     };
     let report = attack(&server, "--attack suspended --connections 10", look);
     assert_visited(&report, "suspended");
