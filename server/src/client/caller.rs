@@ -24,9 +24,11 @@ impl Caller {
         let headers = request.headers();
         let (origin, host) = (text(headers, ORIGIN), text(headers, HOST));
         // From this machine and without a token, nothing but the origin distinguishes a page from a program: unless the name by which
-        // it comes can be no one else's.
-        let is_unguarded =
-            address.is_loopback() && !auth.needs_token() && !host.is_some_and(|host| auth.hosts.lists(host));
+        // it comes can be no one else's. Programs send no origin.
+        let is_unguarded = origin.is_some()
+            && address.is_loopback()
+            && !auth.needs_token()
+            && !host.is_some_and(|host| auth.hosts.lists(host));
         Self {
             address,
             bearer: headers
