@@ -257,10 +257,12 @@ impl Arrival<'_> {
 
     /// The connection, as that of this client: on one connection, a proxy may send the requests of many.
     fn entered(&self, client: IpAddr) -> Result<OpenConnection, NotServed> {
+        if self.context.proxies.forwarded.is_some() {
+            self.handshake.is_of(client);
+        }
         if client == self.address {
             return Ok(self.open_connection.clone());
         }
-        self.handshake.is_of(client);
         Ok(self.context.connections.enter(self.context.permit(client)?))
     }
 
