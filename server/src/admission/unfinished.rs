@@ -1,5 +1,6 @@
 //! Messages that clients have begun and not finished. One client may keep little, but all of them together much.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use slab::Slab;
 use super::network;
 
 /// All unfinished messages, of at most so many bytes together. When they are more, the address with most gives one: the largest that has
-/// grown no more for a second, or if there is none, the largest.
+/// grown no more for a second, or if there is none, the one that began first.
 #[derive(Debug)]
 pub(crate) struct Unfinished<T> {
     limit: usize,
@@ -29,6 +30,7 @@ struct Messages<T> {
 #[derive(Debug)]
 struct Message<T> {
     bytes: usize,
+    begun_at: Timestamp,
     grown_at: Timestamp,
     is_going: bool,
     address: IpAddr,
@@ -62,7 +64,14 @@ impl<T: Clone> Unfinished<T> {
         address: IpAddr,
         now: Timestamp,
     ) -> UnfinishedMessage<T> {
-        let message = Message { bytes: 0, grown_at: now, is_going: false, address: network(address), sender };
+        let message = Message {
+            bytes: 0,
+            begun_at: now,
+            grown_at: now,
+            is_going: false,
+            address: network(address),
+            sender,
+        };
         let key = self.messages.lock().slab.insert(message);
         UnfinishedMessage { all: Arc::clone(self), key }
     }
@@ -97,10 +106,14 @@ impl<T: Clone> Messages<T> {
         }
         let (most, _) = shares.into_iter().max_by_key(|(_, bytes)| *bytes)?;
         let of_most = staying.iter_mut().filter(|message| message.address == most);
-        let largest = of_most.max_by_key(|message| (now.since(message.grown_at) >= IDLE, message.bytes))?;
-        largest.is_going = true;
-        self.bytes -= largest.bytes;
-        Some(largest.sender.clone())
+        let first = of_most.max_by_key(|message| {
+            let is_idle = now.since(message.grown_at) >= IDLE;
+            // One that grows by a byte from time to time is older than any that comes as fast as it can.
+            (is_idle, is_idle.then_some(message.bytes), Reverse(message.begun_at))
+        })?;
+        first.is_going = true;
+        self.bytes -= first.bytes;
+        Some(first.sender.clone())
     }
 }
 
@@ -150,13 +163,14 @@ mod tests {
     }
 
     #[test]
-    fn when_none_is_idle_the_largest_goes() {
+    fn when_none_is_idle_the_first_goes() {
         let all = Unfinished::new(100);
-        let messages = ["a", "b", "c"].map(|sender| all.begin(sender, ADDRESS, at(0)));
-        assert_eq!(messages[0].set(30, at(0)), None);
-        assert_eq!(messages[1].set(60, at(0)), None);
-        assert_eq!(messages[2].set(20, at(10)), Some("b"));
-        assert_eq!(messages[2].set(71, at(20)), Some("c"), "itself");
+        let messages = [("a", 0), ("b", 1), ("c", 2)].map(|(sender, ms)| all.begin(sender, ADDRESS, at(ms)));
+        assert_eq!(messages[0].set(10, at(3)), None);
+        assert_eq!(messages[1].set(20, at(3)), None);
+        assert_eq!(messages[2].set(75, at(10)), Some("a"), "though it is small");
+        assert_eq!(messages[2].set(101, at(20)), Some("b"));
+        assert_eq!(messages[2].set(101, at(20)), Some("c"), "itself");
     }
 
     #[test]

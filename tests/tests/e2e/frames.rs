@@ -3,7 +3,7 @@ use std::net::Shutdown;
 use std::time::{Duration, Instant};
 
 use encke_tests::raw::{BINARY, CLOSE, MASK, PING, PONG, TEXT, masked};
-use encke_tests::waiting::until;
+use encke_tests::waiting::{let_pass, until};
 use encke_tests::{RawClient, RunningServer};
 
 /// The session's end of it: suspended for `reason`, and its client may come back.
@@ -104,6 +104,8 @@ fn unfinished_messages_have_a_limit_together() {
     let fragment = [masked(0x01, &[b' '; 50_000]), masked(PING, b"now")].concat();
     let (mut largest, hello) = begin(&fragment, 130_000.0);
     assert_eq!(largest.frame_of(PONG).payload, b"now");
+    // Until both are idle: of those, the largest goes.
+    let_pass(Duration::from_millis(1_100));
     let (mut three, _) = begin(half, 60_000.0);
     assert_eq!(largest.close_frame().0, 1013);
     assert_eq!(server.admin.metrics().value("encke_unfinished_closed_total"), 1.0);
