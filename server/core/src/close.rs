@@ -25,7 +25,7 @@ pub enum CloseCode {
     TooBig = 1009,
     /// The server's own fault.
     Internal = 1011,
-    /// All unfinished messages together were too long (`limits.receive_total`), and this was the longest.
+    /// The client had begun a message, and all unfinished ones together were too long (`limits.receive_total`).
     TryAgainLater = 1013,
     /// Nothing was received for `session.pong_timeout` after a ping.
     PongTimeout = 4000,

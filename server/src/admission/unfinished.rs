@@ -25,6 +25,8 @@ struct Messages<T> {
     slab: Slab<Message<T>>,
     /// Of all but those that are going, which give their memory back in a moment.
     bytes: usize,
+    /// The same by address.
+    shares: HashMap<IpAddr, usize>,
 }
 
 #[derive(Debug)]
@@ -49,7 +51,10 @@ const IDLE: Duration = Duration::from_secs(1);
 
 impl<T: Clone> Unfinished<T> {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, messages: Mutex::new(Messages { slab: Slab::new(), bytes: 0 }) })
+        Arc::new(Self {
+            limit,
+            messages: Mutex::new(Messages { slab: Slab::new(), bytes: 0, shares: HashMap::new() }),
+        })
     }
 
     /// Of all together.
@@ -90,30 +95,37 @@ impl<T: Clone> UnfinishedMessage<T> {
         if bytes > before {
             message.grown_at = now;
         }
-        messages.bytes = messages.bytes - before + bytes;
-        if messages.bytes > self.all.limit { messages.take_largest(now) } else { None }
+        let address = message.address;
+        messages.resize(address, before, bytes);
+        if messages.bytes > self.all.limit { messages.take_one(now) } else { None }
     }
 }
 
 impl<T: Clone> Messages<T> {
-    /// Looks at all of them: for each that it takes, its sender has paid with what it sent.
-    fn take_largest(&mut self, now: Timestamp) -> Option<T> {
-        let mut shares: HashMap<IpAddr, usize> = HashMap::new();
-        let mut staying: Vec<_> =
-            self.slab.iter_mut().map(|(_, message)| message).filter(|message| !message.is_going).collect();
-        for message in &staying {
-            *shares.entry(message.address).or_default() += message.bytes;
-        }
-        let (most, _) = shares.into_iter().max_by_key(|(_, bytes)| *bytes)?;
-        let of_most = staying.iter_mut().filter(|message| message.address == most);
+    /// Takes one of the address with most.
+    fn take_one(&mut self, now: Timestamp) -> Option<T> {
+        let most = *self.shares.iter().max_by_key(|(_, bytes)| **bytes)?.0;
+        let of_most = self.slab.iter_mut().map(|(_, message)| message);
+        let of_most = of_most.filter(|message| message.address == most && !message.is_going);
         let first = of_most.max_by_key(|message| {
             let is_idle = now.since(message.grown_at) >= IDLE;
             // One that grows by a byte from time to time is older than any that comes as fast as it can.
             (is_idle, is_idle.then_some(message.bytes), Reverse(message.begun_at))
         })?;
         first.is_going = true;
-        self.bytes -= first.bytes;
-        Some(first.sender.clone())
+        let (sender, bytes) = (first.sender.clone(), first.bytes);
+        self.resize(most, bytes, 0);
+        Some(sender)
+    }
+
+    /// What a message of this address takes has changed.
+    fn resize(&mut self, address: IpAddr, before: usize, after: usize) {
+        self.bytes = self.bytes - before + after;
+        let share = self.shares.entry(address).or_default();
+        *share = *share - before + after;
+        if *share == 0 {
+            self.shares.remove(&address);
+        }
     }
 }
 
@@ -122,7 +134,7 @@ impl<T: Clone> Drop for UnfinishedMessage<T> {
         let mut messages = self.all.messages.lock();
         let message = messages.slab.remove(self.key);
         if !message.is_going {
-            messages.bytes -= message.bytes;
+            messages.resize(message.address, message.bytes, 0);
         }
     }
 }
@@ -194,6 +206,7 @@ mod tests {
             assert_eq!(all.bytes(), 20);
         }
         assert_eq!(all.bytes(), 0);
-        assert!(all.messages.lock().slab.is_empty());
+        let messages = all.messages.lock();
+        assert!(messages.slab.is_empty() && messages.shares.is_empty());
     }
 }

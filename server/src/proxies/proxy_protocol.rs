@@ -40,7 +40,7 @@ const V2_BEGIN: usize = 16;
 /// The addresses need 232 bytes at most; the rest has room for what is known of the client's certificate.
 const LONGEST_V2: usize = 4096;
 
-/// Reads the header, and nothing after it: who is behind the proxy. `None`: the proxy itself, which looks whether the server is well, or a
+/// Reads the header, and nothing after it: the client behind the proxy. `None`: the proxy itself, which looks whether the server is well, or a
 /// client without an IP address.
 pub(crate) async fn read_source(socket: &TcpStream) -> Result<Option<IpAddr>, BadProxyHeader> {
     let mut header = ProxyHeader::default();

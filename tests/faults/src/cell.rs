@@ -25,7 +25,7 @@ const STEP: Duration = Duration::from_millis(20);
 pub struct Cell {
     /// What is wrong with the link.
     pub condition: Condition,
-    /// Who is at its end.
+    /// The client at its end.
     pub client: Client,
     /// What is published meanwhile.
     pub pace: Pace,

@@ -41,7 +41,7 @@ fn each_client_of_a_trusted_proxy_is_an_address_of_its_own() {
         assert!(!one.hello().recovered && !two.hello().recovered);
         assert_eq!(come(proxy, "192.0.2.1").close_code(), OVERLOADED);
         let told = || server.logs.records().iter().any(|line| line["address"] == "192.0.2.1");
-        until("the log says who was refused", told);
+        until("the log has the address that was refused", told);
         // What is no proxy may say what it likes.
         let elsewhere = [127, 0, 0, 2];
         let mut first = come(elsewhere, "192.0.2.3");

@@ -1,4 +1,4 @@
-//! Someone who comes during the attack, and is let in or not; and who asks after it for what the healthy session published.
+//! A client that connects during the attack, and is let in or not; after it, it asks for what the healthy session published.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;

@@ -100,8 +100,8 @@ impl<S: Socket, D: Cached> Connection<S, D> {
 
     /// Gives tungstenite new buffers: the old ones are as large as the longest message, and a client may be idle for hours after it.
     pub(super) async fn renew(self) -> Self {
-        let settings = self.attachment.context.settings.clone();
-        let mut socket = websocket(self.socket.into_inner(), Vec::new(), &settings).await;
+        let settings = &self.attachment.context.settings;
+        let mut socket = websocket(self.socket.into_inner(), Vec::new(), settings).await;
         socket.get_mut().buffer_renewed();
         Self { socket, ..self }
     }
