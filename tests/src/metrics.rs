@@ -42,6 +42,12 @@ impl Metrics {
         self.value(&format!("encke_session_events_total{{event=\"{event}\",reason=\"{reason}\"}}"))
     }
 
+    /// How many connections got no session for a reason.
+    #[must_use]
+    pub fn refusals(&self, reason: &str) -> f64 {
+        self.value(&format!("encke_refusals_total{{reason=\"{reason}\"}}"))
+    }
+
     /// How many sessions are in a phase.
     #[must_use]
     pub fn sessions(&self, phase: &str) -> f64 {

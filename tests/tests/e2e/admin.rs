@@ -360,7 +360,7 @@ fn there_are_only_so_many_connections() {
         format!("GET /healthz HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n", server.admin.address());
     let is_answered = || answer_before_the_end(server.admin.address(), &request).starts_with("HTTP/1.1 200");
     assert!(is_answered(), "silent connections keep no health check out");
-    assert!(server.admin.metrics().value("encke_refusals_total{reason=\"admin\"}") >= 1.0);
+    assert!(server.admin.metrics().refusals("admin") >= 1.0);
 }
 
 #[test]

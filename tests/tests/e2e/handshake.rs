@@ -91,7 +91,7 @@ fn a_silent_crowd_keeps_no_one_out() {
     }
     let excess = crowd.len() - LIMIT;
     crowd.drain(..excess).for_each(|mut client| _ = client.await_end());
-    let cut = || server.admin.metrics().value(r#"encke_refusals_total{reason="handshakes"}"#);
+    let cut = || server.admin.metrics().refusals("handshakes");
     // Each newcomer took the place of one more.
     until("they are counted", || cut() >= excess as f64);
     let (_last, _) = RawClient::greeted(server.public, "");

@@ -223,7 +223,7 @@ fn one_address_opens_only_so_many_sessions_a_second() {
     let server = RunningServer::with(&["limits.sessions_per_second_per_address=2"]);
     let client = server.client();
     until("the address opens too many", || Client::try_connect(server.public, "").err() == Some(OVERLOADED));
-    assert!(server.admin.metrics().value("encke_refusals_total{reason=\"session_rate\"}") >= 1.0);
+    assert!(server.admin.metrics().refusals("session_rate") >= 1.0);
     let resume = client.hello.resume.clone();
     for _ in 0..10 {
         assert!(server.resume(&resume).hello.recovered);

@@ -11,7 +11,7 @@ const OVERLOADED: u16 = 4005;
 const KICKED: u16 = 4101;
 
 fn refusals(server: &RunningServer, reason: &str) -> f64 {
-    server.admin.metrics().value(&format!("encke_refusals_total{{reason=\"{reason}\"}}"))
+    server.admin.metrics().refusals(reason)
 }
 
 /// A connection from this address of loopback.

@@ -13,7 +13,7 @@ const UNAUTHORIZED: u16 = 4102;
 const PROTOCOL_ERROR: u16 = 4103;
 
 fn refusals(server: &RunningServer, reason: &str) -> f64 {
-    server.admin.metrics().value(&format!("encke_refusals_total{{reason=\"{reason}\"}}"))
+    server.admin.metrics().refusals(reason)
 }
 
 /// Lines of the log about refusals for this reason.

@@ -66,6 +66,7 @@ struct Turn {
     frames: u16,
     /// Everything is handed on as it comes, for ever.
     is_open: bool,
+    /// It outlasts the turn, and is here because here is a byte to spare.
     above: Above,
 }
 
@@ -208,6 +209,32 @@ impl<S: Socket> Inbox<S> {
             Poll::Ready(Ok(read.len()))
         })
     }
+
+    /// Reads whole frames.
+    fn poll_frames(
+        &mut self,
+        context: &mut task::Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        loop {
+            ready!(self.poll_rate(context));
+            if self.hand_on(into) {
+                return Poll::Ready(Ok(()));
+            }
+            if self.turn.is_over() {
+                // Others first.
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let before = into.filled().len();
+            let read = ready!(self.poll_fill(context, into))?;
+            self.account();
+            // Something went straight on, or it is the end, wherever in a frame that is.
+            if read == 0 || into.filled().len() > before {
+                return Poll::Ready(Ok(()));
+            }
+        }
+    }
 }
 
 impl Kept {
@@ -250,34 +277,6 @@ impl Kept {
             (self.walked, self.whole, self.handed_on) = (self.walked - end, 0, 0);
         }
         true
-    }
-}
-
-impl<S: Socket> Inbox<S> {
-    /// Reads whole frames.
-    fn poll_frames(
-        &mut self,
-        context: &mut task::Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.poll_rate(context));
-            if self.hand_on(into) {
-                return Poll::Ready(Ok(()));
-            }
-            if self.turn.is_over() {
-                // Others first.
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            let before = into.filled().len();
-            let read = ready!(self.poll_fill(context, into))?;
-            self.account();
-            // Something went straight on, or it is the end, wherever in a frame that is.
-            if read == 0 || into.filled().len() > before {
-                return Poll::Ready(Ok(()));
-            }
-        }
     }
 }
 
