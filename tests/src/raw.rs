@@ -66,6 +66,16 @@ pub struct Dial {
 }
 
 impl Dial {
+    /// From an address of this machine, of which everything in 127.0.0.0/8 is one.
+    ///
+    /// # Panics
+    /// When it is no address.
+    #[must_use]
+    #[track_caller]
+    pub fn from(source: &str) -> Self {
+        Self { source: Some(source.parse().expect("an address")), ..Self::default() }
+    }
+
     /// Connects.
     ///
     /// # Panics

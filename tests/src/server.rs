@@ -8,6 +8,7 @@ use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 
 use crate::process::Process;
+use crate::raw::Dial;
 use crate::waiting::{TIMEOUT, until};
 use crate::{Admin, Client, Hello, Logs, binaries};
 
@@ -206,6 +207,13 @@ impl RunningServer {
     #[track_caller]
     pub fn client(&self) -> Client {
         Client::connect(self.public, "")
+    }
+
+    /// The same, from this address.
+    #[must_use]
+    #[track_caller]
+    pub fn client_from(&self, source: &str) -> Client {
+        Client::over(Dial::from(source).connect(self.public), "")
     }
 
     /// A stock client that comes back for its session.

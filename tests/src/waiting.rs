@@ -59,7 +59,7 @@ pub fn let_pass(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Heavy tests take turns: two storms at once would run out of descriptors.
+/// Heavy tests, those of `heavy::`, take turns: two storms at once would run out of descriptors.
 pub fn heavy() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock()

@@ -98,6 +98,8 @@ pub enum SuspendReason {
     Unfinished,
     /// An administrator dropped the connection.
     Disconnected,
+    /// No poll followed the last within `session.poll_gap`.
+    PollGap,
 }
 
 impl SuspendReason {
@@ -185,6 +187,7 @@ mod tests {
         assert_eq!(table, contract);
         assert_eq!(SuspendReason::PeerClosed.as_str(), "peer_closed");
         assert_eq!(SuspendReason::ConnectionLost.as_str(), "connection_lost");
+        assert_eq!(SuspendReason::PollGap.as_str(), "poll_gap");
         assert_eq!(CloseReason::ReconnectWindow.as_str(), "reconnect_window");
         assert_eq!(CloseCode::from_repr(4104), Some(CloseCode::Limit));
         assert_eq!(CloseCode::from_repr(4105), None);

@@ -15,11 +15,32 @@ pub struct Encodings {
 pub trait Cached: Dialect {
     /// The message in this dialect.
     fn of(message: &Encodings) -> &Encoded<Self>;
+
+    /// The pattern in this dialect.
+    fn of_pattern(pattern: &PatternEncodings) -> &str;
+}
+
+/// A pattern as its log keeps it: what is the same in all messages by it, encoded once for each dialect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatternEncodings {
+    json: Box<str>,
+}
+
+impl PatternEncodings {
+    /// Encodes a pattern, and the epoch of its log.
+    #[must_use]
+    pub fn new(name: &str, epoch: &str) -> Self {
+        Self { json: Json::encode_pattern(name, epoch) }
+    }
 }
 
 impl Cached for Json {
     fn of(message: &Encodings) -> &Encoded<Self> {
         &message.json
+    }
+
+    fn of_pattern(pattern: &PatternEncodings) -> &str {
+        &pattern.json
     }
 }
 

@@ -34,6 +34,9 @@ use crate::tls::Tls;
 use crate::transport::TcpSocket;
 use api::routes::{self, Call};
 
+/// What a body may contain beside the longest message: the names of a broadcast's channels, and fields.
+const BESIDE_THE_MESSAGE_BYTES: usize = 512 * 1024;
+
 /// What the handlers of the admin listener share.
 pub(crate) struct Context {
     pub(crate) client: Arc<client::Context>,
@@ -123,9 +126,9 @@ async fn answer(request: Request<Incoming>, context: &Arc<Context>) -> Result<Re
     let parts: Vec<&str> = segments(&head).collect();
     let (route, parameter) = routes::find(head.method(), &parts, head.uri().path())?;
     let body = if route.takes_body {
-        let max_message = context.client.settings.max_message;
-        let limits = BodyLimits { max_message, timeout: context.handshake_timeout };
-        body::read(head.headers(), body, limits, &context.client.timeouts).await?
+        let max_bytes = context.client.settings.max_message + BESIDE_THE_MESSAGE_BYTES;
+        let limits = BodyLimits { max_bytes, timeout: context.handshake_timeout };
+        body::read(head.headers(), body, limits, &context.client.timeouts, |_| {}).await?
     } else {
         Bytes::new()
     };

@@ -68,8 +68,13 @@ impl<T> Holders<T> {
     /// The oldest of the one who holds most.
     pub(crate) fn take_from_most(&mut self) -> Option<T> {
         let (_, holder) = self.counts.last()?.clone();
-        let oldest = *self.held.get(&holder)?.first_key_value()?.0;
-        self.remove(&holder, oldest)
+        self.take_from(&holder)
+    }
+
+    /// The oldest of this one.
+    pub(crate) fn take_from(&mut self, holder: &Holder) -> Option<T> {
+        let oldest = *self.held.get(holder)?.first_key_value()?.0;
+        self.remove(holder, oldest)
     }
 
     fn recount(&mut self, holder: &Holder, before: usize, after: usize) {

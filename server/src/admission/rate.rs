@@ -32,15 +32,21 @@ const BURST: Duration = Duration::from_secs(1);
 impl Rate {
     /// Counts one of what is refused when it comes too fast. `per_second` is the limit; 0 is none.
     pub(crate) fn command(&self, per_second: u32, now: Timestamp) -> Pace {
-        self.count(1, per_second, now);
-        pace(self.full_at.load(Ordering::Relaxed), now)
+        pace(self.add(1, per_second, now), now)
     }
 
     /// Counts some of what is put off when it comes too fast. `per_second` is the limit; 0 is none.
     pub(crate) fn count(&self, count: usize, per_second: u32, now: Timestamp) {
-        // One session does one thing at a time, but for the moment of a take-over.
-        let full_at = after_more(self.full_at.load(Ordering::Relaxed), count as u64, per_second, now);
-        self.full_at.store(full_at, Ordering::Relaxed);
+        self.add(count as u64, per_second, now);
+    }
+
+    /// Returns when it would be full again. Requests beside a connection come at the same time as what comes over it.
+    fn add(&self, count: u64, per_second: u32, now: Timestamp) -> u64 {
+        let more = |full_at| after_more(full_at, count, per_second, now);
+        let before =
+            self.full_at.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| Some(more(full_at)));
+        let (Ok(before) | Err(before)) = before;
+        more(before)
     }
 
     /// When the next may come.

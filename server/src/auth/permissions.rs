@@ -117,6 +117,26 @@ mod tests {
         }
     }
 
+    /// A pattern needs a rule that covers every channel that it can match.
+    #[test]
+    fn a_rule_covers_a_pattern_when_it_covers_all_that_it_matches() {
+        let text = r#"{"/a/*":["subscribe"],"/b":["subscribe"],"/c/d*":["subscribe"]}"#;
+        let permissions = parse(text).expect("good");
+        for (pattern, allowed) in [
+            ("/a/*", true),
+            ("/a/**", true),
+            ("/a/x/**", true),
+            ("/*", false),
+            ("/**", false),
+            ("/b/*", false),
+            ("/c/*", false),
+            ("/c/d/*", true),
+            ("/c/dx/**", true),
+        ] {
+            assert_eq!(permissions.allows(Subscribe, pattern), allowed, "{pattern}");
+        }
+    }
+
     #[test]
     fn rules_add_up_and_none_is_nothing() {
         let both = parse(r#"{"a*":["subscribe"],"ab":["publish"]}"#).expect("good");

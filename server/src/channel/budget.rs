@@ -1,5 +1,5 @@
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ const LARGE_SHARE: usize = 4;
 /// Makers that are looked at for older messages.
 const MAKERS_LOOKED_AT: usize = 64;
 
-/// The bytes of all logs together, and who gives some back when these are too many: whoever has made the logs that hold most, to
+/// The bytes of all logs together, where those that several logs hold count once, and who gives some back when these are too many: whoever has made the logs that hold most, to
 /// within a factor of two. What the API has made goes last.
 #[derive(Debug)]
 pub(super) struct Budget<S> {
-    bytes: AtomicUsize,
+    bytes: AtomicIsize,
     limit: usize,
     /// Those whose logs hold something, by their classes. Locked when one of them changes its class.
     by_class: Mutex<ByClass<S>>,
@@ -30,7 +30,7 @@ pub(super) struct Budget<S> {
 
 type ByClass<S> = BTreeMap<(u32, Holder), Arc<Account<S>>>;
 
-/// What one maker has made.
+/// What one maker has made. Bytes that several of its logs hold count for each.
 ///
 /// Its logs are in the order of the age of their oldest message, which is updated only when it is needed: a log's key is the age
 /// that its oldest message had at the last look. Oldest messages only get younger, so the first log in the order has the oldest
@@ -98,11 +98,12 @@ impl<S> Account<S> {
 
 impl<S> Budget<S> {
     pub(super) fn new(limit: usize) -> Self {
-        Self { bytes: AtomicUsize::new(0), limit, by_class: Mutex::default() }
+        Self { bytes: AtomicIsize::new(0), limit, by_class: Mutex::default() }
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        // Two logs may be in the middle of dropping what they hold together.
+        usize::try_from(self.bytes.load(Ordering::Relaxed)).unwrap_or(0)
     }
 
     #[cfg(test)]
@@ -112,12 +113,11 @@ impl<S> Budget<S> {
 
     /// A log has grown or shrunk. Called with the log's lock held, so that nobody sees it shrink before it grew.
     pub(super) fn changed(&self, account: &Arc<Account<S>>, Change { before, after }: Change) {
-        for bytes in [&self.bytes, &account.bytes] {
-            if after >= before {
-                bytes.fetch_add(after - before, Ordering::Relaxed);
-            } else {
-                bytes.fetch_sub(before - after, Ordering::Relaxed);
-            }
+        self.bytes.fetch_add(after.added - before.added, Ordering::Relaxed);
+        if after.bytes >= before.bytes {
+            account.bytes.fetch_add(after.bytes - before.bytes, Ordering::Relaxed);
+        } else {
+            account.bytes.fetch_sub(before.bytes - after.bytes, Ordering::Relaxed);
         }
         if account.class_now() != account.class.load(Ordering::Relaxed) {
             self.reclass(account);

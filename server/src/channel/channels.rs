@@ -1,19 +1,18 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::message::CompactJson;
 use parking_lot::RwLock;
 
 use super::budget::{Account, Budget};
-use super::fan_out;
 use super::idle::Idle;
 use super::log::Log;
 use super::name::ChannelName;
-use super::state::{Appended, Change, Channel, Retired, State};
+use super::pattern::for_each_matching;
+use super::state::{Change, Channel, Retired, State};
 use super::subscribers::{Subscriber, SubscriberKey};
 use crate::admission::Holder;
 use crate::entropy::Entropy;
@@ -48,14 +47,16 @@ pub(crate) struct Channels<S: Subscriber> {
     pub(super) owners: Owners<Channel<S>>,
     limit: usize,
     limit_each: usize,
-    log_limits: LogLimits,
-    budget: Budget<S>,
+    pub(super) log_limits: LogLimits,
+    pub(super) budget: Budget<S>,
     pub(super) idle: Idle,
-    timeouts: Arc<Timeouts>,
-    metrics: Arc<Metrics>,
+    pub(super) timeouts: Arc<Timeouts>,
+    pub(super) metrics: Arc<Metrics>,
     entropy: Entropy,
-    executor: Arc<dyn Executor>,
+    pub(super) executor: Arc<dyn Executor>,
     numbers: AtomicU64,
+    /// How many of the channels are patterns. While there are none, a publish looks for none.
+    patterns: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -78,6 +79,8 @@ pub(crate) enum TooManyChannels {
     Here { limit: usize },
     #[error("the user's channel limit reached (limits.max_channels_per_user = {limit})")]
     OfUser { limit: usize },
+    #[error("the address's channel limit reached ({limit}, which is half of limits.max_channels)")]
+    OfAddress { limit: usize },
 }
 
 /// A message that is in its log.
@@ -108,7 +111,7 @@ impl<S: Subscriber> Drop for Hold<S> {
 }
 
 impl<S: Subscriber> Channels<S> {
-    /// No channels yet, and at most `limit`, and `limit_each` that one user has made. Large audiences are told on `executor`.
+    /// No channels yet, and at most `limit`, and `limit_each` that one user has made, or half of them one address. Large audiences are told on `executor`.
     pub(crate) fn new(
         limit: usize,
         limit_each: usize,
@@ -131,12 +134,24 @@ impl<S: Subscriber> Channels<S> {
             entropy,
             executor,
             numbers: AtomicU64::new(0),
+            patterns: AtomicUsize::new(0),
         }
     }
 
     /// The channel of this name, if there is one.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Channel<S>>> {
         self.table.read().channels.get(name).cloned()
+    }
+
+    /// The patterns there are that stand for this channel, always in the same order.
+    pub(super) fn patterns_of(&self, name: &ChannelName) -> Vec<Arc<Channel<S>>> {
+        let mut patterns = Vec::new();
+        debug_assert!(!name.is_pattern(), "nobody publishes to a pattern");
+        if self.patterns.load(Ordering::Acquire) > 0 {
+            let table = self.table.read();
+            for_each_matching(name.as_str(), |pattern| patterns.extend(table.channels.get(pattern).cloned()));
+        }
+        patterns
     }
 
     /// The channels after `cursor`, at most `limit` of them, in the order of their names.
@@ -156,6 +171,14 @@ impl<S: Subscriber> Channels<S> {
         self.table.read().accounts.is_empty() && self.budget.is_empty()
     }
 
+    /// What all logs hold, in bytes, each counted once.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn counted_bytes(&self) -> usize {
+        let mut seen = std::collections::HashSet::new();
+        let channels = self.after(None, usize::MAX);
+        channels.iter().map(|channel| channel.state.lock().log.count(&mut seen)).sum()
+    }
+
     /// How many timers know a channel.
     #[cfg(feature = "simulation")]
     pub(crate) fn timers(&self) -> usize {
@@ -170,45 +193,6 @@ impl<S: Subscriber> Channels<S> {
     /// What all logs hold, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.budget.bytes()
-    }
-
-    /// Appends to a channel's log, and has its subscribers told. If there is none, `maker` makes it.
-    ///
-    /// # Errors
-    /// [`TooManyChannels`], when there is no such channel and no further one may be opened.
-    pub(crate) fn publish(
-        &self,
-        name: &ChannelName,
-        maker: &Holder,
-        data: &CompactJson<'_>,
-    ) -> Result<Published, TooManyChannels> {
-        let now = self.timeouts.clock().now();
-        loop {
-            let channel = self.open(name, maker)?;
-            let mut action = ArmAction::Nothing;
-            let then = |state: &mut State<S>, bytes| {
-                self.budget.changed(channel.account(), bytes);
-                self.idle.note(&channel, state);
-                if state.age_key.is_none() {
-                    let age_key = (now, channel.number());
-                    state.age_key = Some(age_key);
-                    channel.account().list(age_key, Arc::downgrade(&channel));
-                }
-                action = self.request_age(&channel, state);
-            };
-            match channel.append(now, data, &self.log_limits, then) {
-                Err(Retired) => self.forget(&channel),
-                Ok(Appended { offset, sweep }) => {
-                    self.timeouts.carry_out(&channel.timer, action);
-                    self.keep_to_budget(now);
-                    self.metrics.channels.published();
-                    if sweep {
-                        fan_out::sweep(Arc::clone(&channel), &*self.executor);
-                    }
-                    return Ok(Published { offset, epoch: channel.epoch().into() });
-                }
-            }
-        }
     }
 
     /// The channel of this name, opened if it is not there, and kept from leaving the table for as long as it is held.
@@ -249,7 +233,11 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    fn open(&self, name: &ChannelName, maker: &Holder) -> Result<Arc<Channel<S>>, TooManyChannels> {
+    pub(super) fn open(
+        &self,
+        name: &ChannelName,
+        maker: &Holder,
+    ) -> Result<Arc<Channel<S>>, TooManyChannels> {
         if let Some(channel) = self.get(name.as_str()) {
             return Ok(channel);
         }
@@ -258,10 +246,13 @@ impl<S: Subscriber> Channels<S> {
             if let Some(channel) = table.channels.get(name) {
                 return Ok(Arc::clone(channel));
             }
-            if let (Holder::User(_), Some(account)) = (maker, table.accounts.get(maker))
-                && account.channels.load(Ordering::Relaxed) >= self.limit_each
-            {
-                return Err(TooManyChannels::OfUser { limit: self.limit_each });
+            if let Some(reached) = self.reached_by(maker, &table) {
+                drop(table);
+                // An address may be that of many clients, which know nothing of each other.
+                if matches!(maker, Holder::Address(_)) && self.end_one_idle_of(maker) {
+                    continue;
+                }
+                return Err(reached);
             }
             if table.channels.len() < self.limit {
                 let number = self.numbers.fetch_add(1, Ordering::Relaxed);
@@ -270,6 +261,9 @@ impl<S: Subscriber> Channels<S> {
                 account.channels.fetch_add(1, Ordering::Relaxed);
                 let channel = Channel::new(&self.owners, name.clone(), account, number, &self.entropy);
                 table.channels.insert(name.clone(), Arc::clone(&channel));
+                if name.is_pattern() {
+                    self.patterns.fetch_add(1, Ordering::Release);
+                }
                 return Ok(channel);
             }
             drop(table);
@@ -279,11 +273,29 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
+    /// The limit that a maker has reached for itself. Half of all channels are out of the reach of any one address, so that a newcomer gets
+    /// one.
+    fn reached_by(&self, maker: &Holder, table: &Table<S>) -> Option<TooManyChannels> {
+        let (limit, reached) = match maker {
+            Holder::User(_) => (self.limit_each, TooManyChannels::OfUser { limit: self.limit_each }),
+            Holder::Address(_) => {
+                let limit = self.limit.div_ceil(2);
+                (limit, TooManyChannels::OfAddress { limit })
+            }
+            Holder::Operator => return None,
+        };
+        let made = table.accounts.get(maker)?.channels.load(Ordering::Relaxed);
+        (made >= limit).then_some(reached)
+    }
+
     /// Takes a retired channel out of the table, if it is still there.
-    fn forget(&self, channel: &Arc<Channel<S>>) {
+    pub(super) fn forget(&self, channel: &Arc<Channel<S>>) {
         let Table { channels, accounts } = &mut *self.table.write();
         if channels.get(channel.name()).is_some_and(|found| Arc::ptr_eq(found, channel)) {
             channels.remove(channel.name());
+            if channel.name().is_pattern() {
+                self.patterns.fetch_sub(1, Ordering::Release);
+            }
             let account = channel.account();
             if account.channels.fetch_sub(1, Ordering::Relaxed) == 1 {
                 accounts.remove(account.maker());
@@ -291,7 +303,7 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    fn retire_if_unused(&self, channel: &Arc<Channel<S>>) {
+    pub(super) fn retire_if_unused(&self, channel: &Arc<Channel<S>>) {
         let action = {
             let mut state = channel.state.lock();
             let is_unused = state.is_unused();
@@ -312,7 +324,7 @@ impl<S: Subscriber> Channels<S> {
 
     /// Drops the oldest messages of whoever has most, until the logs together are within their budget. A publish does only so much of
     /// it, and leaves the rest to the next.
-    fn keep_to_budget(&self, now: Timestamp) {
+    pub(super) fn keep_to_budget(&self, now: Timestamp) {
         for _ in 0..LOGS_LOOKED_AT {
             let Some(channel) = self.budget.oldest_if_over(now) else { return };
             let key = channel.state.lock().age_key.map(|(at, _)| at);
@@ -342,9 +354,12 @@ impl<S: Subscriber> Channels<S> {
             if !is_right(&mut state) {
                 return;
             }
-            let before = state.log.bytes();
+            let before = state.log.size();
             drop(&mut state.log);
-            self.budget.changed(channel.account(), Change { before, after: state.log.bytes() });
+            if channel.pattern().is_some() && state.has_been_left() {
+                state.log.clear();
+            }
+            self.budget.changed(channel.account(), Change { before, after: state.log.size() });
             if let Some(age_key) = state.age_key.take() {
                 channel.account().unlist(age_key);
             }
@@ -359,7 +374,7 @@ impl<S: Subscriber> Channels<S> {
         self.retire_if_unused(channel);
     }
 
-    fn request_age(&self, channel: &Channel<S>, state: &State<S>) -> ArmAction {
+    pub(super) fn request_age(&self, channel: &Channel<S>, state: &State<S>) -> ArmAction {
         let deadline = match (state.log.oldest_at(), self.log_limits.age) {
             (Some(oldest_at), Some(age)) => RequestedDeadline::exact((oldest_at + age).as_nanos()),
             _ => RequestedDeadline::NONE,

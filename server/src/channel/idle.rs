@@ -7,7 +7,7 @@ use super::channels::Channels;
 use super::name::ChannelName;
 use super::state::{Channel, State};
 use super::subscribers::Subscriber;
-use crate::admission::Holders;
+use crate::admission::{Holder, Holders};
 
 /// The channels that nobody follows, by who made them.
 #[derive(Debug, Default)]
@@ -18,6 +18,7 @@ impl Idle {
     pub(super) fn note<S: Subscriber>(&self, channel: &Channel<S>, state: &mut State<S>) {
         match state.idle {
             None if state.is_idle() => {
+                state.left_at = state.log.bounds().last;
                 state.idle = Some(self.0.lock().add(channel.account().maker(), channel.name().clone()))
             }
             Some(number) if !state.is_idle() => {
@@ -32,8 +33,17 @@ impl Idle {
 impl<S: Subscriber> Channels<S> {
     /// Drops what an idle channel has, and so the channel, to make room for another. Returns whether there was one.
     pub(super) fn end_one_idle(&self) -> bool {
+        self.end_first(Holders::take_from_most)
+    }
+
+    /// The same, of this maker's.
+    pub(super) fn end_one_idle_of(&self, maker: &Holder) -> bool {
+        self.end_first(|idle| idle.take_from(maker))
+    }
+
+    fn end_first(&self, take: impl Fn(&mut Holders<ChannelName>) -> Option<ChannelName>) -> bool {
         loop {
-            let first = self.idle.0.lock().take_from_most();
+            let first = take(&mut self.idle.0.lock());
             let Some(name) = first else { return false };
             let Some(channel) = self.get(name.as_str()) else { continue };
             let mut ends = false;

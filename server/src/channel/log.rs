@@ -1,10 +1,10 @@
 use std::collections::VecDeque;
 
 use encke_core::Timestamp;
-use encke_core::encodings::Encodings;
 use encke_core::session::outbox::Bounds;
 
 use super::channels::LogLimits;
+use super::message::LogMessage;
 
 /// The last messages of a channel, numbered from 1 without holes, oldest first.
 #[derive(Debug, Default)]
@@ -12,25 +12,39 @@ pub(super) struct Log {
     messages: VecDeque<Stored>,
     /// The number of the newest message there ever was.
     last: u64,
-    bytes: usize,
+    size: LogSize,
+}
+
+/// What a log takes up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LogSize {
+    /// What it holds, alone or together with others, in bytes.
+    pub(super) bytes: usize,
+    /// What it adds to that of all logs, where bytes that several hold count once: below zero if it was the last to drop what another
+    /// had brought.
+    pub(super) added: isize,
 }
 
 #[derive(Debug)]
 struct Stored {
     at: Timestamp,
-    message: Encodings,
+    message: LogMessage,
 }
 
 /// What a message takes up besides its text.
 const OVERHEAD_BYTES: usize = size_of::<Stored>() + 16;
 
 impl Log {
-    /// Appends a message, and drops old ones beyond the limits, but never the message itself.
-    pub(super) fn append(&mut self, at: Timestamp, message: Encodings, limits: &LogLimits) {
-        self.bytes += OVERHEAD_BYTES + message.size();
+    /// Appends a message, and drops old ones beyond the limits, but never the message itself. `is_new` is whether no other log has it
+    /// yet.
+    pub(super) fn append(&mut self, at: Timestamp, message: LogMessage, is_new: bool, limits: &LogLimits) {
+        let bytes = message.size();
+        self.size.bytes += OVERHEAD_BYTES + bytes;
+        self.size.added += signed(OVERHEAD_BYTES + if is_new { bytes } else { 0 });
         self.messages.push_back(Stored { at, message });
         self.last += 1;
-        while self.messages.len() > 1 && (self.messages.len() > limits.messages || self.bytes > limits.bytes)
+        while self.messages.len() > 1
+            && (self.messages.len() > limits.messages || self.size.bytes > limits.bytes)
         {
             self.drop_oldest();
         }
@@ -43,7 +57,8 @@ impl Log {
 
     pub(super) fn drop_oldest(&mut self) {
         if let Some(oldest) = self.messages.pop_front() {
-            self.bytes -= OVERHEAD_BYTES + oldest.message.size();
+            self.size.bytes -= OVERHEAD_BYTES + oldest.message.size();
+            self.size.added -= signed(OVERHEAD_BYTES + oldest.message.size_if_last());
             // A burst's memory is given back, but not at every message.
             if self.messages.capacity() > 32 && self.messages.len() < self.messages.capacity() / 4 {
                 self.messages.shrink_to(self.messages.len() * 2);
@@ -59,8 +74,10 @@ impl Log {
     }
 
     pub(super) fn clear(&mut self) {
+        while !self.messages.is_empty() {
+            self.drop_oldest();
+        }
         self.messages = VecDeque::new();
-        self.bytes = 0;
     }
 
     pub(super) fn oldest_at(&self) -> Option<Timestamp> {
@@ -71,8 +88,21 @@ impl Log {
         Bounds { first: self.last - self.messages.len() as u64 + 1, last: self.last }
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
+    /// What it holds besides what was `seen` in other logs, in bytes.
+    #[cfg(feature = "simulation")]
+    pub(super) fn count(
+        &self,
+        seen: &mut std::collections::HashSet<*const super::message::SharedMessage>,
+    ) -> usize {
+        let bytes = self.messages.iter().map(|stored| match &stored.message {
+            LogMessage::Shared(shared) if !seen.insert(std::sync::Arc::as_ptr(shared)) => 0,
+            message => message.size(),
+        });
+        bytes.map(|bytes| OVERHEAD_BYTES + bytes).sum()
+    }
+
+    pub(super) fn size(&self) -> LogSize {
+        self.size
     }
 
     pub(super) fn len(&self) -> usize {
@@ -80,7 +110,7 @@ impl Log {
     }
 
     /// The messages from the number `offset` on that are still here.
-    pub(super) fn since(&self, offset: u64) -> impl Iterator<Item = (u64, Timestamp, &Encodings)> {
+    pub(super) fn since(&self, offset: u64) -> impl Iterator<Item = (u64, Timestamp, &LogMessage)> {
         let first = self.bounds().first;
         let skipped = usize::try_from(offset.saturating_sub(first)).unwrap_or(usize::MAX);
         let from = skipped.min(self.messages.len());
@@ -89,4 +119,8 @@ impl Log {
             .zip(first + from as u64..)
             .map(|(stored, offset)| (offset, stored.at, &stored.message))
     }
+}
+
+fn signed(bytes: usize) -> isize {
+    isize::try_from(bytes).expect("nothing in memory is larger")
 }

@@ -3,6 +3,9 @@
 //! Nothing is pushed. A publish appends to the log and wakes the subscribers that have read to its end; each then reads at
 //! its own cursor, as fast as its socket takes it. So a slow session costs its cursor, and a suspended one no more.
 //!
+//! A pattern (`/a/*`) is a channel that nobody publishes to: while it is followed, and for some time after, it gets what is published to the
+//! channels that it stands for.
+//!
 //! Channels do not know who subscribes ([`Subscriber`]). Outside this room, an [engine](crate::engine) decides what
 //! is appended.
 
@@ -11,13 +14,18 @@ mod channels;
 mod fan_out;
 mod idle;
 mod log;
+mod message;
 mod name;
+mod pattern;
+mod publish;
 mod state;
 mod subscribers;
 
 pub use channels::LogLimits;
 pub(crate) use channels::{Channels, Hold, Published, TooManyChannels};
+pub(crate) use message::{LogMessage, Origin};
 pub(crate) use name::{BadChannelName, ChannelName};
+pub(crate) use pattern::overlap;
 pub(crate) use state::{Channel, HistoryMessage};
 pub(crate) use subscribers::{Subscriber, SubscriberKey};
 

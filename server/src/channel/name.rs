@@ -2,7 +2,10 @@ use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 
-/// A channel's name: some text without control characters and commas. A comma separates names in a query.
+use super::pattern::Pattern;
+
+/// A channel's name: some text without control characters and commas. A comma separates names in a query. Names that begin with
+/// `$` are the server's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ChannelName(Arc<str>);
 
@@ -15,7 +18,16 @@ pub(crate) enum BadChannelName {
     TooLong { limit: usize },
     #[error("a channel's name must not have control characters or commas")]
     BadCharacter,
+    #[error("names that begin with `$` are the server's")]
+    Reserved,
+    #[error("nobody publishes to a pattern")]
+    Pattern,
+    #[error("nobody publishes below {below}")]
+    NotPublic { below: &'static str },
 }
+
+/// What clients say to a server below these names is for it alone, in the protocol that has such names.
+const NOT_PUBLIC: [&str; 2] = ["/meta/", "/service/"];
 
 impl ChannelName {
     /// Checks `text`.
@@ -29,7 +41,27 @@ impl ChannelName {
         if text.chars().any(|char| char.is_control() || char == ',') {
             return Err(BadChannelName::BadCharacter);
         }
+        if text.starts_with('$') {
+            return Err(BadChannelName::Reserved);
+        }
         Ok(Self(text.into()))
+    }
+
+    /// Checks `text`, which somebody is to publish to.
+    pub(crate) fn to_publish(text: &str, limit: usize) -> Result<Self, BadChannelName> {
+        let name = Self::new(text, limit)?;
+        if Pattern::parse(text).is_some() {
+            return Err(BadChannelName::Pattern);
+        }
+        match NOT_PUBLIC.into_iter().find(|below| text.starts_with(below)) {
+            Some(below) => Err(BadChannelName::NotPublic { below }),
+            None => Ok(name),
+        }
+    }
+
+    /// Whether it stands for channels rather than being one.
+    pub(crate) fn is_pattern(&self) -> bool {
+        Pattern::parse(&self.0).is_some()
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -64,10 +96,39 @@ mod tests {
             ("a,b", Err(BadChannelName::BadCharacter)),
             ("a\nb", Err(BadChannelName::BadCharacter)),
             ("a\u{85}", Err(BadChannelName::BadCharacter)),
+            ("$user", Err(BadChannelName::Reserved)),
+            ("a$", Ok(())),
+            ("/a/*", Ok(())),
         ];
         for (text, expected) in table {
             let limit = if text.len() > 9 { 64 } else { 8 };
             assert_eq!(ChannelName::new(text, limit).map(|_| ()), expected, "{text:?}");
+        }
+    }
+    #[test]
+    fn nobody_publishes_to_some_names() {
+        let not_below = |below| Err(BadChannelName::NotPublic { below });
+        let table = [
+            ("news", Ok(())),
+            ("$user", Err(BadChannelName::Reserved)),
+            ("", Err(BadChannelName::Empty)),
+            ("/*", Err(BadChannelName::Pattern)),
+            ("/a/**", Err(BadChannelName::Pattern)),
+            ("/a/*b", Ok(())),
+            ("/a/*/b", Ok(())),
+            ("a.*", Ok(())),
+            ("*", Ok(())),
+            ("a/*", Ok(())),
+            ("/meta/subscribe", not_below("/meta/")),
+            ("/meta/", not_below("/meta/")),
+            ("/meta", Ok(())),
+            ("/metal/a", Ok(())),
+            ("meta/a", Ok(())),
+            ("/service/a/b", not_below("/service/")),
+            ("/services", Ok(())),
+        ];
+        for (text, expected) in table {
+            assert_eq!(ChannelName::to_publish(text, 64).map(|_| ()), expected, "{text:?}");
         }
     }
 }

@@ -2,15 +2,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::encodings::Encodings;
-use encke_core::message::{CompactJson, Message};
-use encke_core::session::outbox::{Bounds, Slot};
+use encke_core::encodings::PatternEncodings;
+use encke_core::session::outbox::{Bounds, Place, Slot};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::budget::{Account, AgeKey};
-use super::channels::LogLimits;
 use super::fan_out::Sweep;
-use super::log::Log;
+use super::log::{Log, LogSize};
+use super::message::LogMessage;
 use super::name::ChannelName;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
 use crate::entropy::Entropy;
@@ -21,7 +20,9 @@ use crate::timeouts::{Owners, TimerCell};
 pub(crate) struct Channel<S> {
     name: ChannelName,
     /// This life of the log: offsets of different epochs do not compare.
-    epoch: Box<str>,
+    epoch: Arc<str>,
+    /// Of a pattern.
+    pattern: Option<PatternEncodings>,
     /// Told apart from all others that were here since the start.
     number: u64,
     /// Of who made it.
@@ -41,6 +42,8 @@ pub(super) struct State<S> {
     pub(super) age_key: Option<AgeKey>,
     /// Its number among those that nobody follows.
     pub(super) idle: Option<u64>,
+    /// Its newest message when the last that followed it left.
+    pub(super) left_at: u64,
     /// How many [holds](super::channels::Hold) there are.
     holds: usize,
     /// It is unused and leaving the table. Whatever has found it there must look again.
@@ -55,6 +58,7 @@ impl<S> Default for State<S> {
             sweep: Sweep::default(),
             age_key: None,
             idle: None,
+            left_at: 0,
             holds: 0,
             retired: false,
         }
@@ -65,6 +69,11 @@ impl<S: Subscriber> State<S> {
     /// Nothing follows or holds the channel.
     pub(super) fn is_idle(&self) -> bool {
         !self.retired && self.holds == 0 && self.subscribers.len() == 0
+    }
+
+    /// Nothing has followed the pattern for so long that its log has lost what came next: it would go on for nobody.
+    pub(super) fn has_been_left(&self) -> bool {
+        self.idle.is_some() && self.log.bounds().first > self.left_at + 1
     }
 
     /// And its log is empty, and it has not been retired for that already.
@@ -88,19 +97,11 @@ pub(crate) struct ChannelView {
     pub(crate) subscribers: usize,
 }
 
-/// What came of an append.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Appended {
-    pub(super) offset: u64,
-    /// The caller is to begin telling the subscribers.
-    pub(super) sweep: bool,
-}
-
-/// The size of a log, in bytes.
+/// The size of a log.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
-    pub(super) before: usize,
-    pub(super) after: usize,
+    pub(super) before: LogSize,
+    pub(super) after: LogSize,
 }
 
 /// A message that was published some time ago.
@@ -108,6 +109,8 @@ pub(super) struct Change {
 pub(crate) struct HistoryMessage {
     pub(crate) offset: u64,
     pub(crate) age: Duration,
+    /// Where it was published, in the history of a pattern.
+    pub(crate) channel: Option<ChannelName>,
     /// JSON.
     pub(crate) data: String,
 }
@@ -120,10 +123,12 @@ impl<S: Subscriber> Channel<S> {
         number: u64,
         entropy: &Entropy,
     ) -> Arc<Self> {
+        let epoch: Arc<str> = data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>()).into();
         Arc::new_cyclic(|this| Self {
+            pattern: name.is_pattern().then(|| PatternEncodings::new(name.as_str(), &epoch)),
             name,
             account,
-            epoch: data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>()).into(),
+            epoch,
             number,
             timer: owners.new_timer(Weak::clone(this)),
             state: Mutex::default(),
@@ -138,11 +143,20 @@ impl<S: Subscriber> Channel<S> {
         &self.epoch
     }
 
+    pub(super) fn shared_epoch(&self) -> Arc<str> {
+        Arc::clone(&self.epoch)
+    }
+
+    /// What all messages by it say of it, if it is a pattern.
+    pub(crate) fn pattern(&self) -> Option<&PatternEncodings> {
+        self.pattern.as_ref()
+    }
+
     pub(super) fn account(&self) -> &Arc<Account<S>> {
         &self.account
     }
 
-    pub(super) fn number(&self) -> u64 {
+    pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
@@ -170,7 +184,7 @@ impl<S: Subscriber> Channel<S> {
             epoch: self.epoch.to_string(),
             bounds: state.log.bounds(),
             messages: state.log.len(),
-            bytes: state.log.bytes(),
+            bytes: state.log.size().bytes,
             subscribers: state.subscribers.len(),
         }
     }
@@ -188,7 +202,8 @@ impl<S: Subscriber> Channel<S> {
         let messages = messages.map(|(offset, at, message)| HistoryMessage {
             offset,
             age: now.since(at),
-            data: message.data().as_str().to_owned(),
+            channel: self.pattern().and(message.origin()).map(|origin| origin.channel.clone()),
+            data: message.encodings().data().as_str().to_owned(),
         });
         (state.log.bounds(), messages.collect())
     }
@@ -196,27 +211,6 @@ impl<S: Subscriber> Channel<S> {
     /// Harmless if it is no longer a subscriber.
     pub(super) fn remove_subscriber(&self, key: SubscriberKey) {
         self.state.lock().subscribers.remove(key);
-    }
-
-    pub(super) fn append(
-        &self,
-        at: Timestamp,
-        data: &CompactJson<'_>,
-        limits: &LogLimits,
-        then: impl FnOnce(&mut State<S>, Change),
-    ) -> Result<Appended, Retired> {
-        // The text is made under the lock, since the offset is part of it.
-        let mut state = self.state.lock();
-        if state.retired {
-            return Err(Retired);
-        }
-        let before = state.log.bytes();
-        let offset = state.log.next_offset();
-        let message = Message { channel: self.name.as_str(), epoch: &self.epoch, offset, data };
-        state.log.append(at, Encodings::new(&message), limits);
-        let after = state.log.bytes();
-        then(&mut state, Change { before, after });
-        Ok(Appended { offset, sweep: state.sweep.published() })
     }
 
     pub(super) fn add_hold(&self, then: impl FnOnce(&mut State<S>)) -> Result<(), Retired> {
@@ -258,8 +252,13 @@ impl<S: Subscriber> Reader<'_, S> {
     }
 
     /// The messages from the number `offset` on.
-    pub(crate) fn since(&self, offset: u64) -> impl Iterator<Item = &Encodings> {
+    pub(crate) fn since(&self, offset: u64) -> impl Iterator<Item = &LogMessage> {
         self.0.log.since(offset).map(|(_, _, message)| message)
+    }
+
+    /// Where the message with this number is.
+    pub(crate) fn places(&self, offset: u64) -> &[Place] {
+        self.since(offset).next().map_or(&[], LogMessage::places)
     }
 
     /// This subscriber has read all there is, and wants to be told when there is more.

@@ -3,7 +3,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use encke_core::message::CompactJson;
-use encke_core::session::outbox::{Bounds, Slot};
+use encke_core::session::outbox::{Bounds, Place, Slot};
 use tokio::runtime::{Builder, Runtime};
 
 use super::*;
@@ -27,7 +27,7 @@ impl Subscriber for Nobody {
 }
 
 struct World {
-    channels: Channels<Nobody>,
+    channels: Arc<Channels<Nobody>>,
     _runtime: Runtime,
 }
 
@@ -46,7 +46,7 @@ impl World {
             Entropy::system(),
             Arc::new(runtime.handle().clone()),
         );
-        Self { channels, _runtime: runtime }
+        Self { channels: Arc::new(channels), _runtime: runtime }
     }
 
     fn publish(&self, channel: &str, data: &str) -> Result<u64, TooManyChannels> {
@@ -201,6 +201,33 @@ fn a_channel_that_nobody_follows_makes_room() {
 }
 
 #[test]
+fn one_address_has_at_most_half_of_all_channels() {
+    let world = World::new(4, WIDE);
+    let hoarder = Holder::Address([10, 0, 0, 1].into());
+    let follow = |channel| world.channels.hold(&name(channel), &hoarder);
+    let held = [follow("a").expect("the first"), follow("b").expect("half of all")];
+    assert_eq!(follow("c").err(), Some(TooManyChannels::OfAddress { limit: 2 }), "all of them are followed");
+    for channel in ["x", "y"] {
+        assert_eq!(
+            world.publish_as(&Holder::Address([10, 0, 0, 2].into()), channel, "1"),
+            Ok(1),
+            "a newcomer"
+        );
+    }
+    assert!(held.iter().all(|held| world.channels.get(held.channel().name().as_str()).is_some()));
+}
+
+#[test]
+fn beyond_its_half_an_address_loses_its_oldest_that_nobody_follows() {
+    let world = World::new(10, WIDE);
+    let address = Holder::Address([10, 0, 0, 1].into());
+    for channel in ["a", "b", "c", "d", "e", "f"] {
+        assert_eq!(world.publish_as(&address, channel, "1"), Ok(1));
+    }
+    assert!(world.channels.get("a").is_none() && world.channels.get("b").is_some());
+}
+
+#[test]
 fn a_channel_that_comes_back_has_another_epoch() {
     let world = World::new(10, LogLimits { age: Some(Duration::from_nanos(1)), ..WIDE });
     world.publish("a", "1").expect("published");
@@ -224,4 +251,127 @@ fn pages_go_by_name() {
     };
     assert_eq!(names(None, 2), ["a", "b"]);
     assert_eq!(names(Some("b"), 2), ["c"]);
+}
+
+/// What a pattern's log has: channels and data.
+fn history(world: &World, pattern: &str) -> Vec<(String, String)> {
+    let pattern = world.channels.get(pattern).expect("the pattern");
+    let (_, messages) = pattern.history(0, usize::MAX, encke_core::Timestamp::MAX);
+    let channel = |message: &HistoryMessage| {
+        message.channel.as_ref().expect("it says where it was published").to_string()
+    };
+    messages.iter().map(|message| (channel(message), message.data.clone())).collect()
+}
+
+impl World {
+    fn follow(&self, pattern: &str) -> Hold<Nobody> {
+        self.channels.hold(&name(pattern), &Holder::Operator).expect("there is room")
+    }
+}
+
+#[test]
+fn a_pattern_gets_what_is_published_to_its_channels_while_it_is_followed() {
+    let world = World::new(100, WIDE);
+    world.publish("/a/x", "0").expect("published");
+    let _followed = [world.follow("/a/*"), world.follow("/a/**"), world.follow("/**")];
+    for (channel, data) in
+        [("/a/x", "1"), ("/a/x/y", "2"), ("/b", "3"), ("a/x", "4"), ("/a/z", "5"), ("/a", "6")]
+    {
+        world.publish(channel, data).expect("published");
+    }
+    let expected =
+        |list: &[(&str, &str)]| list.iter().map(|(c, d)| (c.to_string(), d.to_string())).collect::<Vec<_>>();
+    assert_eq!(history(&world, "/a/*"), expected(&[("/a/x", "1"), ("/a/z", "5")]));
+    assert_eq!(history(&world, "/a/**"), expected(&[("/a/x", "1"), ("/a/x/y", "2"), ("/a/z", "5")]));
+    let all = [("/a/x", "1"), ("/a/x/y", "2"), ("/b", "3"), ("/a/z", "5"), ("/a", "6")];
+    assert_eq!(history(&world, "/**"), expected(&all));
+    assert_eq!(world.bounds("/a/x"), Bounds { first: 1, last: 2 });
+}
+
+#[test]
+fn a_message_knows_its_place_in_every_log() {
+    let world = World::new(100, WIDE);
+    let _followed = [world.follow("/a/*"), world.follow("/**")];
+    world.publish("/b", "1").expect("published");
+    world.publish("/a/x", "2").expect("published");
+    let place =
+        |name: &str, offset| Place { log: world.channels.get(name).expect("it is there").number(), offset };
+    let expected = [place("/a/x", 1), place("/**", 2), place("/a/*", 1)];
+    for (name, offset) in [("/a/x", 1), ("/**", 2), ("/a/*", 1)] {
+        let log = world.channels.get(name).expect("it is there");
+        assert_eq!(log.read().places(offset), expected, "{name}");
+    }
+}
+
+#[test]
+fn bytes_that_several_logs_hold_count_once() {
+    let world = World::new(100, LogLimits { messages: 4, ..WIDE });
+    let large = format!("\"{}\"", "x".repeat(10_000));
+    let followed = [world.follow("/a/*"), world.follow("/a/**"), world.follow("/**")];
+    world.publish("/a/x", &large).expect("published");
+    let one = world.channels.bytes();
+    assert!((10_000..11_000).contains(&one), "{one}");
+    // The channel loses it, the patterns have it still; and the other way round.
+    for channel in ["/a/x", "/a/y"] {
+        for _ in 0..20 {
+            world.publish(channel, &large).expect("published");
+            assert!(world.channels.bytes() <= 8 * 11_000);
+        }
+    }
+    drop(followed);
+    for channel in world.channels.after(None, 100) {
+        world.channels.trim_if(&channel, |_| true, |log| log.clear());
+    }
+    assert_eq!((world.channels.len(), world.channels.bytes()), (0, 0));
+    assert!(world.channels.has_no_accounts());
+}
+
+#[test]
+fn a_pattern_that_nobody_follows_goes_on_while_it_has_what_came_next() {
+    let world = World::new(100, LogLimits { messages: 4, ..WIDE });
+    let followed = world.follow("/a/*");
+    world.publish("/a/x", "1").expect("published");
+    let epoch = world.channels.get("/a/*").expect("it is there").epoch().to_owned();
+    drop(followed);
+    for number in 2..=5 {
+        world.publish("/a/x", &number.to_string()).expect("published");
+        assert_eq!(world.channels.get("/a/*").expect("it is there").epoch(), epoch, "{number}");
+    }
+    // Who left it with 1 can go on with 2.
+    assert_eq!(world.bounds("/a/*"), Bounds { first: 2, last: 5 });
+    world.publish("/a/x", "6").expect("published");
+    assert!(world.channels.get("/a/*").is_none(), "2 is gone, and with it all that it was kept for");
+    assert_eq!(world.channels.owners.len(), 1);
+}
+
+#[test]
+fn patterns_count_as_channels() {
+    let world = World::new(2, WIDE);
+    let _followed = [world.follow("/a/*"), world.follow("/b/*")];
+    assert_eq!(world.publish("/a/x", "1"), Err(TooManyChannels::Here { limit: 2 }));
+}
+
+/// Two threads publish to channels that share two patterns: all logs have what they share in one order.
+#[test]
+fn logs_have_what_they_share_in_one_order() {
+    let world = World::new(100, LogLimits { messages: 100_000, bytes: usize::MAX, ..WIDE });
+    let _followed = [world.follow("/a/**"), world.follow("/**")];
+    std::thread::scope(|scope| {
+        for channel in ["/a/x", "/a/y", "/b"] {
+            scope.spawn({
+                let world = &world;
+                move || {
+                    for number in 0..1000 {
+                        world.publish(channel, &number.to_string()).expect("published");
+                    }
+                }
+            });
+        }
+    });
+    let all = history(&world, "/**");
+    assert_eq!(all.len(), 3000);
+    assert_eq!(
+        history(&world, "/a/**"),
+        all.into_iter().filter(|(name, _)| name != "/b").collect::<Vec<_>>()
+    );
 }

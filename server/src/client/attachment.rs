@@ -4,8 +4,8 @@ use encke_core::close::SuspendReason;
 use encke_core::dialect::DialectName;
 use encke_core::session::ConnectionInput;
 
-use super::Context;
-use crate::session::{Attached, Backlog, Link, Outgoing, SessionCell, Transport};
+use super::{Context, Speaker};
+use crate::session::{Attached, Backlog, Link, Outgoing, SessionCell, Transport, Via};
 
 /// A connection's hold on its session.
 ///
@@ -30,6 +30,11 @@ impl Attachment {
         self.context.sessions.handle_connection(&self.session, &self.link, input)
     }
 
+    /// The client that speaks over this connection.
+    pub(crate) fn speaker(&self) -> Speaker<'_> {
+        Speaker { session: &self.session, context: &self.context, via: Via::connection(&self.link) }
+    }
+
     /// The connection has failed. It is logged, no more.
     pub(crate) fn failed(&self, error: &dyn std::fmt::Display) {
         if tracing::enabled!(tracing::Level::DEBUG) {
@@ -48,7 +53,10 @@ impl Drop for Attachment {
     fn drop(&mut self) {
         // Nothing happens if it knows already.
         self.tell(ConnectionInput::Ended(SuspendReason::ConnectionLost));
-        self.link.take_permit();
+        // Between two polls a session keeps its place for the next.
+        if !self.session.is_between_polls(&self.link) {
+            self.link.take_permit();
+        }
         self.context.metrics.connections.closed(self.transport.into(), self.dialect);
     }
 }

@@ -7,18 +7,17 @@ use std::task::{Context as TaskContext, Poll};
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
 use encke_core::dialect::{Command, CommandError, Dialect, Request, Texts};
-use encke_core::session::ConnectionInput;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
-use super::Attachment;
+use super::Speaker;
 use super::errors::{too_fast, user_too_fast};
 use super::exchange::{Exchange, Outcome};
 use crate::admission::Pace;
 use crate::engine::Answer;
-use crate::session::Backlog;
+use crate::session::{Backlog, Said};
 
-/// Carries out the commands of one connection, as fast as its session may give them.
+/// Carries out the commands of one connection or request, as fast as its session may give them.
 #[derive(Debug)]
 pub(crate) struct Commands<D: Dialect> {
     /// Commands that an engine has not answered yet, if there are any: all of one text, for nothing more is read from the
@@ -44,17 +43,17 @@ impl<D: Dialect> Commands<D> {
     pub(crate) fn received(
         &mut self,
         text: &str,
-        attachment: &Attachment,
+        speaker: Speaker<'_>,
         backlog: &mut Backlog,
         dialect: &mut D,
         out: &mut impl Texts,
     ) {
         for Request { id, command } in dialect.read(text) {
-            let mut exchange = Exchange { attachment, backlog, dialect, out };
+            let mut exchange = Exchange { speaker, backlog, dialect, out };
             // Acknowledgements and pongs are not commands: they do not show that anyone is there, and cost next to nothing.
             match command {
-                Ok(Command::Ack { seq }) => exchange.acknowledge(ConnectionInput::Ack { seq }, id),
-                Ok(Command::Pong { seq }) => exchange.acknowledge(ConnectionInput::PongMessage { seq }, id),
+                Ok(Command::Ack { seq }) => exchange.acknowledge(Said::Ack { seq }, id),
+                Ok(Command::Pong { seq }) => exchange.acknowledge(Said::Pong { seq }, id),
                 command => self.command(id, command, &mut exchange),
             }
         }
@@ -64,7 +63,7 @@ impl<D: Dialect> Commands<D> {
     pub(crate) fn poll_waiting(
         &mut self,
         task: &mut TaskContext<'_>,
-        attachment: &Attachment,
+        speaker: Speaker<'_>,
         backlog: &mut Backlog,
         dialect: &mut D,
         out: &mut impl Texts,
@@ -76,7 +75,7 @@ impl<D: Dialect> Commands<D> {
         if commands.is_empty() {
             self.waiting = None;
         }
-        Exchange { attachment, backlog, dialect, out }.respond(id, outcome);
+        Exchange { speaker, backlog, dialect, out }.respond(id, outcome);
         Some(Poll::Ready(()))
     }
 
@@ -86,14 +85,14 @@ impl<D: Dialect> Commands<D> {
         command: Result<Command<'_>, CommandError>,
         exchange: &mut Exchange<'_, D, impl Texts>,
     ) {
-        if !exchange.attachment.tell(ConnectionInput::Command) {
+        if !exchange.speaker.say(Said::Command) {
             // The session has just released this connection: nothing that it asks for counts.
             return;
         }
-        let Attachment { session, context, .. } = exchange.attachment;
+        let Speaker { session, context, .. } = exchange.speaker;
         let now = context.timeouts.clock().now();
         match session.commands.command(context.settings.commands_per_second, now) {
-            Pace::Fine if !is_user_in_time(exchange.attachment, now) => {
+            Pace::Fine if !is_user_in_time(exchange.speaker, now) => {
                 exchange.respond(id, Err(user_too_fast(context)));
             }
             Pace::Fine => match command {
@@ -102,7 +101,7 @@ impl<D: Dialect> Commands<D> {
                 Err(error) => exchange.respond(id, Err(error)),
             },
             Pace::TooFast => exchange.respond(id, Err(too_fast(context))),
-            Pace::Flood => _ = exchange.attachment.tell(ConnectionInput::Close(CloseReason::Limit)),
+            Pace::Flood => _ = exchange.speaker.say(Said::Close(CloseReason::Limit)),
         }
     }
 
@@ -123,13 +122,7 @@ impl<D: Dialect> Commands<D> {
 }
 
 /// Whether all sessions of the client's user together are slow enough. Sessions of nobody by name have only their own rate.
-fn is_user_in_time(attachment: &Attachment, now: Timestamp) -> bool {
-    let identity = attachment.session.identity();
-    identity.user().is_none_or(|user| attachment.context.user_rates.take(user, now))
-}
-
-/// Tells the session that the client has received something, which may make room for more.
-pub(crate) fn acknowledge(attachment: &Attachment, backlog: &mut Backlog, input: ConnectionInput) -> bool {
-    backlog.more |= backlog.until_acknowledged;
-    attachment.tell(input)
+fn is_user_in_time(speaker: Speaker<'_>, now: Timestamp) -> bool {
+    let identity = speaker.session.identity();
+    identity.user().is_none_or(|user| speaker.context.user_rates.take(user, now))
 }

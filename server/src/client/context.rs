@@ -2,12 +2,13 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::unfinished::Sender;
 use crate::admission::{Permits, Rates, RefusalReason, Refusals, Unfinished, network};
 use crate::auth::{Auth, AuthError, Identity};
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
-use crate::session::{AttachRequest, Attached, Link, Logs, Refusal, Sessions};
-use crate::timeouts::Timeouts;
+use crate::session::{AttachRequest, Attached, Logs, Refusal, SessionCell, Sessions};
+use crate::timeouts::{Sleep, Timeouts};
 
 /// What every connection of a client shares.
 pub(crate) struct Context {
@@ -24,7 +25,7 @@ pub(crate) struct Context {
     /// Of tokens with bad signatures, by network: each costs more to verify than to send.
     pub(crate) bad_signatures: Rates<IpAddr>,
     /// Of all connections.
-    pub(crate) unfinished: Arc<Unfinished<Arc<Link>>>,
+    pub(crate) unfinished: Arc<Unfinished<Sender>>,
     /// Of new sessions, by network.
     pub(crate) session_rates: Rates<IpAddr>,
     pub(crate) entropy: Entropy,
@@ -51,6 +52,17 @@ impl Context {
             Err(refusal) => self.refused(*refusal, address),
         }
         attached
+    }
+
+    /// What the client of a session has to wait for, if its frames and requests have come too fast.
+    pub(crate) fn pause(&self, session: &SessionCell) -> Option<Sleep> {
+        let next_at = session.frames.next_at();
+        (next_at > self.timeouts.clock().now()).then(|| self.timeouts.sleep_until(next_at))
+    }
+
+    /// The client of a session has sent so many more.
+    pub(crate) fn count_frames(&self, session: &SessionCell, count: usize) {
+        session.frames.count(count, self.settings.frames_per_second, self.timeouts.clock().now());
     }
 
     /// Who the owner of a token from this address is. A token may have come with a connection, or on one.

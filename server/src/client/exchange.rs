@@ -1,16 +1,14 @@
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::{Command, CommandError, Dialect, Member, Response, Since, Success, Texts};
 use encke_core::message::CompactJson;
-use encke_core::session::ConnectionInput;
 
-use super::commands::acknowledge;
 use super::context::NotIdentified;
 use super::errors::{bad_data, forbidden};
-use super::{Attachment, Context, unsubscribed};
+use super::{Context, Speaker, unsubscribed};
 use crate::auth::{AuthError, Permission};
 use crate::channel::{BadChannelName, ChannelName};
 use crate::engine::Answer;
-use crate::session::{Backlog, Notes};
+use crate::session::{Backlog, Said};
 
 /// The most subscribers that a client is shown; it is told how many there are.
 const MOST_PRESENT: usize = 256;
@@ -20,21 +18,21 @@ pub(super) type Outcome = Result<Success<'static>, CommandError>;
 
 /// One request of a client, and where its response goes.
 pub(super) struct Exchange<'a, D, T> {
-    pub(super) attachment: &'a Attachment,
+    pub(super) speaker: Speaker<'a>,
     pub(super) backlog: &'a mut Backlog,
     pub(super) dialect: &'a mut D,
     pub(super) out: &'a mut T,
 }
 
-impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
+impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
     /// Carries out a command other than `close`.
     pub(super) fn carry_out(&mut self, command: Command<'_>) -> Answer<Outcome> {
         Answer::Ready(match command {
             Command::Subscribe { channel, since } => return self.subscribe(&channel, since.as_ref()),
             Command::Publish { channel, data } => return self.publish(&channel, data),
             Command::Unsubscribe { channel } => {
-                let Attachment { session, link, context, .. } = self.attachment;
-                context.sessions.unsubscribe(session, link, &channel);
+                let Speaker { session, context, via } = self.speaker;
+                context.sessions.unsubscribe(session, via, &channel);
                 Ok(Success::Done)
             }
             Command::Presence { channel } => self.presence(&channel),
@@ -47,12 +45,13 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
     pub(super) fn close(&mut self, id: Option<D::RequestId>) {
         // While there is still a connection to respond on.
         self.respond(id, Ok(Success::Done));
-        self.attachment.tell(ConnectionInput::Close(CloseReason::Client));
+        self.speaker.say(Said::Close(CloseReason::Client));
     }
 
     /// An acknowledgement that ends the session gets no response; the Close frame says it.
-    pub(super) fn acknowledge(&mut self, input: ConnectionInput, id: Option<D::RequestId>) {
-        if acknowledge(self.attachment, self.backlog, input) {
+    pub(super) fn acknowledge(&mut self, said: Said, id: Option<D::RequestId>) {
+        self.backlog.acknowledged();
+        if self.speaker.say(said) {
             self.respond(id, Ok(Success::Done));
         }
     }
@@ -68,8 +67,8 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
             Ok(name) => name,
             Err(error) => return Answer::Ready(Err(error.into())),
         };
-        let Attachment { session, link, context, .. } = self.attachment;
-        context.sessions.subscribe(session, link, &name, since).map(|subscribed| {
+        let Speaker { session, context, via } = self.speaker;
+        context.sessions.subscribe(session, via, &name, since).map(|subscribed| {
             let subscribed = subscribed?;
             Ok(Success::Subscribed {
                 channel: subscribed.channel.name().as_str().to_owned().into(),
@@ -89,7 +88,7 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
             Ok(data) => data,
             Err(error) => return Answer::Ready(Err(bad_data(error))),
         };
-        let maker = self.attachment.session.holder(&self.attachment.link);
+        let maker = self.speaker.session.holder(self.speaker.via);
         self.context().logs.engine.append(&name, &maker, &data).map(|published| {
             let published = published?;
             Ok(Success::Published { offset: published.offset, epoch: String::from(published.epoch).into() })
@@ -110,15 +109,15 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
     }
 
     fn refresh(&mut self, token: &str) -> Outcome {
-        let Attachment { session, link, context, .. } = self.attachment;
-        let identity = context.identify(Some(token), link.address()).inspect_err(|error| {
+        let Speaker { session, context, via } = self.speaker;
+        let identity = context.identify(Some(token), via.address()).inspect_err(|error| {
             if *error == NotIdentified::BadToken(AuthError::BadSignature) {
-                // It was made up. Trying on would cost the server more than the client; the task looks at its notes next.
-                context.refusals.refused(error.reason(), link.address(), error);
-                drop(link.post(Notes::close(CloseCode::Unauthorized)));
+                // It was made up. Trying on would cost the server more than the client.
+                context.refusals.refused(error.reason(), via.address(), error);
+                session.close_connection(via, CloseCode::Unauthorized);
             }
         })?;
-        let Some(revoked) = context.sessions.refresh(session, link, &identity) else {
+        let Some(revoked) = context.sessions.refresh(session, via, &identity) else {
             return Err(forbidden("the token is another user's"));
         };
         for channel in &revoked {
@@ -129,8 +128,11 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
 
     /// The name of a channel on which the client may do this.
     fn allowed_channel(&self, permission: Permission, text: &str) -> Result<ChannelName, CommandError> {
-        let name = self.channel_name(text)?;
-        if self.attachment.session.identity().allows(permission, name.as_str()) {
+        let name = match permission {
+            Permission::Publish => ChannelName::to_publish(text, self.context().settings.channel_name_bytes)?,
+            Permission::Subscribe | Permission::Presence => self.channel_name(text)?,
+        };
+        if self.speaker.session.identity().allows(permission, name.as_str()) {
             return Ok(name);
         }
         let doing = match permission {
@@ -145,7 +147,7 @@ impl<D: Dialect, T: Texts> Exchange<'_, D, T> {
         ChannelName::new(text, self.context().settings.channel_name_bytes)
     }
 
-    fn context(&self) -> &Context {
-        &self.attachment.context
+    fn context(&self) -> &'a Context {
+        self.speaker.context
     }
 }

@@ -8,13 +8,17 @@ mod errors;
 mod exchange;
 mod greeting;
 mod retry;
+mod speaker;
+mod unfinished;
 
 pub(crate) use attachment::Attachment;
 pub(crate) use caller::Caller;
-pub(crate) use commands::{Commands, acknowledge};
+pub(crate) use commands::Commands;
 pub(crate) use context::{ClientSettings, Context};
 pub(crate) use greeting::{hello, unsubscribed};
 pub(crate) use retry::{goaway, retry_ms};
+pub(crate) use speaker::Speaker;
+pub(crate) use unfinished::Sender;
 
 #[cfg(test)]
 mod slow_engine_tests;

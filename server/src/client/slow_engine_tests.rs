@@ -8,7 +8,7 @@ use std::time::Duration;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{DialectName, Texts};
 use encke_core::message::CompactJson;
-use encke_core::session::{Heartbeat, LifecycleEvent};
+use encke_core::session::{ConnectionKind, Heartbeat, LifecycleEvent};
 use futures_util::FutureExt;
 
 use super::{Attachment, Commands, Context};
@@ -21,7 +21,7 @@ use crate::context;
 use crate::engine::{Answer, History, LogEngine, MemoryEngine};
 use crate::entropy::Entropy;
 use crate::executor::{Executor, Task};
-use crate::session::{AttachRequest, Attached, Backlog, EventSink, SessionCell, SessionId, Transport};
+use crate::session::{AttachRequest, Attached, Backlog, EventSink, SessionCell, SessionId};
 use crate::timeouts::Timeouts;
 
 /// The memory engine, which keeps its answers to itself until it is told to give them.
@@ -121,13 +121,13 @@ impl World {
 
     fn receive(&mut self, text: &str) {
         let Self { commands, attachment, backlog, written, .. } = self;
-        commands.received(text, attachment, backlog, &mut Json::default(), written);
+        commands.received(text, attachment.speaker(), backlog, &mut Json::default(), written);
     }
 
     fn poll(&mut self) -> Option<Poll<()>> {
         let Self { commands, attachment, backlog, written, .. } = self;
         let mut task = TaskContext::from_waker(Waker::noop());
-        commands.poll_waiting(&mut task, attachment, backlog, &mut Json::default(), written)
+        commands.poll_waiting(&mut task, attachment.speaker(), backlog, &mut Json::default(), written)
     }
 }
 
@@ -138,8 +138,7 @@ fn attach(context: &Context, resume: Option<String>) -> Attached {
         seq: None,
         identity: Identity::ANONYMOUS,
         address: [127, 0, 0, 1].into(),
-        heartbeat: Heartbeat::Frame,
-        transport: Transport::WebSocket,
+        kind: ConnectionKind::Stream(Heartbeat::Frame),
         dialect: DialectName::Json,
         may_open: true,
         only_resume: false,

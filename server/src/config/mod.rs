@@ -276,7 +276,9 @@ impl Config {
         let timeouts = [
             ("session.ping_interval", Some(session.ping_interval)),
             ("session.pong_timeout", Some(session.pong_timeout)),
+            ("session.poll_hold", Some(session.poll_hold)),
             ("session.reconnect_window", Some(session.reconnect_window)),
+            ("session.poll_gap", Some(session.poll_gap)),
             ("session.lifetime", session.lifetime),
             ("session.idle", session.idle),
             ("session.write_timeout", Some(self.write_timeout)),
@@ -292,6 +294,8 @@ impl Config {
     #[must_use]
     pub fn warnings(&self, descriptors: u64) -> Vec<String> {
         const PROXIES_CUT_AT: Duration = Duration::from_secs(60);
+        /// The answer has to come first.
+        const LONGEST_POLL: Duration = Duration::from_secs(55);
         /// Listeners, epoll, log, and a few to spare.
         const DESCRIPTORS_BESIDE_CONNECTIONS: u64 = 64;
         let mut warnings = Vec::new();
@@ -299,6 +303,12 @@ impl Config {
             let interval = humantime::format_duration(self.session.ping_interval);
             warnings.push(format!(
                 "session.ping_interval is {interval}, but many proxies cut connections that are silent for 60s"
+            ));
+        }
+        if self.session.poll_hold > LONGEST_POLL {
+            let hold = humantime::format_duration(self.session.poll_hold);
+            warnings.push(format!(
+                "session.poll_hold is {hold}, but many proxies give up requests that are not answered within 60s"
             ));
         }
         let limit = self.limits.max_connections;

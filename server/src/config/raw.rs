@@ -60,6 +60,8 @@ struct Timers {
 struct Session {
     ping_interval: Span,
     pong_timeout: Span,
+    poll_hold: Span,
+    poll_gap: Span,
     reconnect_window: Span,
     lifetime: SpanOrOff,
     idle: SpanOrOff,
@@ -116,10 +118,9 @@ const LONGEST_TICK: Duration = Duration::from_secs(1);
 /// A ring that is full too soon stops the stream with every round trip.
 const FEWEST_UNACKED: usize = 16;
 const MAX_SESSIONS: &str = "limits.max_sessions";
+const POLL_GAP: &str = "session.poll_gap";
 /// 16 bytes each, for each session.
 const MOST_UNACKED: usize = 65_536;
-/// Not a setting yet, since no transport polls.
-const POLL_HOLD: Duration = Duration::from_secs(30);
 const LONGEST_NAME: usize = 4096;
 /// Control frames must fit, and so must our own hello.
 const SMALLEST_BUFFER: usize = 1024;
@@ -137,8 +138,13 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
     let mut config = raw.into_config(auth, tls, proxies);
-    if layers.source(MAX_SESSIONS) == Source::Default {
+    if checks.is_default(MAX_SESSIONS) {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
+    }
+    if checks.is_default(POLL_GAP) {
+        // Whoever asks for a short window need not know of polls.
+        let longest = (config.session.reconnect_window / 2).max(2 * config.timers.tick);
+        config.session.poll_gap = config.session.poll_gap.min(longest);
     }
     checks.at_least_two_ticks(&config)?;
     Ok(config)
@@ -163,7 +169,8 @@ impl Raw {
             session: SessionTimeouts {
                 ping_interval: self.session.ping_interval.0,
                 pong_timeout: self.session.pong_timeout.0,
-                poll_hold: POLL_HOLD,
+                poll_hold: self.session.poll_hold.0,
+                poll_gap: self.session.poll_gap.0,
                 reconnect_window: self.session.reconnect_window.0,
                 idle: self.session.idle.0,
                 lifetime: self.session.lifetime.0,
@@ -232,6 +239,10 @@ impl Checks<'_> {
         Err(ConfigError::Invalid { key: key.into(), origin: self.0.source(key), message: message.into() })
     }
 
+    fn is_default(&self, key: &str) -> bool {
+        self.0.source(key) == Source::Default
+    }
+
     fn listen(&self, listen: &Listen, auth: &Auth, insecure: bool) -> Result<(), ConfigError> {
         for (key, address, guarded, guards) in [
             ("listen.public", listen.public, auth.needs_token(), "auth.secret or auth.keys"),
@@ -274,6 +285,8 @@ impl Checks<'_> {
     fn session(&self, session: &Session) -> Result<(), ConfigError> {
         let fits = session.pong_timeout.0 <= session.ping_interval.0;
         self.require(fits, "session.pong_timeout", "must not be longer than session.ping_interval")?;
+        let fits = self.is_default(POLL_GAP) || session.poll_gap.0 < session.reconnect_window.0;
+        self.require(fits, POLL_GAP, "must be shorter than session.reconnect_window")?;
         let fits = (FEWEST_UNACKED..=MOST_UNACKED).contains(&session.max_unacked);
         let message = format!("must be from {FEWEST_UNACKED} to {MOST_UNACKED}");
         self.require(fits, "session.max_unacked", message)

@@ -15,6 +15,7 @@ fn the_defaults_are_those_of_the_documents() {
         ping_interval: Duration::from_secs(25),
         pong_timeout: Duration::from_secs(10),
         poll_hold: Duration::from_secs(30),
+        poll_gap: Duration::from_secs(10),
         reconnect_window: Duration::from_secs(120),
         idle: None,
         lifetime: Some(Duration::from_secs(24 * 60 * 60)),
@@ -65,6 +66,15 @@ fn errors_name_the_key_and_where_it_was_set() {
         (&["timers.tick=0s"], "must be from 1ms to 1s"),
         (&["session.pong_timeout=26s"], "must not be longer than session.ping_interval"),
         (&["session.close_timeout=15ms"], "must be at least two ticks"),
+        (
+            &["session.poll_hold=15ms"],
+            "`session.poll_hold` (set by --set session.poll_hold=15ms): must be at least two ticks",
+        ),
+        (&["session.poll_gap=15ms"], "must be at least two ticks"),
+        (
+            &["session.poll_gap=120s"],
+            "`session.poll_gap` (set by --set session.poll_gap=120s): must be shorter than session.reconnect_window",
+        ),
         (&["timers.ping_slack=25s"], "must be shorter than session.ping_interval"),
         (&["timers.stall_threshold=39ms"], "must be at least four ticks"),
         (&["timers.watchdog=500ms"], "must be longer than timers.stall_threshold"),
@@ -98,6 +108,15 @@ fn errors_name_the_key_and_where_it_was_set() {
     for (flags, message) in table {
         let error = error(&with(flags));
         assert!(error.contains(message), "{flags:?}: {error}");
+    }
+}
+
+#[test]
+fn a_poll_gap_that_is_not_set_fits_the_window() {
+    for (window, gap_ms) in [("120s", 10_000), ("20s", 10_000), ("19s", 9_500), ("300ms", 150), ("30ms", 20)]
+    {
+        let config = with(&[&format!("session.reconnect_window={window}")]).resolve().expect("valid");
+        assert_eq!(config.session.poll_gap, Duration::from_millis(gap_ms), "{window}");
     }
 }
 
@@ -334,12 +353,14 @@ fn certificate_and_key_come_together() {
 fn likely_trouble_is_a_warning() {
     let calm = with(&["limits.max_connections=1000"]).resolve().expect("valid");
     assert_eq!(calm.warnings(1064), Vec::<String>::new());
-    let config =
-        with(&["session.ping_interval=61s", "limits.max_connections=1000"]).resolve().expect("valid");
-    let warnings = config.warnings(1063);
+    let calm = with(&["session.poll_hold=55s", "session.ping_interval=60s"]).resolve().expect("valid");
+    assert_eq!(calm.warnings(1064), Vec::<String>::new());
+    let flags = ["session.ping_interval=61s", "session.poll_hold=56s", "limits.max_connections=1000"];
+    let warnings = with(&flags).resolve().expect("valid").warnings(1063);
     assert!(warnings[0].starts_with("session.ping_interval is 1m 1s"), "{warnings:?}");
+    assert!(warnings[1].starts_with("session.poll_hold is 56s"), "{warnings:?}");
     assert!(
-        warnings[1].contains("1063 descriptors, too few for limits.max_connections = 1000"),
+        warnings[2].contains("1063 descriptors, too few for limits.max_connections = 1000"),
         "{warnings:?}"
     );
 }

@@ -22,7 +22,8 @@ pub(crate) use memory::MemoryEngine;
 ///
 /// Every answer comes within a bounded time: a WebSocket that waits for one does not read its socket meanwhile.
 pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
-    /// Appends a message to a channel's log, which `maker` makes if there is none.
+    /// Appends a message to a channel's log, which `maker` makes if there is none, and to those of the patterns that stand for the
+    /// channel and are followed: to all of them before anyone reads it in one, in an order that is the same for all.
     fn append(
         &self,
         channel: &ChannelName,
@@ -33,7 +34,7 @@ pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
     /// The messages after `since`, at most `limit`; nothing if there is no such channel.
     fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>>;
 
-    /// The log to read the channel from: it follows the channel for as long as it is held or has
+    /// The log to read the channel, or the pattern, from: it follows the channel for as long as it is held or has
     /// subscribers. `maker` makes it if there is none.
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, TooManyChannels>>;
 }

@@ -15,6 +15,10 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// How long to wait when the process has no descriptor for another connection.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(100);
 
+/// Connections that are accepted before others have their turn. Each becomes a task, and too many of these at once would delay
+/// the tasks that there are: the runtime moves what a worker's queue cannot hold to a queue that is hardly looked at.
+const ACCEPTED_AT_ONCE: u32 = 16;
+
 /// How much the kernel holds of a connection that it has not sent yet, before it takes no more.
 const UNSENT_BYTES: u32 = 16 * 1024;
 
@@ -70,7 +74,13 @@ impl Acceptor {
             }
         };
         let mut quiet_until = None;
+        let mut accepted = 0;
         loop {
+            if accepted == ACCEPTED_AT_ONCE {
+                accepted = 0;
+                tokio::task::yield_now().await;
+            }
+            accepted += 1;
             match listener.accept().await {
                 Ok((socket, peer)) => serve(socket, peer),
                 // The peer was gone before we came to it.

@@ -15,9 +15,6 @@ use serde::Deserialize;
 use super::ApiError;
 use crate::timeouts::Timeouts;
 
-/// What a body may contain beside the longest message: the names of a broadcast's channels, and fields.
-const BESIDE_THE_MESSAGE_BYTES: usize = 512 * 1024;
-
 /// How much more is read and discarded, so that a client that writes everything before it reads gets its answer.
 const DISCARDED_BYTES: usize = 1024 * 1024;
 
@@ -27,22 +24,23 @@ const LONGEST_MESSAGE_CHARS: usize = 200;
 /// What one body may take.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BodyLimits {
-    /// The longest message in it, in bytes.
-    pub(crate) max_message: usize,
+    /// Its length.
+    pub(crate) max_bytes: usize,
     /// How long it may take to arrive.
     pub(crate) timeout: Duration,
 }
 
-/// Reads all of a body whose headers say that it is JSON.
+/// Reads all of a body whose headers say that it is JSON. `grown` hears how much memory it takes.
 pub(crate) async fn read(
     headers: &HeaderMap,
     body: Incoming,
     limits: BodyLimits,
     timeouts: &Arc<Timeouts>,
+    grown: impl FnMut(usize),
 ) -> Result<Bytes, ApiError> {
     check_type(headers)?;
     let timeout = pin!(timeouts.sleep(limits.timeout));
-    match select(pin!(collect(body, limits.max_message + BESIDE_THE_MESSAGE_BYTES)), timeout).await {
+    match select(pin!(collect(body, limits.max_bytes, grown)), timeout).await {
         Either::Left((body, _)) => body,
         Either::Right(_) => Err(ApiError::new(
             StatusCode::REQUEST_TIMEOUT,
@@ -76,9 +74,10 @@ fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
 async fn collect(
     mut body: impl Body<Data = Bytes, Error = hyper::Error> + Unpin,
     limit: usize,
+    mut grown: impl FnMut(usize),
 ) -> Result<Bytes, ApiError> {
     let too_large = || {
-        let message = format!("the body has more than {limit} bytes (limits.max_message and 512 KiB)");
+        let message = format!("the body has more than {limit} bytes (limits.max_message)");
         ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message)
     };
     let most = limit + DISCARDED_BYTES;
@@ -96,6 +95,7 @@ async fn collect(
         }
         if length <= limit {
             kept.extend_from_slice(&data);
+            grown(kept.capacity());
         }
     }
     if length > limit { Err(too_large()) } else { Ok(kept.freeze()) }

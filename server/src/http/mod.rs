@@ -3,10 +3,12 @@
 mod accept;
 pub(crate) mod body;
 pub(crate) mod reply;
+mod rewound;
 mod timed_writes;
 
 pub(crate) use accept::{Acceptor, Listener};
 pub(crate) use reply::{ApiError, Reply};
+pub(crate) use rewound::Rewound;
 pub(crate) use timed_writes::TimedWrites;
 
 /// The longest head of a request: what is longer gets 431. hyper would buffer up to 400 KiB of it.

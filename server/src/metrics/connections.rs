@@ -5,7 +5,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 /// What is shown from the start, also without a connection.
-const KINDS: [(&str, DialectName); 2] = [("websocket", DialectName::Json), ("sse", DialectName::Json)];
+const KINDS: [(&str, DialectName); 3] =
+    [("websocket", DialectName::Json), ("sse", DialectName::Json), ("poll", DialectName::Json)];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ConnectionLabels {

@@ -1,7 +1,56 @@
 use encke_core::dialect::json::Json;
 use encke_core::session::Heartbeat;
 
+use hyper::Request;
+
+use crate::channel::ChannelName;
+use crate::client::ClientSettings;
+use crate::http::ApiError;
 use crate::transport::websocket::Wanted;
+
+/// What a client asks for that is not going to speak over its connection.
+#[derive(Debug, Default)]
+pub(super) struct Query {
+    /// A resume token, unchecked.
+    pub(super) resume: Option<String>,
+    /// The last message that the client has.
+    pub(super) seq: Option<u64>,
+    /// A JWT, unchecked.
+    pub(super) token: Option<String>,
+    /// To follow.
+    pub(super) channels: Vec<ChannelName>,
+}
+
+impl Query {
+    pub(super) fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Result<Self, ApiError> {
+        let mut read = Self::default();
+        for (name, value) in form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes()) {
+            match &*name {
+                "resume" => read.resume = Some(value.into_owned()),
+                "seq" => {
+                    let seq = value.parse().map_err(|_| ApiError::bad_request("seq must be a number"))?;
+                    read.seq = Some(seq);
+                }
+                "token" => read.token = Some(value.into_owned()),
+                "channels" => {
+                    for text in value.split(',') {
+                        let channel = ChannelName::new(text, settings.channel_name_bytes)
+                            .map_err(|error| ApiError::bad_request(format!("channels: {error}")))?;
+                        read.channels.push(channel);
+                    }
+                }
+                _ => {}
+            }
+        }
+        let limit = settings.max_subscriptions;
+        if read.channels.len() > limit {
+            let message =
+                format!("channels: more than a session may follow (limits.max_subscriptions = {limit})");
+            return Err(ApiError::bad_request(message));
+        }
+        Ok(read)
+    }
+}
 
 /// Reads the query of an upgrade request; `None` if a value is malformed. Unknown names are ignored.
 pub(crate) fn parse_query(query: &str) -> Option<Wanted<Json>> {

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use encke_core::close::CloseReason;
 use encke_core::dialect::DialectName;
-use encke_core::session::{Attach, ConnectionId, ConnectionKind, Heartbeat, Input, Outbox, Phase, Session};
+use encke_core::session::{Attach, ConnectionId, ConnectionKind, Delivery, Input, Outbox, Phase, Session};
 
 use super::cell::{SessionCell, SessionState, Transport};
 use super::id::{ResumeToken, Secret, SessionId};
@@ -26,10 +26,8 @@ pub(crate) struct AttachRequest {
     pub(crate) identity: Identity,
     /// Where it comes from.
     pub(crate) address: IpAddr,
-    /// How its client wants to be asked for signs of life.
-    pub(crate) heartbeat: Heartbeat,
-    /// How its bytes travel.
-    pub(crate) transport: Transport,
+    /// How its bytes travel, and what it can do.
+    pub(crate) kind: ConnectionKind,
     /// What they mean.
     pub(crate) dialect: DialectName,
     /// Its address has not opened too many sessions lately.
@@ -94,11 +92,9 @@ impl Sessions {
         let link = Arc::new(Link::new(id, request.address, now, permit));
         let attach = Attach {
             connection: id,
-            kind: match request.transport {
-                Transport::WebSocket => ConnectionKind::Stream(request.heartbeat),
-                Transport::Events => ConnectionKind::Events,
-            },
+            kind: request.kind,
             seq: request.seq,
+            delivery: Delivery::AtLeastOnce,
             token_expires: request.identity.expires().map(|expires| token_deadline(expires, clock, now)),
             entropy: self.entropy.number(),
         };
@@ -106,7 +102,7 @@ impl Sessions {
             session,
             recovered,
             link,
-            transport: request.transport,
+            transport: request.kind.into(),
             dialect: request.dialect,
             revoked,
         };
@@ -133,6 +129,15 @@ impl Sessions {
         Ok(attached(session, false, link, Vec::new()))
     }
 
+    /// The session that this resume token is of, if there is one.
+    pub(crate) fn find(&self, token: &str) -> Option<Arc<SessionCell>> {
+        self.of_token(&ResumeToken::parse(token)?)
+    }
+
+    fn of_token(&self, token: &ResumeToken) -> Option<Arc<SessionCell>> {
+        self.registry.get(token.id).filter(|session| session.secret.matches(&token.secret))
+    }
+
     fn resume(
         &self,
         token: &ResumeToken,
@@ -141,10 +146,7 @@ impl Sessions {
         link: &Arc<Link>,
         has_ended: impl Fn() -> bool,
     ) -> Result<Option<Arc<SessionCell>>, Refusal> {
-        let found = self.registry.get(token.id);
-        let Some(session) = found.filter(|session| session.secret.matches(&token.secret)) else {
-            return Ok(None);
-        };
+        let Some(session) = self.of_token(token) else { return Ok(None) };
         let accepted = self.step(&session, |state, now| {
             if !state.identity.is_same_user(&request.identity) {
                 return Err(Refusal::NotTheUser);
@@ -154,7 +156,7 @@ impl Sessions {
             if matches!(state.machine.phase(), Phase::Closed(_)) {
                 return Ok(false);
             }
-            if matches!(state.machine.phase(), Phase::Attached(_)) && has_ended() {
+            if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && has_ended() {
                 return Err(Refusal::Late);
             }
             if !link.can_have_permit(state.link.as_deref()) {
@@ -166,7 +168,7 @@ impl Sessions {
                 // Only now: a connection that is not replaced keeps its permit.
                 link.ensure_permit(state.link.as_deref());
                 state.link = Some(Arc::clone(link));
-                state.transport = request.transport;
+                state.transport = request.kind.into();
                 state.dialect = request.dialect;
                 state.identity = request.identity.clone();
             }
@@ -192,7 +194,7 @@ impl Sessions {
         let state = SessionState {
             machine,
             link: Some(Arc::clone(link)),
-            transport: request.transport,
+            transport: request.kind.into(),
             dialect: request.dialect,
             identity: request.identity.clone(),
             suspended: None,
@@ -259,8 +261,7 @@ mod tests {
             seq,
             identity: Identity::ANONYMOUS,
             address,
-            heartbeat: Heartbeat::Frame,
-            transport: Transport::Events,
+            kind: ConnectionKind::Events,
             dialect: DialectName::Json,
             may_open: true,
             only_resume: true,

@@ -4,7 +4,7 @@ use std::task::Waker;
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
 use encke_core::session::outbox::Slot;
-use encke_core::session::{Phase, Session};
+use encke_core::session::{ConnectionKind, Phase, Session};
 use parking_lot::Mutex;
 
 use super::id::{ResumeToken, Secret, SessionId};
@@ -12,7 +12,7 @@ use super::link::{Link, Notes};
 use super::step::token_deadline;
 use super::subscriptions::Followed;
 use super::suspended::PlaceInLine;
-use crate::admission::{Holder, Rate};
+use crate::admission::Rate;
 use crate::auth::Identity;
 use crate::channel::Subscriber;
 use crate::clock::Clock;
@@ -29,6 +29,18 @@ pub(crate) enum Transport {
     #[serde(rename = "sse")]
     #[strum(serialize = "sse")]
     Events,
+    /// Requests that are held until there is something to answer: long-polling.
+    Poll,
+}
+
+impl From<ConnectionKind> for Transport {
+    fn from(kind: ConnectionKind) -> Self {
+        match kind {
+            ConnectionKind::Stream(_) => Self::WebSocket,
+            ConnectionKind::Events => Self::Events,
+            ConnectionKind::Poll { .. } => Self::Poll,
+        }
+    }
 }
 
 /// One session. Owned by the registry and by the task of its connection.
@@ -103,15 +115,30 @@ impl SessionCell {
         self.id
     }
 
-    /// Whom it counts for, with this connection.
-    pub(crate) fn holder(&self, link: &Link) -> Holder {
-        Holder::new(self.state.lock().identity.shared_user(), link.address)
-    }
-
     /// What its client needs to come back.
     #[must_use]
     pub(crate) fn resume_token(&self) -> ResumeToken {
         ResumeToken { id: self.id, secret: self.secret }
+    }
+}
+
+impl SessionCell {
+    /// Has the session's connection read, if it has one: there may be something new for it.
+    pub(super) fn wake_to_read(&self) {
+        let woken = self.state.lock().link.as_ref().and_then(|link| link.post(Notes::READ));
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Where the session is in its life.
+    pub(crate) fn phase(&self) -> Phase {
+        self.state.lock().machine.phase()
+    }
+
+    /// Whether the session is between two polls, of which the last came over this connection.
+    pub(crate) fn is_between_polls(&self, link: &Link) -> bool {
+        let state = self.state.lock();
+        state.machine.phase() == Phase::BetweenPolls
+            && state.link.as_ref().is_some_and(|last| last.id == link.id)
     }
 }
 

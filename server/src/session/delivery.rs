@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use encke_core::dialect::Event;
-use encke_core::encodings::Encodings;
 use encke_core::session::outbox::Run;
 use encke_core::session::{ConnectionInput, Outbox};
 
@@ -12,6 +11,7 @@ use super::cell::SessionCell;
 use super::link::Link;
 use super::sessions::Sessions;
 use super::subscriptions::Followed;
+use crate::channel::LogMessage;
 
 /// About what one turn of a connection takes before others get theirs.
 const BATCH_BYTES: usize = 16 * 1024;
@@ -23,8 +23,8 @@ const RUN_MESSAGES: usize = 32;
 pub(crate) trait Outgoing {
     /// Bytes written.
     fn len(&self) -> usize;
-    /// A message of this channel, under its seq.
-    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &Encodings);
+    /// A message of this channel's log, or of this pattern's, under its seq.
+    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage);
     /// A gap, its seq, and the last message that it leaves out, if that is known.
     fn gap(&mut self, seq: u64, channel: &Channel, gap: &Event<'_>, last: Option<u64>);
 }
@@ -36,6 +36,13 @@ pub(crate) struct Backlog {
     pub(crate) more: bool,
     /// There is more, but nothing more is sent until something is acknowledged.
     pub(crate) until_acknowledged: bool,
+}
+
+impl Backlog {
+    /// The client has received something, which may make room for more.
+    pub(crate) fn acknowledged(&mut self) {
+        self.more |= self.until_acknowledged;
+    }
 }
 
 impl Sessions {
@@ -77,8 +84,9 @@ fn take_share(outbox: &mut Outbox<Followed>, out: &mut impl Outgoing) -> Taken {
             break;
         };
         let mut log = followed.channel.read();
-        let sizes = log.since(turn.from).take(RUN_MESSAGES).map(Encodings::size);
-        let run = outbox.take(turn, log.bounds(), fitting(sizes, BATCH_BYTES - bytes));
+        let sizes = log.since(turn.from).take(RUN_MESSAGES).map(|message| message.encodings().size());
+        let fitting = fitting(sizes, BATCH_BYTES - bytes);
+        let run = outbox.take(turn, log.bounds(), fitting, |offset| log.places(offset));
         match run {
             Run::Messages { seq, offset, count, caught_up } => {
                 for (number, message) in (0..).zip(log.since(offset).take(count)) {
@@ -96,6 +104,7 @@ fn take_share(outbox: &mut Outbox<Followed>, out: &mut impl Outgoing) -> Taken {
                 taken.gaps += 1;
             }
             Run::CaughtUp => log.wait(followed.key),
+            Run::PassedOver | Run::Waits => {}
         }
     }
     taken

@@ -38,7 +38,11 @@ impl Notes {
     pub(crate) const PROBE: Self = Self(1 << 1);
     /// Read from the logs.
     pub(crate) const READ: Self = Self(1 << 2);
-    const CLOSE: u32 = 1 << 3;
+    /// Answer the poll.
+    pub(crate) const ANSWER: Self = Self(1 << 3);
+    /// Answer the poll: there is another.
+    pub(crate) const SUPERSEDED: Self = Self(1 << 4);
+    const CLOSE: u32 = 1 << 5;
     const CODE_SHIFT: u32 = 16;
 
     /// Close with this code.

@@ -15,6 +15,7 @@ mod sessions;
 mod step;
 mod subscriptions;
 mod suspended;
+mod via;
 mod view;
 
 pub(crate) use attach::{AttachRequest, Attached, Refusal};
@@ -27,6 +28,7 @@ pub use id::SessionId;
 pub(crate) use link::{Link, Notes};
 pub(crate) use sessions::{EventSink, Logs, SessionLimits, Sessions};
 pub(crate) use subscriptions::{NotSubscribed, Subscribed};
+pub(crate) use via::{Said, Via};
 pub(crate) use view::SessionView;
 
 /// The channels that sessions follow.

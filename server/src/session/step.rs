@@ -83,7 +83,8 @@ impl Sessions {
             let before = state.machine.phase();
             let result = act(&mut state, now);
             let after = state.machine.phase();
-            if !matches!(after, Phase::Attached(_)) {
+            // Between polls, it tells where the client was last; its task leaves it by itself.
+            if !matches!(after, Phase::Attached(_) | Phase::BetweenPolls) {
                 state.link = None;
             }
             let has_ended = matches!(after, Phase::Closed(_));
@@ -127,8 +128,8 @@ impl Sessions {
             Output::Ping(connection) => return post(connection, Notes::PING),
             Output::Probe(connection) => return post(connection, Notes::PROBE),
             Output::Close(connection, code) => return post(connection, Notes::close(code)),
-            // No transport attaches polls.
-            Output::AnswerPoll(_) => {}
+            Output::AnswerPoll(connection) => return post(connection, Notes::ANSWER),
+            Output::Superseded(connection) => return post(connection, Notes::SUPERSEDED),
             Output::RoundTrip(time) => self.metrics.sessions.ping_round_trip(time),
             Output::Fired(deadline, due) => {
                 let slack = if deadline == Deadline::Ping { self.timeouts.slack() } else { Duration::ZERO };

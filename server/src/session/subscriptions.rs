@@ -3,16 +3,15 @@
 use std::sync::Arc;
 
 use encke_core::dialect::Since;
-use encke_core::session::outbox::{Bounds, Slot};
-use encke_core::session::{ConnectionInput, Input};
+use encke_core::session::outbox::{Bounds, Slot, Source};
 
 use super::Channel;
 use super::cell::{SessionCell, SessionState};
-use super::link::Link;
 use super::sessions::Sessions;
 use super::step::token_deadline;
+use super::via::{Said, Via};
 use crate::auth::{Identity, Permission};
-use crate::channel::{ChannelName, Hold, SubscriberKey, TooManyChannels};
+use crate::channel::{ChannelName, Hold, SubscriberKey, TooManyChannels, overlap};
 use crate::engine::Answer;
 
 /// What a session knows of a channel that it follows.
@@ -21,6 +20,16 @@ pub(crate) struct Followed {
     pub(crate) channel: Arc<Channel>,
     /// What the channel knows the session by.
     pub(super) key: SubscriberKey,
+}
+
+impl Source for Followed {
+    fn log(&self) -> u64 {
+        self.channel.number()
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        overlap(self.channel.name().as_str(), other.channel.name().as_str())
+    }
 }
 
 /// A session follows a channel.
@@ -55,24 +64,24 @@ impl Sessions {
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         session: &Arc<SessionCell>,
-        link: &Arc<Link>,
+        via: Via,
         name: &ChannelName,
         since: Option<&Since<'_>>,
     ) -> Answer<Result<Subscribed, NotSubscribed>> {
-        match self.step(session, |state, _| self.may_follow(state, link, name)) {
+        match self.step(session, |state, _| self.may_follow(state, via, name)) {
             Ok(None) => {}
             Ok(Some(subscribed)) => return Answer::Ready(Ok(subscribed)),
             Err(error) => return Answer::Ready(Err(error)),
         }
-        match self.logs.engine.follow(name, &session.holder(link)) {
+        match self.logs.engine.follow(name, &session.holder(via)) {
             Answer::Ready(followed) => Answer::Ready(
-                followed.map_err(NotSubscribed::from).and_then(|hold| self.join(session, link, &hold, since)),
+                followed.map_err(NotSubscribed::from).and_then(|hold| self.join(session, via, &hold, since)),
             ),
             Answer::Later(followed) => {
-                let (sessions, session, link) = (Arc::clone(self), Arc::clone(session), Arc::clone(link));
+                let (sessions, session) = (Arc::clone(self), Arc::clone(session));
                 let since = since.cloned().map(Since::into_owned);
                 Answer::Later(Box::pin(async move {
-                    sessions.join(&session, &link, &followed.await?, since.as_ref())
+                    sessions.join(&session, via, &followed.await?, since.as_ref())
                 }))
             }
         }
@@ -82,13 +91,13 @@ impl Sessions {
     fn join(
         &self,
         session: &Arc<SessionCell>,
-        link: &Link,
+        via: Via,
         hold: &Hold<SessionCell>,
         since: Option<&Since<'_>>,
     ) -> Result<Subscribed, NotSubscribed> {
         let channel = hold.channel();
-        self.step(session, |state, _| {
-            if let Some(subscribed) = self.may_follow(state, link, channel.name())? {
+        let subscribed = self.step(session, |state, _| {
+            if let Some(subscribed) = self.may_follow(state, via, channel.name())? {
                 return Ok(subscribed);
             }
             Ok(channel.join(session, |log, add| {
@@ -97,17 +106,21 @@ impl Sessions {
                 state.machine.outbox_mut().subscribe_with(subscribe, start.cursor, start.gap);
                 Subscribed { channel: Arc::clone(channel), offset: log.last, recovered: start.recovered }
             }))
-        })
+        });
+        if via.is_beside() && subscribed.is_ok() {
+            session.wake_to_read();
+        }
+        subscribed
     }
 
-    /// Whether a session may follow one more channel for this connection; the subscription, if it is there already.
+    /// Whether a session may follow one more channel for this client; the subscription, if it is there already.
     fn may_follow(
         &self,
         state: &SessionState,
-        link: &Link,
+        via: Via,
         name: &ChannelName,
     ) -> Result<Option<Subscribed>, NotSubscribed> {
-        if !state.is_attached_to(link) {
+        if !via.is_heard(state) {
             return Err(NotSubscribed::Detached);
         }
         if !state.identity.allows(Permission::Subscribe, name.as_str()) {
@@ -124,10 +137,10 @@ impl Sessions {
         Ok(None)
     }
 
-    /// The session gets nothing new from the channel. Nothing happens if it does not follow it, or has another connection.
-    pub(crate) fn unsubscribe(&self, session: &Arc<SessionCell>, link: &Link, name: &str) {
+    /// The session gets nothing new from the channel. Nothing happens if it does not follow it, or no longer listens.
+    pub(crate) fn unsubscribe(&self, session: &Arc<SessionCell>, via: Via, name: &str) {
         let followed = self.step(session, |state, _| {
-            let (slot, followed) = state.is_attached_to(link).then(|| state.find(name))??;
+            let (slot, followed) = via.is_heard(state).then(|| state.find(name))??;
             let followed = followed.clone();
             state.machine.outbox_mut().unsubscribe(slot);
             Some(followed)
@@ -142,17 +155,16 @@ impl Sessions {
     pub(crate) fn refresh(
         &self,
         session: &Arc<SessionCell>,
-        link: &Link,
+        via: Via,
         identity: &Identity,
     ) -> Option<Vec<ChannelName>> {
         let is_theirs = self.step(session, |state, now| {
             let is_theirs = state.identity.is_same_user(identity);
-            if is_theirs && state.is_attached_to(link) {
+            if is_theirs && via.is_heard(state) {
                 state.identity = identity.clone();
                 let expires =
                     identity.expires().map(|expires| token_deadline(expires, self.timeouts.clock(), now));
-                let refreshed = ConnectionInput::TokenRefreshed(expires);
-                state.machine.handle(now, Input::Connection(link.id, refreshed));
+                state.machine.handle(now, via.input(Said::TokenRefreshed(expires)));
             }
             is_theirs
         });

@@ -42,7 +42,8 @@ impl SessionView {
 
 fn phase_name(phase: Phase) -> &'static str {
     match phase {
-        Phase::Attached(_) => "attached",
+        // Others see no difference.
+        Phase::Attached(_) | Phase::BetweenPolls => "attached",
         Phase::Suspended => "suspended",
         Phase::Closed(_) => "closed",
     }

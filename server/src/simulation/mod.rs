@@ -5,6 +5,7 @@
 //! executor are given.
 
 mod late_engine;
+mod polls;
 mod socket;
 mod views;
 
@@ -34,6 +35,7 @@ use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks};
 use crate::executor::Executor;
 use crate::expiry::ExpiryHandler;
+use crate::http::Reply;
 use crate::public::{self, accept_events, parse_query};
 use crate::session::Channel;
 use crate::timeouts::{Batch, SteppedWheel, Timeouts, Worker};
@@ -43,6 +45,7 @@ use crate::transport::websocket::{self, Upgrade};
 use late_engine::LateEngine;
 
 pub use crate::clock::SimulatedTime;
+pub use polls::Poll;
 pub use socket::Socket;
 pub use views::{ChannelView, Held, SessionView};
 
@@ -88,13 +91,22 @@ enum WheelState {
     Asleep,
 }
 
-/// A request for a stream of events that got something else.
+/// A whole answer, at once: to a request for a stream or a poll that got something else, or to commands.
 #[derive(Debug)]
-pub struct NoStream {
+pub struct Answer {
     /// Of HTTP.
     pub status: u16,
     /// The whole body.
     pub body: Vec<u8>,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        let status = reply.status().as_u16();
+        let body = futures_util::FutureExt::now_or_never(reply.into_body().collect());
+        let body = body.and_then(Result::ok).map(|body| body.to_bytes().to_vec());
+        Self { status, body: body.unwrap_or_default() }
+    }
 }
 
 struct Spawner(Box<dyn Fn(Task) + Send + Sync>);
@@ -194,7 +206,7 @@ impl Server {
     /// Serves a stream of events.
     ///
     /// # Errors
-    /// [`NoStream`], if the request gets another answer.
+    /// [`Answer`], if the request gets another answer.
     ///
     /// # Panics
     /// If the target is not one of HTTP.
@@ -204,7 +216,7 @@ impl Server {
         address: IpAddr,
         target: &str,
         last_event_id: Option<&str>,
-    ) -> Result<Task, NoStream> {
+    ) -> Result<Task, Answer> {
         let client = &self.public.client;
         let mut request = Request::get(target);
         if let Some(id) = last_event_id {
@@ -212,12 +224,7 @@ impl Server {
         }
         let request = request.body(()).expect("a target and a header of HTTP");
         let caller = Caller::of(&request, address, &client.auth);
-        let accepted = accept_events(&request, &caller, client).map_err(|reply| {
-            let status = reply.status().as_u16();
-            let body = futures_util::FutureExt::now_or_never(reply.into_body().collect());
-            let body = body.and_then(Result::ok).map(|body| body.to_bytes().to_vec());
-            NoStream { status, body: body.unwrap_or_default() }
-        })?;
+        let accepted = accept_events(&request, &caller, client).map_err(|reply| Answer::from(*reply))?;
         let open_connection = self.public.connections.enter(None);
         Ok(Box::pin(sse::serve(socket::Adapter(socket), accepted, Arc::clone(client), open_connection)))
     }
@@ -228,7 +235,7 @@ impl Server {
     /// Why it was refused.
     pub fn publish(&self, channel: &str, json: &str) -> Result<u64, String> {
         let client = &self.public.client;
-        let name = ChannelName::new(channel, client.settings.channel_name_bytes)
+        let name = ChannelName::to_publish(channel, client.settings.channel_name_bytes)
             .map_err(|error| error.to_string())?;
         let data = CompactJson::parse(json).map_err(|error| error.to_string())?;
         let published = client.logs.channels.publish(&name, &Holder::Operator, &data);

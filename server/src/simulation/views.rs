@@ -18,6 +18,8 @@ pub struct SessionView {
     pub is_attached: bool,
     /// Whether that is a WebSocket, or the last one was.
     pub is_websocket: bool,
+    /// Whether it is between two polls.
+    pub is_between_polls: bool,
     /// The last seq there is.
     pub seq: u64,
     /// Seqs that are remembered because the client may not have them.
@@ -102,6 +104,7 @@ impl Server {
             id: view.id.to_string(),
             is_attached: matches!(view.phase, Phase::Attached(_)),
             is_websocket: view.transport == Transport::WebSocket,
+            is_between_polls: view.phase == Phase::BetweenPolls,
             seq: view.seq,
             unacked: view.unacked,
             has_more,
@@ -125,6 +128,12 @@ impl Server {
     #[must_use]
     pub fn channels(&self) -> Vec<ChannelView> {
         self.channels_in_order().iter().map(channel_view).collect()
+    }
+
+    /// What all logs hold, in bytes, each counted once.
+    #[must_use]
+    pub fn counted_bytes(&self) -> usize {
+        self.public.client.logs.channels.counted_bytes()
     }
 
     /// The messages of a channel after `since` that are there, with their offsets.

@@ -5,15 +5,14 @@ use std::task::{self, Poll};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::close::CloseCode;
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::Socket;
 use super::progress::{Checkpoint, TooSlow};
 use crate::admission::UnfinishedMessage;
-use crate::client::{ClientSettings, Context};
-use crate::session::{Link, Notes};
+use crate::client::{ClientSettings, Context, Sender};
+use crate::session::Link;
 use crate::timeouts::Sleep;
 
 /// The kernel's clock of acknowledgements is as coarse as its timer interrupt.
@@ -49,6 +48,10 @@ pub(super) enum PingFate {
 impl<S: Socket> Metered<S> {
     pub(crate) fn new(socket: S, link: Arc<Link>, context: Arc<Context>) -> Self {
         Self { socket, link, context, sent: 0, ping_end: 0, ping_delayed: None }
+    }
+
+    pub(super) fn into_inner(self) -> S {
+        self.socket
     }
 
     /// Bytes that the kernel has taken.
@@ -114,16 +117,11 @@ impl<S: Socket> Metered<S> {
     }
 
     /// The peer's unfinished messages have so many bytes now. If all connections have too many together, one of them is closed.
-    pub(super) fn account(&self, account: &mut Option<UnfinishedMessage<Arc<Link>>>, bytes: usize) {
+    pub(super) fn account(&self, account: &mut Option<UnfinishedMessage<Sender>>, bytes: usize) {
+        let sender = || Sender::Connection(Arc::clone(&self.link));
         let now = self.received_at();
-        let begin = || self.context.unfinished.begin(Arc::clone(&self.link), self.link.address(), now);
-        let account = account.get_or_insert_with(begin);
-        while let Some(link) = account.set(bytes, now) {
-            self.context.metrics.connections.unfinished_closed();
-            if let Some(task) = link.post(Notes::close(CloseCode::TryAgainLater)) {
-                task.wake();
-            }
-        }
+        let begin = || self.context.unfinished.begin(sender(), self.link.address(), now);
+        self.context.account(account.get_or_insert_with(begin), bytes, now);
     }
 
     /// Something is a sign of life.

@@ -42,6 +42,14 @@ impl TcpSocket {
         Ok(Self::Tls(Box::new(stream)))
     }
 
+    /// Ready when there may be something to read. TLS may have it already.
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        match self {
+            Self::Plain(tcp) => tcp.readable().await,
+            Self::Tls(_) => Ok(()),
+        }
+    }
+
     /// The kernel's socket.
     fn tcp(&self) -> &TcpStream {
         match self {

@@ -1,8 +1,8 @@
 //! The dialect: what it accepts, it accepts again when it is written anew; and what one client publishes, every parser takes.
 
 use encke_core::dialect::json::{Json, ServerMessage, parse_command};
-use encke_core::dialect::{Command, Since};
-use encke_core::encodings::{Cached, Encodings};
+use encke_core::dialect::{ByPattern, Command, Since};
+use encke_core::encodings::{Cached, Encodings, PatternEncodings};
 use encke_core::message::{CompactJson, MOST_LEVELS, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -83,14 +83,21 @@ fn delivered(channel: &str, data: &CompactJson<'_>) {
     assert_eq!(encodings.data().as_str(), data.as_str());
     let mut text = Vec::new();
     let encoded = Json::of(&encodings);
-    encoded.write_with(seq, &mut text);
-    assert_eq!(text.len(), encoded.len_with(seq));
-    match serde_json::from_slice(&text) {
-        Ok(ServerMessage::Message(delivery)) => assert_eq!(
-            (delivery.seq, &*delivery.channel, delivery.offset, delivery.data.get()),
-            (seq, channel, offset, data.as_str())
-        ),
-        read => panic!("{read:?} of {}", String::from_utf8_lossy(&text)),
+    let pattern = PatternEncodings::new(channel, "p");
+    let pattern = Json::of_pattern(&pattern);
+    for by in [None, Some(ByPattern { pattern, offset: seq, channel_epoch: "e" })] {
+        text.clear();
+        encoded.write_with(seq, by, &mut text);
+        assert_eq!(text.len(), encoded.len_with(seq, by));
+        match serde_json::from_slice(&text) {
+            Ok(ServerMessage::Message(delivery)) => {
+                let read = (delivery.seq, &*delivery.channel, delivery.offset, delivery.data.get());
+                assert_eq!(read, (seq, channel, offset, data.as_str()));
+                let name = delivery.pattern.as_ref().map(|pattern| &*pattern.name);
+                assert_eq!(name, by.map(|_| channel));
+            }
+            read => panic!("{read:?} of {}", String::from_utf8_lossy(&text)),
+        }
     }
 }
 

@@ -22,6 +22,8 @@ struct Life {
     events: u32,
     opened_at: Timestamp,
     changed_at: Timestamp,
+    /// When its client was last there.
+    left_at: Timestamp,
 }
 
 /// All sessions that there ever were.
@@ -52,12 +54,13 @@ impl Lifecycles {
         self.lives.get(&session).is_some_and(|life| life.phase == Phase::Ended)
     }
 
-    /// Takes an event in. Returns what is wrong with it, if anything.
+    /// Takes an event in. `left_at` is when the client was last there, if that is not now. Returns what is wrong with it, if anything.
     pub(crate) fn event(
         &mut self,
         session: SessionId,
         event: LifecycleEvent,
         now: Timestamp,
+        left_at: Option<Timestamp>,
     ) -> Result<(), String> {
         self.events += 1;
         let life = self.lives.entry(session).or_insert(Life {
@@ -65,6 +68,7 @@ impl Lifecycles {
             events: 0,
             opened_at: now,
             changed_at: now,
+            left_at: now,
         });
         life.events += 1;
         if event.number != life.events {
@@ -93,7 +97,7 @@ impl Lifecycles {
             if now < due { Err(format!("event {event:?} at {now:?}, before {due:?}")) } else { Ok(()) }
         };
         let in_time = match event.transition {
-            Transition::Expired => early(life.changed_at, Some(timeouts.reconnect_window)),
+            Transition::Expired => early(life.left_at, Some(timeouts.reconnect_window)),
             Transition::Closed(CloseReason::Lifetime) => early(life.opened_at, timeouts.lifetime),
             Transition::Closed(CloseReason::Idle) => early(life.opened_at, timeouts.idle),
             Transition::Suspended(SuspendReason::PongTimeout) => {
@@ -103,6 +107,7 @@ impl Lifecycles {
         };
         life.phase = next;
         life.changed_at = now;
+        life.left_at = left_at.unwrap_or(now);
         in_time
     }
 }
@@ -139,7 +144,7 @@ mod tests {
         ] {
             let (mut lifecycles, session) = lifecycles();
             let all = events.iter().try_for_each(|&(number, transition, seconds)| {
-                lifecycles.event(session, LifecycleEvent { number, transition }, at(seconds))
+                lifecycles.event(session, LifecycleEvent { number, transition }, at(seconds), None)
             });
             assert_eq!(all.is_ok(), good, "{events:?}: {all:?}");
         }

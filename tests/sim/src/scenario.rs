@@ -7,6 +7,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use crate::fault::{Fault, Faults};
+use crate::truth::{LOGS, MOST_CHANNELS};
 use crate::wire::Buffers;
 
 pub(crate) const SECOND: u64 = 1_000_000_000;
@@ -30,6 +31,8 @@ pub(crate) struct Scenario {
     pub(crate) kind: Kind,
     pub(crate) clients: u32,
     pub(crate) channels: u8,
+    /// Clients follow patterns, too.
+    pub(crate) patterns: bool,
     pub(crate) faults: Faults,
     /// Nothing goes wrong after so many steps.
     pub(crate) calm_after_steps: u64,
@@ -90,7 +93,8 @@ impl Scenario {
             seed,
             kind,
             clients,
-            channels: rng.random_range(1..6),
+            channels: rng.random_range(1..=MOST_CHANNELS),
+            patterns: rng.random_bool(0.5),
             faults,
             calm_after_steps: u64::MAX,
             length,
@@ -108,6 +112,12 @@ impl Scenario {
             longest_message: rng.random_range(40..longest_message),
             config,
         }
+    }
+
+    /// A channel, or a pattern, that a client may follow.
+    pub(crate) fn any_log(&self, rng: &mut SmallRng) -> u8 {
+        let is_pattern = self.patterns && rng.random_bool(0.4);
+        rng.random_range(if is_pattern { MOST_CHANNELS..LOGS } else { 0..self.channels })
     }
 
     /// Random numbers for one part of the run, whatever the other parts do.
@@ -155,7 +165,13 @@ fn config(kind: Kind, rng: &mut SmallRng) -> Config {
     set("session.ping_interval", millis(ping));
     set("session.pong_timeout", millis(rng.random_range(2 * tick..ping)));
     let window = if kind == Kind::Dense { 2 * tick..60_000 } else { ping / 2..4 * ping };
-    set("session.reconnect_window", millis(rng.random_range(window)));
+    let window = rng.random_range(window.start + 2 * tick..window.end + 2 * tick);
+    set("session.reconnect_window", millis(window));
+    set("session.poll_gap", millis(rng.random_range(2 * tick..window)));
+    set(
+        "session.poll_hold",
+        millis(if rng.random_bool(0.1) { 2 * tick } else { rng.random_range(ping / 4..ping * 2) }),
+    );
     let lifetime = match kind {
         Kind::Dense if rng.random_bool(0.5) => millis(rng.random_range(1_000..300_000)),
         Kind::Sparse if rng.random_bool(0.5) => "24h".to_owned(),

@@ -8,6 +8,9 @@ use crate::tasks::TaskId;
 /// A connection, by its number. No number is used twice.
 pub(crate) type ConnectionNumber = u32;
 
+/// A request with commands, by its number. No number is used twice.
+pub(crate) type PostNumber = u32;
+
 /// A client, by its number.
 pub(crate) type ClientNumber = u32;
 
@@ -45,6 +48,14 @@ pub(crate) enum Action {
     Act(ClientNumber, u32),
     /// A client reads on.
     Read(ConnectionNumber),
+    /// A poll reaches the server.
+    Arrive(ConnectionNumber),
+    /// Commands in a request of their own reach the server.
+    Command(PostNumber),
+    /// Their client reads the answer.
+    Reply(PostNumber),
+    /// Their client loses the connection.
+    LosePost(PostNumber),
     /// A client answers a ping late.
     Answer(ConnectionNumber, u64),
     /// Someone publishes by the API.

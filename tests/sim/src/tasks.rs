@@ -107,6 +107,14 @@ impl Tasks {
         Polled::Pending
     }
 
+    /// Drops a task, wherever it is.
+    pub(crate) fn cancel(&mut self, id: TaskId) {
+        let slot = &mut self.slots[id.index as usize];
+        if slot.waker.id == id && slot.task.take().is_some() {
+            self.free.push(id.index);
+        }
+    }
+
     /// How many have not ended.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()

@@ -1,4 +1,4 @@
-//! What was published: for each channel the messages of its present life, by number.
+//! What was published: for each channel, and each pattern, the messages of its log's present life, by number.
 
 use std::collections::VecDeque;
 
@@ -15,6 +15,10 @@ pub(crate) struct ChannelTruth {
     pub(crate) last: u64,
     /// What was published last, each with its number.
     messages: VecDeque<(u64, u64)>,
+    /// Lives that are over,
+    former: Vec<String>,
+    /// and the last messages of them.
+    former_messages: VecDeque<(u64, u64)>,
 }
 
 /// All channels.
@@ -23,14 +27,26 @@ pub(crate) struct Truth {
     channels: Vec<ChannelTruth>,
 }
 
-/// The name of a channel.
+/// The most channels that a scenario has.
+pub(crate) const MOST_CHANNELS: u8 = 6;
+
+/// Their numbers follow those of channels.
+const PATTERNS: [&str; (LOGS - MOST_CHANNELS) as usize] = ["/even/*", "/odd/**", "/**"];
+
+/// Channels and patterns.
+pub(crate) const LOGS: u8 = MOST_CHANNELS + 3;
+
+/// The name of a channel or a pattern.
 pub(crate) fn channel_name(channel: u8) -> String {
-    format!("channel-{channel}")
+    match channel.checked_sub(MOST_CHANNELS) {
+        None => format!("/{}/{channel}", if channel.is_multiple_of(2) { "even" } else { "odd" }),
+        Some(pattern) => PATTERNS[usize::from(pattern)].to_owned(),
+    }
 }
 
-/// The channel of a name.
+/// The channel, or the pattern, of a name.
 pub(crate) fn channel_of(name: &str) -> Option<u8> {
-    name.strip_prefix("channel-")?.parse().ok()
+    (0..LOGS).find(|channel| channel_name(*channel) == name)
 }
 
 /// A message's text: its number among all that were published, and something to give it length.
@@ -44,8 +60,8 @@ pub(crate) fn number_in(text: &str) -> Option<u64> {
 }
 
 impl Truth {
-    pub(crate) fn new(channels: u8) -> Self {
-        Self { channels: (0..channels).map(|_| ChannelTruth::default()).collect() }
+    pub(crate) fn new() -> Self {
+        Self { channels: (0..LOGS).map(|_| ChannelTruth::default()).collect() }
     }
 
     pub(crate) fn channel(&self, channel: u8) -> &ChannelTruth {
@@ -58,7 +74,7 @@ impl Truth {
         let name = channel_name(channel);
         let Some(view) = server.channel(&name) else { return Ok(0) };
         if view.epoch != truth.epoch {
-            *truth = ChannelTruth { epoch: view.epoch, last: 0, messages: VecDeque::new() };
+            truth.begin_life(view.epoch);
         }
         if view.last < truth.last {
             return Err(format!("{name} has gone back from {} to {}", truth.last, view.last));
@@ -80,6 +96,24 @@ impl Truth {
 }
 
 impl ChannelTruth {
+    fn begin_life(&mut self, epoch: String) {
+        self.former.push(std::mem::replace(&mut self.epoch, epoch));
+        self.former_messages.append(&mut self.messages);
+        self.former_messages.drain(..self.former_messages.len().saturating_sub(REMEMBERED));
+        self.last = 0;
+    }
+
+    /// Whether this is a message of another life than this one.
+    pub(crate) fn is_of_another_life(&self, epoch: &str, offset: u64, number: u64) -> bool {
+        self.former_messages.contains(&(offset, number))
+            || self.epoch != epoch && self.message(offset) == Some(number)
+    }
+
+    /// Whether this is a life of the channel, now or before.
+    pub(crate) fn has_lived(&self, epoch: &str) -> bool {
+        self.epoch == epoch || self.former.iter().any(|former| former == epoch)
+    }
+
     /// The number of the message at this offset, if it is remembered.
     pub(crate) fn message(&self, offset: u64) -> Option<u64> {
         let at = self.messages.binary_search_by_key(&offset, |(offset, _)| *offset).ok()?;

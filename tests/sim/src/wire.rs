@@ -125,6 +125,8 @@ pub(crate) struct Wire {
     pub(crate) acknowledged: Acknowledged,
     /// When bytes last came to the server's kernel, in the server's time.
     pub(crate) last_arrival: u64,
+    /// When the server last wrote, in its time.
+    pub(crate) written_at: Option<u64>,
     times: Arc<Times>,
     news: News,
 }
@@ -312,6 +314,7 @@ impl Shared {
             last_acknowledged: times.monotonic.load(Ordering::Relaxed),
             acknowledged: Acknowledged::default(),
             last_arrival: served,
+            written_at: None,
             times: Arc::clone(times),
             news: Arc::clone(news),
         })))
@@ -363,6 +366,7 @@ impl Socket for ServerSocket {
             wire.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
+        wire.written_at = Some(wire.times.served.load(Ordering::Relaxed));
         wire.tell();
         Poll::Ready(Ok(taken))
     }

@@ -309,6 +309,40 @@ fn a_page_that_is_told_to_stay_away_does() {
     assert_eq!((kicked.count("socket"), replaced.count("socket")), (1, 1));
 }
 
+/// Each message comes once, whichever of its subscriptions brings it, and also when its session is gone.
+#[test]
+fn a_page_follows_patterns_that_overlap() {
+    let server = RunningServer::with(&["session.reconnect_window=200ms"]);
+    let channels = ["/a/b", "/a/*", "/**"];
+    // It comes back no sooner than its session is gone.
+    let (fates, relay) = relay(&server);
+    next(&fates, Fate::Whole);
+    let page = page(&server, relay.address, &channels);
+    let hello = page.await_value("hello", 1);
+    page.await_object("reply", channels.len());
+    let publish = |numbers: std::ops::RangeInclusive<u64>| {
+        for number in numbers {
+            server.admin.publish(if number % 2 == 0 { "/a/b" } else { "/a/c" }, number);
+        }
+    };
+    publish(1..=6);
+    page.await_object("message", 6);
+    server.admin.disconnect(id(&hello));
+    server.await_gone(id(&hello));
+    publish(7..=10);
+    next(&fates, Fate::Whole);
+    assert_eq!(page.await_value("hello", 2)["recovered"], false);
+    page.await_object("reply", 2 * channels.len());
+    publish(11..=14);
+    page.await_object("message", 14);
+    // The new session sent some again, and gave them seqs; the page says nothing of these.
+    server.admin.publish("/end", 0);
+    until("the last has come", || data(&page, "/end") == [0]);
+    assert_eq!(data(&page, "/a/b"), [2, 4, 6, 8, 10, 12, 14]);
+    assert_eq!(data(&page, "/a/c"), [1, 3, 5, 7, 9, 11, 13]);
+    assert_eq!(page.count("gap"), 0);
+}
+
 /// Also if it is cut once more before it has heard anything of what it missed.
 #[test]
 fn a_page_whose_session_is_gone_goes_on_where_it_was() {
@@ -403,10 +437,25 @@ fn a_page_goes_on_with_another_server() {
 /// Anywhere, one after the other; then they last. Some of its sessions are gone when it comes back.
 #[test]
 fn wherever_its_connections_break_a_page_hears_every_message_once_and_in_order() {
-    const BROKEN: usize = 8;
-    let seed =
-        std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
+    let seed = seed();
     println!("ENCKE_SEED={seed}");
+    break_connections(seed, &["news", "chat"], ["news", "chat"]);
+}
+
+/// The same, where one of its subscriptions is a pattern, which brings what another brings as well.
+#[test]
+fn wherever_its_connections_break_a_page_that_follows_patterns_hears_every_message_once_and_in_order() {
+    let seed = seed();
+    println!("ENCKE_SEED={seed}");
+    break_connections(seed, &["/n/news", "/n/*"], ["/n/news", "/n/chat"]);
+}
+
+fn seed() -> u64 {
+    std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"))
+}
+
+fn break_connections(seed: u64, follows: &[&str], channels: [&str; 2]) {
+    const BROKEN: usize = 8;
     let mut rng = SmallRng::seed_from_u64(seed);
     let server = RunningServer::with(&[
         "session.ping_interval=500ms",
@@ -424,14 +473,16 @@ fn wherever_its_connections_break_a_page_hears_every_message_once_and_in_order()
             (_, _) => Fate::Silent(rng.random_range(0..10_000)),
         }
     });
-    let channels = ["news", "chat"];
+    // An empty log would end with its last subscriber; the next one's is another, which would be told in a gap.
+    let mut keeper = server.client();
+    follows.iter().for_each(|name| _ = keeper.subscribe(name));
     for channel in channels {
-        // An empty log would end with its last subscriber; the next one's is another, which would be told in a gap.
         server.admin.publish(channel, 0);
     }
-    let page = page(&server, relay.address, &channels);
-    for channel in channels {
-        let followed = || page.heard("reply").iter().any(|reply| reply["ok"]["channel"] == channel);
+    keeper.send(r#"{"close":{}}"#);
+    let page = page(&server, relay.address, follows);
+    for channel in follows {
+        let followed = || page.heard("reply").iter().any(|reply| reply["ok"]["channel"] == *channel);
         until(format!("it follows {channel}"), followed);
     }
     let last = publish_until(&server, &page, &channels, || connections.load(Ordering::Acquire) > BROKEN);

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use encke_tests::events::ask_events;
 use encke_tests::raw::{CLOSE, RawClient, TEXT, masked};
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{let_pass, until};
@@ -219,6 +220,34 @@ fn since_of_another_life_or_from_the_future_is_a_gap_without_a_range() {
 }
 
 #[test]
+fn nobody_has_the_servers_names_or_publishes_to_patterns_and_services() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    for command in ["subscribe", "presence"] {
+        let command = format!(r#"{{"id":1,"{command}":{{"channel":"$user"}}}}"#);
+        assert_refused(&mut client, &command, "bad_channel");
+    }
+    for name in ["$user", "/*", "/a/**", "/meta/connect", "/service/echo"] {
+        let command = format!(r#"{{"id":1,"publish":{{"channel":"{name}","data":1}}}}"#);
+        assert_refused(&mut client, &command, "bad_channel");
+        let answer = server.admin.post("/api/publish", &format!(r#"{{"channel":"{name}","data":1}}"#));
+        assert_eq!(
+            (answer.status, answer.json()["error"]["code"].clone()),
+            (400, json!("bad_channel")),
+            "{name}"
+        );
+    }
+    for path in ["/api/channels/$user", "/api/channels/$user/history", "/api/channels/$user/presence"] {
+        assert_eq!(server.admin.get(path).json()["error"]["code"], "bad_channel", "{path}");
+    }
+    assert_eq!(ask_events(server.public, "channels=$user", "").status, 400);
+    for name in ["a.*", "/a/*b", "/meta"] {
+        client.publish(name, [1]);
+    }
+    assert_eq!(server.admin.metrics().value("encke_messages_published_total"), 3.0);
+}
+
+#[test]
 fn names_that_are_none_are_refused() {
     let server = RunningServer::with(&["channel.name_bytes=8"]);
     let mut client = server.client();
@@ -260,8 +289,9 @@ fn a_session_follows_as_many_channels_as_it_may() {
 #[test]
 fn there_are_as_many_channels_as_there_may_be() {
     let server = RunningServer::with(&["limits.max_channels=2"]);
-    let (mut client, mut other) = (server.client(), server.client());
+    let (mut client, mut other) = (server.client(), server.client_from("127.0.0.2"));
     client.subscribe("a");
+    assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":"b"}}"#, "limit");
     other.subscribe("b");
     assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":"c"}}"#, "limit");
     assert_refused(&mut client, r#"{"id":1,"publish":{"channel":"c","data":1}}"#, "limit");

@@ -82,7 +82,7 @@ fn no_more_sessions_than_there_may_be() {
 
 /// A suspended session of a client at this address.
 fn suspended_from(server: &RunningServer, source: &str) -> Hello {
-    let left = Client::over(from(source).connect(server.public), "").drop_connection();
+    let left = server.client_from(source).drop_connection();
     server.await_phase(&left.session, "suspended");
     left
 }
@@ -93,10 +93,11 @@ fn who_has_most_suspended_sessions_makes_room() {
     let other = suspended_from(&server, "127.0.0.2");
     let many: Vec<_> = (0..4).map(|_| suspended_from(&server, "127.0.0.3")).collect();
     // A resumed session is not suspended any more.
-    let back = Client::over(from("127.0.0.3").connect(server.public), &format!("resume={}", many[0].resume));
+    let back =
+        Client::over(Dial::from("127.0.0.3").connect(server.public), &format!("resume={}", many[0].resume));
     assert!(back.hello.recovered);
     let newcomers = many[1..3].iter().map(|oldest| {
-        let newcomer = Client::over(from("127.0.0.4").connect(server.public), "");
+        let newcomer = server.client_from("127.0.0.4");
         let events = [("opened", "connect"), ("suspended", "connection_lost"), ("closed", "limit")];
         server.logs.await_lifecycle(&oldest.session, &events);
         newcomer
@@ -136,11 +137,6 @@ fn an_expired_session_makes_room() {
     assert!(!server.client().hello.recovered);
 }
 
-/// Everything in 127.0.0.0/8 is this machine.
-fn from(source: &str) -> Dial {
-    Dial { source: Some(source.parse().expect("an address")), ..Dial::default() }
-}
-
 #[test]
 fn no_more_connections_from_one_address_than_there_may_be() {
     let server = RunningServer::with(&["limits.max_connections_per_address=1"]);
@@ -149,7 +145,7 @@ fn no_more_connections_from_one_address_than_there_may_be() {
     let second = server.resume(&first.hello.resume);
     assert!(second.hello.recovered, "who takes a session over takes its connection's place over");
     let first = second;
-    let other = Client::over(from("127.0.0.2").connect(server.public), "");
+    let other = server.client_from("127.0.0.2");
     until("both have their places", || server.admin.metrics().connections() == 2.0);
 
     let left = first.drop_connection();
@@ -157,7 +153,7 @@ fn no_more_connections_from_one_address_than_there_may_be() {
     assert_eq!(again.hello.session, left.session);
     assert_eq!(Client::refusal(server.public, ""), OVERLOADED);
     drop(other);
-    let come = || Client::try_over(from("127.0.0.2").connect(server.public), "").ok();
+    let come = || Client::try_over(Dial::from("127.0.0.2").connect(server.public), "").ok();
     let _another = eventually("the other's place is given back", come);
     assert_eq!(server.admin.metrics().events("opened", "connect"), 3.0, "a refused client opens nothing");
 }
@@ -177,7 +173,7 @@ fn streams_of_events_take_places_too() {
         "retry: {retry}\n\ndata: {{\"goaway\":{{\"reason\":\"overloaded\",\"retry_ms\":{retry}}}}}\n\n"
     );
     assert_eq!(answer.body, expected);
-    let mut other = EventStream::over(from("127.0.0.2").connect(server.public), "channels=news", "");
+    let mut other = EventStream::over(Dial::from("127.0.0.2").connect(server.public), "channels=news", "");
     assert!(!other.hello().recovered);
 
     drop(stream);

@@ -1,7 +1,5 @@
 //! End-to-end tests: the real binary over real sockets.
 
-// Attacks, each beside a session that does nothing wrong.
-mod abuse;
 // The admin listener: health, metrics, the API, guards against web pages.
 mod admin;
 // The API of channels: publish, broadcast, history, presence.
@@ -32,52 +30,40 @@ mod frames;
 mod half_open;
 // Clients that do not finish their request.
 mod handshake;
+// What loads the machine, one at a time.
+mod heavy;
 // Pings, pongs and their rhythm.
 mod heartbeat;
-// A hook that blocks a worker.
-mod hooks;
 // As many connections and sessions as there may be.
 mod limits;
-// The load generator against the server.
-mod loadgen;
-mod loadgen_tokens;
 // Log lines, and what must not be in them.
 mod logs;
 // Clients that fall silent.
 mod mute;
 // The admin API held against its own description.
 mod openapi;
+// Channels by the shape of their names.
+mod patterns;
+// Long-polling.
+mod poll;
 // Proxies in front of the server: hand-made ones, and nginx and HAProxy by their recipes.
 mod proxies;
 // Who gets no session, and what is told of it; data and settings that are refused.
 mod refusals;
 // What a session is sent again after a cut, and what may be forgotten.
 mod replay;
-// The pages of the load generator, in a browser.
-mod report;
 // The hello, and coming back.
 mod resume;
-// Each scenario of the load generator that nothing else runs.
-mod scenarios;
 // The same timeouts on every scheme of timers.
 mod schemes;
-// What the load generator says the server takes.
-mod server_cost;
 // Clients that do not read.
 mod slow_consumer;
 // Links that are slow, or cut.
 mod slow_links;
 // Server-sent events.
 mod sse;
-// A server that was stopped for a while.
-mod stall;
-// Ten thousand clients at once, three times.
-mod storm;
-mod suspended;
 // Two connections with one token.
 mod take_over;
-// The load generator as it speaks to servers that are not Encke.
-mod targets;
 // TLS, and the exchange of certificates.
 mod tls;
 // Tokens for trying things out.

@@ -40,13 +40,13 @@ impl<D: Dialect> Encoded<D> {
 
     /// The length of the text under this `seq`, in bytes.
     #[must_use]
-    pub fn len_with(&self, seq: u64) -> usize {
-        D::message_len(&self.text, seq)
+    pub fn len_with(&self, seq: u64, by: Option<ByPattern<'_>>) -> usize {
+        D::message_len(&self.text, seq, by)
     }
 
     /// Appends the text under this `seq`.
-    pub fn write_with(&self, seq: u64, out: &mut Vec<u8>) {
-        D::write_message(&self.text, seq, out);
+    pub fn write_with(&self, seq: u64, by: Option<ByPattern<'_>>, out: &mut Vec<u8>) {
+        D::write_message(&self.text, seq, by, out);
     }
 
     /// The memory it takes beside the struct, in bytes.
@@ -54,6 +54,17 @@ impl<D: Dialect> Encoded<D> {
     pub fn size(&self) -> usize {
         self.text.len()
     }
+}
+
+/// How a message came to a reader that follows a pattern.
+#[derive(Clone, Copy, Debug)]
+pub struct ByPattern<'a> {
+    /// What [`Dialect::encode_pattern`] made of the pattern.
+    pub pattern: &'a str,
+    /// The message's number in the pattern's log.
+    pub offset: u64,
+    /// The epoch of its channel's log: a reader of the pattern is told nowhere else.
+    pub channel_epoch: &'a str,
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ mod name;
 mod ping_frame;
 
 pub use command::{Command, CommandError, ErrorCode, Request, Since};
-pub use encoded::Encoded;
+pub use encoded::{ByPattern, Encoded};
 pub use event::{Event, Member, Response, Success};
 pub use name::DialectName;
 pub use ping_frame::{ping_payload, pong_seq};
@@ -51,11 +51,14 @@ pub trait Dialect: Default + Send + 'static {
     /// Encodes a message for all its readers: all of the text but what depends on the reader's seq.
     fn encode(message: &Message<'_>) -> Encoded<Self>;
 
-    /// The length, in bytes, of what [`Self::write_message`] appends.
-    fn message_len(encoded: &str, seq: u64) -> usize;
+    /// Encodes what all messages by one pattern have in common: its name, and the epoch of its log.
+    fn encode_pattern(name: &str, epoch: &str) -> Box<str>;
 
-    /// Appends the whole text of an encoded message under a reader's seq.
-    fn write_message(encoded: &str, seq: u64, out: &mut Vec<u8>);
+    /// The length, in bytes, of what [`Self::write_message`] appends.
+    fn message_len(encoded: &str, seq: u64, by: Option<ByPattern<'_>>) -> usize;
+
+    /// Appends the whole text of an encoded message under a reader's seq, to which it may have come by a pattern.
+    fn write_message(encoded: &str, seq: u64, by: Option<ByPattern<'_>>, out: &mut Vec<u8>);
 }
 
 /// Takes the texts that a dialect writes: a transport makes each a frame, or an event of a stream.

@@ -23,13 +23,21 @@ pub enum Deadline {
     /// While the ping stands behind data that the peer is taking, it is armed again. For a stream of events, on which no
     /// answer can come, the acknowledgement of the heartbeat is one. Otherwise the connection is dead and the session suspends.
     Pong,
-    /// A long-poll request has been held long enough.
+    /// A request for what is new has been held long enough.
     ///
-    /// Armed while attached to a poll. When it passes, the request is answered empty.
+    /// Armed while attached to a poll whose answer has not begun, and while a stream holds such a request. When it passes, the
+    /// request is answered empty.
     PollHold,
+    /// The client has not polled again.
+    ///
+    /// Armed between two polls, from the answer on: the pause that the client was asked to make, and `poll_gap`. Put off by
+    /// whatever else the client asks for meanwhile. When it passes, the session suspends.
+    PollGap,
     /// The client has not come back.
     ///
-    /// Armed while suspended. When it passes, the session ends as expired, exactly once.
+    /// Armed while suspended. The window begins when the last connection ended, or the last poll was answered, and again with
+    /// whatever else the client asks for, but goes on for no longer than two windows. When it passes, the session ends as
+    /// expired, exactly once.
     Reconnect,
     /// The client has sent no command.
     ///
@@ -38,7 +46,7 @@ pub enum Deadline {
     Idle,
     /// The client's token has expired.
     ///
-    /// Armed while attached with a token that has an `exp`. When it passes, the session suspends.
+    /// Armed while attached, and between polls, with a token that has an `exp`. When it passes, the session suspends.
     Token,
     /// The session has reached the longest allowed lifetime.
     ///
@@ -64,8 +72,11 @@ pub struct SessionTimeouts {
     pub ping_interval: Duration,
     /// How long an answer may take ([`Deadline::Pong`]).
     pub pong_timeout: Duration,
-    /// How long a poll is held ([`Deadline::PollHold`]).
+    /// The longest that a poll is held ([`Deadline::PollHold`]).
     pub poll_hold: Duration,
+    /// How long the next poll may take to come, beyond the pause that the client was asked to make
+    /// ([`Deadline::PollGap`]). Shorter than the window.
+    pub poll_gap: Duration,
     /// How long a session waits for its client ([`Deadline::Reconnect`]).
     pub reconnect_window: Duration,
     /// How long a client may go without a command ([`Deadline::Idle`]).
@@ -93,8 +104,12 @@ impl DeadlineTable {
         *self = Self::default();
     }
 
+    pub(super) fn get(&self, deadline: Deadline) -> Option<Timestamp> {
+        self.at[deadline as usize]
+    }
+
     pub(super) fn is_armed(&self, deadline: Deadline) -> bool {
-        self.at[deadline as usize].is_some()
+        self.get(deadline).is_some()
     }
 
     /// The first to pass; among equals, the first of [`Deadline::ALL`].

@@ -3,10 +3,14 @@
 //! ```text
 //!            open                 connection lost, cut, or dead              window over
 //!   (none) ───────▶ Attached(c) ───────────────────────────▶ Suspended ─────────────────▶ Closed
-//!                    │  ▲  │ ▲                                   │                          ▲
-//!          take-over │  │  │ └────────────── resumed ────────────┘                          │
-//!                    └──┘  └──────────── close command, kicked, lifetime, ... ──────────────┘
+//!                     │  ▲  │ ▲                               ▲   │                         ▲
+//!           take-over │  │  │ └───────── resumed ─────────────┼───┘                         │
+//!                     └──┘  ├──── close command, kicked, ... ─┼─────────────────────────────┤
+//!                           │  poll answered                  │ no poll follows             │
+//!                           └────────────▶ BetweenPolls ──────┴─────────────────────────────┘
 //! ```
+//!
+//! With the next poll, a session between two is attached again. To others it is attached all the time, and no event tells of it.
 //!
 //! [`Session`] is a pure state machine. Its owner reports what happened ([`Session::handle`]) or calls
 //! [`Session::handle_timeout`] when [`Session::next_deadline`] has passed, then carries out what
@@ -20,7 +24,7 @@ pub mod outbox;
 mod output;
 
 pub use deadline::{Deadline, SessionTimeouts};
-pub use input::{Attach, ConnectionId, ConnectionInput, ConnectionKind, Heartbeat, Input};
+pub use input::{Attach, ConnectionId, ConnectionInput, ConnectionKind, Delivery, Heartbeat, Input, Request};
 pub use machine::{Phase, Session};
 pub use outbox::{Outbox, WhenFull};
 pub use output::{LifecycleEvent, Output, ResumeKind, Transition};

@@ -13,9 +13,11 @@ pub enum Output {
     Ping(ConnectionId),
     /// Have the connection check what the kernel holds, then report [`super::ConnectionInput::Probed`].
     Probe(ConnectionId),
-    /// Answer the poll, without a message.
+    /// Answer the request that is held, without a message if there is none. A poll hears nothing more after this.
     AnswerPoll(ConnectionId),
-    /// Close the connection with this code. The session is already detached from it.
+    /// Answer the poll at once, and say that another has come. The session is already detached from it.
+    Superseded(ConnectionId),
+    /// Close the connection with this code; answer a poll with it. The session is already detached from it.
     Close(ConnectionId, CloseCode),
     /// For logs, metrics and hooks.
     Event(LifecycleEvent),

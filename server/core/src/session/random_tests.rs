@@ -26,10 +26,11 @@ fn invariants_hold_whatever_happens() {
     }
 }
 
-/// A session, and what an observer knows of it from its outputs alone.
+/// A session, and what an observer knows of it from its inputs and outputs alone.
 struct Run {
     rng: SmallRng,
     session: Session,
+    timeouts: Arc<SessionTimeouts>,
     /// The time given next, which may go backwards.
     now: u64,
     /// The latest time given.
@@ -41,12 +42,23 @@ struct Run {
     ping_requested: bool,
     ping_sent_at: Option<Timestamp>,
     last_received_at: Timestamp,
+    /// The current connection polls, or the last one did.
+    polls: bool,
+    /// The poll that is held, while it may hear something.
+    held: Option<ConnectionId>,
+    /// When what is held is to be answered.
+    hold_due: Option<Timestamp>,
+    /// When the last connection or poll was over.
+    left_at: Timestamp,
+    /// When the window is over, while suspended.
+    window_end: Timestamp,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Known {
     Nothing,
     Attached,
+    Between,
     Suspended,
     Over,
 }
@@ -55,15 +67,20 @@ fn millis(ms: u64) -> Timestamp {
     Timestamp::from_nanos(ms * 1_000_000)
 }
 
+fn random_hold(rng: &mut SmallRng) -> Duration {
+    if rng.random_bool(0.1) { Duration::ZERO } else { Duration::from_millis(rng.random_range(1..600)) }
+}
+
 fn random_attach(rng: &mut SmallRng, now: u64, connection: u64) -> Attach {
     let kind = match rng.random_range(0..5) {
-        0 => ConnectionKind::Poll,
-        1 => ConnectionKind::Stream(Heartbeat::Message),
+        0..2 => ConnectionKind::Poll { hold: random_hold(rng) },
+        2 => ConnectionKind::Stream(Heartbeat::Message),
         _ => ConnectionKind::Stream(Heartbeat::Frame),
     };
     let token_expires = rng.random_bool(0.2).then(|| millis(now + rng.random_range(0..20_000)));
     let seq = rng.random_bool(0.3).then(|| rng.random_range(0..2));
-    Attach { connection: ConnectionId(connection), kind, seq, token_expires, entropy: rng.random() }
+    let delivery = if rng.random() { Delivery::AtLeastOnce } else { Delivery::AtMostOnce };
+    Attach { connection: ConnectionId(connection), kind, seq, delivery, token_expires, entropy: rng.random() }
 }
 
 impl Run {
@@ -74,15 +91,18 @@ impl Run {
             ping_interval: Duration::from_millis(rng.random_range(100..2_000)),
             pong_timeout: Duration::from_millis(rng.random_range(20..100)),
             poll_hold: Duration::from_millis(rng.random_range(50..500)),
+            poll_gap: Duration::from_millis(300),
             reconnect_window: Duration::from_millis(rng.random_range(50..5_000)),
             idle: rng.random_bool(0.3).then(|| Duration::from_millis(rng.random_range(500..50_000))),
             lifetime: rng.random_bool(0.3).then(|| Duration::from_millis(rng.random_range(5_000..500_000))),
         };
         let attach = random_attach(&mut rng, now, 1);
-        let session = Session::open(millis(now), Arc::new(timeouts), Outbox::new(1024), attach);
+        let timeouts = Arc::new(timeouts);
+        let session = Session::open(millis(now), Arc::clone(&timeouts), Outbox::new(1024), attach);
         let mut run = Self {
             rng,
             session,
+            timeouts,
             now,
             latest: now,
             connections: 1,
@@ -91,7 +111,13 @@ impl Run {
             ping_requested: false,
             ping_sent_at: None,
             last_received_at: millis(now),
+            polls: false,
+            held: None,
+            hold_due: None,
+            left_at: millis(now),
+            window_end: millis(now),
         };
+        run.attached(&attach);
         run.check();
         run
     }
@@ -112,7 +138,7 @@ impl Run {
         let now = millis(self.now);
         let connection =
             ConnectionId(self.rng.random_range(self.connections.saturating_sub(1).max(1)..=self.connections));
-        let input = match self.rng.random_range(0..100) {
+        let input = match self.rng.random_range(0..120) {
             0..30 => return self.session.handle_timeout(now),
             30..45 => return self.receive(now),
             45..65 if self.ping_requested => ConnectionInput::PingSent { seq: 0 },
@@ -125,15 +151,72 @@ impl Run {
             90..92 => ConnectionInput::Ended(SuspendReason::ConnectionLost),
             92..98 => return self.attach(),
             98..99 => return self.session.handle(now, Input::Disconnect),
+            99..102 => ConnectionInput::Sent,
+            102..107 => {
+                ConnectionInput::Answered { pause: Duration::from_millis(self.rng.random_range(0..200)) }
+            }
+            107..108 => ConnectionInput::AnswerLost,
+            108..112 => ConnectionInput::Hold { hold: random_hold(&mut self.rng), seq: None },
+            112..114 => ConnectionInput::Released,
+            114..119 => return self.request(),
             _ if self.rng.random_bool(0.05) => ConnectionInput::Close(CloseReason::Client),
             _ => ConnectionInput::Ack { seq: 0 },
         };
-        let sent = matches!(input, ConnectionInput::PingSent { .. });
-        self.session.handle(now, Input::Connection(connection, input));
-        if sent && self.session.phase() == Phase::Attached(connection) && self.ping_requested {
-            self.ping_requested = false;
-            self.ping_sent_at = Some(millis(self.latest));
+        self.tell(connection, input);
+    }
+
+    fn tell(&mut self, connection: ConnectionId, input: ConnectionInput) {
+        // What is due fires first, and is looked at before: so it is known whether the input counts.
+        let before = self.fire_what_is_due();
+        let counts = before == Phase::Attached(connection);
+        self.session.handle(millis(self.now), Input::Connection(connection, input));
+        let at = millis(self.latest);
+        match input {
+            ConnectionInput::PingSent { .. } if counts && self.ping_requested => {
+                self.ping_requested = false;
+                self.ping_sent_at = Some(at);
+            }
+            ConnectionInput::Sent if counts && self.polls => (self.held, self.hold_due) = (None, None),
+            ConnectionInput::Answered { .. } | ConnectionInput::Ended(_) if counts && self.polls => {
+                (self.held, self.hold_due, self.left_at, self.known) = (None, None, at, Known::Between);
+            }
+            ConnectionInput::Hold { hold, .. } if counts && !self.polls => {
+                self.hold_due = (!hold.is_zero()).then(|| at + hold.min(self.timeouts.poll_hold));
+            }
+            ConnectionInput::Released if counts && !self.polls => self.hold_due = None,
+            _ => {}
         }
+    }
+
+    fn fire_what_is_due(&mut self) -> Phase {
+        self.session.handle_timeout(millis(self.now));
+        self.observe_all();
+        self.session.phase()
+    }
+
+    fn request(&mut self) {
+        let phase = self.fire_what_is_due();
+        let request = match self.rng.random_range(0..4) {
+            0 => Request::Heard,
+            1 => Request::Command,
+            2 => Request::Ack { seq: 0 },
+            _ => Request::TokenRefreshed(Some(millis(self.now + 5_000))),
+        };
+        self.session.handle(millis(self.now), Input::Request(request));
+        let at = millis(self.latest);
+        if self.polls || phase == Phase::Suspended {
+            self.last_received_at = self.last_received_at.max(at);
+        }
+        if phase == Phase::Suspended {
+            self.window_end = self.expected_window_end();
+        }
+    }
+
+    /// The slow way: by the definition.
+    fn expected_window_end(&self) -> Timestamp {
+        let window = self.timeouts.reconnect_window;
+        let heard = self.last_received_at.max(self.left_at);
+        (heard + window).min(self.left_at + window * 2)
     }
 
     /// Mostly short steps, sometimes to the next deadline or just before it, sometimes far, sometimes back.
@@ -162,44 +245,101 @@ impl Run {
         let refused = matches!(self.session.phase(), Phase::Closed(_)) || attach.seq == Some(1);
         if refused {
             assert_ne!(self.session.phase(), Phase::Attached(attach.connection), "was {before:?}");
-        } else {
-            assert_eq!(self.session.phase(), Phase::Attached(attach.connection), "was {before:?}");
+            return;
+        }
+        assert_eq!(self.session.phase(), Phase::Attached(attach.connection), "was {before:?}");
+        self.replaced_by(&attach);
+    }
+
+    /// Looks at the outputs of an attach: those of what was due come first.
+    fn replaced_by(&mut self, attach: &Attach) {
+        let is_poll = matches!(attach.kind, ConnectionKind::Poll { .. });
+        let mut resumed = false;
+        let outputs: Vec<Output> = std::iter::from_fn(|| self.session.poll_output()).collect();
+        assert!(outputs.len() <= <Session>::MAX_OUTPUTS, "{outputs:?}");
+        let (mine, others): (Vec<_>, Vec<_>) =
+            outputs.into_iter().partition(|it| *it == Output::AnswerPoll(attach.connection));
+        for output in others {
+            if let Output::Event(LifecycleEvent { transition: Transition::Resumed(_), .. }) = output {
+                assert!(
+                    self.known == Known::Suspended || !(self.polls && is_poll),
+                    "the next poll is no event"
+                );
+                resumed = true;
+            }
+            self.observe(output);
+        }
+        let goes_on = matches!(self.known, Known::Attached | Known::Between) && self.polls && is_poll;
+        assert!(resumed || goes_on, "{attach:?}");
+        assert_eq!(self.held, None, "the poll before was answered, or was told of its end");
+        self.known = Known::Attached;
+        self.attached(attach);
+        mine.into_iter().for_each(|output| self.observe(output));
+    }
+
+    fn attached(&mut self, attach: &Attach) {
+        let at = millis(self.latest);
+        self.last_received_at = at;
+        (self.polls, self.held, self.hold_due) = (false, None, None);
+        if let ConnectionKind::Poll { hold } = attach.kind {
+            self.polls = true;
+            self.held = Some(attach.connection);
+            self.hold_due = (!hold.is_zero()).then(|| at + hold.min(self.timeouts.poll_hold));
         }
     }
 
-    fn check(&mut self) {
+    fn observe_all(&mut self) {
         let mut count = 0;
         while let Some(output) = self.session.poll_output() {
             count += 1;
             self.observe(output);
         }
         assert!(count <= <Session>::MAX_OUTPUTS, "{count} outputs of one call");
+    }
+
+    fn check(&mut self) {
+        self.observe_all();
         let phase = match self.session.phase() {
             Phase::Attached(_) => Known::Attached,
+            Phase::BetweenPolls => Known::Between,
             Phase::Suspended => Known::Suspended,
             Phase::Closed(_) => Known::Over,
         };
         assert_eq!(self.known, phase, "the events tell every transition");
+        self.check_deadlines(phase);
+        self.session.handle_timeout(millis(self.latest));
+        if let Some((at, deadline)) = self.session.next_deadline() {
+            assert!(at > millis(self.latest), "{deadline:?} missed");
+        }
+        self.observe_all();
+    }
+
+    fn check_deadlines(&self, phase: Known) {
         for (_, deadline) in self.session.deadlines() {
             let allowed = match deadline {
-                Deadline::Ping | Deadline::Pong | Deadline::PollHold | Deadline::Token => {
-                    phase == Known::Attached
-                }
+                Deadline::Ping | Deadline::Pong => phase == Known::Attached && !self.polls,
+                Deadline::PollHold => phase == Known::Attached,
+                Deadline::PollGap => phase == Known::Between,
+                Deadline::Token => matches!(phase, Known::Attached | Known::Between),
                 Deadline::Reconnect => phase == Known::Suspended,
                 Deadline::Idle | Deadline::Lifetime => phase != Known::Over,
             };
             assert!(allowed, "{deadline:?} armed while {phase:?}");
         }
-        let armed = |wanted| self.session.deadlines().any(|(_, deadline)| deadline == wanted);
-        assert!(!(armed(Deadline::Ping) && armed(Deadline::Pong)), "a ping is outstanding or it is not");
-        assert!(!(armed(Deadline::Ping) && armed(Deadline::PollHold)), "a stream or a poll");
-        assert_eq!(armed(Deadline::Reconnect), phase == Known::Suspended, "every suspension ends");
-        self.session.handle_timeout(millis(self.latest));
-        if let Some((at, deadline)) = self.session.next_deadline() {
-            assert!(at > millis(self.latest), "{deadline:?} missed");
+        let armed = |wanted| self.session.deadlines().find(|(_, deadline)| *deadline == wanted);
+        let is_armed = |wanted| armed(wanted).is_some();
+        assert!(
+            !(is_armed(Deadline::Ping) && is_armed(Deadline::Pong)),
+            "a ping is outstanding or it is not"
+        );
+        assert_eq!(is_armed(Deadline::Reconnect), phase == Known::Suspended, "every suspension ends");
+        assert_eq!(is_armed(Deadline::PollGap), phase == Known::Between, "every pause ends");
+        assert_eq!(armed(Deadline::PollHold).map(|(at, _)| at), self.hold_due, "every hold ends");
+        if let Some((at, _)) = armed(Deadline::Reconnect) {
+            assert_eq!(at, self.window_end);
         }
-        while let Some(output) = self.session.poll_output() {
-            self.observe(output);
+        if let Some((at, _)) = armed(Deadline::PollGap) {
+            assert!(at <= self.expected_window_end(), "a pause does not outlast the window");
         }
     }
 
@@ -212,8 +352,22 @@ impl Run {
                 assert!(connection.0 <= self.connections);
                 self.ping_requested = true;
             }
-            Output::Fired(deadline, due) => assert!(due <= millis(self.latest), "{deadline:?} early"),
-            Output::Probe(_) | Output::AnswerPoll(_) | Output::Close(..) | Output::RoundTrip(_) => {}
+            Output::Fired(deadline, due) => {
+                assert!(due <= millis(self.latest), "{deadline:?} early");
+                if deadline == Deadline::PollHold {
+                    assert_eq!(self.hold_due.take(), Some(due), "not early, and once");
+                }
+            }
+            Output::AnswerPoll(connection)
+            | Output::Superseded(connection)
+            | Output::Close(connection, _)
+                if self.polls =>
+            {
+                assert_eq!(self.held.take(), Some(connection), "{output:?} is all that a poll hears");
+                self.hold_due = None;
+            }
+            Output::Superseded(_) => panic!("a stream is replaced"),
+            Output::AnswerPoll(_) | Output::Probe(_) | Output::Close(..) | Output::RoundTrip(_) => {}
         }
     }
 
@@ -233,12 +387,28 @@ impl Run {
                 }
                 Known::Suspended
             }
+            (Known::Between, Transition::Suspended(reason)) => {
+                let reasons =
+                    [SuspendReason::PollGap, SuspendReason::TokenExpired, SuspendReason::Disconnected];
+                assert!(reasons.contains(&reason), "{reason:?} between polls");
+                Known::Suspended
+            }
             (Known::Suspended, Transition::Resumed(ResumeKind::Reconnect)) => Known::Attached,
-            (Known::Attached, Transition::Resumed(ResumeKind::TakeOver)) => Known::Attached,
+            (Known::Attached | Known::Between, Transition::Resumed(ResumeKind::TakeOver)) => Known::Attached,
             (Known::Suspended, Transition::Expired) => Known::Over,
-            (Known::Attached | Known::Suspended, Transition::Closed(_)) => Known::Over,
+            (Known::Attached | Known::Between | Known::Suspended, Transition::Closed(_)) => Known::Over,
             (known, transition) => panic!("{transition:?} after {known:?}"),
         };
+        if next == Known::Suspended {
+            if self.known == Known::Attached {
+                self.left_at = millis(self.latest);
+            }
+            self.window_end = self.expected_window_end();
+        }
+        if next != Known::Attached {
+            assert_eq!(self.held, None, "a poll that is held hears of the end");
+            self.hold_due = None;
+        }
         if next != self.known || matches!(event.transition, Transition::Resumed(_)) {
             self.ping_requested = false;
             self.ping_sent_at = None;

@@ -1,5 +1,8 @@
 //! The session's timetable, in virtual time. All instants are milliseconds after [`START_MS`].
 
+mod delivery;
+mod polls;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,7 +23,14 @@ fn at(ms: u64) -> Timestamp {
 }
 
 fn attach(connection: ConnectionId, heartbeat: Heartbeat, entropy: u32) -> Attach {
-    Attach { connection, kind: ConnectionKind::Stream(heartbeat), seq: None, token_expires: None, entropy }
+    Attach {
+        connection,
+        kind: ConnectionKind::Stream(heartbeat),
+        seq: None,
+        delivery: Delivery::AtLeastOnce,
+        token_expires: None,
+        entropy,
+    }
 }
 
 fn timeouts() -> SessionTimeouts {
@@ -28,6 +38,7 @@ fn timeouts() -> SessionTimeouts {
         ping_interval: Duration::from_millis(1_000),
         pong_timeout: Duration::from_millis(400),
         poll_hold: Duration::from_millis(700),
+        poll_gap: Duration::from_millis(300),
         reconnect_window: Duration::from_millis(5_000),
         idle: None,
         lifetime: None,
@@ -417,15 +428,6 @@ fn a_token_suspends_when_it_runs_out_unless_refreshed() {
 }
 
 #[test]
-fn a_poll_is_answered_when_it_was_held_long_enough() {
-    let mut poll = attach(A, Heartbeat::Frame, HALF);
-    poll.kind = ConnectionKind::Poll;
-    let mut table = Table::open(timeouts(), poll);
-    assert_eq!(table.armed(), [Deadline::PollHold]);
-    assert_eq!(table.wait(700), [fired(Deadline::PollHold, 700), Output::AnswerPoll(A)]);
-}
-
-#[test]
 fn what_was_due_acts_before_an_input_and_in_the_order_of_the_table() {
     let mut timeouts = timeouts();
     timeouts.idle = Some(timeouts.ping_interval);
@@ -441,6 +443,11 @@ fn what_was_due_acts_before_an_input_and_in_the_order_of_the_table() {
             event(2, Transition::Closed(CloseReason::Idle)),
         ]
     );
+}
+
+#[test]
+fn a_session_is_small() {
+    assert!(size_of::<Session>() <= 368, "{} bytes, and there are a hundred thousand", size_of::<Session>());
 }
 
 #[test]
@@ -461,7 +468,7 @@ fn each_deadline_is_armed_in_the_phases_of_its_comment() {
     let mut with_token = attach(A, Heartbeat::Frame, WHOLE);
     with_token.token_expires = Some(at(60_000));
     let mut table = Table::open(all, with_token);
-    use Deadline::{Idle, Lifetime, Ping, PollHold, Pong, Reconnect, Token};
+    use Deadline::{Idle, Lifetime, Ping, PollGap, PollHold, Pong, Reconnect, Token};
     assert_eq!(table.armed(), [Ping, Idle, Token, Lifetime], "attached, quiet");
     table.wait(1_000);
     assert_eq!(table.armed(), [Idle, Token, Lifetime], "ping on its way to the kernel");
@@ -469,9 +476,14 @@ fn each_deadline_is_armed_in_the_phases_of_its_comment() {
     assert_eq!(table.armed(), [Pong, Idle, Token, Lifetime], "ping outstanding");
     table.on(1_002, A, ConnectionInput::Ended(SuspendReason::PeerClosed));
     assert_eq!(table.armed(), [Reconnect, Idle, Lifetime], "suspended");
-    let poll = Attach { connection: B, kind: ConnectionKind::Poll, ..with_token };
+    let poll =
+        Attach { connection: B, kind: ConnectionKind::Poll { hold: Duration::from_secs(1) }, ..with_token };
     table.input(1_003, Input::Attach(poll));
     assert_eq!(table.armed(), [PollHold, Idle, Token, Lifetime], "attached to a poll");
+    table.on(1_004, B, ConnectionInput::Sent);
+    assert_eq!(table.armed(), [Idle, Token, Lifetime], "a poll that is being answered");
+    table.on(1_004, B, ConnectionInput::Answered { pause: Duration::ZERO });
+    assert_eq!(table.armed(), [PollGap, Idle, Token, Lifetime], "between polls");
     let events = Attach { connection: ConnectionId(3), kind: ConnectionKind::Events, ..with_token };
     table.input(1_004, Input::Attach(events));
     assert_eq!(table.armed(), [Ping, Token, Lifetime], "attached to a stream of events");

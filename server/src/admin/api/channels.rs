@@ -9,7 +9,6 @@ use serde_json::value::RawValue;
 
 use super::routes::Call;
 use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
-use crate::admin::Context;
 use crate::channel::{BadChannelName, ChannelName, HistoryMessage};
 use crate::http::reply::json;
 use crate::http::{ApiError, Reply};
@@ -24,6 +23,8 @@ struct Page {
 #[derive(Serialize)]
 struct Summary {
     channel: String,
+    /// It stands for channels, and has what is published to these.
+    pattern: bool,
     epoch: String,
     /// The oldest message there is; beyond `last` if there is none.
     first: u64,
@@ -45,6 +46,9 @@ struct History<'a> {
 #[derive(Serialize)]
 struct Message {
     offset: u64,
+    /// Where it was published, in the history of a pattern.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    channel: Option<String>,
     age_ms: f64,
     data: Box<RawValue>,
 }
@@ -153,11 +157,6 @@ pub(super) fn presence(call: &Call<'_>) -> Result<Reply, ApiError> {
     Ok(json(&Presence { channel: name.as_str(), total, present: present.collect(), next_cursor }))
 }
 
-/// Checks a channel's name.
-pub(super) fn channel_name(context: &Context, text: &str) -> Result<ChannelName, ApiError> {
-    Ok(ChannelName::new(text, context.client.settings.channel_name_bytes)?)
-}
-
 fn find(call: &Call<'_>) -> Result<Arc<Channel>, ApiError> {
     let name = name_of(call)?;
     call.context.client.logs.channels.get(name.as_str()).ok_or_else(|| no_such_channel(&name))
@@ -167,7 +166,7 @@ fn find(call: &Call<'_>) -> Result<Arc<Channel>, ApiError> {
 fn name_of(call: &Call<'_>) -> Result<ChannelName, ApiError> {
     let decoded = percent_decode_str(call.parameter).decode_utf8();
     let text = decoded.map_err(|_| bad_channel("a channel's name must be UTF-8".to_owned()))?;
-    channel_name(call.context, &text)
+    Ok(ChannelName::new(&text, call.context.client.settings.channel_name_bytes)?)
 }
 
 fn no_such_channel(name: &ChannelName) -> ApiError {
@@ -196,6 +195,7 @@ impl Summary {
     fn of(channel: &Channel) -> Self {
         let view = channel.view();
         Self {
+            pattern: view.name.is_pattern(),
             channel: view.name.to_string(),
             epoch: view.epoch,
             first: view.bounds.first,
@@ -211,6 +211,7 @@ impl From<HistoryMessage> for Message {
     fn from(message: HistoryMessage) -> Self {
         Self {
             offset: message.offset,
+            channel: message.channel.map(|channel| channel.to_string()),
             age_ms: millis(message.age),
             data: RawValue::from_string(message.data).expect("what is published was read as JSON before"),
         }

@@ -9,11 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tokio::task::{JoinError, yield_now};
 
-use super::channels::channel_name;
 use super::routes::Call;
 use crate::admin::Context;
 use crate::admission::Holder;
-use crate::channel::{Published, TooManyChannels};
+use crate::channel::{ChannelName, Published, TooManyChannels};
 use crate::http::body::parse;
 use crate::http::reply::{ErrorBody, json};
 use crate::http::{ApiError, Reply};
@@ -136,7 +135,7 @@ fn compact(data: &RawValue) -> Result<CompactJson<'_>, ApiError> {
 }
 
 async fn append(context: &Context, channel: &str, data: &CompactJson<'_>) -> Result<Published, ApiError> {
-    let name = channel_name(context, channel)?;
+    let name = ChannelName::to_publish(channel, context.client.settings.channel_name_bytes)?;
     Ok(context.client.logs.engine.append(&name, &Holder::Operator, data).await?)
 }
 

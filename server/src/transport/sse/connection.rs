@@ -3,15 +3,17 @@ use std::sync::Arc;
 use std::task::{self, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
+use encke_core::dialect::Dialect;
+use encke_core::dialect::json::Json;
 use encke_core::session::ConnectionInput;
 
-use super::event::{Events, farewell, heartbeat};
-use super::following::{Following, Greeting};
+use super::event::{Bare, Events, farewell, heartbeat};
 use super::positions::Positions;
-use crate::client::{Attachment, hello};
-use crate::session::{Backlog, Notes};
+use crate::client::{Attachment, hello, unsubscribed};
+use crate::session::{Backlog, Notes, Subscribed};
 use crate::transport::Socket;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
+use crate::transport::following::{Following, Refused};
 use crate::transport::metered::{Metered, PingFate};
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
@@ -30,8 +32,11 @@ pub(super) struct Connection<S> {
     pub(super) backlog: Backlog,
     /// How far the client is in the channels of its URL.
     pub(super) positions: Positions,
-    /// Until the session follows all channels that the stream asked for.
+    /// Until the session follows all channels that the stream asked for. Only then is it greeted: with the hello, its client gets to
+    /// know where it is in each of them.
     pub(super) following: Option<Box<Following>>,
+    /// The session is the one that the client asked for.
+    pub(super) recovered: bool,
     pub(super) hold: WriteHold,
 }
 
@@ -97,22 +102,26 @@ impl<S: Socket> Connection<S> {
     }
 
     fn poll_following(&mut self, context: &mut task::Context<'_>) {
-        let Some(following) = &mut self.following else { return };
-        if let Poll::Ready(greeting) = following.poll(context, &self.attachment, &mut self.positions) {
+        let Self { following, attachment, positions, recovered, .. } = self;
+        let Some(channels) = following else { return };
+        let followed = |subscribed: &Subscribed, since| positions.follow(subscribed, since, *recovered);
+        if let Poll::Ready(refused) = channels.poll(context, attachment, followed) {
             self.following = None;
-            self.greet(&greeting);
+            self.greet(&refused);
             // What it follows by now may have something to read.
             self.backlog.more = true;
         }
     }
 
-    fn greet(&mut self, greeting: &Greeting) {
-        let hello = hello(&self.attachment, greeting.recovered);
+    fn greet(&mut self, refused: &[Refused]) {
+        let hello = hello(&self.attachment, self.recovered);
         let seq = self.attachment.session.sent();
         let Self { out, token, positions, .. } = self;
         let mut events = Events { out: &mut out.bytes, token, positions };
         events.numbered(seq, &hello);
-        out.bytes.extend_from_slice(&greeting.refusals);
+        for (channel, reason) in refused {
+            Json::default().notify(&unsubscribed(channel, reason), &mut Bare(&mut out.bytes));
+        }
     }
 
     fn poll_flush(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {

@@ -5,12 +5,14 @@ use std::io::Write;
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Dialect, Event, Texts};
-use encke_core::encodings::{Cached, Encodings};
+use encke_core::encodings::Cached;
 
 use super::positions::Positions;
+use crate::channel::LogMessage;
 use crate::client::{goaway, retry_ms};
 use crate::entropy::Entropy;
 use crate::session::{Channel, Outgoing};
+use crate::transport::by_pattern::by_pattern;
 
 /// What an event has besides its token and its text: the names of two fields, a seq, a position, line breaks.
 const FIELDS_BYTES: usize = 80;
@@ -83,13 +85,17 @@ impl Outgoing for Events<'_> {
         self.out.len()
     }
 
-    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &Encodings) {
+    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
         self.positions.advance(channel.name().as_str(), channel.epoch(), offset);
-        let message = Json::of(message);
-        self.out.reserve(FIELDS_BYTES + self.token.len() + message.len_with(seq));
+        if let Some(origin) = message.origin() {
+            self.positions.advance_by_pattern(origin);
+        }
+        let by = by_pattern::<Json>(channel, offset, message);
+        let message = Json::of(message.encodings());
+        self.out.reserve(FIELDS_BYTES + self.token.len() + message.len_with(seq, by));
         self.id(seq);
         self.out.extend_from_slice(b"data: ");
-        message.write_with(seq, self.out);
+        message.write_with(seq, by, self.out);
         self.out.extend_from_slice(b"\n\n");
     }
 

@@ -7,7 +7,6 @@
 
 mod connection;
 mod event;
-mod following;
 mod positions;
 
 use std::future::Future;
@@ -20,13 +19,13 @@ use crate::channel::ChannelName;
 use crate::client::{Attachment, Context};
 use crate::session::{Attached, Backlog};
 use crate::transport::Socket;
+use crate::transport::following::Following;
 use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
 
 use connection::{Connection, Ending};
 pub(crate) use event::{END, farewell};
-use following::Following;
 pub(crate) use positions::EventId;
 use positions::Positions;
 
@@ -70,7 +69,7 @@ fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Conn
     let known = Positions::new(&channels);
     // Of a URL that has changed, nothing is known.
     let positions = if positions.len() == channels.len() { positions } else { vec![None; channels.len()] };
-    let asked = channels.into_iter().zip(positions).collect();
+    let asked = channels.into_iter().zip(positions);
     let mut connection = Connection {
         socket,
         token: attachment.session.resume_token().expose(),
@@ -79,7 +78,8 @@ fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Conn
         heartbeat: false,
         backlog: Backlog { more: true, until_acknowledged: false },
         positions: known,
-        following: Some(Following::new(asked, recovered, &revoked)),
+        following: Some(Following::new(asked, revoked)),
+        recovered,
         hold: WriteHold::default(),
     };
     connection.out.bytes = head;

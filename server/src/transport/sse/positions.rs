@@ -5,7 +5,7 @@ use std::io::Write;
 
 use encke_core::dialect::Since;
 
-use crate::channel::ChannelName;
+use crate::channel::{ChannelName, Origin};
 use crate::session::Subscribed;
 
 /// Streams of more channels have none: each event would repeat them.
@@ -94,6 +94,17 @@ impl Positions {
         match &mut position.at {
             Some(at) if *at.epoch == *epoch => at.offset = offset,
             at => *at = Some(At { epoch: epoch.into(), offset }),
+        }
+    }
+
+    /// The same, for a channel of the URL whose message may have come by a pattern. A session sends the messages of a channel in their
+    /// order, whatever brings them.
+    pub(super) fn advance_by_pattern(&mut self, Origin { channel, epoch, offset }: &Origin) {
+        let at = self.of(channel.as_str()).and_then(|position| position.at.as_mut());
+        if let Some(at) =
+            at.filter(|at| *at.epoch == **epoch && (at.offset < *offset || at.offset == UNKNOWN))
+        {
+            at.offset = *offset;
         }
     }
 

@@ -15,7 +15,7 @@ use super::goodbye::Ending;
 use super::inbox::Inbox;
 use super::websocket;
 use crate::channel::ChannelName;
-use crate::client::{Attachment, Commands, acknowledge, hello, unsubscribed};
+use crate::client::{Attachment, Commands, hello, unsubscribed};
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
 use crate::transport::metered::PingFate;
@@ -147,8 +147,13 @@ impl<S: Socket, D: Cached> Connection<S, D> {
             }
         }
         let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
-        let waiting =
-            self.commands.poll_waiting(context, &self.attachment, &mut self.backlog, dialect, &mut frames);
+        let waiting = self.commands.poll_waiting(
+            context,
+            self.attachment.speaker(),
+            &mut self.backlog,
+            dialect,
+            &mut frames,
+        );
         let next = match waiting {
             None => self.socket.poll_next_unpin(context),
             Some(Poll::Pending) => Poll::Pending,
@@ -171,12 +176,19 @@ impl<S: Socket, D: Cached> Connection<S, D> {
         match message {
             Message::Text(text) => {
                 let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
-                self.commands.received(&text, &self.attachment, &mut self.backlog, dialect, &mut frames);
+                self.commands.received(
+                    &text,
+                    self.attachment.speaker(),
+                    &mut self.backlog,
+                    dialect,
+                    &mut frames,
+                );
                 Ok(())
             }
             Message::Pong(payload) => {
                 if let Some(seq) = pong_seq(&payload) {
-                    acknowledge(&self.attachment, &mut self.backlog, ConnectionInput::PongFrame { seq });
+                    self.backlog.acknowledged();
+                    self.tell(ConnectionInput::PongFrame { seq });
                 }
                 Ok(())
             }

@@ -2,9 +2,11 @@
 //! the peer's control frames; messages for many subscribers are written here, without a copy for each.
 
 use encke_core::dialect::{Event, Texts, ping_payload};
-use encke_core::encodings::{Cached, Encodings};
+use encke_core::encodings::Cached;
 
+use crate::channel::LogMessage;
 use crate::session::{Channel, Outgoing};
+use crate::transport::by_pattern::by_pattern;
 
 const FINAL: u8 = 0x80;
 const TEXT: u8 = 0x1;
@@ -59,10 +61,11 @@ impl<D: Cached> Outgoing for OutgoingFrames<'_, D> {
         self.frames.0.len()
     }
 
-    fn message(&mut self, seq: u64, _: &Channel, _: u64, message: &Encodings) {
-        let message = D::of(message);
-        self.frames.head(TEXT, message.len_with(seq));
-        message.write_with(seq, self.frames.0);
+    fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
+        let by = by_pattern::<D>(channel, offset, message);
+        let message = D::of(message.encodings());
+        self.frames.head(TEXT, message.len_with(seq, by));
+        message.write_with(seq, by, self.frames.0);
     }
 
     fn gap(&mut self, _: u64, _: &Channel, gap: &Event<'_>, _: Option<u64>) {

@@ -14,7 +14,8 @@ use encke_core::frame_walk::{FrameWalk, Walked};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::admission::UnfinishedMessage;
-use crate::session::{Link, SessionCell};
+use crate::client::Sender;
+use crate::session::SessionCell;
 use crate::timeouts::Sleep;
 use crate::transport::Socket;
 use crate::transport::metered::Metered;
@@ -56,7 +57,7 @@ struct Kept {
     /// Frames have come too fast: nothing is handed on before this has passed.
     pause: Option<Sleep>,
     /// What all of it counts as.
-    account: Option<UnfinishedMessage<Arc<Link>>>,
+    account: Option<UnfinishedMessage<Sender>>,
 }
 
 /// What is left of a turn.

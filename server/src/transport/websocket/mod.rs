@@ -12,12 +12,13 @@ use std::sync::Arc;
 
 use encke_core::close::CloseCode;
 use encke_core::encodings::Cached;
+use encke_core::session::ConnectionKind;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use crate::admission::{OpenConnection, RefusalReason};
 use crate::client::{Attachment, Caller, ClientSettings, Context};
-use crate::session::{AttachRequest, Refusal, Transport};
+use crate::session::{AttachRequest, Refusal};
 use crate::transport::Socket;
 use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
@@ -145,8 +146,7 @@ fn attach<D: Cached>(
         seq,
         identity,
         address: caller.address,
-        heartbeat: dialect.heartbeat(),
-        transport: Transport::WebSocket,
+        kind: ConnectionKind::Stream(dialect.heartbeat()),
         dialect: D::NAME,
         may_open,
         only_resume: false,

@@ -3,7 +3,7 @@
 use rand::RngExt;
 
 use super::frames::{self, CLOSE, PING, TEXT};
-use super::{Following, Question};
+use super::{Carrier, Following, Question};
 use crate::fault::Fault;
 use crate::scenario::nanos;
 use crate::schedule::{Action, ClientNumber};
@@ -25,8 +25,11 @@ impl World {
         match &client.link {
             None => self.connect(number),
             Some(link) if !link.greeted => {}
-            Some(link) if link.is_websocket => self.act_on_websocket(number),
-            Some(_) => self.act_on_event_stream(number),
+            Some(link) => match link.carrier {
+                Carrier::WebSocket => self.act_on_websocket(number),
+                Carrier::Events => self.act_on_event_stream(number),
+                Carrier::Poll => self.act_beside_poll(number),
+            },
         }
         self.plan_act(number);
     }
@@ -45,9 +48,35 @@ impl World {
 
     fn act_on_event_stream(&mut self, number: ClientNumber) {
         match self.clients[number as usize].rng.random_range(0..10) {
-            0..4 => self.remember_page(number),
+            0..3 => self.remember_page(number),
+            3 => self.post_something(number),
             4 => self.pause_reading(number),
             _ => self.trouble(number),
+        }
+    }
+
+    fn act_beside_poll(&mut self, number: ClientNumber) {
+        match self.clients[number as usize].rng.random_range(0..40) {
+            27 => {
+                // Of a request that is not to follow.
+                self.send_bytes(number, b"GET /poll");
+            }
+            28 => self.remember_page(number),
+            29..31 => self.pause_reading(number),
+            31..33 => self.post_nonsense_if_allowed(number),
+            33.. => self.trouble(number),
+            _ => self.post_something(number),
+        }
+    }
+
+    /// Commands in a request of their own.
+    pub(super) fn post_something(&mut self, number: ClientNumber) {
+        match self.clients[number as usize].rng.random_range(0..40) {
+            0..15 => self.subscribe_or_not(number),
+            15..28 => self.publish_by_client(number),
+            28..36 => self.acknowledge(number),
+            36..39 => self.command(number, "\"presence\":{\"channel\":\"/even/0\"}", Question::Other),
+            _ => self.end_session(number),
         }
     }
 
@@ -60,7 +89,7 @@ impl World {
             0..10 => self.subscribe_or_not(number),
             10..20 => self.publish_by_client(number),
             20..27 => self.acknowledge(number),
-            27 => self.command(number, "\"presence\":{\"channel\":\"channel-0\"}", Question::Other),
+            27 => self.command(number, "\"presence\":{\"channel\":\"/even/0\"}", Question::Other),
             28 => self.remember_page(number),
             29..31 => self.pause_reading(number),
             31 => self.send_frame(number, PING, b"anyone there?"),
@@ -71,23 +100,29 @@ impl World {
     }
 
     fn subscribe_or_not(&mut self, number: ClientNumber) {
-        let channels = self.scenario.channels;
         let client = &mut self.clients[number as usize];
-        let channel = client.rng.random_range(0..channels);
-        let past = client.past[usize::from(channel)].clone();
+        // The order of requests that overtake each other is not known.
+        if client.posting.is_some() {
+            return;
+        }
+        let channel = self.scenario.any_log(&mut client.rng);
+        let is_beside = !client.link.as_ref().is_some_and(super::Link::is_websocket);
         let Some(page) = &mut client.page else { return };
+        // Beside a poll, what comes of an earlier subscription cannot be told from what comes of this one.
+        let past =
+            client.past[usize::from(channel)].clone().filter(|_| !is_beside || !page.has_followed(channel));
         let name = channel_name(channel);
         let following = page.following(channel);
         match following {
             Following::Asked => {}
-            Following::Yes(_) if client.rng.random_bool(0.7) => {}
-            Following::Yes(_) | Following::Unknown => {
+            Following::Yes(_) | Following::FromHere if client.rng.random_bool(0.7) => {}
+            Following::Yes(_) | Following::Unknown | Following::FromHere => {
                 *following = Following::No;
                 client.snapshots.clear();
                 self.command(number, &format!("\"unsubscribe\":{{\"channel\":\"{name}\"}}"), Question::Other);
             }
             Following::No => {
-                *following = Following::Asked;
+                page.ask_for(channel);
                 client.snapshots.clear();
                 let since = past.as_ref().map_or(String::new(), |(epoch, offset)| {
                     format!(",\"since\":{{\"epoch\":\"{epoch}\",\"offset\":{offset}}}")
@@ -105,6 +140,14 @@ impl World {
         let data = text_of(self.next_message(), length);
         let name = channel_name(channel);
         let command = format!("\"publish\":{{\"channel\":\"{name}\",\"data\":{data}}}");
+        if !self.speaks_over_link(number) {
+            return self.post(
+                number,
+                &format!("\"publish\":{{\"channel\":\"{name}\",\"data\":{data}}}"),
+                Question::Other,
+                1 << channel,
+            );
+        }
         if let Some(connection) = self.clients[number as usize].link.as_ref().map(|link| link.connection)
             && let Some(connection) = self.connection_mut(connection)
         {
@@ -115,11 +158,14 @@ impl World {
 
     /// It has everything up to here, or says so of less.
     fn acknowledge(&mut self, number: ClientNumber) {
+        if !self.speaks_over_link(number) {
+            return self.acknowledge_beside(number);
+        }
         let client = &mut self.clients[number as usize];
         let Some(page) = &client.page else { return };
         let Some(link) = &mut client.link else { return };
-        let seq =
-            if client.rng.random_bool(0.8) { link.read } else { client.rng.random_range(0..=link.read) };
+        let read = link.read.unwrap_or_default();
+        let seq = if client.rng.random_bool(0.8) { read } else { client.rng.random_range(0..=read) };
         // What it has lost by going back, it may not say that it has.
         if seq <= page.highest {
             frames::write(TEXT, format!("{{\"ack\":{{\"seq\":{seq}}}}}").as_bytes(), &mut link.outgoing);
@@ -128,7 +174,22 @@ impl World {
         }
     }
 
+    fn acknowledge_beside(&mut self, number: ClientNumber) {
+        let client = &mut self.clients[number as usize];
+        let Some(page) = client.page.as_ref().filter(|page| !page.must_tell_seq) else { return };
+        let seq = page.highest - client.rng.random_range(0..=page.highest.min(2));
+        self.post(number, &format!("\"ack\":{{\"seq\":{seq}}}"), Question::Other, 0);
+    }
+
+    /// Whether commands go over its connection, and not beside it.
+    fn speaks_over_link(&self, number: ClientNumber) -> bool {
+        self.clients[number as usize].link.as_ref().is_some_and(super::Link::is_websocket)
+    }
+
     fn command(&mut self, number: ClientNumber, command: &str, question: Question) {
+        if !self.speaks_over_link(number) {
+            return self.post(number, command, question, 0);
+        }
         let client = &mut self.clients[number as usize];
         let Some(link) = &mut client.link else { return };
         let id = link.next_id;
@@ -145,6 +206,20 @@ impl World {
         frames::write(opcode, payload, &mut link.outgoing);
         let connection = link.connection;
         self.flush(connection);
+    }
+
+    fn send_bytes(&mut self, number: ClientNumber, bytes: &[u8]) {
+        let Some(link) = &mut self.clients[number as usize].link else { return };
+        link.outgoing.extend(bytes);
+        let connection = link.connection;
+        self.flush(connection);
+    }
+
+    fn post_nonsense_if_allowed(&mut self, number: ClientNumber) {
+        if self.faults_now().allows(Fault::BadInput) {
+            self.fault_counts.count(Fault::BadInput);
+            self.post_nonsense(number);
+        }
     }
 
     fn remember_page(&mut self, number: ClientNumber) {
@@ -226,7 +301,7 @@ impl World {
             }
             Fault::Leave => {
                 let code = 1001_u16.to_be_bytes();
-                if self.clients[number as usize].rng.random_bool(0.5) {
+                if self.speaks_over_link(number) && self.clients[number as usize].rng.random_bool(0.5) {
                     self.send_frame(number, CLOSE, &code);
                 }
                 self.lose_link(number);

@@ -2,8 +2,9 @@
 
 use rand::RngExt;
 
-use super::{Asked, Link};
+use super::{Asked, Carrier, Link};
 use crate::fault::Fault;
+use crate::scenario::SECOND;
 use crate::schedule::{Action, ClientNumber};
 use crate::truth::channel_name;
 use crate::world::World;
@@ -12,12 +13,22 @@ impl World {
     /// A client connects. What it has of an older connection, it leaves to itself.
     pub(crate) fn connect(&mut self, number: ClientNumber) {
         let faults = self.faults_now();
+        let is_busy = self.is_busy();
         let client = &mut self.clients[number as usize];
+        // Where nothing goes wrong, a client that polls goes on polling, with its session.
+        let is_steady = client.polls && !is_busy;
         client.unlink();
-        let is_websocket = client.rng.random_bool(0.75);
+        let carrier = match client.rng.random_range(0..20) {
+            _ if is_steady => Carrier::Poll,
+            0..18 if client.polls => Carrier::Poll,
+            0..12 => Carrier::WebSocket,
+            12..16 => Carrier::Events,
+            _ => Carrier::Poll,
+        };
+        client.polls = carrier == Carrier::Poll;
         let mut asked = None;
-        if client.page.is_some() && client.rng.random_bool(0.95) {
-            asked = Some(Self::offer(client, faults, &mut self.fault_counts, is_websocket));
+        if client.page.is_some() && (client.rng.random_bool(0.95) || is_steady) {
+            asked = Some(Self::offer(client, faults, &mut self.fault_counts, carrier));
         } else {
             client.forget_session();
         }
@@ -36,15 +47,15 @@ impl World {
         let client = &mut self.clients[number as usize];
         client.link = Some(Link {
             connection,
-            is_websocket,
+            carrier,
             incoming: Vec::new(),
             outgoing: std::collections::VecDeque::new(),
-            head_read: is_websocket,
+            head_read: carrier != Carrier::Events,
             channel: None,
             event_id: None,
             offered: None,
             greeted: false,
-            read: 0,
+            read: if carrier == Carrier::Poll { seq } else { Some(0) },
             asked,
             questions: std::collections::VecDeque::new(),
             next_id: 1,
@@ -54,7 +65,9 @@ impl World {
             is_late,
         });
         self.trace.say(self.now, format_args!("client {number} connects ({connection}) with {seq:?}"));
-        if is_websocket {
+        if carrier == Carrier::Poll {
+            self.request_poll(number, resume, seq);
+        } else if carrier == Carrier::WebSocket {
             let mut query = String::new();
             if message_heartbeat {
                 query.push_str("heartbeat=message&");
@@ -76,7 +89,7 @@ impl World {
         client: &mut super::Client,
         faults: crate::fault::Faults,
         counts: &mut crate::fault::FaultCounts,
-        is_websocket: bool,
+        carrier: Carrier,
     ) -> Asked {
         let mut is_future = false;
         if faults.allows(Fault::OldSeq) && !client.snapshots.is_empty() && client.rng.random_bool(0.3) {
@@ -91,7 +104,7 @@ impl World {
         }
         let page = client.page.as_mut().expect("it comes back to something");
         // A stream of events cannot be acknowledged: its ring wraps.
-        page.gaps_allowed |= !is_websocket;
+        page.gaps_allowed |= carrier == Carrier::Events;
         let mut seq = Some(page.highest);
         if faults.allows(Fault::NoSeq) && !page.must_tell_seq && client.rng.random_bool(0.2) {
             seq = None;
@@ -111,12 +124,11 @@ impl World {
         resume: Option<String>,
         seq: Option<u64>,
     ) {
-        let channels = self.scenario.channels;
         let client = &mut self.clients[number as usize];
         let link = client.link.as_mut().expect("it has just connected");
         let connection = link.connection;
         let mut last_event_id = resume.as_ref().zip(seq).map(|(resume, seq)| format!("{resume}:{seq}"));
-        let mut channel = client.rng.random_range(0..channels);
+        let mut channel = self.scenario.any_log(&mut client.rng);
         // As an EventSource does: with the query of the first time, if it is still where its last stream ended.
         if let (Some((url, id)), Some(old)) =
             (client.page.as_ref().and_then(|page| page.stream.clone()), &last_event_id)
@@ -139,7 +151,7 @@ impl World {
     }
 
     /// A request was not answered with a stream.
-    fn refused(&mut self, number: ClientNumber, status: u16) {
+    pub(super) fn refused(&mut self, number: ClientNumber, status: u16) {
         self.trace.say(self.now, format_args!("client {number} is refused: {status}"));
         let client = &mut self.clients[number as usize];
         let asked = client.link.as_mut().and_then(|link| link.asked.take());
@@ -177,6 +189,12 @@ impl World {
         let client = &mut self.clients[number as usize];
         let longest = if client.rng.random_bool(0.8) { window / 2 } else { window * 2 };
         let wait = client.rng.random_range(0..longest.max(2));
+        // Nobody stays away from a calm server for long.
+        self.plan_to_act(number, if self.is_busy() { wait } else { wait.min(SECOND) });
+    }
+
+    pub(crate) fn plan_to_act(&mut self, number: ClientNumber, wait: u64) {
+        let client = &mut self.clients[number as usize];
         client.plan += 1;
         let plan = client.plan;
         self.schedule.plan(self.now + wait, Action::Act(number, plan));

@@ -1,10 +1,14 @@
 //! The clients: perfect models of what a client of the wire has to be, with bad habits that the scenario chooses.
 
 mod acting;
+mod answer;
 mod connecting;
+mod early;
 mod event_stream;
 mod frames;
 mod page;
+mod polling;
+mod posting;
 mod reading;
 
 use std::collections::VecDeque;
@@ -14,8 +18,11 @@ use rand::RngExt;
 use rand::rngs::SmallRng;
 
 use crate::scenario::Scenario;
-use crate::schedule::{ClientNumber, ConnectionNumber};
+use crate::schedule::{ClientNumber, ConnectionNumber, PostNumber};
+use crate::truth::LOGS;
 pub(crate) use page::{Following, Page};
+pub(crate) use polling::Request;
+pub(crate) use posting::Post;
 
 /// A message that a client has of a channel, with its epoch.
 type Had = (String, u64);
@@ -32,24 +39,36 @@ pub(crate) struct Client {
     /// What it had in sessions that are over, by channel.
     past: Vec<Option<Had>>,
     pub(crate) link: Option<Link>,
+    /// Its last connection was a poll.
+    pub(crate) polls: bool,
+    /// The request with commands that has no answer yet.
+    posting: Option<PostNumber>,
     /// Counts its plans: an earlier one is not carried out.
     pub(crate) plan: u32,
     /// It has gone for good.
     pub(crate) gone: bool,
 }
 
+/// How a client is connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carrier {
+    WebSocket,
+    Events,
+    Poll,
+}
+
 /// A client's connection, as the client knows it.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) connection: ConnectionNumber,
-    pub(crate) is_websocket: bool,
+    pub(crate) carrier: Carrier,
     /// Read from the kernel, not yet whole.
     incoming: Vec<u8>,
     /// Not yet taken by the kernel.
     pub(crate) outgoing: VecDeque<u8>,
     /// The head of the answer was read, or there is none.
     head_read: bool,
-    /// The channel of the URL, of a stream of events.
+    /// The channel of the URL, of a stream of events or of a poll that opens a session.
     channel: Option<u8>,
     /// The id of the event that was read last, and not looked at yet.
     event_id: Option<String>,
@@ -57,8 +76,8 @@ pub(crate) struct Link {
     offered: Option<String>,
     /// It was told its session.
     pub(crate) greeted: bool,
-    /// The last seq here.
-    read: u64,
+    /// The last seq here, if it is known where it begins.
+    read: Option<u64>,
     asked: Option<Asked>,
     questions: VecDeque<(u64, Question)>,
     next_id: u64,
@@ -97,8 +116,10 @@ impl Client {
             address,
             page: None,
             snapshots: Vec::new(),
-            past: vec![None; usize::from(scenario.channels)],
+            past: vec![None; usize::from(LOGS)],
             link: None,
+            polls: false,
+            posting: None,
             plan: 0,
             gone: false,
         }
@@ -131,14 +152,23 @@ impl Client {
 
     /// Its connection is lost to it.
     pub(crate) fn unlink(&mut self) {
-        self.link = None;
-        if let Some(page) = &mut self.page {
+        // What a client of polls asks for does not come over the connection that it loses.
+        let is_poll = self.link.take().is_some_and(|link| link.carrier == Carrier::Poll);
+        if let Some(page) = self.page.as_mut().filter(|_| !is_poll) {
             page.disconnected();
         }
     }
 }
 
 impl Link {
+    pub(crate) fn is_websocket(&self) -> bool {
+        self.carrier == Carrier::WebSocket
+    }
+
+    pub(crate) fn is_poll(&self) -> bool {
+        self.carrier == Carrier::Poll
+    }
+
     /// It has read everything that it has got, and reads as it comes.
     pub(crate) fn is_attentive(&self, now: u64) -> bool {
         self.greeted && self.incoming.is_empty() && self.paused_until <= now && self.sips.is_none()

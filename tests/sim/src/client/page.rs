@@ -2,11 +2,12 @@
 //!
 //! It is perfect: whatever the server sends is held against what may be sent. A client may keep a copy and go on from that.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
 use encke_core::dialect::json::{Gap, Hello};
 
-use crate::truth::Truth;
+use super::early::{Early, EarlyMessage};
+use crate::truth::{LOGS, Truth};
 
 /// How many of the newest seqs a client remembers the content of.
 const REMEMBERED: usize = 256;
@@ -23,10 +24,14 @@ enum Content {
 pub(crate) struct Place {
     pub(crate) epoch: String,
     /// The subscription began after this message,
-    begun: u64,
+    pub(super) begun: u64,
     /// and after this seq: what came before is of an earlier one.
     begun_seq: u64,
-    /// It has everything up to here, or was told that it is missing.
+    /// What comes up to here it asked for, though another subscription may have had it.
+    pub(super) asked_up_to: u64,
+    /// It was asked for beside the connection: messages of an earlier subscription, from another life of the log, may come still.
+    asked_beside: bool,
+    /// It has everything up to here, or was told that it is missing. What is next may have come by another subscription.
     pub(crate) up_to: u64,
 }
 
@@ -40,7 +45,21 @@ pub(crate) enum Following {
     Asked,
     /// It was following before its connection was lost with a question open: where it is cannot be told.
     Unknown,
+    /// A poll has opened a session that follows it: where it begins is seen from what comes first.
+    FromHere,
     Yes(Place),
+}
+
+/// The answer to a subscribe.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Subscribed<'a> {
+    pub(super) epoch: &'a str,
+    pub(super) offset: u64,
+    /// The message after which it asked to begin, with its epoch.
+    pub(super) since: Option<&'a (String, u64)>,
+    pub(super) recovered: Option<bool>,
+    /// It has come beside the connection: messages may have overtaken it.
+    pub(super) is_beside: bool,
 }
 
 /// See the module.
@@ -54,6 +73,14 @@ pub(crate) struct Page {
     /// The channel of its last stream's URL, and the id of the last event.
     pub(crate) stream: Option<(u8, String)>,
     recent: VecDeque<(u64, Content)>,
+    /// The numbers of all messages that it has had, or was told that it will not get.
+    known: BTreeSet<u64>,
+    /// Of those that it has had.
+    had: BTreeSet<u64>,
+    /// What came by a poll of channels that it has asked for beside that, and has no answer.
+    early: Vec<(u8, Early)>,
+    /// The channels that it has ever followed, as bits.
+    followed: u16,
     /// Something has happened after which gaps are allowed though the log still has what they stand for.
     pub(crate) gaps_allowed: bool,
     /// It has gone back to what it had before, and the server may not know: it has to say what it has.
@@ -61,14 +88,18 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    pub(crate) fn new(hello: &Hello<'_>, channels: u8) -> Self {
+    pub(crate) fn new(hello: &Hello<'_>) -> Self {
         Self {
             session: hello.session.clone().into_owned(),
             resume: hello.resume.clone().into_owned(),
             highest: 0,
-            channels: vec![Following::No; usize::from(channels)],
+            channels: vec![Following::No; usize::from(LOGS)],
             stream: None,
             recent: VecDeque::new(),
+            known: BTreeSet::new(),
+            had: BTreeSet::new(),
+            early: Vec::new(),
+            followed: 0,
             gaps_allowed: false,
             must_tell_seq: false,
         }
@@ -78,15 +109,38 @@ impl Page {
         &mut self.channels[usize::from(channel)]
     }
 
+    /// It asks for a channel.
+    pub(crate) fn ask_for(&mut self, channel: u8) {
+        self.followed |= 1 << channel;
+        self.early.retain(|(of, _)| *of != channel);
+        *self.following(channel) = Following::Asked;
+    }
+
+    /// A session that a poll has opened follows a channel: from where is not told.
+    pub(crate) fn begun_here(&mut self, channel: u8) {
+        self.followed |= 1 << channel;
+        *self.following(channel) = Following::FromHere;
+    }
+
+    pub(crate) fn has_followed(&self, channel: u8) -> bool {
+        self.followed & 1 << channel != 0
+    }
+
     /// A new session follows a channel from where the client was in it. `log` is the epoch and the last message of its log.
     pub(crate) fn begun_at(&mut self, channel: u8, position: &str, log: Option<(&str, u64)>) {
         let begun_seq = self.highest;
+        self.followed |= 1 << channel;
         *self.following(channel) = match (position.split_once(':'), log) {
             (None, _) => Following::No,
             (Some((epoch, offset)), Some((current, last))) if epoch == current => match offset.parse() {
-                Ok(begun) if begun <= last => {
-                    Following::Yes(Place { epoch: epoch.to_owned(), begun, begun_seq, up_to: begun })
-                }
+                Ok(begun) if begun <= last => Following::Yes(Place {
+                    epoch: epoch.to_owned(),
+                    begun,
+                    begun_seq,
+                    asked_up_to: last,
+                    asked_beside: false,
+                    up_to: begun,
+                }),
                 _ => Following::Unknown,
             },
             // It is told a gap of unknown length first.
@@ -94,19 +148,25 @@ impl Page {
         };
     }
 
-    /// The answer to a subscribe. `since` is the message after which it asked to begin, with its epoch.
-    pub(crate) fn subscribed(
+    /// A subscribe is answered.
+    pub(super) fn subscribed(
         &mut self,
         channel: u8,
-        epoch: &str,
-        offset: u64,
-        since: Option<&(String, u64)>,
-        recovered: Option<bool>,
-    ) {
+        answer: &Subscribed<'_>,
+        truth: &Truth,
+    ) -> Result<(), String> {
+        let Subscribed { epoch, offset, since, recovered, is_beside } = *answer;
         let begun_seq = self.highest;
+        let early: Vec<Early> =
+            self.early.extract_if(.., |(of, _)| *of == channel).map(|(_, early)| early).collect();
         let following = self.following(channel);
         if !matches!(following, Following::Asked) {
-            return;
+            return Ok(());
+        }
+        let early = if is_beside { early } else { Vec::new() };
+        if early.iter().any(|early| matches!(early, Early::Gap)) {
+            *following = Following::Unknown;
+            return Ok(());
         }
         let begun = match since.filter(|_| recovered.is_some()) {
             None => offset,
@@ -114,10 +174,25 @@ impl Page {
             // It is told a gap of unknown length first.
             Some(_) => {
                 *following = Following::Unknown;
-                return;
+                return Ok(());
             }
         };
-        *following = Following::Yes(Place { epoch: epoch.to_owned(), begun, begun_seq, up_to: begun });
+        let mut place = Place {
+            epoch: epoch.to_owned(),
+            begun,
+            begun_seq,
+            asked_up_to: offset,
+            asked_beside: is_beside,
+            up_to: begun,
+        };
+        let life = truth.channel(channel);
+        let is_of_this_life =
+            |early: &EarlyMessage| !life.is_of_another_life(epoch, early.offset, early.number);
+        for early in early.iter().filter_map(Early::message).filter(is_of_this_life) {
+            early.came_at(&mut place).map_err(|what| format!("{what} of channel {channel}"))?;
+        }
+        *following = Following::Yes(place);
+        Ok(())
     }
 
     /// A message has come. Returns what is wrong with it, if anything.
@@ -130,8 +205,32 @@ impl Page {
         truth: &Truth,
     ) -> Result<(), String> {
         let fresh = self.remember(seq, Content::Message { channel, offset })?;
-        let Following::Yes(place) = self.following(channel) else { return Ok(()) };
+        self.known.insert(number);
+        let is_new = self.had.insert(number);
+        let gaps_allowed = self.gaps_allowed;
+        if fresh && matches!(self.following(channel), Following::Asked) {
+            let is_known = knows(&self.known, truth, channel);
+            let known_from =
+                (1..offset).rev().find(|offset| !is_known(*offset)).map_or(1, |missing| missing + 1);
+            self.early.push((channel, Early::Message(EarlyMessage { offset, number, known_from, is_new })));
+        }
+        if let following @ Following::FromHere = self.following(channel) {
+            let (epoch, begun) = (truth.channel(channel).epoch.clone(), offset - 1);
+            *following = Following::Yes(Place {
+                epoch,
+                begun,
+                begun_seq: seq - 1,
+                asked_up_to: begun,
+                asked_beside: false,
+                up_to: begun,
+            });
+        }
+        let is_known = knows(&self.known, truth, channel);
+        let Following::Yes(place) = &mut self.channels[usize::from(channel)] else { return Ok(()) };
         let known = truth.channel(channel);
+        if place.asked_beside && known.is_of_another_life(&place.epoch, offset, number) {
+            return Ok(());
+        }
         if known.epoch == place.epoch {
             if offset > known.last {
                 return Err(format!("message {offset} of channel {channel} was not published"));
@@ -155,7 +254,10 @@ impl Page {
         if offset <= place.up_to {
             return Err(format!("message {offset} came twice, at seq {seq}: {place:?}"));
         }
-        if offset != place.up_to + 1 {
+        if !is_new && offset > place.asked_up_to && !gaps_allowed {
+            return Err(format!("message {offset} of {place:?} came by another subscription before"));
+        }
+        if !(place.up_to + 1..offset).all(is_known) && !gaps_allowed {
             return Err(format!("message {offset} came at {place:?}: some are missing, and it was not told"));
         }
         place.up_to = offset;
@@ -163,12 +265,32 @@ impl Page {
     }
 
     /// A gap has come. `first` is the oldest message in the channel's log now, if the log is that of this life.
-    pub(crate) fn gap(&mut self, gap: &Gap<'_>, channel: u8, first: Option<u64>) -> Result<(), String> {
+    pub(crate) fn gap(
+        &mut self,
+        gap: &Gap<'_>,
+        channel: u8,
+        first: Option<u64>,
+        truth: &Truth,
+    ) -> Result<(), String> {
         let fresh = self.remember(gap.seq, Content::Gap { channel })?;
+        if fresh && matches!(self.following(channel), Following::Asked) {
+            self.early.push((channel, Early::Gap));
+        }
+        if let following @ Following::FromHere = self.following(channel) {
+            *following = Following::Unknown;
+        }
         let gaps_allowed = self.gaps_allowed;
-        let Following::Yes(place) = self.following(channel) else { return Ok(()) };
+        let log = truth.channel(channel);
+        if let Some((from, to)) = gap.from.zip(gap.to).filter(|_| log.epoch == gap.epoch) {
+            // What another subscription shares with this one is told as well.
+            self.known.extend((from..=to).filter_map(|offset| log.message(offset)));
+        }
+        let Following::Yes(place) = &mut self.channels[usize::from(channel)] else { return Ok(()) };
         // It is of an earlier subscription, whose log may be gone.
         if gap.seq <= place.begun_seq {
+            return Ok(());
+        }
+        if place.asked_beside && gap.epoch != place.epoch && log.has_lived(&gap.epoch) {
             return Ok(());
         }
         if gap.epoch != place.epoch {
@@ -178,7 +300,9 @@ impl Page {
             None if gaps_allowed => {}
             None => return Err(format!("a gap of unknown length that nothing explains at {place:?}")),
             Some((from, to)) => {
-                if from > to || fresh && from > place.up_to + 1 {
+                let is_covered =
+                    (place.up_to + 1..from).all(knows(&self.known, truth, channel)) || gaps_allowed;
+                if from > to || fresh && !is_covered {
                     return Err(format!("the gap {from}..={to} does not cover what is missing at {place:?}"));
                 }
                 let explained = gaps_allowed || to <= place.begun || first.is_none_or(|first| to < first);
@@ -189,6 +313,12 @@ impl Page {
             }
         }
         Ok(())
+    }
+
+    /// Whether it has everything of a log up to here.
+    pub(crate) fn has_up_to(&self, channel: u8, place: &Place, up_to: u64, truth: &Truth) -> bool {
+        let mut rest = place.up_to + 1..=up_to;
+        place.up_to <= up_to && (self.gaps_allowed || rest.all(knows(&self.known, truth, channel)))
     }
 
     /// Whether a seq is a new one. One that came before must have had the same content.
@@ -213,10 +343,16 @@ impl Page {
 
     /// The connection is lost: questions that are open stay open.
     pub(crate) fn disconnected(&mut self) {
+        self.early.clear();
         for following in &mut self.channels {
             if matches!(following, Following::Asked) {
                 *following = Following::Unknown;
             }
         }
     }
+}
+
+/// Whether a message of a log is known. What was published too long ago to be remembered is taken for known.
+fn knows<'a>(known: &'a BTreeSet<u64>, truth: &'a Truth, channel: u8) -> impl Fn(u64) -> bool + 'a {
+    move |offset| truth.channel(channel).message(offset).is_none_or(|number| known.contains(&number))
 }

@@ -4,7 +4,8 @@ use encke_core::dialect::json::{Done, Hello, Outcome, Reply, ServerMessage};
 use rand::RngExt;
 
 use super::frames::{self, CLOSE, PING, PONG, TEXT};
-use super::{Page, Question, event_stream};
+use super::page::Subscribed;
+use super::{Carrier, Page, Question, event_stream};
 use crate::fault::Fault;
 use crate::scenario::nanos;
 use crate::schedule::{Action, ClientNumber, ConnectionNumber};
@@ -38,7 +39,11 @@ impl World {
             let mut wire = wire.lock();
             wire.client_reads(at_most, &mut link.incoming);
         }
-        self.understand(client_number, number);
+        if link.is_poll() {
+            self.understand_answer(client_number, number);
+        } else {
+            self.understand(client_number, number);
+        }
         let Some(connection) = self.connection(number) else { return };
         let (is_read_out, has_unread) = {
             let wire = connection.wire.lock();
@@ -97,7 +102,7 @@ impl World {
         }
     }
 
-    fn hear_text(&mut self, client: ClientNumber, text: &str) {
+    pub(super) fn hear_text(&mut self, client: ClientNumber, text: &str) {
         let message: ServerMessage<'_> = match serde_json::from_str(text) {
             Ok(message) => message,
             Err(error) => return self.violate("wire", format!("client {client} reads {text}: {error}")),
@@ -108,23 +113,25 @@ impl World {
             ServerMessage::Reply(reply) => self.hear_reply(client, reply),
             ServerMessage::Ping(ping) => self.hear_ping(client, ping.seq, true),
             ServerMessage::Message(message) => {
-                let Some(channel) = channel_of(&message.channel) else {
-                    return self.violate("wire", format!("a message of {}", message.channel));
+                let by = message.pattern.as_ref().map_or(&message.channel, |pattern| &pattern.name);
+                let (Some(_), Some(log)) = (channel_of(&message.channel), channel_of(by)) else {
+                    return self.violate("wire", format!("a message of {} by {by}", message.channel));
                 };
+                let offset = message.pattern.as_ref().map_or(message.offset, |pattern| pattern.offset);
                 let number = number_in(message.data.get()).unwrap_or(u64::MAX);
                 self.deliveries += 1;
                 self.hear_numbered(client, message.seq, true, |page, truth, _| {
-                    page.message(message.seq, channel, message.offset, number, truth)
+                    page.message(message.seq, log, offset, number, truth)
                 });
             }
             ServerMessage::Gap(gap) => {
                 let Some(channel) = channel_of(&gap.channel) else {
                     return self.violate("wire", format!("a gap of {}", gap.channel));
                 };
-                self.hear_numbered(client, gap.seq, false, |page, _, server| {
+                self.hear_numbered(client, gap.seq, false, |page, truth, server| {
                     let view = server.channel(&channel_name(channel));
                     let first = view.filter(|view| view.epoch == gap.epoch).map(|view| view.first);
-                    page.gap(&gap, channel, first)
+                    page.gap(&gap, channel, first, truth)
                 });
             }
             // Whatever it was told before it leaves, it leaves.
@@ -154,28 +161,33 @@ impl World {
         let (Some(link), Some(page)) = (&mut it.link, &mut it.page) else {
             return self.violate("wire", format!("client {client} reads seq {seq} before its hello"));
         };
+        // A poll without a seq brings again what the client may not have.
+        let is_wrong = match link.read {
+            Some(read) => seq <= read || is_message && seq != read + 1 && !page.gaps_allowed,
+            None => is_message && seq > page.highest + 1 && !page.gaps_allowed,
+        };
         // Where the ring has forgotten what the client was to get, gaps stand for it, but none for what it does not follow any more.
-        if seq <= link.read || is_message && seq != link.read + 1 && !page.gaps_allowed {
+        if is_wrong {
             let read = link.read;
-            return self.violate("seqs", format!("client {client} reads seq {seq} after {read}"));
+            return self.violate("seqs", format!("client {client} reads seq {seq} after {read:?}"));
         }
-        link.read = seq;
+        link.read = Some(seq);
         if let Err(what) = take(page, &self.truth, &self.server) {
             self.violate("exactly once or a gap", format!("client {client}, seq {seq}: {what}"));
         }
     }
 
     fn hear_hello(&mut self, client: ClientNumber, hello: &Hello<'_>) {
-        let channels = self.scenario.channels;
         let it = &mut self.clients[client as usize];
         let Some(link) = &mut it.link else { return };
         if std::mem::replace(&mut link.greeted, true) {
             return self.violate("wire", format!("client {client} reads a second hello"));
         }
-        link.read = hello.seq;
+        link.read = Some(hello.seq);
         let number = link.connection;
-        let (asked, is_websocket) = (link.asked.take(), link.is_websocket);
+        let (asked, carrier) = (link.asked.take(), link.carrier);
         // The channel of a stream, where it begins by the id of its hello, and where its client was.
+        let polled = link.channel.filter(|_| carrier == Carrier::Poll);
         let stream = link.channel.zip(link.event_id.as_ref()).map(|(channel, id)| {
             let position = id.split_once(';').map_or("", |(_, position)| position);
             (channel, position.to_owned(), link.offered.take().unwrap_or_default())
@@ -195,8 +207,11 @@ impl World {
             (true, None) => self.violate("resume", format!("client {client} asked for nothing: {hello:?}")),
             (false, asked) => {
                 it.forget_session();
-                let mut page = Page::new(hello, channels);
-                page.gaps_allowed = !is_websocket;
+                let mut page = Page::new(hello);
+                page.gaps_allowed = carrier == Carrier::Events;
+                if let Some(channel) = polled {
+                    page.begun_here(channel);
+                }
                 if let Some((channel, position, offered)) = stream {
                     let view = self.server.channel(&channel_name(channel));
                     page.begun_at(channel, &position, view.as_ref().map(|view| (&*view.epoch, view.last)));
@@ -220,7 +235,7 @@ impl World {
 
     fn hear_reply(&mut self, client: ClientNumber, reply: Reply<'_>) {
         let it = &mut self.clients[client as usize];
-        let (Some(link), Some(page)) = (&mut it.link, &mut it.page) else { return };
+        let Some(link) = &mut it.link else { return };
         let Some(id) = reply.id else { return };
         let Some((expected, question)) = link.questions.pop_front() else {
             return self.violate("replies", format!("client {client}: a reply {id} to nothing"));
@@ -228,14 +243,36 @@ impl World {
         if expected != id {
             return self.violate("replies", format!("client {client}: a reply {id} where {expected} is due"));
         }
-        match (question, reply.outcome) {
+        self.answer_question(client, None, question, reply.outcome);
+    }
+
+    /// What comes of a command, sent over the connection or, for `session`, beside it.
+    pub(super) fn answer_question(
+        &mut self,
+        client: ClientNumber,
+        session: Option<&str>,
+        question: Question,
+        outcome: Outcome<'_>,
+    ) {
+        let it = &mut self.clients[client as usize];
+        let Some(page) = &mut it.page else { return };
+        if session.is_some_and(|session| page.session != session) {
+            return;
+        }
+        let is_beside = session.is_some();
+        match (question, outcome) {
             (
                 Question::Subscribe { channel, since },
                 Outcome::Ok(Done::Subscribed { epoch, offset, recovered, .. }),
             ) => {
-                page.subscribed(channel, &epoch, offset, since.as_ref(), recovered);
+                let answer =
+                    Subscribed { epoch: &epoch, offset, since: since.as_ref(), recovered, is_beside };
+                let wrong = page.subscribed(channel, &answer, &self.truth);
                 it.snapshots.clear();
                 it.past[usize::from(channel)] = None;
+                if let Err(what) = wrong {
+                    self.violate("exactly once or a gap", format!("client {client}: {what}"));
+                }
             }
             (Question::Subscribe { channel, .. }, Outcome::Error(_)) => {
                 *page.following(channel) = super::Following::No;
@@ -292,7 +329,7 @@ impl World {
     /// After a goaway an event stream ends; a WebSocket is closed.
     fn leave_event_stream(&mut self, client: ClientNumber) {
         let link = self.clients[client as usize].link.as_ref();
-        if link.is_some_and(|link| !link.is_websocket) {
+        if link.is_some_and(|link| !link.is_websocket()) {
             self.lose_link(client);
             self.plan_to_connect(client);
         }
@@ -301,7 +338,7 @@ impl World {
 
 /// The next whole thing in what a link has read.
 fn next_heard(link: &mut super::Link) -> Result<Option<Heard>, String> {
-    let (heard, taken) = if link.is_websocket {
+    let (heard, taken) = if link.is_websocket() {
         let Some((frame, taken)) = frames::read(&link.incoming)? else { return Ok(None) };
         let heard = match frame.opcode {
             TEXT => {

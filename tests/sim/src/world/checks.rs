@@ -19,7 +19,8 @@ impl World {
             let now = self.server.now();
             self.trace.note(&[u64::from(event.number), event.transition.reason().len() as u64]);
             self.trace.say(self.now, format_args!("{session} {:?}", event.transition));
-            if let Err(what) = self.lifecycles.event(session, event, now) {
+            let left_at = self.check_polled(session, event, now);
+            if let Err(what) = self.lifecycles.event(session, event, now, left_at) {
                 self.violate("lifecycle", format!("{session}: {what}"));
             }
             self.check_suspension(session, event, now);
@@ -96,6 +97,9 @@ impl World {
         if self.server.late_answers() > 0 {
             return;
         }
+        if self.now >= self.disturbed_at + 2 * self.scenario.tick() {
+            self.check_holds();
+        }
         for client in 0..self.clients.len() {
             if let Some(what) = self.what_is_missed(&self.clients[client], &sessions) {
                 self.violate("nothing waits for ever", format!("client {client}: {what}"));
@@ -124,17 +128,22 @@ impl World {
     fn check_holdings(&mut self, sessions: &[SessionView]) {
         let held = self.server.held();
         let channels = self.server.channels();
+        // To others, a session between two polls is attached; it keeps its permit for the next.
+        let pausing = sessions.iter().filter(|session| session.is_between_polls).count();
         let attached = sessions.iter().filter(|session| session.is_attached).count();
         let subscriptions: usize = sessions.iter().map(|session| session.subscriptions.len()).sum();
         let subscribers: usize = channels.iter().map(|channel| channel.subscribers).sum();
-        let bytes: usize = channels.iter().map(|channel| channel.bytes).sum();
+        let bytes = self.server.counted_bytes();
         let alive = self.lifecycles.alive();
+        let parting = self.parting_polls();
+        let without_parting = |held: usize, due: usize| held - held.saturating_sub(due).min(parting);
+        let connections = usize::try_from(held.connections).unwrap_or(usize::MAX);
         let wrong = [
             ("sessions", held.sessions, alive),
             ("timers of sessions", held.session_timers, sessions.len()),
             ("timers of channels", held.channel_timers, channels.len()),
-            ("permits", held.permits, attached),
-            ("connections", usize::try_from(held.connections).unwrap_or(usize::MAX), attached),
+            ("permits", without_parting(held.permits, attached + pausing), attached + pausing),
+            ("connections", without_parting(connections, attached), attached),
             ("subscribers", subscribers, subscriptions),
             ("bytes of logs", held.log_bytes, bytes),
         ];
@@ -183,12 +192,17 @@ impl World {
         let at = sessions.binary_search_by(|session| session.id.cmp(&page.session));
         let session =
             at.map(|at| &sessions[at]).ok().or_else(|| sessions.iter().find(|it| it.id == page.session))?;
-        if !session.is_attached {
+        if !session.is_attached || connection.task.is_none() {
             return None;
+        }
+        if link.is_poll()
+            && let Some(what) = Self::held_in_vain(session)
+        {
+            return Some(what);
         }
         let is_heartbeat =
             |(deadline, _): &(Deadline, _)| matches!(deadline, Deadline::Ping | Deadline::Pong);
-        if !session.deadlines.iter().any(is_heartbeat) {
+        if !link.is_poll() && !session.deadlines.iter().any(is_heartbeat) {
             return Some(format!("no heartbeat is armed: {session:?}"));
         }
         if session.is_stopped {
@@ -202,8 +216,9 @@ impl World {
             if channel.last != *cursor {
                 return Some(format!("{name} is at {}, the session at {cursor}", channel.last));
             }
-            if let Some(Following::Yes(place)) = page.channels.get(usize::from(channel_of(name)?))
-                && (place.up_to, &place.epoch) != (*cursor, &channel.epoch)
+            let number = channel_of(name)?;
+            if let Some(Following::Yes(place)) = page.channels.get(usize::from(number))
+                && (place.epoch != channel.epoch || !page.has_up_to(number, place, *cursor, &self.truth))
             {
                 return Some(format!("{place:?} in {channel:?}, the session at {cursor}"));
             }

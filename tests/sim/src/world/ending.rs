@@ -1,10 +1,12 @@
 //! The end of a run: nothing goes wrong any more, everyone catches up, everyone leaves, and nothing is left.
 
+use encke_core::session::Deadline;
+
 use super::World;
 use crate::client::Following;
 use crate::fault::Fault;
 use crate::scenario::{SECOND, nanos};
-use crate::schedule::{Action, Stage};
+use crate::schedule::{Action, ClientNumber, Stage};
 
 impl World {
     /// For bytes under way, questions and answers: all that is not a timeout.
@@ -50,12 +52,16 @@ impl World {
         for number in 0..self.clients.len() {
             let client = &mut self.clients[number];
             client.plan += 1;
+            let polls_on = client.link.is_none() && client.polls && client.page.is_some();
             if let Some(link) = &mut client.link {
                 link.paused_until = 0;
                 link.sips = None;
                 link.is_mute = false;
                 link.is_late = false;
                 self.ready.push(Action::Read(link.connection));
+            }
+            if polls_on {
+                self.plan_to_act(u32::try_from(number).expect("few clients"), 0);
             }
         }
     }
@@ -69,6 +75,7 @@ impl World {
         let all = timeouts.ping_interval * 2
             + timeouts.pong_timeout * 2
             + timeouts.reconnect_window
+            + timeouts.poll_hold
             + config.timers.ping_slack
             + config.timers.stall_threshold
             + config.write_timeout
@@ -76,16 +83,25 @@ impl World {
         self.schedule.plan(self.now + nanos(all) + self.exchanges(), Action::EndStage(Stage::Calm));
     }
 
+    /// A client of long-polling goes on with it.
+    pub(super) fn poll_on(&mut self, number: ClientNumber, plan: u32) {
+        let client = &self.clients[number as usize];
+        if client.plan == plan && client.link.is_none() && client.polls && client.page.is_some() {
+            self.connect(number);
+        }
+    }
+
     fn leave(&mut self) {
         self.stage = Stage::Leaving;
         self.trace.say(self.now, format_args!("everyone leaves"));
         for number in 0..self.scenario.clients {
             let link = self.clients[number as usize].link.as_ref();
-            match link.map(|link| (link.is_websocket, link.connection)) {
+            match link.map(|link| (link.is_websocket(), link.connection)) {
                 Some((true, _)) => self.close_session(number),
                 Some((false, connection)) => self.cut(connection),
                 None => {}
             }
+            self.clients[number as usize].plan += 1;
         }
         self.plan_the_end();
     }
@@ -106,6 +122,7 @@ impl World {
     fn plan_the_end(&mut self) {
         let config = &self.scenario.config;
         let all = config.session.reconnect_window
+            + config.session.poll_hold
             + config.timers.stall_threshold
             + config.write_timeout
             + config.close_timeout
@@ -118,9 +135,10 @@ impl World {
         let sessions = self.server.sessions();
         for session in &sessions {
             let client = self.clients.iter().find(|client| {
-                client.link.is_some() && client.page.as_ref().is_some_and(|page| page.session == session.id)
+                (client.link.is_some() || client.polls)
+                    && client.page.as_ref().is_some_and(|page| page.session == session.id)
             });
-            if !session.is_attached || client.is_none() {
+            if !session.is_attached && !session.is_between_polls || client.is_none() {
                 let what = format!("{session:?} was not noticed as left");
                 return self.violate("nothing waits for ever", what);
             }
@@ -137,6 +155,12 @@ impl World {
                 let what = format!("client {number} is connected, and its session is gone");
                 return self.violate("nothing waits for ever", what);
             };
+            // Between two polls, or while one is under way, there is nothing to compare.
+            if link.is_poll()
+                && !session.deadlines.iter().any(|(deadline, _)| *deadline == Deadline::PollHold)
+            {
+                continue;
+            }
             if !link.is_attentive(self.now) || session.is_stopped || session.has_more {
                 let what = format!("client {number} does not get on: {link:?}, {session:?}");
                 return self.violate("nothing waits for ever", what);

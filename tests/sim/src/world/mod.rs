@@ -3,8 +3,10 @@
 mod checks;
 mod ending;
 mod network;
+mod polls;
 mod stepping;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
@@ -13,21 +15,29 @@ use encke_core::session::LifecycleEvent;
 use encke_server::SessionId;
 use encke_server::clock::UnixTime;
 use encke_server::events::Hooks;
-use encke_server::simulation::{Parameters, Server, SimulatedTime};
+use encke_server::simulation::{Answer, Parameters, Server, SimulatedTime};
 use parking_lot::Mutex;
+use polls::Polled;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use crate::client::Client;
+use crate::client::{Client, Post, Request};
 use crate::engine_delays::EngineDelays;
 use crate::fault::{FaultCounts, Faults};
 use crate::lifecycle::Lifecycles;
 use crate::scenario::Scenario;
-use crate::schedule::{Action, ConnectionNumber, Schedule, Stage};
+use crate::schedule::{Action, ConnectionNumber, PostNumber, Schedule, Stage};
 use crate::tasks::{TaskId, Tasks};
 use crate::trace::Trace;
 use crate::truth::Truth;
 use crate::wire::{News, Shared, Times};
+
+/// Whom a task of the server serves.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Served {
+    Connection(ConnectionNumber),
+    Post(PostNumber),
+}
 
 /// An invariant that does not hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +69,10 @@ pub(crate) struct Connection {
     pub(crate) task: Option<TaskId>,
     /// The session that its client was told.
     pub(crate) session: Option<String>,
+    /// The poll that has not arrived.
+    pub(crate) request: Option<Box<Request>>,
     /// How long bytes take, in nanoseconds.
-    latency: u64,
+    pub(crate) latency: u64,
     /// A move is planned, each way.
     moving: [bool; 2],
     pub(crate) read_planned: bool,
@@ -107,13 +119,21 @@ pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) tasks: Tasks,
     /// The connection that a task serves, by the task's index.
-    served_by: Vec<Option<ConnectionNumber>>,
+    served_by: Vec<Option<Served>>,
     pub(crate) schedule: Schedule,
     ready: Vec<Action>,
     woken: Vec<TaskId>,
     rng: SmallRng,
     connections: Vec<Option<Box<Connection>>>,
     pub(crate) clients: Vec<Client>,
+    /// Requests with commands.
+    pub(crate) posts: Vec<Option<Box<Post>>>,
+    /// What the server has answered to them, until the scheduler knows.
+    pub(crate) answers: Arc<Mutex<Vec<(PostNumber, Answer)>>>,
+    /// Sessions whose last connection was a poll.
+    polled: BTreeMap<SessionId, Polled>,
+    /// The polls whose tasks have not ended.
+    served_polls: BTreeSet<ConnectionNumber>,
     pub(crate) truth: Truth,
     lifecycles: Lifecycles,
     stage: Stage,
@@ -168,7 +188,11 @@ impl World {
             rng: scenario.rng(1),
             connections: Vec::new(),
             clients: (0..scenario.clients).map(|number| Client::new(number, &scenario)).collect(),
-            truth: Truth::new(scenario.channels),
+            posts: Vec::new(),
+            answers: Arc::default(),
+            polled: BTreeMap::new(),
+            served_polls: BTreeSet::new(),
+            truth: Truth::new(),
             lifecycles: Lifecycles::new(&scenario.config.session),
             stage: Stage::Busy,
             disturbed_at: 0,

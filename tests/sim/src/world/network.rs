@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use rand::RngExt;
 
-use super::{Connection, World};
+use super::{Connection, Served, World};
 use crate::fault::Fault;
 use crate::scenario::MILLI;
 use crate::schedule::{Action, ClientNumber, ConnectionNumber, Way};
+use crate::tasks::TaskId;
 use crate::wire::Shared;
 
 impl World {
@@ -23,6 +24,7 @@ impl World {
             client,
             task: None,
             session: None,
+            request: None,
             latency,
             moving: [false; 2],
             read_planned: false,
@@ -40,12 +42,24 @@ impl World {
 
     pub(crate) fn serve(&mut self, number: ConnectionNumber, task: encke_server::simulation::Task) {
         let task = self.tasks.spawn(task);
+        self.now_serves(task, Served::Connection(number));
+        self.connection_mut(number).expect("it is new").task = Some(task);
+    }
+
+    pub(crate) fn now_serves(&mut self, task: TaskId, served: Served) {
         let index = task.index as usize;
         if self.served_by.len() <= index {
             self.served_by.resize(index + 1, None);
         }
-        self.served_by[index] = Some(number);
-        self.connection_mut(number).expect("it is new").task = Some(task);
+        self.served_by[index] = Some(served);
+    }
+
+    /// `action` happens once it has come so far.
+    pub(crate) fn now_or_after(&mut self, latency: u64, action: Action) {
+        match latency {
+            0 => self.ready.push(action),
+            latency => self.schedule.plan(self.now + latency, action),
+        }
     }
 
     /// Plans the moves that are possible now, and lets go of a connection that is over.

@@ -4,12 +4,12 @@ use std::sync::atomic::Ordering;
 
 use rand::RngExt;
 
-use super::World;
+use super::{Served, World};
 use crate::fault::Fault;
 use crate::scenario::{MILLI, nanos};
 use crate::schedule::{Action, Stage, Way};
 use crate::tasks::Polled;
-use crate::truth::{channel_name, text_of};
+use crate::truth::{LOGS, MOST_CHANNELS, channel_name, text_of};
 
 impl World {
     pub(super) fn step(&mut self) {
@@ -75,14 +75,17 @@ impl World {
                 self.server.work();
             }
             Action::Poll(task) => {
-                if self.tasks.poll(task) != Polled::Gone {
-                    self.look_at_publishes_of(task.index);
+                let polled = self.tasks.poll(task);
+                if polled != Polled::Gone {
+                    self.look_at_work_of(task.index, polled == Polled::Ended);
                 }
             }
             Action::Move(connection, way) => self.carry(connection, way),
             Action::Act(client, plan) => {
                 if self.is_busy() {
                     self.act(client, plan);
+                } else if self.stage == Stage::Calm {
+                    self.poll_on(client, plan);
                 }
             }
             Action::Read(connection) => {
@@ -91,6 +94,10 @@ impl World {
                 }
                 self.read(connection);
             }
+            Action::Arrive(connection) => self.arrive(connection),
+            Action::Command(post) => self.carry_out_commands(post),
+            Action::Reply(post) => self.hear_answer(post),
+            Action::LosePost(post) => self.lose_post(post),
             Action::Answer(connection, seq) => self.answer(connection, seq),
             Action::Publish => self.publish(),
             Action::Administrate => self.administrate(),
@@ -155,6 +162,11 @@ impl World {
             self.work_planned = true;
             self.now_or_late(Action::Work, Fault::LateWorker);
         }
+        loop {
+            let answered = self.answers.lock().pop();
+            let Some((post, answer)) = answered else { break };
+            self.answer_post(post, answer);
+        }
         let mut woken = std::mem::take(&mut self.woken);
         self.tasks.take_woken(&mut woken);
         for task in woken.drain(..) {
@@ -168,20 +180,31 @@ impl World {
         }
     }
 
-    fn look_at_publishes_of(&mut self, task: u32) {
-        let Some(Some(connection)) = self.served_by.get(task as usize).copied() else { return };
-        let bits = self.connection(connection).map_or(0, |connection| connection.published_to);
+    fn look_at_work_of(&mut self, task: u32, has_ended: bool) {
+        let bits = match self.served_by.get(task as usize).copied().flatten() {
+            None => return,
+            Some(Served::Connection(number)) => {
+                self.look_at_poll(number, has_ended);
+                self.connection(number).map_or(0, |connection| connection.published_to)
+            }
+            Some(Served::Post(number)) => self.post_of(number).map_or(0, |post| post.published_to),
+        };
         for channel in (0..self.scenario.channels).filter(|channel| bits & 1 << channel != 0) {
             self.look_at(channel);
         }
     }
 
-    /// Something may have been published on a channel.
+    /// Something may have been published on a channel, and so to patterns.
     fn look_at(&mut self, channel: u8) {
+        self.look_at_log(channel);
+        (MOST_CHANNELS..LOGS).for_each(|pattern| self.look_at_log(pattern));
+    }
+
+    fn look_at_log(&mut self, channel: u8) {
         match self.truth.look(channel, &self.server) {
             Ok(0) => {}
             Ok(fresh) => {
-                self.published += fresh;
+                self.published += if channel < MOST_CHANNELS { fresh } else { 0 };
                 self.check_log(channel);
             }
             Err(what) => self.violate("logs", what),
@@ -251,6 +274,10 @@ fn code(action: &Action) -> [u64; 2] {
         Action::Act(client, plan) => [7, u64::from(client) << 32 | u64::from(plan)],
         Action::Read(connection) => [8, connection.into()],
         Action::Answer(connection, seq) => [9, u64::from(connection) << 32 ^ seq],
+        Action::Arrive(connection) => [14, connection.into()],
+        Action::Command(post) => [15, post.into()],
+        Action::Reply(post) => [16, post.into()],
+        Action::LosePost(post) => [17, post.into()],
         Action::Publish => [10, 0],
         Action::Administrate => [11, 0],
         Action::Stall => [12, 0],

@@ -10,11 +10,11 @@ mod write;
 
 pub use read::parse_command;
 pub use wire::{
-    Delivery, Done, Gap, Goaway, Hello, Outcome, Ping, Present, Reply, ReplyError, ServerMessage,
-    Unsubscribed,
+    Delivery, Done, Gap, Goaway, Hello, Outcome, PatternPlace, Ping, Present, Reply, ReplyError,
+    ServerMessage, Unsubscribed,
 };
 
-use super::{Dialect, DialectName, Encoded, Event, Request, Response, Texts};
+use super::{ByPattern, Dialect, DialectName, Encoded, Event, Request, Response, Texts};
 use crate::message::Message;
 use crate::session::Heartbeat;
 
@@ -57,12 +57,16 @@ impl Dialect for Json {
         write::encode(message)
     }
 
-    fn message_len(encoded: &str, seq: u64) -> usize {
-        write::message_len(encoded, seq)
+    fn encode_pattern(name: &str, epoch: &str) -> Box<str> {
+        write::encode_pattern(name, epoch)
     }
 
-    fn write_message(encoded: &str, seq: u64, out: &mut Vec<u8>) {
-        write::write_message(encoded, seq, out);
+    fn message_len(encoded: &str, seq: u64, by: Option<ByPattern<'_>>) -> usize {
+        write::message_len(encoded, seq, by)
+    }
+
+    fn write_message(encoded: &str, seq: u64, by: Option<ByPattern<'_>>, out: &mut Vec<u8>) {
+        write::write_message(encoded, seq, by, out);
     }
 }
 

@@ -172,18 +172,39 @@ fn a_message_is_the_same_bytes_after_its_seq() {
     assert_eq!(message.data().as_str(), r#"{"any":"json"}"#);
     for (seq, seq_text) in [(0, "0"), (9, "9"), (10, "10"), (u64::MAX, "18446744073709551615")] {
         let mut out = b"before".to_vec();
-        message.write_with(seq, &mut out);
+        message.write_with(seq, None, &mut out);
         let text = format!(
             r#"before{{"message":{{"seq":{seq_text},"channel":"ne\"ws","offset":42,"data":{{"any":"json"}}}}}}"#
         );
         assert_eq!(String::from_utf8(out).as_deref(), Ok(&*text));
-        assert_eq!(message.len_with(seq), text.len() - "before".len());
+        assert_eq!(message.len_with(seq, None), text.len() - "before".len());
         let ServerMessage::Message(read) = serde_json::from_str(&text[6..]).expect("a message") else {
             panic!("not a message: {text}");
         };
         assert_eq!((read.seq, &*read.channel, read.offset), (seq, "ne\"ws", 42));
         assert_eq!(read.data.get(), r#"{"any":"json"}"#);
     }
+}
+
+#[test]
+fn a_message_by_a_pattern_says_where_it_is_in_both_logs() {
+    let data = CompactJson::parse("1").expect("good JSON");
+    let message = Json::encode(&Message { channel: "/a/b", epoch: "C", offset: 42, data: &data });
+    let pattern = Json::encode_pattern(r#"/a"/*"#, "P");
+    let by = ByPattern { pattern: &pattern, offset: 107, channel_epoch: "C" };
+    let mut out = Vec::new();
+    message.write_with(57, Some(by), &mut out);
+    let text = concat!(
+        r#"{"message":{"seq":57,"pattern":{"name":"/a\"/*","epoch":"P","offset":107},"epoch":"C","#,
+        r#""channel":"/a/b","offset":42,"data":1}}"#
+    );
+    assert_eq!(std::str::from_utf8(&out), Ok(text));
+    assert_eq!(message.len_with(57, Some(by)), text.len());
+    let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
+        panic!("not a message: {text}")
+    };
+    let place = PatternPlace { name: r#"/a"/*"#.into(), epoch: "P".into(), offset: 107 };
+    assert_eq!((read.pattern, read.epoch.as_deref(), read.offset), (Some(place), Some("C"), 42));
 }
 
 #[test]

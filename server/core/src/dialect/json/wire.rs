@@ -164,6 +164,12 @@ pub struct Goaway<'a> {
 pub struct Delivery<'a> {
     /// Its number in the session.
     pub seq: u64,
+    /// The pattern by which it came, if it came by one.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<PatternPlace<'a>>,
+    /// The epoch of the channel's log, if it came by a pattern: else the reply to `subscribe` has told it.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub epoch: Option<Cow<'a, str>>,
     /// The channel.
     #[serde(borrow)]
     pub channel: Cow<'a, str>,
@@ -172,6 +178,19 @@ pub struct Delivery<'a> {
     /// What was published.
     #[serde(borrow)]
     pub data: &'a RawValue,
+}
+
+/// Where a message is in the log of a pattern.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PatternPlace<'a> {
+    /// The pattern.
+    #[serde(borrow)]
+    pub name: Cow<'a, str>,
+    /// The epoch of the pattern's log.
+    #[serde(borrow)]
+    pub epoch: Cow<'a, str>,
+    /// The message's number in it.
+    pub offset: u64,
 }
 
 /// Messages that the client should have had and no longer can. The range may be too wide, never too narrow.

@@ -7,7 +7,7 @@ use super::wire::{
     Done, Gap, Goaway, Hello, Outcome, Ping, Present, Reply, ReplyError, ServerMessage, Unsubscribed,
 };
 use super::{Json, VERSION};
-use crate::dialect::{Encoded, Event, Member, Response, Success};
+use crate::dialect::{ByPattern, Encoded, Event, Member, Response, Success};
 use crate::message::Message;
 
 impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
@@ -99,12 +99,37 @@ pub(super) fn encode(message: &Message<'_>) -> Encoded<Json> {
     Encoded::around(&before, message.data, AFTER_DATA)
 }
 
-pub(super) fn message_len(encoded: &str, seq: u64) -> usize {
-    BEFORE_SEQ.len() + seq.checked_ilog10().map_or(1, |log| log as usize + 1) + encoded.len()
+/// Between the seq and the rest: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.
+const BEFORE_CHANNEL_EPOCH: &str = r#"},"epoch":""#;
+const AFTER_CHANNEL_EPOCH: &str = r#"""#;
+
+pub(super) fn encode_pattern(name: &str, epoch: &str) -> Box<str> {
+    let name = serde_json::to_string(name).expect("strings serialize");
+    format!(r#","pattern":{{"name":{name},"epoch":"{epoch}","offset":"#).into()
 }
 
-pub(super) fn write_message(encoded: &str, seq: u64, out: &mut Vec<u8>) {
+pub(super) fn message_len(encoded: &str, seq: u64, by: Option<ByPattern<'_>>) -> usize {
+    let by = by.map_or(0, |ByPattern { pattern, offset, channel_epoch }| {
+        let around = BEFORE_CHANNEL_EPOCH.len() + AFTER_CHANNEL_EPOCH.len();
+        pattern.len() + digits(offset) + channel_epoch.len() + around
+    });
+    BEFORE_SEQ.len() + digits(seq) + by + encoded.len()
+}
+
+fn digits(number: u64) -> usize {
+    number.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+pub(super) fn write_message(encoded: &str, seq: u64, by: Option<ByPattern<'_>>, out: &mut Vec<u8>) {
+    let mut number = itoa::Buffer::new();
     out.extend_from_slice(BEFORE_SEQ.as_bytes());
-    out.extend_from_slice(itoa::Buffer::new().format(seq).as_bytes());
+    out.extend_from_slice(number.format(seq).as_bytes());
+    if let Some(ByPattern { pattern, offset, channel_epoch }) = by {
+        out.extend_from_slice(pattern.as_bytes());
+        out.extend_from_slice(number.format(offset).as_bytes());
+        out.extend_from_slice(BEFORE_CHANNEL_EPOCH.as_bytes());
+        out.extend_from_slice(channel_epoch.as_bytes());
+        out.extend_from_slice(AFTER_CHANNEL_EPOCH.as_bytes());
+    }
     out.extend_from_slice(encoded.as_bytes());
 }

@@ -1,15 +1,16 @@
 //! Heartbeats: when a session sends a ping, and what counts as an answer.
 
 use super::Session;
+use super::carrier::Carrier;
 use crate::Timestamp;
 use crate::close::{CloseCode, SuspendReason};
-use crate::session::{ConnectionId, ConnectionKind, Deadline, Heartbeat, Output};
+use crate::session::{ConnectionId, Deadline, Delivery, Heartbeat, Output};
 
 /// The ping of the current connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum PingState {
-    /// None.
-    Idle,
+    /// None. Traffic received after this postpones the next.
+    Idle { received_before: Timestamp },
     /// Requested; its bytes are not in the kernel yet.
     Writing,
     /// Sent and not answered. [`Deadline::Pong`] is armed, unless a write is held.
@@ -27,8 +28,11 @@ pub(super) struct SentPing {
 
 impl<C> Session<C> {
     pub(super) fn ping_due(&mut self, current: ConnectionId, due: Timestamp) {
-        let received_since = self.last_received_at.since(self.received_before_ping);
-        if self.connection_kind == ConnectionKind::Stream(Heartbeat::Frame) && !received_since.is_zero() {
+        let PingState::Idle { received_before } = self.ping else {
+            unreachable!("Ping is armed only while no ping is under way");
+        };
+        let received_since = self.last_received_at.since(received_before);
+        if self.carrier == Carrier::Stream(Heartbeat::Frame) && !received_since.is_zero() {
             // Shifted rather than restarted, so that the spread of the first pings stays.
             self.arm_ping(due + received_since);
             return;
@@ -59,7 +63,7 @@ impl<C> Session<C> {
         {
             self.fired(Deadline::Pong, due);
             self.outputs.push_back(Output::Close(current, CloseCode::PongTimeout));
-            self.suspend(SuspendReason::PongTimeout);
+            self.lose_connection(SuspendReason::PongTimeout);
         }
     }
 
@@ -82,12 +86,17 @@ impl<C> Session<C> {
     /// A pong that answers no ping is allowed, and ignored.
     ///
     /// Browsers answer below JavaScript, so the page may not have seen what came before this ping. It counts as having it
-    /// once the next ping is answered: hence this acknowledges up to the ping before.
+    /// once the next ping is answered: hence this acknowledges up to the ping before. A client that gets nothing twice has
+    /// what its machine has.
     pub(super) fn pong_frame(&mut self, current: ConnectionId, seq: u64) {
         if let PingState::Outstanding(ping) | PingState::Probing { ping, .. } = self.ping
             && seq == ping.seq
         {
-            self.outbox.acknowledge(std::mem::replace(&mut self.last_pong_seq, seq));
+            let confirmed = match self.delivery {
+                Delivery::AtLeastOnce => std::mem::replace(&mut self.unconfirmed, seq),
+                Delivery::AtMostOnce => seq,
+            };
+            self.outbox.acknowledge(confirmed);
             self.answered(current, ping);
         }
     }
@@ -115,13 +124,12 @@ impl<C> Session<C> {
         if self.last_received_at < ping.at {
             return false;
         }
-        self.ping = PingState::Idle;
         self.deadlines.disarm(Deadline::Pong);
-        let from = match self.connection_kind {
+        let from = match self.carrier {
             // A client that watches for the messages expects them at a steady interval. An event stream is heard only when it is
             // asked, at the end of `pong_timeout`.
-            ConnectionKind::Stream(Heartbeat::Message) | ConnectionKind::Events => ping.at,
-            ConnectionKind::Stream(Heartbeat::Frame) | ConnectionKind::Poll => self.last_received_at,
+            Carrier::Stream(Heartbeat::Message) | Carrier::Events => ping.at,
+            Carrier::Stream(Heartbeat::Frame) | Carrier::Poll(_) => self.last_received_at,
         };
         // The answer to a ping that was delayed may come when the next one is due already.
         self.arm_ping(self.now.max(from + self.timeouts.ping_interval));
@@ -132,8 +140,8 @@ impl<C> Session<C> {
     /// Requests an acknowledgement, by a ping, before a full ring stops the stream.
     pub(super) fn request_acknowledgement(&mut self, current: ConnectionId) {
         if self.outbox.needs_acknowledgement()
-            && matches!(self.ping, PingState::Idle)
-            && matches!(self.connection_kind, ConnectionKind::Stream(_))
+            && matches!(self.ping, PingState::Idle { .. })
+            && matches!(self.carrier, Carrier::Stream(_))
         {
             self.deadlines.disarm(Deadline::Ping);
             self.ping = PingState::Writing;
@@ -142,7 +150,7 @@ impl<C> Session<C> {
     }
 
     pub(super) fn arm_ping(&mut self, at: Timestamp) {
-        self.received_before_ping = self.last_received_at;
+        self.ping = PingState::Idle { received_before: self.last_received_at };
         self.deadlines.arm(Deadline::Ping, at);
     }
 

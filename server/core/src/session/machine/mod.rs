@@ -1,14 +1,18 @@
+mod carrier;
 mod heartbeat;
+mod poll;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
+use carrier::Carrier;
 use heartbeat::PingState;
 
 use super::deadline::DeadlineTable;
 use super::{
-    Attach, ConnectionId, ConnectionInput, ConnectionKind, Deadline, Input, LifecycleEvent, Outbox, Output,
-    ResumeKind, SessionTimeouts, Transition, WhenFull,
+    Attach, ConnectionId, ConnectionInput, ConnectionKind, Deadline, Delivery, Input, LifecycleEvent, Outbox,
+    Output, Request, ResumeKind, SessionTimeouts, Transition,
 };
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
@@ -18,6 +22,8 @@ use crate::close::{CloseCode, CloseReason, SuspendReason};
 pub enum Phase {
     /// It has a connection.
     Attached(ConnectionId),
+    /// Its last poll is over, and the next is expected. To others it is attached.
+    BetweenPolls,
     /// It has none, and waits for its client to come back.
     Suspended,
     /// It is over. Nothing more happens.
@@ -29,7 +35,8 @@ pub enum Phase {
 pub struct Session<C = ()> {
     timeouts: Arc<SessionTimeouts>,
     phase: Phase,
-    connection_kind: ConnectionKind,
+    carrier: Carrier,
+    delivery: Delivery,
     ping: PingState,
     /// There are bytes that the kernel does not take: the transport's `write_timeout` applies instead of Pong.
     write_held: bool,
@@ -38,11 +45,12 @@ pub struct Session<C = ()> {
     now: Timestamp,
     opened_at: Timestamp,
     last_received_at: Timestamp,
-    /// `last_received_at` when the Ping deadline was armed: traffic received after it postpones the ping.
-    received_before_ping: Timestamp,
+    /// When the last connection was lost, or the last poll was over: the window counts from here.
+    left_at: Timestamp,
     outbox: Outbox<C>,
-    /// The seq of the last ping that a pong frame has answered on this connection.
-    last_pong_seq: u64,
+    /// The client's next sign of life acknowledges up to here: the seq of the last ping that a pong frame has answered on this
+    /// connection, of the last poll, or of the answer to the last request that a stream held.
+    unconfirmed: u64,
     events: u32,
     /// The outputs of one call, at most [`Session::MAX_OUTPUTS`]: the caller drains them after each.
     outputs: VecDeque<Output>,
@@ -58,23 +66,24 @@ impl<C> Session<C> {
         let mut session = Self {
             timeouts,
             phase: Phase::Suspended,
-            connection_kind: attach.kind,
-            ping: PingState::Idle,
+            carrier: attach.kind.into(),
+            delivery: attach.delivery,
+            ping: PingState::Idle { received_before: now },
             write_held: false,
             deadlines: DeadlineTable::default(),
             now,
             opened_at: now,
             last_received_at: now,
-            received_before_ping: now,
+            left_at: now,
             outbox,
-            last_pong_seq: 0,
+            unconfirmed: 0,
             events: 0,
             outputs: VecDeque::new(),
         };
         if let Some(lifetime) = session.timeouts.lifetime {
             session.deadlines.arm(Deadline::Lifetime, now + lifetime);
         }
-        session.attach(attach, Transition::Opened);
+        session.attach(attach, Some(Transition::Opened));
         session
     }
 
@@ -86,27 +95,45 @@ impl<C> Session<C> {
             (_, Input::Attach(attach)) if attach.seq.is_some_and(|seq| seq > self.outbox.seq()) => {}
             (Phase::Attached(current), Input::Attach(attach)) if attach.connection == current => {}
             (Phase::Attached(current), Input::Attach(attach)) => {
-                self.outputs.push_back(Output::Close(current, CloseCode::Replaced));
-                self.attach(attach, Transition::Resumed(ResumeKind::TakeOver));
+                self.release(current, attach.kind);
+                self.attach(attach, self.take_over_by(attach.kind));
+            }
+            (Phase::BetweenPolls, Input::Attach(attach)) => {
+                self.attach(attach, self.take_over_by(attach.kind));
             }
             (Phase::Suspended, Input::Attach(attach)) => {
-                self.attach(attach, Transition::Resumed(ResumeKind::Reconnect));
+                self.attach(attach, Some(Transition::Resumed(ResumeKind::Reconnect)));
             }
             (Phase::Attached(current), Input::Connection(connection, input)) if connection == current => {
                 self.handle_connection(current, input);
             }
+            (Phase::BetweenPolls | Phase::Suspended, Input::Connection(_, ConnectionInput::AnswerLost)) => {
+                self.answer_lost();
+            }
             // Input of a replaced or lost connection does not count.
-            (Phase::Attached(_) | Phase::Suspended, Input::Connection(..)) => {}
+            (Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended, Input::Connection(..)) => {}
+            (Phase::Attached(current), Input::Request(request)) => {
+                self.heard_beside();
+                self.take_request(Some(current), request);
+            }
+            (Phase::BetweenPolls, Input::Request(request)) => {
+                self.put_off_poll_gap();
+                self.take_request(None, request);
+            }
+            // The next connection brings a token of its own.
+            (Phase::Suspended, Input::Request(Request::TokenRefreshed(_))) => self.put_off_reconnect(),
+            (Phase::Suspended, Input::Request(request)) => {
+                self.put_off_reconnect();
+                self.take_request(None, request);
+            }
             (Phase::Attached(current), Input::Disconnect) => {
-                self.outputs.push_back(Output::Close(current, CloseCode::Disconnected));
-                self.suspend(SuspendReason::Disconnected);
+                self.say_farewell(current, CloseCode::Disconnected);
+                self.lose_connection(SuspendReason::Disconnected);
             }
+            (Phase::BetweenPolls, Input::Disconnect) => self.suspend(SuspendReason::Disconnected),
             (Phase::Suspended, Input::Disconnect) => {}
-            (Phase::Attached(current), Input::Close(reason)) => {
-                self.outputs.push_back(Output::Close(current, reason.close_code()));
-                self.end(reason);
-            }
-            (Phase::Suspended, Input::Close(reason)) => self.end(reason),
+            (Phase::Attached(current), Input::Close(reason)) => self.end(Some(current), reason),
+            (Phase::BetweenPolls | Phase::Suspended, Input::Close(reason)) => self.end(None, reason),
         }
     }
 
@@ -116,22 +143,24 @@ impl<C> Session<C> {
             ConnectionInput::PongFrame { seq } => self.pong_frame(current, seq),
             ConnectionInput::PongMessage { seq } => self.pong_message(current, seq),
             ConnectionInput::Ack { seq } if seq <= self.outbox.seq() => self.outbox.acknowledge(seq),
-            ConnectionInput::Ack { .. } => {
-                self.outputs.push_back(Output::Close(current, CloseCode::ProtocolError));
-                self.end(CloseReason::ProtocolError);
-            }
+            ConnectionInput::Ack { .. } => self.end(Some(current), CloseReason::ProtocolError),
             ConnectionInput::Command => self.postpone_idle(),
+            ConnectionInput::Sent if matches!(self.carrier, Carrier::Poll(_)) => self.begin_answer(),
             ConnectionInput::Sent => self.request_acknowledgement(current),
+            ConnectionInput::Answered { pause } => self.poll_answered(pause),
+            ConnectionInput::AnswerLost => {}
+            ConnectionInput::Hold { hold, seq } => self.hold_on_stream(current, hold, seq),
+            ConnectionInput::Released => self.hold_released(),
             ConnectionInput::WriteHeld => self.hold_write(),
             ConnectionInput::WriteResumed => self.resume_write(),
             ConnectionInput::Probed => self.probed(current),
             ConnectionInput::PingDelayed => self.ping_delayed(current),
             ConnectionInput::TokenRefreshed(expires) => self.arm_token(expires),
-            ConnectionInput::Ended(reason) => self.suspend(reason),
-            ConnectionInput::Close(reason) => {
-                self.outputs.push_back(Output::Close(current, reason.close_code()));
-                self.end(reason);
+            ConnectionInput::Ended(_) if matches!(self.carrier, Carrier::Poll(_)) => {
+                self.await_poll(Duration::ZERO);
             }
+            ConnectionInput::Ended(reason) => self.lose_connection(reason),
+            ConnectionInput::Close(reason) => self.end(Some(current), reason),
         }
     }
 
@@ -150,25 +179,33 @@ impl<C> Session<C> {
             (Phase::Attached(current), Deadline::Pong) => self.pong_due(current, due),
             (Phase::Attached(current), Deadline::PollHold) => {
                 self.fired(deadline, due);
-                self.outputs.push_back(Output::AnswerPoll(current));
+                self.answer_held(current);
+            }
+            (Phase::BetweenPolls, Deadline::PollGap) => {
+                self.fired(deadline, due);
+                self.suspend(SuspendReason::PollGap);
             }
             (Phase::Attached(current), Deadline::Token) => {
                 self.fired(deadline, due);
-                self.outputs.push_back(Output::Close(current, CloseCode::TokenExpired));
+                self.say_farewell(current, CloseCode::TokenExpired);
+                self.lose_connection(SuspendReason::TokenExpired);
+            }
+            (Phase::BetweenPolls, Deadline::Token) => {
+                self.fired(deadline, due);
                 self.suspend(SuspendReason::TokenExpired);
             }
             (Phase::Suspended, Deadline::Reconnect) => {
                 self.fired(deadline, due);
-                self.end(CloseReason::ReconnectWindow);
+                self.end(None, CloseReason::ReconnectWindow);
             }
             (phase, Deadline::Idle | Deadline::Lifetime) => {
                 let reason =
                     if deadline == Deadline::Idle { CloseReason::Idle } else { CloseReason::Lifetime };
                 self.fired(deadline, due);
-                if let Phase::Attached(current) = phase {
-                    self.outputs.push_back(Output::Close(current, reason.close_code()));
+                match phase {
+                    Phase::Attached(current) => self.end(Some(current), reason),
+                    _ => self.end(None, reason),
                 }
-                self.end(reason);
             }
             (phase, deadline) => unreachable!("{deadline:?} is never armed while {phase:?}"),
         }
@@ -210,7 +247,7 @@ impl<C> Session<C> {
     /// Records that the client's token expires at `at`, by a wall clock that may have been set since the last call. Fires
     /// nothing: call it before [`Session::handle`] and [`Session::handle_timeout`], whose decisions depend on it.
     pub fn token_expires(&mut self, at: Timestamp) {
-        if matches!(self.phase, Phase::Attached(_)) {
+        if matches!(self.phase, Phase::Attached(_) | Phase::BetweenPolls) {
             self.deadlines.arm(Deadline::Token, at);
         }
     }
@@ -244,60 +281,74 @@ impl<C> Session<C> {
         self.last_received_at
     }
 
-    fn attach(&mut self, attach: Attach, transition: Transition) {
+    fn attach(&mut self, attach: Attach, transition: Option<Transition>) {
+        self.resume_outbox(&attach);
         self.phase = Phase::Attached(attach.connection);
-        self.connection_kind = attach.kind;
-        self.ping = PingState::Idle;
+        self.carrier = attach.kind.into();
+        self.delivery = attach.delivery;
+        self.ping = PingState::Idle { received_before: self.now };
         self.write_held = false;
         self.last_received_at = self.now;
-        self.last_pong_seq = 0;
-        self.outbox.resume(
-            attach.seq,
-            match attach.kind {
-                ConnectionKind::Stream(_) | ConnectionKind::Poll => WhenFull::Stop,
-                ConnectionKind::Events => WhenFull::Wrap,
-            },
-        );
-        self.deadlines.disarm(Deadline::Pong);
-        self.deadlines.disarm(Deadline::Reconnect);
+        for deadline in
+            [Deadline::Ping, Deadline::Pong, Deadline::PollHold, Deadline::PollGap, Deadline::Reconnect]
+        {
+            self.deadlines.disarm(deadline);
+        }
         self.arm_token(attach.token_expires);
         match attach.kind {
             // No command can come.
             ConnectionKind::Events => self.deadlines.disarm(Deadline::Idle),
-            ConnectionKind::Stream(_) | ConnectionKind::Poll if !self.deadlines.is_armed(Deadline::Idle) => {
+            ConnectionKind::Stream(_) | ConnectionKind::Poll { .. }
+                if !self.deadlines.is_armed(Deadline::Idle) =>
+            {
                 self.postpone_idle()
             }
-            ConnectionKind::Stream(_) | ConnectionKind::Poll => {}
+            ConnectionKind::Stream(_) | ConnectionKind::Poll { .. } => {}
+        }
+        if let Some(transition) = transition {
+            self.emit(transition);
         }
         match attach.kind {
             ConnectionKind::Stream(_) | ConnectionKind::Events => {
                 let half = self.timeouts.ping_interval / 2;
                 let spread = half.mul_f64(f64::from(attach.entropy) / f64::from(u32::MAX));
-                self.deadlines.disarm(Deadline::PollHold);
                 self.arm_ping(self.now + half + spread);
             }
-            ConnectionKind::Poll => {
-                self.deadlines.disarm(Deadline::Ping);
-                self.deadlines.arm(Deadline::PollHold, self.now + self.timeouts.poll_hold);
-            }
+            ConnectionKind::Poll { hold } => self.hold(attach.connection, hold),
         }
-        self.emit(transition);
+    }
+
+    /// A poll after a poll goes on as before.
+    fn take_over_by(&self, next: ConnectionKind) -> Option<Transition> {
+        let goes_on = matches!((self.carrier, next), (Carrier::Poll(_), ConnectionKind::Poll { .. }));
+        (!goes_on).then_some(Transition::Resumed(ResumeKind::TakeOver))
+    }
+
+    fn lose_connection(&mut self, reason: SuspendReason) {
+        self.left_at = self.now;
+        self.suspend(reason);
     }
 
     fn suspend(&mut self, reason: SuspendReason) {
         self.phase = Phase::Suspended;
-        self.ping = PingState::Idle;
+        self.ping = PingState::Idle { received_before: self.now };
         self.write_held = false;
-        for deadline in [Deadline::Ping, Deadline::Pong, Deadline::PollHold, Deadline::Token] {
+        for deadline in
+            [Deadline::Ping, Deadline::Pong, Deadline::PollHold, Deadline::PollGap, Deadline::Token]
+        {
             self.deadlines.disarm(deadline);
         }
-        self.deadlines.arm(Deadline::Reconnect, self.now + self.timeouts.reconnect_window);
+        self.deadlines.arm(Deadline::Reconnect, self.window_end());
         self.emit(Transition::Suspended(reason));
     }
 
-    fn end(&mut self, reason: CloseReason) {
+    /// Ends the session, and its connection with it.
+    fn end(&mut self, current: Option<ConnectionId>, reason: CloseReason) {
+        if let Some(current) = current {
+            self.say_farewell(current, reason.close_code());
+        }
         self.phase = Phase::Closed(reason);
-        self.ping = PingState::Idle;
+        self.ping = PingState::Idle { received_before: self.now };
         self.deadlines.disarm_all();
         self.emit(match reason {
             CloseReason::ReconnectWindow => Transition::Expired,

@@ -8,13 +8,19 @@
 //! The owner pulls. It asks which subscription is next ([`Outbox::next_turn`]), reads that channel's log, and takes a run
 //! of messages, or a gap ([`Outbox::take`]). Three things come out, in this order: gaps for what can no longer be
 //! resent, what is to be resent, and what is new. Among what is new, channels take turns.
+//!
+//! A message may be in several logs, of a channel and of patterns that stand for it: `overlap` says how a session
+//! that reads them gets it once.
 
+mod overlap;
+mod resume;
 mod ring;
 mod subscription;
 mod turn;
 
 use std::collections::VecDeque;
 
+pub use overlap::{Place, Source};
 use ring::{Entry, EntryKind, Ring};
 use subscription::Subscription;
 pub use turn::{Bounds, Run, Slot, SubscriptionView, Turn, WhenFull};
@@ -24,6 +30,8 @@ pub use turn::{Bounds, Run, Slot, SubscriptionView, Turn, WhenFull};
 pub struct Outbox<C> {
     ring: Ring,
     when_full: WhenFull,
+    /// What is to be resent is told as missing instead: the client gets nothing twice.
+    tells_gaps: bool,
     /// The last seq sent on the current connection. What the ring has after it is to be resent.
     sent: u64,
     /// The client has everything up to here.
@@ -33,6 +41,10 @@ pub struct Outbox<C> {
     ready: VecDeque<u32>,
     /// Subscriptions whose gap is to be sent before anything is resent, in the order of the gaps' seqs.
     pending_gaps: VecDeque<u32>,
+    /// Two subscriptions have overlapped.
+    overlaps: bool,
+    /// The last seq that has left the ring and was of a subscription that has ended.
+    forgotten: u64,
 }
 
 impl<C> Outbox<C> {
@@ -42,11 +54,14 @@ impl<C> Outbox<C> {
         Self {
             ring: Ring::new(max_unacked.max(1)),
             when_full: WhenFull::Stop,
+            tells_gaps: false,
             sent: 0,
             acknowledged: 0,
             subscriptions: Vec::new(),
             ready: VecDeque::new(),
             pending_gaps: VecDeque::new(),
+            overlaps: false,
+            forgotten: 0,
         }
     }
 
@@ -74,41 +89,6 @@ impl<C> Outbox<C> {
         self.when_full == WhenFull::Stop && self.ring.len() * 2 >= self.ring.capacity()
     }
 
-    /// Subscribes to `channel`, from after the message `cursor` on. With `gap`, a gap of unknown length is reported first.
-    pub fn subscribe(&mut self, channel: C, cursor: u64, gap: bool) -> Slot {
-        self.subscribe_with(|_| channel, cursor, gap)
-    }
-
-    /// The same, for an owner whose handle of the channel depends on the slot.
-    pub fn subscribe_with(&mut self, channel: impl FnOnce(Slot) -> C, cursor: u64, gap: bool) -> Slot {
-        let free = self.subscriptions.iter().position(Option::is_none);
-        let index = free.unwrap_or(self.subscriptions.len());
-        let slot = Slot(u32::try_from(index).expect("subscriptions are limited, far below 2^32"));
-        let subscription = Some(Subscription::new(channel(slot), cursor, gap));
-        if index < self.subscriptions.len() {
-            self.subscriptions[index] = subscription;
-        } else {
-            if self.subscriptions.is_empty() {
-                // Most sessions subscribe to one channel; a vector would start with room for four.
-                self.subscriptions.reserve_exact(1);
-            }
-            self.subscriptions.push(subscription);
-        }
-        self.mark_ready(slot);
-        slot
-    }
-
-    /// Ends the subscription. What was sent can still be resent, so the channel is held until it is acknowledged.
-    pub fn unsubscribe(&mut self, slot: Slot) {
-        self.ready.retain(|ready| *ready != slot.0);
-        self.pending_gaps.retain(|pending| *pending != slot.0);
-        self.skip_to_ring();
-        if let Some(subscription) = self.get_mut(slot.0) {
-            subscription.live = false;
-            self.free_if_unused(slot.0);
-        }
-    }
-
     /// There may be something new for this subscription. Harmless if there is not, or if it has ended.
     pub fn mark_ready(&mut self, slot: Slot) {
         if let Some(subscription) = self.get_mut(slot.0)
@@ -117,31 +97,6 @@ impl<C> Outbox<C> {
         {
             self.ready.push_back(slot.0);
         }
-    }
-
-    /// A new connection, whose client has everything up to `seq`; if it does not say, up to the last acknowledgement.
-    ///
-    /// `seq` must be at most [`Outbox::seq`].
-    pub fn resume(&mut self, seq: Option<u64>, when_full: WhenFull) {
-        let seq = seq.unwrap_or(self.acknowledged).min(self.seq());
-        self.when_full = when_full;
-        self.sent = seq;
-        // Also when that is less than before: the client has lost what was acknowledged.
-        self.acknowledged = seq;
-        self.pending_gaps.clear();
-        if seq >= self.ring.dropped() {
-            self.acknowledge(seq);
-            return;
-        }
-        // Each gap has the seq of the last entry that its subscription lost from the ring. So a client that is cut between
-        // two gaps, and resumes with the seq of the first, still gets the second.
-        let mut gaps: Vec<(u64, u32)> = (0..)
-            .zip(&self.subscriptions)
-            .filter_map(|(index, subscription)| Some((subscription.as_ref()?.gap_needed_after(seq)?, index)))
-            .collect();
-        gaps.sort_unstable();
-        self.pending_gaps.extend(gaps.into_iter().map(|(_, index)| index));
-        self.skip_to_ring();
     }
 
     /// The client has everything up to `seq`. What was not sent on this connection yet is not acknowledged by it.
@@ -167,18 +122,6 @@ impl<C> Outbox<C> {
         }
         let slot = *self.ready.front()?;
         Some(Turn { slot: Slot(slot), from: self.get(slot)?.cursor + 1 })
-    }
-
-    /// Takes what this turn sends, given what its channel's log holds: at most `at_most` messages, at least one. All of
-    /// its seqs count as sent.
-    pub fn take(&mut self, turn: Turn, log: Bounds, at_most: usize) -> Run {
-        if self.pending_gaps.front() == Some(&turn.slot.0) {
-            self.take_pending_gap(turn.slot.0)
-        } else if self.sent < self.seq() {
-            self.take_resend(log, at_most.max(1))
-        } else {
-            self.take_new(turn.slot.0, log, at_most.max(1))
-        }
     }
 
     /// The channel of a subscription.
@@ -244,53 +187,19 @@ impl<C> Outbox<C> {
                 self.sent = seq;
                 Run::Gap { seq, range }
             }
-            EntryKind::Message if entry.offset >= log.first => {
+            EntryKind::Message if entry.offset >= log.first && !self.tells_gaps => {
                 let count = self.ring.consecutive(seq).take(at_most).count();
                 self.sent += count as u64;
                 // Not caught up: that depends on new messages.
                 Run::Messages { seq, offset: entry.offset, count, caught_up: false }
             }
             EntryKind::Message => {
-                let gone = self.ring.consecutive(seq).take_while(|offset| *offset < log.first).count() as u64;
+                let is_gone = |offset: &u64| self.tells_gaps || *offset < log.first;
+                let gone = self.ring.consecutive(seq).take_while(is_gone).count() as u64;
                 self.sent += gone;
                 Run::Gap { seq: self.sent, range: Some((entry.offset, entry.offset + gone - 1)) }
             }
         }
-    }
-
-    fn take_new(&mut self, slot: u32, log: Bounds, at_most: usize) -> Run {
-        let room = match self.when_full {
-            WhenFull::Stop => self.ring.capacity() - self.ring.len(),
-            // More would evict what this very run sends.
-            WhenFull::Wrap => self.ring.capacity(),
-        };
-        let Some(subscription) = self.get_mut(slot) else { return Run::CaughtUp };
-        let cursor = subscription.cursor;
-        if std::mem::take(&mut subscription.gap) {
-            return self.send_gap(Entry::unknown_gap(slot, cursor));
-        }
-        if cursor + 1 < log.first {
-            subscription.cursor = log.first - 1;
-            return self.send_gap(Entry::gap(slot, cursor + 1, log.first - 1));
-        }
-        let unread = usize::try_from(log.last.saturating_sub(cursor)).unwrap_or(usize::MAX);
-        let count = unread.min(at_most).min(room);
-        let caught_up = count == unread;
-        subscription.cursor += count as u64;
-        subscription.ready = !caught_up;
-        // To the back of the queue, or out of it.
-        self.ready.retain(|ready| *ready != slot);
-        if !caught_up {
-            self.ready.push_back(slot);
-        }
-        if count == 0 {
-            return Run::CaughtUp;
-        }
-        let seq = self.seq() + 1;
-        for offset in cursor + 1..=cursor + count as u64 {
-            self.send(Entry::message(slot, offset));
-        }
-        Run::Messages { seq, offset: cursor + 1, count, caught_up }
     }
 
     fn send_gap(&mut self, entry: Entry) -> Run {
@@ -316,6 +225,10 @@ impl<C> Outbox<C> {
     fn evicted(&mut self, seq: u64, entry: Entry) {
         if let Some(subscription) = self.get_mut(entry.slot) {
             subscription.evict(seq, entry);
+            let has_ended = !subscription.live;
+            if has_ended {
+                self.forget(seq);
+            }
             self.free_if_unused(entry.slot);
         }
     }
@@ -332,6 +245,125 @@ impl<C> Outbox<C> {
 
     fn get_mut(&mut self, slot: u32) -> Option<&mut Subscription<C>> {
         self.subscriptions.get_mut(slot as usize)?.as_mut()
+    }
+}
+
+impl<C: Source> Outbox<C> {
+    /// Subscribes to `channel`, from after the message `cursor` on. With `gap`, a gap of unknown length is reported first.
+    pub fn subscribe(&mut self, channel: C, cursor: u64, gap: bool) -> Slot {
+        self.subscribe_with(|_| channel, cursor, gap)
+    }
+
+    /// The same, for an owner whose handle of the channel depends on the slot.
+    pub fn subscribe_with(&mut self, channel: impl FnOnce(Slot) -> C, cursor: u64, gap: bool) -> Slot {
+        let free = self.subscriptions.iter().position(Option::is_none);
+        let index = free.unwrap_or(self.subscriptions.len());
+        let slot = Slot(u32::try_from(index).expect("subscriptions are limited, far below 2^32"));
+        let subscription = Some(Subscription::new(channel(slot), cursor, gap));
+        if index < self.subscriptions.len() {
+            self.subscriptions[index] = subscription;
+        } else {
+            if self.subscriptions.is_empty() {
+                // Most sessions subscribe to one channel; a vector would start with room for four.
+                self.subscriptions.reserve_exact(1);
+            }
+            self.subscriptions.push(subscription);
+        }
+        self.mark_ready(slot);
+        self.begin(slot.0);
+        slot
+    }
+
+    /// Ends the subscription. What was sent can still be resent, so the channel is held until it is acknowledged.
+    pub fn unsubscribe(&mut self, slot: Slot) {
+        self.ready.retain(|ready| *ready != slot.0);
+        let sent = self.sent;
+        let has_pending_gap = self.pending_gaps.contains(&slot.0);
+        self.pending_gaps.retain(|pending| *pending != slot.0);
+        self.skip_to_ring();
+        if let Some(subscription) = self.get_mut(slot.0) {
+            subscription.live = false;
+            if let Some(seq) = subscription.last_evicted() {
+                self.forget(seq);
+            }
+            if has_pending_gap {
+                self.tell_what_others_sent(sent);
+            }
+            self.free_if_unused(slot.0);
+        }
+    }
+
+    /// Takes what this turn sends, given what its log holds: at most `at_most` messages, at least one. All of its seqs count as
+    /// sent. `places` tells where else the message with this offset is.
+    pub fn take<'a>(
+        &mut self,
+        turn: Turn,
+        log: Bounds,
+        at_most: usize,
+        places: impl Fn(u64) -> &'a [Place],
+    ) -> Run {
+        if self.pending_gaps.front() == Some(&turn.slot.0) {
+            self.take_pending_gap(turn.slot.0)
+        } else if self.sent < self.seq() {
+            self.take_resend(log, at_most.max(1))
+        } else {
+            self.take_new(turn.slot.0, log, at_most.max(1), &places)
+        }
+    }
+
+    fn take_new<'a>(
+        &mut self,
+        slot: u32,
+        log: Bounds,
+        at_most: usize,
+        places: &impl Fn(u64) -> &'a [Place],
+    ) -> Run {
+        let room = match self.when_full {
+            WhenFull::Stop => self.ring.capacity() - self.ring.len(),
+            // More would evict what this very run sends.
+            WhenFull::Wrap => self.ring.capacity(),
+        };
+        let Some(subscription) = self.get_mut(slot) else { return Run::CaughtUp };
+        let cursor = subscription.cursor;
+        if std::mem::take(&mut subscription.gap) {
+            return self.send_gap(Entry::unknown_gap(slot, cursor));
+        }
+        if cursor + 1 < log.first {
+            let missing = (cursor + 1, log.first - 1);
+            subscription.miss(missing);
+            return self.send_gap(Entry::gap(slot, missing.0, missing.1));
+        }
+        let passed = self.pass_over(slot, log, places);
+        let unread = usize::try_from(log.last.saturating_sub(cursor + passed)).unwrap_or(usize::MAX);
+        if passed > 0 && unread > 0 {
+            return Run::PassedOver;
+        }
+        let wanted = unread.min(at_most).min(room);
+        let count = self.go_together(slot, wanted, places);
+        let caught_up = count == unread;
+        if let Some(subscription) = self.get_mut(slot) {
+            subscription.cursor += count as u64;
+            subscription.ready = !caught_up;
+            if caught_up {
+                subscription.set_sent_before(Vec::new());
+            }
+        }
+        // To the back of the queue, or out of it.
+        self.ready.retain(|ready| *ready != slot);
+        if !caught_up {
+            self.ready.push_back(slot);
+        }
+        if count == 0 && wanted > 0 {
+            return Run::Waits;
+        }
+        if count == 0 {
+            return Run::CaughtUp;
+        }
+        let seq = self.seq() + 1;
+        for offset in cursor + 1..=cursor + count as u64 {
+            self.send(Entry::message(slot, offset));
+        }
+        Run::Messages { seq, offset: cursor + 1, count, caught_up }
     }
 }
 

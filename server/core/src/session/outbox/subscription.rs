@@ -1,3 +1,6 @@
+use std::num::NonZeroU64;
+
+use super::overlap::{Place, SentRange, Source};
 use super::ring::{Entry, EntryKind};
 
 /// One session's position in one channel.
@@ -20,11 +23,24 @@ pub(super) struct Subscription<C> {
     pub(super) ready: bool,
     /// Not unsubscribed.
     pub(super) live: bool,
+    /// What few subscriptions have.
+    rare: Option<Box<Rare>>,
+}
+
+#[derive(Debug, Default)]
+struct Rare {
+    /// What the last gap left out.
+    missed: Option<(u64, u64)>,
+    /// What others that overlap with it had sent when it began, until it has caught up.
+    sent_before: Vec<SentRange>,
+    /// Another has sent a message of its log.
+    sent_by_others: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Evicted {
-    seq: u64,
+    /// Seqs count from 1.
+    seq: NonZeroU64,
     offset: u64,
 }
 
@@ -40,25 +56,92 @@ impl<C> Subscription<C> {
             evicted_unknown_gap: false,
             ready: false,
             live: true,
+            rare: None,
+        }
+    }
+
+    /// The cursor moves over what the log no longer has.
+    pub(super) fn miss(&mut self, missing: (u64, u64)) {
+        self.cursor = missing.1;
+        self.rare.get_or_insert_default().missed = Some(missing);
+    }
+
+    /// Others have sent messages of its log, or had sent some that it will pass over.
+    pub(super) fn relies_on_others(&self) -> bool {
+        self.is_sent_by_others() || !self.sent_before().is_empty()
+    }
+
+    /// Whether another has sent a message of its log.
+    pub(super) fn is_sent_by_others(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.sent_by_others)
+    }
+
+    /// Others have sent what is up to here.
+    pub(super) fn pass(&mut self, up_to: u64) {
+        self.cursor = up_to;
+        self.rare.get_or_insert_default().sent_by_others = true;
+    }
+
+    /// What others that overlap with it had sent when it began; nothing once it has caught up.
+    pub(super) fn sent_before(&self) -> &[SentRange] {
+        self.rare.as_ref().map_or(&[], |rare| &rare.sent_before)
+    }
+
+    pub(super) fn set_sent_before(&mut self, sent: Vec<SentRange>) {
+        if self.rare.is_some() || !sent.is_empty() {
+            self.rare.get_or_insert_default().sent_before = sent;
         }
     }
 
     /// An entry of this subscription has left the ring.
     pub(super) fn evict(&mut self, seq: u64, entry: Entry) {
         self.in_ring -= 1;
-        self.evicted = Some(Evicted { seq, offset: entry.last_offset() });
+        self.evicted = NonZeroU64::new(seq).map(|seq| Evicted { seq, offset: entry.last_offset() });
         self.evicted_unknown_gap |= matches!(entry.kind(), EntryKind::Gap(None));
     }
 
     /// For a client that has everything up to `seq`: the seq of the gap to send it, if messages after `seq` have left the
     /// ring. None after an unsubscribe.
     pub(super) fn gap_needed_after(&self, seq: u64) -> Option<u64> {
-        self.evicted.map(|evicted| evicted.seq).filter(|evicted| self.live && *evicted > seq)
+        self.last_evicted().filter(|evicted| self.live && *evicted > seq)
+    }
+
+    /// The seq of the last entry that has left the ring.
+    pub(super) fn last_evicted(&self) -> Option<u64> {
+        self.evicted.map(|evicted| evicted.seq.get())
     }
 
     /// The seq and the range of that gap. The range may be too wide: of what left the ring, only the last offset is known.
     pub(super) fn evicted_gap(&self) -> Option<(u64, Option<(u64, u64)>)> {
         let Evicted { seq, offset } = self.evicted?;
-        Some((seq, (!self.evicted_unknown_gap).then_some((self.start + 1, offset))))
+        Some((seq.get(), (!self.evicted_unknown_gap).then_some((self.start + 1, offset))))
+    }
+}
+
+impl<C: Source> Subscription<C> {
+    pub(super) fn sent_range(&self) -> SentRange {
+        let missed = self.rare.as_ref().and_then(|rare| rare.missed);
+        SentRange { log: self.channel.log(), after: self.start, up_to: self.cursor, missed }
+    }
+
+    /// Whether the message there is its next.
+    pub(super) fn is_before(&self, place: &Place) -> bool {
+        self.live && self.channel.log() == place.log && self.cursor + 1 == place.offset
+    }
+
+    /// Whether it has another before the message there.
+    pub(super) fn is_far_before(&self, place: &Place) -> bool {
+        self.live && self.channel.log() == place.log && self.cursor + 1 < place.offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A server holds millions.
+    #[test]
+    fn a_subscription_is_small() {
+        assert_eq!(size_of::<Subscription<[u64; 2]>>(), 64);
     }
 }

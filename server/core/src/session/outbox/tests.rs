@@ -1,9 +1,24 @@
 use super::*;
 
+/// Messages that are in one log only.
+fn nowhere(_: u64) -> &'static [Place] {
+    &[]
+}
+
+impl Source for char {
+    fn log(&self) -> u64 {
+        u64::from(*self)
+    }
+
+    fn overlaps(&self, _: &Self) -> bool {
+        false
+    }
+}
+
 /// A turn of `outbox`, whose only channel holds `first..=last`.
 fn take(outbox: &mut Outbox<()>, first: u64, last: u64) -> Option<Run> {
     let turn = outbox.next_turn()?;
-    Some(outbox.take(turn, Bounds { first, last }, 100))
+    Some(outbox.take(turn, Bounds { first, last }, 100, nowhere))
 }
 
 fn messages(seq: u64, offset: u64, count: usize) -> Option<Run> {
@@ -119,17 +134,17 @@ fn a_client_cut_between_two_gaps_gets_the_second_later() {
     outbox.subscribe('b', 0, false);
     for _ in 0..2 {
         let turn = outbox.next_turn().expect("both have one message");
-        outbox.take(turn, bounds, 1);
+        outbox.take(turn, bounds, 1, nowhere);
     }
     outbox.acknowledge(2);
     outbox.resume(Some(0), WhenFull::Stop);
     let turn = outbox.next_turn().expect("a pending gap");
     assert_eq!(outbox.channel(turn.slot), Some(&'a'));
-    assert_eq!(outbox.take(turn, bounds, 1), Run::Gap { seq: 1, range: Some((1, 1)) });
+    assert_eq!(outbox.take(turn, bounds, 1, nowhere), Run::Gap { seq: 1, range: Some((1, 1)) });
     outbox.resume(Some(1), WhenFull::Stop);
     let turn = outbox.next_turn().expect("a pending gap");
     assert_eq!(outbox.channel(turn.slot), Some(&'b'));
-    assert_eq!(outbox.take(turn, bounds, 1), Run::Gap { seq: 2, range: Some((1, 1)) });
+    assert_eq!(outbox.take(turn, bounds, 1, nowhere), Run::Gap { seq: 2, range: Some((1, 1)) });
     assert_eq!(outbox.next_turn(), None);
 }
 
@@ -175,13 +190,13 @@ fn what_was_sent_before_an_unsubscribe_can_be_sent_again() {
 #[test]
 fn channels_take_turns() {
     let mut outbox = Outbox::new(100);
-    let busy = outbox.subscribe("busy", 0, false);
-    let quiet = outbox.subscribe("quiet", 0, false);
+    let busy = outbox.subscribe('b', 0, false);
+    let quiet = outbox.subscribe('q', 0, false);
     let mut order = Vec::new();
     while let Some(turn) = outbox.next_turn() {
         order.push(turn.slot);
         let last = if turn.slot == busy { 30 } else { 1 };
-        outbox.take(turn, Bounds { first: 1, last }, 10);
+        outbox.take(turn, Bounds { first: 1, last }, 10, nowhere);
     }
     assert_eq!(order, [busy, quiet, busy, busy]);
 }
@@ -194,4 +209,135 @@ fn clearing_returns_what_was_subscribed() {
     outbox.unsubscribe(left);
     assert_eq!(outbox.clear().collect::<Vec<_>>(), ['a']);
     assert_eq!(outbox.next_turn(), None);
+}
+
+/// A log of the following: of `/a`, of `/b`, or of `/*`, which has the messages of both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    A,
+    B,
+    All,
+}
+
+impl Source for Shape {
+    fn log(&self) -> u64 {
+        *self as u64
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self == other || *self == Self::All || *other == Self::All
+    }
+}
+
+/// What was published: one message each to `/a`, `/b`, `/a`.
+fn published(log: Shape, offset: u64) -> &'static [Place] {
+    const fn at(log: Shape, offset: u64) -> Place {
+        Place { log: log as u64, offset }
+    }
+    const FIRST: &[Place] = &[at(Shape::A, 1), at(Shape::All, 1)];
+    const SECOND: &[Place] = &[at(Shape::B, 1), at(Shape::All, 2)];
+    const THIRD: &[Place] = &[at(Shape::A, 2), at(Shape::All, 3)];
+    match (log, offset) {
+        (Shape::A | Shape::All, 1) => FIRST,
+        (Shape::B, 1) | (Shape::All, 2) => SECOND,
+        _ => THIRD,
+    }
+}
+
+/// The next turn of those that read these logs, of which `/*` has lost what is before `first`.
+fn take_shared(outbox: &mut Outbox<Shape>, first: u64) -> Option<(Shape, Run)> {
+    let turn = outbox.next_turn()?;
+    let log = *outbox.channel(turn.slot).expect("it is there");
+    let bounds = match log {
+        Shape::A => Bounds { first: 1, last: 2 },
+        Shape::B => Bounds { first: 1, last: 1 },
+        Shape::All => Bounds { first, last: 3 },
+    };
+    let run = outbox.take(turn, bounds, 100, |offset| published(log, offset));
+    outbox.check_invariants();
+    Some((log, run))
+}
+
+fn sent(seq: u64, offset: u64, count: usize, caught_up: bool) -> Run {
+    Run::Messages { seq, offset, count, caught_up }
+}
+
+#[test]
+fn what_one_has_sent_the_others_have_behind_them() {
+    let mut outbox = Outbox::new(8);
+    outbox.subscribe(Shape::All, 0, false);
+    outbox.subscribe(Shape::A, 0, false);
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::All, sent(1, 1, 3, true))));
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, Run::CaughtUp)));
+    assert_eq!(take_shared(&mut outbox, 1), None);
+}
+
+#[test]
+fn one_that_ends_leaves_the_others_where_they_are() {
+    for ends_at in 0..3 {
+        let mut outbox = Outbox::new(8);
+        let channel = outbox.subscribe(Shape::A, 0, false);
+        outbox.subscribe(Shape::All, 0, false);
+        let (mut offsets, mut turns) = (Vec::new(), 0);
+        loop {
+            if turns == ends_at {
+                outbox.unsubscribe(channel);
+            }
+            turns += 1;
+            let Some((log, run)) = take_shared(&mut outbox, 1) else { break };
+            if let Run::Messages { offset, count, .. } = run {
+                offsets.extend((offset..).take(count).map(|offset| published(log, offset)[1].offset));
+            }
+        }
+        assert_eq!(offsets, [1, 2, 3], "{ends_at}");
+    }
+}
+
+#[test]
+fn nobody_sends_what_another_has_something_before() {
+    let mut outbox = Outbox::new(8);
+    outbox.subscribe(Shape::A, 0, false);
+    outbox.subscribe(Shape::All, 0, false);
+    // The second message of `/a` comes after that of `/b`, which only the pattern has.
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, sent(1, 1, 1, false))));
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::All, sent(2, 2, 2, true))));
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, Run::CaughtUp)));
+}
+
+#[test]
+fn one_that_begins_in_the_past_passes_over_what_others_have_sent() {
+    let mut outbox = Outbox::new(8);
+    let pattern = outbox.subscribe(Shape::All, 1, false);
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::All, sent(1, 2, 2, true))));
+    outbox.subscribe(Shape::A, 0, false);
+    outbox.unsubscribe(pattern);
+    assert_eq!(
+        take_shared(&mut outbox, 1),
+        Some((Shape::A, sent(3, 1, 1, false))),
+        "before the pattern began"
+    );
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, Run::CaughtUp)), "the second it has");
+}
+
+#[test]
+fn what_a_gap_left_out_another_may_send() {
+    let mut outbox = Outbox::new(8);
+    outbox.subscribe(Shape::All, 0, false);
+    assert_eq!(take_shared(&mut outbox, 4), Some((Shape::All, Run::Gap { seq: 1, range: Some((1, 3)) })));
+    outbox.subscribe(Shape::A, 0, false);
+    assert_eq!(take_shared(&mut outbox, 4), Some((Shape::All, Run::CaughtUp)));
+    assert_eq!(take_shared(&mut outbox, 4), Some((Shape::A, sent(2, 1, 2, true))));
+}
+
+#[test]
+fn what_one_that_has_ended_had_sent_the_others_tell_of() {
+    let mut outbox = Outbox::new(8);
+    let pattern = outbox.subscribe(Shape::All, 0, false);
+    outbox.subscribe(Shape::A, 0, false);
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::All, sent(1, 1, 3, true))));
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, Run::CaughtUp)));
+    outbox.acknowledge(3);
+    outbox.unsubscribe(pattern);
+    outbox.resume(Some(0), WhenFull::Stop);
+    assert_eq!(take_shared(&mut outbox, 1), Some((Shape::A, Run::Gap { seq: 4, range: None })));
 }

@@ -52,6 +52,10 @@ pub enum Run {
         /// The first and the last of them, if known.
         range: Option<(u64, u64)>,
     },
+    /// Nothing: another subscription had sent what came next. There is more.
+    PassedOver,
+    /// Nothing: another subscription has to come to the same message first. It has a turn before this one has its next.
+    Waits,
     /// Nothing: the subscription has reached the end of its log. It gets no turn until [`super::Outbox::mark_ready`].
     CaughtUp,
 }

@@ -1,10 +1,13 @@
 //! The client: a page, and below it the machine that answers ping frames before the page has looked.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
+use std::time::Duration;
 
 use super::coverage::Coverage;
 use super::world::{Frame, World};
 use crate::session::{ConnectionId, ConnectionInput, ConnectionKind, Heartbeat};
+
+const HOLD: Duration = Duration::from_millis(600);
 
 /// All that a page knows. It may keep a copy, and go on from that.
 #[derive(Clone, Debug, Default)]
@@ -15,6 +18,8 @@ pub(super) struct Page {
     pub(super) highest: u64,
     /// By subscription, where it has come to.
     places: Vec<Option<Place>>,
+    /// The messages that it has, or was told of by a gap.
+    known: BTreeSet<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,10 +30,17 @@ struct Place {
 }
 
 impl Page {
-    /// A page that has everything up to here in this subscription.
-    pub(super) fn is_at(&self, subscription: usize, world: &World) -> u64 {
+    /// It has everything that this subscription was to bring up to `last`, whichever did; or it got a gap for it.
+    pub(super) fn assert_has(&self, subscription: usize, last: u64, world: &World) {
         let begun = world.subscriptions[subscription].begun;
-        self.places.get(subscription).copied().flatten().map_or(begun, |place| place.up_to)
+        self.assert_knows(subscription, begun + 1..=last, world);
+    }
+
+    fn assert_knows(&self, subscription: usize, offsets: impl Iterator<Item = u64>, world: &World) {
+        for offset in offsets {
+            let is_known = self.known.contains(&world.message(subscription, offset));
+            assert!(is_known, "not received, and not told of: {offset} of subscription {subscription}");
+        }
     }
 
     fn place(&mut self, subscription: usize, world: &World) -> &mut Place {
@@ -42,18 +54,21 @@ impl Page {
     fn message(&mut self, seq: u64, subscription: usize, offset: u64, live: bool, world: &World) {
         let fresh = seq > self.highest;
         let gap_first = world.subscriptions[subscription].gap;
-        let place = self.place(subscription, world);
+        let place = *self.place(subscription, world);
         if !fresh {
             assert!(offset <= place.up_to, "what it had at {seq} it has: {offset} is beyond {place:?}");
             return;
         }
         assert!(offset > place.up_to, "twice: {offset} at {place:?}");
         // What it has unsubscribed from may have holes.
+        if live && !world.gaps_may_be_late {
+            self.assert_knows(subscription, place.up_to + 1..offset, world);
+        }
         if live {
-            assert_eq!(offset, place.up_to + 1, "not received, and not told of");
             assert!(place.gap_told || !gap_first, "the gap comes first");
         }
-        place.up_to = offset;
+        self.place(subscription, world).up_to = offset;
+        self.known.insert(world.message(subscription, offset));
     }
 
     fn gap(
@@ -67,17 +82,28 @@ impl Page {
     ) {
         let fresh = seq > self.highest;
         let it = &world.subscriptions[subscription];
-        let asked_for = it.gap && range.is_none() && to == it.begun;
+        let asked_for = it.gap && range.is_none();
         assert!(asked_for || world.gaps_allowed, "a gap for no reason: {range:?}");
-        let place = self.place(subscription, world);
+        let place = *self.place(subscription, world);
         match range {
-            None => place.gap_told = true,
+            None => self.place(subscription, world).gap_told = true,
             Some((from, to)) => {
                 assert!(!fresh || to > place.up_to, "what it says is missing is not: {range:?} at {place:?}");
-                assert!(!live || from <= place.up_to + 1, "not received, and not told of: {range:?}");
+                if live && !world.gaps_may_be_late {
+                    self.assert_knows(subscription, place.up_to + 1..from, world);
+                }
                 assert!(!live || place.gap_told || !it.gap, "no range says it all");
             }
         }
+        if !world.gaps_allowed {
+            // It stands for what was before the subscription.
+            return;
+        }
+        let from = range.map_or(it.begun + 1, |(from, _)| from);
+        self.known.extend((from..=to).map(|offset| world.message(subscription, offset)));
+        // What it says may be missing may still come.
+        let to = range.map_or(0, |(_, to)| to);
+        let place = self.place(subscription, world);
         place.up_to = place.up_to.max(to);
     }
 }
@@ -95,6 +121,10 @@ pub(super) struct Link {
     pub(super) to_server: VecDeque<ConnectionInput>,
     /// The last seq the page read here.
     read: u64,
+    /// A poll whose answer has arrived.
+    pub(super) answered: bool,
+    /// A stream on which its client asks for what is new.
+    pub(super) holds: bool,
 }
 
 impl Link {
@@ -106,6 +136,8 @@ impl Link {
             machine: VecDeque::new(),
             to_server: VecDeque::new(),
             read: seq.unwrap_or(0),
+            answered: false,
+            holds: false,
         }
     }
 }
@@ -119,6 +151,8 @@ pub(super) struct Client {
     pub(super) gentle: bool,
     /// What it says it has is the highest seq it ever had, not the last.
     pub(super) says_highest: bool,
+    /// It never says what it has, and wants nothing twice.
+    pub(super) at_most_once: bool,
 }
 
 impl Client {
@@ -151,25 +185,37 @@ impl Client {
                 }
                 return true;
             }
+            Frame::Reply => {
+                self.ask();
+                return true;
+            }
             Frame::Message { seq, .. } | Frame::Gap { seq, .. } => seq,
         };
-        assert!(link.read < seq, "seqs rise: {seq} after {}", link.read);
+        let may_go_back = link.holds && !self.at_most_once;
+        assert!(link.read < seq || may_go_back, "seqs rise: {seq} after {}", link.read);
         link.read = seq;
         if seq <= self.page.highest {
             coverage.met("duplicate");
         }
         match frame {
             Frame::Message { subscription, offset, live, .. } => {
+                assert!(!self.at_most_once || seq > self.page.highest, "{seq} comes twice");
                 self.page.message(seq, subscription, offset, live, world);
             }
             Frame::Gap { subscription, range, to, live, .. } => {
                 self.page.gap(seq, subscription, range, to, live, world);
             }
-            Frame::Ping { .. } => unreachable!("returned above"),
+            Frame::Ping { .. } | Frame::Reply => unreachable!("returned above"),
         }
         self.page.highest = self.page.highest.max(seq);
         self.page.seq = if self.says_highest { self.page.highest } else { seq };
         true
+    }
+
+    /// Asks for what is new, on a stream.
+    pub(super) fn ask(&mut self) {
+        let seq = (!self.at_most_once).then_some(self.page.seq);
+        self.say(ConnectionInput::Hold { hold: HOLD, seq });
     }
 
     pub(super) fn say(&mut self, input: ConnectionInput) {

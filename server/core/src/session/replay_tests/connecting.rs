@@ -5,7 +5,11 @@ use super::*;
 impl Run<'_> {
     /// What was under way to the server may be lost, or come later; or the server never learns of it.
     pub(super) fn cut(&mut self) {
-        let page_gets_all = self.rng.random();
+        // A client that says no seq has what its machine has.
+        let page_gets_all = self.client.at_most_once || self.rng.random();
+        if page_gets_all && self.rng.random() && self.read_answer() {
+            return;
+        }
         let Some((link, lost)) = self.client.cut(page_gets_all, &self.world, self.coverage) else { return };
         if lost {
             self.coverage.met("page lost what its machine had answered for");
@@ -45,8 +49,12 @@ impl Run<'_> {
             self.world.gaps_allowed = true;
             self.coverage.met("old seq");
         }
+        self.settle_last_poll();
         let may_be_silent = self.allowed.no_seqs && !old && !self.must_tell_seq;
-        let seq = if may_be_silent && self.rng.random_bool(0.4) {
+        let seq = if self.client.at_most_once {
+            self.presume();
+            None
+        } else if may_be_silent && self.rng.random_bool(0.4) {
             self.coverage.met("resume without a seq");
             None
         } else {
@@ -58,11 +66,15 @@ impl Run<'_> {
         if matches!(self.session.phase(), Phase::Attached(_)) {
             self.coverage.met("take-over");
         }
+        let has_forgotten = seq.is_none_or(|seq| seq < Position::of(self.session.outbox()).dropped);
+        self.world.gaps_may_be_late |= has_forgotten && self.world.logs.has_patterns();
         let id = self.attach(kind, seq);
         assert_eq!(self.session.phase(), Phase::Attached(id));
+        self.begin_poll(kind, seq);
         self.wraps = kind == ConnectionKind::Events;
         self.client.link = Some(Link::new(id, kind, seq));
         (self.ping_requested, self.ping_leaving, self.last_pong_frame) = (None, None, 0);
+        self.begin_to_hold(kind);
         self.carry_out_outputs();
     }
 
@@ -72,7 +84,14 @@ impl Run<'_> {
         self.connections += 1;
         let id = ConnectionId(self.connections);
         let entropy = self.rng.random();
-        let attach = Attach { connection: id, kind, seq, token_expires: None, entropy };
+        let attach = Attach {
+            connection: id,
+            kind,
+            seq,
+            delivery: delivery(self.client.at_most_once),
+            token_expires: None,
+            entropy,
+        };
         self.session.handle(millis(self.now_ms), Input::Attach(attach));
         id
     }

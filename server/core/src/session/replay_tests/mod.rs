@@ -6,6 +6,9 @@
 mod client;
 mod connecting;
 mod coverage;
+mod holding;
+mod logs;
+mod polling;
 mod serving;
 mod world;
 
@@ -21,6 +24,8 @@ use crate::Timestamp;
 use crate::close::SuspendReason;
 use client::{Client, Link, Page};
 use coverage::Coverage;
+use logs::{LogRef, Logs};
+use polling::{Polls, random_poll};
 use world::{Frame, Position, World};
 
 const SEEDS: u64 = 4_000;
@@ -48,14 +53,20 @@ struct Allowed {
     wraps: bool,
     old_seqs: bool,
     no_seqs: bool,
+    polls: bool,
+    holds: bool,
+    sinces: bool,
 }
 
 struct Run<'a> {
     rng: SmallRng,
-    session: Session<usize>,
+    session: Session<LogRef>,
     max_unacked: usize,
+    /// Of the last connection.
+    kind: ConnectionKind,
     /// The last connection cannot acknowledge.
     wraps: bool,
+    polls: Polls,
     world: World,
     client: Client,
     /// The page has other things to do than to read.
@@ -70,6 +81,8 @@ struct Run<'a> {
     ping_leaving: Option<u64>,
     /// What the last pong frame on the current connection said.
     last_pong_frame: u64,
+    /// How far the stream had come with its last answer to a request.
+    released: u64,
     /// What still arrives of connections that the client has left.
     late: VecDeque<(ConnectionId, ConnectionInput)>,
     /// What the page may go back to.
@@ -82,37 +95,52 @@ impl<'a> Run<'a> {
     fn new(seed: u64, coverage: &'a mut Coverage) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let gaps = rng.random_bool(0.6);
+        let at_most_once = rng.random_bool(0.25);
         let allowed = Allowed {
             trims: gaps && rng.random_bool(0.7),
-            wraps: gaps && rng.random_bool(0.6),
-            old_seqs: gaps && rng.random_bool(0.6),
-            no_seqs: rng.random_bool(0.5),
+            wraps: gaps && !at_most_once && rng.random_bool(0.6),
+            old_seqs: gaps && !at_most_once && rng.random_bool(0.6),
+            no_seqs: at_most_once || rng.random_bool(0.5),
+            polls: rng.random_bool(0.5),
+            holds: rng.random_bool(0.5),
+            sinces: rng.random_bool(0.5),
         };
         let timeouts = SessionTimeouts {
             ping_interval: Duration::from_millis(1_000),
             pong_timeout: Duration::from_millis(400),
             poll_hold: Duration::from_millis(700),
+            poll_gap: Duration::from_millis(300),
             reconnect_window: Duration::from_hours(1),
             idle: None,
             lifetime: None,
         };
         let max_unacked = 4 << rng.random_range(0..5);
-        let world = World::new(rng.random_range(1..=3));
+        let world = World::new(Logs::new(&mut rng), at_most_once);
         let kind = random_kind(&mut rng, &allowed);
         let id = ConnectionId(1);
-        let attach = Attach { connection: id, kind, seq: None, token_expires: None, entropy: rng.random() };
+        let attach = Attach {
+            connection: id,
+            kind,
+            seq: None,
+            delivery: delivery(at_most_once),
+            token_expires: None,
+            entropy: rng.random(),
+        };
         let session = Session::open(millis(0), Arc::new(timeouts), Outbox::new(max_unacked), attach);
         let client = Client {
             page: Page::default(),
             link: Some(Link::new(id, kind, None)),
             gentle: rng.random(),
             says_highest: rng.random(),
+            at_most_once,
         };
         let busy_page = rng.random_bool(0.3);
         let mut run = Self {
             rng,
             session,
             max_unacked,
+            kind,
+            polls: Polls::default(),
             wraps: kind == ConnectionKind::Events,
             world,
             client,
@@ -124,6 +152,7 @@ impl<'a> Run<'a> {
             ping_requested: None,
             ping_leaving: None,
             last_pong_frame: 0,
+            released: 0,
             late: VecDeque::new(),
             snapshots: Vec::new(),
             must_tell_seq: false,
@@ -135,11 +164,16 @@ impl<'a> Run<'a> {
     fn run(mut self) {
         for _ in 0..STEPS {
             self.step();
+            self.poll_again();
             self.check();
         }
         self.drain();
         if !self.world.gaps_allowed {
-            self.coverage.met("without any gap allowed");
+            self.coverage.met(if self.client.at_most_once {
+                "at most once, without any gap allowed"
+            } else {
+                "without any gap allowed"
+            });
         }
     }
 
@@ -152,7 +186,8 @@ impl<'a> Run<'a> {
     fn step(&mut self) {
         match self.rng.random_range(0..100) {
             0..14 => self.publish(),
-            14..18 => self.trim(),
+            14..17 => self.trim(),
+            17 => self.world.tell(self.session.outbox_mut()),
             18..24 => self.change_subscriptions(),
             24..44 => self.serve(),
             44..58 => self.machine_reads(),
@@ -165,7 +200,9 @@ impl<'a> Run<'a> {
             94 => self.claim_the_future(),
             95 => self.remember(),
             96 => self.world.mark_all(self.session.outbox_mut()),
-            97 => self.handle(Input::Disconnect),
+            97 if self.rng.random_bool(0.3) => self.handle(Input::Disconnect),
+            97 => self.late_poll(),
+            98 => self.request(),
             _ => self.pass_time(),
         }
     }
@@ -173,18 +210,17 @@ impl<'a> Run<'a> {
     // The logs.
 
     fn publish(&mut self) {
-        let channel = self.rng.random_range(0..self.world.logs.len());
+        let channel = self.rng.random_range(0..self.world.logs.channels);
         let count = if self.rng.random_bool(0.1) { 20 } else { self.rng.random_range(1..=4) };
-        self.world.publish(self.session.outbox_mut(), channel, count);
+        let tell = self.rng.random_bool(0.7);
+        self.world.publish(self.session.outbox_mut(), channel, count, tell);
     }
 
     fn trim(&mut self) {
-        let channel = self.rng.random_range(0..self.world.logs.len());
-        let log = &mut self.world.logs[channel];
-        if !self.allowed.trims || log.first > log.last {
+        let log = self.rng.random_range(0..self.world.logs.len());
+        if !self.allowed.trims || !self.world.logs.trim(log, &mut self.rng) {
             return;
         }
-        log.first = self.rng.random_range(log.first + 1..=log.last + 1);
         self.world.gaps_allowed = true;
         if self.session.phase() == Phase::Suspended {
             self.coverage.met("trimmed while suspended");
@@ -192,20 +228,20 @@ impl<'a> Run<'a> {
     }
 
     fn change_subscriptions(&mut self) {
-        let channel = self.rng.random_range(0..self.world.logs.len());
-        let subscribed = self.world.live().find(|(_, it)| it.channel == channel).map(|(index, _)| index);
+        let log = self.rng.random_range(0..self.world.logs.len());
+        let subscribed = self.world.live().find(|(_, it)| it.log == log).map(|(index, _)| index);
         let outbox = self.session.outbox_mut();
-        let last = self.world.logs[channel].last;
+        let last = self.world.logs.bounds(log).last;
         match subscribed {
             Some(index) if self.rng.random_bool(0.4) => self.world.unsubscribe(outbox, index),
             Some(_) => {}
             None => {
                 let (begun, gap) = match self.rng.random_range(0..4) {
                     0 => (last, true),
-                    1 => (self.rng.random_range(0..=last), false),
+                    1 if self.allowed.sinces => (self.rng.random_range(0..=last), false),
                     _ => (last, false),
                 };
-                self.world.subscribe(outbox, channel, begun, gap);
+                self.world.subscribe(outbox, log, begun, gap);
             }
         }
     }
@@ -234,12 +270,18 @@ impl<'a> Run<'a> {
     // The client.
 
     fn machine_reads(&mut self) {
+        if self.read_answer() {
+            return;
+        }
         for _ in 0..self.rng.random_range(1..8) {
             self.client.machine_reads(&self.world, self.coverage);
         }
     }
 
     fn page_reads(&mut self) {
+        if self.read_answer() {
+            return;
+        }
         if self.busy_page && self.rng.random_bool(0.7) {
             return;
         }
@@ -249,7 +291,8 @@ impl<'a> Run<'a> {
     }
 
     fn acknowledge(&mut self) {
-        let can = self.client.link.as_ref().is_some_and(|link| link.kind != ConnectionKind::Events);
+        let can = |link: &Link| matches!(link.kind, ConnectionKind::Stream(_));
+        let can = !self.client.at_most_once && self.client.link.as_ref().is_some_and(can);
         if can && self.rng.random_bool(0.7) {
             self.client.say(ConnectionInput::Ack { seq: self.client.page.seq });
         }
@@ -260,12 +303,14 @@ impl<'a> Run<'a> {
         if self.client.link.is_some() {
             self.cut();
         }
+        self.allowed.holds = false;
         let heartbeat = if self.rng.random() { Heartbeat::Frame } else { Heartbeat::Message };
         self.connect(ConnectionKind::Stream(heartbeat));
         let id = ConnectionId(self.connections);
         for round in 0.. {
             assert!(round < DRAIN_ROUNDS, "it never ends");
             let mut moved = false;
+            self.world.tell(self.session.outbox_mut());
             while self.send(id, 100) {
                 moved = true;
             }
@@ -284,13 +329,20 @@ impl<'a> Run<'a> {
         }
         assert!(!self.session.outbox().needs_acknowledgement(), "all was asked for, all was answered");
         for (index, it) in self.world.live() {
-            let last = self.world.logs[it.channel].last;
-            assert_eq!(self.client.page.is_at(index, &self.world), last, "subscription {index}: {it:?}");
+            let last = self.world.logs.bounds(it.log).last;
+            self.client.page.assert_has(index, last, &self.world);
         }
     }
 }
 
+fn delivery(at_most_once: bool) -> Delivery {
+    if at_most_once { Delivery::AtMostOnce } else { Delivery::AtLeastOnce }
+}
+
 fn random_kind(rng: &mut SmallRng, allowed: &Allowed) -> ConnectionKind {
+    if allowed.polls && rng.random_bool(0.7) {
+        return random_poll(rng);
+    }
     match rng.random_range(0..4) {
         0 if allowed.wraps => ConnectionKind::Events,
         1 => ConnectionKind::Stream(Heartbeat::Message),

@@ -18,7 +18,14 @@ impl Run<'_> {
                         self.cut();
                     }
                 }
-                Output::AnswerPoll(_) => unreachable!("no connection polls"),
+                Output::AnswerPoll(id) if self.is_polling() => self.polls.ask(id),
+                Output::AnswerPoll(id) => self.reply(id),
+                Output::Superseded(id) => {
+                    self.coverage.met("poll superseded");
+                    if self.client.link.as_ref().is_some_and(|link| link.id == id) {
+                        self.client.link = None;
+                    }
+                }
                 Output::Event(_) | Output::Fired(..) | Output::RoundTrip(_) => {}
             }
         }
@@ -27,6 +34,9 @@ impl Run<'_> {
     /// A connection's task: it takes what is to be sent, writes pings, and reports them sent.
     pub(super) fn serve(&mut self) {
         let Phase::Attached(id) = self.session.phase() else { return };
+        if self.is_polling() {
+            return self.serve_poll(id);
+        }
         for _ in 0..self.rng.random_range(1..4) {
             if self.rng.random_bool(0.3) {
                 self.write_ping();
@@ -38,6 +48,7 @@ impl Run<'_> {
             if !self.send(id, at_most) {
                 break;
             }
+            self.reply_sometimes(id);
         }
     }
 
@@ -46,7 +57,8 @@ impl Run<'_> {
         let frames = self.world.take(self.session.outbox_mut(), at_most, self.wraps, self.coverage);
         let Some(frames) = frames else {
             let outbox = self.session.outbox();
-            let unread = |it: &world::Subscription| it.cursor < self.world.logs[it.channel].last;
+            let unread =
+                |it: &world::Subscription| !it.caught_up && it.cursor < self.world.logs.bounds(it.log).last;
             if outbox.unacked() == self.max_unacked && self.world.live().any(|(_, it)| unread(it)) {
                 assert!(!self.wraps, "a client that cannot acknowledge is not waited for");
                 self.coverage.met("full ring stopped");
@@ -56,7 +68,9 @@ impl Run<'_> {
         self.check();
         self.write(id, frames);
         self.on(id, ConnectionInput::Sent);
-        if !self.wraps && self.session.outbox().unacked() * 2 >= self.max_unacked {
+        if matches!(self.kind, ConnectionKind::Stream(_))
+            && self.session.outbox().unacked() * 2 >= self.max_unacked
+        {
             let is_outstanding = self.session.deadlines().any(|(_, deadline)| deadline == Deadline::Pong);
             assert!(self.session.is_writing_ping() || is_outstanding, "asked in time");
         }
@@ -65,7 +79,9 @@ impl Run<'_> {
 
     /// To the client, if it still has this connection.
     pub(super) fn write(&mut self, id: ConnectionId, frames: impl IntoIterator<Item = Frame>) {
-        if let Some(link) = self.client.link.as_mut().filter(|link| link.id == id) {
+        if self.is_polling() {
+            self.polls.take(frames);
+        } else if let Some(link) = self.client.link.as_mut().filter(|link| link.id == id) {
             link.network.extend(frames);
         }
     }
@@ -117,14 +133,22 @@ impl Run<'_> {
             ConnectionInput::Ack { seq } if seq > sent => {
                 self.coverage.met("ack of what was not sent on this connection");
             }
+            ConnectionInput::Hold { seq, .. } => self.note_hold(seq),
             _ => {}
         }
         self.session.received(millis(self.now_ms));
         let before = Position::of(self.session.outbox());
+        let released = self.released;
         self.on(id, input);
         let may_drop_to = match input {
             ConnectionInput::Ack { seq } | ConnectionInput::PongMessage { seq } => seq,
+            ConnectionInput::PongFrame { seq } if self.client.at_most_once => seq,
             ConnectionInput::PongFrame { seq } => std::mem::replace(&mut self.last_pong_frame, seq),
+            ConnectionInput::Hold { seq: Some(seq), .. } => {
+                self.last_pong_frame = seq;
+                seq
+            }
+            ConnectionInput::Hold { seq: None, .. } => released,
             _ => 0,
         };
         let dropped = Position::of(self.session.outbox()).dropped;

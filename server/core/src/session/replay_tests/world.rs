@@ -1,9 +1,12 @@
 //! What the server has besides the session: the logs, their subscribers, and, for comparison, a record of everything that
 //! was ever sent.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::coverage::Coverage;
+use super::logs::{LogRef, Logs};
 use crate::session::Outbox;
-use crate::session::outbox::{Bounds, Run, Slot, Turn};
+use crate::session::outbox::{Run, Slot, Turn};
 
 /// What goes to the client. A subscription is its index in [`World::subscriptions`], which never comes twice.
 #[derive(Clone, Copy, Debug)]
@@ -26,19 +29,27 @@ pub(super) enum Frame {
     Ping {
         seq: u64,
     },
+    /// To a request that a stream held.
+    Reply,
 }
 
 #[derive(Debug)]
 pub(super) struct Subscription {
-    pub(super) channel: usize,
+    pub(super) log: usize,
     pub(super) begun: u64,
+    /// How many had ended by then.
+    born: usize,
+    /// How many had ended before it did.
+    ended: Option<usize>,
     /// It begins with a gap of unknown length.
     pub(super) gap: bool,
     gap_sent: bool,
+    /// A gap has said that anything up to here may be missing.
+    told_to: u64,
     slot: Slot,
     pub(super) live: bool,
     pub(super) cursor: u64,
-    caught_up: bool,
+    pub(super) caught_up: bool,
     /// How many turns others have had since it was ready.
     waited: usize,
 }
@@ -67,12 +78,25 @@ impl Sent {
 
 #[derive(Debug)]
 pub(super) struct World {
-    pub(super) logs: Vec<Bounds>,
+    pub(super) logs: Logs,
     pub(super) subscriptions: Vec<Subscription>,
+    ended: usize,
+    /// By message, the subscriptions that have sent it.
+    senders: BTreeMap<usize, Vec<usize>>,
+    /// Messages that a gap has left out.
+    told: BTreeSet<usize>,
+    /// By channel, the newest message that was sent.
+    newest: BTreeMap<usize, usize>,
+    /// Somebody has asked for what may have been sent already.
+    pub(super) asked_for_old: bool,
     /// The first is seq 1.
     sent: Vec<Sent>,
     /// Something has happened after which gaps are allowed.
     pub(super) gaps_allowed: bool,
+    /// Nothing is sent twice.
+    at_most_once: bool,
+    /// What one that has ended had sent was lost: the others tell of it after what is sent again.
+    pub(super) gaps_may_be_late: bool,
 }
 
 /// Where an outbox is.
@@ -84,47 +108,77 @@ pub(super) struct Position {
 }
 
 impl Position {
-    pub(super) fn of(outbox: &Outbox<usize>) -> Self {
+    pub(super) fn of(outbox: &Outbox<LogRef>) -> Self {
         let seq = outbox.seq();
         Self { sent: outbox.sent(), seq, dropped: seq - outbox.unacked() as u64 }
     }
 }
 
 impl World {
-    pub(super) fn new(channels: usize) -> Self {
-        let logs = vec![Bounds { first: 1, last: 0 }; channels];
-        Self { logs, subscriptions: Vec::new(), sent: Vec::new(), gaps_allowed: false }
+    pub(super) fn new(logs: Logs, at_most_once: bool) -> Self {
+        Self {
+            logs,
+            subscriptions: Vec::new(),
+            ended: 0,
+            senders: BTreeMap::new(),
+            told: BTreeSet::new(),
+            newest: BTreeMap::new(),
+            asked_for_old: false,
+            sent: Vec::new(),
+            gaps_allowed: false,
+            gaps_may_be_late: false,
+            at_most_once,
+        }
+    }
+
+    /// The message that a subscription has at this offset of its log.
+    pub(super) fn message(&self, subscription: usize, offset: u64) -> usize {
+        self.logs.message(self.subscriptions[subscription].log, offset)
     }
 
     pub(super) fn live(&self) -> impl Iterator<Item = (usize, &Subscription)> {
         self.subscriptions.iter().enumerate().filter(|(_, it)| it.live)
     }
 
-    pub(super) fn publish(&mut self, outbox: &mut Outbox<usize>, channel: usize, count: u64) {
-        self.logs[channel].last += count;
-        for it in self.subscriptions.iter_mut().filter(|it| it.live && it.channel == channel) {
-            if std::mem::take(&mut it.caught_up) {
+    /// Those that wait for more are told now, or later.
+    pub(super) fn publish(&mut self, outbox: &mut Outbox<LogRef>, channel: usize, count: u64, tell: bool) {
+        for _ in 0..count {
+            self.logs.publish(channel);
+        }
+        if tell {
+            self.tell(outbox);
+        }
+    }
+
+    pub(super) fn tell(&mut self, outbox: &mut Outbox<LogRef>) {
+        for it in self.subscriptions.iter_mut().filter(|it| it.live) {
+            if it.caught_up && it.cursor < self.logs.bounds(it.log).last {
+                it.caught_up = false;
                 outbox.mark_ready(it.slot);
             }
         }
     }
 
     /// Also without need, and for subscriptions that have ended.
-    pub(super) fn mark_all(&mut self, outbox: &mut Outbox<usize>) {
+    pub(super) fn mark_all(&mut self, outbox: &mut Outbox<LogRef>) {
         for it in &mut self.subscriptions {
             it.caught_up = false;
             outbox.mark_ready(it.slot);
         }
     }
 
-    pub(super) fn subscribe(&mut self, outbox: &mut Outbox<usize>, channel: usize, begun: u64, gap: bool) {
-        let slot = outbox.subscribe(channel, begun, gap);
+    pub(super) fn subscribe(&mut self, outbox: &mut Outbox<LogRef>, log: usize, begun: u64, gap: bool) {
+        self.asked_for_old |= begun < self.logs.bounds(log).last;
+        let slot = outbox.subscribe(self.logs.get(log), begun, gap);
         assert!(!self.live().any(|(_, it)| it.slot == slot), "a slot has one subscription");
         self.subscriptions.push(Subscription {
-            channel,
+            log,
             begun,
+            born: self.ended,
+            ended: None,
             gap,
             gap_sent: false,
+            told_to: 0,
             slot,
             live: true,
             cursor: begun,
@@ -133,26 +187,33 @@ impl World {
         });
     }
 
-    pub(super) fn unsubscribe(&mut self, outbox: &mut Outbox<usize>, subscription: usize) {
+    pub(super) fn unsubscribe(&mut self, outbox: &mut Outbox<LogRef>, subscription: usize) {
         let it = &mut self.subscriptions[subscription];
         it.live = false;
+        it.ended = Some(self.ended);
+        self.ended += 1;
         outbox.unsubscribe(it.slot);
     }
 
     /// One turn, as the server does it, if there is any. `wraps` is whether the ring may.
     pub(super) fn take(
         &mut self,
-        outbox: &mut Outbox<usize>,
+        outbox: &mut Outbox<LogRef>,
         at_most: usize,
         wraps: bool,
         coverage: &mut Coverage,
     ) -> Option<Vec<Frame>> {
         let turn = outbox.next_turn()?;
         let subscription = self.holder(turn.slot);
-        let channel = self.subscriptions[subscription].channel;
-        assert_eq!(outbox.channel(turn.slot), Some(&channel));
+        let log = self.subscriptions[subscription].log;
+        assert_eq!(outbox.channel(turn.slot), Some(&self.logs.get(log)));
         let before = Position::of(outbox);
-        let run = outbox.take(turn, self.logs[channel], at_most);
+        let run = outbox.take(turn, self.logs.bounds(log), at_most, |offset| self.logs.places(log, offset));
+        if matches!(run, Run::PassedOver | Run::CaughtUp) {
+            let mut views = outbox.subscriptions();
+            let cursor = views.find(|it| it.slot == turn.slot).expect("it is live").cursor;
+            self.pass_over(subscription, cursor, coverage);
+        }
         let after = Position::of(outbox);
         if after.dropped > before.dropped {
             assert!(wraps, "what is not acknowledged is not forgotten");
@@ -165,7 +226,7 @@ impl World {
                 assert_eq!(offset, turn.from);
                 assert!((1..=at_most).contains(&count), "{count} messages, where {at_most} are wanted");
                 assert_eq!((seq, after.sent), (before.sent + 1, before.sent + count as u64));
-                let log = self.logs[channel];
+                let log = self.logs.bounds(log);
                 assert!(log.first <= offset && offset + count as u64 - 1 <= log.last, "the log has them");
                 self.messages(subscription, before, offset, count, caught_up)
             }
@@ -173,19 +234,75 @@ impl World {
                 assert!(after.sent == seq || after.sent == after.dropped, "there, or where the ring begins");
                 vec![self.gap(turn, subscription, before, seq, range, coverage)]
             }
+            Run::Waits => {
+                assert_eq!((before, before.sent), (after, before.seq), "nothing is sent");
+                coverage.met("waited for another");
+                Vec::new()
+            }
+            Run::PassedOver => {
+                assert_eq!((before, before.sent), (after, before.seq), "nothing is sent");
+                assert!(
+                    self.subscriptions[subscription].cursor < self.logs.bounds(log).last,
+                    "there is more"
+                );
+                Vec::new()
+            }
             Run::CaughtUp => {
                 assert_eq!((before, before.sent), (after, before.seq), "nothing is sent");
                 self.had_its_turn(subscription);
                 let it = &mut self.subscriptions[subscription];
                 it.caught_up = true;
-                assert_eq!(it.cursor, self.logs[channel].last);
+                assert_eq!(it.cursor, self.logs.bounds(log).last);
                 Vec::new()
             }
         })
     }
 
+    /// The subscription goes on to `cursor` without a word.
+    fn pass_over(&mut self, subscription: usize, cursor: u64, coverage: &mut Coverage) {
+        let it = &mut self.subscriptions[subscription];
+        let passed = it.cursor + 1..=cursor;
+        it.cursor = cursor;
+        for offset in passed {
+            let message = self.message(subscription, offset);
+            let senders = self.senders.get(&message).into_iter().flatten();
+            let mut others = senders.map(|it| &self.subscriptions[*it]).peekable();
+            assert!(others.peek().is_some() || self.told.contains(&message), "{message} has not been sent");
+            coverage.met("passed over");
+            if others.all(|it| !it.live) {
+                coverage.met("passed over what one had sent that has ended");
+            }
+        }
+    }
+
+    /// A message is sent for the first time under a new seq.
+    fn send_new(&mut self, subscription: usize, offset: u64) {
+        let message = self.message(subscription, offset);
+        let it = &self.subscriptions[subscription];
+        for sender in self.senders.get(&message).into_iter().flatten().map(|it| &self.subscriptions[*it]) {
+            let had_ended = sender.ended.is_some_and(|ended| ended < it.born);
+            assert!(had_ended || sender.log == it.log, "{message} is sent twice, by {sender:?} and {it:?}");
+        }
+        self.senders.entry(message).or_default().push(subscription);
+        let newest = self.newest.entry(self.logs.channel(message)).or_default();
+        assert!(self.asked_for_old || message >= *newest, "a channel's messages come in order");
+        *newest = message.max(*newest);
+        let own = self.subscriptions[subscription].log;
+        for place in self.logs.places(own, offset).iter().filter(|place| place.log != own as u64) {
+            for it in self.subscriptions.iter_mut().filter(|it| it.live && it.log as u64 == place.log) {
+                assert!(it.cursor + 1 >= place.offset, "{message} before what {it:?} has before it");
+                it.cursor = it.cursor.max(place.offset);
+            }
+        }
+        self.sent.push(Sent { subscription, what: What::Message(offset) });
+    }
+
     /// A turn for what is new.
     fn had_its_turn(&mut self, subscription: usize) {
+        if self.logs.has_patterns() {
+            // The younger wait.
+            return;
+        }
         let others = self.logs.len() - 1;
         for (index, it) in self.subscriptions.iter_mut().enumerate() {
             let waits = index != subscription && it.live && !it.caught_up;
@@ -211,24 +328,25 @@ impl World {
         if !again {
             self.had_its_turn(subscription);
         }
-        let it = &mut self.subscriptions[subscription];
-        let frames = (before.sent + 1..).zip(offset..).take(count).map(|(seq, offset)| {
+        let live = self.subscriptions[subscription].live;
+        for (seq, offset) in (before.sent + 1..).zip(offset..).take(count) {
             if again {
+                assert!(!self.at_most_once, "nothing twice");
                 let sent = &self.sent[usize::try_from(seq).expect("small") - 1];
                 assert_eq!((sent.subscription, &sent.what), (subscription, &What::Message(offset)), "{seq}");
             } else {
-                assert!(it.live, "nothing new after an unsubscribe");
-                assert_eq!(it.cursor + 1, offset);
-                it.cursor = offset;
-                self.sent.push(Sent { subscription, what: What::Message(offset) });
+                assert!(live, "nothing new after an unsubscribe");
+                assert_eq!(self.subscriptions[subscription].cursor + 1, offset);
+                self.subscriptions[subscription].cursor = offset;
+                self.send_new(subscription, offset);
             }
-            Frame::Message { seq, subscription, offset, live: it.live }
-        });
-        let frames = frames.collect();
-        let all = !again && it.cursor == self.logs[it.channel].last;
+        }
+        let it = &mut self.subscriptions[subscription];
+        let all = !again && it.cursor == self.logs.bounds(it.log).last;
         assert_eq!(caught_up, all, "caught up means having all");
         it.caught_up |= caught_up;
-        frames
+        let numbered = (before.sent + 1..).zip(offset..).take(count);
+        numbered.map(|(seq, offset)| Frame::Message { seq, subscription, offset, live }).collect()
     }
 
     fn gap(
@@ -244,18 +362,28 @@ impl World {
         if seq > before.seq {
             assert_eq!((seq, it.live), (before.seq + 1, true));
             match range {
-                None => assert!(it.gap && !std::mem::replace(&mut it.gap_sent, true), "once, if asked for"),
+                None if it.gap && !it.gap_sent => it.gap_sent = true,
+                None => {
+                    assert!(self.gaps_allowed && self.logs.has_patterns(), "for what others sent");
+                    it.gap_sent = true;
+                    it.told_to = self.logs.bounds(it.log).last;
+                    coverage.met("gap for what others sent");
+                }
                 Some(range) => {
-                    assert_eq!(range, (it.cursor + 1, self.logs[it.channel].first - 1));
+                    assert_eq!(range, (it.cursor + 1, self.logs.bounds(it.log).first - 1));
                     it.cursor = range.1;
+                    let log = it.log;
+                    self.told.extend((range.0..=range.1).map(|offset| self.logs.message(log, offset)));
                     coverage.met("cursor fell off the log");
                 }
             }
+            let it = &self.subscriptions[subscription];
             self.sent.push(Sent { subscription, what: What::Gap { range, to: it.cursor } });
         } else if seq <= before.dropped {
             assert!(it.live, "no gap for one that has unsubscribed");
             assert_eq!(turn.from, 1);
-            assert_eq!(range.is_none(), it.gap_sent, "a gap of unknown length was told: {range:?}");
+            assert!(it.gap_sent || range.is_some(), "no gap of unknown length was told: {range:?}");
+            assert!(!it.gap || range.is_none(), "a gap of unknown length was told: {range:?}");
             coverage.met("pending gap");
         } else {
             self.gap_again(subscription, before.sent, seq, range, coverage);
@@ -269,7 +397,9 @@ impl World {
                 "{range:?} stands for seq {seq}, which was {sent:?}"
             );
         }
-        Frame::Gap { seq, subscription, range, to, live: self.subscriptions[subscription].live }
+        let it = &self.subscriptions[subscription];
+        let to = if range.is_none() { to.max(it.told_to) } else { to };
+        Frame::Gap { seq, subscription, range, to, live: it.live }
     }
 
     /// Instead of what was sent under the seqs after `sent`.
@@ -288,22 +418,26 @@ impl World {
             coverage.met("gap resent");
             return;
         }
-        let first = self.logs[self.subscriptions[subscription].channel].first;
+        let first = self.logs.bounds(self.subscriptions[subscription].log).first;
         let offsets: Vec<u64> = replaced.iter().map(Sent::last_offset).collect();
         let (from, to) = range.expect("it is known what the log has lost");
         assert!(replaced.iter().all(|it| it.subscription == subscription), "no other channel's");
         assert!(replaced.iter().all(|it| matches!(it.what, What::Message(_))), "no other gap");
         assert_eq!(offsets, (from..=to).collect::<Vec<_>>());
+        if self.at_most_once {
+            coverage.met("swallowed");
+            return;
+        }
         assert!(to < first, "the log has lost them all");
         coverage.met("message to be resent was trimmed");
     }
 
     /// What the outbox says of its subscriptions.
-    pub(super) fn check(&self, outbox: &Outbox<usize>) {
+    pub(super) fn check(&self, outbox: &Outbox<LogRef>) {
         let mut seen = 0;
         for view in outbox.subscriptions() {
             let it = &self.subscriptions[self.holder(view.slot)];
-            assert_eq!((it.live, it.channel, it.cursor), (true, *view.channel, view.cursor));
+            assert_eq!((it.live, self.logs.get(it.log), it.cursor), (true, *view.channel, view.cursor));
             seen += 1;
         }
         assert_eq!(seen, self.live().count());

@@ -1,0 +1,54 @@
+//! Where an outbox goes on for a new connection.
+
+use super::{Outbox, WhenFull};
+
+impl<C> Outbox<C> {
+    /// A new connection, whose client has everything up to `seq`; if it does not say, up to the last acknowledgement.
+    ///
+    /// `seq` must be at most [`Outbox::seq`].
+    pub fn resume(&mut self, seq: Option<u64>, when_full: WhenFull) {
+        let seq = seq.unwrap_or(self.acknowledged);
+        self.go_on_after(seq, seq, when_full);
+    }
+
+    /// The same for a client that may yet come back to where it was before: of what it has, what came after `confirmed` is
+    /// forgotten only when the ring needs the room.
+    pub fn resume_keeping(&mut self, seq: u64, confirmed: u64) {
+        self.go_on_after(seq, confirmed, WhenFull::Stop);
+        if self.needs_acknowledgement() {
+            self.acknowledge(seq);
+        }
+    }
+
+    /// A new connection, whose client has what was acknowledged and does not say what more. So that nothing comes twice, what
+    /// was sent since is told as gaps.
+    pub fn resume_with_gaps(&mut self, when_full: WhenFull) {
+        self.resume(None, when_full);
+        self.tells_gaps = true;
+    }
+
+    fn go_on_after(&mut self, seq: u64, confirmed: u64, when_full: WhenFull) {
+        let seq = seq.min(self.seq());
+        self.when_full = when_full;
+        self.tells_gaps = false;
+        self.sent = seq;
+        self.pending_gaps.clear();
+        if seq >= self.ring.dropped() {
+            // What is dropped already, the client has.
+            self.acknowledge(confirmed.max(self.ring.dropped()));
+            return;
+        }
+        // The client has lost what was acknowledged.
+        self.acknowledged = seq;
+        // Each gap has the seq of the last entry that its subscription lost from the ring. So a client that is cut between
+        // two gaps, and resumes with the seq of the first, still gets the second.
+        let mut gaps: Vec<(u64, u32)> = (0..)
+            .zip(&self.subscriptions)
+            .filter_map(|(index, subscription)| Some((subscription.as_ref()?.gap_needed_after(seq)?, index)))
+            .collect();
+        gaps.sort_unstable();
+        self.pending_gaps.extend(gaps.into_iter().map(|(_, index)| index));
+        self.skip_to_ring();
+        self.tell_what_others_sent(seq);
+    }
+}

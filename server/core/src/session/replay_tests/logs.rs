@@ -1,0 +1,110 @@
+//! The logs: of channels, and of patterns that stand for some of these.
+
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+use crate::session::outbox::{Bounds, Place, Source};
+
+/// A log, as the outbox knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogRef {
+    index: usize,
+    /// A bit for each channel whose messages it has.
+    channels: u32,
+}
+
+impl Source for LogRef {
+    fn log(&self) -> u64 {
+        self.index as u64
+    }
+
+    fn overlaps(&self, other: &Self) -> bool {
+        self.channels & other.channels != 0
+    }
+}
+
+#[derive(Debug)]
+struct Log {
+    bounds: Bounds,
+    channels: u32,
+    /// Every message it ever had, the first at offset 1.
+    messages: Vec<usize>,
+}
+
+#[derive(Debug)]
+struct Message {
+    channel: usize,
+    places: Vec<Place>,
+}
+
+/// Those of the channels come first.
+#[derive(Debug)]
+pub(super) struct Logs {
+    logs: Vec<Log>,
+    pub(super) channels: usize,
+    messages: Vec<Message>,
+}
+
+impl Logs {
+    pub(super) fn new(rng: &mut SmallRng) -> Self {
+        let channels = rng.random_range(1..=3);
+        let patterns = if rng.random_bool(0.4) { 0 } else { rng.random_range(1..=3) };
+        let of_channels = (0..channels).map(|channel| 1 << channel);
+        let of_patterns: Vec<u32> = (0..patterns).map(|_| rng.random_range(1..1 << channels)).collect();
+        let logs = of_channels.chain(of_patterns).map(|channels| Log {
+            bounds: Bounds { first: 1, last: 0 },
+            channels,
+            messages: Vec::new(),
+        });
+        Self { logs: logs.collect(), channels, messages: Vec::new() }
+    }
+
+    /// To all logs that have this channel's messages, before anyone reads one of them.
+    pub(super) fn publish(&mut self, channel: usize) {
+        let mut places = Vec::new();
+        for (number, log) in (0..).zip(&mut self.logs).filter(|(_, log)| log.channels & 1 << channel != 0) {
+            log.bounds.last += 1;
+            log.messages.push(self.messages.len());
+            places.push(Place { log: number, offset: log.bounds.last });
+        }
+        self.messages.push(Message { channel, places });
+    }
+
+    /// Drops some of the oldest messages. Returns whether there were any.
+    pub(super) fn trim(&mut self, log: usize, rng: &mut SmallRng) -> bool {
+        let bounds = &mut self.logs[log].bounds;
+        let any = bounds.first <= bounds.last;
+        if any {
+            bounds.first = rng.random_range(bounds.first + 1..=bounds.last + 1);
+        }
+        any
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.logs.len()
+    }
+
+    pub(super) fn has_patterns(&self) -> bool {
+        self.logs.len() > self.channels
+    }
+
+    pub(super) fn get(&self, log: usize) -> LogRef {
+        LogRef { index: log, channels: self.logs[log].channels }
+    }
+
+    pub(super) fn bounds(&self, log: usize) -> Bounds {
+        self.logs[log].bounds
+    }
+
+    pub(super) fn message(&self, log: usize, offset: u64) -> usize {
+        self.logs[log].messages[usize::try_from(offset).expect("small") - 1]
+    }
+
+    pub(super) fn channel(&self, message: usize) -> usize {
+        self.messages[message].channel
+    }
+
+    pub(super) fn places(&self, log: usize, offset: u64) -> &[Place] {
+        &self.messages[self.message(log, offset)].places
+    }
+}

@@ -1,0 +1,153 @@
+//! Appending to a channel's log, and to those of the patterns that stand for it.
+//!
+//! A message gets into all of them at once: every log is locked before any of them changes, the channel's first, then those of patterns in
+//! an order that is the same for all channels. So nobody reads a message before it is everywhere, and any two messages are in the
+//! same order in all logs that have both. Sessions that read several of these logs depend on it (`encke_core`'s outbox). The
+//! bytes are stored once.
+
+use std::sync::Arc;
+
+use encke_core::Timestamp;
+use encke_core::encodings::Encodings;
+use encke_core::message::{CompactJson, Message};
+use encke_core::session::outbox::Place;
+use parking_lot::MutexGuard;
+
+use super::channels::{Channels, Published, TooManyChannels};
+use super::fan_out;
+use super::log::LogSize;
+use super::message::{LogMessage, Origin, SharedMessage};
+use super::name::ChannelName;
+use super::state::{Change, Channel, State};
+use super::subscribers::Subscriber;
+use crate::admission::Holder;
+use crate::timeouts::ArmAction;
+
+/// A log, locked to be appended to.
+struct Open<'a, S> {
+    channel: &'a Arc<Channel<S>>,
+    state: MutexGuard<'a, State<S>>,
+}
+
+/// What came of an append.
+struct Appended {
+    /// The message's number in its channel.
+    offset: u64,
+    channel: After,
+    /// In the order of the patterns.
+    patterns: Vec<After>,
+}
+
+/// What is to be done for a log once it is unlocked.
+struct After {
+    arm: ArmAction,
+    /// The caller has begun a sweep.
+    sweep: bool,
+    /// It is a pattern that nobody has followed for long.
+    ends: bool,
+}
+
+impl<S: Subscriber> Channels<S> {
+    /// Appends to a channel's log, and to those of the patterns that stand for it, and has their subscribers told. If there is no such
+    /// channel, `maker` makes it.
+    ///
+    /// # Errors
+    /// [`TooManyChannels`], when there is no such channel and no further one may be opened.
+    pub(crate) fn publish(
+        &self,
+        name: &ChannelName,
+        maker: &Holder,
+        data: &CompactJson<'_>,
+    ) -> Result<Published, TooManyChannels> {
+        let now = self.timeouts.clock().now();
+        loop {
+            let channel = self.open(name, maker)?;
+            let patterns = self.patterns_of(name);
+            match self.append(now, &channel, &patterns, data) {
+                Err(retired) => self.forget(retired),
+                Ok(appended) => {
+                    self.metrics.channels.published();
+                    // A message by a pattern says where it is in both logs. So those that follow both get it by the pattern.
+                    for (pattern, after) in patterns.iter().zip(appended.patterns) {
+                        self.follow_up(pattern, after);
+                    }
+                    self.follow_up(&channel, appended.channel);
+                    self.keep_to_budget(now);
+                    return Ok(Published { offset: appended.offset, epoch: channel.epoch().into() });
+                }
+            }
+        }
+    }
+
+    /// Fails with a log that has just been retired, if one has.
+    fn append<'a>(
+        &self,
+        now: Timestamp,
+        channel: &'a Arc<Channel<S>>,
+        patterns: &'a [Arc<Channel<S>>],
+        data: &CompactJson<'_>,
+    ) -> Result<Appended, &'a Arc<Channel<S>>> {
+        let mut own = Open::lock(channel)?;
+        let mut others = patterns.iter().map(Open::lock).collect::<Result<Vec<_>, _>>()?;
+        // The text is made under the lock, since the offset is part of it.
+        let offset = own.state.log.next_offset();
+        let message = Message { channel: channel.name().as_str(), epoch: channel.epoch(), offset, data };
+        let encodings = Encodings::new(&message);
+        if others.is_empty() {
+            let channel = self.append_to(&mut own, now, LogMessage::Own(encodings), true);
+            return Ok(Appended { offset, channel, patterns: Vec::new() });
+        }
+        let origin = Origin { channel: channel.name().clone(), epoch: channel.shared_epoch(), offset };
+        let places = std::iter::once(&own).chain(&others).map(Open::next_place).collect();
+        let message = Arc::new(SharedMessage { encodings, origin, places });
+        let patterns = others
+            .iter_mut()
+            .map(|open| self.append_to(open, now, LogMessage::Shared(Arc::clone(&message)), false))
+            .collect();
+        // The last, so that no log drops the message while it is held here as well.
+        let channel = self.append_to(&mut own, now, LogMessage::Shared(message), true);
+        Ok(Appended { offset, channel, patterns })
+    }
+
+    fn append_to(&self, open: &mut Open<'_, S>, now: Timestamp, message: LogMessage, is_new: bool) -> After {
+        let Open { channel, state } = open;
+        let before = state.log.size();
+        state.log.append(now, message, is_new, &self.log_limits);
+        self.idle.note(channel, state);
+        let ends = channel.pattern().is_some() && state.has_been_left();
+        self.note_growth(channel, state, before);
+        if state.age_key.is_none() {
+            let age_key = (now, channel.number());
+            state.age_key = Some(age_key);
+            channel.account().list(age_key, Arc::downgrade(channel));
+        }
+        After { arm: self.request_age(channel, state), sweep: state.sweep.published(), ends }
+    }
+
+    fn note_growth(&self, channel: &Channel<S>, state: &State<S>, before: LogSize) {
+        self.budget.changed(channel.account(), Change { before, after: state.log.size() });
+    }
+
+    fn follow_up(&self, channel: &Arc<Channel<S>>, After { arm, sweep, ends }: After) {
+        self.timeouts.carry_out(&channel.timer, arm);
+        if ends {
+            // Looks again, since somebody may follow it by now.
+            self.trim_if(channel, |_| true, |_| ());
+        }
+        if sweep {
+            fan_out::sweep(Arc::clone(channel), &*self.executor);
+        }
+    }
+}
+
+impl<'a, S: Subscriber> Open<'a, S> {
+    fn lock(channel: &'a Arc<Channel<S>>) -> Result<Self, &'a Arc<Channel<S>>> {
+        let state = channel.state.lock();
+        if state.retired { Err(channel) } else { Ok(Self { channel, state }) }
+    }
+
+    /// Where the next message will be.
+    fn next_place(&self) -> Place {
+        Place { log: self.channel.number(), offset: self.state.log.next_offset() }
+    }
+}

@@ -1,0 +1,93 @@
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// A socket of which something was read before: that comes first.
+#[derive(Debug)]
+pub(crate) struct Rewound<S> {
+    socket: S,
+    read_already: Vec<u8>,
+    /// How much of that was handed on.
+    handed_on: usize,
+}
+
+impl<S> Rewound<S> {
+    pub(crate) fn new(socket: S, read_already: Vec<u8>) -> Self {
+        Self { socket, read_already, handed_on: 0 }
+    }
+
+    /// The socket, and what was read before and not handed on, with `next`, which was.
+    pub(crate) fn into_parts(mut self, next: &[u8]) -> (S, Vec<u8>) {
+        let rest = self.read_already.split_off(self.handed_on);
+        (self.socket, [next, &rest].concat())
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let rest = &this.read_already[this.handed_on..];
+        if rest.is_empty() {
+            return Pin::new(&mut this.socket).poll_read(context, buf);
+        }
+        let count = rest.len().min(buf.remaining());
+        buf.put_slice(&rest[..count]);
+        this.handed_on += count;
+        if this.handed_on == this.read_already.len() {
+            (this.read_already, this.handed_on) = (Vec::new(), 0);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().socket).poll_write_vectored(context, bytes)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.socket.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().socket).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[test]
+    fn what_was_read_before_comes_first() {
+        let mut socket = Rewound::new(tokio::io::join(&b"def"[..], tokio::io::sink()), b"abc".to_vec());
+        let mut two = [0; 2];
+        socket.read_exact(&mut two).now_or_never().expect("at once").expect("read");
+        assert_eq!(&two, b"ab");
+        assert_eq!(Rewound::new((), b"xyz".to_vec()).into_parts(b"w").1, b"wxyz");
+        let mut rest = Vec::new();
+        socket.read_to_end(&mut rest).now_or_never().expect("at once").expect("read");
+        assert_eq!(rest, b"cdef");
+    }
+}

@@ -1,0 +1,111 @@
+//! How a request gets a session that is going to hold it: the same for streams of events and for polls.
+
+use encke_core::close::CloseCode;
+use encke_core::dialect::DialectName;
+use encke_core::session::ConnectionKind;
+use hyper::StatusCode;
+
+use super::query::Query;
+use crate::admission::RefusalReason;
+use crate::auth::Permission;
+use crate::channel::ChannelName;
+use crate::client::{Caller, Context};
+use crate::http::{ApiError, Reply};
+use crate::session::{AttachRequest, Attached, Refusal};
+
+/// Why a request gets no session.
+#[derive(Debug)]
+pub(super) enum NotAdmitted {
+    /// It will not get one later either.
+    Error(ApiError),
+    /// It is to come back, for this reason.
+    ComeBack(CloseCode),
+}
+
+impl NotAdmitted {
+    /// What the request gets instead. `come_back` says when to come back, in the form that its client understands.
+    pub(super) fn reply(self, come_back: impl FnOnce(CloseCode) -> Reply) -> Reply {
+        match self {
+            Self::Error(error) => error.into(),
+            Self::ComeBack(code) => come_back(code),
+        }
+    }
+}
+
+impl From<ApiError> for NotAdmitted {
+    fn from(error: ApiError) -> Self {
+        Self::Error(error)
+    }
+}
+
+/// Whether the page that asks may.
+pub(super) fn check_origin(caller: &Caller, context: &Context) -> Result<(), ApiError> {
+    if caller.origin_allowed {
+        return Ok(());
+    }
+    Err(refused(
+        RefusalReason::Origin,
+        ApiError::forbidden("this origin is not in auth.origins"),
+        caller,
+        context,
+    ))
+}
+
+/// Counts and logs why a request is refused.
+pub(super) fn refused(
+    reason: RefusalReason,
+    error: ApiError,
+    caller: &Caller,
+    context: &Context,
+) -> ApiError {
+    context.refusals.refused(reason, caller.address, &error);
+    error
+}
+
+/// Gives a request its session. Returns the channels that it asks for, too.
+pub(super) fn admit(
+    query: Query,
+    kind: ConnectionKind,
+    only_resume: bool,
+    caller: &Caller,
+    context: &Context,
+) -> Result<(Attached, Vec<ChannelName>), NotAdmitted> {
+    let Query { resume, seq, token, channels } = query;
+    let identity = caller.identify(token.as_deref(), context).map_err(|code| match code {
+        CloseCode::Overloaded => NotAdmitted::ComeBack(code),
+        code => ApiError::unauthorized(code.reason()).into(),
+    })?;
+    if let Some(channel) =
+        channels.iter().find(|channel| !identity.allows(Permission::Subscribe, channel.as_str()))
+    {
+        let message = format!("the token does not allow to subscribe to {channel}");
+        return Err(refused(RefusalReason::Channel, ApiError::forbidden(message), caller, context).into());
+    }
+    let attach = |may_open| AttachRequest {
+        resume,
+        seq,
+        identity,
+        address: caller.address,
+        kind,
+        dialect: DialectName::Json,
+        may_open,
+        only_resume,
+    };
+    // hyper has the socket, so nobody can ask it whether its client is gone; and an EventSource waits for seconds before it
+    // comes back.
+    let attached = context.attach(caller.address, attach, || false).map_err(|refusal| match refusal {
+        Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => {
+            NotAdmitted::ComeBack(CloseCode::Overloaded)
+        }
+        Refusal::Draining => NotAdmitted::ComeBack(CloseCode::Draining),
+        Refusal::NotTheUser => ApiError::forbidden("the session is another user's").into(),
+        Refusal::Gone | Refusal::Late => {
+            gone("the session is gone; with channels=a,b a new one would follow them").into()
+        }
+    })?;
+    Ok((attached, channels))
+}
+
+pub(super) fn gone(message: &str) -> ApiError {
+    ApiError::new(StatusCode::GONE, "gone", message)
+}

@@ -1,0 +1,49 @@
+//! What pages of other origins may do: those that the configuration lists, and as much as their clients need.
+
+use hyper::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, HeaderMap,
+    HeaderValue, ORIGIN, VARY,
+};
+
+use crate::client::Caller;
+use crate::http::reply::no_content;
+use crate::http::{ApiError, Reply};
+
+/// The answer to a browser that asks whether a page of another origin may send a request with these methods and headers.
+pub(super) fn preflight(
+    caller: &Caller,
+    headers: &HeaderMap,
+    methods: &'static str,
+    allowed_headers: &'static str,
+) -> Reply {
+    if !caller.origin_allowed {
+        return ApiError::forbidden("this origin is not in auth.origins").into();
+    }
+    let mut reply = no_content();
+    let allowed = reply.headers_mut();
+    allow_origin(allowed, headers.get(ORIGIN));
+    allowed.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(methods));
+    allowed.insert(ACCESS_CONTROL_ALLOW_HEADERS, HeaderValue::from_static(allowed_headers));
+    reply
+}
+
+/// The page of this origin may read the answer.
+pub(super) fn allow_origin(headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
+    if let Some(origin) = origin {
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+        headers.insert(VARY, HeaderValue::from_static("origin"));
+    }
+}
+
+/// The same, as lines of a head.
+pub(super) fn lines(origin: Option<&HeaderValue>) -> Vec<u8> {
+    let mut headers = HeaderMap::new();
+    allow_origin(&mut headers, origin);
+    let mut lines = Vec::new();
+    for (name, value) in &headers {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            lines.extend_from_slice(part);
+        }
+    }
+    lines
+}

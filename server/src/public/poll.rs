@@ -1,0 +1,224 @@
+//! Long-polling, in the `json` dialect: `GET /poll` holds, `POST /poll` takes commands.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use encke_core::close::{CloseCode, CloseReason};
+use encke_core::dialect::json::Json;
+use encke_core::session::{ConnectionKind, Phase};
+use futures_util::future::{Either, select};
+use hyper::body::Incoming;
+use hyper::header::{
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING,
+};
+use hyper::http::request::Parts;
+use hyper::{Request, StatusCode, Version};
+use serde_json::value::RawValue;
+use tokio_util::sync::CancellationToken;
+
+use super::admit::{NotAdmitted, admit, check_origin, gone, refused};
+use super::cors;
+use super::query::Query;
+use crate::admission::RefusalReason;
+use crate::client::{Caller, Commands, Context, Sender, Speaker, goaway, retry_ms};
+use crate::http::body::{self, BodyLimits};
+use crate::http::reply::with;
+use crate::http::{ApiError, Reply};
+use crate::session::{Backlog, SessionCell, Via};
+use crate::transport::poll::{Accepted, Array};
+
+/// Commands in one request.
+const MAX_COMMANDS: usize = 64;
+
+/// Why commands are not carried out.
+const GONE: &str = "the session is gone";
+
+/// Gives a request its session, or the answer that it gets instead.
+pub(crate) fn accept<B>(
+    request: &Request<B>,
+    caller: &Caller,
+    context: &Context,
+) -> Result<Accepted, Box<Reply>> {
+    admit_poll(request, caller, context).map_err(|refused| {
+        let reply = refused.reply(|code| come_back(code, context));
+        Box::new(finish(reply, caller, request.headers()))
+    })
+}
+
+fn admit_poll<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<Accepted, NotAdmitted> {
+    check_origin(caller, context)?;
+    let query = Query::read(request, &context.settings)
+        .map_err(|error| refused(RefusalReason::Query, error, caller, context))?;
+    // A client without a session is told at once which one it has.
+    let hold = if query.resume.is_some() { context.sessions.settings().poll_hold } else { Duration::ZERO };
+    let (attached, channels) = admit(query, ConnectionKind::Poll { hold }, false, caller, context)?;
+    let headers = cors::lines(request.headers().get(ORIGIN));
+    Ok(Accepted { attached, channels, headers, keep_alive: keeps_alive(request) })
+}
+
+/// Carries out the commands of a request.
+pub(super) async fn command(
+    request: Request<Incoming>,
+    session: Arc<SessionCell>,
+    caller: Caller,
+    context: Arc<Context>,
+    timeout: Duration,
+) -> Reply {
+    let (head, body) = request.into_parts();
+    let speaker = Speaker { session: &session, context: &context, via: Via::request(caller.address) };
+    let reply = commands(&head, body, speaker, timeout).await;
+    finish(reply, &caller, &head.headers)
+}
+
+async fn commands(head: &Parts, body: Incoming, speaker: Speaker<'_>, timeout: Duration) -> Reply {
+    let Speaker { session, context, .. } = speaker;
+    let limits = BodyLimits { max_bytes: context.settings.max_message, timeout };
+    if let Some(pause) = context.pause(session) {
+        pause.await;
+    }
+    context.count_frames(session, 1);
+    match read(head, body, limits, speaker).await {
+        Ok(body) => carry_out_all(&body, speaker).await,
+        Err(error) => error.into(),
+    }
+}
+
+/// Carries out the commands of a body that has arrived.
+pub(crate) async fn carry_out_all(body: &[u8], speaker: Speaker<'_>) -> Reply {
+    match replies(body, speaker).await {
+        Ok(replies) => array(replies),
+        Err(error) => error.into(),
+    }
+}
+
+async fn replies(body: &[u8], speaker: Speaker<'_>) -> Result<Array, ApiError> {
+    let Speaker { session, context, .. } = speaker;
+    let texts = texts(body)?;
+    context.count_frames(session, texts.len().saturating_sub(1));
+    let mut replies = Array::default();
+    for text in texts {
+        carry_out(text, speaker, &mut replies).await;
+    }
+    if let Phase::Closed(reason) = session.phase()
+        && reason != CloseReason::Client
+    {
+        if replies.is_empty() {
+            return Err(gone(GONE));
+        }
+        let code = reason.close_code();
+        replies.notify(&goaway(code, retry_ms(code, &context.entropy)));
+    }
+    Ok(replies)
+}
+
+/// The body, which counts with the messages that are not whole yet.
+async fn read(
+    head: &Parts,
+    body: Incoming,
+    limits: BodyLimits,
+    speaker: Speaker<'_>,
+) -> Result<Bytes, ApiError> {
+    let Speaker { context, via, .. } = speaker;
+    let cut = CancellationToken::new();
+    let now = || context.timeouts.clock().now();
+    let account = context.unfinished.begin(Sender::Request(cut.clone()), via.address(), now());
+    let grown = |bytes| context.account(&account, bytes, now());
+    let read = pin!(body::read(&head.headers, body, limits, &context.timeouts, grown));
+    match select(read, pin!(cut.cancelled())).await {
+        Either::Left((body, _)) => body,
+        Either::Right(_) => Err(ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "overloaded",
+            "too much is being received (limits.receive_total)",
+        )),
+    }
+}
+
+/// One command, and its reply, which comes before that of the next.
+async fn carry_out(text: &str, speaker: Speaker<'_>, replies: &mut Array) {
+    let mut commands = Commands::new();
+    let (mut backlog, mut dialect) = (Backlog::default(), Json::default());
+    commands.received(text, speaker, &mut backlog, &mut dialect, replies);
+    poll_fn(|task| {
+        while let Some(waiting) = commands.poll_waiting(task, speaker, &mut backlog, &mut dialect, replies) {
+            if waiting.is_pending() {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// The session whose secret a request has. It is looked for before the body is read: a stranger costs no more than a head.
+pub(crate) fn session<B>(
+    request: &Request<B>,
+    caller: &Caller,
+    context: &Context,
+) -> Result<Arc<SessionCell>, Box<Reply>> {
+    let found = check_origin(caller, context).and_then(|()| find(request, context));
+    found.map_err(|error| Box::new(finish(error.into(), caller, request.headers())))
+}
+
+fn find<B>(request: &Request<B>, context: &Context) -> Result<Arc<SessionCell>, ApiError> {
+    let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+    let token = query.find(|(name, _)| name == "resume").map(|(_, token)| token);
+    let token = token.ok_or_else(|| ApiError::bad_request("whose commands these are: give resume=TOKEN"))?;
+    let session = context.sessions.find(&token).ok_or_else(|| gone(GONE))?;
+    let now = context.timeouts.clock().unix_now();
+    if session.identity().expires().is_some_and(|expires| expires <= now) {
+        return Err(ApiError::unauthorized(CloseCode::TokenExpired.reason()));
+    }
+    Ok(session)
+}
+
+/// The commands in a body: one, or an array of them.
+fn texts(body: &[u8]) -> Result<Vec<&str>, ApiError> {
+    if !body.trim_ascii_start().starts_with(b"[") {
+        return body::parse::<&RawValue>(body).map(|command| vec![command.get()]);
+    }
+    let commands: Vec<&RawValue> = body::parse(body)?;
+    if commands.len() > MAX_COMMANDS {
+        let message = format!("{} commands; there may be {MAX_COMMANDS} in one request", commands.len());
+        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message));
+    }
+    Ok(commands.into_iter().map(RawValue::get).collect())
+}
+
+/// The answer of a server that has no session to give now says when to come back, as that of one that takes it away.
+fn come_back(code: CloseCode, context: &Context) -> Reply {
+    let mut body = Array::default();
+    body.notify(&goaway(code, retry_ms(code, &context.entropy)));
+    array(body)
+}
+
+fn array(array: Array) -> Reply {
+    with(StatusCode::OK, "application/json", array.into_bytes())
+}
+
+/// No cache may keep an answer, and the pages that may ask may read it.
+fn finish(mut reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if caller.origin_allowed {
+        cors::allow_origin(reply.headers_mut(), headers.get(ORIGIN));
+    }
+    reply
+}
+
+/// Whether another request may follow. After a body none does: it is not read, and what is in it must not be taken for a request that
+/// a proxy has let pass.
+fn keeps_alive<B>(request: &Request<B>) -> bool {
+    let headers = request.headers();
+    let length = headers.get(CONTENT_LENGTH).map(HeaderValue::as_bytes);
+    let has_body = headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != b"0");
+    let says_close = |value: &HeaderValue| {
+        value
+            .to_str()
+            .is_ok_and(|text| text.split(',').any(|option| option.trim().eq_ignore_ascii_case("close")))
+    };
+    request.version() == Version::HTTP_11 && !has_body && !headers.get_all(CONNECTION).iter().any(says_close)
+}

@@ -1,0 +1,154 @@
+//! What a request gets, by its path.
+
+use std::future::Future;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use hyper::body::Incoming;
+use hyper::header::{HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::upgrade::OnUpgrade;
+use hyper::{Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
+
+use super::arrival::{Arrival, Taken};
+use super::query::parse_query;
+use super::{NotServed, cors, events, poll};
+use crate::admission::{OpenConnection, RefusalReason};
+use crate::client::Caller;
+use crate::http::{ApiError, Reply, Rewound};
+use crate::transport::TcpSocket;
+use crate::transport::websocket::{self, Upgrade, Upgraded};
+
+/// What a request gets.
+pub(super) enum Answer {
+    Reply(Reply),
+    Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
+    /// The socket itself.
+    Taken(Taken, OpenConnection),
+}
+
+impl Arrival<'_> {
+    pub(super) fn answer(&self, request: Request<Incoming>) -> Answer {
+        let context = &self.context.client;
+        let address = self.context.proxies.client_of(self.address, request.headers());
+        let open_connection = match self.entered(address) {
+            Ok(open_connection) => open_connection,
+            Err(error) => {
+                self.context.refused(&error, address);
+                let message = format!("too many connections from one address ({error})");
+                return Answer::Reply(
+                    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "overloaded", message).into(),
+                );
+            }
+        };
+        if let Err(error) = context.auth.hosts.allow(request.headers(), context.auth.needs_token()) {
+            context.refusals.refused(RefusalReason::Host, address, error);
+            return Answer::Reply(ApiError::from(error).into());
+        }
+        let caller = || Caller::of(&request, address, &context.auth);
+        let reply = match (request.uri().path(), request.method()) {
+            ("/ws", &Method::GET) => self.upgrade(request, address, open_connection),
+            ("/events", &Method::GET) => match events::accept(&request, &caller(), context) {
+                Ok(accepted) => return Answer::Taken(Taken::Events(accepted), open_connection),
+                Err(reply) => *reply,
+            },
+            ("/poll", &Method::GET) => match poll::accept(&request, &caller(), context) {
+                Ok(accepted) => return Answer::Taken(Taken::Poll(accepted), open_connection),
+                Err(reply) => *reply,
+            },
+            ("/poll", &Method::POST) => {
+                let caller = caller();
+                return self.command(request, caller);
+            }
+            ("/events", &Method::OPTIONS) => {
+                // An `EventSource` need not ask; a polyfill or `fetch` must.
+                cors::preflight(&caller(), request.headers(), "GET", "last-event-id")
+            }
+            ("/poll", &Method::OPTIONS) => {
+                cors::preflight(&caller(), request.headers(), "GET, POST", "authorization, content-type")
+            }
+            ("/ws", _) => ApiError::method_not_allowed("GET").into(),
+            ("/events", _) => ApiError::method_not_allowed("GET, OPTIONS").into(),
+            ("/poll", _) => ApiError::method_not_allowed("GET, POST, OPTIONS").into(),
+            (path, _) => {
+                let message = format!(
+                    "no such path: {path}; clients connect to /ws (WebSocket), /events (server-sent events) or \
+                     /poll (long-polling)"
+                );
+                ApiError::not_found(message).into()
+            }
+        };
+        Answer::Reply(reply)
+    }
+
+    /// The connection, as that of this client: on one connection, a proxy may send the requests of many.
+    fn entered(&self, client: IpAddr) -> Result<OpenConnection, NotServed> {
+        if let Some(handshake) = self.handshake
+            && self.context.proxies.forwarded.is_some()
+        {
+            handshake.is_of(client);
+        }
+        if client == self.address {
+            return Ok(self.open_connection.clone());
+        }
+        Ok(self.context.connections.enter(self.context.permit(client)?))
+    }
+
+    /// A client with a session has as long for its next request as a stranger for the first.
+    fn command(&self, request: Request<Incoming>, caller: Caller) -> Answer {
+        let client = Arc::clone(&self.context.client);
+        let session = match poll::session(&request, &caller, &client) {
+            Ok(session) => session,
+            Err(reply) => return Answer::Reply(*reply),
+        };
+        self.timeout.renew(self.context);
+        let timeout = self.context.handshake_timeout;
+        Answer::Later(Box::pin(poll::command(request, session, caller, client, timeout)))
+    }
+
+    fn upgrade(
+        &self,
+        mut request: Request<Incoming>,
+        address: IpAddr,
+        open_connection: OpenConnection,
+    ) -> Reply {
+        let reply = match create_response_with_body(&request, Default::default) {
+            Ok(reply) => reply,
+            Err(error) => {
+                let mut reply = Reply::from(ApiError::new(
+                    StatusCode::UPGRADE_REQUIRED,
+                    "upgrade_required",
+                    format!("not a WebSocket upgrade: {error}"),
+                ));
+                reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
+                reply.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+                return reply;
+            }
+        };
+        let wanted = parse_query(request.uri().query().unwrap_or_default());
+        let caller = Caller::of(&request, address, &self.context.client.auth);
+        let upgraded = take_socket(hyper::upgrade::on(&mut request));
+        let upgrade = Upgrade { caller, wanted, open_connection };
+        // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
+        tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
+        reply
+    }
+}
+
+/// Takes the socket over from hyper, with what hyper has read already.
+async fn take_socket(on_upgrade: OnUpgrade) -> Option<Upgraded<TcpSocket>> {
+    let upgraded = match on_upgrade.await {
+        Ok(upgraded) => upgraded,
+        Err(error) => {
+            tracing::debug!(%error, "the upgrade failed");
+            return None;
+        }
+    };
+    let parts = upgraded
+        .downcast::<TokioIo<Rewound<TcpSocket>>>()
+        .expect("hyper was given a TcpSocket in a Rewound in a TokioIo");
+    // A copy, though it is usually empty: tungstenite would go on using the memory, which is hyper's whole buffer.
+    Some(parts.io.into_inner().into_parts(&parts.read_buf))
+}

@@ -1,0 +1,183 @@
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{self, Poll};
+use std::time::Duration;
+
+use encke_core::close::{CloseCode, SuspendReason};
+use encke_core::session::ConnectionInput;
+use hyper::StatusCode;
+use tokio::io::{AsyncRead, ReadBuf};
+
+use super::answer::{Array, response, superseded};
+use crate::admission::UnfinishedMessage;
+use crate::client::{Attachment, Sender, goaway, hello, retry_ms, unsubscribed};
+use crate::session::{Backlog, Notes, Outgoing};
+use crate::transport::Socket;
+use crate::transport::following::Following;
+use crate::transport::metered::Metered;
+use crate::transport::progress::TooSlow;
+use crate::transport::steps::poll_steps;
+use crate::transport::unwritten::Unwritten;
+use crate::transport::write_hold::WriteHold;
+
+/// About the most that one answer carries. The rest follows with the next, for which the client asks at once.
+const MAX_ANSWER_BYTES: usize = 64 * 1024;
+
+/// How much is read of the next request while this one is held: as much as its head may have.
+const READ_AHEAD_BYTES: usize = 16 * 1024;
+
+/// One poll of a session, owned by its task.
+pub(super) struct Connection<S> {
+    pub(super) socket: Metered<S>,
+    pub(super) attachment: Attachment,
+    /// What was read of the next request.
+    pub(super) read_ahead: Vec<u8>,
+    /// That, once it takes memory.
+    pub(super) account: Option<UnfinishedMessage<Sender>>,
+    /// Until the session follows all channels that the request asked for.
+    pub(super) following: Option<Box<Following>>,
+    /// The session is the one that the client asked for.
+    pub(super) recovered: bool,
+    /// The answer is due, whatever there is.
+    pub(super) is_due: bool,
+    pub(super) body: Array,
+    /// What the session has for this connection.
+    pub(super) backlog: Backlog,
+    /// Of the answer, as lines.
+    pub(super) headers: Vec<u8>,
+    pub(super) keep_alive: bool,
+    /// The answer, once it is made.
+    pub(super) out: Unwritten,
+    pub(super) hold: WriteHold,
+}
+
+/// How a poll ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The kernel has the answer.
+    Answered,
+    /// The peer is gone, or does not read.
+    Lost,
+}
+
+impl<S: Socket> Connection<S> {
+    /// Holds the request, and answers it.
+    pub(super) async fn run(&mut self) -> Ending {
+        poll_fn(|context| poll_steps(|| self.poll_step(context))).await
+    }
+
+    /// Lets go of the session.
+    pub(super) fn into_socket(self) -> (S, Vec<u8>) {
+        (self.socket.into_inner(), self.read_ahead)
+    }
+
+    fn poll_step(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {
+        if !self.out.is_empty() {
+            return self.poll_write(context);
+        }
+        let notes = self.attachment.link.take_notes(context);
+        if let Some(code) = notes.close_code() {
+            self.say_goodbye(code);
+            return Ok(Poll::Ready(()));
+        }
+        if notes.contains(Notes::SUPERSEDED) {
+            self.out.bytes = superseded(&self.headers, self.keep_alive);
+            return Ok(Poll::Ready(()));
+        }
+        self.is_due |= notes.contains(Notes::ANSWER);
+        self.backlog.more |= notes.contains(Notes::READ);
+        self.poll_following(context);
+        if self.following.is_none() && (self.backlog.more || self.is_due) && self.answer() {
+            return Ok(Poll::Ready(()));
+        }
+        self.poll_read_ahead(context)
+    }
+
+    fn poll_following(&mut self, context: &mut task::Context<'_>) {
+        let Some(following) = &mut self.following else { return };
+        let Poll::Ready(refused) = following.poll(context, &self.attachment, |_, _| {}) else { return };
+        self.following = None;
+        // What it follows by now may have something to read.
+        self.backlog.more = true;
+        if !self.recovered {
+            self.body.notify(&hello(&self.attachment, false));
+        }
+        for (channel, reason) in &refused {
+            self.body.notify(&unsubscribed(channel, reason));
+        }
+        self.is_due |= !refused.is_empty();
+    }
+
+    /// Makes the answer, if there is something to say, or if it is due. Returns whether there is one, or perhaps a note that has another.
+    fn answer(&mut self) -> bool {
+        let before = self.body.len();
+        while self.backlog.more && self.body.len() < MAX_ANSWER_BYTES {
+            self.backlog = self.attachment.take_outgoing(&mut self.body);
+        }
+        if self.body.len() == before && !self.is_due {
+            return false;
+        }
+        // From here on, the session has nothing more to say to this poll. What it has said before comes first: then the next
+        // connection gets what was taken.
+        if !self.attachment.tell(ConnectionInput::Sent) {
+            self.body.truncate(before);
+            if !self.is_due {
+                self.is_due = true;
+                return true;
+            }
+        }
+        let body = std::mem::take(&mut self.body).into_bytes();
+        self.out.bytes = response(StatusCode::OK, &self.headers, &body, self.keep_alive);
+        true
+    }
+
+    /// There is no Close frame here: the last object says why, and when to come back.
+    fn say_goodbye(&mut self, code: CloseCode) {
+        let retry = retry_ms(code, &self.attachment.context.entropy);
+        let mut body = std::mem::take(&mut self.body);
+        body.notify(&goaway(code, retry));
+        self.out.bytes = response(StatusCode::OK, &self.headers, &body.into_bytes(), self.keep_alive);
+    }
+
+    fn poll_write(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {
+        match self.out.poll_write(context, &mut self.socket) {
+            Poll::Ready(Ok(())) => {
+                self.hold.release(&self.attachment);
+                self.attachment.tell(ConnectionInput::Answered { pause: Duration::ZERO });
+                Err(Ending::Answered)
+            }
+            Poll::Ready(Err(error)) => {
+                self.attachment.failed(&error);
+                Err(self.lost(SuspendReason::ConnectionLost))
+            }
+            Poll::Pending => match self.hold.poll(context, &self.socket, &self.attachment) {
+                Ok(()) => Ok(Poll::Pending),
+                Err(TooSlow) => Err(self.lost(SuspendReason::SlowConsumer)),
+            },
+        }
+    }
+
+    /// Looks whether the client is still there. It may have sent its next request already.
+    fn poll_read_ahead(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {
+        let mut scratch = [0; 2048];
+        let room = READ_AHEAD_BYTES.saturating_sub(self.read_ahead.len()).min(scratch.len());
+        if room == 0 {
+            return Ok(Poll::Pending);
+        }
+        let mut buffer = ReadBuf::new(&mut scratch[..room]);
+        match Pin::new(&mut self.socket).poll_read(context, &mut buffer) {
+            Poll::Pending => Ok(Poll::Pending),
+            Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
+                self.read_ahead.extend_from_slice(buffer.filled());
+                self.socket.account(&mut self.account, self.read_ahead.capacity());
+                Ok(Poll::Ready(()))
+            }
+            Poll::Ready(_) => Err(self.lost(SuspendReason::ConnectionLost)),
+        }
+    }
+
+    fn lost(&self, reason: SuspendReason) -> Ending {
+        self.attachment.tell(ConnectionInput::Ended(reason));
+        Ending::Lost
+    }
+}

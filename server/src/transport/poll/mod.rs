@@ -1,0 +1,103 @@
+//! Long-polling: requests that are held until their session has something for them.
+//!
+//! hyper reads the request and no more: while it is held, all there is of it is a small task, and the answer is written to the bare
+//! socket. Then the socket is ready for the next request.
+
+mod answer;
+mod connection;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::channel::ChannelName;
+use crate::client::{Attachment, Context};
+use crate::session::{Attached, Backlog};
+use crate::transport::Socket;
+use crate::transport::end_of_stream::end_stream;
+use crate::transport::following::Following;
+use crate::transport::metered::Metered;
+use crate::transport::unwritten::Unwritten;
+use crate::transport::write_hold::WriteHold;
+
+pub(crate) use answer::Array;
+use connection::{Connection, Ending};
+
+/// A request that is held.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) attached: Attached,
+    /// Channels to follow in addition to the session's.
+    pub(crate) channels: Vec<ChannelName>,
+    /// Headers that the answer has besides its own, as lines.
+    pub(crate) headers: Vec<u8>,
+    /// Whether another request may follow on the connection.
+    pub(crate) keep_alive: bool,
+}
+
+/// Serves an accepted request to its end. Returns the socket, if another request may come on it, and what was read of that already.
+pub(crate) fn serve<S: Socket>(
+    socket: S,
+    read_already: Vec<u8>,
+    accepted: Accepted,
+    context: Arc<Context>,
+) -> impl Future<Output = Option<(S, Vec<u8>)>> + Send {
+    let close_timeout = context.settings.close_timeout;
+    let timeouts = Arc::clone(&context.timeouts);
+    let mut connection = open(socket, read_already, accepted, context);
+    async move {
+        let (context, session) = (&connection.attachment.context, &connection.attachment.session);
+        // As a connection's frames: each counts, and what comes too fast waits.
+        if let Some(pause) = context.pause(session) {
+            pause.await;
+        }
+        context.count_frames(session, 1);
+        match connection.run().await {
+            Ending::Answered if connection.keep_alive => Some(connection.into_socket()),
+            Ending::Answered => {
+                let (socket, _) = connection.into_socket();
+                Box::pin(end(socket, timeouts.sleep(close_timeout))).await;
+                None
+            }
+            Ending::Lost => None,
+        }
+    }
+}
+
+async fn end(socket: impl Socket, timeout: impl Future<Output = ()> + Unpin) {
+    futures_util::future::select(timeout, std::pin::pin!(end_stream(socket))).await;
+}
+
+fn open<S: Socket>(
+    socket: S,
+    read_already: Vec<u8>,
+    accepted: Accepted,
+    context: Arc<Context>,
+) -> Connection<S> {
+    let Accepted { mut attached, channels, headers, keep_alive } = accepted;
+    let recovered = attached.recovered;
+    let revoked = std::mem::take(&mut attached.revoked);
+    // A client for which there is news does not wait.
+    let is_due = !recovered || !revoked.is_empty();
+    let following = is_due || !channels.is_empty();
+    let asked = channels.into_iter().map(|channel| (channel, None));
+    let socket = Metered::new(socket, Arc::clone(&attached.link), Arc::clone(&context));
+    Connection {
+        socket,
+        attachment: Attachment::new(attached, context),
+        read_ahead: read_already,
+        account: None,
+        following: following.then(|| Following::new(asked, revoked)),
+        recovered,
+        is_due,
+        body: Array::default(),
+        backlog: Backlog { more: true, until_acknowledged: false },
+        headers,
+        keep_alive,
+        out: Unwritten::default(),
+        hold: WriteHold::default(),
+    }
+}
+
+/// How long a client waits that holds two polls of one session, before it polls again.
+const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);

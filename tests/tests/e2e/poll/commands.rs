@@ -1,0 +1,272 @@
+use std::time::{Duration, Instant};
+
+use encke_tests::poll::post;
+use encke_tests::tokens::{SECRET, sign};
+use encke_tests::waiting::until;
+use encke_tests::{Client, EventStream, Requests, RunningServer};
+use serde_json::{Value, json};
+
+use super::{after, await_held, goaway, message, of, open};
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+#[track_caller]
+fn ids(replies: &Value) -> Vec<&Value> {
+    replies.as_array().expect("an array").iter().map(|object| &object["reply"]["id"]).collect()
+}
+
+#[test]
+fn replies_come_in_order() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    let answer = requests.post(
+        &of(&hello),
+        r#"[{"id":3,"publish":{"channel":"news","data":1}},{"publish":{"channel":"news","data":2}},
+            {"id":1,"dance":{}},{"id":2,"presence":{"channel":"news"}}]"#,
+    );
+    assert_eq!((answer.status, answer.header("cache-control")), (200, Some("no-store")));
+    let replies = answer.json();
+    assert_eq!(ids(&replies), [3, 1, 2]);
+    assert_eq!(replies[0]["reply"]["ok"]["offset"], 1);
+    assert_eq!(replies[1]["reply"]["error"]["code"], "unknown_command");
+    assert_eq!(replies[2]["reply"]["ok"]["total"], 1);
+    // One without an array, and none.
+    assert_eq!(ids(&requests.post(&of(&hello), r#" {"id":4,"ack":{"seq":0}}"#).json()), [4]);
+    for nothing in ["[]", r#"{"ack":{"seq":0}}"#] {
+        assert_eq!(requests.post(&of(&hello), nothing).body, "[]");
+    }
+    assert_eq!(requests.get(&after(&hello, 0)).json(), json!([message(1, 1, 1), message(2, 2, 2)]));
+}
+
+#[test]
+fn a_subscription_wakes_the_poll_that_is_held() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "chat");
+    for number in 1..=2 {
+        server.admin.publish("news", number);
+    }
+    let epoch = server.admin.get("/api/channels/news").json()["epoch"].clone();
+    requests.ask(&after(&hello, 0));
+    await_held(&server, &hello);
+    let since = json!({"epoch": epoch, "offset": 0});
+    let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
+    let replies = Requests::connect(server.public).post(&of(&hello), &subscribe.to_string()).json();
+    assert_eq!(replies[0]["reply"]["ok"]["recovered"], true, "{replies}");
+    assert_eq!(requests.answer().json(), json!([message(1, 1, 1), message(2, 2, 2)]));
+    // What comes later wakes it as well, and no more after it was given up.
+    requests.ask(&after(&hello, 2));
+    await_held(&server, &hello);
+    server.admin.publish("news", 3);
+    assert_eq!(requests.answer().json(), json!([message(3, 3, 3)]));
+    requests.post(&of(&hello), r#"{"unsubscribe":{"channel":"news"}}"#);
+    server.admin.publish("news", 4);
+    server.admin.publish("chat", 5);
+    let answer = requests.get(&after(&hello, 3)).json();
+    assert_eq!(
+        (answer[0]["message"]["channel"].as_str(), answer.as_array().map(Vec::len)),
+        (Some("chat"), Some(1))
+    );
+}
+
+#[test]
+fn an_event_stream_speaks_by_requests() {
+    let server = RunningServer::with(&[]);
+    let mut events = EventStream::open(server.public, "channels=chat");
+    let hello = events.hello();
+    let mut requests = Requests::connect(server.public);
+    let body = r#"[{"id":1,"subscribe":{"channel":"news"}},{"id":2,"publish":{"channel":"news","data":7}}]"#;
+    assert_eq!(ids(&requests.post(&of(&hello), body).json()), [1, 2]);
+    assert_eq!(events.object().1["message"]["data"], 7);
+    assert_eq!(ids(&requests.post(&of(&hello), r#"{"id":3,"close":{}}"#).json()), [3]);
+    assert!(events.to_end().last().is_some_and(|end| end.contains("goaway")), "it is told");
+    server.await_gone(&hello.session);
+}
+
+#[test]
+fn a_websocket_has_requests_beside_it() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    client.subscribe("news");
+    let mut requests = Requests::connect(server.public);
+    let query = of(&client.hello);
+    let body = r#"[{"id":1,"publish":{"channel":"news","data":7}},{"id":2,"subscribe":{"channel":"chat"}}]"#;
+    assert_eq!(ids(&requests.post(&query, body).json()), [1, 2]);
+    assert_eq!(client.object(), message(1, 1, 7));
+    server.admin.publish("chat", 8);
+    assert_eq!(client.object()["message"]["data"], 8);
+    requests.post(&query, r#"{"close":{}}"#);
+    assert_eq!(client.close_code(), Some(1000));
+}
+
+#[test]
+fn close_ends_the_poll_that_is_held() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    requests.ask(&after(&hello, 0));
+    await_held(&server, &hello);
+    let mut beside = Requests::connect(server.public);
+    let body = r#"[{"id":1,"close":{}},{"id":2,"publish":{"channel":"news","data":1}}]"#;
+    assert_eq!(ids(&beside.post(&of(&hello), body).json()), [1], "what follows counts no more");
+    assert_eq!(goaway(&requests.answer().json()), "normal");
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "client")]);
+    assert_eq!(beside.post(&of(&hello), r#"{"ack":{"seq":0}}"#).status, 410);
+}
+
+/// An acknowledgement of what was never sent ends the session, on any way.
+#[test]
+fn a_bad_acknowledgement_ends_the_session() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    let answer = requests.post(&of(&hello), r#"[{"id":1,"ack":{"seq":0}},{"id":2,"ack":{"seq":9}}]"#).json();
+    assert_eq!(goaway(&answer), "protocol_error");
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "protocol_error")]);
+}
+
+#[test]
+fn bad_requests_leave_the_session_unharmed() {
+    let server = RunningServer::with(&["limits.max_message=1KiB", "limits.receive_total=1MiB"]);
+    let (mut requests, hello) = open(&server, "news");
+    let query = of(&hello);
+    let ack = r#"{"ack":{"seq":0}}"#;
+    for (content_type, status) in [
+        ("", 415),
+        ("Content-Type: text/plain\r\n", 415),
+        ("Content-Type: application/x-www-form-urlencoded\r\n", 415),
+        ("Content-Type: Application/JSON; charset=utf-8\r\n", 200),
+    ] {
+        let mut requests = Requests::connect(server.public);
+        requests.send(&post(&query, content_type, ack));
+        assert_eq!(requests.answer().status, status, "{content_type}");
+    }
+    let commands = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
+    let long = format!(r#"{{"publish":{{"channel":"news","data":"{}"}}}}"#, "x".repeat(1024));
+    for (body, status, code) in [
+        ("[", 400, "bad_request"),
+        ("[{}", 400, "bad_request"),
+        ("not JSON", 400, "bad_request"),
+        ("", 400, "bad_request"),
+        (&*commands(65), 413, "too_large"),
+        (&*long, 413, "too_large"),
+    ] {
+        let answer = Requests::connect(server.public).post(&query, body);
+        assert_eq!((answer.status, answer.error_code().as_str()), (status, code), "{body}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+    }
+    let mut raw = Requests::connect(server.public);
+    raw.send(&format!(
+        "POST /poll?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Content-Length: 99999999999\r\n\r\n"
+    ));
+    assert_eq!(raw.answer().status, 413);
+    let replies = requests.post(&query, &commands(64)).json();
+    assert_eq!(replies.as_array().map(Vec::len), Some(64));
+    assert_eq!(requests.post("", ack).status, 400, "whose?");
+    assert_eq!(requests.post("resume=nonsense", ack).status, 410);
+    let (session, _) = hello.resume.split_once('.').expect("an id and a secret");
+    assert_eq!(requests.post(&format!("resume={session}.AAAA"), ack).status, 410);
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+}
+
+/// The rate is the session's, whichever way its commands come.
+#[test]
+fn requests_count_with_the_sessions_rate() {
+    let server = RunningServer::with(&["limits.commands_per_second=5"]);
+    let mut client = server.client();
+    for id in 1..=3 {
+        assert!(client.ask(&format!(r#"{{"id":{id},"presence":{{"channel":"news"}}}}"#))["ok"].is_object());
+    }
+    let presence: Vec<Value> = (1..=4).map(|id| json!({"id": id, "presence": {"channel": "news"}})).collect();
+    let replies =
+        Requests::connect(server.public).post(&of(&client.hello), &json!(presence).to_string()).json();
+    assert!(replies[0]["reply"]["ok"].is_object(), "{replies}");
+    assert_eq!(replies[3]["reply"]["error"]["code"], "rate_limited", "{replies}");
+}
+
+#[test]
+fn a_flood_ends_the_session() {
+    let server = RunningServer::with(&["limits.commands_per_second=1"]);
+    let (mut requests, hello) = open(&server, "news");
+    let flood: Vec<Value> = vec![json!({"presence": {"channel": "news"}}); 64];
+    for _ in 0..50 {
+        let answer = requests.post(&of(&hello), &json!(flood).to_string());
+        if answer.status == 410 {
+            break;
+        }
+    }
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "limit")]);
+}
+
+#[test]
+fn another_users_token_changes_nothing() {
+    let server = RunningServer::with(&[&format!("auth.secret={SECRET}")]);
+    let token = |user: &str, channels: Value| sign(&json!({"sub": user, "channels": channels}), SECRET);
+    let alices = token("alice", json!({"news": ["subscribe"]}));
+    let mut requests = Requests::connect(server.public);
+    let hello = super::hello(&requests.get(&format!("channels=news&token={alices}")).json());
+    let poll = format!("{}&token={alices}", after(&hello, 0));
+    requests.ask(&poll);
+    await_held(&server, &hello);
+    let bobs = token("bob", json!({"*": ["subscribe", "publish"]}));
+    let forged = sign(&json!({"sub": "alice", "channels": {"*": ["publish"]}}), &"x".repeat(32));
+    let mut beside = Requests::connect(server.public);
+    for (bad, code) in [(&bobs, "forbidden"), (&forged, "unauthorized")] {
+        let body = json!([{"id": 1, "refresh": {"token": bad}}, {"id": 2, "publish": {"channel": "news", "data": 1}}]);
+        let replies = beside.post(&of(&hello), &body.to_string()).json();
+        assert_eq!(replies[0]["reply"]["error"]["code"], code, "{replies}");
+        assert_eq!(replies[1]["reply"]["error"]["code"], "forbidden", "{replies}");
+    }
+    assert_eq!(beside.get(&format!("{}&token={bobs}", after(&hello, 0))).status, 403);
+    // A narrower one of her own is told to the poll as well.
+    let none = token("alice", json!({}));
+    let replies = beside.post(&of(&hello), &json!({"id": 1, "refresh": {"token": none}}).to_string()).json();
+    assert_eq!(replies[0], json!({"unsubscribed": {"channel": "news", "reason": "forbidden"}}));
+    assert_eq!(ids(&json!([replies[1]])), [1]);
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+    assert!(Client::connect(server.public, &format!("{}&token={alices}", of(&hello))).hello.recovered);
+}
+
+/// Bodies that are not whole yet count with the messages that are not.
+#[test]
+fn half_bodies_take_no_more_than_all_may_together() {
+    const CLIENTS: usize = 40;
+    let server = RunningServer::with(&["limits.receive_total=256KiB", "limits.handshake_timeout=60s"]);
+    let (mut requests, hello) = open(&server, "news");
+    let half = format!(
+        "POST /poll?{} HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Content-Length: 60000\r\n\r\n{}",
+        of(&hello),
+        " ".repeat(32_000)
+    );
+    let mut crowd: Vec<_> = (0..CLIENTS).map(|_| Requests::connect(server.public)).collect();
+    for client in &mut crowd {
+        client.send(&half);
+    }
+    let metric = |name: &str| server.admin.metrics().value(name);
+    until("some are given up", || metric("encke_unfinished_closed_total") >= 30.0);
+    assert!(metric("encke_unfinished_bytes") <= 256.0 * 1024.0);
+    let answer = crowd[0].answer();
+    assert_eq!((answer.status, answer.error_code().as_str()), (503, "overloaded"));
+    drop(crowd);
+    until("nothing is left", || metric("encke_unfinished_bytes") == 0.0);
+    assert_eq!(requests.post(&of(&hello), r#"{"id":1,"ack":{"seq":0}}"#).status, 200);
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+}
+
+/// What an idle WebSocket may send in frames, polls and requests may ask for. What is more waits.
+#[test]
+fn requests_that_come_too_fast_wait() {
+    let server = RunningServer::with(&["limits.frames_per_second=10"]);
+    let (mut requests, hello) = open(&server, "news");
+    let acks = format!("[{}]", vec![r#"{"ack":{"seq":0}}"#; 30].join(","));
+    let from = Instant::now();
+    for _ in 0..2 {
+        assert_eq!(requests.post(&of(&hello), &acks).body, "[]");
+    }
+    assert!(from.elapsed() >= Duration::from_millis(1900), "{:?}", from.elapsed());
+    server.admin.publish("news", 1);
+    let from = Instant::now();
+    for _ in 0..10 {
+        assert_eq!(requests.get(&after(&hello, 0)).json(), json!([message(1, 1, 1)]));
+    }
+    // What was sent before counts, too.
+    assert!(from.elapsed() >= Duration::from_millis(2900), "{:?}", from.elapsed());
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+}

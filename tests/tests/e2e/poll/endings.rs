@@ -1,0 +1,177 @@
+use std::time::SystemTime;
+
+use encke_tests::raw::Dial;
+use encke_tests::tokens::{SECRET, sign};
+use encke_tests::waiting::{TIMEOUT, eventually, until};
+use encke_tests::{RawClient, Requests, RunningServer};
+use serde_json::json;
+
+use super::{after, await_held, await_polls, goaway, hello, message, of, open};
+
+#[test]
+fn a_drain_says_farewell() {
+    let mut server = RunningServer::with(&["shutdown.drain=15s"]);
+    let (mut requests, hello) = open(&server, "news");
+    let (mut between, other) = open(&server, "news");
+    requests.ask(&after(&hello, 0));
+    await_held(&server, &hello);
+    server.terminate();
+    assert_eq!(goaway(&requests.answer().json()), "draining");
+    requests.await_end();
+    between.await_end();
+    assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
+    for session in [&hello.session, &other.session] {
+        server.logs.await_lifecycle(session, &[("opened", "connect"), ("closed", "draining")]);
+    }
+}
+
+#[test]
+fn who_is_kicked_is_told_so() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    requests.ask(&after(&hello, 0));
+    await_held(&server, &hello);
+    assert_eq!(server.admin.kick(&hello.session).status, 204);
+    let answer = requests.answer().json();
+    assert_eq!(answer, json!([{"goaway": {"reason": "kicked", "retry_ms": 2_147_483_647}}]));
+    // The connection may be another session's.
+    assert_eq!(requests.post(&of(&hello), "[]").status, 410);
+    assert!(!super::hello(&requests.get("channels=news").json()).recovered);
+}
+
+#[test]
+fn who_is_disconnected_may_come_back() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    requests.ask(&after(&hello, 0));
+    await_held(&server, &hello);
+    assert_eq!(server.admin.disconnect(&hello.session).status, 204);
+    assert_eq!(goaway(&requests.answer().json()), "disconnected");
+    server.await_phase(&hello.session, "suspended");
+    server.admin.publish("news", 1);
+    assert_eq!(requests.get(&after(&hello, 0)).json(), json!([message(1, 1, 1)]));
+    let events = [("opened", "connect"), ("suspended", "disconnected"), ("resumed", "reconnect")];
+    server.logs.await_lifecycle(&hello.session, &events);
+}
+
+#[test]
+fn a_lifetime_passes_while_a_poll_is_held() {
+    let server = RunningServer::with(&["session.lifetime=1s"]);
+    let (mut requests, hello) = open(&server, "news");
+    requests.ask(&after(&hello, 0));
+    assert_eq!(goaway(&requests.answer().json()), "lifetime");
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "lifetime")]);
+}
+
+#[test]
+fn a_token_expires_while_a_poll_is_held() {
+    let server = RunningServer::with(&[&format!("auth.secret={SECRET}")]);
+    let now = || SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
+    let token =
+        |exp: u64| sign(&json!({"sub": "alice", "exp": exp, "channels": {"*": ["subscribe"]}}), SECRET);
+    let short = token(now() + 3);
+    let mut requests = Requests::connect(server.public);
+    let hello = hello(&requests.get(&format!("channels=news&token={short}")).json());
+    requests.ask(&format!("{}&token={short}", after(&hello, 0)));
+    assert_eq!(goaway(&requests.answer().json()), "token_expired");
+    assert_eq!(requests.get(&format!("{}&token={short}", after(&hello, 0))).status, 401);
+    assert_eq!(requests.post(&of(&hello), r#"{"ack":{"seq":0}}"#).status, 401);
+    server.admin.publish("news", 1);
+    let long = token(now() + 1000);
+    let answer = requests.get(&format!("{}&token={long}", after(&hello, 0)));
+    assert_eq!(answer.json(), json!([message(1, 1, 1)]));
+    let events = [("opened", "connect"), ("suspended", "token_expired"), ("resumed", "reconnect")];
+    server.logs.await_lifecycle(&hello.session, &events);
+}
+
+/// Between two polls, a session keeps the connection that it counts for.
+#[test]
+fn no_more_polls_than_there_may_be() {
+    let server = RunningServer::with(&["limits.max_connections=2", "session.poll_gap=30s"]);
+    let (mut requests, first) = open(&server, "news");
+    let (other, second) = open(&server, "news");
+    drop(other);
+    let mut third = Requests::connect(server.public);
+    assert_eq!(goaway(&third.get("channels=news").json()), "overloaded");
+    assert_eq!(encke_tests::Client::refusal(server.public, ""), 4005);
+    for seq in 0..3 {
+        server.admin.publish("news", seq);
+        assert_eq!(requests.get(&after(&first, seq)).json(), json!([message(seq + 1, seq + 1, seq)]));
+    }
+    // Which another poll of the session may have, on another connection, and while the first is held.
+    requests.ask(&after(&first, 3));
+    await_held(&server, &first);
+    let mut again = Requests::connect(server.public);
+    again.ask(&after(&first, 3));
+    assert_eq!(requests.answer().status, 409);
+    assert_eq!(goaway(&third.get("channels=news").json()), "overloaded");
+    requests.post(&of(&second), r#"{"close":{}}"#);
+    let mut served = None;
+    until("there is room for one", || {
+        let answer = third.get("channels=news").json();
+        served = answer[0]["hello"]["session"].as_str().map(ToOwned::to_owned);
+        served.is_some()
+    });
+    assert_eq!(goaway(&Requests::connect(server.public).get("channels=news").json()), "overloaded");
+}
+
+/// The place of a session that polls no more is free once it is suspended.
+#[test]
+fn a_suspended_session_gives_its_place_back() {
+    let server = RunningServer::with(&["limits.max_connections=1", "session.poll_gap=1s"]);
+    let (_requests, hello) = open(&server, "news");
+    let mut other = Requests::connect(server.public);
+    assert_eq!(goaway(&other.get("").json()), "overloaded");
+    server.await_phase(&hello.session, "suspended");
+    let new = eventually("there is room", || {
+        let answer = other.get("channels=news").json();
+        answer[0]["hello"]["session"].as_str().map(ToOwned::to_owned)
+    });
+    assert_ne!(new, hello.session);
+    assert_eq!(goaway(&Requests::connect(server.public).get(&after(&hello, 0)).json()), "overloaded");
+}
+
+/// A client that does not read its answer is a slow consumer; what it has not read, it gets when it comes back.
+#[test]
+fn an_answer_that_is_not_read_comes_again() {
+    const LONG: usize = 60_000;
+    let server = RunningServer::with(&["session.write_timeout=1s", "limits.send_buffer=4KiB"]);
+    let (_, hello) = open(&server, "news");
+    for number in 1..=4 {
+        server.admin.publish("news", format!("{number}{}", "x".repeat(LONG)));
+    }
+    let dial = Dial { receive_buffer: Some(2048), ..Dial::default() };
+    let mut slow = Requests::over(dial.connect(server.public));
+    slow.ask(&after(&hello, 0));
+    await_polls(&server, 1);
+    await_polls(&server, 0);
+    let mut requests = Requests::connect(server.public);
+    let mut seq = 0;
+    while seq < 4 {
+        for object in requests.get(&after(&hello, seq)).json().as_array().expect("an array") {
+            seq += 1;
+            assert_eq!(object["message"]["seq"], seq);
+        }
+    }
+    until("nothing is left of the slow one", || server.admin.metrics().sessions("attached") == 1.0);
+    drop(slow);
+    server.assert_unharmed();
+}
+
+/// However early a client leaves, its session learns of it, and gives its place back.
+#[test]
+fn a_client_that_leaves_at_once_keeps_no_place() {
+    const CLIENTS: usize = 500;
+    let server = RunningServer::with(&["session.poll_gap=1s", "session.reconnect_window=3s"]);
+    for path in ["poll", "events"] {
+        for number in 0..CLIENTS {
+            let mut client = RawClient::connect(server.public);
+            client.send(format!("GET /{path}?channels=news HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n").as_bytes());
+            if number % 2 == 0 {
+                client.reset();
+            }
+        }
+    }
+    until("all sessions are suspended, or over", || server.admin.metrics().sessions("attached") == 0.0);
+    until("all are over", || server.admin.metrics().sessions("suspended") == 0.0);
+}

@@ -1,0 +1,227 @@
+use std::time::{Duration, Instant};
+
+use encke_tests::admin::Answer;
+use encke_tests::waiting::{LATE, eventually, let_pass};
+use encke_tests::{Requests, RunningServer};
+use serde_json::{Value, json};
+
+use super::{after, await_held, await_polls, hello, message, of, open};
+
+const SUPERSEDED: u16 = 409;
+
+#[track_caller]
+fn assert_superseded(answer: &Answer) {
+    assert_eq!((answer.status, answer.header("retry-after")), (SUPERSEDED, Some("1")), "{answer:?}");
+    assert_eq!(answer.error_code(), "superseded");
+}
+
+#[test]
+fn a_new_session_is_greeted_at_once() {
+    let server = RunningServer::with(&[]);
+    let mut requests = Requests::connect(server.public);
+    let answer = requests.get("channels=news,chat");
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let hello = hello(&answer.json());
+    assert!(!hello.recovered);
+    assert_eq!(hello.object["hello"]["seq"], 0);
+    let session = server.admin.session(&hello.session);
+    assert_eq!((&session["transport"], &session["dialect"]), (&json!("poll"), &json!("json")));
+    assert_eq!(session["phase"], "attached", "between two polls, too");
+    server.admin.publish("chat", 1);
+    let next = requests.get(&after(&hello, 0)).json();
+    assert_eq!(next[0]["message"]["channel"], "chat");
+}
+
+#[test]
+fn a_poll_is_held_until_there_is_something() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    requests.ask(&after(&hello, 0));
+    await_held(&server, &hello);
+    server.admin.publish("news", 7);
+    assert_eq!(requests.answer().json(), json!([message(1, 1, 7)]));
+    server.admin.publish("news", 8);
+    server.admin.publish("news", 9);
+    assert_eq!(requests.get(&after(&hello, 1)).json(), json!([message(2, 2, 8), message(3, 3, 9)]));
+    await_polls(&server, 0);
+}
+
+#[test]
+fn without_anything_it_is_answered_after_its_hold() {
+    let hold = Duration::from_secs(1);
+    let server = RunningServer::with(&["session.poll_hold=1s"]);
+    let (mut requests, hello) = open(&server, "news");
+    let from = Instant::now();
+    let answer = requests.get(&after(&hello, 0));
+    let after_hold = from.elapsed();
+    assert_eq!(answer.body, "[]");
+    assert!(after_hold >= hold && after_hold < hold + LATE, "{after_hold:?}");
+}
+
+/// The next poll's `seq` acknowledges. An answer that was lost comes again, as often as it is lost.
+#[test]
+fn a_lost_answer_comes_again() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    for number in 1..=3 {
+        server.admin.publish("news", number);
+    }
+    let all = json!([message(1, 1, 1), message(2, 2, 2), message(3, 3, 3)]);
+    assert_eq!(requests.get(&after(&hello, 0)).json(), all);
+    assert_eq!(requests.get(&after(&hello, 0)).json(), all);
+    // On another connection, by a client that does not say what it has.
+    let mut other = Requests::connect(server.public);
+    assert_eq!(other.get(&of(&hello)).json(), all);
+    assert_eq!(other.get(&after(&hello, 2)).json(), json!([message(3, 3, 3)]));
+    server.admin.publish("news", 4);
+    assert_eq!(other.get(&after(&hello, 3)).json(), json!([message(4, 4, 4)]));
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+}
+
+#[test]
+fn a_thousand_cycles_make_one_event() {
+    const CYCLES: u64 = 1000;
+    let server = RunningServer::with(&["limits.commands_per_second=0"]);
+    let (mut requests, hello) = open(&server, "news");
+    for number in 1..=CYCLES {
+        let body = format!(r#"{{"id":{number},"publish":{{"channel":"news","data":{number}}}}}"#);
+        assert_eq!(requests.post(&of(&hello), &body).status, 200);
+        let answer = requests.get(&after(&hello, number - 1)).json();
+        assert_eq!(answer, json!([message(number, number, number)]));
+    }
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+    assert_eq!(server.logs.count(&hello.session), 1, "{}", server.logs.text());
+    assert_eq!(server.admin.metrics().sessions("attached"), 1.0);
+}
+
+#[test]
+fn a_second_poll_supersedes_the_first() {
+    let server = RunningServer::with(&[]);
+    let (mut first, hello) = open(&server, "news");
+    first.ask(&after(&hello, 0));
+    await_held(&server, &hello);
+    let mut second = Requests::connect(server.public);
+    second.ask(&after(&hello, 0));
+    assert_superseded(&first.answer());
+    await_held(&server, &hello);
+    server.admin.publish("news", 1);
+    assert_eq!(second.answer().json(), json!([message(1, 1, 1)]));
+    // The connection of the first is as good as before.
+    server.admin.publish("news", 2);
+    assert_eq!(first.get(&after(&hello, 1)).json(), json!([message(2, 2, 2)]));
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+}
+
+#[test]
+fn a_websocket_takes_the_session_over() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    requests.ask(&after(&hello, 0));
+    await_held(&server, &hello);
+    let mut socket = server.resume(&hello.resume);
+    assert!(socket.hello.recovered);
+    assert_eq!(super::goaway(&requests.answer().json()), "replaced");
+    server.admin.publish("news", 1);
+    assert_eq!(socket.object(), message(1, 1, 1));
+    // And back.
+    requests.ask(&after(&hello, 1));
+    assert_eq!(socket.close_code(), Some(4100));
+    server.admin.publish("news", 2);
+    assert_eq!(requests.answer().json(), json!([message(2, 2, 2)]));
+    let events = [("opened", "connect"), ("resumed", "take_over"), ("resumed", "take_over")];
+    server.logs.await_lifecycle(&hello.session, &events);
+}
+
+/// A peer that leaves while its poll is held.
+#[test]
+fn nothing_is_lost_with_a_poll_that_is_given_up() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    for number in 1..=20 {
+        requests.ask(&after(&hello, number - 1));
+        await_held(&server, &hello);
+        drop(requests);
+        server.admin.publish("news", number);
+        await_polls(&server, 0);
+        requests = Requests::connect(server.public);
+        assert_eq!(requests.get(&after(&hello, number - 1)).json(), json!([message(number, number, number)]));
+    }
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+}
+
+/// An answer carries some 64 KiB; what is more follows with the next.
+#[test]
+fn a_backlog_comes_in_several_answers() {
+    const LONG: usize = 10_000;
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    for number in 1..=50 {
+        server.admin.publish("news", format!("{number} {}", "x".repeat(LONG)));
+    }
+    let (mut seq, mut answers) = (0, 0);
+    while seq < 50 {
+        let answer = requests.get(&after(&hello, seq));
+        assert!(answer.body.len() < 64 * 1024 + 2 * LONG, "{}", answer.body.len());
+        for object in answer.json().as_array().expect("an array") {
+            seq += 1;
+            assert_eq!(object["message"]["seq"], seq);
+            let data = object["message"]["data"].as_str().expect("text");
+            assert!(data.starts_with(&format!("{seq} ")), "{data}");
+        }
+        answers += 1;
+    }
+    assert!((7..=13).contains(&answers), "{answers}");
+}
+
+/// A client that never says what it has is sent no more than may be remembered.
+#[test]
+fn without_acknowledgements_no_more_is_sent_than_is_remembered() {
+    let server = RunningServer::with(&["session.max_unacked=16", "session.poll_hold=1s"]);
+    let (mut requests, hello) = open(&server, "news");
+    for number in 1..=18 {
+        server.admin.publish("news", number);
+    }
+    let first: Vec<Value> = (1..=16).map(|number| message(number, number, number)).collect();
+    for _ in 0..2 {
+        assert_eq!(requests.get(&of(&hello)).json(), json!(first));
+    }
+    assert_eq!(requests.get(&after(&hello, 16)).json(), json!([message(17, 17, 17), message(18, 18, 18)]));
+}
+
+/// The client that comes back after a restart gets a new session, and what it asks for.
+#[test]
+fn a_token_that_is_dead_gets_a_new_session() {
+    let server = RunningServer::with(&[]);
+    let (requests, old) = open(&server, "news");
+    drop((requests, server));
+    let server = RunningServer::with(&[]);
+    let mut requests = Requests::connect(server.public);
+    let new = hello(&requests.get(&format!("{}&channels=news", after(&old, 17))).json());
+    assert!(!new.recovered);
+    assert_ne!(new.session, old.session);
+    let gone = requests.post(&of(&old), r#"{"id":1,"ack":{"seq":0}}"#);
+    assert_eq!((gone.status, gone.error_code().as_str()), (410, "gone"));
+    assert_eq!(gone.header("cache-control"), Some("no-store"));
+    server.admin.publish("news", 1);
+    assert_eq!(requests.get(&after(&new, 0)).json(), json!([message(1, 1, 1)]));
+}
+
+/// What a poll asks for besides, the session follows from then on.
+#[test]
+fn a_poll_may_ask_for_more_channels() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "chat");
+    requests.ask(&format!("{}&channels=news", after(&hello, 0)));
+    eventually("it follows both", || {
+        let answer = server.admin.get("/api/channels/news");
+        (answer.status == 200 && answer.json()["subscribers"] == 1).then_some(())
+    });
+    server.admin.publish("news", 1);
+    assert_eq!(requests.answer().json(), json!([message(1, 1, 1)]));
+    // A channel that it follows already is no news.
+    requests.ask(&format!("{}&channels=news", after(&hello, 1)));
+    await_held(&server, &hello);
+    let_pass(Duration::from_millis(200));
+    await_held(&server, &hello);
+}

@@ -1,0 +1,72 @@
+// POST: commands beside a poll, an event stream, a WebSocket.
+mod commands;
+// How a poll ends that is not answered as usual.
+mod endings;
+// What is held, for how long, and what comes again.
+mod holding;
+// The pause between two polls.
+mod pauses;
+// HTTP on the connection: one request after the other, pipelined, half, or with a body where there is none.
+mod requests;
+// Who may ask.
+mod strangers;
+
+use encke_tests::waiting::until;
+use encke_tests::{Hello, Requests, RunningServer};
+use serde_json::{Value, json};
+
+/// A session that follows a channel, and the connection on which it was opened.
+#[track_caller]
+fn open(server: &RunningServer, channel: &str) -> (Requests, Hello) {
+    let mut requests = Requests::connect(server.public);
+    let hello = hello(&requests.get(&format!("channels={channel}")).json());
+    (requests, hello)
+}
+
+/// The greeting, which is all there is.
+#[track_caller]
+fn hello(answer: &Value) -> Hello {
+    assert_eq!(answer.as_array().map(Vec::len), Some(1), "{answer}");
+    Hello::parse(answer[0].clone())
+}
+
+/// The query of a session's next poll.
+fn after(hello: &Hello, seq: u64) -> String {
+    format!("resume={}&seq={seq}", hello.resume)
+}
+
+/// The query of a session's commands.
+fn of(hello: &Hello) -> String {
+    format!("resume={}", hello.resume)
+}
+
+fn message(seq: u64, offset: u64, data: impl Into<Value>) -> Value {
+    let data: Value = data.into();
+    json!({"message": {"seq": seq, "channel": "news", "offset": offset, "data": data}})
+}
+
+/// Waits until a poll of the session is held.
+#[track_caller]
+fn await_held(server: &RunningServer, hello: &Hello) {
+    until(format!("a poll of {} is held", hello.session), || {
+        let session = server.admin.session(&hello.session);
+        let deadlines = session["deadlines"].as_array().expect("an array");
+        deadlines.iter().any(|armed| armed["deadline"] == "poll_hold")
+    });
+}
+
+/// Waits until so many polls are open: held, or not read yet.
+#[track_caller]
+fn await_polls(server: &RunningServer, count: u32) {
+    until(format!("{count} polls are open"), || {
+        let polls = server.admin.metrics().value(r#"encke_connections{transport="poll",dialect="json"}"#);
+        polls == f64::from(count)
+    });
+}
+
+/// The reason of the farewell, which comes last.
+#[track_caller]
+fn goaway(answer: &Value) -> &str {
+    let last = answer.as_array().and_then(|objects| objects.last()).expect("there is an object");
+    last["goaway"]["reason"].as_str().unwrap_or_else(|| panic!("no farewell: {answer}"))
+}

@@ -1,0 +1,128 @@
+use std::time::{Duration, Instant};
+
+use encke_tests::waiting::{LATE, let_pass};
+use encke_tests::{Requests, RunningServer};
+use serde_json::json;
+
+use super::{after, await_held, message, of, open};
+
+const ACK: &str = r#"{"ack":{"seq":0}}"#;
+
+#[test]
+fn a_client_that_polls_no_more_is_suspended_and_expires() {
+    let (gap, window) = (Duration::from_secs(1), Duration::from_secs(3));
+    let server = RunningServer::with(&["session.poll_gap=1s", "session.reconnect_window=3s"]);
+    let from = Instant::now();
+    let (_requests, hello) = open(&server, "news");
+    let answered = Instant::now();
+    server.await_phase(&hello.session, "suspended");
+    assert!(from.elapsed() >= gap && answered.elapsed() < gap + LATE, "{:?}", answered.elapsed());
+    server.await_gone(&hello.session);
+    assert!(from.elapsed() >= window, "{:?}", from.elapsed());
+    // The window counts from the answer, not from the suspension.
+    assert!(answered.elapsed() < gap + window, "{:?}", answered.elapsed());
+    let events = [("opened", "connect"), ("suspended", "poll_gap"), ("expired", "reconnect_window")];
+    server.logs.await_lifecycle(&hello.session, &events);
+}
+
+#[test]
+fn commands_put_off_the_end() {
+    let server = RunningServer::with(&["session.poll_gap=2s", "session.reconnect_window=4s"]);
+    let (_requests, hello) = open(&server, "news");
+    let mut beside = Requests::connect(server.public);
+    // Three times as long as the gap, in which nothing is polled.
+    for _ in 0..6 {
+        let_pass(Duration::from_millis(500));
+        assert_eq!(beside.post(&of(&hello), ACK).status, 200);
+    }
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+    server.await_phase(&hello.session, "suspended");
+    // A suspended session does as it is told, too.
+    assert_eq!(beside.post(&of(&hello), ACK).status, 200);
+    server.admin.publish("news", 1);
+    assert_eq!(beside.get(&after(&hello, 0)).json(), json!([message(1, 1, 1)]));
+    let events = [("opened", "connect"), ("suspended", "poll_gap"), ("resumed", "reconnect")];
+    server.logs.await_lifecycle(&hello.session, &events);
+}
+
+/// A client that only gives commands does not keep a session that nobody reads: two windows at most.
+#[test]
+fn commands_put_it_off_by_one_window_at_most() {
+    let server = RunningServer::with(&["session.poll_gap=500ms", "session.reconnect_window=1s"]);
+    let (_requests, hello) = open(&server, "news");
+    let answered = Instant::now();
+    let mut beside = Requests::connect(server.public);
+    loop {
+        let asked = answered.elapsed();
+        if beside.post(&of(&hello), ACK).status == 410 {
+            assert!(answered.elapsed() >= Duration::from_millis(1900), "{asked:?}");
+            break;
+        }
+        assert!(asked < Duration::from_secs(2) + LATE, "{asked:?}");
+        let_pass(Duration::from_millis(50));
+    }
+    server.await_gone(&hello.session);
+}
+
+/// The pause before the next request is bounded, on a connection without a session as on one that has polled. A held poll is not.
+#[test]
+fn the_pause_between_requests_is_bounded() {
+    let limit = Duration::from_secs(1);
+    let server = RunningServer::with(&["limits.handshake_timeout=1s"]);
+    let (mut polled, hello) = open(&server, "news");
+    let from = Instant::now();
+    polled.await_end();
+    assert!(from.elapsed() < limit + LATE, "{:?}", from.elapsed());
+    let mut commanded = Requests::connect(server.public);
+    // Each has as long anew.
+    let from = Instant::now();
+    for _ in 0..4 {
+        assert_eq!(commanded.post(&of(&hello), ACK).status, 200);
+        let_pass(limit / 2);
+    }
+    assert!(from.elapsed() >= 2 * limit);
+    commanded.await_end();
+    let mut held = Requests::connect(server.public);
+    held.ask(&after(&hello, 0));
+    let_pass(3 * limit);
+    server.admin.publish("news", 1);
+    assert_eq!(held.answer().json(), json!([message(1, 1, 1)]));
+    // And afterwards it has as long again.
+    let_pass(limit / 2);
+    server.admin.publish("news", 2);
+    assert_eq!(held.get(&after(&hello, 1)).json(), json!([message(2, 2, 2)]));
+    assert_eq!(server.admin.metrics().refusals("handshake_timeout"), 0.0, "none of them was a stranger");
+}
+
+#[test]
+fn half_a_body_is_not_awaited_for_long() {
+    let server = RunningServer::with(&["limits.handshake_timeout=1s"]);
+    let (_requests, hello) = open(&server, "news");
+    let mut half = Requests::connect(server.public);
+    let from = Instant::now();
+    half.send(&format!(
+        "POST /poll?{} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n[",
+        of(&hello)
+    ));
+    let answer = half.try_answer();
+    assert!(answer.as_ref().is_none_or(|answer| answer.status == 408), "{answer:?}");
+    assert!(from.elapsed() < Duration::from_secs(1) + LATE, "{:?}", from.elapsed());
+    server.assert_unharmed();
+}
+
+/// The time in which the server was stopped is nobody's fault.
+#[test]
+fn a_server_that_was_stopped_suspends_nobody() {
+    let server = RunningServer::with(&["session.poll_hold=1s", "session.poll_gap=4s"]);
+    let (mut requests, held) = open(&server, "news");
+    let (mut between, other) = open(&server, "news");
+    requests.ask(&after(&held, 0));
+    await_held(&server, &held);
+    server.freeze(Duration::from_secs(6));
+    assert_eq!(requests.answer().body, "[]");
+    server.admin.publish("news", 1);
+    for (requests, hello) in [(&mut requests, &held), (&mut between, &other)] {
+        assert_eq!(requests.get(&after(hello, 0)).json(), json!([message(1, 1, 1)]));
+        server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+    }
+}

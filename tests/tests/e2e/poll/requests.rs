@@ -1,0 +1,164 @@
+use std::time::Duration;
+
+use encke_tests::poll::{get, get_with, post};
+use encke_tests::tls::{VERSIONS, handshake};
+use encke_tests::waiting::let_pass;
+use encke_tests::{Certificate, Launch, Requests, RunningServer};
+use serde_json::json;
+
+use super::{after, await_held, await_polls, hello, message, of, open};
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+#[test]
+fn requests_may_come_while_one_is_held() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    let publish = |data: u64| {
+        post(&of(&hello), JSON, &format!(r#"{{"id":{data},"publish":{{"channel":"chat","data":{data}}}}}"#))
+    };
+    // In one packet, and one that comes in pieces.
+    requests.send(&(get(&after(&hello, 0)) + &publish(1) + &get(&after(&hello, 1)) + &publish(2)));
+    await_held(&server, &hello);
+    for byte in publish(3).chars() {
+        requests.send(&byte.to_string());
+    }
+    server.admin.publish("news", 1);
+    assert_eq!(requests.answer().json(), json!([message(1, 1, 1)]));
+    assert_eq!(requests.answer().json()[0]["reply"]["id"], 1);
+    await_held(&server, &hello);
+    server.admin.publish("news", 2);
+    assert_eq!(requests.answer().json(), json!([message(2, 2, 2)]));
+    for id in 2..=3 {
+        let reply = requests.answer().json();
+        assert_eq!((&reply[0]["reply"]["id"], &reply[0]["reply"]["ok"]["offset"]), (&json!(id), &json!(id)));
+    }
+}
+
+/// More than is read ahead waits where it is.
+#[test]
+fn more_may_come_than_is_read_ahead() {
+    const REQUESTS: usize = 1000;
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    let ack = post(&of(&hello), JSON, r#"{"id":1,"ack":{"seq":0}}"#);
+    requests.send(&(get(&after(&hello, 0)) + &ack.repeat(REQUESTS)));
+    await_held(&server, &hello);
+    server.admin.publish("news", 1);
+    assert_eq!(requests.answer().json(), json!([message(1, 1, 1)]));
+    for _ in 0..REQUESTS {
+        assert_eq!(requests.answer().json()[0]["reply"]["ok"], json!({}));
+    }
+}
+
+#[test]
+fn one_connection_may_open_many_sessions() {
+    const POLLS: usize = 300;
+    let server = RunningServer::with(&[]);
+    let mut requests = Requests::connect(server.public);
+    requests.send(&get("channels=news").repeat(POLLS));
+    for _ in 0..POLLS {
+        assert!(!hello(&requests.answer().json()).recovered);
+    }
+    assert_eq!(server.admin.metrics().sessions("attached"), POLLS as f64);
+}
+
+#[test]
+fn a_client_that_asks_for_it_gets_the_end_of_the_connection() {
+    let server = RunningServer::with(&[]);
+    let (_, hello) = open(&server, "news");
+    let held_then = |request: &str| {
+        let mut requests = Requests::connect(server.public);
+        requests.send(request);
+        await_held(&server, &hello);
+        let offset = server.admin.publish("news", 0)["offset"].as_u64().expect("an offset");
+        let answer = requests.answer();
+        assert_eq!(answer.json(), json!([message(offset, offset, 0)]));
+        assert_eq!(answer.header("connection"), Some("close"));
+        requests.await_end();
+    };
+    held_then(&get_with(&after(&hello, 0), "Connection: close\r\n"));
+    held_then(&get_with(&after(&hello, 1), "Connection: Keep-Alive, Close\r\n"));
+    held_then(&format!("GET /poll?{} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n", after(&hello, 2)));
+    let mut requests = Requests::connect(server.public);
+    requests.send(&post(&of(&hello), &format!("{JSON}Connection: close\r\n"), "[]"));
+    assert_eq!(requests.answer().body, "[]");
+    requests.await_end();
+}
+
+/// A body is no request: a proxy that forwards one with a GET must not get an answer more than it awaits.
+#[test]
+fn the_body_of_a_get_is_not_read_as_a_request() {
+    let server = RunningServer::with(&[]);
+    let (_, hello) = open(&server, "news");
+    server.admin.publish("news", 1);
+    let smuggled = get("channels=smuggled");
+    let length = format!("Content-Length: {}\r\n", smuggled.len());
+    let chunked = format!("{:x}\r\n{smuggled}\r\n0\r\n\r\n", smuggled.len());
+    for (headers, body) in [(&*length, &smuggled), ("Transfer-Encoding: chunked\r\n", &chunked)] {
+        for query in [after(&hello, 0), "channels=news".into()] {
+            let mut requests = Requests::connect(server.public);
+            requests.send(&(get_with(&query, headers) + body));
+            assert_eq!(requests.answer().status, 200);
+            if let Some(answer) = requests.try_answer() {
+                panic!("an answer to what was no request: {answer:?}");
+            }
+        }
+    }
+    assert_eq!(server.admin.get("/api/channels/smuggled").status, 404);
+}
+
+#[test]
+fn what_is_no_poll_is_told_so() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, hello) = open(&server, "news");
+    for query in ["seq=x", "seq=-1", "channels=", "channels=a%0Ab", "resume=a&seq="] {
+        let answer = requests.get(query);
+        assert_eq!((answer.status, answer.error_code().as_str()), (400, "bad_request"), "{query}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+    }
+    for method in ["PUT", "DELETE", "PATCH"] {
+        requests.send(&format!("{method} /poll HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"));
+        let answer = requests.answer();
+        assert_eq!((answer.status, answer.header("allow")), (405, Some("GET, POST, OPTIONS")));
+    }
+    server.admin.publish("news", 1);
+    assert_eq!(requests.get(&after(&hello, 0)).json(), json!([message(1, 1, 1)]));
+    // Unlike the session, a broken request does not last.
+    let mut broken = Requests::connect(server.public);
+    broken.ask(&after(&hello, 1));
+    await_held(&server, &hello);
+    broken.send("nonsense\r\n\r\n");
+    server.admin.publish("news", 2);
+    assert_eq!(broken.answer().json(), json!([message(2, 2, 2)]));
+    assert_eq!(broken.answer().status, 400);
+    broken.await_end();
+}
+
+#[test]
+fn polls_over_tls() {
+    let directory = tempfile::tempdir().expect("there is room for files");
+    let certificate = Certificate::generate();
+    let (chain, key) = certificate.write(directory.path());
+    let set = |name: &str, path: &std::path::Path| format!("tls.{name}={}", path.display());
+    let server = Launch::default().set(&set("certificate", &chain)).set(&set("key", &key)).start();
+    for version in VERSIONS {
+        let stream = handshake(server.public, &certificate, version).expect("trusted");
+        let mut requests = Requests::over(stream);
+        let hello = hello(&requests.get("channels=news").json());
+        for seq in 0..3 {
+            // The second comes in the same record as the first.
+            let ack = post(&of(&hello), JSON, r#"{"id":1,"ack":{"seq":0}}"#);
+            requests.send(&(get(&after(&hello, seq)) + &ack));
+            await_held(&server, &hello);
+            let_pass(Duration::from_millis(20));
+            server.admin.publish("news", seq);
+            assert_eq!(requests.answer().json()[0]["message"]["seq"], seq + 1);
+            assert_eq!(requests.answer().json()[0]["reply"]["id"], 1);
+        }
+        let reply = requests.post(&of(&hello), r#"{"id":2,"close":{}}"#).json();
+        assert_eq!(reply[0]["reply"]["id"], 2);
+        server.await_gone(&hello.session);
+    }
+    await_polls(&server, 0);
+}
