@@ -13,7 +13,7 @@ use crate::engine::{LogEngine, MemoryEngine};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
-use crate::public;
+use crate::public::{self, Bayeux};
 use crate::session::{Channels, EventSink, Logs, SessionCell, SessionLimits, Sessions};
 use crate::timeouts::{Batch, Timeouts};
 
@@ -103,6 +103,7 @@ pub(crate) fn public(
         tls: config.tls.clone(),
         handshake_timeout: config.limits.handshake_timeout,
         sockets: (limit != usize::MAX).then(|| Permits::new(usize::MAX, sockets_per_address(limit))),
+        bayeux: Bayeux::new(&config.bayeux),
         handshakes: Handshakes::new(config.limits.max_handshakes),
         connections: OpenConnections::default(),
         stop,

@@ -1,7 +1,7 @@
 //! A message in each dialect that its readers speak.
 
 use crate::dialect::json::Json;
-use crate::dialect::{Dialect, Encoded};
+use crate::dialect::{Encoded, Encoding};
 use crate::message::{CompactJson, Message};
 
 /// A message as its log keeps it: encoded once for each dialect, whatever the number of readers.
@@ -12,7 +12,7 @@ pub struct Encodings {
 }
 
 /// A dialect whose encoding a log keeps.
-pub trait Cached: Dialect {
+pub trait Cached: Encoding {
     /// The message in this dialect.
     fn of(message: &Encodings) -> &Encoded<Self>;
 

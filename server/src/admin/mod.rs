@@ -128,7 +128,8 @@ async fn answer(request: Request<Incoming>, context: &Arc<Context>) -> Result<Re
     let body = if route.takes_body {
         let max_bytes = context.client.settings.max_message + BESIDE_THE_MESSAGE_BYTES;
         let limits = BodyLimits { max_bytes, timeout: context.handshake_timeout };
-        body::read(head.headers(), body, limits, &context.client.timeouts, |_| {}).await?
+        body::check_json(head.headers())?;
+        body::read(body, limits, &context.client.timeouts, |_| {}).await?
     } else {
         Bytes::new()
     };

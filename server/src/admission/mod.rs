@@ -1,6 +1,7 @@
 //! What lets a client in and what holds it back: permits for connections, sockets in the handshake, rates, unfinished messages, what
 //! is told of those that stay outside, and the tasks that a shutdown waits for.
 
+mod browsers;
 mod handshakes;
 mod holders;
 mod log_throttle;
@@ -10,6 +11,7 @@ mod refusals;
 mod tasks;
 mod unfinished;
 
+pub(crate) use browsers::{BrowserId, BrowserPoll, Browsers};
 pub(crate) use handshakes::{Handshake, Handshakes};
 pub(crate) use holders::{Holder, Holders};
 pub(crate) use log_throttle::LogThrottle;

@@ -39,6 +39,11 @@ impl Caller {
         }
     }
 
+    /// Whether a header brings a token.
+    pub(crate) fn has_token(&self) -> bool {
+        self.bearer.is_some()
+    }
+
     /// Who the client is. A token in the query takes precedence over one in the header, which browsers cannot set.
     pub(crate) fn identify(&self, token: Option<&str>, context: &Context) -> Result<Identity, CloseCode> {
         if !self.origin_allowed {

@@ -48,14 +48,26 @@ impl<D: Dialect> Commands<D> {
         dialect: &mut D,
         out: &mut impl Texts,
     ) {
-        for Request { id, command } in dialect.read(text) {
-            let mut exchange = Exchange { speaker, backlog, dialect, out };
-            // Acknowledgements and pongs are not commands: they do not show that anyone is there, and cost next to nothing.
-            match command {
-                Ok(Command::Ack { seq }) => exchange.acknowledge(Said::Ack { seq }, id),
-                Ok(Command::Pong { seq }) => exchange.acknowledge(Said::Pong { seq }, id),
-                command => self.command(id, command, &mut exchange),
-            }
+        for request in dialect.read(text) {
+            self.requested(request, speaker, backlog, dialect, out);
+        }
+    }
+
+    /// Carries out one command.
+    pub(crate) fn requested(
+        &mut self,
+        Request { id, command }: Request<'_, D::RequestId>,
+        speaker: Speaker<'_>,
+        backlog: &mut Backlog,
+        dialect: &mut D,
+        out: &mut impl Texts,
+    ) {
+        let mut exchange = Exchange { speaker, backlog, dialect, out };
+        // Acknowledgements and pongs are not commands: they do not show that anyone is there, and cost next to nothing.
+        match command {
+            Ok(Command::Ack { seq }) => exchange.acknowledge(Said::Ack { seq }, id),
+            Ok(Command::Pong { seq }) => exchange.acknowledge(Said::Pong { seq }, id),
+            command => self.command(id, command, &mut exchange),
         }
     }
 

@@ -1,5 +1,10 @@
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use encke_core::close::{CloseCode, CloseReason};
-use encke_core::dialect::{Command, CommandError, Dialect, Member, Response, Since, Success, Texts};
+use encke_core::dialect::{
+    Command, CommandError, Dialect, ErrorCode, Member, Response, Since, Success, Texts,
+};
 use encke_core::message::CompactJson;
 
 use super::context::NotIdentified;
@@ -7,8 +12,8 @@ use super::errors::{bad_data, forbidden};
 use super::{Context, Speaker, unsubscribed};
 use crate::auth::{AuthError, Permission};
 use crate::channel::{BadChannelName, ChannelName};
-use crate::engine::Answer;
-use crate::session::{Backlog, Said};
+use crate::engine::{Answer, all};
+use crate::session::{Backlog, NotSubscribed, Said, Subscribed};
 
 /// The most subscribers that a client is shown; it is told how many there are.
 const MOST_PRESENT: usize = 256;
@@ -29,10 +34,15 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
     pub(super) fn carry_out(&mut self, command: Command<'_>) -> Answer<Outcome> {
         Answer::Ready(match command {
             Command::Subscribe { channel, since } => return self.subscribe(&channel, since.as_ref()),
+            Command::SubscribeAll { channels } => return self.subscribe_all(&channels),
             Command::Publish { channel, data } => return self.publish(&channel, data),
+            Command::Service { channel, data } => self.say_to_service(&channel, data),
             Command::Unsubscribe { channel } => {
-                let Speaker { session, context, via } = self.speaker;
-                context.sessions.unsubscribe(session, via, &channel);
+                self.unsubscribe([&*channel]);
+                Ok(Success::Done)
+            }
+            Command::UnsubscribeAll { channels } => {
+                self.unsubscribe(channels.iter().map(|channel| &**channel));
                 Ok(Success::Done)
             }
             Command::Presence { channel } => self.presence(&channel),
@@ -77,6 +87,57 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
                 recovered: subscribed.recovered,
             })
         })
+    }
+
+    /// Subscribes to all channels or to none. Each but the first counts as one more command.
+    fn subscribe_all(&self, channels: &[Cow<'_, str>]) -> Answer<Outcome> {
+        let Speaker { session, context, via } = self.speaker;
+        let names: Result<Vec<_>, _> =
+            channels.iter().map(|channel| self.allowed_channel(Permission::Subscribe, channel)).collect();
+        let names = match names {
+            Ok(names) => names,
+            Err(error) => return Answer::Ready(Err(error)),
+        };
+        let limit = context.settings.max_subscriptions;
+        if names.len() > limit {
+            return Answer::Ready(Err(NotSubscribed::TooManySubscriptions { limit }.into()));
+        }
+        let now = context.timeouts.clock().now();
+        session.commands.count(names.len() - 1, context.settings.commands_per_second, now);
+        let is_new = |name: &ChannelName| !context.sessions.follows(session, name.as_str());
+        let new: Vec<ChannelName> = names.into_iter().filter(is_new).collect();
+        let answers: Vec<_> =
+            new.iter().map(|name| context.sessions.subscribe(session, via, name, None)).collect();
+        let (sessions, session) = (Arc::clone(&context.sessions), Arc::clone(session));
+        let conclude = move |results: Vec<Result<Subscribed, NotSubscribed>>| {
+            let Some(error) = results.into_iter().find_map(Result::err) else { return Ok(Success::Done) };
+            for name in &new {
+                sessions.unsubscribe(&session, via, name.as_str());
+            }
+            Err(error.into())
+        };
+        all(answers).map(conclude)
+    }
+
+    fn unsubscribe<'c>(&self, channels: impl IntoIterator<Item = &'c str>) {
+        let Speaker { session, context, via } = self.speaker;
+        for channel in channels {
+            context.sessions.unsubscribe(session, via, channel);
+        }
+    }
+
+    fn say_to_service(&self, channel: &str, data: &str) -> Outcome {
+        let name = self.channel_name(channel)?;
+        let Speaker { session, context, .. } = self.speaker;
+        if !session.identity().allows(Permission::Publish, name.as_str()) {
+            return Err(not_allowed(Permission::Publish));
+        }
+        let data = CompactJson::parse(data).map_err(bad_data)?;
+        if context.sessions.service_message(session, name.as_str(), data.as_str()) {
+            return Ok(Success::Done);
+        }
+        let message = "nothing takes messages on this channel".to_owned();
+        Err(CommandError { code: ErrorCode::UnknownCommand, message })
     }
 
     fn publish(&self, channel: &str, data: &str) -> Answer<Outcome> {
@@ -135,12 +196,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         if self.speaker.session.identity().allows(permission, name.as_str()) {
             return Ok(name);
         }
-        let doing = match permission {
-            Permission::Subscribe => "to subscribe to",
-            Permission::Publish => "to publish to",
-            Permission::Presence => "to see who follows",
-        };
-        Err(forbidden(format!("the token does not allow {doing} this channel")))
+        Err(not_allowed(permission))
     }
 
     fn channel_name(&self, text: &str) -> Result<ChannelName, BadChannelName> {
@@ -150,4 +206,13 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
     fn context(&self) -> &'a Context {
         self.speaker.context
     }
+}
+
+fn not_allowed(permission: Permission) -> CommandError {
+    let doing = match permission {
+        Permission::Subscribe => "to subscribe to",
+        Permission::Publish => "to publish to",
+        Permission::Presence => "to see who follows",
+    };
+    forbidden(format!("the token does not allow {doing} this channel"))
 }

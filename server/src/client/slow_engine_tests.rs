@@ -8,7 +8,7 @@ use std::time::Duration;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{DialectName, Texts};
 use encke_core::message::CompactJson;
-use encke_core::session::{ConnectionKind, Heartbeat, LifecycleEvent};
+use encke_core::session::{ConnectionKind, Delivery, Heartbeat, LifecycleEvent};
 use futures_util::FutureExt;
 
 use super::{Attachment, Commands, Context};
@@ -140,6 +140,7 @@ fn attach(context: &Context, resume: Option<String>) -> Attached {
         address: [127, 0, 0, 1].into(),
         kind: ConnectionKind::Stream(Heartbeat::Frame),
         dialect: DialectName::Json,
+        delivery: Delivery::AtLeastOnce,
         may_open: true,
         only_resume: false,
     };

@@ -51,6 +51,8 @@ pub struct Config {
     pub write_timeout: Duration,
     /// How long to wait for a client to end a connection that we closed.
     pub close_timeout: Duration,
+    /// Clients of CometD and Faye.
+    pub bayeux: BayeuxConfig,
     /// What a client may use.
     pub limits: Limits,
     /// How long clients have to leave.
@@ -80,6 +82,17 @@ pub struct TimersConfig {
     pub stall_threshold: Duration,
     /// When the wheel has not turned for this long, something is wrong.
     pub watchdog: Duration,
+}
+
+/// Clients of CometD and Faye.
+#[derive(Clone, Debug, Default)]
+pub struct BayeuxConfig {
+    /// Where they connect; empty: nowhere.
+    pub path: String,
+    /// Requests that one browser may have held at a time.
+    pub polls_per_browser: usize,
+    /// Whether pages may ask by scripts.
+    pub callback_polling: bool,
 }
 
 /// What a client may use.

@@ -14,7 +14,8 @@ use super::memory::sessions_that_fit;
 use super::proxies::RawForwarded;
 use super::units::{Size, Span, SpanOrOff};
 use super::{
-    ChannelConfig, Config, ConfigError, Limits, LogConfig, LogFormat, LogLimits, Scheme, TimersConfig,
+    BayeuxConfig, ChannelConfig, Config, ConfigError, Limits, LogConfig, LogFormat, LogLimits, Scheme,
+    TimersConfig,
 };
 use crate::auth::Auth;
 use crate::proxies::Proxies;
@@ -27,6 +28,7 @@ struct Raw {
     timers: Timers,
     session: Session,
     channel: Channel,
+    bayeux: RawBayeux,
     limits: RawLimits,
     shutdown: Shutdown,
     auth: RawAuth,
@@ -77,6 +79,13 @@ struct Channel {
     history_age: SpanOrOff,
     history_total_bytes: Size,
     name_bytes: usize,
+}
+
+#[derive(Deserialize)]
+struct RawBayeux {
+    path: String,
+    polls_per_browser: usize,
+    callback_polling: bool,
 }
 
 #[derive(Deserialize)]
@@ -135,6 +144,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.timers(&raw.timers)?;
     checks.session(&raw.session)?;
     checks.channel(&raw.channel, raw.limits.max_message.0)?;
+    checks.bayeux(&raw.bayeux)?;
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
     let mut config = raw.into_config(auth, tls, proxies);
@@ -184,6 +194,11 @@ impl Raw {
                     total_bytes: unless_zero(self.channel.history_total_bytes.0),
                 },
                 name_bytes: self.channel.name_bytes,
+            },
+            bayeux: BayeuxConfig {
+                path: self.bayeux.path,
+                polls_per_browser: unless_zero(self.bayeux.polls_per_browser),
+                callback_polling: self.bayeux.callback_polling,
             },
             write_timeout: self.session.write_timeout.0,
             close_timeout: self.session.close_timeout.0,
@@ -301,6 +316,21 @@ impl Checks<'_> {
         self.require(fits, "channel.history_total_bytes", message)?;
         let fits = (1..=LONGEST_NAME).contains(&channel.name_bytes);
         self.require(fits, "channel.name_bytes", format!("must be from 1 to {LONGEST_NAME}"))
+    }
+
+    fn bayeux(&self, bayeux: &RawBayeux) -> Result<(), ConfigError> {
+        let is_path = |path: &str| {
+            path.starts_with('/')
+                && !path.ends_with('/')
+                && path.bytes().all(|byte| byte.is_ascii_graphic() && !b"?#%".contains(&byte))
+        };
+        let path = &*bayeux.path;
+        let is_taken = ["/ws", "/events", "/poll"].contains(&path);
+        self.require(
+            path.is_empty() || (is_path(path) && !is_taken),
+            "bayeux.path",
+            "must be empty, or the path of a URL that begins with a slash and does not end with one, and none that is taken",
+        )
     }
 
     fn limits(&self, limits: &RawLimits) -> Result<(), ConfigError> {

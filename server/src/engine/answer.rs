@@ -2,7 +2,7 @@ use std::fmt;
 use std::future::{IntoFuture, Ready, ready};
 
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Either};
+use futures_util::future::{BoxFuture, Either, join_all};
 
 /// What an engine answers: at once, or when a future completes.
 pub(crate) enum Answer<T> {
@@ -20,6 +20,18 @@ impl<T: Send + 'static> Answer<T> {
             Self::Later(answer) => Answer::Later(answer.map(then).boxed()),
         }
     }
+}
+
+/// All answers, in order, once the last has come.
+pub(crate) fn all<T: Send + 'static>(answers: Vec<Answer<T>>) -> Answer<Vec<T>> {
+    if answers.iter().any(|answer| matches!(answer, Answer::Later(_))) {
+        return Answer::Later(join_all(answers.into_iter().map(IntoFuture::into_future)).boxed());
+    }
+    let ready = answers.into_iter().filter_map(|answer| match answer {
+        Answer::Ready(answer) => Some(answer),
+        Answer::Later(_) => None,
+    });
+    Answer::Ready(ready.collect())
 }
 
 impl<T: Send + 'static> IntoFuture for Answer<T> {

@@ -15,7 +15,7 @@ use encke_core::session::outbox::Bounds;
 use crate::admission::Holder;
 use crate::channel::{ChannelName, HistoryMessage, Hold, Published, Subscriber, TooManyChannels};
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::{Answer, all};
 pub(crate) use memory::MemoryEngine;
 
 /// Where the logs of channels live.

@@ -30,15 +30,13 @@ pub(crate) struct BodyLimits {
     pub(crate) timeout: Duration,
 }
 
-/// Reads all of a body whose headers say that it is JSON. `grown` hears how much memory it takes.
+/// Reads all of a body. `grown` hears how much memory it takes.
 pub(crate) async fn read(
-    headers: &HeaderMap,
     body: Incoming,
     limits: BodyLimits,
     timeouts: &Arc<Timeouts>,
     grown: impl FnMut(usize),
 ) -> Result<Bytes, ApiError> {
-    check_type(headers)?;
     let timeout = pin!(timeouts.sleep(limits.timeout));
     match select(pin!(collect(body, limits.max_bytes, grown)), timeout).await {
         Either::Left((body, _)) => body,
@@ -57,11 +55,15 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiErro
     })
 }
 
-/// A form of another web page can post text, but not say that it is JSON.
-fn check_type(headers: &HeaderMap) -> Result<(), ApiError> {
+/// What the headers say of the body, without parameters.
+pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let media_type = text.split(';').next().unwrap_or_default().trim();
-    if media_type.eq_ignore_ascii_case("application/json") {
+    text.split(';').next().unwrap_or_default().trim()
+}
+
+/// Whether the headers say that the body is JSON. A form of another web page can post text, but not say that.
+pub(crate) fn check_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    if media_type(headers).eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
     Err(ApiError::new(
@@ -119,8 +121,8 @@ mod tests {
             ("", false),
         ] {
             let headers = HeaderMap::from_iter([(CONTENT_TYPE, HeaderValue::from_static(text))]);
-            assert_eq!(check_type(&headers).is_ok(), taken, "{text}");
+            assert_eq!(check_json(&headers).is_ok(), taken, "{text}");
         }
-        assert!(check_type(&HeaderMap::new()).is_err());
+        assert!(check_json(&HeaderMap::new()).is_err());
     }
 }

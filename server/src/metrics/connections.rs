@@ -5,8 +5,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
 /// What is shown from the start, also without a connection.
-const KINDS: [(&str, DialectName); 3] =
-    [("websocket", DialectName::Json), ("sse", DialectName::Json), ("poll", DialectName::Json)];
+const KINDS: [(&str, DialectName); 5] = [
+    ("websocket", DialectName::Json),
+    ("sse", DialectName::Json),
+    ("poll", DialectName::Json),
+    ("websocket", DialectName::Bayeux),
+    ("poll", DialectName::Bayeux),
+];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct ConnectionLabels {

@@ -2,7 +2,7 @@
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::DialectName;
-use encke_core::session::ConnectionKind;
+use encke_core::session::{ConnectionKind, Delivery};
 use hyper::StatusCode;
 
 use super::query::Query;
@@ -88,6 +88,7 @@ pub(super) fn admit(
         address: caller.address,
         kind,
         dialect: DialectName::Json,
+        delivery: Delivery::AtLeastOnce,
         may_open,
         only_resume,
     };

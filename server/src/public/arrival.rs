@@ -15,11 +15,12 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
-use super::request::Answer;
+use super::request::{Answer, Outcome};
 use super::{Context, NotServed};
 use crate::admission::{Handshake, OpenConnection};
 use crate::http::{MAX_HEAD_BYTES, Rewound};
 use crate::proxies::{BadProxyHeader, read_source};
+use crate::transport::poll::{ConnectForm, JsonForm};
 use crate::transport::{TcpSocket, poll, sse};
 
 /// A socket on which requests may come.
@@ -33,7 +34,8 @@ pub(super) enum Arriving {
 /// What a request has taken the socket for.
 pub(super) enum Taken {
     Events(sse::Accepted),
-    Poll(poll::Accepted),
+    Poll(poll::Accepted<JsonForm>),
+    Connect(poll::Accepted<Box<ConnectForm>>),
 }
 
 /// A connection that no session has: before its first, or between two polls.
@@ -180,16 +182,30 @@ fn hand_on(
         Taken::Events(accepted) => _ = tokio::spawn(sse::serve(socket, accepted, client, of_client)),
         Taken::Poll(accepted) => {
             let held = poll::serve(socket, read_already, accepted, client);
-            let context = Arc::clone(context);
-            tokio::spawn(async move {
-                let next = held.await;
-                drop(of_client);
-                if let Some((socket, read_already)) = next {
-                    spawn(Arriving::Again(socket, read_already), address, None, open_connection, context);
-                }
-            });
+            hold(held, of_client, address, open_connection, Arc::clone(context));
+        }
+        Taken::Connect(accepted) => {
+            let held = poll::serve(socket, read_already, accepted, client);
+            hold(held, of_client, address, open_connection, Arc::clone(context));
         }
     }
+}
+
+/// Holds a poll, and then awaits the next request.
+fn hold(
+    held: impl Future<Output = Option<(TcpSocket, Vec<u8>)>> + Send + 'static,
+    of_client: OpenConnection,
+    address: IpAddr,
+    open_connection: OpenConnection,
+    context: Arc<Context>,
+) {
+    tokio::spawn(async move {
+        let next = held.await;
+        drop(of_client);
+        if let Some((socket, read_already)) = next {
+            spawn(Arriving::Again(socket, read_already), address, None, open_connection, context);
+        }
+    });
 }
 
 /// The socket, what was read of the next request, what a request has taken it for, and its place among the connections of its client.
@@ -217,20 +233,27 @@ impl Arrival<'_> {
         let this = &*self;
         let (taken, has_answered) = (Mutex::new(None), AtomicBool::new(false));
         let service = service_fn(|request| {
+            // Noted at once: hyper may drop what is below without a look at it, when it finds that the client is gone. The session
+            // would never learn of that.
+            let note = |by| *taken.lock() = Some(by);
             let reply = match this.answer(request) {
-                Answer::Reply(reply) => Some(Either::Left(ready(reply))),
-                Answer::Later(reply) => Some(Either::Right(reply)),
-                // Noted at once: hyper may drop what is below without a look at it, when it finds that the client is gone. The session
-                // would never learn of that.
+                Answer::Reply(reply) => Some(Either::Left(ready(Outcome::Reply(reply)))),
+                Answer::Later(outcome) => Some(Either::Right(outcome)),
                 Answer::Taken(by, open_connection) => {
-                    *taken.lock() = Some((by, open_connection));
+                    note((by, open_connection));
                     None
                 }
             };
             let is_first = !has_answered.swap(true, Ordering::Relaxed);
             async move {
                 let Some(reply) = reply else { return pending().await };
-                let reply = reply.await;
+                let reply = match reply.await {
+                    Outcome::Reply(reply) => reply,
+                    Outcome::Taken(by, open_connection) => {
+                        note((by, open_connection));
+                        return pending().await;
+                    }
+                };
                 // Requests may come by the hundred in one packet: others first.
                 if !is_first {
                     yield_now().await;

@@ -1,8 +1,8 @@
 //! What pages of other origins may do: those that the configuration lists, and as much as their clients need.
 
 use hyper::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN, HeaderMap,
-    HeaderValue, ORIGIN, VARY,
+    ACCESS_CONTROL_ALLOW_CREDENTIALS, ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS,
+    ACCESS_CONTROL_ALLOW_ORIGIN, HeaderMap, HeaderValue, ORIGIN, VARY,
 };
 
 use crate::client::Caller;
@@ -35,12 +35,18 @@ pub(super) fn allow_origin(headers: &mut HeaderMap, origin: Option<&HeaderValue>
     }
 }
 
-/// The same, as lines of a head.
-pub(super) fn lines(origin: Option<&HeaderValue>) -> Vec<u8> {
-    let mut headers = HeaderMap::new();
-    allow_origin(&mut headers, origin);
+/// The same, for requests that come with cookies.
+pub(super) fn allow_origin_with_cookies(headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
+    allow_origin(headers, origin);
+    if origin.is_some() {
+        headers.insert(ACCESS_CONTROL_ALLOW_CREDENTIALS, HeaderValue::from_static("true"));
+    }
+}
+
+/// Headers, as lines of a head.
+pub(super) fn lines(headers: &HeaderMap) -> Vec<u8> {
     let mut lines = Vec::new();
-    for (name, value) in &headers {
+    for (name, value) in headers {
         for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
             lines.extend_from_slice(part);
         }

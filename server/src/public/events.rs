@@ -3,7 +3,7 @@
 use encke_core::close::CloseCode;
 use encke_core::dialect::Since;
 use encke_core::session::ConnectionKind;
-use hyper::header::{CACHE_CONTROL, HeaderName, HeaderValue, ORIGIN};
+use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue, ORIGIN};
 use hyper::{Request, StatusCode};
 
 use super::admit::{NotAdmitted, admit, check_origin, refused};
@@ -91,7 +91,9 @@ fn head(origin: Option<&HeaderValue>) -> Vec<u8> {
     let mut head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-store\r\n\
         x-accel-buffering: no\r\nconnection: close\r\n"
         .to_vec();
-    head.extend_from_slice(&cors::lines(origin));
+    let mut headers = HeaderMap::new();
+    cors::allow_origin(&mut headers, origin);
+    head.extend_from_slice(&cors::lines(&headers));
     head.extend_from_slice(b"\r\n");
     head
 }

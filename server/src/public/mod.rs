@@ -2,10 +2,12 @@
 
 mod admit;
 mod arrival;
+mod bayeux;
 mod cors;
 mod events;
 mod poll;
 mod query;
+mod receive;
 mod request;
 
 use std::net::{IpAddr, SocketAddr};
@@ -20,6 +22,7 @@ use crate::client;
 use crate::proxies::{BadProxyHeader, Proxies};
 use crate::tls::Tls;
 use arrival::Arriving;
+pub(crate) use bayeux::Bayeux;
 #[cfg(feature = "simulation")]
 pub(crate) use events::accept as accept_events;
 #[cfg(feature = "simulation")]
@@ -36,6 +39,7 @@ pub(crate) struct Context {
     pub(crate) handshake_timeout: Duration,
     /// Sockets by address, if the connections of one address are limited.
     pub(crate) sockets: Option<Arc<Permits>>,
+    pub(crate) bayeux: Bayeux,
     pub(crate) handshakes: Arc<Handshakes>,
     pub(crate) connections: OpenConnections,
     /// Set when the server drains.

@@ -1,16 +1,13 @@
 //! Long-polling, in the `json` dialect: `GET /poll` holds, `POST /poll` takes commands.
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use bytes::Bytes;
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::json::Json;
 use encke_core::session::{ConnectionKind, Phase};
-use futures_util::future::{Either, select};
 use hyper::body::Incoming;
 use hyper::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING,
@@ -18,18 +15,18 @@ use hyper::header::{
 use hyper::http::request::Parts;
 use hyper::{Request, StatusCode, Version};
 use serde_json::value::RawValue;
-use tokio_util::sync::CancellationToken;
 
 use super::admit::{NotAdmitted, admit, check_origin, gone, refused};
 use super::cors;
 use super::query::Query;
+use super::receive::read;
 use crate::admission::RefusalReason;
-use crate::client::{Caller, Commands, Context, Sender, Speaker, goaway, retry_ms};
+use crate::client::{Caller, Commands, Context, Speaker, goaway, retry_ms};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::{ApiError, Reply};
 use crate::session::{Backlog, SessionCell, Via};
-use crate::transport::poll::{Accepted, Array};
+use crate::transport::poll::{Accepted, Array, JsonForm};
 
 /// Commands in one request.
 const MAX_COMMANDS: usize = 64;
@@ -42,22 +39,31 @@ pub(crate) fn accept<B>(
     request: &Request<B>,
     caller: &Caller,
     context: &Context,
-) -> Result<Accepted, Box<Reply>> {
+) -> Result<Accepted<JsonForm>, Box<Reply>> {
     admit_poll(request, caller, context).map_err(|refused| {
         let reply = refused.reply(|code| come_back(code, context));
         Box::new(finish(reply, caller, request.headers()))
     })
 }
 
-fn admit_poll<B>(request: &Request<B>, caller: &Caller, context: &Context) -> Result<Accepted, NotAdmitted> {
+fn admit_poll<B>(
+    request: &Request<B>,
+    caller: &Caller,
+    context: &Context,
+) -> Result<Accepted<JsonForm>, NotAdmitted> {
     check_origin(caller, context)?;
     let query = Query::read(request, &context.settings)
         .map_err(|error| refused(RefusalReason::Query, error, caller, context))?;
     // A client without a session is told at once which one it has.
     let hold = if query.resume.is_some() { context.sessions.settings().poll_hold } else { Duration::ZERO };
     let (attached, channels) = admit(query, ConnectionKind::Poll { hold }, false, caller, context)?;
-    let headers = cors::lines(request.headers().get(ORIGIN));
-    Ok(Accepted { attached, channels, headers, keep_alive: keeps_alive(request) })
+    let mut headers = HeaderMap::new();
+    cors::allow_origin(&mut headers, request.headers().get(ORIGIN));
+    let headers = cors::lines(&headers);
+    // After a body none follows: it is not read, and what is in it must not be taken for a request that a proxy has let pass.
+    let keep_alive = !has_body(request.headers()) && keeps_alive(request.version(), request.headers());
+    let is_due = !attached.recovered;
+    Ok(Accepted { attached, form: JsonForm::default(), is_due, channels, headers, keep_alive })
 }
 
 /// Carries out the commands of a request.
@@ -75,13 +81,17 @@ pub(super) async fn command(
 }
 
 async fn commands(head: &Parts, body: Incoming, speaker: Speaker<'_>, timeout: Duration) -> Reply {
-    let Speaker { session, context, .. } = speaker;
+    let Speaker { session, context, via } = speaker;
     let limits = BodyLimits { max_bytes: context.settings.max_message, timeout };
     if let Some(pause) = context.pause(session) {
         pause.await;
     }
     context.count_frames(session, 1);
-    match read(head, body, limits, speaker).await {
+    let read = async {
+        body::check_json(&head.headers)?;
+        read(body, limits, via.address(), context).await
+    };
+    match read.await {
         Ok(body) => carry_out_all(&body, speaker).await,
         Err(error) => error.into(),
     }
@@ -113,29 +123,6 @@ async fn replies(body: &[u8], speaker: Speaker<'_>) -> Result<Array, ApiError> {
         replies.notify(&goaway(code, retry_ms(code, &context.entropy)));
     }
     Ok(replies)
-}
-
-/// The body, which counts with the messages that are not whole yet.
-async fn read(
-    head: &Parts,
-    body: Incoming,
-    limits: BodyLimits,
-    speaker: Speaker<'_>,
-) -> Result<Bytes, ApiError> {
-    let Speaker { context, via, .. } = speaker;
-    let cut = CancellationToken::new();
-    let now = || context.timeouts.clock().now();
-    let account = context.unfinished.begin(Sender::Request(cut.clone()), via.address(), now());
-    let grown = |bytes| context.account(&account, bytes, now());
-    let read = pin!(body::read(&head.headers, body, limits, &context.timeouts, grown));
-    match select(read, pin!(cut.cancelled())).await {
-        Either::Left((body, _)) => body,
-        Either::Right(_) => Err(ApiError::new(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "overloaded",
-            "too much is being received (limits.receive_total)",
-        )),
-    }
 }
 
 /// One command, and its reply, which comes before that of the next.
@@ -209,16 +196,17 @@ fn finish(mut reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
     reply
 }
 
-/// Whether another request may follow. After a body none does: it is not read, and what is in it must not be taken for a request that
-/// a proxy has let pass.
-fn keeps_alive<B>(request: &Request<B>) -> bool {
-    let headers = request.headers();
+fn has_body(headers: &HeaderMap) -> bool {
     let length = headers.get(CONTENT_LENGTH).map(HeaderValue::as_bytes);
-    let has_body = headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != b"0");
+    headers.contains_key(TRANSFER_ENCODING) || length.is_some_and(|length| length != b"0")
+}
+
+/// Whether another request may follow on the connection.
+pub(super) fn keeps_alive(version: Version, headers: &HeaderMap) -> bool {
     let says_close = |value: &HeaderValue| {
         value
             .to_str()
             .is_ok_and(|text| text.split(',').any(|option| option.trim().eq_ignore_ascii_case("close")))
     };
-    request.version() == Version::HTTP_11 && !has_body && !headers.get_all(CONNECTION).iter().any(says_close)
+    version == Version::HTTP_11 && !headers.get_all(CONNECTION).iter().any(says_close)
 }

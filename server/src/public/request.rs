@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 
 use super::arrival::{Arrival, Taken};
 use super::query::parse_query;
-use super::{NotServed, cors, events, poll};
+use super::{NotServed, bayeux, cors, events, poll};
 use crate::admission::{OpenConnection, RefusalReason};
 use crate::client::Caller;
 use crate::http::{ApiError, Reply, Rewound};
@@ -22,15 +22,21 @@ use crate::transport::TcpSocket;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 
 /// What a request gets.
-pub(super) enum Answer {
+pub(super) enum Answer<'a> {
     Reply(Reply),
-    Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
+    Later(Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>),
     /// The socket itself.
     Taken(Taken, OpenConnection),
 }
 
-impl Arrival<'_> {
-    pub(super) fn answer(&self, request: Request<Incoming>) -> Answer {
+/// What comes of a request with a body.
+pub(super) enum Outcome {
+    Reply(Reply),
+    Taken(Taken, OpenConnection),
+}
+
+impl<'a> Arrival<'a> {
+    pub(super) fn answer(&self, request: Request<Incoming>) -> Answer<'a> {
         let context = &self.context.client;
         let address = self.context.proxies.client_of(self.address, request.headers());
         let open_connection = match self.entered(address) {
@@ -48,6 +54,10 @@ impl Arrival<'_> {
             return Answer::Reply(ApiError::from(error).into());
         }
         let caller = || Caller::of(&request, address, &context.auth);
+        if self.context.bayeux.serves(request.uri().path()) {
+            let caller = caller();
+            return self.bayeux(request, caller, open_connection);
+        }
         let reply = match (request.uri().path(), request.method()) {
             ("/ws", &Method::GET) => self.upgrade(request, address, open_connection),
             ("/events", &Method::GET) => match events::accept(&request, &caller(), context) {
@@ -74,8 +84,8 @@ impl Arrival<'_> {
             ("/poll", _) => ApiError::method_not_allowed("GET, POST, OPTIONS").into(),
             (path, _) => {
                 let message = format!(
-                    "no such path: {path}; clients connect to /ws (WebSocket), /events (server-sent events) or \
-                     /poll (long-polling)"
+                    "no such path: {path}; clients connect to /ws (WebSocket), /events (server-sent events), \
+                     /poll (long-polling) or bayeux.path"
                 );
                 ApiError::not_found(message).into()
             }
@@ -97,7 +107,7 @@ impl Arrival<'_> {
     }
 
     /// A client with a session has as long for its next request as a stranger for the first.
-    fn command(&self, request: Request<Incoming>, caller: Caller) -> Answer {
+    fn command(&self, request: Request<Incoming>, caller: Caller) -> Answer<'a> {
         let client = Arc::clone(&self.context.client);
         let session = match poll::session(&request, &caller, &client) {
             Ok(session) => session,
@@ -105,7 +115,27 @@ impl Arrival<'_> {
         };
         self.timeout.renew(self.context);
         let timeout = self.context.handshake_timeout;
-        Answer::Later(Box::pin(poll::command(request, session, caller, client, timeout)))
+        Answer::Later(Box::pin(async move {
+            Outcome::Reply(poll::command(request, session, caller, client, timeout).await)
+        }))
+    }
+
+    fn bayeux(
+        &self,
+        request: Request<Incoming>,
+        caller: Caller,
+        open_connection: OpenConnection,
+    ) -> Answer<'a> {
+        let (context, timeout) = (self.context, self.timeout);
+        match bayeux::ask(request, caller, context) {
+            Err(reply) => Answer::Reply(*reply),
+            Ok(asked) => Answer::Later(Box::pin(async move {
+                match asked.answer(context, || timeout.renew(context)).await {
+                    Ok(accepted) => Outcome::Taken(Taken::Connect(accepted), open_connection),
+                    Err(reply) => Outcome::Reply(*reply),
+                }
+            })),
+        }
     }
 
     fn upgrade(

@@ -6,7 +6,7 @@ use encke_core::close::CloseReason;
 use encke_core::dialect::DialectName;
 use encke_core::session::{Attach, ConnectionId, ConnectionKind, Delivery, Input, Outbox, Phase, Session};
 
-use super::cell::{SessionCell, SessionState, Transport};
+use super::cell::{Advised, SessionCell, SessionState, Transport};
 use super::id::{ResumeToken, Secret, SessionId};
 use super::link::Link;
 use super::sessions::Sessions;
@@ -30,6 +30,8 @@ pub(crate) struct AttachRequest {
     pub(crate) kind: ConnectionKind,
     /// What they mean.
     pub(crate) dialect: DialectName,
+    /// What its client has that does not say so.
+    pub(crate) delivery: Delivery,
     /// Its address has not opened too many sessions lately.
     pub(crate) may_open: bool,
     /// It has no use for a new session.
@@ -94,7 +96,7 @@ impl Sessions {
             connection: id,
             kind: request.kind,
             seq: request.seq,
-            delivery: Delivery::AtLeastOnce,
+            delivery: request.delivery,
             token_expires: request.identity.expires().map(|expires| token_deadline(expires, clock, now)),
             entropy: self.entropy.number(),
         };
@@ -196,6 +198,7 @@ impl Sessions {
             link: Some(Arc::clone(link)),
             transport: request.kind.into(),
             dialect: request.dialect,
+            advised: Advised::default(),
             identity: request.identity.clone(),
             suspended: None,
         };
@@ -263,6 +266,7 @@ mod tests {
             address,
             kind: ConnectionKind::Events,
             dialect: DialectName::Json,
+            delivery: Delivery::AtLeastOnce,
             may_open: true,
             only_resume: true,
         };

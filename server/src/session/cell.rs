@@ -56,6 +56,15 @@ pub(crate) struct SessionCell {
     pub(super) state: Mutex<SessionState>,
 }
 
+/// What the session's client was told of how to poll, and keeps in mind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Advised {
+    /// All there is to tell.
+    pub(super) all: bool,
+    /// To pause.
+    pub(super) pause: bool,
+}
+
 /// What the lock guards. Never held across an await, a send or a hook.
 #[derive(Debug)]
 pub(super) struct SessionState {
@@ -64,6 +73,7 @@ pub(super) struct SessionState {
     pub(super) link: Option<Arc<Link>>,
     pub(super) transport: Transport,
     pub(super) dialect: DialectName,
+    pub(super) advised: Advised,
     /// Who its client is.
     pub(super) identity: Identity,
     /// Its place among those that are suspended.
@@ -127,6 +137,16 @@ impl SessionCell {
     pub(super) fn wake_to_read(&self) {
         let woken = self.state.lock().link.as_ref().and_then(|link| link.post(Notes::READ));
         woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// The client is told all of how to poll. Returns whether that is the first time.
+    pub(crate) fn advise_all(&self) -> bool {
+        !std::mem::replace(&mut self.state.lock().advised.all, true)
+    }
+
+    /// The client is told to pause before its next poll, or is no longer. Returns whether it was to.
+    pub(crate) fn advise_pause(&self, pause: bool) -> bool {
+        std::mem::replace(&mut self.state.lock().advised.pause, pause)
     }
 
     /// Where the session is in its life.

@@ -13,9 +13,15 @@ use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::timeouts::{Owners, Timeouts, TimerOwner};
 
-/// Is told of every lifecycle event, with no lock held. Implementations must not panic.
+/// Is told of every lifecycle event, and of what clients say to the server's own code, with no lock held. Implementations must not
+/// panic.
 pub(crate) trait EventSink: Send + Sync + 'static {
     fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent);
+
+    /// Returns whether the message is taken.
+    fn service_message(&self, _session: SessionId, _user: Option<&str>, _channel: &str, _data: &str) -> bool {
+        false
+    }
 }
 
 /// What sessions may use.
@@ -90,6 +96,11 @@ impl Sessions {
     /// The timeouts of every session.
     pub(crate) fn settings(&self) -> &SessionTimeouts {
         &self.settings
+    }
+
+    /// A client says something to the server's own code. Returns whether that takes it.
+    pub(crate) fn service_message(&self, session: &SessionCell, channel: &str, data: &str) -> bool {
+        self.events.service_message(session.id(), session.identity().user(), channel, data)
     }
 
     /// How many timers know a session.

@@ -137,6 +137,11 @@ impl Sessions {
         Ok(None)
     }
 
+    /// Whether the session follows a channel.
+    pub(crate) fn follows(&self, session: &SessionCell, name: &str) -> bool {
+        session.state.lock().find(name).is_some()
+    }
+
     /// The session gets nothing new from the channel. Nothing happens if it does not follow it, or no longer listens.
     pub(crate) fn unsubscribe(&self, session: &Arc<SessionCell>, via: Via, name: &str) {
         let followed = self.step(session, |state, _| {

@@ -70,6 +70,12 @@ impl SessionCell {
         self.state.lock().identity.clone()
     }
 
+    /// The last number that anything was sent under, on whichever connection.
+    #[must_use]
+    pub(crate) fn seq(&self) -> u64 {
+        self.state.lock().machine.outbox().seq()
+    }
+
     /// What others on a channel see of it.
     #[must_use]
     pub(crate) fn presence(&self) -> Presence {

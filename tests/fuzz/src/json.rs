@@ -52,6 +52,9 @@ fn write(id: Option<u64>, command: &Command<'_>) -> String {
             let id = id.map_or(String::new(), |id| format!(r#""id":{id},"#));
             return format!(r#"{{{id}"publish":{{"channel":{},"data":{data}}}}}"#, json!(channel));
         }
+        Command::SubscribeAll { .. } | Command::UnsubscribeAll { .. } | Command::Service { .. } => {
+            panic!("not in this dialect: {command:?}")
+        }
     };
     let mut object = json!({ name: body });
     if let Some(id) = id {

@@ -27,8 +27,25 @@ pub enum Command<'a> {
         /// The channel.
         channel: Cow<'a, str>,
     },
+    /// Subscribe to all of these channels, to what is published from now on, or to none.
+    SubscribeAll {
+        /// The channels.
+        channels: Vec<Cow<'a, str>>,
+    },
+    /// End several subscriptions.
+    UnsubscribeAll {
+        /// The channels.
+        channels: Vec<Cow<'a, str>>,
+    },
     /// Publish to everyone who subscribes.
     Publish {
+        /// The channel.
+        channel: Cow<'a, str>,
+        /// Any JSON, as the client wrote it.
+        data: &'a str,
+    },
+    /// Say something to the server's own code.
+    Service {
         /// The channel.
         channel: Cow<'a, str>,
         /// Any JSON, as the client wrote it.

@@ -1,6 +1,6 @@
 use std::marker::PhantomData;
 
-use super::Dialect;
+use super::Encoding;
 use crate::message::CompactJson;
 
 /// A message in dialect `D`, encoded once and shared by all its readers: each writes it under its own seq.
@@ -15,7 +15,7 @@ pub struct Encoded<D> {
     dialect: PhantomData<D>,
 }
 
-impl<D: Dialect> Encoded<D> {
+impl<D: Encoding> Encoded<D> {
     /// `before`, the data, and `after`.
     pub(super) fn around(before: &str, data: &CompactJson<'_>, after: &str) -> Self {
         let data = data.as_str();
@@ -59,7 +59,7 @@ impl<D: Dialect> Encoded<D> {
 /// How a message came to a reader that follows a pattern.
 #[derive(Clone, Copy, Debug)]
 pub struct ByPattern<'a> {
-    /// What [`Dialect::encode_pattern`] made of the pattern.
+    /// What [`Encoding::encode_pattern`] made of the pattern.
     pub pattern: &'a str,
     /// The message's number in the pattern's log.
     pub offset: u64,

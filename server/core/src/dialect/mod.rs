@@ -5,6 +5,7 @@
 //! [`Encodings`](crate::encodings::Encodings). In the server, `public/query.rs` chooses which one a WebSocket speaks; `metrics/connections.rs`
 //! lists those that are shown before anyone speaks them. Logs and WebSockets name none; streams of events speak `json`.
 
+pub mod bayeux;
 mod command;
 mod encoded;
 mod event;
@@ -47,7 +48,10 @@ pub trait Dialect: Default + Send + 'static {
 
     /// Writes an event: as one text, as several, or not at all if the dialect cannot express it.
     fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts);
+}
 
+/// A dialect whose messages are the same text for all readers, but for their seqs: logs keep it.
+pub trait Encoding: Dialect {
     /// Encodes a message for all its readers: all of the text but what depends on the reader's seq.
     fn encode(message: &Message<'_>) -> Encoded<Self>;
 

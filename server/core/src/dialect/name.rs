@@ -7,4 +7,6 @@ use strum::IntoStaticStr;
 pub enum DialectName {
     /// [`super::json::Json`].
     Json,
+    /// [`super::bayeux::Bayeux`].
+    Bayeux,
 }

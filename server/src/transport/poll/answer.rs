@@ -5,7 +5,6 @@ use encke_core::dialect::{Dialect, Event, Texts};
 use encke_core::encodings::Cached;
 use hyper::StatusCode;
 
-use super::SUPERSEDED_PAUSE;
 use crate::channel::LogMessage;
 use crate::session::{Channel, Outgoing};
 use crate::transport::by_pattern::by_pattern;
@@ -69,35 +68,47 @@ impl Outgoing for Array {
     }
 }
 
-/// A whole answer. `headers` are lines.
-pub(super) fn response(status: StatusCode, headers: &[u8], body: &[u8], keep_alive: bool) -> Vec<u8> {
-    // A line of status, four headers, a number.
-    const HEAD_BYTES: usize = 160;
-    let mut response = Vec::with_capacity(HEAD_BYTES + headers.len() + body.len());
-    let reason = status.canonical_reason().unwrap_or_default();
-    write!(
-        response,
-        "HTTP/1.1 {} {reason}\r\ncontent-type: application/json\r\ncache-control: no-store\r\ncontent-length: {}\r\n",
-        status.as_u16(),
-        body.len()
-    )
-    .expect("memory takes everything");
-    response.extend_from_slice(headers);
-    if !keep_alive {
-        response.extend_from_slice(b"connection: close\r\n");
-    }
-    response.extend_from_slice(b"\r\n");
-    response.extend_from_slice(body);
-    response
+/// What an answer says.
+#[derive(Debug)]
+pub(crate) struct Content {
+    pub(crate) status: StatusCode,
+    /// The type of the body.
+    pub(crate) media_type: &'static str,
+    pub(crate) body: Vec<u8>,
+    /// Headers for this answer alone, as lines.
+    pub(crate) headers: String,
 }
 
-/// What a poll gets instead of which there is another. Two clients that hold one session would have each other answered without end:
-/// so both have to pause.
-pub(super) fn superseded(headers: &[u8], keep_alive: bool) -> Vec<u8> {
-    let mut headers = headers.to_vec();
-    write!(headers, "retry-after: {}\r\n", SUPERSEDED_PAUSE.as_secs()).expect("memory takes everything");
-    let body = br#"{"error":{"code":"superseded","message":"another poll of the session has come"}}"#;
-    response(StatusCode::CONFLICT, &headers, body, keep_alive)
+impl Content {
+    /// JSON.
+    pub(super) fn json(status: StatusCode, body: Vec<u8>) -> Self {
+        Self { status, media_type: "application/json", body, headers: String::new() }
+    }
+
+    /// The whole answer. `headers` are lines.
+    pub(super) fn response(&self, headers: &[u8], keep_alive: bool) -> Vec<u8> {
+        // A line of status, four headers, a number.
+        const HEAD_BYTES: usize = 160;
+        let mut response =
+            Vec::with_capacity(HEAD_BYTES + headers.len() + self.headers.len() + self.body.len());
+        let reason = self.status.canonical_reason().unwrap_or_default();
+        write!(
+            response,
+            "HTTP/1.1 {} {reason}\r\ncontent-type: {}\r\ncache-control: no-store\r\ncontent-length: {}\r\n",
+            self.status.as_u16(),
+            self.media_type,
+            self.body.len()
+        )
+        .expect("memory takes everything");
+        response.extend_from_slice(headers);
+        response.extend_from_slice(self.headers.as_bytes());
+        if !keep_alive {
+            response.extend_from_slice(b"connection: close\r\n");
+        }
+        response.extend_from_slice(b"\r\n");
+        response.extend_from_slice(&self.body);
+        response
+    }
 }
 
 #[cfg(test)]
@@ -119,13 +130,9 @@ mod tests {
 
     #[test]
     fn an_answer_says_how_long_it_is() {
-        let answer = response(StatusCode::OK, b"vary: origin\r\n", b"[]", false);
+        let answer = Content::json(StatusCode::OK, b"[]".to_vec()).response(b"vary: origin\r\n", false);
         let expected = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
             content-length: 2\r\nvary: origin\r\nconnection: close\r\n\r\n[]";
         assert_eq!(String::from_utf8(answer).as_deref(), Ok(expected));
-        let answer = String::from_utf8(superseded(b"", true)).expect("text");
-        assert!(
-            answer.starts_with("HTTP/1.1 409 Conflict\r\n") && answer.contains("retry-after: 1\r\n\r\n{")
-        );
     }
 }

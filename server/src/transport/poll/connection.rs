@@ -1,17 +1,16 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{self, Poll};
-use std::time::Duration;
 
-use encke_core::close::{CloseCode, SuspendReason};
+use encke_core::close::SuspendReason;
 use encke_core::session::ConnectionInput;
-use hyper::StatusCode;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::answer::{Array, response, superseded};
+use super::answer::Content;
+use super::form::Form;
 use crate::admission::UnfinishedMessage;
-use crate::client::{Attachment, Sender, goaway, hello, retry_ms, unsubscribed};
-use crate::session::{Backlog, Notes, Outgoing};
+use crate::client::{Attachment, Sender, retry_ms};
+use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
 use crate::transport::following::Following;
 use crate::transport::metered::Metered;
@@ -27,7 +26,7 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 const READ_AHEAD_BYTES: usize = 16 * 1024;
 
 /// One poll of a session, owned by its task.
-pub(super) struct Connection<S> {
+pub(super) struct Connection<S, F> {
     pub(super) socket: Metered<S>,
     pub(super) attachment: Attachment,
     /// What was read of the next request.
@@ -40,7 +39,8 @@ pub(super) struct Connection<S> {
     pub(super) recovered: bool,
     /// The answer is due, whatever there is.
     pub(super) is_due: bool,
-    pub(super) body: Array,
+    /// What the answer says, and how.
+    pub(super) form: F,
     /// What the session has for this connection.
     pub(super) backlog: Backlog,
     /// Of the answer, as lines.
@@ -60,7 +60,7 @@ pub(super) enum Ending {
     Lost,
 }
 
-impl<S: Socket> Connection<S> {
+impl<S: Socket, F: Form> Connection<S, F> {
     /// Holds the request, and answers it.
     pub(super) async fn run(&mut self) -> Ending {
         poll_fn(|context| poll_steps(|| self.poll_step(context))).await
@@ -77,12 +77,13 @@ impl<S: Socket> Connection<S> {
         }
         let notes = self.attachment.link.take_notes(context);
         if let Some(code) = notes.close_code() {
-            self.say_goodbye(code);
-            return Ok(Poll::Ready(()));
+            let retry = retry_ms(code, &self.attachment.context.entropy);
+            let content = self.form.goodbye(code, retry);
+            return Ok(self.say(&content));
         }
         if notes.contains(Notes::SUPERSEDED) {
-            self.out.bytes = superseded(&self.headers, self.keep_alive);
-            return Ok(Poll::Ready(()));
+            let content = self.form.superseded();
+            return Ok(self.say(&content));
         }
         self.is_due |= notes.contains(Notes::ANSWER);
         self.backlog.more |= notes.contains(Notes::READ);
@@ -100,50 +101,48 @@ impl<S: Socket> Connection<S> {
         // What it follows by now may have something to read.
         self.backlog.more = true;
         if !self.recovered {
-            self.body.notify(&hello(&self.attachment, false));
+            self.form.greet(&self.attachment);
         }
         for (channel, reason) in &refused {
-            self.body.notify(&unsubscribed(channel, reason));
+            self.form.refused(channel, reason);
         }
         self.is_due |= !refused.is_empty();
     }
 
     /// Makes the answer, if there is something to say, or if it is due. Returns whether there is one, or perhaps a note that has another.
     fn answer(&mut self) -> bool {
-        let before = self.body.len();
-        while self.backlog.more && self.body.len() < MAX_ANSWER_BYTES {
-            self.backlog = self.attachment.take_outgoing(&mut self.body);
+        self.form.begin();
+        while self.backlog.more && self.form.len() < MAX_ANSWER_BYTES {
+            self.backlog = self.attachment.take_outgoing(&mut self.form);
         }
-        if self.body.len() == before && !self.is_due {
+        if !self.form.has_taken() && !self.is_due {
             return false;
         }
         // From here on, the session has nothing more to say to this poll. What it has said before comes first: then the next
         // connection gets what was taken.
         if !self.attachment.tell(ConnectionInput::Sent) {
-            self.body.truncate(before);
+            self.form.forget_taken();
             if !self.is_due {
                 self.is_due = true;
                 return true;
             }
         }
-        let body = std::mem::take(&mut self.body).into_bytes();
-        self.out.bytes = response(StatusCode::OK, &self.headers, &body, self.keep_alive);
+        let content = self.form.answer(&self.attachment);
+        let _ = self.say(&content);
         true
     }
 
-    /// There is no Close frame here: the last object says why, and when to come back.
-    fn say_goodbye(&mut self, code: CloseCode) {
-        let retry = retry_ms(code, &self.attachment.context.entropy);
-        let mut body = std::mem::take(&mut self.body);
-        body.notify(&goaway(code, retry));
-        self.out.bytes = response(StatusCode::OK, &self.headers, &body.into_bytes(), self.keep_alive);
+    /// Has the answer written.
+    fn say(&mut self, content: &Content) -> Poll<()> {
+        self.out.bytes = content.response(&self.headers, self.keep_alive);
+        Poll::Ready(())
     }
 
     fn poll_write(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {
         match self.out.poll_write(context, &mut self.socket) {
             Poll::Ready(Ok(())) => {
                 self.hold.release(&self.attachment);
-                self.attachment.tell(ConnectionInput::Answered { pause: Duration::ZERO });
+                self.attachment.tell(ConnectionInput::Answered { pause: self.form.pause() });
                 Err(Ending::Answered)
             }
             Poll::Ready(Err(error)) => {

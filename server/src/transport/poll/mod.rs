@@ -4,7 +4,10 @@
 //! socket. Then the socket is ready for the next request.
 
 mod answer;
+mod bayeux;
 mod connection;
+mod form;
+mod json;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -21,12 +24,18 @@ use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
 
 pub(crate) use answer::Array;
+pub(crate) use bayeux::{ConnectForm, array, farewell};
 use connection::{Connection, Ending};
+use form::Form;
+pub(crate) use json::JsonForm;
 
 /// A request that is held.
 #[derive(Debug)]
-pub(crate) struct Accepted {
+pub(crate) struct Accepted<F> {
     pub(crate) attached: Attached,
+    pub(crate) form: F,
+    /// It is answered at once.
+    pub(crate) is_due: bool,
     /// Channels to follow in addition to the session's.
     pub(crate) channels: Vec<ChannelName>,
     /// Headers that the answer has besides its own, as lines.
@@ -36,10 +45,10 @@ pub(crate) struct Accepted {
 }
 
 /// Serves an accepted request to its end. Returns the socket, if another request may come on it, and what was read of that already.
-pub(crate) fn serve<S: Socket>(
+pub(crate) fn serve<S: Socket, F: Form>(
     socket: S,
     read_already: Vec<u8>,
-    accepted: Accepted,
+    accepted: Accepted<F>,
     context: Arc<Context>,
 ) -> impl Future<Output = Option<(S, Vec<u8>)>> + Send {
     let close_timeout = context.settings.close_timeout;
@@ -68,17 +77,17 @@ async fn end(socket: impl Socket, timeout: impl Future<Output = ()> + Unpin) {
     futures_util::future::select(timeout, std::pin::pin!(end_stream(socket))).await;
 }
 
-fn open<S: Socket>(
+fn open<S: Socket, F: Form>(
     socket: S,
     read_already: Vec<u8>,
-    accepted: Accepted,
+    accepted: Accepted<F>,
     context: Arc<Context>,
-) -> Connection<S> {
-    let Accepted { mut attached, channels, headers, keep_alive } = accepted;
+) -> Connection<S, F> {
+    let Accepted { mut attached, form, is_due, channels, headers, keep_alive } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
     // A client for which there is news does not wait.
-    let is_due = !recovered || !revoked.is_empty();
+    let is_due = is_due || !revoked.is_empty();
     let following = is_due || !channels.is_empty();
     let asked = channels.into_iter().map(|channel| (channel, None));
     let socket = Metered::new(socket, Arc::clone(&attached.link), Arc::clone(&context));
@@ -90,7 +99,7 @@ fn open<S: Socket>(
         following: following.then(|| Following::new(asked, revoked)),
         recovered,
         is_due,
-        body: Array::default(),
+        form,
         backlog: Backlog { more: true, until_acknowledged: false },
         headers,
         keep_alive,
@@ -99,5 +108,5 @@ fn open<S: Socket>(
     }
 }
 
-/// How long a client waits that holds two polls of one session, before it polls again.
+/// How long a client waits that holds two polls of one session, before it polls again: each has the other answered, without end.
 const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);

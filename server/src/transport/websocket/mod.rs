@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use encke_core::close::CloseCode;
 use encke_core::encodings::Cached;
-use encke_core::session::ConnectionKind;
+use encke_core::session::{ConnectionKind, Delivery};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
@@ -148,6 +148,7 @@ fn attach<D: Cached>(
         address: caller.address,
         kind: ConnectionKind::Stream(dialect.heartbeat()),
         dialect: D::NAME,
+        delivery: Delivery::AtLeastOnce,
         may_open,
         only_resume: false,
     };

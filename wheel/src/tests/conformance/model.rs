@@ -267,7 +267,9 @@ impl<Q: Queue> Model<Q> {
             }
             (None, Some(latest)) => assert!(latest > at_most.0, "{latest} is forgotten"),
             // What is left of a cancelled timer may be cleared away.
-            (wakeup, None) => assert!(wakeup.is_none() || self.occupancy() > 0, "nothing to do at {wakeup:?}"),
+            (wakeup, None) => {
+                assert!(wakeup.is_none() || self.occupancy() > 0, "nothing to do at {wakeup:?}")
+            }
         }
         if let Some((key, number)) = self.any_key(random) {
             assert_eq!(self.queue.deadline(key), self.deadline_of(number));

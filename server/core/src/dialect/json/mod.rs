@@ -14,7 +14,7 @@ pub use wire::{
     ServerMessage, Unsubscribed,
 };
 
-use super::{ByPattern, Dialect, DialectName, Encoded, Event, Request, Response, Texts};
+use super::{ByPattern, Dialect, DialectName, Encoded, Encoding, Event, Request, Response, Texts};
 use crate::message::Message;
 use crate::session::Heartbeat;
 
@@ -52,7 +52,9 @@ impl Dialect for Json {
     fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts) {
         to.text(&ServerMessage::from(event).to_json());
     }
+}
 
+impl Encoding for Json {
     fn encode(message: &Message<'_>) -> Encoded<Self> {
         write::encode(message)
     }

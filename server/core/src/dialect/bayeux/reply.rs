@@ -1,0 +1,174 @@
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{Advice, Missed};
+use crate::dialect::{CommandError, ErrorCode};
+use crate::message::CompactJson;
+
+/// What a reply repeats of its message.
+#[derive(Clone, Debug, Default)]
+pub struct ReplyTo {
+    /// Empty, if the message had none.
+    channel: Box<str>,
+    id: Option<Box<RawValue>>,
+    subscription: Option<Box<RawValue>>,
+}
+
+impl ReplyTo {
+    pub(super) fn new(channel: &str, id: Option<&RawValue>, subscription: Option<&RawValue>) -> Self {
+        Self {
+            channel: channel.into(),
+            id: id.map(ToOwned::to_owned),
+            subscription: subscription.map(ToOwned::to_owned),
+        }
+    }
+
+    /// A reply that says nothing yet.
+    #[must_use]
+    pub fn reply(&self) -> Reply<'_> {
+        Reply {
+            channel: &self.channel,
+            id: self.id.as_deref(),
+            subscription: self.subscription.as_deref(),
+            ..Reply::default()
+        }
+    }
+}
+
+/// The reply to one message.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reply<'a> {
+    /// The message's.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub channel: &'a str,
+    /// The message's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a RawValue>,
+    /// The message's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subscription: Option<&'a RawValue>,
+    /// Whether it was done.
+    pub successful: bool,
+    /// Why not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+    /// To a handshake.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<&'static str>,
+    /// To a handshake: the session's resume token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_id: Option<&'a str>,
+    /// To a handshake.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub supported_connection_types: &'a [&'static str],
+    /// What the client is to do next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub advice: Option<Advice>,
+    /// Beyond the specification.
+    #[serde(skip_serializing_if = "Extensions::is_empty")]
+    pub ext: Extensions<'a>,
+}
+
+/// What clients with extensions look for.
+#[derive(Debug, Default, Serialize)]
+pub struct Extensions<'a> {
+    /// Of the acknowledgement extension.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ack: Option<Ack>,
+    /// Our own.
+    #[serde(skip_serializing_if = "EnckeExtension::is_empty")]
+    pub encke: EnckeExtension<'a>,
+}
+
+impl Extensions<'_> {
+    fn is_empty(&self) -> bool {
+        self.ack.is_none() && self.encke.is_empty()
+    }
+}
+
+/// What a client has missed.
+#[derive(Debug, Default, Serialize)]
+#[serde(transparent)]
+pub struct EnckeExtension<'a>(pub Option<&'a Missed>);
+
+impl EnckeExtension<'_> {
+    fn is_empty(&self) -> bool {
+        self.0.is_none_or(Missed::is_empty)
+    }
+}
+
+/// What the acknowledgement extension says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum Ack {
+    /// To a handshake: that it is there.
+    Supported(bool),
+    /// To a connect: what came with it. The client acknowledges that with its next.
+    UpTo(u64),
+}
+
+impl Reply<'_> {
+    /// It was done.
+    #[must_use]
+    pub fn succeeded(self) -> Self {
+        Self { successful: true, ..self }
+    }
+
+    /// It was refused.
+    #[must_use]
+    pub fn failed(self, error: &CommandError) -> Self {
+        self.failed_with(code(error.code), &error.message)
+    }
+
+    /// It was refused, with a code of the specification.
+    #[must_use]
+    pub fn failed_with(self, code: u16, message: &str) -> Self {
+        // What is between the colons are names, of which the channel is the only one that is no secret.
+        let names = if self.channel.starts_with("/meta/") { "" } else { self.channel };
+        let error = Some(format!("{code}:{names}:{message}"));
+        Self { error, successful: false, ..self }
+    }
+
+    /// The text.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("our own types have string keys and serialize")
+    }
+}
+
+/// The code of the specification, or the status of HTTP that means the same.
+fn code(code: ErrorCode) -> u16 {
+    match code {
+        ErrorCode::Malformed | ErrorCode::BadChannel => 400,
+        ErrorCode::Unauthorized => 401,
+        ErrorCode::Forbidden => 403,
+        ErrorCode::UnknownCommand => 404,
+        ErrorCode::Limit | ErrorCode::RateLimited => 429,
+    }
+}
+
+const BEFORE_CHANNEL: &str = r#"{"channel":"#;
+const BEFORE_DATA: &str = r#","data":"#;
+const AFTER_DATA: &str = "}";
+
+/// About as long as [`write_event`] writes: names with characters that are escaped take more.
+#[must_use]
+pub fn event_len(channel: &str, data: &CompactJson<'_>) -> usize {
+    BEFORE_CHANNEL.len() + channel.len() + 2 + BEFORE_DATA.len() + data.as_str().len() + AFTER_DATA.len()
+}
+
+/// Appends a message of a channel.
+///
+/// # Panics
+/// Never.
+pub fn write_event(channel: &str, data: &CompactJson<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(BEFORE_CHANNEL.as_bytes());
+    serde_json::to_writer(&mut *out, channel).expect("memory takes everything");
+    out.extend_from_slice(BEFORE_DATA.as_bytes());
+    out.extend_from_slice(data.as_str().as_bytes());
+    out.extend_from_slice(AFTER_DATA.as_bytes());
+}

@@ -1,0 +1,309 @@
+use std::future::poll_fn;
+use std::task::Poll;
+
+use encke_core::dialect::Texts;
+use encke_core::dialect::bayeux::{Bayeux, ClientMessage, MessageKind, ReplyTo, Unreadable, messages};
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE, X_CONTENT_TYPE_OPTIONS};
+use hyper::{Method, Request, StatusCode, Version};
+
+use super::connect::{Circumstances, Connecting, check_token, connect, session};
+use super::handshake::{connection_types, handshake};
+use super::{browser, callback};
+use crate::client::{Caller, Commands, Speaker};
+use crate::http::body::{self, BodyLimits};
+use crate::http::reply::with;
+use crate::http::{ApiError, Reply};
+use crate::public::admit::check_origin;
+use crate::public::poll::keeps_alive;
+use crate::public::receive::read;
+use crate::public::{Context, cors};
+use crate::session::{Backlog, Via};
+use crate::transport::poll::{Accepted, ConnectForm, array};
+
+/// A request that may have messages.
+pub(in crate::public) struct Asked {
+    caller: Caller,
+    headers: HeaderMap,
+    version: Version,
+    query: Query,
+    body: Option<Incoming>,
+}
+
+#[derive(Default)]
+struct Query {
+    token: Option<String>,
+    /// Of callback-polling.
+    callback: Option<Box<str>>,
+    messages: Option<String>,
+}
+
+/// Looks at all of a request but its body, which may not be worth reading.
+pub(in crate::public) fn ask(
+    request: Request<Incoming>,
+    caller: Caller,
+    context: &Context,
+) -> Result<Asked, Box<Reply>> {
+    let finish = |reply: Reply| Box::new(finish(reply, &caller, request.headers()));
+    let refuse = |error: ApiError| finish(error.into());
+    check_origin(&caller, &context.client).map_err(refuse)?;
+    let query = read_query(request.uri().query().unwrap_or_default(), context).map_err(refuse)?;
+    let has_body = match *request.method() {
+        Method::POST => true,
+        Method::GET if query.callback.is_some() => false,
+        Method::OPTIONS => {
+            let allowed = "authorization, content-type, x-requested-with";
+            return Err(finish(cors::preflight(&caller, request.headers(), "GET, POST", allowed)));
+        }
+        _ => return Err(refuse(ApiError::method_not_allowed("POST, OPTIONS"))),
+    };
+    let (head, body) = request.into_parts();
+    let body = has_body.then_some(body);
+    Ok(Asked { caller, headers: head.headers, version: head.version, query, body })
+}
+
+/// Who calls a function of a page by a script sends no Origin: where this is not wanted, `jsonp` means nothing.
+fn read_query(text: &str, context: &Context) -> Result<Query, ApiError> {
+    let mut query = Query::default();
+    for (name, value) in form_urlencoded::parse(text.as_bytes()) {
+        match &*name {
+            "token" => query.token = Some(value.into_owned()),
+            "jsonp" if context.bayeux.callback_polling => {
+                let checked = callback::checked(&value);
+                query.callback =
+                    Some(checked.ok_or_else(|| ApiError::bad_request("jsonp must name a function"))?);
+            }
+            "message" => query.messages = Some(value.into_owned()),
+            _ => {}
+        }
+    }
+    Ok(query)
+}
+
+/// Replies, separated by commas.
+#[derive(Default)]
+struct Replies(Vec<u8>);
+
+impl Texts for Replies {
+    fn text(&mut self, text: &str) {
+        if !self.0.is_empty() {
+            self.0.push(b',');
+        }
+        self.0.extend_from_slice(text.as_bytes());
+    }
+}
+
+impl Asked {
+    /// Carries out what the messages ask for. Returns a poll that is to be held, or else the reply. `has_session` hears that the client
+    /// has shown that it has one.
+    pub(in crate::public) async fn answer(
+        mut self,
+        context: &Context,
+        has_session: impl Fn() + Send,
+    ) -> Result<Accepted<Box<ConnectForm>>, Box<Reply>> {
+        let answered = match self.body(context).await {
+            Ok(body) => self.messages(&body, context, has_session).await,
+            Err(error) => Err(error.into()),
+        };
+        answered.map_err(|reply| Box::new(finish(reply, &self.caller, &self.headers)))
+    }
+
+    async fn body(&mut self, context: &Context) -> Result<String, ApiError> {
+        let Some(body) = self.body.take() else {
+            return Ok(self.query.messages.take().unwrap_or_default());
+        };
+        let media_type = body::media_type(&self.headers).to_ascii_lowercase();
+        let is_form = match &*media_type {
+            "application/json" | "text/plain" => false,
+            "application/x-www-form-urlencoded" => true,
+            _ => {
+                return Err(ApiError::new(
+                    StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                    "unsupported_media_type",
+                    "send `Content-Type: application/json`, text/plain, or a form with `message`",
+                ));
+            }
+        };
+        let limits =
+            BodyLimits { max_bytes: context.client.settings.max_message, timeout: context.handshake_timeout };
+        let body = read(body, limits, self.caller.address, &context.client).await?;
+        if is_form { Ok(form_message(&body)) } else { text(&body) }
+    }
+
+    async fn messages(
+        &self,
+        body: &str,
+        context: &Context,
+        has_session: impl Fn(),
+    ) -> Result<Accepted<Box<ConnectForm>>, Reply> {
+        let texts = messages(body).map_err(|error| Reply::from(unreadable(&error)))?;
+        let mut replies = Replies::default();
+        let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
+        // What shares the request of a handshake is of a session that its client gives up.
+        if let Some(message) =
+            parsed.iter().flatten().find(|message| message.kind() == MessageKind::Handshake)
+        {
+            return Err(self.handshake(message, context, has_session));
+        }
+        let is_alone = parsed.len() == 1;
+        let mut connects = None;
+        for message in parsed {
+            match message {
+                Ok(message) if message.kind() == MessageKind::Connect && connects.is_none() => {
+                    connects = Some(message);
+                }
+                Ok(message) => self.command(message, context, &has_session, &mut replies).await,
+                Err(error) => {
+                    replies.text(&ReplyTo::default().reply().failed_with(400, &error.to_string()).to_json());
+                }
+            }
+        }
+        let Some(message) = connects else { return Err(self.reply(&[&replies.0])) };
+        match self.connect(&message, is_alone, context) {
+            Ok((connecting, connect)) => {
+                has_session();
+                Ok(self.accept(connecting, connect, replies))
+            }
+            Err(refused) => Err(self.reply(&[&replies.0, refused.as_bytes()])),
+        }
+    }
+
+    fn handshake(&self, message: &ClientMessage<'_>, context: &Context, has_session: impl Fn()) -> Reply {
+        let types = connection_types(context.bayeux.callback_polling);
+        let token = self.query.token.as_deref();
+        let (text, is_open) = handshake(message, token, types, &self.caller, &context.client);
+        let mut reply = self.reply(&[text.as_bytes()]);
+        if is_open {
+            has_session();
+            if context.bayeux.browsers.is_limited() && browser::id(&self.headers).is_none() {
+                let cookie =
+                    browser::set_cookie(&self.headers, &context.client.entropy, context.tls.is_some());
+                reply.headers_mut().insert(SET_COOKIE, cookie);
+            }
+        }
+        reply
+    }
+
+    /// One command, and its reply, which comes before that of the next.
+    async fn command(
+        &self,
+        message: ClientMessage<'_>,
+        context: &Context,
+        has_session: &impl Fn(),
+        replies: &mut Replies,
+    ) {
+        let client = &context.client;
+        let found = session(&message, client)
+            .and_then(|session| check_token(&message, &session, client).map(|()| session));
+        let session = match found {
+            Ok(session) => session,
+            Err(refused) => return replies.text(&refused),
+        };
+        has_session();
+        if let Some(pause) = client.pause(&session) {
+            pause.await;
+        }
+        client.count_frames(&session, 1);
+        let speaker = Speaker { session: &session, context: client, via: Via::request(self.caller.address) };
+        let reply_to = message.reply_to();
+        let before = replies.0.len();
+        let (mut commands, mut backlog, mut dialect) =
+            (Commands::new(), Backlog::default(), Bayeux::default());
+        commands.requested(message.into_request(), speaker, &mut backlog, &mut dialect, replies);
+        poll_fn(|task| {
+            while let Some(waiting) =
+                commands.poll_waiting(task, speaker, &mut backlog, &mut dialect, replies)
+            {
+                if waiting.is_pending() {
+                    return Poll::Pending;
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
+        if replies.0.len() == before {
+            // It has ended the session, or has found it ended.
+            replies.text(&reply_to.reply().failed_with(402, "the session has ended").to_json());
+        }
+    }
+
+    fn connect(
+        &self,
+        message: &ClientMessage<'_>,
+        is_alone: bool,
+        context: &Context,
+    ) -> Result<(Connecting, ReplyTo), String> {
+        let session = session(message, &context.client)?;
+        let browsers = &context.bayeux.browsers;
+        let circumstances = Circumstances {
+            caller: &self.caller,
+            query_token: self.query.token.as_deref(),
+            is_alone,
+            browser: browser::id(&self.headers).filter(|_| browsers.is_limited()),
+            browsers,
+        };
+        let connecting = connect(message, &session, &circumstances, &context.client)?;
+        Ok((connecting, message.reply_to()))
+    }
+
+    fn accept(
+        &self,
+        connecting: Connecting,
+        connect: ReplyTo,
+        replies: Replies,
+    ) -> Accepted<Box<ConnectForm>> {
+        let Connecting { attached, is_due, acknowledged, advice, browser } = connecting;
+        let form = Box::new(ConnectForm {
+            connect,
+            replies: replies.0,
+            acknowledged,
+            advice,
+            callback: self.query.callback.clone(),
+            browser,
+            taken: Default::default(),
+            pause: Default::default(),
+        });
+        let mut headers = HeaderMap::new();
+        cors::allow_origin_with_cookies(&mut headers, self.headers.get(ORIGIN));
+        let keep_alive = keeps_alive(self.version, &self.headers);
+        Accepted { attached, form, is_due, channels: Vec::new(), headers: cors::lines(&headers), keep_alive }
+    }
+
+    fn reply(&self, parts: &[&[u8]]) -> Reply {
+        let content = array(parts, self.query.callback.as_deref());
+        let mut reply = with(content.status, content.media_type, content.body);
+        if self.query.callback.is_some() {
+            reply.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        }
+        reply
+    }
+}
+
+/// No cache may keep an answer, and the pages that may ask may read it.
+fn finish(mut reply: Reply, caller: &Caller, headers: &HeaderMap) -> Reply {
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if caller.origin_allowed {
+        cors::allow_origin_with_cookies(reply.headers_mut(), headers.get(ORIGIN));
+    }
+    reply
+}
+
+fn unreadable(error: &Unreadable) -> ApiError {
+    match error {
+        Unreadable::NotJson(_) => ApiError::bad_request(error.to_string()),
+        Unreadable::TooMany(_) => {
+            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", error.to_string())
+        }
+    }
+}
+
+fn text(body: &[u8]) -> Result<String, ApiError> {
+    let text = std::str::from_utf8(body).map_err(|_| ApiError::bad_request("the body is not UTF-8"))?;
+    Ok(text.to_owned())
+}
+
+/// Without a field `message`, the form has no messages.
+fn form_message(body: &[u8]) -> String {
+    let message = form_urlencoded::parse(body).find(|(name, _)| name == "message");
+    message.map(|(_, messages)| messages.into_owned()).unwrap_or_default()
+}

@@ -1,0 +1,49 @@
+//! Which browser a request comes from. Its pages have one cookie, which permits nothing.
+
+use hyper::HeaderMap;
+use hyper::header::{COOKIE, HeaderValue, ORIGIN};
+
+use crate::admission::BrowserId;
+use crate::entropy::Entropy;
+
+const NAME: &str = "BAYEUX_BROWSER";
+
+/// What the browser was told to call itself.
+pub(super) fn id(headers: &HeaderMap) -> Option<BrowserId> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut values = cookies.flat_map(|cookies| cookies.split(';')).filter_map(|cookie| {
+        let (name, value) = cookie.split_once('=')?;
+        (name.trim() == NAME).then(|| value.trim())
+    });
+    let value = values.next()?;
+    let number = u128::from_str_radix(value, 16).ok().filter(|_| value.len() == 32)?;
+    Some(number.to_be_bytes())
+}
+
+/// A new name for a browser that has none. A page of another site sends the cookie only over TLS.
+pub(super) fn set_cookie(headers: &HeaderMap, entropy: &Entropy, tls: bool) -> HeaderValue {
+    let number = u128::from_be_bytes(entropy.bytes());
+    let scope = if tls && headers.contains_key(ORIGIN) { "SameSite=None; Secure" } else { "SameSite=Lax" };
+    HeaderValue::try_from(format!("{NAME}={number:032x}; Path=/; HttpOnly; {scope}"))
+        .expect("letters and digits")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_comes_back() {
+        let entropy = Entropy::system();
+        let set = set_cookie(&HeaderMap::new(), &entropy, false);
+        let (cookie, attributes) = set.to_str().expect("text").split_once("; ").expect("attributes");
+        assert_eq!(attributes, "Path=/; HttpOnly; SameSite=Lax");
+        let cookies = format!("a=b; {cookie}; c=d");
+        let headers =
+            HeaderMap::from_iter([(COOKIE, HeaderValue::try_from(cookies).expect("a header's value"))]);
+        assert!(id(&headers).is_some());
+        for bad in ["BAYEUX_BROWSER=", "BAYEUX_BROWSER=xyz", "BAYEUX_BROWSER=00", "BAYEUX_BROWSER", "b=1"] {
+            assert_eq!(id(&HeaderMap::from_iter([(COOKIE, HeaderValue::from_static(bad))])), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The paths of Bayeux: what clients of CometD and Faye send over HTTP.
+
+mod asked;
+mod browser;
+mod callback;
+mod connect;
+mod handshake;
+
+use std::sync::Arc;
+
+use crate::admission::Browsers;
+use crate::config::BayeuxConfig;
+
+pub(super) use asked::ask;
+
+/// What all requests of such clients share.
+pub(crate) struct Bayeux {
+    path: String,
+    callback_polling: bool,
+    browsers: Arc<Browsers>,
+}
+
+/// Below the path. Clients of CometD append what a request is for.
+const BELOW: [&str; 5] = ["", "/", "/handshake", "/connect", "/disconnect"];
+
+impl Bayeux {
+    pub(crate) fn new(config: &BayeuxConfig) -> Self {
+        Self {
+            path: config.path.clone(),
+            callback_polling: config.callback_polling,
+            browsers: Browsers::new(config.polls_per_browser),
+        }
+    }
+
+    /// Whether requests with this path are for it.
+    pub(super) fn serves(&self, path: &str) -> bool {
+        !self.path.is_empty() && path.strip_prefix(&*self.path).is_some_and(|below| BELOW.contains(&below))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_paths_are_its() {
+        let bayeux = |path: &str| Bayeux::new(&BayeuxConfig { path: path.into(), ..BayeuxConfig::default() });
+        for (path, is_its) in [
+            ("/bayeux", true),
+            ("/bayeux/", true),
+            ("/bayeux/handshake", true),
+            ("/bayeux/connect/", false),
+            ("/bayeuxx", false),
+            ("/", false),
+        ] {
+            assert_eq!(bayeux("/bayeux").serves(path), is_its, "{path}");
+            assert!(!bayeux("").serves(path), "{path}");
+        }
+    }
+}

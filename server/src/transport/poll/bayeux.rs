@@ -1,0 +1,178 @@
+use std::time::Duration;
+
+use encke_core::close::CloseCode;
+use encke_core::dialect::Event;
+use encke_core::dialect::bayeux::{
+    Ack, Advice, EnckeExtension, Extensions, Missed, Reply, ReplyTo, event_len, write_event,
+};
+use hyper::StatusCode;
+
+use super::SUPERSEDED_PAUSE;
+use super::answer::Content;
+use super::form::Form;
+use crate::admission::BrowserPoll;
+use crate::channel::{ChannelName, LogMessage};
+use crate::client::{Attachment, unsubscribed};
+use crate::session::{Channel, Outgoing, SessionCell};
+
+/// The answer to a request with a `/meta/connect`: messages, then the replies to what came with it, then its own.
+#[derive(Debug)]
+pub(crate) struct ConnectForm {
+    pub(crate) connect: ReplyTo,
+    /// Replies that are there already, separated by commas.
+    pub(crate) replies: Vec<u8>,
+    /// What the client has, if it acknowledges.
+    pub(crate) acknowledged: Option<u64>,
+    /// What to tell the client, if there is something to tell in any case.
+    pub(crate) advice: Option<Advice>,
+    /// The function that is called with the answer, if that is a script.
+    pub(crate) callback: Option<Box<str>>,
+    /// Held until the answer is made.
+    pub(crate) browser: Option<BrowserPoll>,
+    pub(crate) taken: Taken,
+    /// What the answer asks for.
+    pub(crate) pause: Duration,
+}
+
+/// What the session had for the client.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    /// Separated by commas.
+    events: Vec<u8>,
+    missed: Missed,
+    /// The last, if there was one.
+    seq: Option<u64>,
+}
+
+impl ConnectForm {
+    fn content(&mut self, reply: &str) -> Content {
+        let Taken { events, .. } = std::mem::take(&mut self.taken);
+        let replies = std::mem::take(&mut self.replies);
+        array(&[&events, &replies, reply.as_bytes()], self.callback.as_deref())
+    }
+
+    fn pausing(&mut self, pause: Duration) -> Content {
+        self.pause = pause;
+        let reply = Reply { advice: Some(Advice::pause(pause)), ..self.connect.reply().succeeded() };
+        let reply = reply.to_json();
+        self.content(&reply)
+    }
+}
+
+/// In a box: the task of a poll that is held is as large as all that it may hold.
+impl Form for Box<ConnectForm> {
+    /// A handshake has done that.
+    fn greet(&mut self, _: &Attachment) {}
+
+    fn refused(&mut self, channel: &ChannelName, reason: &'static str) {
+        self.taken.missed.note(&unsubscribed(channel, reason));
+    }
+
+    fn begin(&mut self) {}
+
+    fn has_taken(&self) -> bool {
+        self.taken.seq.is_some()
+    }
+
+    fn forget_taken(&mut self) {
+        self.taken.events.clear();
+        self.taken.missed.forget_gaps();
+        self.taken.seq = None;
+    }
+
+    fn answer(&mut self, attachment: &Attachment) -> Content {
+        self.browser = None;
+        let advice = self.advice.or_else(|| go_on(&attachment.session));
+        self.pause = advice.and_then(|advice| advice.interval).unwrap_or_default();
+        let ack = self.acknowledged.map(|before| Ack::UpTo(self.taken.seq.unwrap_or(before)));
+        let ext = Extensions { ack, encke: EnckeExtension(Some(&self.taken.missed)) };
+        let reply = Reply { advice, ext, ..self.connect.reply().succeeded() }.to_json();
+        self.content(&reply)
+    }
+
+    fn goodbye(&mut self, code: CloseCode, retry_ms: u64) -> Content {
+        let reply = farewell(self.connect.reply(), code, retry_ms).to_json();
+        self.content(&reply)
+    }
+
+    /// An error would keep some clients away for longer.
+    fn superseded(&mut self) -> Content {
+        self.pausing(SUPERSEDED_PAUSE)
+    }
+
+    fn pause(&self) -> Duration {
+        self.pause
+    }
+}
+
+/// A client that was told to pause goes on doing so until it is told something else.
+fn go_on(session: &SessionCell) -> Option<Advice> {
+    session.advise_pause(false).then(|| Advice::pause(Duration::ZERO))
+}
+
+/// The last reply of a session, or of its connection. Clients that are to have a new session are told so only when they are refused:
+/// some take it only then.
+pub(crate) fn farewell(reply: Reply<'_>, code: CloseCode, retry_ms: u64) -> Reply<'_> {
+    let retry = Duration::from_millis(retry_ms);
+    let (reply, advice) = match code {
+        CloseCode::Normal => (reply.succeeded(), Advice::none()),
+        // Its client has come by another way, or is to come back.
+        CloseCode::Replaced => (reply.succeeded(), Advice::pause(SUPERSEDED_PAUSE)),
+        CloseCode::Disconnected => (reply.succeeded(), Advice::pause(retry)),
+        CloseCode::TokenExpired => (reply.failed_with(401, code.reason()), Advice::handshake(retry)),
+        code if code.invites_back() => (reply.failed_with(402, code.reason()), Advice::handshake(retry)),
+        code => (reply.failed_with(403, code.reason()), Advice::none()),
+    };
+    Reply { advice: Some(advice), ..reply }
+}
+
+impl Outgoing for Box<ConnectForm> {
+    fn len(&self) -> usize {
+        self.taken.events.len()
+    }
+
+    fn message(&mut self, seq: u64, channel: &Channel, _: u64, message: &LogMessage) {
+        let name = message.origin().map_or(channel.name(), |origin| &origin.channel).as_str();
+        let data = message.encodings().data();
+        let events = &mut self.taken.events;
+        events.reserve(event_len(name, &data) + 1);
+        if !events.is_empty() {
+            events.push(b',');
+        }
+        write_event(name, &data, events);
+        self.taken.seq = Some(seq);
+    }
+
+    fn gap(&mut self, seq: u64, _: &Channel, gap: &Event<'_>, _: Option<u64>) {
+        self.taken.missed.note(gap);
+        self.taken.seq = Some(seq);
+    }
+}
+
+/// An array of these parts, of which each is empty or has its members separated by commas. With a callback it is a script.
+pub(crate) fn array(parts: &[&[u8]], callback: Option<&str>) -> Content {
+    let mut body = vec![b'['];
+    for part in parts.iter().filter(|part| !part.is_empty()) {
+        if body.len() > 1 {
+            body.push(b',');
+        }
+        body.extend_from_slice(part);
+    }
+    body.push(b']');
+    match callback {
+        None => Content::json(StatusCode::OK, body),
+        Some(callback) => script(callback, &body),
+    }
+}
+
+/// A call of a function of the page. The comment keeps the name from being the first bytes of a file of another kind. Two characters
+/// that JSON has in strings end a line in older JavaScript.
+fn script(callback: &str, json: &[u8]) -> Content {
+    let json = String::from_utf8_lossy(json).replace('\u{2028}', r"\u2028").replace('\u{2029}', r"\u2029");
+    Content {
+        status: StatusCode::OK,
+        media_type: "text/javascript; charset=utf-8",
+        body: format!("/**/{callback}({json});").into_bytes(),
+        headers: "x-content-type-options: nosniff\r\n".to_owned(),
+    }
+}
