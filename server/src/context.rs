@@ -103,7 +103,11 @@ pub(crate) fn public(
         tls: config.tls.clone(),
         handshake_timeout: config.limits.handshake_timeout,
         sockets: (limit != usize::MAX).then(|| Permits::new(usize::MAX, sockets_per_address(limit))),
-        bayeux: Bayeux::new(&config.bayeux),
+        bayeux: Bayeux::new(
+            config.bayeux.path.clone(),
+            config.bayeux.polls_per_browser,
+            config.bayeux.callback_polling,
+        ),
         handshakes: Handshakes::new(config.limits.max_handshakes),
         connections: OpenConnections::default(),
         stop,

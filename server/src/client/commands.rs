@@ -6,7 +6,7 @@ use std::task::{Context as TaskContext, Poll};
 
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
-use encke_core::dialect::{Command, CommandError, Dialect, Request, Texts};
+use encke_core::dialect::{Command, CommandError, Dialect, Request, Success, Texts};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
@@ -67,6 +67,8 @@ impl<D: Dialect> Commands<D> {
         match command {
             Ok(Command::Ack { seq }) => exchange.acknowledge(Said::Ack { seq }, id),
             Ok(Command::Pong { seq }) => exchange.acknowledge(Said::Pong { seq }, id),
+            Ok(Command::Hold { hold, seq }) => exchange.hold(id, hold, seq),
+            Ok(Command::Nothing) => exchange.respond(id, Ok(Success::Done)),
             command => self.command(id, command, &mut exchange),
         }
     }
@@ -109,6 +111,7 @@ impl<D: Dialect> Commands<D> {
             }
             Pace::Fine => match command {
                 Ok(Command::Close) => exchange.close(id),
+                Ok(Command::Violation) => _ = exchange.speaker.say(Said::Close(CloseReason::ProtocolError)),
                 Ok(command) => self.carry_out(id, command, exchange),
                 Err(error) => exchange.respond(id, Err(error)),
             },

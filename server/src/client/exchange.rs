@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::{
@@ -47,7 +48,12 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             }
             Command::Presence { channel } => self.presence(&channel),
             Command::Refresh { token } => self.refresh(&token),
-            Command::Ack { .. } | Command::Pong { .. } | Command::Close => Ok(Success::Done),
+            Command::Ack { .. }
+            | Command::Pong { .. }
+            | Command::Hold { .. }
+            | Command::Nothing
+            | Command::Violation
+            | Command::Close => Ok(Success::Done),
         })
     }
 
@@ -66,9 +72,25 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         }
     }
 
+    /// A request that the connection answers when its session says so.
+    pub(super) fn hold(&mut self, id: Option<D::RequestId>, hold: Option<Duration>, seq: Option<u64>) {
+        let Speaker { session, context, .. } = self.speaker;
+        if seq.is_some_and(|seq| seq > session.seq()) {
+            let message = "acknowledged beyond what was sent".to_owned();
+            return self.respond(id, Err(CommandError { code: ErrorCode::Malformed, message }));
+        }
+        // A client that was not told yet how to ask is told at once.
+        let longest =
+            if session.is_advised() { context.sessions.settings().poll_hold } else { Duration::ZERO };
+        // What may have been lost comes again.
+        self.backlog.more |= seq.is_some();
+        self.dialect.hold(id, self.out);
+        self.speaker.say(Said::Hold { hold: hold.map_or(longest, |hold| hold.min(longest)), seq });
+    }
+
     pub(super) fn respond(&mut self, id: Option<D::RequestId>, outcome: Outcome) {
         // What there is to read from a new subscription comes after the response.
-        self.backlog.more |= matches!(outcome, Ok(Success::Subscribed { .. }));
+        self.backlog.more |= matches!(outcome, Ok(Success::Subscribed { .. } | Success::SubscribedAll));
         self.dialect.respond(&[Response { id, result: outcome }], self.out);
     }
 
@@ -110,7 +132,9 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             new.iter().map(|name| context.sessions.subscribe(session, via, name, None)).collect();
         let (sessions, session) = (Arc::clone(&context.sessions), Arc::clone(session));
         let conclude = move |results: Vec<Result<Subscribed, NotSubscribed>>| {
-            let Some(error) = results.into_iter().find_map(Result::err) else { return Ok(Success::Done) };
+            let Some(error) = results.into_iter().find_map(Result::err) else {
+                return Ok(Success::SubscribedAll);
+            };
             for name in &new {
                 sessions.unsubscribe(&session, via, name.as_str());
             }

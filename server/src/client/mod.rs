@@ -1,6 +1,7 @@
 //! What a client may ask for and what it is told, on any transport.
 
 mod attachment;
+pub(crate) mod bayeux;
 mod caller;
 mod commands;
 mod context;

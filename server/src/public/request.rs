@@ -12,7 +12,9 @@ use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body;
 
+use super::admit::check_origin;
 use super::arrival::{Arrival, Taken};
+use super::bayeux::SocketUpgrade;
 use super::query::parse_query;
 use super::{NotServed, bayeux, cors, events, poll};
 use crate::admission::{OpenConnection, RefusalReason};
@@ -55,6 +57,9 @@ impl<'a> Arrival<'a> {
         }
         let caller = || Caller::of(&request, address, &context.auth);
         if self.context.bayeux.serves(request.uri().path()) {
+            if request.method() == Method::GET && request.headers().contains_key(UPGRADE) {
+                return Answer::Reply(self.upgrade_bayeux(request, address, open_connection));
+            }
             let caller = caller();
             return self.bayeux(request, caller, open_connection);
         }
@@ -138,25 +143,37 @@ impl<'a> Arrival<'a> {
         }
     }
 
+    fn upgrade_bayeux(
+        &self,
+        mut request: Request<Incoming>,
+        address: IpAddr,
+        open_connection: OpenConnection,
+    ) -> Reply {
+        let caller = Caller::of(&request, address, &self.context.client.auth);
+        // Clients of CometD and Faye go on to long-polling, where the same is said again.
+        if let Err(error) = check_origin(&caller, &self.context.client) {
+            return error.into();
+        }
+        let reply = switching_protocols(&request);
+        if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let query_token = token(&request);
+            let upgraded = take_socket(hyper::upgrade::on(&mut request));
+            let upgrade = SocketUpgrade { caller, query_token, open_connection };
+            tokio::spawn(bayeux::serve_socket(upgrade, upgraded, Arc::clone(self.context)));
+        }
+        reply
+    }
+
     fn upgrade(
         &self,
         mut request: Request<Incoming>,
         address: IpAddr,
         open_connection: OpenConnection,
     ) -> Reply {
-        let reply = match create_response_with_body(&request, Default::default) {
-            Ok(reply) => reply,
-            Err(error) => {
-                let mut reply = Reply::from(ApiError::new(
-                    StatusCode::UPGRADE_REQUIRED,
-                    "upgrade_required",
-                    format!("not a WebSocket upgrade: {error}"),
-                ));
-                reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
-                reply.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
-                return reply;
-            }
-        };
+        let reply = switching_protocols(&request);
+        if reply.status() != StatusCode::SWITCHING_PROTOCOLS {
+            return reply;
+        }
         let wanted = parse_query(request.uri().query().unwrap_or_default());
         let caller = Caller::of(&request, address, &self.context.client.auth);
         let upgraded = take_socket(hyper::upgrade::on(&mut request));
@@ -165,6 +182,26 @@ impl<'a> Arrival<'a> {
         tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
         reply
     }
+}
+
+/// The JWT of the query.
+fn token<B>(request: &Request<B>) -> Option<String> {
+    let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+    query.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned())
+}
+
+/// The answer to a WebSocket upgrade, or why it is none.
+fn switching_protocols(request: &Request<Incoming>) -> Reply {
+    create_response_with_body(request, Default::default).unwrap_or_else(|error| {
+        let mut reply = Reply::from(ApiError::new(
+            StatusCode::UPGRADE_REQUIRED,
+            "upgrade_required",
+            format!("not a WebSocket upgrade: {error}"),
+        ));
+        reply.headers_mut().insert(UPGRADE, HeaderValue::from_static("websocket"));
+        reply.headers_mut().insert(SEC_WEBSOCKET_VERSION, HeaderValue::from_static("13"));
+        reply
+    })
 }
 
 /// Takes the socket over from hyper, with what hyper has read already.

@@ -144,6 +144,11 @@ impl SessionCell {
         !std::mem::replace(&mut self.state.lock().advised.all, true)
     }
 
+    /// Whether the client was told all of how to poll.
+    pub(crate) fn is_advised(&self) -> bool {
+        self.state.lock().advised.all
+    }
+
     /// The client is told to pause before its next poll, or is no longer. Returns whether it was to.
     pub(crate) fn advise_pause(&self, pause: bool) -> bool {
         std::mem::replace(&mut self.state.lock().advised.pause, pause)

@@ -1,5 +1,6 @@
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::close::{CloseCode, CloseReason};
@@ -29,6 +30,8 @@ pub(crate) enum Said {
     Pong { seq: u64 },
     /// It has a new token, which expires then, or never.
     TokenRefreshed(Option<Timestamp>),
+    /// It asks to be answered when there is something new, or after so long. What it has, it may say.
+    Hold { hold: Duration, seq: Option<u64> },
     /// The session is to end.
     Close(CloseReason),
 }
@@ -66,6 +69,8 @@ impl Via {
         let Some(connection) = self.connection else {
             return match said {
                 Said::Command => Input::Request(Request::Command),
+                // Only a connection can be answered.
+                Said::Hold { .. } => Input::Request(Request::Heard),
                 Said::Ack { seq } | Said::Pong { seq } => Input::Request(Request::Ack { seq }),
                 Said::TokenRefreshed(expires) => Input::Request(Request::TokenRefreshed(expires)),
                 Said::Close(reason) => Input::Close(reason),
@@ -73,6 +78,7 @@ impl Via {
         };
         let input = match said {
             Said::Command => ConnectionInput::Command,
+            Said::Hold { hold, seq } => ConnectionInput::Hold { hold, seq },
             Said::Ack { seq } => ConnectionInput::Ack { seq },
             Said::Pong { seq } => ConnectionInput::PongMessage { seq },
             Said::TokenRefreshed(expires) => ConnectionInput::TokenRefreshed(expires),

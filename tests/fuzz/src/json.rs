@@ -52,9 +52,7 @@ fn write(id: Option<u64>, command: &Command<'_>) -> String {
             let id = id.map_or(String::new(), |id| format!(r#""id":{id},"#));
             return format!(r#"{{{id}"publish":{{"channel":{},"data":{data}}}}}"#, json!(channel));
         }
-        Command::SubscribeAll { .. } | Command::UnsubscribeAll { .. } | Command::Service { .. } => {
-            panic!("not in this dialect: {command:?}")
-        }
+        other => panic!("not in this dialect: {other:?}"),
     };
     let mut object = json!({ name: body });
     if let Some(id) = id {

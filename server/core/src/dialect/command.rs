@@ -1,5 +1,6 @@
 use std::borrow::Cow;
 use std::fmt;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -66,6 +67,17 @@ pub enum Command<'a> {
         /// The ping's.
         seq: u64,
     },
+    /// Answer when there is something new, or when this has been held long enough.
+    Hold {
+        /// How long it is held at most, if the client says so.
+        hold: Option<Duration>,
+        /// The last message that the client has, if it acknowledges.
+        seq: Option<u64>,
+    },
+    /// Nothing: whether the server answers is all that the client wants to know.
+    Nothing,
+    /// Nothing that the dialect allows: the conversation cannot go on.
+    Violation,
     /// Replace the client's token, before the old one expires.
     Refresh {
         /// A JWT.

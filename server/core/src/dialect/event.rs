@@ -81,6 +81,8 @@ pub enum Success<'a> {
         /// If a `since` was given: whether everything after it follows, without a gap.
         recovered: Option<bool>,
     },
+    /// To [`super::Command::SubscribeAll`].
+    SubscribedAll,
     /// To [`super::Command::Publish`].
     Published {
         /// The message's number in the channel.

@@ -46,6 +46,9 @@ pub trait Dialect: Default + Send + 'static {
     /// Writes responses to the commands of one text. A dialect may join them into one text, or leave some out.
     fn respond(&mut self, responses: &[Response<'_, Self::RequestId>], to: &mut impl Texts);
 
+    /// Keeps a request that is not answered yet because it is [held](Command::Hold). If there is one already, that is answered.
+    fn hold(&mut self, _id: Option<Self::RequestId>, _to: &mut impl Texts) {}
+
     /// Writes an event: as one text, as several, or not at all if the dialect cannot express it.
     fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts);
 }

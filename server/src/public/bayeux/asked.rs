@@ -1,16 +1,14 @@
-use std::future::poll_fn;
-use std::task::Poll;
-
-use encke_core::dialect::Texts;
-use encke_core::dialect::bayeux::{Bayeux, ClientMessage, MessageKind, ReplyTo, Unreadable, messages};
+use encke_core::dialect::bayeux::{ClientMessage, MessageKind, ReplyTo, Unreadable, messages};
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE, X_CONTENT_TYPE_OPTIONS};
 use hyper::{Method, Request, StatusCode, Version};
 
-use super::connect::{Circumstances, Connecting, check_token, connect, session};
+use super::command::{Replies, command};
+use super::connect::{Circumstances, Connecting, connect};
 use super::handshake::{connection_types, handshake};
+use super::session::session;
 use super::{browser, callback};
-use crate::client::{Caller, Commands, Speaker};
+use crate::client::Caller;
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::{ApiError, Reply};
@@ -18,7 +16,6 @@ use crate::public::admit::check_origin;
 use crate::public::poll::keeps_alive;
 use crate::public::receive::read;
 use crate::public::{Context, cors};
-use crate::session::{Backlog, Via};
 use crate::transport::poll::{Accepted, ConnectForm, array};
 
 /// A request that may have messages.
@@ -80,19 +77,6 @@ fn read_query(text: &str, context: &Context) -> Result<Query, ApiError> {
     Ok(query)
 }
 
-/// Replies, separated by commas.
-#[derive(Default)]
-struct Replies(Vec<u8>);
-
-impl Texts for Replies {
-    fn text(&mut self, text: &str) {
-        if !self.0.is_empty() {
-            self.0.push(b',');
-        }
-        self.0.extend_from_slice(text.as_bytes());
-    }
-}
-
 impl Asked {
     /// Carries out what the messages ask for. Returns a poll that is to be held, or else the reply. `has_session` hears that the client
     /// has shown that it has one.
@@ -152,10 +136,12 @@ impl Asked {
                 Ok(message) if message.kind() == MessageKind::Connect && connects.is_none() => {
                     connects = Some(message);
                 }
-                Ok(message) => self.command(message, context, &has_session, &mut replies).await,
-                Err(error) => {
-                    replies.text(&ReplyTo::default().reply().failed_with(400, &error.to_string()).to_json());
+                Ok(message) => {
+                    if command(message, self.caller.address, &context.client, &mut replies).await {
+                        has_session();
+                    }
                 }
+                Err(error) => replies.push(&error.reply()),
             }
         }
         let Some(message) = connects else { return Err(self.reply(&[&replies.0])) };
@@ -182,49 +168,6 @@ impl Asked {
             }
         }
         reply
-    }
-
-    /// One command, and its reply, which comes before that of the next.
-    async fn command(
-        &self,
-        message: ClientMessage<'_>,
-        context: &Context,
-        has_session: &impl Fn(),
-        replies: &mut Replies,
-    ) {
-        let client = &context.client;
-        let found = session(&message, client)
-            .and_then(|session| check_token(&message, &session, client).map(|()| session));
-        let session = match found {
-            Ok(session) => session,
-            Err(refused) => return replies.text(&refused),
-        };
-        has_session();
-        if let Some(pause) = client.pause(&session) {
-            pause.await;
-        }
-        client.count_frames(&session, 1);
-        let speaker = Speaker { session: &session, context: client, via: Via::request(self.caller.address) };
-        let reply_to = message.reply_to();
-        let before = replies.0.len();
-        let (mut commands, mut backlog, mut dialect) =
-            (Commands::new(), Backlog::default(), Bayeux::default());
-        commands.requested(message.into_request(), speaker, &mut backlog, &mut dialect, replies);
-        poll_fn(|task| {
-            while let Some(waiting) =
-                commands.poll_waiting(task, speaker, &mut backlog, &mut dialect, replies)
-            {
-                if waiting.is_pending() {
-                    return Poll::Pending;
-                }
-            }
-            Poll::Ready(())
-        })
-        .await;
-        if replies.0.len() == before {
-            // It has ended the session, or has found it ended.
-            replies.text(&reply_to.reply().failed_with(402, "the session has ended").to_json());
-        }
     }
 
     fn connect(

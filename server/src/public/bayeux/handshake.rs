@@ -1,13 +1,15 @@
+use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::bayeux::{Ack, Advice, ClientMessage, Extensions, Reconnect, Reply, VERSION};
-use encke_core::dialect::{Dialect, bayeux};
+use encke_core::dialect::Dialect;
+use encke_core::dialect::bayeux::{Ack, Advice, Bayeux, ClientMessage, Extensions, Reply, VERSION};
 use encke_core::session::{ConnectionInput, ConnectionKind, Delivery};
 
+use super::session::Refused;
+use crate::client::bayeux::advice;
 use crate::client::{Attachment, Caller, Context, retry_ms};
-use crate::session::{AttachRequest, Refusal};
-use std::sync::Arc;
+use crate::session::{AttachRequest, Attached, Refusal};
 
 const TRANSPORTS: [&str; 3] = ["websocket", "long-polling", "callback-polling"];
 
@@ -16,19 +18,82 @@ pub(super) fn connection_types(callback_polling: bool) -> &'static [&'static str
     if callback_polling { &TRANSPORTS } else { &TRANSPORTS[..2] }
 }
 
-/// All that a client is told of how to ask.
-pub(super) fn advice(context: &Context) -> Advice {
-    let timeouts = context.sessions.settings();
-    Advice {
-        reconnect: Some(Reconnect::Retry),
-        interval: Some(Duration::ZERO),
-        timeout: Some(timeouts.poll_hold),
-        max_interval: Some(timeouts.reconnect_window),
-        multiple_clients: false,
-    }
+/// A session that a handshake has opened.
+pub(super) struct Opened {
+    pub(super) attached: Attached,
+    pub(super) client_id: String,
+    /// Whether its client acknowledges what it gets.
+    pub(super) acknowledges: bool,
 }
 
-/// Opens a session. Returns the reply, and whether there is a session.
+/// Opens a session with a connection of this kind.
+pub(super) fn open(
+    message: &ClientMessage<'_>,
+    query_token: Option<&str>,
+    types: &'static [&'static str],
+    kind: ConnectionKind,
+    caller: &Caller,
+    context: &Context,
+) -> Result<Opened, Refused> {
+    let reply_to = message.reply_to();
+    let refused = |code, error: &str, advice| {
+        let reply = reply(reply_to.reply(), types).failed_with(code, error);
+        Reply { advice: Some(advice), ..reply }.to_json()
+    };
+    let (handshake, token) = message
+        .handshake()
+        .and_then(|handshake| Ok((handshake, message.token()?)))
+        .map_err(|error| refused(400, &error.to_string(), Advice::none()))?;
+    if !handshake.connection_types.iter().any(|name| types.contains(&&**name)) {
+        return Err(refused(301, "none of the connection types is supported", Advice::none()));
+    }
+    let later = |code| Advice::handshake(Duration::from_millis(retry_ms(code, &context.entropy)));
+    let identity = caller.identify(token.as_deref().or(query_token), context).map_err(|code| {
+        refused(401, code.reason(), if code.invites_back() { later(code) } else { Advice::none() })
+    })?;
+    let acknowledges = handshake.acknowledges;
+    let request = |may_open| AttachRequest {
+        resume: None,
+        seq: None,
+        identity,
+        address: caller.address,
+        kind,
+        dialect: Bayeux::NAME,
+        delivery: if acknowledges { Delivery::AtLeastOnce } else { Delivery::AtMostOnce },
+        may_open,
+        only_resume: false,
+    };
+    let attached = context.attach(caller.address, request, || false).map_err(|refusal| {
+        let code = if refusal == Refusal::Draining { CloseCode::Draining } else { CloseCode::Overloaded };
+        refused(503, code.reason(), later(code))
+    })?;
+    let client_id = attached.session.resume_token().expose();
+    Ok(Opened { attached, client_id, acknowledges })
+}
+
+fn reply<'a>(reply: Reply<'a>, types: &'static [&'static str]) -> Reply<'a> {
+    Reply { version: Some(VERSION), supported_connection_types: types, ..reply }
+}
+
+/// The reply to a handshake that has opened a session.
+pub(super) fn greeting(
+    message: &ClientMessage<'_>,
+    opened: &Opened,
+    types: &'static [&'static str],
+    context: &Context,
+) -> String {
+    let reply_to = message.reply_to();
+    let ack = opened.acknowledges.then_some(Ack::Supported(true));
+    let reply = Reply {
+        client_id: Some(&opened.client_id),
+        advice: Some(advice(context)),
+        ext: Extensions { ack, ..Extensions::default() },
+        ..reply(reply_to.reply(), types).succeeded()
+    };
+    reply.to_json()
+}
+
+/// Opens a session by a request. The reply is all that there is of this connection. Says whether there is a session.
 pub(super) fn handshake(
     message: &ClientMessage<'_>,
     query_token: Option<&str>,
@@ -36,57 +101,14 @@ pub(super) fn handshake(
     caller: &Caller,
     context: &Arc<Context>,
 ) -> (String, bool) {
-    let reply_to = message.reply_to();
-    let reply = Reply { version: Some(VERSION), supported_connection_types: types, ..reply_to.reply() };
-    let refused = |reply: Reply<'_>, code, error: &str, advice| {
-        (Reply { advice: Some(advice), ..reply.failed_with(code, error) }.to_json(), false)
+    let kind = ConnectionKind::Poll { hold: Duration::ZERO };
+    let opened = match open(message, query_token, types, kind, caller, context) {
+        Ok(opened) => opened,
+        Err(refused) => return (refused, false),
     };
-    let (handshake, token) = match message.handshake().and_then(|handshake| Ok((handshake, message.token()?)))
-    {
-        Ok(read) => read,
-        Err(error) => return refused(reply, 400, &error.to_string(), Advice::none()),
-    };
-    if !handshake.connection_types.iter().any(|name| types.contains(&&**name)) {
-        return refused(reply, 301, "none of the connection types is supported", Advice::none());
-    }
-    let identity = match caller.identify(token.as_deref().or(query_token), context) {
-        Ok(identity) => identity,
-        Err(code) => {
-            let retry = Duration::from_millis(retry_ms(code, &context.entropy));
-            let advice = if code.invites_back() { Advice::handshake(retry) } else { Advice::none() };
-            return refused(reply, 401, code.reason(), advice);
-        }
-    };
-    let request = |may_open| AttachRequest {
-        resume: None,
-        seq: None,
-        identity,
-        address: caller.address,
-        kind: ConnectionKind::Poll { hold: Duration::ZERO },
-        dialect: bayeux::Bayeux::NAME,
-        delivery: Delivery::default(),
-        may_open,
-        only_resume: false,
-    };
-    let attached = match context.attach(caller.address, request, || false) {
-        Ok(attached) => attached,
-        Err(refusal) => {
-            let code = if refusal == Refusal::Draining { CloseCode::Draining } else { CloseCode::Overloaded };
-            let retry = Duration::from_millis(retry_ms(code, &context.entropy));
-            return refused(reply, 503, code.reason(), Advice::handshake(retry));
-        }
-    };
-    let client_id = attached.session.resume_token().expose();
-    // The answer is all that there is of this connection.
-    let attachment = Attachment::new(attached, Arc::clone(context));
+    let greeting = greeting(message, &opened, types, context);
+    let attachment = Attachment::new(opened.attached, Arc::clone(context));
     attachment.tell(ConnectionInput::Sent);
     attachment.tell(ConnectionInput::Answered { pause: Duration::ZERO });
-    let ack = handshake.acknowledges.then_some(Ack::Supported(true));
-    let reply = Reply {
-        client_id: Some(&client_id),
-        advice: Some(advice(context)),
-        ext: Extensions { ack, ..Extensions::default() },
-        ..reply.succeeded()
-    };
-    (reply.to_json(), true)
+    (greeting, true)
 }

@@ -3,15 +3,18 @@
 mod asked;
 mod browser;
 mod callback;
+mod command;
 mod connect;
 mod handshake;
+mod session;
+mod socket;
 
 use std::sync::Arc;
 
 use crate::admission::Browsers;
-use crate::config::BayeuxConfig;
 
 pub(super) use asked::ask;
+pub(super) use socket::{SocketUpgrade, serve as serve_socket};
 
 /// What all requests of such clients share.
 pub(crate) struct Bayeux {
@@ -24,12 +27,9 @@ pub(crate) struct Bayeux {
 const BELOW: [&str; 5] = ["", "/", "/handshake", "/connect", "/disconnect"];
 
 impl Bayeux {
-    pub(crate) fn new(config: &BayeuxConfig) -> Self {
-        Self {
-            path: config.path.clone(),
-            callback_polling: config.callback_polling,
-            browsers: Browsers::new(config.polls_per_browser),
-        }
+    /// At an empty path there is nothing.
+    pub(crate) fn new(path: String, polls_per_browser: usize, callback_polling: bool) -> Self {
+        Self { path, callback_polling, browsers: Browsers::new(polls_per_browser) }
     }
 
     /// Whether requests with this path are for it.
@@ -44,7 +44,7 @@ mod tests {
 
     #[test]
     fn some_paths_are_its() {
-        let bayeux = |path: &str| Bayeux::new(&BayeuxConfig { path: path.into(), ..BayeuxConfig::default() });
+        let bayeux = |path: &str| Bayeux::new(path.into(), 1, false);
         for (path, is_its) in [
             ("/bayeux", true),
             ("/bayeux/", true),

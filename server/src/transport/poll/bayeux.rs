@@ -7,13 +7,13 @@ use encke_core::dialect::bayeux::{
 };
 use hyper::StatusCode;
 
-use super::SUPERSEDED_PAUSE;
 use super::answer::Content;
 use super::form::Form;
 use crate::admission::BrowserPoll;
 use crate::channel::{ChannelName, LogMessage};
+use crate::client::bayeux::{PAUSE, farewell, go_on_advice};
 use crate::client::{Attachment, unsubscribed};
-use crate::session::{Channel, Outgoing, SessionCell};
+use crate::session::{Channel, Outgoing};
 
 /// The answer to a request with a `/meta/connect`: messages, then the replies to what came with it, then its own.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl Form for Box<ConnectForm> {
 
     fn answer(&mut self, attachment: &Attachment) -> Content {
         self.browser = None;
-        let advice = self.advice.or_else(|| go_on(&attachment.session));
+        let advice = self.advice.or_else(|| go_on_advice(&attachment.session));
         self.pause = advice.and_then(|advice| advice.interval).unwrap_or_default();
         let ack = self.acknowledged.map(|before| Ack::UpTo(self.taken.seq.unwrap_or(before)));
         let ext = Extensions { ack, encke: EnckeExtension(Some(&self.taken.missed)) };
@@ -97,33 +97,12 @@ impl Form for Box<ConnectForm> {
 
     /// An error would keep some clients away for longer.
     fn superseded(&mut self) -> Content {
-        self.pausing(SUPERSEDED_PAUSE)
+        self.pausing(PAUSE)
     }
 
     fn pause(&self) -> Duration {
         self.pause
     }
-}
-
-/// A client that was told to pause goes on doing so until it is told something else.
-fn go_on(session: &SessionCell) -> Option<Advice> {
-    session.advise_pause(false).then(|| Advice::pause(Duration::ZERO))
-}
-
-/// The last reply of a session, or of its connection. Clients that are to have a new session are told so only when they are refused:
-/// some take it only then.
-pub(crate) fn farewell(reply: Reply<'_>, code: CloseCode, retry_ms: u64) -> Reply<'_> {
-    let retry = Duration::from_millis(retry_ms);
-    let (reply, advice) = match code {
-        CloseCode::Normal => (reply.succeeded(), Advice::none()),
-        // Its client has come by another way, or is to come back.
-        CloseCode::Replaced => (reply.succeeded(), Advice::pause(SUPERSEDED_PAUSE)),
-        CloseCode::Disconnected => (reply.succeeded(), Advice::pause(retry)),
-        CloseCode::TokenExpired => (reply.failed_with(401, code.reason()), Advice::handshake(retry)),
-        code if code.invites_back() => (reply.failed_with(402, code.reason()), Advice::handshake(retry)),
-        code => (reply.failed_with(403, code.reason()), Advice::none()),
-    };
-    Reply { advice: Some(advice), ..reply }
 }
 
 impl Outgoing for Box<ConnectForm> {

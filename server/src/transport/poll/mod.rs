@@ -24,7 +24,7 @@ use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
 
 pub(crate) use answer::Array;
-pub(crate) use bayeux::{ConnectForm, array, farewell};
+pub(crate) use bayeux::{ConnectForm, array};
 use connection::{Connection, Ending};
 use form::Form;
 pub(crate) use json::JsonForm;

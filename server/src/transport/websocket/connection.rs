@@ -2,8 +2,7 @@ use std::future::poll_fn;
 use std::task::{self, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
-use encke_core::dialect::{Event, pong_seq};
-use encke_core::encodings::Cached;
+use encke_core::dialect::{Event, Texts, pong_seq};
 use encke_core::session::{ConnectionInput, Heartbeat};
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
@@ -13,6 +12,7 @@ use super::fault;
 use super::frame::{Frames, OutgoingFrames};
 use super::goodbye::Ending;
 use super::inbox::Inbox;
+use super::spoken::Spoken;
 use super::websocket;
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Commands, hello, unsubscribed};
@@ -29,7 +29,7 @@ use crate::transport::write_hold::WriteHold;
 /// What the server sends is written here as whole frames; tungstenite reads, and answers the peer's control frames. At
 /// most one of the two has something to write: nothing is read before [`Unwritten`] is empty, and nothing of that is
 /// written before tungstenite's answers are.
-pub(super) struct Connection<S, D: Cached> {
+pub(super) struct Connection<S, D: Spoken> {
     socket: WebSocketStream<Inbox<S>>,
     attachment: Attachment,
     dialect: D,
@@ -57,16 +57,27 @@ pub(super) struct Greeting<D> {
 /// The task's loop goes on, or the connection ends.
 type Step<T = ()> = Result<T, Ending>;
 
-impl<S: Socket, D: Cached> Connection<S, D> {
+impl<S: Socket, D: Spoken> Connection<S, D> {
     pub(super) fn new(
         socket: WebSocketStream<Inbox<S>>,
         attachment: Attachment,
         greeting: Greeting<D>,
     ) -> Self {
-        let mut connection = Self {
+        let mut connection = Self::begun(socket, attachment, greeting.dialect);
+        let hello = hello(&connection.attachment, greeting.recovered);
+        connection.notify(&hello);
+        for channel in &greeting.revoked {
+            connection.notify(&unsubscribed(channel, "forbidden"));
+        }
+        connection
+    }
+
+    /// A connection that says nothing of itself.
+    pub(super) fn begun(socket: WebSocketStream<Inbox<S>>, attachment: Attachment, dialect: D) -> Self {
+        Self {
             socket,
             attachment,
-            dialect: greeting.dialect,
+            dialect,
             out: Unwritten::default(),
             answer_unflushed: false,
             ping: None,
@@ -74,13 +85,19 @@ impl<S: Socket, D: Cached> Connection<S, D> {
             backlog: Backlog { more: true, until_acknowledged: false },
             hold: WriteHold::default(),
             commands: Commands::new(),
-        };
-        let hello = hello(&connection.attachment, greeting.recovered);
-        connection.notify(&hello);
-        for channel in &greeting.revoked {
-            connection.notify(&unsubscribed(channel, "forbidden"));
         }
-        connection
+    }
+
+    /// Says this first.
+    pub(super) fn say(&mut self, text: &str) {
+        Frames(&mut self.out.bytes).text(text);
+    }
+
+    /// Carries out what a text asks for.
+    pub(super) fn heard(&mut self, text: &str) {
+        let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
+        let speaker = self.attachment.speaker();
+        self.commands.received(text, speaker, &mut self.backlog, dialect, &mut frames);
     }
 
     /// Does what the session's notes and the peer's messages ask, until one of them ends it. `None` when it is to be
@@ -124,12 +141,18 @@ impl<S: Socket, D: Cached> Connection<S, D> {
             Some(code @ CloseCode::TryAgainLater) => {
                 return Err(self.end((SuspendReason::Unfinished, Ending::Close(code))));
             }
-            Some(code) => return Err(Ending::Close(code)),
+            Some(code) => {
+                self.dialect.farewell(code, &self.attachment, &mut Frames(&mut self.out.bytes));
+                return Err(Ending::Close(code));
+            }
             None => {}
         }
         self.backlog.more |= notes.contains(Notes::READ);
         if notes.contains(Notes::PING) {
             self.write_ping();
+        }
+        if notes.contains(Notes::ANSWER) {
+            self.answer();
         }
         if self.poll_flush(context)?.is_pending() {
             return Ok(Poll::Pending);
@@ -139,9 +162,12 @@ impl<S: Socket, D: Cached> Connection<S, D> {
             // It may have left a note to close.
             return Ok(Poll::Ready(()));
         }
-        if self.backlog.more {
+        if self.backlog.more && self.dialect.takes_messages() {
             let (dialect, frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
             self.backlog = self.attachment.take_outgoing(&mut OutgoingFrames { dialect, frames });
+            if self.dialect.has_kept() {
+                self.answer();
+            }
             if self.poll_flush(context)?.is_pending() {
                 return Ok(Poll::Pending);
             }
@@ -160,7 +186,7 @@ impl<S: Socket, D: Cached> Connection<S, D> {
             Some(Poll::Ready(())) => return Ok(Poll::Ready(())),
         };
         match next {
-            Poll::Pending if self.backlog.more => {
+            Poll::Pending if self.backlog.more && self.dialect.takes_messages() => {
                 // Others first.
                 context.waker().wake_by_ref();
                 Ok(Poll::Pending)
@@ -175,14 +201,7 @@ impl<S: Socket, D: Cached> Connection<S, D> {
     fn received(&mut self, message: Message) -> Step {
         match message {
             Message::Text(text) => {
-                let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
-                self.commands.received(
-                    &text,
-                    self.attachment.speaker(),
-                    &mut self.backlog,
-                    dialect,
-                    &mut frames,
-                );
+                self.heard(&text);
                 Ok(())
             }
             Message::Pong(payload) => {
@@ -204,6 +223,13 @@ impl<S: Socket, D: Cached> Connection<S, D> {
             }
             // tungstenite gives whole messages only.
             Message::Frame(_) => Ok(()),
+        }
+    }
+
+    /// Answers the request that the client has had held.
+    fn answer(&mut self) {
+        if self.dialect.answer(&self.attachment, &mut Frames(&mut self.out.bytes)) {
+            self.tell(ConnectionInput::Released);
         }
     }
 

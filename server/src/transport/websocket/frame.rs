@@ -2,11 +2,10 @@
 //! the peer's control frames; messages for many subscribers are written here, without a copy for each.
 
 use encke_core::dialect::{Event, Texts, ping_payload};
-use encke_core::encodings::Cached;
 
+use super::spoken::Spoken;
 use crate::channel::LogMessage;
 use crate::session::{Channel, Outgoing};
-use crate::transport::by_pattern::by_pattern;
 
 const FINAL: u8 = 0x80;
 const TEXT: u8 = 0x1;
@@ -15,13 +14,20 @@ const PING: u8 = 0x9;
 const LONGEST_HEAD: usize = 10;
 
 /// Frames, one after the other.
-pub(super) struct Frames<'a>(pub(super) &'a mut Vec<u8>);
+pub(crate) struct Frames<'a>(pub(super) &'a mut Vec<u8>);
 
 impl Frames<'_> {
     pub(super) fn ping(&mut self, seq: u64) {
         let payload = ping_payload(seq);
         self.head(PING, payload.len());
         self.0.extend_from_slice(&payload);
+    }
+
+    /// Begins a text of this length, and returns where it is to be written.
+    #[inline]
+    pub(super) fn text_of(&mut self, length: usize) -> &mut Vec<u8> {
+        self.head(TEXT, length);
+        self.0
     }
 
     /// Makes room for the whole frame, so that it is not made in pieces.
@@ -56,20 +62,17 @@ pub(super) struct OutgoingFrames<'a, D> {
     pub(super) frames: Frames<'a>,
 }
 
-impl<D: Cached> Outgoing for OutgoingFrames<'_, D> {
+impl<D: Spoken> Outgoing for OutgoingFrames<'_, D> {
     fn len(&self) -> usize {
-        self.frames.0.len()
+        self.frames.0.len() + self.dialect.kept()
     }
 
     fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage) {
-        let by = by_pattern::<D>(channel, offset, message);
-        let message = D::of(message.encodings());
-        self.frames.head(TEXT, message.len_with(seq, by));
-        message.write_with(seq, by, self.frames.0);
+        self.dialect.message(seq, channel, offset, message, &mut self.frames);
     }
 
-    fn gap(&mut self, _: u64, _: &Channel, gap: &Event<'_>, _: Option<u64>) {
-        self.dialect.notify(gap, &mut self.frames);
+    fn gap(&mut self, seq: u64, _: &Channel, gap: &Event<'_>, _: Option<u64>) {
+        self.dialect.gap(seq, gap, &mut self.frames);
     }
 }
 

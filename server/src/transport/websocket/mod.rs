@@ -1,17 +1,19 @@
 //! WebSocket: from the upgraded socket to the closing handshake.
 
+mod bayeux;
 mod connection;
 mod fault;
 mod frame;
 mod goodbye;
 mod inbox;
+mod spoken;
+mod waiting;
 
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use encke_core::close::CloseCode;
-use encke_core::encodings::Cached;
 use encke_core::session::{ConnectionKind, Delivery};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
@@ -26,6 +28,10 @@ use crate::transport::unwritten::Unwritten;
 use connection::{Connection, Greeting};
 use goodbye::Ending;
 use inbox::Inbox;
+use spoken::Spoken;
+
+pub(crate) use bayeux::BayeuxSocket;
+pub(crate) use waiting::{Over, Waiting};
 
 /// tungstenite fills its read buffer with zeros up to this size before every read, and keeps it: small is fast and
 /// lean. A longer message gets the room it announces, once it is there.
@@ -60,7 +66,7 @@ pub(crate) type Upgraded<S> = (S, Vec<u8>);
 ///
 /// A task is as large as all that it ever holds, for all its life, including what it was given and has moved elsewhere. So the
 /// beginning and the end are boxed, and the task itself holds the connection and no more.
-pub(crate) fn serve<S: Socket, D: Cached>(
+pub(crate) fn serve<S: Socket, D: Spoken>(
     upgrade: Upgrade<D>,
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
     context: Arc<Context>,
@@ -69,18 +75,56 @@ pub(crate) fn serve<S: Socket, D: Cached>(
     let shared = Arc::clone(&context);
     let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, &shared).await });
     async move {
-        let mut opened = opening.await;
-        while let Some(connection) = &mut opened {
-            match connection.run().await {
-                Some(ending) => say_goodbye(&mut opened, ending, &context).await,
-                None => renew(&mut opened).await,
-            }
-        }
+        run(opening.await, context).await;
         drop(open_connection);
     }
 }
 
-fn renew<S: Socket, D: Cached>(
+/// The same for a socket that has its session already. `said` is what its client is told first, `heard` what it has said.
+pub(crate) fn serve_begun<S: Socket, D: Spoken>(
+    (socket, read_already): Upgraded<S>,
+    attachment: Attachment,
+    dialect: D,
+    said: Option<String>,
+    heard: Option<String>,
+) -> impl Future<Output = ()> + Send {
+    let context = Arc::clone(&attachment.context);
+    let opening = Box::pin(async move {
+        let socket = connect(socket, read_already, &attachment).await;
+        let mut connection = Connection::begun(socket, attachment, dialect);
+        if let Some(text) = said {
+            connection.say(&text);
+        }
+        if let Some(text) = heard {
+            connection.heard(&text);
+        }
+        Some(connection)
+    });
+    async move { run(opening.await, context).await }
+}
+
+async fn run<S: Socket, D: Spoken>(mut opened: Option<Connection<S, D>>, context: Arc<Context>) {
+    while let Some(connection) = &mut opened {
+        match connection.run().await {
+            Some(ending) => say_goodbye(&mut opened, ending, &context).await,
+            None => renew(&mut opened).await,
+        }
+    }
+}
+
+/// Puts a session's socket into what frames are read from.
+async fn connect<S: Socket>(
+    socket: S,
+    read_already: Vec<u8>,
+    attachment: &Attachment,
+) -> WebSocketStream<Inbox<S>> {
+    let context = &attachment.context;
+    let socket = Metered::new(socket, Arc::clone(&attachment.link), Arc::clone(context));
+    let socket = Inbox::new(socket, Arc::clone(&attachment.session), read_already);
+    websocket(socket, Vec::new(), &context.settings).await
+}
+
+fn renew<S: Socket, D: Spoken>(
     opened: &mut Option<Connection<S, D>>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
     Box::pin(async move {
@@ -90,7 +134,7 @@ fn renew<S: Socket, D: Cached>(
     })
 }
 
-fn say_goodbye<S: Socket, D: Cached>(
+fn say_goodbye<S: Socket, D: Spoken>(
     opened: &mut Option<Connection<S, D>>,
     ending: Ending,
     context: &Arc<Context>,
@@ -106,7 +150,7 @@ fn say_goodbye<S: Socket, D: Cached>(
 }
 
 /// Gives a socket its session. A connection that gets none is told why.
-async fn open<S: Socket, D: Cached>(
+async fn open<S: Socket, D: Spoken>(
     (socket, read_already): Upgraded<S>,
     caller: &Caller,
     wanted: Option<Wanted<D>>,
@@ -115,10 +159,7 @@ async fn open<S: Socket, D: Cached>(
     let settings = &context.settings;
     match attach(caller, wanted, &socket, context) {
         Ok((attachment, greeting)) => {
-            let link = Arc::clone(&attachment.link);
-            let socket = Metered::new(socket, link, Arc::clone(context));
-            let socket = Inbox::new(socket, Arc::clone(&attachment.session), read_already);
-            let socket = websocket(socket, Vec::new(), settings).await;
+            let socket = connect(socket, read_already, &attachment).await;
             Some(Connection::new(socket, attachment, greeting))
         }
         // After the upgrade, since a browser cannot see the status of a refused one.
@@ -130,7 +171,7 @@ async fn open<S: Socket, D: Cached>(
     }
 }
 
-fn attach<D: Cached>(
+fn attach<D: Spoken>(
     caller: &Caller,
     wanted: Option<Wanted<D>>,
     socket: &impl Socket,

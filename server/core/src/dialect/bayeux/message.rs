@@ -105,6 +105,14 @@ impl fmt::Display for BadMessage {
 
 impl std::error::Error for BadMessage {}
 
+impl BadMessage {
+    /// The reply to a message of which nothing is known.
+    #[must_use]
+    pub fn reply(&self) -> String {
+        ReplyTo::default().reply().failed_with(400, &self.0).to_json()
+    }
+}
+
 impl From<BadMessage> for CommandError {
     fn from(BadMessage(message): BadMessage) -> Self {
         Self { code: ErrorCode::Malformed, message }
@@ -251,15 +259,23 @@ impl<'a> ClientMessage<'a> {
         ReplyTo::new(&self.channel, self.fields.id, subscription)
     }
 
-    /// The command that it is, good or bad.
+    /// The command that it is, good or bad. A connect that is not alone is answered at once.
     #[must_use]
-    pub fn into_request(self) -> Request<'a, ReplyTo> {
+    pub fn into_request(self, is_alone: bool) -> Request<'a, ReplyTo> {
         let reply_to = self.reply_to();
-        Request { id: Some(reply_to), command: self.command() }
+        Request { id: Some(reply_to), command: self.command(is_alone) }
     }
 
-    fn command(self) -> Result<Command<'a>, CommandError> {
+    fn command(self, is_alone: bool) -> Result<Command<'a>, CommandError> {
         Ok(match &*self.channel {
+            "/meta/connect" => {
+                let Connect { hold, acknowledged } = self.connect()?;
+                let hold = if is_alone { hold } else { Some(Duration::ZERO) };
+                Command::Hold { hold, seq: acknowledged }
+            }
+            "/meta/handshake" => {
+                return Err(BadMessage("this connection has a session: close it for another".into()).into());
+            }
             "/meta/subscribe" => Command::SubscribeAll { channels: self.subscription()? },
             "/meta/unsubscribe" => Command::UnsubscribeAll { channels: self.subscription()? },
             "/meta/disconnect" => Command::Close,

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 
@@ -12,6 +14,8 @@ pub struct ReplyTo {
     channel: Box<str>,
     id: Option<Box<RawValue>>,
     subscription: Option<Box<RawValue>>,
+    /// There is no such session.
+    pub(super) is_of_no_session: bool,
 }
 
 impl ReplyTo {
@@ -20,7 +24,12 @@ impl ReplyTo {
             channel: channel.into(),
             id: id.map(ToOwned::to_owned),
             subscription: subscription.map(ToOwned::to_owned),
+            is_of_no_session: false,
         }
+    }
+
+    pub(super) fn of_no_session(self) -> Self {
+        Self { is_of_no_session: true, ..self }
     }
 
     /// A reply that says nothing yet.
@@ -121,6 +130,13 @@ impl Reply<'_> {
         self.failed_with(code(error.code), &error.message)
     }
 
+    /// There is no such session: the client is to open a new one.
+    #[must_use]
+    pub fn of_no_session(self) -> Self {
+        let advice = Some(Advice::handshake(Duration::ZERO));
+        Self { advice, ..self.failed_with(402, "the session is unknown") }
+    }
+
     /// It was refused, with a code of the specification.
     #[must_use]
     pub fn failed_with(self, code: u16, message: &str) -> Self {
@@ -128,6 +144,12 @@ impl Reply<'_> {
         let names = if self.channel.starts_with("/meta/") { "" } else { self.channel };
         let error = Some(format!("{code}:{names}:{message}"));
         Self { error, successful: false, ..self }
+    }
+
+    /// The text of an array with this reply alone.
+    #[must_use]
+    pub fn to_array(&self) -> String {
+        format!("[{}]", self.to_json())
     }
 
     /// The text.

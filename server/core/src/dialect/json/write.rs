@@ -59,7 +59,7 @@ impl<'a> From<&'a Response<'_, u64>> for ServerMessage<'a> {
 impl<'a> From<&'a Success<'_>> for Done<'a> {
     fn from(success: &'a Success<'_>) -> Self {
         match success {
-            Success::Done => Self::Nothing {},
+            Success::Done | Success::SubscribedAll => Self::Nothing {},
             Success::Subscribed { channel, epoch, offset, recovered } => Self::Subscribed {
                 channel: borrowed(channel),
                 epoch: borrowed(epoch),

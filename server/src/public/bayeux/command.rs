@@ -1,0 +1,71 @@
+use std::future::poll_fn;
+use std::net::IpAddr;
+use std::task::Poll;
+
+use encke_core::dialect::Texts;
+use encke_core::dialect::bayeux::{Bayeux, ClientMessage};
+
+use super::session::{check_token, session};
+use crate::client::{Commands, Context, Speaker};
+use crate::session::{Backlog, Via};
+
+/// Replies, separated by commas.
+#[derive(Default)]
+pub(super) struct Replies(pub(super) Vec<u8>);
+
+impl Replies {
+    pub(super) fn push(&mut self, reply: &str) {
+        if !self.0.is_empty() {
+            self.0.push(b',');
+        }
+        self.0.extend_from_slice(reply.as_bytes());
+    }
+}
+
+impl Texts for Replies {
+    /// Bayeux writes arrays.
+    fn text(&mut self, array: &str) {
+        self.push(&array[1..array.len() - 1]);
+    }
+}
+
+/// Carries out a command that comes beside its session's connection, and has its reply, before that of the next. Returns whether
+/// the client has shown that it has a session.
+pub(super) async fn command(
+    message: ClientMessage<'_>,
+    address: IpAddr,
+    context: &Context,
+    replies: &mut Replies,
+) -> bool {
+    let found = session(&message, context).and_then(|it| check_token(&message, &it, context).map(|()| it));
+    let session = match found {
+        Ok(session) => session,
+        Err(refused) => {
+            replies.push(&refused);
+            return false;
+        }
+    };
+    if let Some(pause) = context.pause(&session) {
+        pause.await;
+    }
+    context.count_frames(&session, 1);
+    let speaker = Speaker { session: &session, context, via: Via::request(address) };
+    let reply_to = message.reply_to();
+    let before = replies.0.len();
+    let (mut commands, mut backlog, mut dialect) = (Commands::new(), Backlog::default(), Bayeux::default());
+    commands.requested(message.into_request(false), speaker, &mut backlog, &mut dialect, replies);
+    poll_fn(|task| {
+        while let Some(waiting) = commands.poll_waiting(task, speaker, &mut backlog, &mut dialect, replies) {
+            if waiting.is_pending() {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(())
+    })
+    .await;
+    if replies.0.len() == before {
+        // It has ended the session, or has found it ended.
+        replies.push(&reply_to.reply().of_no_session().to_json());
+    }
+    true
+}

@@ -1,0 +1,58 @@
+//! The session of a message, and who its client is.
+
+use std::sync::Arc;
+
+use encke_core::close::CloseCode;
+use encke_core::dialect::bayeux::ClientMessage;
+
+use crate::auth::Identity;
+use crate::client::bayeux::farewell;
+use crate::client::{Caller, Context, retry_ms};
+use crate::session::SessionCell;
+
+/// Why a message gets no more than this reply.
+pub(super) type Refused = String;
+
+/// The session of a message.
+pub(super) fn session(message: &ClientMessage<'_>, context: &Context) -> Result<Arc<SessionCell>, Refused> {
+    let found = message.client_id().ok().and_then(|token| context.sessions.find(&token));
+    found.ok_or_else(|| message.reply_to().reply().of_no_session().to_json())
+}
+
+/// Whether the client's token still holds.
+pub(super) fn check_token(
+    message: &ClientMessage<'_>,
+    session: &SessionCell,
+    context: &Context,
+) -> Result<(), Refused> {
+    let now = context.timeouts.clock().unix_now();
+    if session.identity().expires().is_none_or(|expires| expires > now) {
+        return Ok(());
+    }
+    Err(told(message, CloseCode::TokenExpired, context))
+}
+
+/// The reply to a client that is turned away for this reason.
+pub(super) fn told(message: &ClientMessage<'_>, code: CloseCode, context: &Context) -> Refused {
+    farewell(message.reply_to().reply(), code, retry_ms(code, &context.entropy)).to_json()
+}
+
+/// Who the client is: by a token that comes with the request, or as before.
+pub(super) fn identity(
+    message: &ClientMessage<'_>,
+    session: &SessionCell,
+    (caller, query_token): (&Caller, Option<&str>),
+    context: &Context,
+) -> Result<Identity, Refused> {
+    let bad = |error: &dyn std::fmt::Display| {
+        message.reply_to().reply().failed_with(400, &error.to_string()).to_json()
+    };
+    let token = message.token().map_err(|error| bad(&error))?;
+    match token.as_deref().or(query_token) {
+        None if !caller.has_token() => {
+            check_token(message, session, context)?;
+            Ok(session.identity())
+        }
+        token => caller.identify(token, context).map_err(|code| told(message, code, context)),
+    }
+}

@@ -1,0 +1,157 @@
+//! WebSockets of Bayeux. One has no session until a message opens one, or asks for what is new in one.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+
+use encke_core::close::CloseCode;
+use encke_core::dialect::Dialect;
+use encke_core::dialect::bayeux::{ClientMessage, MessageKind, messages};
+use encke_core::session::{ConnectionKind, Heartbeat};
+use futures_util::future::{Either, select};
+
+use super::command::{Replies, command};
+use super::connect::resume;
+use super::handshake::{Opened, connection_types, greeting, open};
+use super::session::session;
+use crate::admission::OpenConnection;
+use crate::client::{Attachment, Caller, unsubscribed};
+use crate::public::Context;
+use crate::session::Attached;
+use crate::transport::TcpSocket;
+use crate::transport::websocket::{self, BayeuxSocket, Over, Upgraded, Waiting};
+
+/// A request that was answered with 101.
+pub(in crate::public) struct SocketUpgrade {
+    pub(in crate::public) caller: Caller,
+    pub(in crate::public) query_token: Option<String>,
+    /// Held until the socket is closed.
+    pub(in crate::public) open_connection: OpenConnection,
+}
+
+/// A connection that has a session.
+struct Begun {
+    attached: Attached,
+    dialect: BayeuxSocket,
+    /// What is said first.
+    greeting: Option<String>,
+    /// What the client has said, and has no reply to.
+    first: Option<String>,
+}
+
+/// Serves a WebSocket to its end, once it is upgraded.
+pub(in crate::public) async fn serve(
+    upgrade: SocketUpgrade,
+    upgraded: impl Future<Output = Option<Upgraded<TcpSocket>>> + Send + 'static,
+    context: Arc<Context>,
+) {
+    let client = Arc::clone(&context.client);
+    let Some((begun, socket, open_connection)) =
+        Box::pin(async move { begin(upgrade, upgraded.await?, &context).await }).await
+    else {
+        return;
+    };
+    let Begun { mut attached, mut dialect, greeting, first } = begun;
+    for channel in std::mem::take(&mut attached.revoked) {
+        dialect.notify(&unsubscribed(&channel, "forbidden"), &mut Replies::default());
+    }
+    let attachment = Attachment::new(attached, client);
+    websocket::serve_begun(socket, attachment, dialect, greeting, first).await;
+    drop(open_connection);
+}
+
+async fn begin(
+    upgrade: SocketUpgrade,
+    upgraded: Upgraded<TcpSocket>,
+    context: &Context,
+) -> Option<(Begun, Upgraded<TcpSocket>, OpenConnection)> {
+    let address = upgrade.caller.address;
+    // It counts as one in the handshake once more: it has not shown that it has a session.
+    let handshake = context.handshakes.begin(address);
+    let mut waiting = Waiting::new(upgraded, &context.client.settings).await;
+    let begun = {
+        let timeout = context.client.timeouts.sleep(context.handshake_timeout);
+        let cut = pin!(handshake.cut());
+        match select(pin!(until_begun(&mut waiting, &upgrade, context)), select(timeout, cut)).await {
+            Either::Left((begun, _)) => begun,
+            Either::Right(_) => Err(CloseCode::Limit.into()),
+        }
+    };
+    drop(handshake);
+    match begun {
+        Ok(begun) => Some((begun, waiting.into_parts(), upgrade.open_connection)),
+        Err(over) => {
+            waiting.close(over, &context.client).await;
+            None
+        }
+    }
+}
+
+async fn until_begun(
+    waiting: &mut Waiting<TcpSocket>,
+    upgrade: &SocketUpgrade,
+    context: &Context,
+) -> Result<Begun, Over> {
+    loop {
+        let text = waiting.next().await?;
+        match read(&text, waiting.is_over(), upgrade, context).await? {
+            Read::Begun(begun) => return Ok(begun),
+            Read::Resumed(attached, dialect) => {
+                return Ok(Begun { attached, dialect, greeting: None, first: Some(text) });
+            }
+            Read::Replies(replies) => waiting.say(replies).await?,
+        }
+    }
+}
+
+/// What comes of a text.
+enum Read {
+    Begun(Begun),
+    Resumed(Attached, BayeuxSocket),
+    Replies(String),
+}
+
+const KIND: ConnectionKind = ConnectionKind::Stream(Heartbeat::Frame);
+
+async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Context) -> Result<Read, Over> {
+    let SocketUpgrade { caller, query_token, .. } = upgrade;
+    let (client, query_token) = (&context.client, query_token.as_deref());
+    let texts = messages(text).map_err(|_| Over::from(CloseCode::ProtocolError))?;
+    let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
+    let first = |kind| parsed.iter().flatten().find(move |message| message.kind() == kind);
+    if let Some(message) = first(MessageKind::Handshake) {
+        let types = connection_types(context.bayeux.callback_polling);
+        return Ok(match open(message, query_token, types, KIND, caller, client) {
+            Ok(opened) => {
+                let greeting = Some(format!("[{}]", greeting(message, &opened, types, client)));
+                let Opened { attached, client_id, acknowledges } = opened;
+                let dialect = BayeuxSocket::new(&client_id, acknowledges.then_some(0));
+                Read::Begun(Begun { attached, dialect, greeting, first: None })
+            }
+            Err(refused) => Read::Replies(format!("[{refused}]")),
+        });
+    }
+    let mut replies = Replies::default();
+    if let Some(message) = first(MessageKind::Connect) {
+        let resumed = session(message, client)
+            .and_then(|session| resume(message, &session, (caller, query_token), has_ended, client));
+        match resumed {
+            Ok((attached, acknowledged)) => {
+                let client_id = attached.session.resume_token().expose();
+                return Ok(Read::Resumed(attached, BayeuxSocket::new(&client_id, acknowledged)));
+            }
+            Err(refused) => replies.push(&refused),
+        }
+    }
+    for message in parsed {
+        match message {
+            Ok(message) if message.kind() == MessageKind::Connect => {}
+            Ok(message) => _ = command(message, caller.address, client, &mut replies).await,
+            Err(error) => replies.push(&error.reply()),
+        }
+    }
+    let mut array = String::from("[");
+    array.push_str(&String::from_utf8_lossy(&replies.0));
+    array.push(']');
+    Ok(Read::Replies(array))
+}

@@ -1,0 +1,144 @@
+//! Bayeux over a WebSocket. Messages are sent as they come, unless the client acknowledges what it gets: then they ride on replies to
+//! `/meta/connect`, so that it has both or neither.
+
+use encke_core::close::CloseCode;
+use encke_core::dialect::bayeux::{Ack, Bayeux, EnckeExtension, Extensions, Reply, event_len, write_event};
+use encke_core::dialect::{Dialect, DialectName, Event, Request, Response, Texts};
+use encke_core::session::Heartbeat;
+
+use super::frame::Frames;
+use super::spoken::Spoken;
+use crate::channel::LogMessage;
+use crate::client::bayeux::{advice, farewell, go_on_advice};
+use crate::client::{Attachment, retry_ms};
+use crate::session::Channel;
+
+/// The conversation of one WebSocket.
+#[derive(Debug, Default)]
+pub(crate) struct BayeuxSocket {
+    dialect: Bayeux,
+    /// If the client acknowledges what it gets.
+    riding: Option<Box<Riding>>,
+}
+
+/// What is going to be answered.
+#[derive(Debug, Default)]
+struct Riding {
+    /// Separated by commas.
+    events: Vec<u8>,
+    /// The last that the client was sent.
+    seq: u64,
+    /// Something came under that since the last answer.
+    has_new: bool,
+}
+
+impl BayeuxSocket {
+    /// With the client of this resume token. One that acknowledges has what is up to this seq.
+    pub(crate) fn new(client_id: &str, acknowledged: Option<u64>) -> Self {
+        let riding = acknowledged.map(|seq| Box::new(Riding { seq, ..Riding::default() }));
+        Self { dialect: Bayeux::with_client(client_id), riding }
+    }
+}
+
+impl Dialect for BayeuxSocket {
+    const NAME: DialectName = Bayeux::NAME;
+
+    type RequestId = <Bayeux as Dialect>::RequestId;
+
+    fn heartbeat(&self) -> Heartbeat {
+        self.dialect.heartbeat()
+    }
+
+    fn read<'a>(&mut self, text: &'a str) -> impl Iterator<Item = Request<'a, Self::RequestId>> + use<'a> {
+        self.dialect.read(text)
+    }
+
+    fn respond(&mut self, responses: &[Response<'_, Self::RequestId>], to: &mut impl Texts) {
+        self.dialect.respond(responses, to);
+    }
+
+    fn hold(&mut self, id: Option<Self::RequestId>, to: &mut impl Texts) {
+        self.dialect.hold(id, to);
+    }
+
+    fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts) {
+        self.dialect.notify(event, to);
+    }
+}
+
+impl Spoken for BayeuxSocket {
+    fn takes_messages(&self) -> bool {
+        self.riding.is_none() || self.dialect.is_holding()
+    }
+
+    fn message(
+        &mut self,
+        seq: u64,
+        channel: &Channel,
+        _: u64,
+        message: &LogMessage,
+        frames: &mut Frames<'_>,
+    ) {
+        let name = message.origin().map_or(channel.name(), |origin| &origin.channel).as_str();
+        let data = message.encodings().data();
+        let length = event_len(name, &data);
+        let Some(riding) = &mut self.riding else {
+            let mut text = Vec::with_capacity(length + 2);
+            text.push(b'[');
+            write_event(name, &data, &mut text);
+            text.push(b']');
+            return frames.text_of(text.len()).extend_from_slice(&text);
+        };
+        riding.events.reserve(length + 1);
+        if !riding.events.is_empty() {
+            riding.events.push(b',');
+        }
+        write_event(name, &data, &mut riding.events);
+        (riding.seq, riding.has_new) = (seq, true);
+    }
+
+    fn gap(&mut self, seq: u64, gap: &Event<'_>, frames: &mut Frames<'_>) {
+        self.notify(gap, frames);
+        if let Some(riding) = &mut self.riding {
+            (riding.seq, riding.has_new) = (seq, true);
+        }
+    }
+
+    fn kept(&self) -> usize {
+        self.riding.as_ref().map_or(0, |riding| riding.events.len())
+    }
+
+    fn has_kept(&self) -> bool {
+        self.riding.as_ref().is_some_and(|riding| riding.has_new)
+    }
+
+    fn answer(&mut self, attachment: &Attachment, frames: &mut Frames<'_>) -> bool {
+        let Some((held, missed)) = self.dialect.release() else { return false };
+        let Attachment { session, context, .. } = attachment;
+        let is_first = session.advise_all();
+        let pause = go_on_advice(session);
+        let advice = if is_first { Some(advice(context)) } else { pause };
+        let ack = self.riding.as_ref().map(|riding| Ack::UpTo(riding.seq));
+        let ext = Extensions { ack, encke: EnckeExtension(Some(&missed)) };
+        let reply = Reply { advice, ext, ..held.reply().succeeded() }.to_json();
+        let mut text = String::from("[");
+        if let Some(riding) = &mut self.riding {
+            riding.has_new = false;
+            let events = std::mem::take(&mut riding.events);
+            if !events.is_empty() {
+                text.push_str(&String::from_utf8_lossy(&events));
+                text.push(',');
+            }
+        }
+        text.push_str(&reply);
+        text.push(']');
+        frames.text(&text);
+        true
+    }
+
+    fn farewell(&mut self, code: CloseCode, attachment: &Attachment, frames: &mut Frames<'_>) {
+        let Some((held, _)) = self.dialect.release() else { return };
+        let retry = retry_ms(code, &attachment.context.entropy);
+        frames.text(&farewell(held.reply(), code, retry).to_array());
+    }
+}

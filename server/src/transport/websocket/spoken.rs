@@ -1,0 +1,69 @@
+//! What a dialect makes of a WebSocket, beyond commands and replies.
+
+use encke_core::close::CloseCode;
+use encke_core::dialect::json::Json;
+use encke_core::dialect::{Dialect, Event};
+use encke_core::encodings::Cached;
+
+use super::frame::Frames;
+use crate::channel::LogMessage;
+use crate::client::Attachment;
+use crate::session::Channel;
+use crate::transport::by_pattern::by_pattern;
+
+/// A dialect over a WebSocket.
+pub(crate) trait Spoken: Dialect {
+    /// Whether messages are sent now. Otherwise they wait for the client to ask for them.
+    fn takes_messages(&self) -> bool {
+        true
+    }
+
+    /// Writes a message of this channel's log, or of this pattern's, under its seq; or keeps it for the answer to the request that is
+    /// held.
+    fn message(
+        &mut self,
+        seq: u64,
+        channel: &Channel,
+        offset: u64,
+        message: &LogMessage,
+        frames: &mut Frames<'_>,
+    );
+
+    /// Tells of a gap, now or with that answer.
+    fn gap(&mut self, _seq: u64, gap: &Event<'_>, frames: &mut Frames<'_>) {
+        self.notify(gap, frames);
+    }
+
+    /// The bytes that are kept for that answer.
+    fn kept(&self) -> usize {
+        0
+    }
+
+    /// Whether there is something to answer with.
+    fn has_kept(&self) -> bool {
+        false
+    }
+
+    /// Answers the request that is held. Returns whether there was one.
+    fn answer(&mut self, _attachment: &Attachment, _frames: &mut Frames<'_>) -> bool {
+        false
+    }
+
+    /// The session lets go of the connection: the request that is held is answered.
+    fn farewell(&mut self, _code: CloseCode, _attachment: &Attachment, _frames: &mut Frames<'_>) {}
+}
+
+impl Spoken for Json {
+    fn message(
+        &mut self,
+        seq: u64,
+        channel: &Channel,
+        offset: u64,
+        message: &LogMessage,
+        frames: &mut Frames<'_>,
+    ) {
+        let by = by_pattern::<Self>(channel, offset, message);
+        let message = Self::of(message.encodings());
+        message.write_with(seq, by, frames.text_of(message.len_with(seq, by)));
+    }
+}
