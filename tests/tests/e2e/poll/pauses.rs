@@ -113,7 +113,7 @@ fn half_a_body_is_not_awaited_for_long() {
 /// The time in which the server was stopped is nobody's fault.
 #[test]
 fn a_server_that_was_stopped_suspends_nobody() {
-    let server = RunningServer::with(&["session.poll_hold=1s", "session.poll_gap=4s"]);
+    let server = RunningServer::with(&["session.poll_hold=1s", "session.poll_gap=5s"]);
     let (mut requests, held) = open(&server, "news");
     let (mut between, other) = open(&server, "news");
     requests.ask(&after(&held, 0));
