@@ -8,7 +8,7 @@ import { obey, tellIncoming } from "./bayeux_script.mjs";
 import { tell } from "./test.mjs";
 
 const [url, options] = process.argv.slice(2);
-const { transport, subscribe = [], ...configuration } = JSON.parse(options ?? "{}");
+const { transport, ack, subscribe = [], ...configuration } = JSON.parse(options ?? "{}");
 const client = new faye.Client(url, { retry: 0.5, ...configuration });
 if (transport === "long-polling") client.disable("websocket");
 let used;

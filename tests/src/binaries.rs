@@ -40,6 +40,16 @@ pub fn python_with_httpx() -> PathBuf {
     python_of("faults-venv", "HTTPX_PYTHON_BIN", "run tests/faults/run once", wanted)
 }
 
+/// The Python that has aiocometd: `AIOCOMETD_PYTHON_BIN`, or of the environment that `tests/run` makes in the target directory.
+///
+/// # Panics
+/// When it is not there.
+#[must_use]
+pub fn python_with_aiocometd() -> PathBuf {
+    let wanted = "tests/bayeux/requirements.txt";
+    python_of("bayeux-venv", "AIOCOMETD_PYTHON_BIN", "run tests/run once", wanted)
+}
+
 fn python_of(environment: &str, variable: &str, remedy: &str, wanted: &str) -> PathBuf {
     let ours = || beside_this_test(&format!("../{environment}/bin/python"));
     let path = std::env::var_os(variable).map_or_else(ours, PathBuf::from);

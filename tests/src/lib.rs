@@ -8,6 +8,7 @@
 //! Everything blocks and nothing waits for ever: all waiting goes through [`waiting`].
 
 pub mod admin;
+pub mod bayeux;
 pub mod binaries;
 pub mod client;
 pub mod crowd;
@@ -24,6 +25,7 @@ pub mod relay;
 pub mod schemathesis;
 pub mod script;
 pub mod server;
+pub mod stock;
 pub mod tls;
 pub mod tokens;
 pub mod waiting;
@@ -39,4 +41,5 @@ pub use relay::Relay;
 pub use schemathesis::Schemathesis;
 pub use script::Script;
 pub use server::{Launch, RunningServer};
+pub use stock::{Stock, StockClient};
 pub use tls::{Certificate, TlsClient};

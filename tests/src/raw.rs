@@ -167,10 +167,16 @@ impl RawClient {
     /// Sends the upgrade request with more headers: lines that end in CR LF.
     #[track_caller]
     pub fn ask_upgrade_with(&mut self, query: &str, headers: &str) {
+        self.ask_upgrade_at(&format!("/ws?{query}"), headers);
+    }
+
+    /// The same at another path.
+    #[track_caller]
+    pub fn ask_upgrade_at(&mut self, path: &str, headers: &str) {
         self.began = Instant::now();
         self.send(
             format!(
-                "GET /ws?{query} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
                  Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n{headers}\r\n"
             )
             .as_bytes(),

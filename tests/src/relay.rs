@@ -27,6 +27,15 @@ pub struct Relay {
     pub address: SocketAddr,
     server: Arc<Mutex<SocketAddr>>,
     dropped: Arc<AtomicBool>,
+    joined: Arc<Mutex<Vec<Joined>>>,
+}
+
+/// A connection that may have ended meanwhile.
+#[derive(Debug)]
+struct Joined {
+    client: TcpStream,
+    server: TcpStream,
+    silent: Arc<AtomicBool>,
 }
 
 impl Relay {
@@ -41,7 +50,13 @@ impl Relay {
         let address = listener.local_addr().expect("it is bound");
         let server = Arc::new(Mutex::new(server));
         let dropped = Arc::new(AtomicBool::new(false));
-        let relay = Self { address, server: Arc::clone(&server), dropped: Arc::clone(&dropped) };
+        let joined = Arc::default();
+        let relay = Self {
+            address,
+            server: Arc::clone(&server),
+            dropped: Arc::clone(&dropped),
+            joined: Arc::clone(&joined),
+        };
         std::thread::spawn(move || {
             for client in listener.incoming().map_while(Result::ok) {
                 if dropped.load(Ordering::Acquire) {
@@ -50,7 +65,7 @@ impl Relay {
                 let fate = fate();
                 let server = *server.lock();
                 if let Ok(server) = TcpStream::connect(server) {
-                    join(client, server, fate);
+                    joined.lock().push(join(client, server, fate));
                 }
             }
         });
@@ -60,6 +75,23 @@ impl Relay {
     /// Where the connections go that come from now on.
     pub fn lead_to(&self, server: SocketAddr) {
         *self.server.lock() = server;
+    }
+
+    /// Ends all connections that there are: both sides see it. How many there have been since this was asked last, ended ones included.
+    pub fn cut_all(&self) -> usize {
+        let joined = std::mem::take(&mut *self.joined.lock());
+        for stream in joined.iter().flat_map(|joined| [&joined.client, &joined.server]) {
+            // It may have ended already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        joined.len()
+    }
+
+    /// Nothing gets through any more on those that there are, and neither side is told.
+    pub fn silence_all(&self) {
+        for joined in &*self.joined.lock() {
+            joined.silent.store(true, Ordering::Release);
+        }
     }
 }
 
@@ -72,15 +104,17 @@ impl Drop for Relay {
 }
 
 /// By two threads, which end with the connection.
-fn join(client: TcpStream, server: TcpStream, fate: Fate) {
+fn join(client: TcpStream, server: TcpStream, fate: Fate) -> Joined {
     let silent = Arc::new(AtomicBool::new(false));
     let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor is left");
     for stream in [&client, &server] {
         stream.set_nodelay(true).expect("a socket takes an option");
     }
+    let joined = Joined { client: clone(&client), server: clone(&server), silent: Arc::clone(&silent) };
     let (from, to, quiet) = (clone(&client), clone(&server), Arc::clone(&silent));
     std::thread::spawn(move || pass(from, to, Fate::Whole, &quiet));
     std::thread::spawn(move || pass(server, client, fate, &silent));
+    joined
 }
 
 /// Passes on what comes, up to the end of either side, or to where its fate has it.

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::Logs;
 use crate::network::Link;
-use crate::process::Process;
+use crate::process::{Process, Signal};
 use crate::waiting::{eventually, look_for};
 
 /// How long a script may take to end its browser. Then it is killed.
@@ -83,6 +83,14 @@ impl Script {
     pub fn tell(&mut self, command: &Value) {
         let stdin = self.stdin.as_mut().expect("it is open until the script is dropped");
         writeln!(stdin, "{command}").expect("the script runs");
+    }
+
+    /// Sends it a signal.
+    ///
+    /// # Panics
+    /// When it has ended.
+    pub fn signal(&self, signal: Signal) {
+        self.process.signal(signal);
     }
 
     /// Takes all that it has printed since this was asked last, with when it came. No other method sees that any more.

@@ -6,6 +6,8 @@ mod admin;
 mod admin_channels;
 // Keys of the admin API.
 mod api_keys;
+// Bayeux: stock clients, and its rules byte by byte.
+mod bayeux;
 // What the README has for browsers, in one.
 mod browser;
 // Channels: subscribing, publishing, history and its limits.

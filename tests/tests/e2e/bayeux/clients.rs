@@ -1,0 +1,191 @@
+use std::collections::BTreeMap;
+
+use encke_tests::bayeux::{Polls, connect_now, events, publish};
+use encke_tests::waiting::until;
+use encke_tests::{Client, Requests, RunningServer};
+use serde_json::{Value, json};
+
+use super::{start_all, up_to};
+
+#[test]
+fn each_stock_client_by_each_transport_follows_publishes_and_leaves() {
+    let server = RunningServer::with(&[]);
+    let mut all = start_all(server.public, &["/news"]);
+    for (running, number) in all.iter_mut().zip(0..) {
+        let (name, own) = (&running.name, format!("/own/{number}"));
+        let session = server.admin.session(&running.session);
+        assert_eq!(
+            (&session["phase"], &session["dialect"]),
+            (&json!("attached"), &json!("bayeux")),
+            "{name}"
+        );
+        let client = &mut running.client;
+        client.subscribe(&own);
+        let data = json!({"text": "\"ü\u{1f30d}\u{2028}\n", "n": [1, null, 0.5]});
+        client.publish(&own, data.clone());
+        client.await_given(&own, &[data]);
+        let reply = client.await_value("publish", 1);
+        assert_eq!((&reply["successful"], &reply["channel"]), (&json!(true), &json!(own)), "{name}");
+
+        client.tell(&json!({ "unsubscribe": own }));
+        assert_eq!(client.await_value("unsubscribe", 1)["successful"], true, "{name}");
+        server.admin.publish(&own, "to nobody");
+    }
+    server.admin.publish("/news", 1);
+    for (running, number) in all.iter_mut().zip(0..) {
+        running.client.await_given("/news", &up_to(1));
+        assert_eq!(running.client.came(&format!("/own/{number}")).len(), 1, "{}", running.name);
+        running.client.tell(&json!({"disconnect": true}));
+    }
+    for running in &all {
+        running.client.await_object("disconnected", 1);
+        server.await_gone(&running.session);
+        until(format!("the log has the end of {}", running.name), || {
+            let last = server.logs.lifecycle(&running.session).pop();
+            last == Some(("closed".into(), "client".into()))
+        });
+    }
+}
+
+/// Numbers on one channel, from everyone to everyone: those of CometD, Faye and aiocometd, a raw poller, and the `json` dialect by
+/// WebSocket and by poll. All see the same messages in the same order.
+#[test]
+fn what_anyone_publishes_comes_to_all_once_and_in_order() {
+    const EACH: u64 = 15;
+    let server = RunningServer::with(&[]);
+    let mut all = start_all(server.public, &["/all"]);
+    let mut json_socket = server.client();
+    json_socket.subscribe("/all");
+    let mut json_poll = Requests::connect(server.public);
+    let resume = json_poll.get("channels=/all").json()[0]["hello"]["resume"].clone();
+    let resume = resume.as_str().expect("a hello has a token");
+    let mut raw = Polls::connect(server.public);
+    let raw_id = raw.open(&["/all"]);
+
+    let names = all.len() as u64 + 3;
+    for number in 1..=EACH {
+        for (running, name) in all.iter_mut().zip(0..) {
+            running.client.publish("/all", json!([name, number]));
+        }
+        let [socket, poll, bayeux] = [names - 3, names - 2, names - 1].map(|name| json!([name, number]));
+        json_socket.send(&format!(r#"{{"publish":{{"channel":"/all","data":{socket}}}}}"#));
+        let command = format!(r#"{{"id":1,"publish":{{"channel":"/all","data":{poll}}}}}"#);
+        assert_eq!(json_poll.post(&format!("resume={resume}"), &command).status, 200);
+        let mut publisher = Polls::connect(server.public);
+        let reply = publisher.ask(&publish(&raw_id, "/all", bayeux));
+        assert_eq!(reply.last().map(|reply| &reply["successful"]), Some(&json!(true)), "{reply:?}");
+        // What has come with the reply counts as well: nothing has, for a poll is where messages come.
+        assert_eq!(events(&reply), [] as [Value; 0]);
+    }
+
+    let total = usize::try_from(names * EACH).expect("few");
+    let seen = by_json(&mut json_socket, total);
+    assert_whole(&seen, names, EACH);
+    for running in &all {
+        until(format!("{} has all {total}", running.name), || running.client.came("/all").len() >= total);
+    }
+    let mut polled: Vec<Value> = Vec::new();
+    let mut seq = json!(0);
+    while polled.len() < total {
+        for object in
+            json_poll.get(&format!("resume={resume}&seq={seq}")).json().as_array().expect("an array")
+        {
+            seq = object["message"]["seq"].clone();
+            polled.push(object["message"]["data"].clone());
+        }
+    }
+    let mut by_raw = Vec::new();
+    while by_raw.len() < total {
+        by_raw.extend(events(&raw.ask(&connect_now(&raw_id))));
+    }
+    for (name, came) in all
+        .iter()
+        .map(|running| (&*running.name, running.client.came("/all")))
+        .chain([("a json poll", polled), ("a raw poll", by_raw)])
+    {
+        assert_eq!(came, seen, "{name}");
+    }
+}
+
+/// What a client of the `json` dialect is given.
+#[track_caller]
+fn by_json(client: &mut Client, count: usize) -> Vec<Value> {
+    std::iter::from_fn(|| Some(client.object()))
+        .filter_map(|object| object.get("message").map(|message| message["data"].clone()))
+        .take(count)
+        .collect()
+}
+
+/// Each publisher's numbers, each once and in order.
+#[track_caller]
+fn assert_whole(seen: &[Value], publishers: u64, each: u64) {
+    let mut of = BTreeMap::<u64, Vec<Value>>::new();
+    for data in seen {
+        of.entry(data[0].as_u64().expect("a name")).or_default().push(data[1].clone());
+    }
+    assert_eq!(of.keys().copied().collect::<Vec<_>>(), Vec::from_iter(0..publishers));
+    for (publisher, numbers) in of {
+        assert_eq!(numbers, up_to(each), "of {publisher}");
+    }
+}
+
+/// However many of its subscriptions match, a message comes once; channels that come to be later are seen as well.
+#[test]
+fn wildcards_bring_each_message_once() {
+    let server = RunningServer::with(&[]);
+    let patterns = ["/a/*", "/a/**", "/a/b"];
+    let mut all = start_all(server.public, &patterns);
+    for (number, channel) in (1..).zip(["/a/b", "/a/b/c", "/a/d", "/a/b", "/b/a", "/a", "/a/b/c/d/e"]) {
+        server.admin.publish(channel, number);
+    }
+    server.admin.publish("/a/z", "last");
+    let expected =
+        [("/a/b", json!([1, 4])), ("/a/b/c", json!([2])), ("/a/d", json!([3])), ("/a/b/c/d/e", json!([7]))];
+    for running in &all {
+        until(format!("{} has all", running.name), || !running.client.came("/a/z").is_empty());
+        for (channel, data) in &expected {
+            assert_eq!(json!(running.client.came(channel)), *data, "{channel} for {}", running.name);
+        }
+        assert_eq!(running.client.count("came"), 6, "{}", running.name);
+    }
+    // One of three ends: what others match still comes.
+    for running in &mut all {
+        running.client.tell(&json!({"unsubscribe": "/a/**"}));
+        assert_eq!(running.client.await_value("unsubscribe", 1)["successful"], true, "{}", running.name);
+    }
+    for channel in ["/a/b/c", "/a/b", "/a/y"] {
+        server.admin.publish(channel, "after");
+    }
+    for running in &all {
+        until(format!("{} has the last", running.name), || !running.client.came("/a/y").is_empty());
+        assert_eq!(running.client.came("/a/b").len(), 3, "{}", running.name);
+        assert_eq!(running.client.came("/a/b/c").len(), 1, "{}", running.name);
+    }
+}
+
+/// It hears why, and goes on.
+#[test]
+fn a_stock_client_that_is_refused_something_goes_on() {
+    let server = RunningServer::with(&["limits.max_subscriptions=2"]);
+    let mut all = start_all(server.public, &["/one", "/two"]);
+    for running in &mut all {
+        let (client, name) = (&mut running.client, &running.name);
+        client.tell(&json!({"subscribe": "/three"}));
+        let refused = || {
+            let replies = client.heard("subscribe");
+            replies.iter().any(|reply| reply["successful"] == false && reply["subscription"] == "/three")
+        };
+        until(format!("{name} is refused"), refused);
+        client.publish("/service/nothing", 1);
+        let reply = client.await_value("publish", 1);
+        assert_eq!(reply["successful"], false, "{name}");
+        assert!(
+            reply["error"].as_str().is_some_and(|error| error.starts_with("404:/service/nothing:")),
+            "{reply}"
+        );
+    }
+    server.admin.publish("/two", 1);
+    for running in &all {
+        running.client.await_given("/two", &up_to(1));
+    }
+}
