@@ -36,6 +36,25 @@ impl Proxy {
             .with("listen 443 ssl;", &format!("listen {address} ssl;"))
             .with("/etc/nginx/encke.pem", &pem.display().to_string())
             .with("/etc/nginx/encke.key", &key.display().to_string());
+        Self::start_nginx(&site.0, files, address)
+    }
+
+    /// nginx that has been told where to pass requests on to, and nothing else but `directives`. Without TLS.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn nginx_with_defaults(server: &RunningServer, directives: &str) -> Self {
+        let files = TempDir::new().expect("a temporary directory");
+        let address = free_address();
+        let site = format!(
+            "server {{ listen {address}; location / {{ proxy_pass http://{}; {directives} }} }}",
+            server.public
+        );
+        Self::start_nginx(&site, files, address)
+    }
+
+    fn start_nginx(site: &str, files: TempDir, address: SocketAddr) -> Self {
         // What Debian's nginx.conf says around it, for a process of one's own.
         let directory = files.path().display();
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
@@ -43,8 +62,7 @@ impl Proxy {
             .join(" ");
         let around = format!(
             "daemon off; master_process off; pid {directory}/pid; error_log {directory}/error.log; events {{}} \
-             http {{ access_log off; {temporary} {} }}",
-            site.0
+             http {{ access_log off; {temporary} {site} }}"
         );
         let path = files.path().join("nginx.conf");
         fs::write(&path, around).expect("there is room for a file");

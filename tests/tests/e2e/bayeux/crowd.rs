@@ -1,1 +1,88 @@
+use encke_tests::bayeux::{
+    Polls, assert_successful, client_id, connect, connect_with_ack, events, handshake, subscribe, with,
+};
+use encke_tests::waiting::until;
+use encke_tests::{RunningServer, crowd};
+use serde_json::{Value, json};
 
+use super::{publish, up_to};
+
+const POLLERS: usize = 500;
+const MESSAGES: u64 = 30;
+
+/// Every other one acknowledges.
+#[test]
+fn five_hundred_pollers_miss_nothing() {
+    crowd::needs_descriptors(POLLERS);
+    let server = RunningServer::with(&[]);
+    let mut pollers: Vec<_> = (0..POLLERS).map(|number| Poller::open(&server, number % 2 == 0)).collect();
+    pollers.iter_mut().for_each(Poller::poll);
+    until("all are held", || {
+        server.admin.metrics().value(r#"encke_connections{transport="poll",dialect="bayeux"}"#)
+            >= POLLERS as f64
+    });
+    for number in 1..=MESSAGES {
+        publish(&server, "/news", [number]);
+        // Some are ahead, some behind.
+        let behind = usize::try_from(number).expect("few");
+        for poller in pollers.iter_mut().skip(behind % 3).step_by(3) {
+            poller.take();
+        }
+    }
+    for poller in &mut pollers {
+        while poller.came.len() < up_to(MESSAGES).len() {
+            poller.take();
+        }
+        assert_eq!(poller.came, up_to(MESSAGES));
+    }
+    assert_eq!(server.admin.metrics().sessions("attached"), POLLERS as f64);
+    assert_eq!(server.admin.metrics().events("suspended", "poll_gap"), 0.0);
+}
+
+/// A client with one request after the other.
+struct Poller {
+    polls: Polls,
+    client_id: String,
+    /// What it acknowledges, if it does.
+    ack: Option<u64>,
+    came: Vec<Value>,
+}
+
+impl Poller {
+    fn open(server: &RunningServer, acknowledges: bool) -> Self {
+        let mut polls = Polls::connect(server.public);
+        let hello = with(handshake(), "ext", json!({ "ack": acknowledges }));
+        let client_id = client_id(&polls.reply(&hello));
+        assert_successful(&polls.reply(&subscribe(&client_id, "/news")));
+        let mut poller = Self { polls, client_id, ack: acknowledges.then_some(0), came: Vec::new() };
+        // The first is answered at once.
+        poller.poll();
+        let answer = poller.polls.answer();
+        poller.note(&answer);
+        poller
+    }
+
+    fn poll(&mut self) {
+        let poll = match self.ack {
+            Some(ack) => connect_with_ack(&self.client_id, ack),
+            None => connect(&self.client_id),
+        };
+        self.polls.send(&poll);
+    }
+
+    /// Awaits the answer of the poll that is held, and polls again.
+    fn take(&mut self) {
+        let answer = self.polls.answer();
+        self.note(&answer);
+        self.poll();
+    }
+
+    fn note(&mut self, answer: &[Value]) {
+        self.came.extend(events(answer));
+        let reply = answer.last().expect("a reply comes last");
+        assert_successful(reply);
+        if let Some(ack) = &mut self.ack {
+            *ack = reply["ext"]["ack"].as_u64().unwrap_or_else(|| panic!("no ack: {reply}"));
+        }
+    }
+}

@@ -1,1 +1,74 @@
+//! `ENCKE_SEED=<n>` gives the connections the same fates again.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use encke_tests::relay::Fate;
+use encke_tests::stock::Transport;
+use encke_tests::waiting::eventually_within;
+use encke_tests::{Relay, RunningServer, Stock};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::{publish, start, up_to};
+
+/// A client backs off after each connection that breaks.
+const LONG: Duration = Duration::from_secs(60);
+
+/// How far ahead of the client is published, in messages: less than a channel keeps.
+const AHEAD: usize = 100;
+
+const BROKEN: usize = 10;
+
+/// Anywhere: within the handshake, a reply, a message; before the server has answered, or after.
+#[test]
+fn wherever_connections_break_the_extension_loses_nothing_and_doubles_nothing() {
+    let seed =
+        std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
+    println!("ENCKE_SEED={seed}");
+    std::thread::scope(|scope| {
+        for transport in [Transport::LongPolling, Transport::WebSocket] {
+            scope.spawn(move || break_connections(seed, transport));
+        }
+    });
+}
+
+fn break_connections(seed: u64, transport: Transport) {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let server = RunningServer::with(&["session.poll_hold=1s"]);
+    let connections = Arc::new(AtomicUsize::new(0));
+    let relay = Relay::new(server.public, {
+        let connections = Arc::clone(&connections);
+        // The first two are whole: a session and its subscriptions are made by then.
+        move || match connections.fetch_add(1, Ordering::AcqRel) {
+            0..2 => Fate::Whole,
+            number if number < 2 + BROKEN => Fate::Cut(rng.random_range(0..6_000)),
+            _ => Fate::Whole,
+        }
+    });
+    let running = start(&[(Stock::CometDWithAck, transport)], relay.address, &["/news"]).remove(0);
+    let mut published = 0;
+    let mut cut_at = 0;
+    while connections.load(Ordering::Acquire) < 2 + BROKEN {
+        published += 1;
+        publish(&server, "/news", [published]);
+        // The first ones, and those that by chance last long.
+        if published >= cut_at {
+            relay.cut_all();
+            cut_at = published + 50;
+        }
+        let last = usize::try_from(published).expect("not that many");
+        eventually_within(LONG, "the client keeps up", || {
+            (running.client.given("/news").len() + AHEAD >= last).then_some(())
+        });
+    }
+    let last = usize::try_from(published).expect("not that many");
+    eventually_within(LONG, format!("{last} messages by {transport:?}"), || {
+        (running.client.given("/news").len() >= last).then_some(())
+    });
+    assert_eq!(running.client.given("/news"), up_to(published), "{transport:?}");
+    assert_eq!(running.client.count("handshake"), 1, "its session lasts");
+    let replies = running.client.heard("connect");
+    assert!(replies.iter().all(|reply| reply["ext"].get("encke").is_none()), "no gaps: {replies:?}");
+}
