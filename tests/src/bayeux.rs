@@ -272,7 +272,6 @@ pub fn messages(answer: &Answer) -> Vec<Value> {
 ///
 /// # Panics
 /// When it was not successful.
-#[must_use]
 #[track_caller]
 pub fn client_id(reply: &Value) -> String {
     assert_eq!(reply["channel"], "/meta/handshake", "{reply}");

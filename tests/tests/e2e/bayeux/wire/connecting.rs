@@ -1,0 +1,241 @@
+use std::time::{Duration, Instant};
+
+use encke_tests::RunningServer;
+use encke_tests::bayeux::{
+    Polls, assert_refused, assert_successful, connect, connect_now, disconnect, events, publish, session,
+    subscribe, with,
+};
+use encke_tests::process::Signal;
+use encke_tests::waiting::TIMEOUT;
+use serde_json::json;
+
+use super::{assert_refused_somehow, await_held, connect_reply, timing};
+
+/// aiocometd would wait for ever. The timeouts are told once more.
+#[test]
+fn the_first_connect_is_answered_at_once() {
+    // Longer than a test waits.
+    let server = RunningServer::with(&["session.poll_hold=50s"]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.handshake();
+    let reply = polls.reply(&connect(&id));
+    assert_successful(&reply);
+    assert_eq!((&reply["channel"], &reply["id"]), (&json!("/meta/connect"), &json!("c")));
+    assert_eq!(reply["advice"]["reconnect"], "retry");
+    assert_eq!(timing(&reply["advice"]), json!([50_000, 0, 120_000]));
+}
+
+#[test]
+fn others_are_held_until_there_is_something() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    for number in 1..=3 {
+        polls.send(&json!([connect(&id)]));
+        await_held(&server, &id);
+        server.admin.publish("/news", number);
+        let answer = polls.answer();
+        assert_eq!(answer.len(), 2, "{answer:?}");
+        assert_eq!((&answer[0]["channel"], &answer[0]["data"]), (&json!("/news"), &json!(number)));
+        assert_eq!(answer[0].get("successful"), None);
+        assert_successful(connect_reply(&answer));
+    }
+    server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
+}
+
+/// For as long as the server says, or as the client asks for, whichever is shorter.
+#[test]
+fn without_anything_a_connect_is_answered_after_its_hold() {
+    let server = RunningServer::with(&["session.poll_hold=1s"]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    for (asked, held) in
+        [(json!({}), 1_000), (json!({"timeout": 400}), 400), (json!({"timeout": 600_000}), 1_000)]
+    {
+        let from = Instant::now();
+        let reply = polls.reply(&with(connect(&id), "advice", asked.clone()));
+        assert_successful(&reply);
+        assert!(from.elapsed() >= Duration::from_millis(held), "{asked}: {:?}", from.elapsed());
+    }
+}
+
+#[test]
+fn a_connect_that_wants_no_hold_or_shares_its_request_is_answered_at_once() {
+    let server = RunningServer::with(&["session.poll_hold=50s"]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    assert_successful(&polls.reply(&connect_now(&id)));
+    let answer = polls.ask(&json!([connect(&id), subscribe(&id, "/news")]));
+    assert_eq!(answer.len(), 2, "{answer:?}");
+    assert_eq!(answer[0]["channel"], "/meta/subscribe");
+    assert_successful(&answer[0]);
+    assert_successful(connect_reply(&answer));
+    // Events, replies, and the connect's last.
+    let answer = polls.ask(&json!([connect(&id), publish(&id, "/news", 1), publish(&id, "/news", 2)]));
+    assert_eq!(events(&answer), [1, 2]);
+    assert_successful(connect_reply(&answer));
+    assert_eq!(answer.len(), 5, "{answer:?}");
+}
+
+#[test]
+fn a_client_that_nobody_knows_is_told_to_handshake() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    server.admin.kick(&session(&id));
+    for message in [connect(&id), connect_now(&id), subscribe(&id, "/x"), publish(&id, "/x", 1)] {
+        let reply = polls.reply(&message);
+        assert_refused(&reply, "402");
+        assert_eq!((&reply["channel"], &reply["id"]), (&message["channel"], &message["id"]));
+        assert_eq!(reply["advice"]["reconnect"], "handshake", "{reply}");
+    }
+    let mut nameless = connect(&id);
+    nameless.as_object_mut().expect("an object").remove("clientId");
+    assert_refused_somehow(&polls.reply(&nameless));
+}
+
+/// Two holders of one id do not spin: the first is asked for a pause, and the next answer after it takes that back.
+#[test]
+fn a_second_connect_answers_the_first() {
+    let server = RunningServer::with(&[]);
+    let mut first = Polls::connect(server.public);
+    let id = first.open(&["/news"]);
+    first.send(&connect(&id));
+    await_held(&server, &id);
+    let mut second = Polls::connect(server.public);
+    second.send(&with(connect(&id), "id", "second"));
+    let superseded = first.answer();
+    assert_eq!(events(&superseded), [] as [i32; 0]);
+    let advice = &connect_reply(&superseded)["advice"];
+    assert!(advice["interval"].as_u64().is_some_and(|pause_ms| pause_ms >= 1_000), "{superseded:?}");
+    await_held(&server, &id);
+    server.admin.publish("/news", 1);
+    let answer = second.answer();
+    assert_eq!(events(&answer), [1]);
+    assert_eq!(connect_reply(&answer)["id"], "second");
+    assert_eq!(connect_reply(&answer)["advice"]["interval"], 0, "{answer:?}");
+    server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
+}
+
+#[test]
+fn a_disconnect_ends_the_session_and_releases_its_connect() {
+    let server = RunningServer::with(&[]);
+    let mut held = Polls::connect(server.public);
+    let id = held.open(&["/news"]);
+    held.send(&connect(&id));
+    await_held(&server, &id);
+    let mut other = Polls::connect(server.public);
+    let reply = other.reply(&disconnect(&id));
+    assert_successful(&reply);
+    assert_eq!((&reply["channel"], &reply["id"]), (&json!("/meta/disconnect"), &json!("d")));
+    assert_eq!(connect_reply(&held.answer())["id"], "c");
+    server.await_gone(&session(&id));
+    server.logs.await_lifecycle(&session(&id), &[("opened", "connect"), ("closed", "client")]);
+    assert_refused(&other.reply(&disconnect(&id)), "402");
+    assert_refused(&held.reply(&connect(&id)), "402");
+}
+
+/// At once, also when it shares its request with others.
+#[test]
+fn what_shares_a_request_with_a_disconnect_is_done_before() {
+    let server = RunningServer::with(&[]);
+    let mut witness = Polls::connect(server.public);
+    let witness_id = witness.open(&["/news"]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    let answer = polls.ask(&json!([publish(&id, "/news", "goodbye"), disconnect(&id)]));
+    answer.iter().for_each(assert_successful);
+    assert_eq!(answer.len(), 2, "{answer:?}");
+    server.await_gone(&session(&id));
+    assert_eq!(events(&witness.ask(&connect(&witness_id))), ["goodbye"]);
+}
+
+#[test]
+fn a_client_that_is_kicked_is_told_to_stay_away() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    polls.send(&connect(&id));
+    await_held(&server, &id);
+    server.admin.kick(&session(&id));
+    let answer = polls.answer();
+    assert_eq!(connect_reply(&answer)["advice"]["reconnect"], "none", "{answer:?}");
+}
+
+/// An answer that every client reads, with a pause: Faye would stay away for 5 s after an error of HTTP.
+#[test]
+fn a_drain_answers_held_connects() {
+    let mut server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    polls.send(&connect(&id));
+    await_held(&server, &id);
+    server.signal(Signal::TERM);
+    let answer = polls.answer();
+    let reply = connect_reply(&answer);
+    assert!(reply["advice"]["interval"].is_u64(), "{answer:?}");
+    // CometD's client throws on it.
+    if reply["successful"] == true {
+        assert_ne!(reply["advice"]["reconnect"], "handshake", "{answer:?}");
+    }
+    server.await_exit(TIMEOUT);
+}
+
+/// Nothing was sent to a client that left, so nothing is lost with it.
+#[test]
+fn nothing_is_lost_with_a_connect_that_is_given_up() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    for number in 1..=20 {
+        polls.send(&connect(&id));
+        await_held(&server, &id);
+        drop(polls);
+        encke_tests::waiting::until("the server has seen its end", || {
+            server.admin.metrics().value(r#"encke_connections{transport="poll",dialect="bayeux"}"#) == 0.0
+        });
+        server.admin.publish("/news", number);
+        polls = Polls::connect(server.public);
+        assert_eq!(events(&polls.ask(&connect(&id))), [number]);
+    }
+    server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
+}
+
+/// What its client has sent counts as heard, whatever it is.
+#[test]
+fn a_session_between_connects_is_suspended_and_comes_back() {
+    let server = RunningServer::with(&["session.poll_gap=1s", "session.reconnect_window=60s"]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    server.await_phase(&session(&id), "suspended");
+    server.admin.publish("/news", 1);
+    let answer = polls.ask(&connect(&id));
+    assert_eq!(events(&answer), [1]);
+    assert_successful(connect_reply(&answer));
+    assert_eq!(server.admin.phase(&session(&id)).as_deref(), Some("attached"));
+}
+
+/// What the channel no longer has is told with the next connect.
+#[test]
+fn gaps_ride_on_the_connect() {
+    let server = RunningServer::with(&["channel.history_messages=4"]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    for number in 1..=10 {
+        server.admin.publish("/news", number);
+    }
+    let answer = polls.ask(&connect(&id));
+    assert_eq!(events(&answer), [7, 8, 9, 10]);
+    let gaps = connect_reply(&answer)["ext"]["encke"]["gaps"].clone();
+    assert_eq!(
+        (&gaps[0]["channel"], &gaps[0]["from"], &gaps[0]["to"]),
+        (&json!("/news"), &json!(1), &json!(6))
+    );
+    assert_eq!(gaps.as_array().map(Vec::len), Some(1), "{gaps}");
+    polls.send(&connect(&id));
+    await_held(&server, &id);
+    server.admin.publish("/news", 11);
+    let answer = polls.answer();
+    assert_eq!(events(&answer), [11]);
+    assert_eq!(connect_reply(&answer)["ext"].get("encke"), None, "it is told once");
+}

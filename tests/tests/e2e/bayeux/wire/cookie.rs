@@ -1,0 +1,195 @@
+use encke_tests::bayeux::{
+    JSON, Polls, client_id, connect, connect_now, disconnect, handshake, messages, post,
+};
+use encke_tests::{Certificate, Launch, Requests, RunningServer, tls};
+use serde_json::{Value, json};
+
+use super::{await_held, connect_reply};
+
+const NAME: &str = "BAYEUX_BROWSER";
+
+/// The name and value of the cookie, and what is said of it, in lower case and sorted.
+#[track_caller]
+fn cookie(set_cookie: &str) -> (String, Vec<String>) {
+    let mut parts = set_cookie.split(';').map(str::trim);
+    let pair = parts.next().expect("a cookie").to_owned();
+    assert!(pair.starts_with(&format!("{NAME}=")), "{set_cookie}");
+    assert!(pair.len() >= NAME.len() + 1 + 16, "it can be guessed: {set_cookie}");
+    let mut said: Vec<_> = parts.map(str::to_lowercase).collect();
+    said.sort();
+    (pair, said)
+}
+
+/// A browser, which has a cookie: one connection of it.
+struct Browser {
+    requests: Requests,
+    cookie: String,
+}
+
+impl Browser {
+    fn new(server: &RunningServer) -> (Self, String) {
+        let mut requests = Requests::connect(server.public);
+        requests.send(&post("/bayeux", JSON, &handshake().to_string()));
+        let answer = requests.answer();
+        let (cookie, _) = cookie(answer.header("set-cookie").expect("a cookie"));
+        (Self { requests, cookie }, client_id(&messages(&answer)[0]))
+    }
+
+    /// A second tab.
+    fn tab(&self, server: &RunningServer) -> (Self, String) {
+        let mut tab = Self { requests: Requests::connect(server.public), cookie: self.cookie.clone() };
+        tab.send(&handshake());
+        let answer = tab.requests.answer();
+        assert_eq!(answer.header("set-cookie"), None, "it has one");
+        (tab, client_id(&messages(&answer)[0]))
+    }
+
+    fn send(&mut self, message: &Value) {
+        // Among others, as browsers send them.
+        let headers = format!("{JSON}Cookie: theme=dark; {}; a=b\r\n", self.cookie);
+        self.requests.send(&post("/bayeux", &headers, &message.to_string()));
+    }
+
+    #[track_caller]
+    fn reply(&mut self, message: &Value) -> Value {
+        self.send(message);
+        connect_reply(&messages(&self.requests.answer())).clone()
+    }
+}
+
+#[test]
+fn a_browser_gets_a_cookie_that_scripts_cannot_read() {
+    let server = RunningServer::with(&[]);
+    let mut cookies = Vec::new();
+    for _ in 0..2 {
+        let mut requests = Requests::connect(server.public);
+        requests.send(&post("/bayeux", JSON, &handshake().to_string()));
+        let answer = requests.answer();
+        let (pair, said) = cookie(answer.header("set-cookie").expect("a cookie"));
+        assert!(said.contains(&"httponly".into()) && said.contains(&"samesite=lax".into()), "{said:?}");
+        assert!(!said.contains(&"secure".into()), "{said:?}");
+        // Not past the end of the browser.
+        assert!(
+            !said.iter().any(|said| said.starts_with("expires") || said.starts_with("max-age")),
+            "{said:?}"
+        );
+        cookies.push(pair);
+    }
+    assert_ne!(cookies[0], cookies[1]);
+}
+
+/// A page of another site sends it only so.
+#[test]
+fn over_tls_a_listed_origin_gets_it_for_itself() {
+    const LISTED: &str = "https://app.example";
+    let directory = tempfile::tempdir().expect("there is room for files");
+    let certificate = Certificate::generate();
+    let (chain, key) = certificate.write(directory.path());
+    let set = |name: &str, path: &std::path::Path| format!("tls.{name}={}", path.display());
+    let server = Launch::default()
+        .set(&set("certificate", &chain))
+        .set(&set("key", &key))
+        .set(&format!(r#"auth.origins=["{LISTED}"]"#))
+        .start();
+    for (headers, site) in
+        [(format!("{JSON}Origin: {LISTED}\r\n"), "samesite=none"), (JSON.into(), "samesite=lax")]
+    {
+        let stream = tls::handshake(server.public, &certificate, tls::VERSIONS[1]).expect("trusted");
+        let mut requests = Requests::over(stream);
+        requests.send(&post("/bayeux", &headers, &handshake().to_string()));
+        let answer = requests.answer();
+        let (_, said) = cookie(answer.header("set-cookie").expect("a cookie"));
+        assert!(said.contains(&"httponly".into()) && said.contains(&site.into()), "{said:?}");
+        if site == "samesite=none" {
+            assert!(said.contains(&"secure".into()), "{said:?}");
+        }
+    }
+}
+
+/// A browser has few connections to a server: a second tab that polls would take them all.
+#[test]
+fn the_second_tab_of_a_browser_polls_by_the_clock() {
+    let server = RunningServer::with(&[]);
+    let (mut one, one_id) = Browser::new(&server);
+    let (mut two, two_id) = one.tab(&server);
+    one.reply(&connect_now(&one_id));
+    two.reply(&connect_now(&two_id));
+    one.send(&connect(&one_id));
+    await_held(&server, &one_id);
+    for _ in 0..2 {
+        let reply = two.reply(&connect(&two_id));
+        assert_eq!(reply["successful"], true);
+        let advice = &reply["advice"];
+        assert_eq!(
+            (&advice["multiple-clients"], &advice["interval"]),
+            (&json!(true), &json!(2000)),
+            "{reply}"
+        );
+        assert_eq!(advice["reconnect"], "retry");
+    }
+    // Another browser is none of theirs.
+    let (mut other, other_id) = Browser::new(&server);
+    other.reply(&connect_now(&other_id));
+    other.send(&connect(&other_id));
+    await_held(&server, &other_id);
+    // The first tab is closed: the second polls as one does, and is told that the pause is over.
+    let mut last = Polls::connect(server.public);
+    last.reply(&disconnect(&one_id));
+    two.send(&connect(&two_id));
+    await_held(&server, &two_id);
+    server.admin.kick(&encke_tests::bayeux::session(&other_id));
+    let mut third = Polls::connect(server.public);
+    third.reply(&connect_now(&two_id));
+    assert_eq!(connect_reply(&messages(&two.requests.answer()))["channel"], "/meta/connect");
+}
+
+#[test]
+fn after_the_pause_the_next_answer_takes_it_back() {
+    let server = RunningServer::with(&["session.poll_hold=1s"]);
+    let (mut one, one_id) = Browser::new(&server);
+    let (mut two, two_id) = one.tab(&server);
+    one.reply(&connect_now(&one_id));
+    two.reply(&connect_now(&two_id));
+    one.send(&connect(&one_id));
+    await_held(&server, &one_id);
+    assert_eq!(two.reply(&connect(&two_id))["advice"]["interval"], 2000);
+    one.requests.answer();
+    let reply = two.reply(&connect(&two_id));
+    assert_eq!(reply["advice"]["interval"], 0, "{reply}");
+    assert_ne!(reply["advice"]["multiple-clients"], true, "{reply}");
+}
+
+#[test]
+fn the_limit_can_be_another_or_none() {
+    for (limit, tabs) in [("2", 2), ("0", 5)] {
+        let server = RunningServer::with(&[&format!("bayeux.polls_per_browser={limit}")]);
+        let (first, first_id) = Browser::new(&server);
+        let mut all = vec![];
+        all.extend((1..tabs).map(|_| first.tab(&server)));
+        all.push((first, first_id));
+        for (tab, id) in &mut all {
+            tab.reply(&connect_now(id));
+            tab.send(&connect(id));
+            await_held(&server, id);
+        }
+        if limit == "2" {
+            let (mut more, id) = all[0].0.tab(&server);
+            more.reply(&connect_now(&id));
+            assert_eq!(more.reply(&connect(&id))["advice"]["multiple-clients"], true);
+        }
+    }
+}
+
+/// It says which browser, not whose session. One that was made up does no harm.
+#[test]
+fn the_cookie_authorizes_nothing() {
+    let server = RunningServer::with(&[]);
+    let (mut one, one_id) = Browser::new(&server);
+    one.send(&connect_now("s_unknown.unknown"));
+    let reply = messages(&one.requests.answer()).remove(0);
+    encke_tests::bayeux::assert_refused(&reply, "402");
+    for made_up in ["", "x", &"x".repeat(4000), "\"quoted\"", "a=b"] {
+        one.cookie = format!("{NAME}={made_up}");
+        assert_eq!(one.reply(&connect_now(&one_id))["successful"], true, "{made_up:.10}");
+    }
+}

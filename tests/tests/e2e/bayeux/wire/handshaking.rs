@@ -1,0 +1,142 @@
+use encke_tests::bayeux::{
+    JSON, Polls, assert_refused, assert_successful, client_id, connect_now, handshake, messages, post,
+    session, with,
+};
+use encke_tests::{Requests, RunningServer};
+use serde_json::{Value, json};
+
+use super::{assert_not_told, assert_refused_somehow, timing};
+
+#[test]
+fn a_handshake_makes_a_session_and_tells_its_timeouts() {
+    let server = RunningServer::with(&["session.poll_hold=20s", "session.reconnect_window=90s"]);
+    let mut requests = Requests::connect(server.public);
+    requests.send(&post(
+        "/bayeux",
+        JSON,
+        r#"[{"id":"1","channel":"/meta/handshake","version":"1.0","minimumVersion":"1.0","supportedConnectionTypes":["websocket","long-polling","callback-polling"],"advice":{"timeout":60000,"interval":0}}]"#,
+    ));
+    let answer = requests.answer();
+    assert_eq!(answer.header("cache-control"), Some("no-store"));
+    let replies = messages(&answer);
+    let [reply] = &replies[..] else { panic!("one reply: {replies:?}") };
+    let id = client_id(reply);
+    assert_eq!((&reply["id"], &reply["version"]), (&json!("1"), &json!("1.0")));
+    let types = reply["supportedConnectionTypes"].as_array().expect("an array");
+    assert!(types.contains(&json!("long-polling")) && types.contains(&json!("websocket")), "{types:?}");
+    assert!(!types.contains(&json!("callback-polling")), "it is off: {types:?}");
+    assert_eq!(reply["advice"]["reconnect"], "retry");
+    assert_eq!(timing(&reply["advice"]), json!([20_000, 0, 90_000]));
+    assert_eq!(reply.get("ext").and_then(|ext| ext.get("ack")), None, "it was not asked for");
+    let told = server.admin.session(&session(&id));
+    assert_eq!((&told["phase"], &told["dialect"]), (&json!("attached"), &json!("bayeux")));
+    server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
+    assert_not_told(&server.logs, &id);
+}
+
+/// Whatever it is, before or after: it could only be of another session.
+#[test]
+fn a_handshake_ignores_what_shares_its_request() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let old = polls.open(&[]);
+    let others = [
+        json!({"id": "2", "channel": "/x", "clientId": old, "data": 1}),
+        json!({"id": "3", "channel": "/meta/subscribe", "clientId": old, "subscription": "/x"}),
+    ];
+    for messages in
+        [json!([handshake(), others[0], others[1]]), json!([others[0], handshake(), connect_now(&old)])]
+    {
+        let id = client_id(&polls.reply(&messages));
+        assert_ne!(id, old);
+        assert_eq!(super::followed(&server, &id), [] as [&str; 0]);
+    }
+    assert_eq!(server.admin.get("/api/channels/%2Fx").status, 404, "nothing was published");
+}
+
+#[test]
+fn a_handshake_that_cannot_be_is_told_so() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let without = |field: &str| {
+        let mut message = handshake();
+        message.as_object_mut().expect("an object").remove(field);
+        message
+    };
+    for (message, why) in [
+        (with(handshake(), "supportedConnectionTypes", json!(["iframe", "flash"])), "no type that is known"),
+        (with(handshake(), "supportedConnectionTypes", json!([])), "no type"),
+        (with(handshake(), "supportedConnectionTypes", "long-polling"), "no array"),
+        (without("supportedConnectionTypes"), "types are missing"),
+        (without("version"), "the version is missing"),
+        (with(handshake(), "version", 1), "the version is no text"),
+        (with(handshake(), "minimumVersion", "2.0"), "too low a version"),
+    ] {
+        let reply = polls.reply(&message);
+        assert_eq!(
+            (&reply["channel"], &reply["id"]),
+            (&json!("/meta/handshake"), &json!("h")),
+            "{why}: {reply}"
+        );
+        assert_refused_shape(&reply, why);
+        assert_eq!(reply.get("clientId"), None, "{why}");
+    }
+    assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
+    client_id(&polls.reply(&handshake()));
+}
+
+/// Of any code: the specification has none for versions and types.
+#[track_caller]
+fn assert_refused_shape(reply: &Value, why: &str) {
+    let error = reply["error"].as_str().unwrap_or_else(|| panic!("{why}: {reply}"));
+    assert_refused(reply, error.split(':').next().expect("a code"));
+}
+
+/// Those that other servers take as well: of whoever has ever written a client.
+#[test]
+fn versions_that_are_spoken() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    for version in ["1.0", "1.0beta", "1.1"] {
+        let reply = polls.reply(&with(handshake(), "version", version));
+        assert_successful(&reply);
+        assert_eq!(reply["version"], "1.0");
+    }
+    for minimum in ["1.0", "0.9", "1.0beta"] {
+        assert_successful(&polls.reply(&with(handshake(), "minimumVersion", minimum)));
+    }
+}
+
+/// A client has a session of its own, and no one else's id does for it.
+#[test]
+fn a_client_id_is_a_secret() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let (one, two) = (polls.open(&[]), polls.open(&[]));
+    assert_ne!(one, two);
+    let (_, secret) = two.split_once('.').expect("a client id has a secret");
+    let mixed = format!("{}.{secret}", session(&one));
+    for id in
+        [session(&one), mixed, format!("{one}x"), one[..one.len() - 1].to_owned(), "x".into(), String::new()]
+    {
+        let reply = polls.reply(&connect_now(&id));
+        assert_refused(&reply, "402");
+        assert_eq!(reply["advice"]["reconnect"], "handshake", "{reply}");
+    }
+    for no_text in [json!(1), json!(null), json!([one])] {
+        assert_refused_somehow(&polls.reply(&with(connect_now(&one), "clientId", no_text)));
+    }
+    assert_successful(&polls.reply(&connect_now(&one)));
+}
+
+/// There is no room: the client is told when to try again, by an answer that every client reads.
+#[test]
+fn overload_is_told_with_a_pause() {
+    let server = RunningServer::with(&["limits.max_sessions=1"]);
+    let mut polls = Polls::connect(server.public);
+    let _held = server.client();
+    let reply = polls.reply(&handshake());
+    assert_refused_shape(&reply, "overloaded");
+    assert_eq!(reply["advice"]["reconnect"], "handshake", "{reply}");
+    assert!(reply["advice"]["interval"].as_u64().is_some_and(|pause_ms| pause_ms > 0), "{reply}");
+}

@@ -1,0 +1,110 @@
+use encke_tests::RunningServer;
+use encke_tests::bayeux::{
+    JSON, Polls, assert_refused, assert_successful, connect_now, events, messages, post, publish, with,
+};
+use serde_json::{Value, json};
+
+use super::assert_refused_somehow;
+
+#[test]
+fn a_publish_is_answered_by_its_id() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    let body = format!(
+        r#"[{{"id":"9","channel":"/news","clientId":"{id}","data":{{"a":"\u2028\ud83c\udf0d","b":1.50}}}}]"#
+    );
+    polls.requests.send(&post("/bayeux/", JSON, &body));
+    let replies = messages(&polls.requests.answer());
+    let [reply] = &replies[..] else { panic!("{replies:?}") };
+    assert_successful(reply);
+    assert_eq!((&reply["id"], &reply["channel"]), (&json!("9"), &json!("/news")));
+    let answer = polls.ask(&connect_now(&id));
+    assert_eq!(answer[0]["channel"], "/news");
+    assert_eq!(events(&answer), [json!({"a": "\u{2028}\u{1f30d}", "b": 1.5})]);
+    // One that has no id is answered as well.
+    let mut nameless = publish(&id, "/news", 2);
+    nameless.as_object_mut().expect("an object").remove("id");
+    let reply = polls.reply(&nameless);
+    assert_successful(&reply);
+    assert_eq!(reply.get("id").unwrap_or(&Value::Null), &Value::Null);
+}
+
+/// Whatever is data is passed on: null and falsehoods as well.
+#[test]
+fn any_data_is_data() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    let all = [
+        json!(null),
+        json!(false),
+        json!(0),
+        json!(""),
+        json!([]),
+        json!({}),
+        json!({"channel": "/meta/connect"}),
+    ];
+    for data in &all {
+        assert_successful(&polls.reply(&publish(&id, "/news", data.clone())));
+    }
+    assert_eq!(events(&polls.ask(&connect_now(&id))), all);
+}
+
+#[test]
+fn where_no_one_may_publish() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/**"]);
+    for channel in ["/a/*", "/a/**", "/*", "/**", "$x", "", "news\n"] {
+        let reply = polls.reply(&publish(&id, channel, 1));
+        assert_refused_somehow(&reply);
+        assert_eq!(reply["id"], "p", "{channel}");
+    }
+    for channel in ["/meta/nonsense", "/meta/", "/meta/connect/x"] {
+        assert_refused_somehow(&polls.reply(&publish(&id, channel, 1)));
+    }
+    // Where no hook takes it.
+    for channel in ["/service/x", "/service/x/y"] {
+        let reply = polls.reply(&publish(&id, channel, 1));
+        assert_refused(&reply, "404");
+        let error = reply["error"].as_str().expect("an error");
+        assert!(error.starts_with(&format!("404:{channel}:")), "{error}");
+    }
+    assert_eq!(events(&polls.ask(&connect_now(&id))), [] as [i32; 0]);
+}
+
+#[test]
+fn what_lacks_something_is_refused() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    for field in ["data", "clientId", "channel"] {
+        let mut message = publish(&id, "/news", 1);
+        message.as_object_mut().expect("an object").remove(field);
+        assert_refused_somehow(&polls.reply(&message));
+    }
+    assert_refused_somehow(&polls.reply(&with(publish(&id, "/news", 1), "channel", 7)));
+    assert_eq!(events(&polls.ask(&connect_now(&id))), [] as [i32; 0]);
+}
+
+/// Publishes are commands. What is more than a session may send is refused, each by its reply; the session goes on.
+#[test]
+fn a_session_has_as_many_commands_as_any() {
+    let server = RunningServer::with(&["limits.commands_per_second=5"]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.handshake();
+    let many: Vec<_> =
+        (0..20).map(|number| with(publish(&id, "/news", number), "id", number.to_string())).collect();
+    let replies = polls.ask(&json!(many));
+    assert_eq!(replies.len(), 20);
+    let taken = replies.iter().filter(|reply| reply["successful"] == true).count();
+    assert!((1..=7).contains(&taken), "{taken}");
+    for (reply, number) in replies.iter().zip(0..) {
+        assert_eq!(reply["id"], number.to_string());
+        if reply["successful"] != true {
+            assert_refused_somehow(reply);
+        }
+    }
+    assert_successful(&polls.reply(&connect_now(&id)));
+}

@@ -1,0 +1,221 @@
+use encke_tests::bayeux::{
+    JSON, Polls, assert_refused, assert_successful, client_id, connect, connect_now, handshake, messages,
+    post, publish, session, with,
+};
+use encke_tests::{Requests, RunningServer};
+use serde_json::{Value, json};
+
+use super::{assert_refused_somehow, connect_reply};
+
+/// CometD appends the kind of a message to the path. What is sent where makes no difference.
+#[test]
+fn every_path_takes_every_message() {
+    let server = RunningServer::with(&[]);
+    let mut requests = Requests::connect(server.public);
+    for path in ["/bayeux", "/bayeux/", "/bayeux/handshake", "/bayeux/connect", "/bayeux/disconnect"] {
+        let mut ask = |message: Value| {
+            requests.send(&post(path, JSON, &message.to_string()));
+            messages(&requests.answer()).remove(0)
+        };
+        let id = client_id(&ask(handshake()));
+        assert_successful(&ask(connect(&id)));
+        assert_successful(&ask(publish(&id, "/news", 1)));
+        assert_successful(&ask(encke_tests::bayeux::disconnect(&id)));
+    }
+    for path in ["/bayeuxx", "/bayeux/nonsense", "/Bayeux"] {
+        requests.send(&post(path, JSON, &handshake().to_string()));
+        assert_eq!(requests.answer().status, 404, "{path}");
+    }
+}
+
+#[test]
+fn the_paths_can_be_elsewhere() {
+    let server = RunningServer::with(&["bayeux.path=/cometd"]);
+    let mut requests = Requests::connect(server.public);
+    for path in ["/cometd", "/cometd/", "/cometd/handshake"] {
+        requests.send(&post(path, JSON, &handshake().to_string()));
+        client_id(&messages(&requests.answer())[0]);
+    }
+    requests.send(&post("/bayeux", JSON, &handshake().to_string()));
+    assert_eq!(requests.answer().status, 404);
+}
+
+#[test]
+fn an_array_or_a_single_object() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = client_id(&polls.reply(&json!([handshake()])));
+    client_id(&polls.reply(&handshake()));
+    assert_successful(&polls.reply(&json!([connect_now(&id)])));
+    assert_successful(&polls.reply(&connect_now(&id)));
+    let answer = polls.ask(&json!([publish(&id, "/a", 1), publish(&id, "/b", 1), connect_now(&id)]));
+    let channels: Vec<_> = answer.iter().map(|reply| reply["channel"].clone()).collect();
+    assert_eq!(channels, ["/a", "/b", "/meta/connect"]);
+    polls.requests.send(&post("/bayeux", JSON, "[]"));
+    assert_eq!(polls.requests.answer().body, "[]");
+    polls.requests.send(&post("/bayeux", JSON, " [ ]\r\n"));
+    assert_eq!(polls.requests.answer().body, "[]");
+}
+
+/// Faye sends a form to another origin, which needs no preflight.
+#[test]
+fn bodies_of_three_types() {
+    let server = RunningServer::with(&[]);
+    let mut requests = Requests::connect(server.public);
+    let hello = handshake().to_string();
+    let encoded: String = json!([handshake()])
+        .to_string()
+        .bytes()
+        .map(|byte| match byte {
+            b' ' => "+".to_owned(),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+            other => format!("%{other:02X}"),
+        })
+        .collect();
+    let form = format!("message={encoded}");
+    let more = format!("a=b&{form}&jsonp=");
+    for (content_type, body) in [
+        ("application/json", &hello),
+        ("application/json; charset=UTF-8", &hello),
+        ("application/json;charset=utf-8", &hello),
+        ("Application/JSON", &hello),
+        ("text/plain", &hello),
+        ("text/plain;charset=UTF-8", &hello),
+        ("application/x-www-form-urlencoded", &form),
+        ("application/x-www-form-urlencoded; charset=UTF-8", &form),
+        ("application/x-www-form-urlencoded", &more),
+    ] {
+        requests.send(&post("/bayeux", &format!("Content-Type: {content_type}\r\n"), body));
+        let answer = requests.answer();
+        client_id(&messages(&answer)[0]);
+        assert_eq!(answer.header("content-type"), Some("application/json"), "{content_type}");
+    }
+    for headers in ["", "Content-Type: text/html\r\n", "Content-Type: application/jsonp\r\n"] {
+        requests.send(&post("/bayeux", headers, &hello));
+        assert_eq!(requests.answer().status, 415, "{headers:?}");
+    }
+    // Or one of whose messages there is none.
+    for body in ["", "message=", "messages=%5B%5D", "message=%zz"] {
+        let headers = "Content-Type: application/x-www-form-urlencoded\r\n";
+        requests.send(&post("/bayeux", headers, body));
+        assert_eq!(requests.answer().status, 400, "{body:?}");
+    }
+}
+
+/// The connection is as good as before, and so is the session.
+#[test]
+fn what_is_not_json_or_no_message_is_a_bad_request() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    let deep = "[".repeat(20_000);
+    for body in
+        ["", "{", "nonsense", "[{]", "\"/meta/connect\"", "7", "null", "[7]", "[[]]", "[null]", "{}{}", &deep]
+    {
+        polls.requests.send(&post("/bayeux", JSON, body));
+        let answer = polls.requests.answer();
+        assert_eq!(answer.status, 400, "{body:.20}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"), "{body:.20}");
+    }
+    let mut not_text = Requests::connect(server.public);
+    not_text.send(&format!("POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Content-Length: 3\r\n\r\n"));
+    std::io::Write::write_all(&mut not_text.stream(), b"\"\xff\"").expect("the server reads");
+    assert_eq!(not_text.answer().status, 400);
+    assert_successful(&polls.reply(&connect_now(&id)));
+}
+
+#[test]
+fn an_unknown_meta_channel_harms_nobody() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    let nonsense = with(connect(&id), "channel", "/meta/nonsense");
+    let answer = polls.ask(&json!([nonsense, publish(&id, "/news", 1), connect(&id)]));
+    assert_refused(&answer[0], "404");
+    assert_eq!((&answer[0]["channel"], &answer[0]["id"]), (&json!("/meta/nonsense"), &json!("c")));
+    assert_successful(&answer[1]);
+    assert_successful(connect_reply(&answer));
+    // Fields that nobody knows are none of the server's business.
+    let odd = with(with(connect_now(&id), "timestamp", "12:00:00 1970"), "ext", json!({"other": [1]}));
+    assert_successful(&polls.reply(&odd));
+    // Those that it knows and that are of another kind are refused, or not looked at.
+    let reply = polls.reply(&with(connect_now(&id), "ext", 7));
+    if reply["successful"] != true {
+        assert_refused_somehow(&reply);
+    }
+    assert_eq!(server.admin.phase(&session(&id)).as_deref(), Some("attached"));
+}
+
+#[test]
+fn sixty_four_messages_a_request_and_no_more() {
+    let server = RunningServer::with(&["limits.commands_per_second=0"]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    let many = |count: u64| json!((0..count).map(|number| publish(&id, "/news", number)).collect::<Vec<_>>());
+    polls.requests.send(&post("/bayeux", JSON, &many(65).to_string()));
+    let status = polls.requests.answer().status;
+    assert!(matches!(status, 400 | 413), "{status}");
+    let replies = polls.ask(&many(64));
+    assert_eq!(replies.len(), 64);
+    replies.iter().for_each(assert_successful);
+    let came = encke_tests::bayeux::events(&polls.ask(&connect_now(&id)));
+    assert_eq!(came, Vec::from_iter(0..64), "none of the 65");
+}
+
+#[test]
+fn a_body_as_long_as_a_message_may_be() {
+    let server = RunningServer::with(&["limits.max_message=4KiB"]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    let empty = publish(&id, "/news", "").to_string().len();
+    let longest = publish(&id, "/news", "x".repeat(4096 - empty));
+    assert_eq!(longest.to_string().len(), 4096);
+    assert_successful(&polls.reply(&longest));
+    let longer = publish(&id, "/news", "x".repeat(4097 - empty)).to_string();
+    let mut requests = Requests::connect(server.public);
+    requests.send(&post("/bayeux", JSON, &longer));
+    assert_eq!(requests.answer().status, 413);
+    // The length alone does for it.
+    let mut requests = Requests::connect(server.public);
+    requests.send(&format!(
+        "POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Content-Length: 1000000000\r\n\r\n"
+    ));
+    assert_eq!(requests.answer().status, 413);
+    // And what has none is counted.
+    let mut requests = Requests::connect(server.public);
+    requests.send(&format!(
+        "POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n{:x}\r\n{longer}\r\n",
+        longer.len()
+    ));
+    assert_eq!(requests.answer().status, 413);
+    assert_successful(&polls.reply(&connect_now(&id)));
+}
+
+#[test]
+fn other_methods_are_told_so() {
+    let server = RunningServer::with(&[]);
+    let mut requests = Requests::connect(server.public);
+    for method in ["PUT", "DELETE", "PATCH"] {
+        requests.send(&format!("{method} /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"));
+        let answer = requests.answer();
+        assert_eq!(answer.status, 405, "{method}");
+        assert!(answer.header("allow").is_some_and(|allowed| allowed.contains("POST")), "{answer:?}");
+    }
+}
+
+/// The client's limit is the session's, whichever client it is.
+#[test]
+fn a_request_may_come_in_pieces_and_behind_another() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    let held = post("/bayeux/connect", JSON, &json!([connect(&id)]).to_string());
+    let next = post("/bayeux", JSON, &json!([publish(&id, "/other", 1)]).to_string());
+    let (half, rest) = next.split_at(next.len() / 2);
+    polls.requests.send(&(held + half));
+    super::await_held(&server, &id);
+    polls.requests.send(rest);
+    server.admin.publish("/news", 1);
+    assert_eq!(encke_tests::bayeux::events(&polls.answer()), [1]);
+    assert_eq!(polls.answer()[0]["channel"], "/other");
+}

@@ -1,0 +1,173 @@
+use std::time::{Duration, SystemTime};
+
+use encke_tests::admin::Answer;
+use encke_tests::bayeux::{
+    JSON, Polls, assert_refused, assert_successful, client_id, connect_now, handshake, messages, post,
+    session, with,
+};
+use encke_tests::tokens::{SECRET, sign};
+use encke_tests::waiting::let_pass;
+use encke_tests::{Launch, RawClient, Requests, RunningServer};
+use serde_json::{Value, json};
+
+use super::assert_not_told;
+
+const LISTED: &str = "https://app.example";
+
+fn allowed(answer: &Answer) -> Option<&str> {
+    answer.header("access-control-allow-origin")
+}
+
+fn with_origins() -> RunningServer {
+    Launch::default().set(&format!(r#"auth.origins=["{LISTED}"]"#)).start()
+}
+
+#[test]
+fn a_page_of_another_origin_gets_nothing() {
+    let server = with_origins();
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    for origin in ["https://evil.example", "null", "https://app.example.evil.example"] {
+        let origin = format!("Origin: {origin}\r\n");
+        for (content_type, body) in [
+            (JSON, handshake().to_string()),
+            (JSON, encke_tests::bayeux::disconnect(&id).to_string()),
+            ("Content-Type: text/plain\r\n", encke_tests::bayeux::disconnect(&id).to_string()),
+            ("Content-Type: application/x-www-form-urlencoded\r\n", "message=%5B%5D".into()),
+        ] {
+            let mut requests = Requests::connect(server.public);
+            requests.send(&post("/bayeux", &format!("{content_type}{origin}"), &body));
+            let answer = requests.answer();
+            assert_eq!((answer.status, allowed(&answer)), (403, None), "{body}");
+            assert_eq!(answer.header("set-cookie"), None);
+        }
+        // Before its body is read.
+        let mut unread = Requests::connect(server.public);
+        unread.send(&format!(
+            "POST /bayeux HTTP/1.1\r\nHost: 127.0.0.1\r\n{origin}{JSON}Content-Length: 9\r\n\r\n"
+        ));
+        assert_eq!(unread.answer().status, 403);
+    }
+    // A browser reads no body of a refused upgrade: it is refused after it, as elsewhere.
+    let mut socket = RawClient::connect(server.public);
+    socket.ask_upgrade_at("/bayeux", "Origin: https://evil.example\r\n");
+    socket.await_upgrade();
+    assert_eq!(socket.close_code(), 4102);
+    server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
+}
+
+#[test]
+fn a_page_of_a_listed_origin_may_read_every_answer_with_its_cookies() {
+    let server = with_origins();
+    let origin = format!("Origin: {LISTED}\r\n");
+    let mut requests = Requests::connect(server.public);
+    let hello = handshake().to_string();
+    for (content_type, body, status) in [
+        (JSON, &*hello, 200),
+        ("Content-Type: text/plain\r\n", &hello, 200),
+        (JSON, "[]", 200),
+        (JSON, "nonsense", 400),
+        ("", "[]", 415),
+    ] {
+        requests.send(&post("/bayeux", &format!("{content_type}{origin}"), body));
+        let answer = requests.answer();
+        assert_eq!((answer.status, allowed(&answer)), (status, Some(LISTED)), "{body}");
+        assert_eq!(answer.header("access-control-allow-credentials"), Some("true"));
+        assert!(answer.header("vary").is_some_and(|vary| vary.eq_ignore_ascii_case("origin")), "{answer:?}");
+        assert_eq!(answer.header("cache-control"), Some("no-store"));
+    }
+    let mut socket = RawClient::connect(server.public);
+    socket.ask_upgrade_at("/bayeux", &origin);
+    socket.await_upgrade();
+    socket.text(&hello);
+    assert!(socket.line().contains("\"successful\":true"));
+}
+
+#[test]
+fn a_preflight_is_answered() {
+    let server = with_origins();
+    let mut requests = Requests::connect(server.public);
+    for path in ["/bayeux", "/bayeux/", "/bayeux/handshake", "/bayeux/connect"] {
+        let mut preflight = |origin: &str| {
+            requests.send(&format!(
+                "OPTIONS {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nOrigin: {origin}\r\n\
+                 Access-Control-Request-Method: POST\r\nAccess-Control-Request-Headers: content-type\r\n\r\n"
+            ));
+            requests.answer()
+        };
+        let answer = preflight(LISTED);
+        assert_eq!((answer.status, allowed(&answer)), (204, Some(LISTED)));
+        let header = |name| answer.header(name).unwrap_or_else(|| panic!("no {name}: {answer:?}"));
+        assert!(header("access-control-allow-methods").contains("POST"));
+        assert!(header("access-control-allow-headers").to_lowercase().contains("content-type"));
+        assert_eq!(header("access-control-allow-credentials"), "true");
+        let answer = preflight("https://evil.example");
+        assert_eq!((answer.status, allowed(&answer)), (403, None));
+    }
+}
+
+fn with_secret() -> RunningServer {
+    Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start()
+}
+
+fn token(lasts: Duration) -> String {
+    let now = SystemTime::UNIX_EPOCH.elapsed().expect("it is later than 1970");
+    sign(&json!({"sub": "alice", "exp": (now + lasts).as_secs(), "channels": {"*": ["subscribe"]}}), SECRET)
+}
+
+fn authenticated(message: Value, token: &str) -> Value {
+    with(message, "ext", json!({"authentication": {"token": token}}))
+}
+
+/// In the handshake, a header, or the query. No log has it.
+#[test]
+fn a_token_comes_in_three_ways() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let server = with_secret();
+    let token = token(HOUR);
+    let mut polls = Polls::connect(server.public);
+    let id = client_id(&polls.reply(&authenticated(handshake(), &token)));
+    assert_eq!(server.admin.session(&session(&id))["user"], "alice");
+    assert_successful(&polls.reply(&connect_now(&id)));
+    for (path, headers) in [
+        ("/bayeux".to_owned(), format!("{JSON}Authorization: Bearer {token}\r\n")),
+        (format!("/bayeux?token={token}"), JSON.to_owned()),
+    ] {
+        polls.requests.send(&post(&path, &headers, &handshake().to_string()));
+        let id = client_id(&messages(&polls.requests.answer())[0]);
+        assert_eq!(server.admin.session(&session(&id))["user"], "alice");
+    }
+    let mut socket = encke_tests::bayeux::Socket::connect(server.public);
+    client_id(&socket.reply(&authenticated(handshake(), &token)));
+    assert_not_told(&server.logs, &id);
+    assert!(!server.logs.text().contains(&token), "the token is in a log");
+}
+
+#[test]
+fn without_a_good_token_there_is_no_session() {
+    let server = with_secret();
+    let mut polls = Polls::connect(server.public);
+    let forged =
+        sign(&json!({"sub": "alice", "channels": {}}), "another secret that is long enough to be one");
+    for message in [handshake(), authenticated(handshake(), "x"), authenticated(handshake(), &forged)] {
+        let reply = polls.reply(&message);
+        assert_eq!(reply["channel"], "/meta/handshake");
+        assert_refused(&reply, "401");
+        assert_eq!(reply["advice"]["reconnect"], "none", "{reply}");
+        assert_eq!(reply.get("clientId"), None);
+    }
+    assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
+}
+
+/// The session outlasts the token that it came with.
+#[test]
+fn a_later_token_refreshes() {
+    let server = with_secret();
+    let mut polls = Polls::connect(server.public);
+    let id = client_id(&polls.reply(&authenticated(handshake(), &token(Duration::from_secs(3)))));
+    let later = authenticated(connect_now(&id), &token(Duration::from_secs(3600)));
+    assert_successful(&polls.reply(&later));
+    let_pass(Duration::from_secs(4));
+    assert_successful(&polls.reply(&connect_now(&id)));
+    server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
+}

@@ -1,0 +1,157 @@
+use encke_tests::bayeux::{
+    Polls, Socket, assert_refused, assert_successful, connect, connect_now, disconnect, events, publish,
+    session, subscribe,
+};
+use encke_tests::raw::{BINARY, PONG, masked};
+use encke_tests::{RawClient, RunningServer};
+use serde_json::json;
+
+use super::{await_held, connect_reply};
+
+const PROTOCOL_ERROR: u16 = 4103;
+const UNSUPPORTED: u16 = 1003;
+const TOO_BIG: u16 = 1009;
+
+#[test]
+fn a_session_over_a_websocket() {
+    let server = RunningServer::with(&[]);
+    let mut socket = Socket::connect(server.public);
+    let id = socket.open(&["/news"]);
+    let told = server.admin.session(&session(&id));
+    assert_eq!((&told["transport"], &told["dialect"]), (&json!("websocket"), &json!("bayeux")));
+    // Without the extension, messages come when they are there, connect or not.
+    server.admin.publish("/news", 1);
+    assert_eq!(events(&socket.messages()), [1]);
+    socket.send(&json!([connect(&id)]));
+    await_held(&server, &id);
+    server.admin.publish("/news", 2);
+    assert_eq!(events(&socket.messages()), [2]);
+    let reply = socket.ask(&publish(&id, "/other", 1));
+    assert_successful(&reply[0]);
+    let came = socket.ask(&disconnect(&id));
+    assert!(came.iter().any(|reply| reply["channel"] == "/meta/disconnect" && reply["successful"] == true));
+    server.await_gone(&session(&id));
+    server.logs.await_lifecycle(&session(&id), &[("opened", "connect"), ("closed", "client")]);
+}
+
+#[test]
+fn a_held_connect_on_a_websocket_ends_after_its_hold() {
+    let server = RunningServer::with(&["session.poll_hold=1s"]);
+    let mut socket = Socket::connect(server.public);
+    let id = socket.open(&[]);
+    let from = std::time::Instant::now();
+    assert_successful(&socket.reply(&connect(&id)));
+    assert!(from.elapsed() >= std::time::Duration::from_secs(1), "{:?}", from.elapsed());
+}
+
+/// Faye and aiocometd handshake by a request even for WebSocket.
+#[test]
+fn a_session_changes_transports_freely() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.handshake();
+    assert_successful(&polls.reply(&subscribe(&id, "/news")));
+    for number in 1..=3 {
+        let mut socket = Socket::connect(server.public);
+        assert_successful(&socket.reply(&connect_now(&id)));
+        server.admin.publish("/news", 2 * number);
+        assert_eq!(events(&socket.messages()), [2 * number]);
+        assert_eq!(server.admin.session(&session(&id))["transport"], "websocket");
+        // It is not closed before: the socket has to look elsewhere.
+        let answer = polls.ask(&connect_now(&id));
+        assert_successful(connect_reply(&answer));
+        server.admin.publish("/news", 2 * number + 1);
+        assert_eq!(events(&polls.ask(&connect_now(&id))), [2 * number + 1]);
+        assert_eq!(server.admin.session(&session(&id))["transport"], "poll");
+    }
+    let lifecycle = server.logs.lifecycle(&session(&id));
+    assert!(lifecycle.iter().all(|(event, _)| event == "opened" || event == "resumed"), "{lifecycle:?}");
+}
+
+/// Commands may come by requests beside a WebSocket.
+#[test]
+fn a_request_beside_a_websocket_takes_nothing_over() {
+    let server = RunningServer::with(&[]);
+    let mut socket = Socket::connect(server.public);
+    let id = socket.open(&["/news"]);
+    let mut polls = Polls::connect(server.public);
+    assert_successful(&polls.reply(&publish(&id, "/news", 1)));
+    assert_eq!(events(&socket.messages()), [1]);
+    server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
+}
+
+#[test]
+fn frames_are_arrays_or_single_objects() {
+    let server = RunningServer::with(&[]);
+    let mut socket = Socket::connect(server.public);
+    let id = socket.open(&[]);
+    socket.raw.text("[]");
+    assert_eq!(socket.raw.line(), "[]");
+    let mut two = socket.ask(&json!([publish(&id, "/a", 1), connect(&id)])[0]);
+    assert_successful(&two.remove(0));
+    socket.send(&json!([publish(&id, "/a", 1), connect(&id)]));
+    let came = socket.up_to_reply(&json!("c"));
+    assert_eq!(came.len(), 2, "a connect that shares a frame is answered at once: {came:?}");
+    assert_successful(connect_reply(&came));
+    // It is known on this connection, and still it has to say whose message it is.
+    socket.raw.text(r#"[{"id":"n","channel":"/a","data":1}]"#);
+    let nameless = socket.messages();
+    assert!(nameless[0]["error"].as_str().is_some_and(|error| error.starts_with("40")), "{nameless:?}");
+    let unknown = socket.reply(&connect("s_unknown.unknown"));
+    assert_refused(&unknown, "402");
+    assert_eq!(unknown["advice"]["reconnect"], "handshake");
+}
+
+#[test]
+fn what_is_not_json_ends_the_connection() {
+    let server = RunningServer::with(&["limits.max_message=4KiB"]);
+    let closed = |send: &dyn Fn(&mut RawClient)| {
+        let mut socket = Socket::connect(server.public);
+        let id = socket.open(&[]);
+        send(&mut socket.raw);
+        (socket.raw.close_code(), session(&id))
+    };
+    for text in ["nonsense", "", "7", "[7]", "\"x\"", "[[]]"] {
+        let (code, _) = closed(&|raw| raw.text(text));
+        assert_eq!(code, PROTOCOL_ERROR, "{text}");
+    }
+    assert_eq!(closed(&|raw| raw.text(&"x".repeat(4097))).0, TOO_BIG);
+    assert_eq!(closed(&|raw| raw.send(&masked(BINARY, b"[]"))).0, UNSUPPORTED);
+    // Before any session.
+    let mut socket = Socket::connect(server.public);
+    socket.raw.text("nonsense");
+    assert_eq!(socket.raw.close_code(), PROTOCOL_ERROR);
+    server.assert_unharmed();
+}
+
+/// A connection that says nothing is none.
+#[test]
+fn a_websocket_without_a_session_does_not_last() {
+    let server = RunningServer::with(&["limits.handshake_timeout=1s"]);
+    let mut socket = Socket::connect(server.public);
+    let mut connected = Socket::connect(server.public);
+    let id = connected.open(&[]);
+    let _ = socket.raw.await_end();
+    assert_eq!(server.admin.phase(&session(&id)).as_deref(), Some("attached"));
+}
+
+/// Pings of the protocol below: Bayeux has none of its own.
+#[test]
+fn a_silent_websocket_is_pinged() {
+    let server = RunningServer::with(&[
+        "session.ping_interval=1s",
+        "session.pong_timeout=500ms",
+        "session.reconnect_window=60s",
+    ]);
+    let mut socket = Socket::connect(server.public);
+    let id = socket.open(&[]);
+    socket.send(&connect(&id));
+    for _ in 0..2 {
+        let ping = socket.raw.frame_of(encke_tests::raw::PING);
+        socket.raw.send(&masked(PONG, &ping.payload));
+    }
+    // Now it does not answer.
+    server.await_phase(&session(&id), "suspended");
+    let mut again = Socket::connect(server.public);
+    assert_successful(&again.reply(&connect_now(&id)));
+}
