@@ -68,7 +68,7 @@ fn what_was_never_sent_cannot_be_acknowledged() {
     let id = open(&mut polls);
     server.admin.publish("/news", 1);
     assert_eq!(ack(&polls.ask(&connect_with_ack(&id, 0))), 1);
-    for beyond in [2, u64::MAX] {
+    for beyond in [2, 1 << 52] {
         let reply = polls.reply(&connect_now_with_ack(&id, beyond));
         assert_refused(&reply, "400");
         assert_eq!(reply["advice"]["reconnect"], "handshake", "{reply}");
@@ -93,14 +93,11 @@ fn of_two_connects_that_overlap_neither_loses_anything() {
     assert_eq!(events(&first.ask(&connect_with_ack(&id, 0))), [1]);
     second.send(&connect_with_ack(&id, 1));
     await_held(&server, &id);
-    let again = first.ask(&connect_now_with_ack(&id, 0));
-    // It is older than what is acknowledged: there is nothing for it.
-    assert_eq!(events(&again), [] as [i32; 0]);
+    // Whoever asks with an older one has not got what is after that.
+    assert_eq!(events(&first.ask(&connect_now_with_ack(&id, 0))), [1]);
+    assert_eq!(events(&second.answer()), [] as [i32; 0]);
     server.admin.publish("/news", 2);
-    let mut came = events(&second.answer());
-    came.extend(events(&second.ask(&connect_now_with_ack(&id, 1))));
-    came.dedup();
-    assert_eq!(came, [2]);
+    assert_eq!(events(&second.ask(&connect_now_with_ack(&id, 1))), [2]);
 }
 
 /// Messages come with connects only: what else is asked for brings none.

@@ -53,6 +53,8 @@ fn where_it_is_on_an_answer_is_a_call() {
     let id = encke_tests::bayeux::client_id(&reply);
     let types = reply["supportedConnectionTypes"].as_array().expect("an array");
     assert!(types.contains(&json!("callback-polling")), "{types:?}");
+    // Faye's name for forms that a page sends to another origin.
+    assert!(types.contains(&json!("cross-origin-long-polling")), "{types:?}");
     let subscribe = encke_tests::bayeux::subscribe(&id, "/news");
     assert_eq!(ask("org.cometd._callback7", &subscribe)[0]["successful"], true);
     assert_eq!(ask("__jsonp1__", &json!([publish(&id, "/news", "\u{2028}\u{2029}")]))[0]["successful"], true);

@@ -117,6 +117,27 @@ fn a_second_connect_answers_the_first() {
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
 }
 
+/// The administrator drops its connection; the client comes back, and is no slower from then on.
+#[test]
+fn a_client_that_is_dropped_comes_back_after_a_pause_and_hears_its_end() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    polls.send(&connect(&id));
+    await_held(&server, &id);
+    assert_eq!(server.admin.disconnect(&session(&id)).status, 204);
+    let answer = polls.answer();
+    let advice = &connect_reply(&answer)["advice"];
+    assert_eq!(advice["reconnect"], "retry", "{answer:?}");
+    let paused = advice["interval"].as_u64().is_some_and(|pause_ms| pause_ms > 0);
+    server.admin.publish("/news", 1);
+    let answer = polls.ask(&connect(&id));
+    assert_eq!(events(&answer), [1]);
+    if paused {
+        assert_eq!(connect_reply(&answer)["advice"]["interval"], 0, "{answer:?}");
+    }
+}
+
 #[test]
 fn a_disconnect_ends_the_session_and_releases_its_connect() {
     let server = RunningServer::with(&[]);

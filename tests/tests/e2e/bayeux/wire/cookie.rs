@@ -161,23 +161,37 @@ fn after_the_pause_the_next_answer_takes_it_back() {
 
 #[test]
 fn the_limit_can_be_another_or_none() {
-    for (limit, tabs) in [("2", 2), ("0", 5)] {
+    for (limit, tabs) in [(2, 2), (0, 5)] {
         let server = RunningServer::with(&[&format!("bayeux.polls_per_browser={limit}")]);
-        let (first, first_id) = Browser::new(&server);
-        let mut all = vec![];
-        all.extend((1..tabs).map(|_| first.tab(&server)));
-        all.push((first, first_id));
+        let known = |cookie| Browser { requests: Requests::connect(server.public), cookie };
+        // One that was given before, by a server that has a limit.
+        let first = known(format!("{NAME}=0123456789abcdef0123456789abcdef"));
+        let mut all: Vec<_> = (0..tabs).map(|_| first.tab(&server)).collect();
         for (tab, id) in &mut all {
             tab.reply(&connect_now(id));
             tab.send(&connect(id));
             await_held(&server, id);
         }
-        if limit == "2" {
-            let (mut more, id) = all[0].0.tab(&server);
+        if limit != 0 {
+            let (mut more, id) = first.tab(&server);
             more.reply(&connect_now(&id));
             assert_eq!(more.reply(&connect(&id))["advice"]["multiple-clients"], true);
         }
     }
+}
+
+/// One that asks again while its last request is still held, as after a reload that the server has not noticed.
+#[test]
+fn a_tab_is_not_its_own_second_one() {
+    let server = RunningServer::with(&[]);
+    let (mut tab, id) = Browser::new(&server);
+    tab.reply(&connect_now(&id));
+    tab.send(&connect(&id));
+    await_held(&server, &id);
+    let mut again = Browser { requests: Requests::connect(server.public), cookie: tab.cookie.clone() };
+    again.send(&connect(&id));
+    connect_reply(&messages(&tab.requests.answer()));
+    await_held(&server, &id);
 }
 
 /// It says which browser, not whose session. One that was made up does no harm.

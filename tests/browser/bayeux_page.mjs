@@ -1,0 +1,99 @@
+// node bayeux_page.mjs CLIENT ADDRESS SERVER OPTIONS
+//
+// Tabs of one browser, from the server at ADDRESS, each with a client ("cometd" or "faye") of the Bayeux server at SERVER. OPTIONS are
+// JSON: "tabs" (how many), "transport" ("long-polling"; else it chooses), "subscribe" (channels to follow). Of each tab it prints what
+// bayeux_script.mjs has, each key followed by "@" and the tab's number, from 1 on: {"message@1":{...}}. A line on standard input:
+// {"tab":1,"publish":[CHANNEL,DATA]}, {"tab":1,"disconnect":true}, {"tab":1,"reload":true} with CometD's extension for that, or
+// {"tab":1,"close":true}.
+
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { openTabs } from "./page.mjs";
+import { tell } from "./test.mjs";
+
+const [client, address, server, text] = process.argv.slice(2);
+const { tabs: count = 1, ...options } = JSON.parse(text);
+const packages = fileURLToPath(new URL("node_modules", import.meta.url));
+const url = `http://${server}/bayeux`;
+
+// Runs in the page.
+function useCometd([tab, url, { transport, subscribe = [] }]) {
+  const { CometD, AckExtension, ReloadExtension } = globalThis.lib;
+  const say = (key, value) => tell({ [`${key}@${tab}`]: value });
+  const cometd = new CometD();
+  globalThis.client = cometd;
+  if (transport) cometd.getTransportTypes().filter((type) => type !== transport).forEach((type) => cometd.unregisterTransport(type));
+  cometd.registerExtension("ack", new AckExtension());
+  cometd.registerExtension("reload", new ReloadExtension());
+  const follow = (by) => cometd.subscribe(by, ({ channel, data }) => say("message", { channel, data, by }));
+  cometd.addListener("/meta/handshake", (reply) => {
+    if (reply.successful) cometd.batch(() => subscribe.forEach(follow));
+    say("handshake", reply);
+  });
+  for (const kind of ["connect", "subscribe", "publish", "disconnect"]) {
+    cometd.addListener(`/meta/${kind}`, ({ failure, ...reply }) => {
+      say(kind, reply);
+      if (kind === "connect" && reply.successful) say("transport", cometd.getTransport().type);
+    });
+  }
+  cometd.configure({ url, logLevel: "warn", backoffIncrement: 200 });
+  cometd.handshake();
+}
+
+// Runs in the page.
+function useFaye([tab, url, { transport, subscribe = [] }]) {
+  const say = (key, value) => tell({ [`${key}@${tab}`]: value });
+  const client = new Faye.Client(url, { retry: 0.5 });
+  globalThis.client = client;
+  if (transport === "long-polling") client.disable("websocket");
+  client.addExtension({
+    outgoing(message, callback) {
+      if (message.connectionType) say("transport", message.connectionType);
+      callback(message);
+    },
+    incoming(message, callback) {
+      if (message.channel.startsWith("/meta/")) say(message.channel.slice("/meta/".length), message);
+      else if (message.successful !== undefined) say("publish", message);
+      callback(message);
+    },
+  });
+  for (const by of subscribe) client.subscribe(by).withChannel((channel, data) => say("message", { channel, data, by }));
+}
+
+async function load(page, tab) {
+  if (client === "faye") {
+    await page.addScriptTag({ path: `${packages}/faye/client/faye-browser-min.js` });
+    return page.evaluate(useFaye, [tab, url, options]);
+  }
+  const content = `
+    import { CometD } from "/packages/cometd/cometd.js";
+    import { AckExtension } from "/packages/cometd/AckExtension.js";
+    import { ReloadExtension } from "/packages/cometd/ReloadExtension.js";
+    globalThis.lib = { CometD, AckExtension, ReloadExtension };`;
+  await page.addScriptTag({ type: "module", content });
+  await page.waitForFunction(() => globalThis.lib);
+  return page.evaluate(useCometd, [tab, url, options]);
+}
+
+const pages = await openTabs(address, count);
+for (const [index, page] of pages.entries()) {
+  // What a server of web pages would have beside Encke.
+  await page.route("**/packages/**", (route) =>
+    route.fulfill({ path: packages + new URL(route.request().url()).pathname.slice("/packages".length) }),
+  );
+  await load(page, index + 1);
+}
+tell({ ready: true });
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const { tab, publish, disconnect, reload, close } = JSON.parse(line);
+  const page = pages[tab - 1];
+  if (publish) await page.evaluate(([channel, data]) => void client.publish(channel, data), publish);
+  if (disconnect) await page.evaluate(() => void client.disconnect());
+  if (close) await page.close();
+  if (reload) {
+    await page.evaluate(() => client.reload());
+    await page.reload();
+    await load(page, tab);
+  }
+}
