@@ -37,6 +37,14 @@ fn assert_same_session(server: &RunningServer, running: &Running) {
     assert_eq!(server.admin.phase(&running.session).as_deref(), Some("attached"), "{}", running.name);
 }
 
+/// Waits until the log has it that the session's window is over.
+#[track_caller]
+fn await_expired(server: &RunningServer, session: &str) {
+    until(format!("the log has the end of {session}"), || {
+        server.logs.lifecycle(session).last() == Some(&("expired".into(), "reconnect_window".into()))
+    });
+}
+
 #[test]
 fn a_stock_client_that_is_cut_comes_back_to_its_session() {
     let server = RunningServer::with(&["session.poll_hold=1s"]);
@@ -107,8 +115,7 @@ fn a_stock_client_whose_machine_is_gone_expires() {
     for session in &sessions {
         server.await_phase(session, "suspended");
         server.await_gone(session);
-        let lifecycle = server.logs.lifecycle(session);
-        assert_eq!(lifecycle.last(), Some(&("expired".into(), "reconnect_window".into())), "{lifecycle:?}");
+        await_expired(&server, session);
     }
 }
 
@@ -130,8 +137,7 @@ fn a_stock_client_that_is_killed_expires_on_time() {
             let after = killed.elapsed();
             assert!(after >= WINDOW, "{} after {after:?}", running.name);
         }
-        let lifecycle = server.logs.lifecycle(&running.session);
-        assert_eq!(lifecycle.last(), Some(&("expired".into(), "reconnect_window".into())), "{lifecycle:?}");
+        await_expired(&server, &running.session);
     }
     assert_eq!(server.admin.metrics().events("expired", "reconnect_window"), all.len() as f64);
 }
@@ -187,12 +193,14 @@ fn stock_clients_outlast_a_server_that_stands_still() {
     for running in &all {
         let last = || running.client.given("/news").last() == Some(&json!(41));
         until(format!("{} has the last", running.name), last);
-        let given = running.client.given("/news");
-        let numbers: Vec<_> = given.iter().filter_map(serde_json::Value::as_u64).collect();
-        assert!(numbers.is_sorted_by(|one, next| one < next), "{}: {numbers:?}", running.name);
+        let mut given = running.client.given("/news");
         if running.stock == Stock::CometDWithAck {
+            // What still comes on the socket that it closes, it has asked for on the next one.
+            given.dedup();
             assert_eq!(given, up_to(41), "{}", running.name);
         }
+        let numbers: Vec<_> = given.iter().filter_map(serde_json::Value::as_u64).collect();
+        assert!(numbers.is_sorted_by(|one, next| one < next), "{}: {numbers:?}", running.name);
         assert_same_session(&server, running);
     }
 }

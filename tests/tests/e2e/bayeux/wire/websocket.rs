@@ -111,12 +111,20 @@ fn what_is_not_json_ends_the_connection() {
         send(&mut socket.raw);
         (socket.raw.close_code(), session(&id))
     };
-    for text in ["nonsense", "", "7", "[7]", "\"x\"", "[[]]"] {
+    for text in ["nonsense", "", "{", "[{]", "{}{}"] {
         let (code, _) = closed(&|raw| raw.text(text));
         assert_eq!(code, PROTOCOL_ERROR, "{text}");
     }
     assert_eq!(closed(&|raw| raw.text(&"x".repeat(4097))).0, TOO_BIG);
     assert_eq!(closed(&|raw| raw.send(&masked(BINARY, b"[]"))).0, UNSUPPORTED);
+    // JSON, but nothing that could be a message.
+    for text in ["7", "[7]", "\"x\"", "[[]]", "{}"] {
+        let mut socket = Socket::connect(server.public);
+        let id = socket.open(&[]);
+        socket.raw.text(text);
+        super::assert_refused_somehow(&socket.messages()[0]);
+        assert_successful(&socket.reply(&connect_now(&id)));
+    }
     // Before any session.
     let mut socket = Socket::connect(server.public);
     socket.raw.text("nonsense");
