@@ -6,19 +6,24 @@ use parking_lot::Mutex;
 /// What a browser calls itself by, because it was told to.
 pub(crate) type BrowserId = [u8; 16];
 
-/// How many requests each browser has held. A browser opens a few connections to one server: pages that all poll leave none for
-/// anything else.
+/// How many sessions of each browser have a request held. A browser opens a few connections to one server: pages that all poll leave
+/// none for anything else.
 #[derive(Debug)]
 pub(crate) struct Browsers {
     most: usize,
-    held: Mutex<HashMap<BrowserId, usize>>,
+    /// A session twice, whose request has taken the place of another that is just being answered.
+    held: Mutex<HashMap<BrowserId, Vec<SessionKey>>>,
 }
+
+/// What tells sessions apart.
+type SessionKey = u128;
 
 /// A request of a browser that is held.
 #[derive(Debug)]
 pub(crate) struct BrowserPoll {
     browsers: Arc<Browsers>,
     browser: BrowserId,
+    session: SessionKey,
 }
 
 impl Browsers {
@@ -32,24 +37,26 @@ impl Browsers {
         self.most < usize::MAX
     }
 
-    /// Counts one more request; `None`, if this browser has too many.
-    pub(crate) fn hold(self: &Arc<Self>, browser: BrowserId) -> Option<BrowserPoll> {
+    /// Counts one more request; `None`, if other sessions of this browser have too many.
+    pub(crate) fn hold(self: &Arc<Self>, browser: BrowserId, session: u128) -> Option<BrowserPoll> {
         let mut held = self.held.lock();
-        let count = held.entry(browser).or_default();
-        if *count >= self.most {
+        let sessions = held.entry(browser).or_default();
+        if sessions.len() >= self.most && !sessions.contains(&session) {
             return None;
         }
-        *count += 1;
-        Some(BrowserPoll { browsers: Arc::clone(self), browser })
+        sessions.push(session);
+        Some(BrowserPoll { browsers: Arc::clone(self), browser, session })
     }
 }
 
 impl Drop for BrowserPoll {
     fn drop(&mut self) {
         let mut held = self.browsers.held.lock();
-        if let Some(count) = held.get_mut(&self.browser) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(sessions) = held.get_mut(&self.browser) {
+            if let Some(place) = sessions.iter().position(|session| *session == self.session) {
+                sessions.swap_remove(place);
+            }
+            if sessions.is_empty() {
                 held.remove(&self.browser);
             }
         }
@@ -64,12 +71,13 @@ mod tests {
     fn each_browser_may_have_so_many() {
         let browsers = Browsers::new(2);
         let (one, other) = ([1; 16], [2; 16]);
-        let first = browsers.hold(one).expect("the first");
-        let second = browsers.hold(one).expect("the second");
-        assert!(browsers.hold(one).is_none());
-        assert!(browsers.hold(other).is_some());
+        let first = browsers.hold(one, 1).expect("the first");
+        let second = browsers.hold(one, 2).expect("the second");
+        assert!(browsers.hold(one, 3).is_none());
+        assert!(browsers.hold(one, 2).is_some(), "it has one already");
+        assert!(browsers.hold(other, 3).is_some());
         drop(first);
-        assert!(browsers.hold(one).is_some());
+        assert!(browsers.hold(one, 3).is_some());
         drop(second);
         assert!(browsers.held.lock().is_empty(), "nothing is kept of a browser that has none");
     }

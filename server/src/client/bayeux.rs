@@ -5,7 +5,7 @@ use std::time::Duration;
 use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::{Advice, Reconnect, Reply};
 
-use super::Context;
+use super::{Attachment, Context, retry_ms};
 use crate::session::SessionCell;
 
 /// How long a client waits that has come by another way as well, before it asks again: each would have the other answered, without
@@ -29,13 +29,23 @@ pub(crate) fn go_on_advice(session: &SessionCell) -> Option<Advice> {
     session.advise_pause(false).then(|| Advice::pause(Duration::ZERO))
 }
 
-/// The last reply of a session, or of its connection. Clients that are to have a new session are told so only when they are refused:
-/// some take it only then.
-pub(crate) fn farewell(reply: Reply<'_>, code: CloseCode, retry_ms: u64) -> Reply<'_> {
-    let retry = Duration::from_millis(retry_ms);
+/// The last reply of a session, or of its connection.
+pub(crate) fn farewell<'a>(reply: Reply<'a>, code: CloseCode, attachment: &Attachment) -> Reply<'a> {
+    let Attachment { session, context, .. } = attachment;
+    let reply = turned_away(reply, code, context);
+    if reply.advice.is_some_and(|advice| advice.is_pause()) {
+        session.advise_pause(true);
+    }
+    reply
+}
+
+/// The reply to a client that is turned away. Clients that are to have a new session are told so only when they are refused: some take it
+/// only then.
+pub(crate) fn turned_away<'a>(reply: Reply<'a>, code: CloseCode, context: &Context) -> Reply<'a> {
+    let retry = Duration::from_millis(retry_ms(code, &context.entropy));
     let (reply, advice) = match code {
         CloseCode::Normal => (reply.succeeded(), Advice::none()),
-        // Its client has come by another way, or is to come back.
+        // Its client has come by another way.
         CloseCode::Replaced => (reply.succeeded(), Advice::pause(PAUSE)),
         CloseCode::Disconnected => (reply.succeeded(), Advice::pause(retry)),
         CloseCode::TokenExpired => (reply.failed_with(401, code.reason()), Advice::handshake(retry)),

@@ -158,7 +158,7 @@ impl<'a> Arrival<'a> {
         if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
             let query_token = token(&request);
             let upgraded = take_socket(hyper::upgrade::on(&mut request));
-            let upgrade = SocketUpgrade { caller, query_token, open_connection };
+            let upgrade = SocketUpgrade { caller, query_token, _open_connection: open_connection };
             tokio::spawn(bayeux::serve_socket(upgrade, upgraded, Arc::clone(self.context)));
         }
         reply

@@ -21,6 +21,11 @@ impl SessionId {
         Self(entropy.bytes())
     }
 
+    /// The same, as a number.
+    pub(crate) const fn number(self) -> u128 {
+        u128::from_be_bytes(self.0)
+    }
+
     /// Evenly spread over the sessions.
     pub(crate) const fn first_byte(self) -> u8 {
         self.0[0]

@@ -59,6 +59,11 @@ impl<S: Socket> Metered<S> {
         self.sent
     }
 
+    /// Whether the kernel has bytes that were not read.
+    pub(super) fn holds_bytes(&self) -> bool {
+        self.socket.holds_bytes()
+    }
+
     pub(super) fn settings(&self) -> &ClientSettings {
         &self.context.settings
     }

@@ -49,7 +49,7 @@ pub(in crate::public) fn ask(
         Method::POST => true,
         Method::GET if query.callback.is_some() => false,
         Method::OPTIONS => {
-            let allowed = "authorization, content-type, x-requested-with";
+            let allowed = "authorization, content-type, pragma, x-requested-with";
             return Err(finish(cors::preflight(&caller, request.headers(), "GET, POST", allowed)));
         }
         _ => return Err(refuse(ApiError::method_not_allowed("POST, OPTIONS"))),

@@ -52,7 +52,7 @@ pub(super) fn connect(
         let longest = context.sessions.settings().poll_hold;
         hold.map_or(longest, |hold| hold.min(longest))
     };
-    let (hold, browser, told_advice) = match hold_for(wanted, circumstances) {
+    let (hold, browser, told_advice) = match hold_for(wanted, session, circumstances) {
         Ok(browser) => (wanted, browser, is_first.then(|| advice(context))),
         Err(advice) => {
             session.advise_pause(true);
@@ -66,9 +66,13 @@ pub(super) fn connect(
 }
 
 /// Counts a request that is to be held for its browser. If that has too many, the advice says what to do instead.
-fn hold_for(hold: Duration, circumstances: &Circumstances<'_>) -> Result<Option<BrowserPoll>, Advice> {
+fn hold_for(
+    hold: Duration,
+    session: &SessionCell,
+    circumstances: &Circumstances<'_>,
+) -> Result<Option<BrowserPoll>, Advice> {
     let Some(browser) = circumstances.browser.filter(|_| !hold.is_zero()) else { return Ok(None) };
-    match circumstances.browsers.hold(browser) {
+    match circumstances.browsers.hold(browser, session.id().number()) {
         Some(poll) => Ok(Some(poll)),
         None => Err(Advice { multiple_clients: true, ..Advice::pause(MULTIPLE_CLIENTS_PAUSE) }),
     }

@@ -11,11 +11,12 @@ use crate::client::bayeux::advice;
 use crate::client::{Attachment, Caller, Context, retry_ms};
 use crate::session::{AttachRequest, Attached, Refusal};
 
-const TRANSPORTS: [&str; 3] = ["websocket", "long-polling", "callback-polling"];
+/// Faye's client has a name of its own for forms that a page sends to another origin.
+const TRANSPORTS: [&str; 4] = ["websocket", "long-polling", "cross-origin-long-polling", "callback-polling"];
 
 /// How clients can connect.
 pub(super) fn connection_types(callback_polling: bool) -> &'static [&'static str] {
-    if callback_polling { &TRANSPORTS } else { &TRANSPORTS[..2] }
+    if callback_polling { &TRANSPORTS } else { &TRANSPORTS[..3] }
 }
 
 /// A session that a handshake has opened.

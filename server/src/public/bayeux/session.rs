@@ -6,8 +6,8 @@ use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::ClientMessage;
 
 use crate::auth::Identity;
-use crate::client::bayeux::farewell;
-use crate::client::{Caller, Context, retry_ms};
+use crate::client::bayeux::turned_away;
+use crate::client::{Caller, Context};
 use crate::session::SessionCell;
 
 /// Why a message gets no more than this reply.
@@ -34,7 +34,7 @@ pub(super) fn check_token(
 
 /// The reply to a client that is turned away for this reason.
 pub(super) fn told(message: &ClientMessage<'_>, code: CloseCode, context: &Context) -> Refused {
-    farewell(message.reply_to().reply(), code, retry_ms(code, &context.entropy)).to_json()
+    turned_away(message.reply_to().reply(), code, context).to_json()
 }
 
 /// Who the client is: by a token that comes with the request, or as before.

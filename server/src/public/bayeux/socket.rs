@@ -26,7 +26,7 @@ pub(in crate::public) struct SocketUpgrade {
     pub(in crate::public) caller: Caller,
     pub(in crate::public) query_token: Option<String>,
     /// Held until the socket is closed.
-    pub(in crate::public) open_connection: OpenConnection,
+    pub(in crate::public) _open_connection: OpenConnection,
 }
 
 /// A connection that has a session.
@@ -45,41 +45,46 @@ pub(in crate::public) async fn serve(
     upgraded: impl Future<Output = Option<Upgraded<TcpSocket>>> + Send + 'static,
     context: Arc<Context>,
 ) {
-    let client = Arc::clone(&context.client);
-    let Some((begun, socket, open_connection)) =
-        Box::pin(async move { begin(upgrade, upgraded.await?, &context).await }).await
-    else {
-        return;
-    };
-    let Begun { mut attached, mut dialect, greeting, first } = begun;
-    for channel in std::mem::take(&mut attached.revoked) {
-        dialect.notify(&unsubscribed(&channel, "forbidden"), &mut Replies::default());
+    let Some(mut socket) = Box::pin(upgraded).await else { return };
+    let mut text = None;
+    let upgrade = Arc::new(upgrade);
+    // A client may give its session up for another.
+    loop {
+        let beginning = begin(socket, text.take(), Arc::clone(&upgrade), Arc::clone(&context));
+        let Some((begun, begun_on)) = Box::pin(beginning).await else { return };
+        let Begun { mut attached, mut dialect, greeting, first } = begun;
+        for channel in std::mem::take(&mut attached.revoked) {
+            dialect.notify(&unsubscribed(&channel, "forbidden"), &mut Replies::default());
+        }
+        let attachment = Attachment::new(attached, Arc::clone(&context.client));
+        let ended = websocket::serve_begun(begun_on, attachment, dialect, greeting, first).await;
+        let Some((again, opening)) = ended else { return };
+        socket = (again, Vec::new());
+        text = Some(opening);
     }
-    let attachment = Attachment::new(attached, client);
-    websocket::serve_begun(socket, attachment, dialect, greeting, first).await;
-    drop(open_connection);
 }
 
 async fn begin(
-    upgrade: SocketUpgrade,
     upgraded: Upgraded<TcpSocket>,
-    context: &Context,
-) -> Option<(Begun, Upgraded<TcpSocket>, OpenConnection)> {
-    let address = upgrade.caller.address;
+    said_already: Option<String>,
+    upgrade: Arc<SocketUpgrade>,
+    context: Arc<Context>,
+) -> Option<(Begun, Upgraded<TcpSocket>)> {
     // It counts as one in the handshake once more: it has not shown that it has a session.
-    let handshake = context.handshakes.begin(address);
+    let handshake = context.handshakes.begin(upgrade.caller.address);
     let mut waiting = Waiting::new(upgraded, &context.client.settings).await;
     let begun = {
         let timeout = context.client.timeouts.sleep(context.handshake_timeout);
         let cut = pin!(handshake.cut());
-        match select(pin!(until_begun(&mut waiting, &upgrade, context)), select(timeout, cut)).await {
+        let begun = pin!(until_begun(&mut waiting, said_already, &upgrade, &context));
+        match select(begun, select(timeout, cut)).await {
             Either::Left((begun, _)) => begun,
             Either::Right(_) => Err(CloseCode::Limit.into()),
         }
     };
     drop(handshake);
     match begun {
-        Ok(begun) => Some((begun, waiting.into_parts(), upgrade.open_connection)),
+        Ok(begun) => Some((begun, waiting.into_parts())),
         Err(over) => {
             waiting.close(over, &context.client).await;
             None
@@ -89,11 +94,15 @@ async fn begin(
 
 async fn until_begun(
     waiting: &mut Waiting<TcpSocket>,
+    mut said_already: Option<String>,
     upgrade: &SocketUpgrade,
     context: &Context,
 ) -> Result<Begun, Over> {
     loop {
-        let text = waiting.next().await?;
+        let text = match said_already.take() {
+            Some(text) => text,
+            None => waiting.next().await?,
+        };
         match read(&text, waiting.is_over(), upgrade, context).await? {
             Read::Begun(begun) => return Ok(begun),
             Read::Resumed(attached, dialect) => {

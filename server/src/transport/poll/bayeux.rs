@@ -11,7 +11,7 @@ use super::answer::Content;
 use super::form::Form;
 use crate::admission::BrowserPoll;
 use crate::channel::{ChannelName, LogMessage};
-use crate::client::bayeux::{PAUSE, farewell, go_on_advice};
+use crate::client::bayeux::{farewell, go_on_advice};
 use crate::client::{Attachment, unsubscribed};
 use crate::session::{Channel, Outgoing};
 
@@ -50,13 +50,6 @@ impl ConnectForm {
         let replies = std::mem::take(&mut self.replies);
         array(&[&events, &replies, reply.as_bytes()], self.callback.as_deref())
     }
-
-    fn pausing(&mut self, pause: Duration) -> Content {
-        self.pause = pause;
-        let reply = Reply { advice: Some(Advice::pause(pause)), ..self.connect.reply().succeeded() };
-        let reply = reply.to_json();
-        self.content(&reply)
-    }
 }
 
 /// In a box: the task of a poll that is held is as large as all that it may hold.
@@ -90,14 +83,14 @@ impl Form for Box<ConnectForm> {
         self.content(&reply)
     }
 
-    fn goodbye(&mut self, code: CloseCode, retry_ms: u64) -> Content {
-        let reply = farewell(self.connect.reply(), code, retry_ms).to_json();
+    fn goodbye(&mut self, code: CloseCode, attachment: &Attachment) -> Content {
+        let reply = farewell(self.connect.reply(), code, attachment).to_json();
         self.content(&reply)
     }
 
     /// An error would keep some clients away for longer.
-    fn superseded(&mut self) -> Content {
-        self.pausing(PAUSE)
+    fn superseded(&mut self, attachment: &Attachment) -> Content {
+        self.goodbye(CloseCode::Replaced, attachment)
     }
 
     fn pause(&self) -> Duration {

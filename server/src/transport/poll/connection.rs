@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, ReadBuf};
 use super::answer::Content;
 use super::form::Form;
 use crate::admission::UnfinishedMessage;
-use crate::client::{Attachment, Sender, retry_ms};
+use crate::client::{Attachment, Sender};
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
 use crate::transport::following::Following;
@@ -77,12 +77,11 @@ impl<S: Socket, F: Form> Connection<S, F> {
         }
         let notes = self.attachment.link.take_notes(context);
         if let Some(code) = notes.close_code() {
-            let retry = retry_ms(code, &self.attachment.context.entropy);
-            let content = self.form.goodbye(code, retry);
+            let content = self.form.goodbye(code, &self.attachment);
             return Ok(self.say(&content));
         }
         if notes.contains(Notes::SUPERSEDED) {
-            let content = self.form.superseded();
+            let content = self.form.superseded(&self.attachment);
             return Ok(self.say(&content));
         }
         self.is_due |= notes.contains(Notes::ANSWER);

@@ -28,10 +28,10 @@ pub(crate) trait Form: Outgoing + Send + 'static {
     fn answer(&mut self, attachment: &Attachment) -> Content;
 
     /// The session lets go of its client, for this reason. There is no Close frame here: the answer says when to come back.
-    fn goodbye(&mut self, code: CloseCode, retry_ms: u64) -> Content;
+    fn goodbye(&mut self, code: CloseCode, attachment: &Attachment) -> Content;
 
     /// Another poll of the session has come.
-    fn superseded(&mut self) -> Content;
+    fn superseded(&mut self, attachment: &Attachment) -> Content;
 
     /// How long the answer asks the client to wait before its next poll.
     fn pause(&self) -> Duration;

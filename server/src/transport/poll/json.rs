@@ -8,7 +8,7 @@ use super::SUPERSEDED_PAUSE;
 use super::answer::{Array, Content};
 use super::form::Form;
 use crate::channel::{ChannelName, LogMessage};
-use crate::client::{Attachment, goaway, hello, unsubscribed};
+use crate::client::{Attachment, goaway, hello, retry_ms, unsubscribed};
 use crate::session::{Channel, Outgoing};
 
 /// An answer in the `json` dialect: the objects that a WebSocket would get.
@@ -50,20 +50,25 @@ impl Form for JsonForm {
         self.ok()
     }
 
-    fn goodbye(&mut self, code: CloseCode, retry_ms: u64) -> Content {
+    fn goodbye(&mut self, code: CloseCode, attachment: &Attachment) -> Content {
+        let retry_ms = retry_ms(code, &attachment.context.entropy);
         self.array.notify(&goaway(code, retry_ms));
         self.ok()
     }
 
-    fn superseded(&mut self) -> Content {
-        let body = br#"{"error":{"code":"superseded","message":"another poll of the session has come"}}"#;
-        let headers = format!("retry-after: {}\r\n", SUPERSEDED_PAUSE.as_secs());
-        Content { headers, ..Content::json(StatusCode::CONFLICT, body.to_vec()) }
+    fn superseded(&mut self, _: &Attachment) -> Content {
+        superseded()
     }
 
     fn pause(&self) -> Duration {
         Duration::ZERO
     }
+}
+
+fn superseded() -> Content {
+    let body = br#"{"error":{"code":"superseded","message":"another poll of the session has come"}}"#;
+    let headers = format!("retry-after: {}\r\n", SUPERSEDED_PAUSE.as_secs());
+    Content { headers, ..Content::json(StatusCode::CONFLICT, body.to_vec()) }
 }
 
 impl Outgoing for JsonForm {
@@ -86,7 +91,7 @@ mod tests {
 
     #[test]
     fn a_superseded_poll_is_told_to_wait() {
-        let answer = JsonForm::default().superseded().response(b"", true);
+        let answer = superseded().response(b"", true);
         let answer = String::from_utf8(answer).expect("text");
         assert!(
             answer.starts_with("HTTP/1.1 409 Conflict\r\n") && answer.contains("retry-after: 1\r\n\r\n{")

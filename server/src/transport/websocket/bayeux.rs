@@ -2,15 +2,18 @@
 //! `/meta/connect`, so that it has both or neither.
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::bayeux::{Ack, Bayeux, EnckeExtension, Extensions, Reply, event_len, write_event};
+use encke_core::dialect::bayeux::{
+    Ack, Bayeux, ClientMessage, EnckeExtension, Extensions, MessageKind, Reply, event_len, messages,
+    write_event,
+};
 use encke_core::dialect::{Dialect, DialectName, Event, Request, Response, Texts};
 use encke_core::session::Heartbeat;
 
 use super::frame::Frames;
 use super::spoken::Spoken;
 use crate::channel::LogMessage;
+use crate::client::Attachment;
 use crate::client::bayeux::{advice, farewell, go_on_advice};
-use crate::client::{Attachment, retry_ms};
 use crate::session::Channel;
 
 /// The conversation of one WebSocket.
@@ -19,6 +22,8 @@ pub(crate) struct BayeuxSocket {
     dialect: Bayeux,
     /// If the client acknowledges what it gets.
     riding: Option<Box<Riding>>,
+    /// The handshake by which the client gives its session up for another.
+    opening: Option<Box<str>>,
 }
 
 /// What is going to be answered.
@@ -36,7 +41,7 @@ impl BayeuxSocket {
     /// With the client of this resume token. One that acknowledges has what is up to this seq.
     pub(crate) fn new(client_id: &str, acknowledged: Option<u64>) -> Self {
         let riding = acknowledged.map(|seq| Box::new(Riding { seq, ..Riding::default() }));
-        Self { dialect: Bayeux::with_client(client_id), riding }
+        Self { dialect: Bayeux::with_client(client_id), riding, opening: None }
     }
 }
 
@@ -136,9 +141,32 @@ impl Spoken for BayeuxSocket {
         true
     }
 
+    fn rides(&self) -> bool {
+        self.riding.is_some()
+    }
+
+    fn opens_anew(&mut self, text: &str) -> bool {
+        if !has_handshake(text) {
+            return false;
+        }
+        self.opening = Some(text.into());
+        true
+    }
+
+    fn take_opening(&mut self) -> Option<String> {
+        self.opening.take().map(String::from)
+    }
+
     fn farewell(&mut self, code: CloseCode, attachment: &Attachment, frames: &mut Frames<'_>) {
         let Some((held, _)) = self.dialect.release() else { return };
-        let retry = retry_ms(code, &attachment.context.entropy);
-        frames.text(&farewell(held.reply(), code, retry).to_array());
+        frames.text(&farewell(held.reply(), code, attachment).to_array());
     }
+}
+
+fn has_handshake(text: &str) -> bool {
+    let is_handshake = |text: &&str| {
+        ClientMessage::parse(text).is_ok_and(|message| message.kind() == MessageKind::Handshake)
+    };
+    // Hardly any text has one.
+    text.contains("handshake") && messages(text).is_ok_and(|texts| texts.iter().any(is_handshake))
 }

@@ -123,6 +123,12 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         Self { socket, ..self }
     }
 
+    /// Lets go of the session. Returns the text by which the client opens another, and what it has not been told yet.
+    pub(super) fn into_opening(mut self) -> (S, Unwritten, Option<String>) {
+        let opening = self.dialect.take_opening();
+        (self.socket.into_inner().into_socket(), self.out, opening)
+    }
+
     /// Lets go of the session; what is left is to end the connection. Returns what was not written yet.
     pub(super) async fn into_socket(mut self, ending: Ending) -> (WebSocketStream<Inbox<S>>, Unwritten) {
         if ending == Ending::Close(CloseCode::TryAgainLater) && !self.answer_unflushed {
@@ -162,7 +168,9 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             // It may have left a note to close.
             return Ok(Poll::Ready(()));
         }
-        if self.backlog.more && self.dialect.takes_messages() {
+        // A client that has left gets what rides on an answer on its next connection.
+        let hears_first = self.dialect.rides() && self.backlog.more && self.holds_bytes();
+        if self.backlog.more && self.dialect.takes_messages() && !hears_first {
             let (dialect, frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
             self.backlog = self.attachment.take_outgoing(&mut OutgoingFrames { dialect, frames });
             if self.dialect.has_kept() {
@@ -201,6 +209,9 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
     fn received(&mut self, message: Message) -> Step {
         match message {
             Message::Text(text) => {
+                if self.dialect.opens_anew(&text) {
+                    return Err(self.end((SuspendReason::ConnectionLost, Ending::Anew)));
+                }
                 self.heard(&text);
                 Ok(())
             }
@@ -224,6 +235,12 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             // tungstenite gives whole messages only.
             Message::Frame(_) => Ok(()),
         }
+    }
+
+    /// Whether the client has said something that may be read now.
+    fn holds_bytes(&self) -> bool {
+        let inbox = self.socket.get_ref();
+        !inbox.is_paused() && inbox.socket().holds_bytes()
     }
 
     /// Answers the request that the client has had held.

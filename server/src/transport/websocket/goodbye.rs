@@ -23,6 +23,8 @@ pub(super) enum Ending {
     ClosedByPeer,
     /// The peer is gone.
     Lost,
+    /// The connection goes on, with another session.
+    Anew,
 }
 
 /// The closing handshake: our Close frame, then the end of our stream. Input is discarded until the peer ends its own
@@ -39,7 +41,7 @@ pub(super) async fn say<S, D>(
     S: AsyncRead + AsyncWrite + Unpin,
     D: Dialect,
 {
-    if ending == Ending::Lost {
+    if matches!(ending, Ending::Lost | Ending::Anew) {
         return;
     }
     let timeout = pin!(context.timeouts.sleep(context.settings.close_timeout));

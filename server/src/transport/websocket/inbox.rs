@@ -106,6 +106,10 @@ impl<S: Socket> Inbox<S> {
         &mut self.socket
     }
 
+    pub(super) fn into_socket(self) -> S {
+        self.socket.into_inner()
+    }
+
     /// The connection has its turn.
     pub(super) fn begin_turn(&mut self) {
         self.turn = Turn { above: self.turn.above, ..Turn::WHOLE };

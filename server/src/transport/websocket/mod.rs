@@ -9,7 +9,7 @@ mod inbox;
 mod spoken;
 mod waiting;
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -80,14 +80,15 @@ pub(crate) fn serve<S: Socket, D: Spoken>(
     }
 }
 
-/// The same for a socket that has its session already. `said` is what its client is told first, `heard` what it has said.
+/// The same for a socket that has its session already. `said` is what its client is told first, `heard` what it has said. Returns the
+/// socket, if its client opens another session, and the text that does.
 pub(crate) fn serve_begun<S: Socket, D: Spoken>(
     (socket, read_already): Upgraded<S>,
     attachment: Attachment,
     dialect: D,
     said: Option<String>,
     heard: Option<String>,
-) -> impl Future<Output = ()> + Send {
+) -> impl Future<Output = Option<(S, String)>> + Send {
     let context = Arc::clone(&attachment.context);
     let opening = Box::pin(async move {
         let socket = connect(socket, read_already, &attachment).await;
@@ -103,13 +104,31 @@ pub(crate) fn serve_begun<S: Socket, D: Spoken>(
     async move { run(opening.await, context).await }
 }
 
-async fn run<S: Socket, D: Spoken>(mut opened: Option<Connection<S, D>>, context: Arc<Context>) {
+async fn run<S: Socket, D: Spoken>(
+    mut opened: Option<Connection<S, D>>,
+    context: Arc<Context>,
+) -> Option<(S, String)> {
     while let Some(connection) = &mut opened {
         match connection.run().await {
+            Some(Ending::Anew) => return opening(opened.take()?).await,
             Some(ending) => say_goodbye(&mut opened, ending, &context).await,
             None => renew(&mut opened).await,
         }
     }
+    None
+}
+
+/// What the client is told of the session that it gives up is told first.
+fn opening<S: Socket, D: Spoken>(
+    connection: Connection<S, D>,
+) -> Pin<Box<dyn Future<Output = Option<(S, String)>> + Send>> {
+    Box::pin(async move {
+        let (mut socket, mut unwritten, opening) = connection.into_opening();
+        if !unwritten.is_empty() {
+            poll_fn(|context| unwritten.poll_write(context, &mut socket)).await.ok()?;
+        }
+        Some((socket, opening?))
+    })
 }
 
 /// Puts a session's socket into what frames are read from.

@@ -49,6 +49,21 @@ pub(crate) trait Spoken: Dialect {
         false
     }
 
+    /// Whether the messages on their way to the client wait for an answer, so that one that is leaving need not get them twice.
+    fn rides(&self) -> bool {
+        false
+    }
+
+    /// Whether a text opens another session on this connection. It is kept.
+    fn opens_anew(&mut self, _text: &str) -> bool {
+        false
+    }
+
+    /// The text that was kept.
+    fn take_opening(&mut self) -> Option<String> {
+        None
+    }
+
     /// The session lets go of the connection: the request that is held is answered.
     fn farewell(&mut self, _code: CloseCode, _attachment: &Attachment, _frames: &mut Frames<'_>) {}
 }

@@ -41,6 +41,12 @@ impl Advice {
         Self { reconnect: Some(Reconnect::Retry), interval: Some(interval), ..Self::default() }
     }
 
+    /// Whether the client is to wait, and keeps that in mind.
+    #[must_use]
+    pub fn is_pause(&self) -> bool {
+        self.reconnect == Some(Reconnect::Retry) && self.interval.is_some_and(|interval| !interval.is_zero())
+    }
+
     /// To open a new session, in so long.
     #[must_use]
     pub fn handshake(interval: Duration) -> Self {

@@ -2,7 +2,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::reply::ReplyTo;
@@ -82,6 +82,8 @@ struct Fields<'a> {
     id: Option<&'a RawValue>,
     #[serde(rename = "clientId")]
     client_id: Option<&'a RawValue>,
+    /// Also null.
+    #[serde(default, deserialize_with = "present")]
     data: Option<&'a RawValue>,
     version: Option<&'a RawValue>,
     #[serde(rename = "minimumVersion")]
@@ -321,6 +323,10 @@ fn check_name(name: &str) -> Result<(), CommandError> {
     }
     let message = "a channel's name begins with a slash, and has something after each".to_owned();
     Err(CommandError { code: ErrorCode::BadChannel, message })
+}
+
+fn present<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 fn required<'a>(raw: Option<&'a RawValue>, field: &str) -> Result<&'a RawValue, BadMessage> {
