@@ -225,3 +225,66 @@ fn a_request_may_come_in_pieces_and_behind_another() {
     assert_eq!(encke_tests::bayeux::events(&polls.answer()), [1]);
     assert_eq!(polls.answer()[0]["channel"], "/other");
 }
+
+/// As clients of other languages write it: slashes that are escaped, ids that are numbers, fields in any order.
+#[test]
+fn json_is_json() {
+    let server = RunningServer::with(&[]);
+    let mut requests = Requests::connect(server.public);
+    let mut ask = |body: &str| {
+        requests.send(&post("/bayeux", JSON, body));
+        messages(&requests.answer()).remove(0)
+    };
+    let reply = ask(
+        r#"[{"supportedConnectionTypes":["long\u002dpolling"],"version":"1\u002e0","\u0069d":"\u0031","channel":"\/meta\/handshake"}]"#,
+    );
+    let id = client_id(&reply);
+    assert_eq!(reply["id"], "1");
+    let connect = ask(&format!(
+        r#" [ {{ "connectionType" : "long-polling" , "clientId" : "{id}" , "channel" : "\/meta\/connect" , "id" : 7 }} ] "#
+    ));
+    assert_successful(&connect);
+    assert_eq!(connect["id"], 7);
+    let subscribe = ask(&format!(
+        r#"[{{"channel":"\/meta\/subscribe","subscription":"\/n\u0065ws","clientId":"{id}","id":"s"}}]"#
+    ));
+    assert_successful(&subscribe);
+    assert_eq!(super::followed(&server, &id), ["/news"]);
+    let publish = ask(&format!(r#"[{{"channel":"\/news","data":"\/","clientId":"{id}","id":null}}]"#));
+    assert_successful(&publish);
+    let answer = ask(&format!(
+        r#"[{{"channel":"\/meta\/connect","clientId":"{id}","connectionType":"long-polling","advice":{{"timeout":0}}}}]"#
+    ));
+    assert_eq!((&answer["channel"], &answer["data"]), (&json!("/news"), &json!("/")));
+}
+
+/// An answer carries some 64 KiB; what is more follows with the next, acknowledged or not.
+#[test]
+fn a_backlog_comes_in_several_answers() {
+    const LONG: usize = 10_000;
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let clients = [false, true].map(|acknowledges| {
+        let id = client_id(&polls.reply(&with(handshake(), "ext", json!({ "ack": acknowledges }))));
+        assert_successful(&polls.reply(&encke_tests::bayeux::subscribe(&id, "/news")));
+        assert_successful(&polls.reply(&connect_now(&id)));
+        (id, acknowledges)
+    });
+    for number in 1..=50 {
+        server.admin.publish("/news", json!([number, "x".repeat(LONG)]));
+    }
+    for (id, acknowledges) in clients {
+        let (mut came, mut ack, mut answers) = (Vec::new(), 0, 0);
+        while came.len() < 50 {
+            let connect =
+                if acknowledges { encke_tests::bayeux::connect_with_ack(&id, ack) } else { connect(&id) };
+            let answer = polls.ask(&connect);
+            ack = connect_reply(&answer)["ext"]["ack"].as_u64().unwrap_or_default();
+            assert_eq!(connect_reply(&answer)["ext"].get("encke"), None, "no gap");
+            came.extend(encke_tests::bayeux::events(&answer).into_iter().map(|data| data[0].clone()));
+            answers += 1;
+        }
+        assert_eq!(came, Vec::from_iter(1..=50));
+        assert!((7..=13).contains(&answers), "{answers}");
+    }
+}

@@ -176,3 +176,30 @@ fn a_later_token_refreshes() {
     assert_successful(&polls.reply(&connect_now(&id)));
     server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
 }
+
+/// By whatever message it comes, on a socket as well.
+#[test]
+fn a_later_token_refreshes_over_a_websocket() {
+    let server = with_secret();
+    let mut socket = encke_tests::bayeux::Socket::connect(server.public);
+    let id = client_id(&socket.reply(&authenticated(handshake(), &token(Duration::from_secs(3)))));
+    assert_successful(&socket.reply(&connect_now(&id)));
+    let later = authenticated(connect_now(&id), &token(Duration::from_secs(3600)));
+    assert_successful(&socket.reply(&later));
+    let_pass(Duration::from_secs(4));
+    assert_successful(&socket.reply(&connect_now(&id)));
+    server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
+}
+
+/// A session whose token has run out waits for another; its client is told which error it is.
+#[test]
+fn a_token_that_has_run_out_is_told() {
+    let server = with_secret();
+    let mut polls = Polls::connect(server.public);
+    let id = client_id(&polls.reply(&authenticated(handshake(), &token(Duration::from_secs(1)))));
+    server.await_phase(&session(&id), "suspended");
+    assert_refused(&polls.reply(&connect_now(&id)), "401");
+    let later = authenticated(connect_now(&id), &token(Duration::from_secs(3600)));
+    assert_successful(&polls.reply(&later));
+    assert_eq!(server.admin.phase(&session(&id)).as_deref(), Some("attached"));
+}

@@ -1,6 +1,6 @@
 use encke_tests::bayeux::{
-    Polls, Socket, assert_refused, assert_successful, connect, connect_now, disconnect, events, publish,
-    session, subscribe,
+    Polls, Socket, assert_refused, assert_successful, client_id, connect, connect_now, disconnect, events,
+    handshake, publish, session, subscribe,
 };
 use encke_tests::raw::{BINARY, PONG, masked};
 use encke_tests::{RawClient, RunningServer};
@@ -162,4 +162,76 @@ fn a_silent_websocket_is_pinged() {
     server.await_phase(&session(&id), "suspended");
     let mut again = Socket::connect(server.public);
     assert_successful(&again.reply(&connect_now(&id)));
+}
+
+/// `CometD` does, on the socket that it has, when it was told to.
+#[test]
+fn a_client_may_handshake_anew_on_its_socket() {
+    let server = RunningServer::with(&[]);
+    let mut socket = Socket::connect(server.public);
+    let old = socket.open(&["/news"]);
+    let came = socket.ask(&handshake());
+    let new = client_id(came.last().expect("a reply"));
+    assert_ne!(new, old);
+    assert_successful(&socket.reply(&connect_now(&new)));
+    assert_successful(&socket.reply(&subscribe(&new, "/news")));
+    server.admin.publish("/news", 1);
+    assert_eq!(events(&socket.messages()), [1], "once, and not for the old session as well");
+    assert_refused(&socket.reply(&publish(&old, "/news", 2)), "402");
+}
+
+/// What may have been lost with a connection that failed is told, and nothing comes twice.
+#[test]
+fn without_the_extension_what_may_be_lost_is_told_as_a_gap() {
+    let server = RunningServer::with(&[]);
+    for is_confirmed in [false, true] {
+        let mut socket = Socket::connect(server.public);
+        let id = socket.open(&["/news"]);
+        let first = server.admin.publish("/news", 1)["offset"].as_u64().expect("an offset");
+        assert_eq!(events(&socket.messages()), [1]);
+        server.admin.publish("/news", 2);
+        assert_eq!(events(&socket.messages()), [2]);
+        if is_confirmed {
+            // Whoever asks for what is new has got what was before.
+            assert_successful(&socket.reply(&connect_now(&id)));
+        }
+        socket.raw.reset();
+        server.await_phase(&session(&id), "suspended");
+        server.admin.publish("/news", 3);
+        let mut socket = Socket::connect(server.public);
+        let mut came = socket.ask(&connect_now(&id));
+        let is_news = |message: &serde_json::Value| message["channel"] == "/news";
+        while !came.iter().any(is_news) {
+            came.extend(socket.messages());
+        }
+        assert_eq!(events(&came), [3]);
+        // With the first reply that can have it, or the next.
+        came.extend(socket.ask(&connect_now(&id)));
+        let told: Vec<_> = came.iter().filter_map(|message| message["ext"]["encke"].get("gaps")).collect();
+        if is_confirmed {
+            assert_eq!(told, [] as [&serde_json::Value; 0], "{came:?}");
+        } else {
+            assert_eq!(told.len(), 1, "{came:?}");
+            let gap = &told[0][0];
+            let range = (&gap["channel"], &gap["from"], &gap["to"]);
+            assert_eq!(range, (&json!("/news"), &json!(first), &json!(first + 1)), "{gap}");
+        }
+    }
+}
+
+/// Its pongs do for acknowledgements: it is sent more than may be remembered at once.
+#[test]
+fn a_reader_that_answers_pings_is_sent_all() {
+    let server = RunningServer::with(&["session.max_unacked=16"]);
+    let mut socket = Socket::connect(server.public);
+    let id = socket.open(&["/news"]);
+    socket.send(&connect(&id));
+    for number in 1..=100 {
+        server.admin.publish("/news", number);
+    }
+    let mut came = Vec::new();
+    while came.len() < 100 {
+        came.extend(events(&socket.messages()));
+    }
+    assert_eq!(came, Vec::from_iter(1..=100));
 }
