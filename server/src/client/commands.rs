@@ -67,7 +67,7 @@ impl<D: Dialect> Commands<D> {
         match command {
             Ok(Command::Ack { seq }) => exchange.acknowledge(Said::Ack { seq }, id),
             Ok(Command::Pong { seq }) => exchange.acknowledge(Said::Pong { seq }, id),
-            Ok(Command::Hold { hold, seq }) => exchange.hold(id, hold, seq),
+            Ok(Command::Hold { hold, seq, token }) => exchange.hold(id, hold, seq, token.as_deref()),
             Ok(Command::Nothing) => exchange.respond(id, Ok(Success::Done)),
             command => self.command(id, command, &mut exchange),
         }

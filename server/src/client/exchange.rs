@@ -73,11 +73,20 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
     }
 
     /// A request that the connection answers when its session says so.
-    pub(super) fn hold(&mut self, id: Option<D::RequestId>, hold: Option<Duration>, seq: Option<u64>) {
+    pub(super) fn hold(
+        &mut self,
+        id: Option<D::RequestId>,
+        hold: Option<Duration>,
+        seq: Option<u64>,
+        token: Option<&str>,
+    ) {
         let Speaker { session, context, .. } = self.speaker;
         if seq.is_some_and(|seq| seq > session.seq()) {
             let message = "acknowledged beyond what was sent".to_owned();
             return self.respond(id, Err(CommandError { code: ErrorCode::Malformed, message }));
+        }
+        if let Some(Err(error)) = token.map(|token| self.refresh(token)) {
+            return self.respond(id, Err(error));
         }
         // A client that was not told yet how to ask is told at once.
         let longest =

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 
 use encke_core::Timestamp;
+use encke_core::session::ConnectionInput;
 use futures_util::future::{Either, select};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,6 +21,7 @@ use super::{Context, NotServed};
 use crate::admission::{Handshake, OpenConnection};
 use crate::http::{MAX_HEAD_BYTES, Rewound};
 use crate::proxies::{BadProxyHeader, read_source};
+use crate::session::{Attached, Link, SessionCell};
 use crate::transport::poll::{ConnectForm, JsonForm};
 use crate::transport::{TcpSocket, poll, sse};
 
@@ -28,7 +30,20 @@ pub(super) enum Arriving {
     /// As it was accepted.
     Raw(TcpStream),
     /// After a poll, with what was read already.
-    Again(TcpSocket, Vec<u8>),
+    Again(TcpSocket, Vec<u8>, Option<Answered>),
+}
+
+/// The session of a poll that was answered on this connection, and does not say what it has.
+pub(super) struct Answered {
+    session: Arc<SessionCell>,
+    link: Arc<Link>,
+}
+
+impl Answered {
+    /// The connection has failed before the client has asked for anything else: it may not have the answer.
+    fn is_lost(&self, context: &Context) {
+        context.client.sessions.handle_connection(&self.session, &self.link, ConnectionInput::AnswerLost);
+    }
 }
 
 /// What a request has taken the socket for.
@@ -161,7 +176,7 @@ impl Arriving {
     async fn readable(&self) -> Result<(), NotServed> {
         match self {
             Self::Raw(socket) => socket.readable().await,
-            Self::Again(socket, read_already) if read_already.is_empty() => socket.readable().await,
+            Self::Again(socket, read_already, _) if read_already.is_empty() => socket.readable().await,
             Self::Again(..) => Ok(()),
         }
         .map_err(NotServed::Gone)
@@ -182,11 +197,17 @@ fn hand_on(
         Taken::Events(accepted) => _ = tokio::spawn(sse::serve(socket, accepted, client, of_client)),
         Taken::Poll(accepted) => {
             let held = poll::serve(socket, read_already, accepted, client);
-            hold(held, of_client, address, open_connection, Arc::clone(context));
+            hold(held, None, of_client, address, open_connection, Arc::clone(context));
         }
         Taken::Connect(accepted) => {
+            let Attached { session, link, .. } = &accepted.attached;
+            let answered = accepted
+                .form
+                .acknowledged
+                .is_none()
+                .then(|| Answered { session: Arc::clone(session), link: Arc::clone(link) });
             let held = poll::serve(socket, read_already, accepted, client);
-            hold(held, of_client, address, open_connection, Arc::clone(context));
+            hold(held, answered, of_client, address, open_connection, Arc::clone(context));
         }
     }
 }
@@ -194,6 +215,7 @@ fn hand_on(
 /// Holds a poll, and then awaits the next request.
 fn hold(
     held: impl Future<Output = Option<(TcpSocket, Vec<u8>)>> + Send + 'static,
+    answered: Option<Answered>,
     of_client: OpenConnection,
     address: IpAddr,
     open_connection: OpenConnection,
@@ -203,7 +225,8 @@ fn hold(
         let next = held.await;
         drop(of_client);
         if let Some((socket, read_already)) = next {
-            spawn(Arriving::Again(socket, read_already), address, None, open_connection, context);
+            let again = Arriving::Again(socket, read_already, answered);
+            spawn(again, address, None, open_connection, context);
         }
     });
 }
@@ -226,9 +249,9 @@ impl Arrival<'_> {
 
     /// Serves requests until one of them takes the socket. A stream of events or a poll gets it back from here.
     async fn serve(&mut self, socket: Arriving) -> Result<Option<Served>, NotServed> {
-        let (socket, read_already) = match socket {
-            Arriving::Raw(socket) => (self.accept(socket).await?, Vec::new()),
-            Arriving::Again(socket, read_already) => (socket, read_already),
+        let (socket, read_already, answered) = match socket {
+            Arriving::Raw(socket) => (self.accept(socket).await?, Vec::new(), None),
+            Arriving::Again(socket, read_already, answered) => (socket, read_already, answered),
         };
         let this = &*self;
         let (taken, has_answered) = (Mutex::new(None), AtomicBool::new(false));
@@ -272,7 +295,12 @@ impl Arrival<'_> {
                 None => ended.map(|ended| ended.map(|()| None).map_err(NotServed::Http)),
             }
         });
-        let Some((taken, open_connection)) = taken.await? else { return Ok(None) };
+        let taken = taken.await.inspect_err(|_| {
+            if let Some(answered) = answered.filter(|_| !has_answered.load(Ordering::Relaxed)) {
+                answered.is_lost(this.context);
+            }
+        });
+        let Some((taken, open_connection)) = taken? else { return Ok(None) };
         let parts = connection.into_parts().expect("it was not upgraded, for no request had that answer");
         let socket = parts.io.into_inner().into_parts(&parts.read_buf);
         Ok(Some((socket, taken, open_connection)))

@@ -73,6 +73,8 @@ pub enum Command<'a> {
         hold: Option<Duration>,
         /// The last message that the client has, if it acknowledges.
         seq: Option<u64>,
+        /// A JWT that takes the place of the client's, if there is one.
+        token: Option<Cow<'a, str>>,
     },
     /// Nothing: whether the server answers is all that the client wants to know.
     Nothing,

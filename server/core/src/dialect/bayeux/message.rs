@@ -273,7 +273,7 @@ impl<'a> ClientMessage<'a> {
             "/meta/connect" => {
                 let Connect { hold, acknowledged } = self.connect()?;
                 let hold = if is_alone { hold } else { Some(Duration::ZERO) };
-                Command::Hold { hold, seq: acknowledged }
+                Command::Hold { hold, seq: acknowledged, token: self.token()? }
             }
             "/meta/handshake" => {
                 return Err(BadMessage("this connection has a session: close it for another".into()).into());
