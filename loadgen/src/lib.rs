@@ -16,7 +16,7 @@
 //! - `scenario`: what is done to the server.
 //! - `selftest`: all of it, against a server that is known to be broken.
 //! - `target`: what kinds of servers there are, what each can do, and their URLs.
-//! - `transport`: WebSocket and server-sent events over TCP.
+//! - `transport`: WebSocket, server-sent events and requests over TCP.
 //! - `workers`: one run, spread over several processes.
 
 mod args;

@@ -33,7 +33,7 @@ pub(crate) struct ChannelLoad {
     #[arg(long, value_name = "BYTES", default_value = "100",
           value_parser = clap::value_parser!(u32).range(MIN_SIZE..=MAX_SIZE))]
     pub(crate) size: u32,
-    /// How to publish: the command of one more WebSocket connection, or POST /api/publish at the admin listener
+    /// How to publish: by commands of one more connection like the others, or POST /api/publish at the admin listener
     #[arg(long, value_enum, default_value_t = PublishBy::Ws, requires_if("admin", "admin"))]
     pub(crate) publisher: PublishBy,
     /// Acknowledge every N-th message, beside answering pings; 0: never

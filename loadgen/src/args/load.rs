@@ -25,7 +25,7 @@ pub(crate) struct Load {
 /// The options of every scenario.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Server {
-    /// Where the server is: ws://host:port/path, or http:// for --target sse
+    /// Where the server is: ws://host:port/path, or http:// for --target sse and poll
     pub(crate) url: ServerUrl,
     /// What the server speaks
     #[arg(long, value_enum, default_value_t)]
@@ -36,6 +36,10 @@ pub(crate) struct Server {
     /// How long a lost connection can be resumed, where the server does not say so itself
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) reconnect_window: Option<Duration>,
+    /// How long the server holds a poll for which it has nothing, where it does not say so itself: then what it holds too short or
+    /// too long is told
+    #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
+    pub(crate) poll_hold: Option<Duration>,
     /// How long a connection may take to its hello, and a subscription to its reply
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) connect_timeout: Duration,
@@ -88,6 +92,7 @@ impl Server {
             timeout: self.connect_timeout,
             pong_timeout: self.pong_timeout,
             reconnect_window: self.reconnect_window,
+            poll_hold: self.poll_hold,
             token: fixed.or(command),
         }
     }

@@ -41,8 +41,8 @@ impl Scenario {
 
     fn needs(&self) -> &'static [Ability] {
         use Ability::{
-            AnswersPings, Channels, Heartbeat, Resume, TakeOver, TellsPongTimeout, TellsRecovered,
-            TellsWindow,
+            Acks, AnswersPings, Channels, Heartbeat, JsonFrames, Pushes, Resume, TakeOver, TellsPongTimeout,
+            TellsRecovered, TellsWindow,
         };
         match self {
             Self::Hold(hold) if hold.ping_every.is_some() => &[AnswersPings],
@@ -51,9 +51,14 @@ impl Scenario {
             Self::Storm(_) => &[Resume],
             Self::Takeover(_) => &[Resume, TakeOver],
             Self::Vanish(_) => &[Resume, TellsRecovered, TellsWindow],
-            Self::Fanout(_) | Self::Slow(_) => &[Channels],
+            Self::Fanout(fanout) if fanout.channel_load.ack_every > 0 => &[Channels, Acks],
+            Self::Fanout(_) => &[Channels],
+            Self::Slow(_) => &[Channels, Pushes],
+            Self::Resume(resume) if resume.channel_load.ack_every > 0 => {
+                &[Channels, Acks, Resume, TellsRecovered, TellsWindow]
+            }
             Self::Resume(_) => &[Channels, Resume, TellsRecovered, TellsWindow],
-            Self::Abuse(abuse) if abuse.attacks().into_iter().any(Attack::speaks_encke) => &[Channels],
+            Self::Abuse(abuse) if abuse.attacks().into_iter().any(Attack::speaks_encke) => &[JsonFrames],
             Self::Abuse(_) => &[AnswersPings],
         }
     }

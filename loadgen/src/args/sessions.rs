@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use clap::{Args as ClapArgs, ValueEnum};
+use encke_core::close::CloseCode;
 use strum::IntoStaticStr;
 
 use super::load::Held;
 use super::number::{parse_interval, parse_share};
+use crate::target::Target;
 
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Hold {
@@ -86,7 +88,18 @@ pub(crate) enum Kill {
 pub(crate) struct Takeover {
     #[command(flatten)]
     pub(crate) held: Held,
-    /// The close code that the first connection is to get
-    #[arg(long, value_name = "CODE", default_value = "4100", value_parser = clap::value_parser!(u16).range(1000..5000))]
-    pub(crate) code: u16,
+    /// The close code that the first connection is to get, over polls the HTTP status or the code of a goaway [default: 4100, over
+    /// polls 409]
+    #[arg(long, value_name = "CODE", value_parser = clap::value_parser!(u16).range(400..5000))]
+    code: Option<u16>,
+}
+
+impl Takeover {
+    pub(crate) fn code(&self) -> u16 {
+        const SUPERSEDED: u16 = 409;
+        self.code.unwrap_or(match self.held.server.target {
+            Target::Poll => SUPERSEDED,
+            _ => CloseCode::Replaced.code(),
+        })
+    }
 }

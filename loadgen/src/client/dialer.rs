@@ -1,6 +1,7 @@
 //! How connections to each kind of server are opened.
 
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::token::Tokens;
-use super::{Connection, Failure, Greeting, Ticket, TokenSource, Wire, encke, socketio};
+use super::{Connection, Failure, Greeting, Ticket, TokenSource, Wire, encke, polling, socketio};
 use crate::record::{Live, Traffic};
 use crate::target::{ServerUrl, Target};
 use crate::transport::Sources;
@@ -25,6 +26,7 @@ pub struct DialOptions {
     /// Given by the user; overrides what the server announces.
     pub pong_timeout: Option<Duration>,
     pub reconnect_window: Option<Duration>,
+    pub poll_hold: Option<Duration>,
     /// What clients show to be let in.
     pub token: Option<TokenSource>,
 }
@@ -33,6 +35,8 @@ pub struct DialOptions {
 #[derive(Debug)]
 pub struct Dialer {
     options: DialOptions,
+    /// The same, for the connections of long-polling.
+    url: Rc<ServerUrl>,
     tokens: Arc<Tokens>,
     sources: Sources,
     traffic: Traffic,
@@ -43,7 +47,8 @@ type Opening = Result<(Connection, Greeting), Failure>;
 impl Dialer {
     pub fn new(options: DialOptions, sources: Sources, traffic: &Traffic) -> Self {
         let tokens = Arc::new(Tokens::new(options.token.clone()));
-        Self { options, tokens, sources, traffic: traffic.clone() }
+        let url = Rc::new(options.url.clone());
+        Self { options, url, tokens, sources, traffic: traffic.clone() }
     }
 
     /// Runs the command that writes tokens for the first time, if there is one.
@@ -54,8 +59,8 @@ impl Dialer {
 
     /// What the server says to a new client, which leaves at once and is not counted.
     pub(crate) async fn ask_for_hello(&self) -> Result<Greeting, Failure> {
-        let (options, sources) = (self.options.clone(), self.sources.clone());
-        let asking = Self { options, tokens: self.tokens.clone(), sources, traffic: Traffic::default() };
+        let (options, url, sources) = (self.options.clone(), self.url.clone(), self.sources.clone());
+        let asking = Self { options, url, tokens: self.tokens.clone(), sources, traffic: Traffic::default() };
         let (connection, hello) = asking.open(None).await?;
         connection.close().await;
         Ok(hello)
@@ -72,7 +77,7 @@ impl Dialer {
         let query = match self.options.target {
             Target::Encke => encke::query(resume),
             Target::Socketio => socketio::QUERY.to_owned(),
-            Target::Plain | Target::Sse => String::new(),
+            Target::Plain | Target::Sse | Target::Poll => String::new(),
         };
         request_bytes(self.options.url.authority(), &self.options.url.path_with(&query), &headers)
     }
@@ -120,10 +125,15 @@ impl Dialer {
                 let greeting = socketio::greeting(&mut connection, resume).await?;
                 (connection, greeting)
             }
+            Target::Poll => {
+                let (polls, greeting) = polling::open(stream, &self.url, headers, resume).await?;
+                (self.connection(Wire::Poll(Box::new(polls))), greeting)
+            }
         };
         connection.live.greeted();
         greeting.pong_timeout = self.options.pong_timeout.unwrap_or(greeting.pong_timeout);
         greeting.reconnect_window = self.options.reconnect_window.unwrap_or(greeting.reconnect_window);
+        greeting.poll_hold = self.options.poll_hold.unwrap_or(greeting.poll_hold);
         Ok((connection, greeting))
     }
 

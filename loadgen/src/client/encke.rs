@@ -15,7 +15,7 @@ pub(super) async fn greeting(connection: &mut Connection) -> Result<Greeting, Fa
     connection.greeting(|text| Early::Greeting(read_hello(text))).await?
 }
 
-fn read_hello(text: &str) -> Result<Greeting, Failure> {
+pub(super) fn read_hello(text: &str) -> Result<Greeting, Failure> {
     match serde_json::from_str(text) {
         Ok(ServerMessage::Hello(hello)) => Ok(Greeting {
             ticket: Ticket { token: hello.resume.into(), seq: hello.seq, last_id: None },
@@ -23,6 +23,8 @@ fn read_hello(text: &str) -> Result<Greeting, Failure> {
             ping_interval: Duration::from_millis(hello.ping_interval_ms),
             pong_timeout: Duration::from_millis(hello.pong_timeout_ms),
             reconnect_window: Duration::from_millis(hello.reconnect_window_ms),
+            // It does not say that.
+            poll_hold: Duration::ZERO,
         }),
         Ok(_) | Err(_) => Err(Failure::NoHello),
     }

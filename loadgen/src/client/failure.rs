@@ -58,7 +58,7 @@ impl Failure {
 pub(crate) fn kind_of_end(end: End) -> String {
     match end {
         End::Fault(fault) => format!("frame_{}", fault.name()),
-        End::Closed(_) | End::Cut => format!("closed_{}", end.code()),
+        End::Closed(_) | End::Cut | End::Status(_) => format!("closed_{}", end.code()),
     }
 }
 

@@ -6,6 +6,7 @@ mod dialer;
 mod encke;
 mod failure;
 mod failures;
+mod polling;
 mod socketio;
 mod ticket;
 mod token;
@@ -23,6 +24,7 @@ pub use self::dialer::{DialOptions, Dialer};
 pub use self::failure::Failure;
 pub(crate) use self::failure::kind_of_end;
 pub(crate) use self::failures::Failures;
+use self::polling::{JsonPolls, LongPoll};
 pub use self::ticket::Ticket;
 pub use self::token::{Secret, TokenSource};
 use crate::record::Live;
@@ -43,6 +45,8 @@ pub struct Greeting {
     pub(crate) pong_timeout: Duration,
     /// How long a lost connection can be resumed.
     pub(crate) reconnect_window: Duration,
+    /// How long a poll is held for which there is nothing.
+    pub(crate) poll_hold: Duration,
 }
 
 /// What happens on a connection.
@@ -53,6 +57,8 @@ pub enum Event<'a> {
     /// The answer to a ping of ours.
     Pong(&'a [u8]),
     Text(&'a str),
+    /// A poll was answered with nothing, so long after it was sent: the heartbeat of long-polling.
+    Held(Duration),
     /// The id of the next event, to resume from.
     Id(&'a str),
 }
@@ -71,6 +77,7 @@ enum Wire {
     Plain(Socket),
     Sse(Box<EventStream>),
     Socketio(Socket),
+    Poll(Box<LongPoll<JsonPolls>>),
 }
 
 impl Wire {
@@ -80,14 +87,15 @@ impl Wire {
             Self::Plain(_) => Target::Plain,
             Self::Sse(_) => Target::Sse,
             Self::Socketio(_) => Target::Socketio,
+            Self::Poll(_) => Target::Poll,
         }
     }
 
-    /// Where it is a WebSocket. Nothing can be said over the others.
+    /// Where it is a WebSocket.
     fn socket(&mut self) -> Option<&mut Socket> {
         match self {
             Self::Encke(socket) | Self::Plain(socket) | Self::Socketio(socket) => Some(socket),
-            Self::Sse(_) => None,
+            Self::Sse(_) | Self::Poll(_) => None,
         }
     }
 }
@@ -123,7 +131,7 @@ impl Connection {
         let _ = match &mut self.wire {
             Wire::Encke(socket) | Wire::Plain(socket) => socket.send_pong(payload).await,
             Wire::Socketio(socket) => socket.send_text(socketio::PONG).await,
-            Wire::Sse(_) => Ok(()),
+            Wire::Sse(_) | Wire::Poll(_) => Ok(()),
         };
     }
 
@@ -139,6 +147,7 @@ impl Connection {
         match self.wire {
             Wire::Encke(socket) | Wire::Plain(socket) | Wire::Socketio(socket) => socket.reset(),
             Wire::Sse(stream) => stream.reset(),
+            Wire::Poll(polls) => polls.reset_on_drop(),
         }
     }
 
@@ -149,10 +158,15 @@ impl Connection {
         }
     }
 
-    /// Ends the connection with a Close frame, where there are such, which says that all was well.
-    pub(crate) async fn close(mut self) {
-        if let Some(socket) = self.wire.socket() {
-            let _ = socket.send_close(NORMAL).await;
+    /// Ends the connection with a Close frame, where there are such, which says that all was well. Over polls this ends the session.
+    pub(crate) async fn close(self) {
+        match self.wire {
+            Wire::Encke(mut socket) | Wire::Plain(mut socket) | Wire::Socketio(mut socket) => {
+                let _ = socket.send_close(NORMAL).await;
+            }
+            // Boxed, for a task is as large as what it may hold at once, for all its life.
+            Wire::Poll(polls) => Box::pin(polls.close()).await,
+            Wire::Sse(_) => {}
         }
     }
 
@@ -165,8 +179,12 @@ impl Connection {
 
     /// Sends a command. An error shows as the end of the connection when the next event is asked for.
     pub async fn send(&mut self, command: &str) {
-        if let Some(socket) = self.wire.socket() {
-            let _ = socket.send_text(command).await;
+        match &mut self.wire {
+            Wire::Encke(socket) | Wire::Plain(socket) | Wire::Socketio(socket) => {
+                let _ = socket.send_text(command).await;
+            }
+            Wire::Poll(polls) => polls.send(command).await,
+            Wire::Sse(_) => {}
         }
     }
 
@@ -207,6 +225,7 @@ impl Connection {
                 Found::Event(data) => on_event(Event::Text(data)),
             }),
             Wire::Socketio(socket) => socketio::poll_each(socket, context, &mut on_event),
+            Wire::Poll(polls) => polls.poll_each(context, &mut on_event),
         };
         if let Poll::Ready(Err(end)) = polled {
             live.ended(end);
@@ -273,8 +292,8 @@ impl Connection {
 /// The reply to a command is no message.
 fn note(live: &Live, target: Target, event: Event<'_>) {
     match event {
-        Event::Ping(_) => live.saw_ping(),
-        Event::Text(text) if target != Target::Encke || !encke::is_reply(text) => live.saw_message(),
+        Event::Ping(_) | Event::Held(_) => live.saw_ping(),
+        Event::Text(text) if !target.speaks_json() || !encke::is_reply(text) => live.saw_message(),
         Event::Text(_) | Event::Pong(_) | Event::Id(_) => {}
     }
 }

@@ -19,13 +19,13 @@ impl Ticket {
         match event {
             Event::Text(text) => self.seq = seq_of(text).unwrap_or(self.seq),
             Event::Id(id) => self.last_id = (!id.is_empty()).then(|| id.into()),
-            Event::Ping(_) | Event::Pong(_) => {}
+            Event::Ping(_) | Event::Pong(_) | Event::Held(_) => {}
         }
     }
 }
 
 /// The `seq` of a message that has one. Replies and unknown objects have none.
-fn seq_of(text: &str) -> Option<u64> {
+pub(super) fn seq_of(text: &str) -> Option<u64> {
     #[derive(Deserialize)]
     struct Numbered {
         seq: u64,

@@ -1,7 +1,7 @@
 //! What stands above a plot: words in place of the names that numbers have in a result.
 
 /// Names with words of their own; a longer name goes before one that it begins with.
-const WORDS: [(&str, &str); 29] = [
+const WORDS: [(&str, &str); 30] = [
     ("connect_from_start_ms", "Time to connect, from its actual start"),
     ("connect_ms", "Time to connect"),
     ("resume_from_start_ms", "Time to resume, from its actual start"),
@@ -11,6 +11,7 @@ const WORDS: [(&str, &str); 29] = [
     ("latency_from_start_ms", "Delivery time to the last, from the actual start"),
     ("latency_ms", "Delivery time to the last"),
     ("ping_lateness_ms", "Lateness of pings"),
+    ("hold_lateness_ms", "Lateness of answers to polls"),
     ("lateness_ms", "Lateness"),
     ("overdue_ms", "Sessions kept too long"),
     ("pong_ms", "Time to the pong"),

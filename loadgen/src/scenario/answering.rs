@@ -28,7 +28,7 @@ impl Answering {
         mut on_event: impl FnMut(Event<'_>),
     ) -> impl Future<Output = Result<Infallible, End>> {
         connection.each(move |event| {
-            if let Event::Ping(_) = event {
+            if let Event::Ping(_) | Event::Held(_) = event {
                 self.pings.increment();
             }
             on_event(event);

@@ -8,6 +8,7 @@ use tokio::time::{sleep_until, timeout_at};
 
 use super::answering::Answering;
 use super::connects::{Connects, ConnectsOutcome};
+use super::hold_times::{HoldTimes, HoldTimesOutcome};
 use super::ping_times::{LastPing, PingTimes, PingTimesOutcome};
 use super::pongs::{Pings, Pongs, PongsOutcome};
 use super::{Figures, Opened, Outcome, Pace, Run, Scenario, Setup, open_all};
@@ -15,13 +16,17 @@ use crate::client::{Connection, Event};
 use crate::progress::Bar;
 use crate::record::{Counter, EndsOutcome, Recorder};
 use crate::result::summed;
+use crate::target::Target;
 
 #[derive(Debug, Default)]
 pub(crate) struct Hold {
     /// How often to ping, if at all.
     ping_every: Option<Duration>,
+    /// Connections are polls, which are held and not pinged.
+    is_polling: bool,
     pongs: Pongs,
     ping_times: PingTimes,
+    hold_times: HoldTimes,
     connected: Counter,
     connects: Connects,
     answering: Answering,
@@ -33,6 +38,7 @@ impl Scenario for Hold {
         self.connects.register(recorder);
         match self.ping_every {
             Some(_) => self.pongs.register(recorder),
+            None if self.is_polling => self.hold_times.register(recorder),
             None => self.ping_times.register(recorder),
         }
     }
@@ -44,6 +50,7 @@ impl Scenario for Hold {
     fn figures(&self) -> Figures {
         let of_pings = match self.ping_every {
             Some(_) => vec![],
+            None if self.is_polling => vec!["holds_early", "hold_lateness_ms."],
             None => vec!["pings_early", "ping_lateness_ms."],
         };
         Figures::of_phases(["connect", "hold"]).with_later(of_pings)
@@ -66,6 +73,7 @@ impl Scenario for Hold {
             pongs: self.ping_every.map(|_| self.pongs.outcome()),
             // Our pings would put off the server's.
             ping_times: self.ping_every.map_or_else(|| self.ping_times.outcome(), |_| None),
+            hold_times: self.hold_times.outcome(),
             connects: self.connects.outcome(),
             ends: self.answering.ends.outcome(),
         })
@@ -83,6 +91,8 @@ summed! {
         #[serde(flatten)]
         ping_times: Option<PingTimesOutcome>,
         #[serde(flatten)]
+        hold_times: Option<HoldTimesOutcome>,
+        #[serde(flatten)]
         connects: ConnectsOutcome,
         #[serde(flatten)]
         ends: EndsOutcome,
@@ -90,8 +100,8 @@ summed! {
 }
 
 impl Hold {
-    pub(crate) fn new(ping_every: Option<Duration>) -> Self {
-        Self { ping_every, ..Self::default() }
+    pub(crate) fn new(ping_every: Option<Duration>, target: Target) -> Self {
+        Self { ping_every, is_polling: target.polls(), ..Self::default() }
     }
 
     async fn hold(self: Rc<Self>, setup: Rc<Setup>) {
@@ -102,6 +112,7 @@ impl Hold {
             self.connected.increment();
             self.connects.record(&opened);
             self.ping_times.promised(&opened);
+            self.hold_times.promised(&opened);
             match self.ping_every {
                 None => held.spawn_local(self.clone().stay(opened.connection)),
                 Some(every) => held.spawn_local(self.clone().stay_and_ping(opened, every)),
@@ -118,10 +129,10 @@ impl Hold {
     fn stay(self: Rc<Self>, mut connection: Connection) -> impl Future<Output = ()> {
         async move {
             let mut last = LastPing::default();
-            let listening = self.answering.answer(&mut connection, |event| {
-                if let Event::Ping(_) = event {
-                    self.ping_times.came(&mut last);
-                }
+            let listening = self.answering.answer(&mut connection, |event| match event {
+                Event::Ping(_) => self.ping_times.came(&mut last),
+                Event::Held(time) => self.hold_times.held(time),
+                Event::Pong(_) | Event::Text(_) | Event::Id(_) => {}
             });
             listening.await;
         }

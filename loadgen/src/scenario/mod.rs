@@ -13,6 +13,7 @@ mod expire;
 mod fanout;
 mod figures;
 mod hold;
+mod hold_times;
 mod late;
 mod measured;
 mod mix;

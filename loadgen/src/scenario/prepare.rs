@@ -46,9 +46,10 @@ fn specific(options: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) 
             .with("connect_timeout_seconds", seconds(load.server.connect_timeout))
     };
     match options.clone() {
-        args::Scenario::Hold(it) => {
-            (held().with("ping_every_seconds", it.ping_every.map(seconds)), Rc::new(Hold::new(it.ping_every)))
-        }
+        args::Scenario::Hold(it) => (
+            held().with("ping_every_seconds", it.ping_every.map(seconds)),
+            Rc::new(Hold::new(it.ping_every, load.server.target)),
+        ),
         args::Scenario::Storm(_) => (held(), Rc::<Storm>::default()),
         args::Scenario::Mute(it) => (held().with("share", it.share), Rc::new(Mute::new(it.share))),
         args::Scenario::Late(it) => {
@@ -59,7 +60,7 @@ fn specific(options: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) 
             Rc::new(Vanish::new(it.kill, it.margin)),
         ),
         args::Scenario::Takeover(it) => {
-            (held().with("code", u64::from(it.code)), Rc::new(Takeover::new(it.code)))
+            (held().with("code", u64::from(it.code())), Rc::new(Takeover::new(it.code())))
         }
         args::Scenario::Expire(it) => (
             held()

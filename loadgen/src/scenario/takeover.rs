@@ -183,7 +183,7 @@ impl Takeover {
         self.first_ends.record(end);
         let due = self.pace.get().map(|pace| pace.due(index));
         match due {
-            Some(due) if end == End::Closed(Some(self.code)) => {
+            Some(due) if matches!(end, End::Closed(Some(_)) | End::Status(_)) && end.code() == self.code => {
                 self.replaced.increment();
                 self.replacement.record(due.elapsed());
             }

@@ -27,6 +27,8 @@ pub enum Target {
     Sse,
     /// Socket.IO 5 over Engine.IO 4 over WebSocket
     Socketio,
+    /// Encke's json dialect over long-polling
+    Poll,
 }
 
 /// What a scenario may need of a server.
@@ -56,25 +58,44 @@ pub(crate) enum Ability {
     /// Clients subscribe to channels, and publish to them.
     #[strum(to_string = "channels")]
     Channels,
+    /// Acknowledgements that are commands of their own.
+    #[strum(to_string = "acknowledgements that are commands (a poll acknowledges by itself)")]
+    Acks,
+    /// What is sent does not wait until it is asked for.
+    #[strum(to_string = "messages that come unasked, whether or not a client reads")]
+    Pushes,
+    /// Its clients write frames.
+    #[strum(to_string = "the json dialect over WebSocket")]
+    JsonFrames,
 }
 
 impl Target {
+    /// Whether its objects are those of Encke's `json` dialect.
+    pub(crate) fn speaks_json(self) -> bool {
+        matches!(self, Self::Encke | Self::Poll)
+    }
+
     pub(crate) fn name(self) -> &'static str {
         self.into()
+    }
+
+    /// Whether its clients ask, and are answered when there is something.
+    pub(crate) fn polls(self) -> bool {
+        self == Self::Poll
     }
 
     pub(crate) fn scheme(self) -> Scheme {
         match self {
             Self::Encke | Self::Plain | Self::Socketio => Scheme::Ws,
-            Self::Sse => Scheme::Http,
+            Self::Sse | Self::Poll => Scheme::Http,
         }
     }
 
     /// The table of what each can do.
     pub(crate) fn can(self, ability: Ability) -> bool {
         use Ability::{
-            AnswersPings, Channels, Heartbeat, Resume, TakeOver, TellsPongTimeout, TellsRecovered,
-            TellsWindow,
+            Acks, AnswersPings, Channels, Heartbeat, JsonFrames, Pushes, Resume, TakeOver, TellsPongTimeout,
+            TellsRecovered, TellsWindow,
         };
         match self {
             Self::Encke => true,
@@ -83,7 +104,12 @@ impl Target {
             Self::Sse => matches!(ability, Resume),
             Self::Socketio => match ability {
                 Heartbeat | TellsPongTimeout | AnswersPings | Resume | TellsRecovered => true,
-                TakeOver | TellsWindow | Channels => false,
+                TakeOver | TellsWindow | Channels | Acks | Pushes | JsonFrames => false,
+            },
+            Self::Poll => match ability {
+                Resume | TellsRecovered | TakeOver | TellsWindow | Channels => true,
+                // An empty answer is its heartbeat, and the next poll wants no other answer than that.
+                Heartbeat | TellsPongTimeout | AnswersPings | Acks | Pushes | JsonFrames => false,
             },
         }
     }

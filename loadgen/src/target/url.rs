@@ -75,6 +75,17 @@ impl ServerUrl {
     }
 }
 
+impl ServerUrl {
+    /// The same without this parameter of its own query.
+    pub(crate) fn path_without(&self, parameter: &str, query: &str) -> String {
+        let (path, own) = self.path.split_once('?').unwrap_or((&self.path, ""));
+        let name_of = |pair: &str| pair.split('=').next().unwrap_or_default().to_owned();
+        let kept = own.split('&').filter(|pair| !pair.is_empty() && name_of(pair) != parameter);
+        let all: Vec<&str> = kept.chain([query]).collect();
+        format!("{path}?{}", all.join("&"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +115,13 @@ mod tests {
         assert_eq!(ask("ws://h:1"), "/?resume=s_1.secret&seq=57");
         assert_eq!(ask("ws://h:1/ws?token=a"), "/ws?token=a&resume=s_1.secret&seq=57");
         assert_eq!(target("ws://h:1/ws?token=a").path_with(""), "/ws?token=a");
+    }
+
+    #[test]
+    fn a_parameter_is_left_out() {
+        let ask = |url| target(url).path_without("channels", "seq=1");
+        assert_eq!(ask("http://h/poll?channels=a,b"), "/poll?seq=1");
+        assert_eq!(ask("http://h/poll?channels=a&channel=b"), "/poll?channel=b&seq=1");
+        assert_eq!(ask("http://h/poll"), "/poll?seq=1");
     }
 }

@@ -57,6 +57,12 @@ impl ResponseHead {
     }
 
     fn parse(bytes: &[u8]) -> Result<Option<Self>, NotHttp> {
+        let split = Self::split(bytes)?;
+        Ok(split.map(|(head, length)| Self { rest: bytes[length..].to_vec(), ..head }))
+    }
+
+    /// The head that the bytes begin with, and its length, if it is complete.
+    pub(super) fn split(bytes: &[u8]) -> Result<Option<(Self, usize)>, NotHttp> {
         let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
         let mut response = httparse::Response::new(&mut headers);
         let httparse::Status::Complete(length) = response.parse(bytes).map_err(NotHttp::Syntax)? else {
@@ -65,11 +71,8 @@ impl ResponseHead {
         let headers = response.headers.iter().map(|header| {
             (header.name.to_ascii_lowercase(), String::from_utf8_lossy(header.value).trim().to_owned())
         });
-        Ok(Some(Self {
-            status: response.code.unwrap_or_default(),
-            headers: headers.collect(),
-            rest: bytes[length..].to_vec(),
-        }))
+        let (status, headers) = (response.code.unwrap_or_default(), headers.collect());
+        Ok(Some((Self { status, headers, rest: Vec::new() }, length)))
     }
 
     /// The first header of this name, which is in lower case.

@@ -86,6 +86,19 @@ impl Sources {
     }
 }
 
+/// One more connection to where this one leads, from the address that it has here: a server takes both for the same client's.
+pub(super) fn connect_beside(stream: &TcpStream) -> impl Future<Output = io::Result<TcpStream>> + use<> {
+    let addresses = stream.local_addr().and_then(|local| Ok((local.ip(), stream.peer_addr()?)));
+    async move {
+        let (local, server) = addresses?;
+        let socket = if server.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_nodelay(true)?;
+        choose_port_at_connect(&socket)?;
+        socket.bind((local, 0).into())?;
+        socket.connect(server).await
+    }
+}
+
 /// Lets `bind` fix the address alone. Otherwise it would reserve a port for all destinations at once.
 #[cfg(target_os = "linux")]
 fn choose_port_at_connect(socket: &TcpSocket) -> io::Result<()> {
@@ -145,6 +158,8 @@ mod tests {
         sources.leave(0);
         let stream = sources.connect(None).await?;
         assert_eq!(stream.local_addr()?.ip(), IpAddr::from([127, 0, 0, 2]));
+        let beside = connect_beside(&stream).await?;
+        assert_eq!(beside.local_addr()?.ip(), IpAddr::from([127, 0, 0, 2]));
         Ok(())
     }
 }

@@ -2,6 +2,7 @@
 
 mod accept;
 mod fake_channel;
+mod fake_polls;
 mod fake_server;
 mod fake_sessions;
 mod fake_targets;
@@ -18,6 +19,7 @@ mod hold;
 mod late;
 mod mix;
 mod mute;
+mod polls;
 mod processes;
 mod result;
 mod resume;

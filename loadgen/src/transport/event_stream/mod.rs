@@ -1,6 +1,5 @@
 //! Server-sent events: the body of an HTTP response, as the WHATWG's HTML standard has it in section 9.2.
 
-mod body;
 mod parser;
 mod request;
 mod stream;

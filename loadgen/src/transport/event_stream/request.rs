@@ -3,8 +3,8 @@
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
-use super::body::Framing;
 use super::stream::EventStream;
+use crate::transport::body::Framing;
 use crate::transport::error::ConnectError;
 use crate::transport::http_head::ResponseHead;
 

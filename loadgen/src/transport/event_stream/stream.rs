@@ -7,8 +7,8 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::TcpStream;
 
-use super::body::Framing;
 use super::parser::{Found, Parser};
+use crate::transport::body::Framing;
 use crate::transport::read_buffer;
 use crate::transport::websocket::{End, Fault};
 

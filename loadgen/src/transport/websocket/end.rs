@@ -11,6 +11,8 @@ pub enum End {
     Closed(Option<u16>),
     /// The stream ended, or failed, without one.
     Cut,
+    /// A request of a session was answered with this HTTP status.
+    Status(u16),
     /// The server sent what it may not.
     Fault(Fault),
 }
@@ -26,6 +28,8 @@ impl End {
         match self {
             Self::Closed(code) => code.unwrap_or(NO_CODE),
             Self::Cut => NO_CLOSE_FRAME,
+            // Below all close codes.
+            Self::Status(status) => status,
             Self::Fault(fault) => fault.close_code(),
         }
     }
@@ -37,6 +41,7 @@ impl fmt::Display for End {
             Self::Closed(Some(code)) => write!(f, "closed with {code}"),
             Self::Closed(None) => f.write_str("closed without a code"),
             Self::Cut => f.write_str("cut without a Close frame"),
+            Self::Status(status) => write!(f, "answered with status {status}"),
             Self::Fault(fault) => write!(f, "a bad frame: {fault}"),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use strum::IntoStaticStr;
 
-/// How the server's bytes break RFC 6455, or what an event stream is made of, or a limit of ours.
+/// How the server's bytes break RFC 6455, or what event streams and answers are made of, or a limit of ours.
 #[derive(Clone, Copy, Debug, IntoStaticStr, PartialEq, Eq)]
 #[strum(serialize_all = "snake_case")]
 pub enum Fault {
@@ -30,8 +30,12 @@ pub enum Fault {
     CloseCode(u16),
     /// Section 8.1: text, or the reason of a Close frame, is UTF-8.
     NotUtf8,
+    /// RFC 9112, section 4: an answer has no good head.
+    NotHttp,
     /// RFC 9112, section 7.1: the head of a chunk makes no sense.
     Chunk,
+    /// What a request was answered with is not what its protocol has.
+    Answer,
     /// A message would have at least this many bytes.
     TooBig(u64),
 }
@@ -66,6 +70,8 @@ impl fmt::Display for Fault {
             Self::HalfACloseCode => f.write_str("a Close frame has one byte"),
             Self::CloseCode(code) => write!(f, "a Close frame has the code {code}"),
             Self::NotUtf8 => f.write_str("a text is not UTF-8"),
+            Self::NotHttp => f.write_str("an answer has no good head"),
+            Self::Answer => f.write_str("an answer is not of the protocol"),
             Self::Chunk => f.write_str("a chunk has no good head"),
             Self::TooBig(bytes) => write!(f, "a message has at least {bytes} bytes"),
         }

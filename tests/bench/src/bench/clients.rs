@@ -126,6 +126,7 @@ pub(crate) fn dialer(server: SocketAddr) -> Result<Dialer, Failure> {
         timeout: CONNECT_TIMEOUT,
         pong_timeout: None,
         reconnect_window: None,
+        poll_hold: None,
         token: None,
     };
     Ok(Dialer::new(options, Sources::new(server, 0..ADDRESSES), &Traffic::default()))
@@ -151,7 +152,7 @@ async fn stay(mut connection: Connection, counts: &Counts) -> String {
     let (mut is_pinged, mut progress) = (false, Progress::default());
     let ended = connection.each(|event| {
         match event {
-            Event::Ping(_) => {
+            Event::Ping(_) | Event::Held(_) => {
                 counts.pings.set(counts.pings.get() + 1);
                 if !std::mem::replace(&mut is_pinged, true) {
                     increment(&counts.pinged);

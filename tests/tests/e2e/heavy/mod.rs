@@ -8,6 +8,8 @@ mod hooks;
 // The load generator against the server.
 mod loadgen;
 mod loadgen_tokens;
+// The load generator as a crowd of pollers.
+mod polls;
 // The pages of the load generator, in a browser.
 mod report;
 // Each scenario of the load generator that nothing else runs.

@@ -37,7 +37,7 @@ impl Talk {
                 let quoted = Value::from(channel).to_string();
                 Self::Channel { quoted, reader: ChannelReader::new(channel) }
             }
-            Target::Plain | Target::Sse | Target::Socketio => Self::Pings,
+            Target::Plain | Target::Sse | Target::Socketio | Target::Poll => Self::Pings,
         }
     }
 

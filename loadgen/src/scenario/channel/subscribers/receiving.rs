@@ -21,7 +21,7 @@ impl Subscribers {
         loop {
             let listened = connection.each(|event| {
                 match event {
-                    Event::Ping(_) => self.answering.pings.increment(),
+                    Event::Ping(_) | Event::Held(_) => self.answering.pings.increment(),
                     Event::Text(text) => self.receive(round, text, subscriber),
                     Event::Pong(_) | Event::Id(_) => {}
                 }

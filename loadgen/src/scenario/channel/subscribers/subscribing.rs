@@ -76,7 +76,7 @@ impl Subscribers {
         let channel = Value::from(self.options.channel.as_str());
         connection.send(&format!(r#"{{"id":1,"subscribe":{{"channel":{channel}}}}}"#)).await;
         let reply = connection.each(|event| match event {
-            Event::Ping(_) => {
+            Event::Ping(_) | Event::Held(_) => {
                 self.answering.pings.increment();
                 ControlFlow::Continue(())
             }

@@ -89,10 +89,8 @@ impl Chunked {
                     }
                     *self = if line.is_empty() { Self::Over } else { Self::Trailer(Vec::new()) };
                 }
-                Self::Over => {
-                    *input = &[];
-                    return Ok(&[]);
-                }
+                // What follows is not the body's.
+                Self::Over => return Ok(&[]),
             }
         }
     }
@@ -141,7 +139,7 @@ mod tests {
     fn read(mut framing: Framing, input: &[u8], piece: usize) -> Result<(Vec<u8>, bool), Fault> {
         let mut body = Vec::new();
         for mut piece in input.chunks(piece) {
-            while !piece.is_empty() {
+            while !piece.is_empty() && !framing.is_over() {
                 body.extend_from_slice(framing.next(&mut piece)?);
             }
         }

@@ -1,0 +1,110 @@
+//! A server of long-polling whose polls find nothing, as each test needs it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use encke_core::dialect::json::{Hello, ServerMessage};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+/// How it treats polls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manners {
+    /// How long one is held.
+    pub(crate) hold: Duration,
+    /// What it is answered with: the status, and more headers, and the body.
+    pub(crate) answer: (&'static str, &'static str, &'static str),
+    /// Whether sessions outlive their connections.
+    pub(crate) remembers: bool,
+}
+
+impl Default for Manners {
+    fn default() -> Self {
+        Self { hold: Duration::from_millis(300), answer: ("200 OK", "", "[]"), remembers: true }
+    }
+}
+
+pub(crate) struct FakePolls {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<String>>>,
+}
+
+impl FakePolls {
+    pub(crate) async fn start(manners: Manners) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let asked = Arc::<Mutex<Vec<String>>>::default();
+        let all = asked.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("the listener works");
+                let all = all.clone();
+                // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+                tokio::spawn(async move { drop(serve(stream, manners, &all).await) });
+            }
+        });
+        Self { address, asked }
+    }
+
+    /// The first line of each request, and its body.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.lock().expect("no test panics while it looks").clone()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/poll?channels=news", self.address)
+    }
+}
+
+async fn serve(stream: TcpStream, manners: Manners, asked: &Mutex<Vec<String>>) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut head = String::new();
+        while !head.ends_with("\r\n\r\n") {
+            if stream.read_line(&mut head).await? == 0 {
+                return Ok(());
+            }
+        }
+        let length = head.to_ascii_lowercase();
+        let length = length.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let mut body = vec![0; length.map_or(0, |text| text.parse().expect("a length is a number"))];
+        stream.read_exact(&mut body).await?;
+        let line = head.lines().next().unwrap_or_default();
+        let body = String::from_utf8(body).expect("clients send text");
+        asked.lock().expect("no test panics while it looks").push(format!("{line} {body}"));
+        let is_new = !line.contains("resume=");
+        let (status, headers, body) = match line.split(' ').next() {
+            Some("POST") if !manners.remembers => ("410 Gone", "", r#"{"error":{"code":"gone"}}"#.to_owned()),
+            Some("POST") => ("200 OK", "", "[]".to_owned()),
+            _ if is_new || !manners.remembers => ("200 OK", "", format!("[{}]", hello())),
+            _ => {
+                sleep(manners.hold).await;
+                let (status, headers, body) = manners.answer;
+                (status, headers, body.to_owned())
+            }
+        };
+        let length = body.len();
+        let answer = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{headers}\r\n{body}");
+        stream.write_all(answer.as_bytes()).await?;
+        if headers.contains("close") {
+            return stream.shutdown().await;
+        }
+    }
+}
+
+fn hello() -> String {
+    let hello = Hello {
+        version: 1,
+        session: "s_1".into(),
+        resume: "s_1.secret".into(),
+        recovered: false,
+        seq: 0,
+        ping_interval_ms: 25_000,
+        pong_timeout_ms: 10_000,
+        reconnect_window_ms: 60_000,
+    };
+    ServerMessage::Hello(hello).to_json()
+}

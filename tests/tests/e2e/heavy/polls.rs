@@ -1,0 +1,122 @@
+use encke_tests::RunningServer;
+use encke_tests::loadgen::Report;
+use encke_tests::waiting::heavy;
+
+const ONCE_AND_IN_ORDER: [(&str, f64); 7] = [
+    ("errors", 0.0),
+    ("lost", 0.0),
+    ("duplicated", 0.0),
+    ("misordered", 0.0),
+    ("corrupted", 0.0),
+    ("misnumbered", 0.0),
+    ("unexpected_closes", 0.0),
+];
+
+#[track_caller]
+fn run(server: &RunningServer, scenario: &str, words: &str) -> Report {
+    let url = format!("http://{}/poll", server.public);
+    let words = format!("--target poll {words}");
+    Report::at(&url, scenario, &words.split(' ').collect::<Vec<_>>())
+}
+
+#[test]
+fn no_poll_is_held_too_short() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.poll_hold=1s"]);
+    let report = run(&server, "hold", "--connections 200 --rate 200 --duration 4s --poll-hold 1s");
+    report.assert(&[
+        ("connected", 200.0),
+        ("errors", 0.0),
+        ("unexpected_closes", 0.0),
+        ("holds_early", 0.0),
+        ("/traffic/connections_max", 200.0),
+    ]);
+    assert!(report.number("pings") >= 600.0, "{report:?}");
+    assert_eq!(report.number("/hold_lateness_ms/count"), report.number("pings"), "{report:?}");
+    let metrics = server.admin.metrics();
+    assert_eq!((metrics.events("opened", "connect"), metrics.events("resumed", "reconnect")), (200.0, 0.0));
+}
+
+#[test]
+fn each_poller_has_each_message_once_and_in_order() {
+    let _turn = heavy();
+    let server = RunningServer::with(&[]);
+    let words = "--connections 200 --rate 500 --messages 100 --publish-rate 50 --cut-after 1s";
+    let report = run(&server, "fanout", words);
+    report.assert(&ONCE_AND_IN_ORDER);
+    report.assert(&[("published", 100.0), ("received", 20_000.0), ("dropped", 200.0), ("resumed", 200.0)]);
+}
+
+#[test]
+fn pollers_come_back_in_time_and_not_after_it() {
+    let _turn = heavy();
+    let server = RunningServer::with(&["session.reconnect_window=3s", "session.poll_gap=1s"]);
+    let words = "--connections 50 --rate 500 --messages 60 --publish-rate 20 --cuts 3 --away 500ms --outside 0.2 \
+                 --margin 700ms --grace 3s";
+    let report = run(&server, "resume", words);
+    report.assert(&ONCE_AND_IN_ORDER);
+    report.assert(&[("received", 40.0 * 60.0), ("early", 0.0), ("refused", 10.0), ("overdue", 0.0)]);
+    for kill in ["rst", "fin"] {
+        let words = format!("--connections 100 --rate 400 --duration 300ms --margin 700ms --kill {kill}");
+        let report = run(&server, "vanish", &words);
+        report.assert(&[
+            ("connected", 100.0),
+            ("errors", 0.0),
+            ("killed", 100.0),
+            ("early", 0.0),
+            ("refused", 50.0),
+            ("overdue", 0.0),
+            ("unexpected_closes", 0.0),
+        ]);
+    }
+}
+
+#[test]
+fn a_second_poll_has_the_session() {
+    let _turn = heavy();
+    let server = RunningServer::with(&[]);
+    let report = run(&server, "takeover", "--connections 100 --rate 400 --duration 500ms");
+    report.assert(&[
+        ("errors", 0.0),
+        ("taken", 100.0),
+        ("replaced", 100.0),
+        ("still_open", 0.0),
+        ("unexpected_closes", 0.0),
+        ("/close_codes/409", 100.0),
+    ]);
+}
+
+#[test]
+fn timeouts_end_pollers_on_time() {
+    let _turn = heavy();
+    for (setting, code) in [("session.idle=2s", "4004"), ("session.lifetime=2s", "4006")] {
+        let server = RunningServer::with(&[setting, "session.poll_hold=500ms"]);
+        let words = format!("--connections 100 --rate 400 --duration 20s --after 2s --code {code}");
+        run(&server, "expire", &words).assert(&[
+            ("connected", 100.0),
+            ("errors", 0.0),
+            ("closed", 100.0),
+            ("early", 0.0),
+            ("still_open", 0.0),
+            ("other_closes", 0.0),
+        ]);
+    }
+}
+
+#[test]
+fn pollers_come_and_go() {
+    let _turn = heavy();
+    let server = RunningServer::with(&[]);
+    let report = run(&server, "churn", "--rate 200 --duration 2s --lifetime exp:500ms");
+    report.assert(&[("errors", 0.0), ("unexpected_closes", 0.0)]);
+    assert!(report.number("left") > 0.0, "{report:?}");
+    assert_eq!(server.admin.metrics().events("closed", "client"), report.number("left"));
+}
+
+#[test]
+fn two_thousand_pollers_come_back_at_once() {
+    let _turn = heavy();
+    let server = RunningServer::with(&[]);
+    let report = run(&server, "storm", "--connections 2000 --rate 2000 --duration 500ms");
+    report.assert(&[("dropped", 2000.0), ("resumed", 2000.0), ("errors", 0.0), ("unexpected_closes", 0.0)]);
+}
