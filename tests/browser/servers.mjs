@@ -1,14 +1,15 @@
-// node servers.mjs PING_INTERVAL_MS PING_TIMEOUT_MS WINDOW_MS
+// node servers.mjs PING_INTERVAL_MS PING_TIMEOUT_MS WINDOW_MS HOLD_MS
 //
-// Socket.IO and a WebSocket server that pings, both of npm and both given these timeouts. Prints where they are. Socket.IO
-// sends everyone an event at once, and then one each 100 ms.
+// Socket.IO, a WebSocket server that pings, and Faye, all of npm and given these timeouts: Faye holds polls. Prints where they are.
+// Socket.IO sends everyone an event at once, and then one each 100 ms.
 
 import { createServer } from "node:http";
+import faye from "faye";
 import { Server } from "socket.io";
 import { WebSocketServer } from "ws";
 import { tell, untilTestEnds } from "./test.mjs";
 
-const [pingInterval, pingTimeout, maxDisconnectionDuration] = process.argv.slice(2).map(Number);
+const [pingInterval, pingTimeout, maxDisconnectionDuration, hold] = process.argv.slice(2).map(Number);
 
 const http = createServer();
 const io = new Server(http, { pingInterval, pingTimeout, connectionStateRecovery: { maxDisconnectionDuration } });
@@ -31,6 +32,10 @@ plain.on("connection", (socket) => {
   socket.on("error", () => {}); // Whoever is gone is gone.
   ping();
 });
+
+const polled = createServer();
+new faye.NodeAdapter({ mount: "/bayeux", timeout: hold / 1000 }).attach(polled);
+polled.listen(0, "127.0.0.1", () => tell({ faye: polled.address().port }));
 
 await untilTestEnds();
 clearInterval(news);

@@ -8,6 +8,7 @@ use strum::IntoStaticStr;
 use super::load::{Load, Server};
 use super::number::{parse_bytes_per_second, parse_interval, parse_rate, parse_share, parse_share_or_none};
 use crate::result::{Group, seconds};
+use crate::target::Target;
 
 /// Subscribers of one channel, and what is published to it.
 #[derive(Clone, Debug, ClapArgs)]
@@ -22,7 +23,7 @@ pub(crate) struct ChannelLoad {
     rate: f64,
     /// The channel to subscribe and publish to
     #[arg(long, value_name = "NAME", default_value = "loadgen")]
-    pub(crate) channel: String,
+    channel: String,
     /// How many messages to publish
     #[arg(long, value_name = "COUNT", default_value = "100", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) messages: u32,
@@ -119,10 +120,16 @@ impl ChannelLoad {
         }
     }
 
+    /// Its name. Those of Bayeux begin with a slash.
+    pub(crate) fn channel(&self) -> String {
+        let is_short = self.server.target == Target::Bayeux && !self.channel.starts_with('/');
+        if is_short { format!("/{}", self.channel) } else { self.channel.clone() }
+    }
+
     /// The options, for the beginning of the result.
     pub(crate) fn settings(&self) -> Group {
         Group::default()
-            .with("channel", self.channel.as_str())
+            .with("channel", self.channel().as_str())
             .with("messages", u64::from(self.messages))
             .with("publish_rate", self.publish_rate)
             .with("size", u64::from(self.size))

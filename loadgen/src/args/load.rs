@@ -25,7 +25,7 @@ pub(crate) struct Load {
 /// The options of every scenario.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Server {
-    /// Where the server is: ws://host:port/path, or http:// for --target sse and poll
+    /// Where the server is: ws://host:port/path, or http:// for --target sse, poll and bayeux
     pub(crate) url: ServerUrl,
     /// What the server speaks
     #[arg(long, value_enum, default_value_t)]
@@ -40,6 +40,9 @@ pub(crate) struct Server {
     /// too long is told
     #[arg(long, value_name = "D", value_parser = humantime::parse_duration)]
     pub(crate) poll_hold: Option<Duration>,
+    /// With --target bayeux: acknowledge messages by the extension for that (ext.ack). A server that has it not is an error
+    #[arg(long)]
+    pub(crate) ext_ack: bool,
     /// How long a connection may take to its hello, and a subscription to its reply
     #[arg(long, value_name = "D", default_value = "10s", value_parser = humantime::parse_duration)]
     pub(crate) connect_timeout: Duration,
@@ -93,6 +96,7 @@ impl Server {
             pong_timeout: self.pong_timeout,
             reconnect_window: self.reconnect_window,
             poll_hold: self.poll_hold,
+            ext_ack: self.ext_ack,
             token: fixed.or(command),
         }
     }

@@ -3,7 +3,7 @@
 use super::load::Server;
 use super::plan::Plan;
 use super::{Attack, Load, Omission, Scenario};
-use crate::target::Ability;
+use crate::target::{Ability, Target};
 
 impl Scenario {
     /// What is asked for and the target cannot do, or could show nothing: nothing, if all is well.
@@ -18,6 +18,9 @@ impl Scenario {
         }
         if server.token.as_ref().is_some_and(|token| !token.is_token()) {
             return vec!["--token: it has characters that no token has".to_owned()];
+        }
+        if server.ext_ack && server.target != Target::Bayeux {
+            return vec![format!("--ext-ack is of --target bayeux, not of {target}")];
         }
         match self {
             Self::Expire(expire) if expire.without == Omission::Upgrade && expire.code.is_some() => {

@@ -1,9 +1,12 @@
-//! The objects of the `json` dialect that concern channels.
+//! What concerns channels, of the objects of the `json` dialect and of Bayeux.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
+
+use super::bayeux_reader::BayeuxReader;
+use crate::target::Target;
 
 /// One object from the server.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,6 +24,14 @@ pub enum Received<'a> {
     },
     /// The error's code if it is one.
     Reply(Option<Cow<'a, str>>),
+    /// A message of a protocol that does not number them.
+    Unnumbered {
+        data: &'a str,
+    },
+    /// A gap of such a protocol.
+    Missed {
+        messages: u64,
+    },
     /// A message or gap of another channel: its seq counts all the same.
     Elsewhere {
         seq: u64,
@@ -30,20 +41,52 @@ pub enum Received<'a> {
 
 /// Reads objects for the subscribers of one channel.
 #[derive(Debug)]
-pub struct ChannelReader {
+pub struct ChannelReader(Protocol);
+
+#[derive(Debug)]
+enum Protocol {
+    Json(JsonReader),
+    Bayeux(BayeuxReader),
+}
+
+/// Of the `json` dialect.
+#[derive(Debug)]
+struct JsonReader {
     channel: String,
     /// The text between a message's seq and its offset.
     between: String,
 }
 
 impl ChannelReader {
+    /// Of the `json` dialect.
     pub fn new(channel: &str) -> Self {
+        Self(Protocol::Json(JsonReader::new(channel)))
+    }
+
+    pub(crate) fn of(target: Target, channel: &str) -> Self {
+        match target {
+            Target::Bayeux => Self(Protocol::Bayeux(BayeuxReader::new(channel))),
+            _ => Self::new(channel),
+        }
+    }
+
+    /// What a text says.
+    pub fn read<'a>(&self, text: &'a str) -> Received<'a> {
+        match &self.0 {
+            Protocol::Json(reader) => reader.read(text),
+            Protocol::Bayeux(reader) => reader.read(text),
+        }
+    }
+}
+
+impl JsonReader {
+    fn new(channel: &str) -> Self {
         let quoted = serde_json::Value::from(channel);
         Self { channel: channel.to_owned(), between: format!(r#","channel":{quoted},"offset":"#) }
     }
 
     /// Every delivery passes here, so messages in their usual form are read without a parser.
-    pub fn read<'a>(&self, text: &'a str) -> Received<'a> {
+    fn read<'a>(&self, text: &'a str) -> Received<'a> {
         self.read_message(text).unwrap_or_else(|| self.parse(text))
     }
 
@@ -137,8 +180,8 @@ mod tests {
         let usual = r#"{"message":{"seq":57,"channel":"news","offset":42,"data":{"a":"}}"}}}"#;
         let unusual = r#"{"message": {"data":{"a":"}}"},"offset":42,"new":1,"channel":"news","seq":57}}"#;
         assert_eq!(read(usual), expected);
-        assert!(ChannelReader::new("news").read_message(usual).is_some(), "without a parser");
-        assert!(ChannelReader::new("news").read_message(unusual).is_none());
+        assert!(JsonReader::new("news").read_message(usual).is_some(), "without a parser");
+        assert!(JsonReader::new("news").read_message(unusual).is_none());
         assert_eq!(read(unusual), expected);
     }
 

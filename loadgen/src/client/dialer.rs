@@ -27,6 +27,8 @@ pub struct DialOptions {
     pub pong_timeout: Option<Duration>,
     pub reconnect_window: Option<Duration>,
     pub poll_hold: Option<Duration>,
+    /// Bayeux: whether to acknowledge messages, by the extension for that.
+    pub ext_ack: bool,
     /// What clients show to be let in.
     pub token: Option<TokenSource>,
 }
@@ -77,7 +79,7 @@ impl Dialer {
         let query = match self.options.target {
             Target::Encke => encke::query(resume),
             Target::Socketio => socketio::QUERY.to_owned(),
-            Target::Plain | Target::Sse | Target::Poll => String::new(),
+            Target::Plain | Target::Sse | Target::Poll | Target::Bayeux => String::new(),
         };
         request_bytes(self.options.url.authority(), &self.options.url.path_with(&query), &headers)
     }
@@ -126,8 +128,15 @@ impl Dialer {
                 (connection, greeting)
             }
             Target::Poll => {
-                let (polls, greeting) = polling::open(stream, &self.url, headers, resume).await?;
+                let (polls, greeting) = polling::open_json(stream, &self.url, headers, resume).await?;
                 (self.connection(Wire::Poll(Box::new(polls))), greeting)
+            }
+            Target::Bayeux => {
+                let acknowledges = self.options.ext_ack;
+                let opened = polling::open_bayeux(stream, &self.url, headers, resume, acknowledges);
+                // Boxed, for a task is as large as what it may hold at once.
+                let (polls, greeting) = Box::pin(opened).await?;
+                (self.connection(Wire::Bayeux(Box::new(polls))), greeting)
             }
         };
         connection.live.greeted();

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use encke_core::dialect::json::ServerMessage;
+use serde_json::Value;
 
 use super::{Connection, Early, Failure, Greeting, Ticket};
 
@@ -28,6 +29,15 @@ pub(super) fn read_hello(text: &str) -> Result<Greeting, Failure> {
         }),
         Ok(_) | Err(_) => Err(Failure::NoHello),
     }
+}
+
+pub(super) fn subscribe(channel: &str) -> String {
+    format!(r#"{{"id":1,"subscribe":{{"channel":{}}}}}"#, Value::from(channel))
+}
+
+/// `data` is JSON.
+pub(super) fn publish(id: u64, channel: &str, data: &str) -> String {
+    format!(r#"{{"id":{id},"publish":{{"channel":{},"data":{data}}}}}"#, Value::from(channel))
 }
 
 /// An object of the dialect has one field, whose name says what it is.

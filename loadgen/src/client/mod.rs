@@ -1,6 +1,7 @@
 //! One client connection, whatever it speaks: opened by a [`Dialer`], then events until the end.
 
 mod admin;
+mod bayeux_reader;
 mod channel_reader;
 mod dialer;
 mod encke;
@@ -24,7 +25,7 @@ pub use self::dialer::{DialOptions, Dialer};
 pub use self::failure::Failure;
 pub(crate) use self::failure::kind_of_end;
 pub(crate) use self::failures::Failures;
-use self::polling::{JsonPolls, LongPoll};
+use self::polling::{BayeuxPolls, Dialect as _, JsonPolls, LongPoll};
 pub use self::ticket::Ticket;
 pub use self::token::{Secret, TokenSource};
 use crate::record::Live;
@@ -78,6 +79,7 @@ enum Wire {
     Sse(Box<EventStream>),
     Socketio(Socket),
     Poll(Box<LongPoll<JsonPolls>>),
+    Bayeux(Box<LongPoll<BayeuxPolls>>),
 }
 
 impl Wire {
@@ -88,6 +90,7 @@ impl Wire {
             Self::Sse(_) => Target::Sse,
             Self::Socketio(_) => Target::Socketio,
             Self::Poll(_) => Target::Poll,
+            Self::Bayeux(_) => Target::Bayeux,
         }
     }
 
@@ -95,7 +98,7 @@ impl Wire {
     fn socket(&mut self) -> Option<&mut Socket> {
         match self {
             Self::Encke(socket) | Self::Plain(socket) | Self::Socketio(socket) => Some(socket),
-            Self::Sse(_) | Self::Poll(_) => None,
+            Self::Sse(_) | Self::Poll(_) | Self::Bayeux(_) => None,
         }
     }
 }
@@ -131,7 +134,7 @@ impl Connection {
         let _ = match &mut self.wire {
             Wire::Encke(socket) | Wire::Plain(socket) => socket.send_pong(payload).await,
             Wire::Socketio(socket) => socket.send_text(socketio::PONG).await,
-            Wire::Sse(_) | Wire::Poll(_) => Ok(()),
+            Wire::Sse(_) | Wire::Poll(_) | Wire::Bayeux(_) => Ok(()),
         };
     }
 
@@ -148,6 +151,7 @@ impl Connection {
             Wire::Encke(socket) | Wire::Plain(socket) | Wire::Socketio(socket) => socket.reset(),
             Wire::Sse(stream) => stream.reset(),
             Wire::Poll(polls) => polls.reset_on_drop(),
+            Wire::Bayeux(polls) => polls.reset_on_drop(),
         }
     }
 
@@ -166,6 +170,7 @@ impl Connection {
             }
             // Boxed, for a task is as large as what it may hold at once, for all its life.
             Wire::Poll(polls) => Box::pin(polls.close()).await,
+            Wire::Bayeux(polls) => Box::pin(polls.close()).await,
             Wire::Sse(_) => {}
         }
     }
@@ -184,8 +189,27 @@ impl Connection {
                 let _ = socket.send_text(command).await;
             }
             Wire::Poll(polls) => polls.send(command).await,
+            Wire::Bayeux(polls) => polls.send(command).await,
             Wire::Sse(_) => {}
         }
+    }
+
+    /// Asks for the messages of a channel.
+    pub(crate) async fn subscribe(&mut self, channel: &str) {
+        let command = match &self.wire {
+            Wire::Bayeux(polls) => polls.dialect().subscribe(channel),
+            _ => encke::subscribe(channel),
+        };
+        self.send(&command).await;
+    }
+
+    /// Publishes JSON to a channel.
+    pub(crate) async fn publish(&mut self, id: u64, channel: &str, data: &str) {
+        let command = match &self.wire {
+            Wire::Bayeux(polls) => polls.dialect().publish(id, channel, data),
+            _ => encke::publish(id, channel, data),
+        };
+        self.send(&command).await;
     }
 
     /// Hands every event to `on_event` until it breaks or the connection ends. May be dropped and called again at
@@ -226,6 +250,7 @@ impl Connection {
             }),
             Wire::Socketio(socket) => socketio::poll_each(socket, context, &mut on_event),
             Wire::Poll(polls) => polls.poll_each(context, &mut on_event),
+            Wire::Bayeux(polls) => polls.poll_each(context, &mut on_event),
         };
         if let Poll::Ready(Err(end)) = polled {
             live.ended(end);
@@ -293,7 +318,16 @@ impl Connection {
 fn note(live: &Live, target: Target, event: Event<'_>) {
     match event {
         Event::Ping(_) | Event::Held(_) => live.saw_ping(),
-        Event::Text(text) if !target.speaks_json() || !encke::is_reply(text) => live.saw_message(),
+        Event::Text(text) if !is_reply(target, text) => live.saw_message(),
         Event::Text(_) | Event::Pong(_) | Event::Id(_) => {}
+    }
+}
+
+fn is_reply(target: Target, text: &str) -> bool {
+    match target {
+        Target::Encke | Target::Poll => encke::is_reply(text),
+        // Messages have no such field.
+        Target::Bayeux => text.contains(r#""successful":"#),
+        Target::Plain | Target::Sse | Target::Socketio => false,
     }
 }

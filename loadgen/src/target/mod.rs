@@ -1,6 +1,6 @@
 //! What kinds of servers there are, and what each can be asked for.
 //!
-//! A new one, Bayeux say, is a variant of [`Target`] with its row of the table, one of `Wire` in [`crate::client`], and a module
+//! A new one is a variant of [`Target`] with its row of the table, one of `Wire` in [`crate::client`], and a module
 //! beside that of Socket.IO which knows its greeting, its heartbeats and its messages. No scenario has to know of it.
 
 mod admin_url;
@@ -29,6 +29,8 @@ pub enum Target {
     Socketio,
     /// Encke's json dialect over long-polling
     Poll,
+    /// Bayeux 1.0 (CometD, Faye) over long-polling
+    Bayeux,
 }
 
 /// What a scenario may need of a server.
@@ -70,24 +72,19 @@ pub(crate) enum Ability {
 }
 
 impl Target {
-    /// Whether its objects are those of Encke's `json` dialect.
-    pub(crate) fn speaks_json(self) -> bool {
-        matches!(self, Self::Encke | Self::Poll)
-    }
-
     pub(crate) fn name(self) -> &'static str {
         self.into()
     }
 
     /// Whether its clients ask, and are answered when there is something.
     pub(crate) fn polls(self) -> bool {
-        self == Self::Poll
+        matches!(self, Self::Poll | Self::Bayeux)
     }
 
     pub(crate) fn scheme(self) -> Scheme {
         match self {
             Self::Encke | Self::Plain | Self::Socketio => Scheme::Ws,
-            Self::Sse | Self::Poll => Scheme::Http,
+            Self::Sse | Self::Poll | Self::Bayeux => Scheme::Http,
         }
     }
 
@@ -109,6 +106,12 @@ impl Target {
             Self::Poll => match ability {
                 Resume | TellsRecovered | TakeOver | TellsWindow | Channels => true,
                 // An empty answer is its heartbeat, and the next poll wants no other answer than that.
+                Heartbeat | TellsPongTimeout | AnswersPings | Acks | Pushes | JsonFrames => false,
+            },
+            Self::Bayeux => match ability {
+                Resume | TellsRecovered | Channels => true,
+                // Not all servers tell `maxInterval`. What a first connect is told of a second one, each says in its own way.
+                TakeOver | TellsWindow => false,
                 Heartbeat | TellsPongTimeout | AnswersPings | Acks | Pushes | JsonFrames => false,
             },
         }

@@ -58,22 +58,28 @@ impl FakePolls {
     }
 }
 
+/// The first line of the next request, and its body.
+pub(crate) async fn next_request(
+    stream: &mut BufReader<TcpStream>,
+) -> std::io::Result<Option<(String, String)>> {
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        if stream.read_line(&mut head).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let length = head.to_ascii_lowercase();
+    let length = length.lines().find_map(|line| line.strip_prefix("content-length: "));
+    let mut body = vec![0; length.map_or(0, |text| text.parse().expect("a length is a number"))];
+    stream.read_exact(&mut body).await?;
+    let line = head.lines().next().unwrap_or_default().to_owned();
+    Ok(Some((line, String::from_utf8(body).expect("clients send text"))))
+}
+
 async fn serve(stream: TcpStream, manners: Manners, asked: &Mutex<Vec<String>>) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     let mut stream = BufReader::new(stream);
-    loop {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            if stream.read_line(&mut head).await? == 0 {
-                return Ok(());
-            }
-        }
-        let length = head.to_ascii_lowercase();
-        let length = length.lines().find_map(|line| line.strip_prefix("content-length: "));
-        let mut body = vec![0; length.map_or(0, |text| text.parse().expect("a length is a number"))];
-        stream.read_exact(&mut body).await?;
-        let line = head.lines().next().unwrap_or_default();
-        let body = String::from_utf8(body).expect("clients send text");
+    while let Some((line, body)) = next_request(&mut stream).await? {
         asked.lock().expect("no test panics while it looks").push(format!("{line} {body}"));
         let is_new = !line.contains("resume=");
         let (status, headers, body) = match line.split(' ').next() {
@@ -93,6 +99,7 @@ async fn serve(stream: TcpStream, manners: Manners, asked: &Mutex<Vec<String>>) 
             return stream.shutdown().await;
         }
     }
+    Ok(())
 }
 
 fn hello() -> String {

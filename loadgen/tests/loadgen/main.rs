@@ -1,6 +1,7 @@
 //! The binary against a small server in this process that behaves as each test needs it.
 
 mod accept;
+mod fake_bayeux;
 mod fake_channel;
 mod fake_polls;
 mod fake_server;
@@ -9,6 +10,7 @@ mod fake_targets;
 mod run;
 
 mod assertions;
+mod bayeux;
 mod churn;
 mod compare;
 mod cost;

@@ -127,6 +127,14 @@ impl Dialect for JsonPolls {
         }
     }
 
+    fn subscribe(&self, channel: &str) -> String {
+        encke::subscribe(channel)
+    }
+
+    fn publish(&self, id: u64, channel: &str, data: &str) -> String {
+        encke::publish(id, channel, data)
+    }
+
     fn goodbye(&self) -> String {
         r#"{"close":{}}"#.to_owned()
     }

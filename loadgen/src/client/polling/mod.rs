@@ -1,6 +1,8 @@
 //! A session over long-polling: on one connection a poll that is held, and a second connection, if it is needed, for what the client
 //! says meanwhile.
 
+mod bayeux;
+mod bayeux_answer;
 mod json;
 mod reading;
 
@@ -14,7 +16,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
-pub(super) use self::json::{JsonPolls, open};
+pub(super) use self::bayeux::{BayeuxPolls, open as open_bayeux};
+pub(super) use self::json::{JsonPolls, open as open_json};
 use super::Event;
 use crate::transport::websocket::End;
 use crate::transport::{Answer, Line};
@@ -31,6 +34,9 @@ pub(super) trait Dialect {
     fn poll(&mut self) -> Vec<u8>;
     /// The request with these commands, one at least.
     fn commands(&mut self, commands: &[String]) -> Vec<u8>;
+    fn subscribe(&self, channel: &str) -> String;
+    /// `data` is JSON.
+    fn publish(&self, id: u64, channel: &str, data: &str) -> String;
     /// What ends the session.
     fn goodbye(&self) -> String;
     /// The answer to a poll that was sent so long ago.
@@ -47,6 +53,8 @@ pub(super) type Said = VecDeque<Saying>;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Saying {
     Text(Box<str>),
+    /// What to come back with.
+    Id(Box<str>),
     /// Nothing, so long after it was asked.
     Nothing(Duration),
 }
@@ -100,6 +108,15 @@ impl<D: Dialect> LongPoll<D> {
         self
     }
 
+    /// The server has said this already.
+    fn having_heard(self, said: Said) -> Self {
+        Self { said, ..self }
+    }
+
+    pub(super) fn dialect(&self) -> &D {
+        &self.dialect
+    }
+
     /// Polls for as long as it is called. Hands everything that the server says to `on_event`, until it breaks or the session ends.
     pub(super) fn poll_each<T>(
         &mut self,
@@ -110,6 +127,7 @@ impl<D: Dialect> LongPoll<D> {
             while let Some(saying) = self.said.pop_front() {
                 let heard = match &saying {
                     Saying::Text(text) => on_event(Event::Text(text)),
+                    Saying::Id(id) => on_event(Event::Id(id)),
                     Saying::Nothing(after) => on_event(Event::Held(*after)),
                 };
                 if let ControlFlow::Break(value) = heard {

@@ -79,7 +79,7 @@ mod tests {
         let result = objects(body.as_bytes()).and_then(|objects| take(objects, &mut seq, &mut said));
         let texts = said.iter().map(|saying| match saying {
             Saying::Text(text) => text.to_string(),
-            Saying::Nothing(_) => panic!("an answer has objects or none"),
+            Saying::Nothing(_) | Saying::Id(_) => panic!("an answer has objects or none"),
         });
         (result, seq, texts.collect())
     }

@@ -24,7 +24,7 @@ pub(super) enum Publisher {
 
 /// What to publish, and where the replies are counted.
 pub(super) struct Work<'a> {
-    pub(super) channel: &'a str,
+    pub(super) channel: String,
     pub(super) schedule: &'a Schedule,
     pub(super) reader: &'a ChannelReader,
     /// Messages that the server confirmed.
@@ -60,7 +60,6 @@ impl Work<'_> {
 
     /// Sends commands without waiting for their replies, which are read meanwhile.
     async fn over_websocket(&self, mut connection: Connection) {
-        let channel = Value::from(self.channel);
         let mut unanswered = 0_u64;
         for number in self.numbers() {
             let due = sleep_until(self.schedule.due(number));
@@ -73,9 +72,7 @@ impl Work<'_> {
             let id = u64::from(number) + 1;
             unanswered += 1;
             self.schedule.note_start(number);
-            connection
-                .send(&format!(r#"{{"id":{id},"publish":{{"channel":{channel},"data":{data}}}}}"#))
-                .await;
+            connection.publish(id, &self.channel, &data).await;
         }
         while unanswered > 0 {
             if let Err(end) = connection.each(|event| self.receive(event, &mut unanswered)).await {
@@ -111,7 +108,7 @@ impl Work<'_> {
 
     /// One call after the other: a late call delays the next one, which latencies show.
     async fn over_admin_api(&self, mut admin: Admin) {
-        let channel = Value::from(self.channel);
+        let channel = Value::from(self.channel.as_str());
         for number in self.numbers() {
             sleep_until(self.schedule.due(number)).await;
             let data = self.schedule.data(number);

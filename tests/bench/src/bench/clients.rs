@@ -127,6 +127,7 @@ pub(crate) fn dialer(server: SocketAddr) -> Result<Dialer, Failure> {
         pong_timeout: None,
         reconnect_window: None,
         poll_hold: None,
+        ext_ack: false,
         token: None,
     };
     Ok(Dialer::new(options, Sources::new(server, 0..ADDRESSES), &Traffic::default()))

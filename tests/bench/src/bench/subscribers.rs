@@ -63,7 +63,7 @@ impl Subscribers {
             Received::Message { offset, .. } => self.message(offset, progress),
             Received::Reply(None) => self.subscribed.set(self.subscribed.get() + 1),
             Received::Reply(Some(code)) => return Err(code.into_owned()),
-            Received::Gap { .. } | Received::Elsewhere { .. } | Received::Other => increment(&self.other),
+            _ => increment(&self.other),
         }
         Ok(())
     }

@@ -3,6 +3,8 @@
 
 // Attacks, each beside a session that does nothing wrong.
 mod abuse;
+// The load generator as a crowd of Bayeux clients.
+mod bayeux;
 // A hook that blocks a worker.
 mod hooks;
 // The load generator against the server.

@@ -8,23 +8,27 @@ use encke_tests::{RunningServer, Script};
 const PING_TIMEOUT_MS: &str = "1000";
 /// How long Socket.IO keeps a lost connection.
 const WINDOW_MS: &str = "3000";
+/// How long Faye holds a poll.
+const HOLD_MS: &str = "1000";
 
 /// Those of npm.
 struct Servers {
     _script: Script,
     socketio: String,
     plain: String,
+    faye: String,
 }
 
 impl Servers {
     #[track_caller]
     fn start() -> Self {
-        let script = Script::start("servers.mjs", &["500", PING_TIMEOUT_MS, WINDOW_MS]);
-        let [socketio, plain] = ["socketio", "plain"].map(|name| script.await_value(name, 1));
+        let script = Script::start("servers.mjs", &["500", PING_TIMEOUT_MS, WINDOW_MS, HOLD_MS]);
+        let [socketio, plain, faye] = ["socketio", "plain", "faye"].map(|name| script.await_value(name, 1));
         Self {
             _script: script,
             socketio: format!("ws://127.0.0.1:{socketio}/socket.io/"),
             plain: format!("ws://127.0.0.1:{plain}/"),
+            faye: format!("http://127.0.0.1:{faye}/bayeux"),
         }
     }
 }
@@ -78,6 +82,20 @@ fn socketio_connections_are_recovered_within_the_window_and_not_after_it() {
     let options = "--target socketio --duration 1s --reconnect-window 3s --margin 1s";
     let report = run(&servers.socketio, "vanish", options);
     report.assert(&[("resumed", 25.0), ("early", 0.0), ("refused", 25.0), ("overdue", 0.0)]);
+}
+
+#[test]
+fn faye_holds_polls_and_delivers_everything_once() {
+    let _turn = heavy();
+    let servers = Servers::start();
+    let report = run(&servers.faye, "hold", "--target bayeux --duration 3500ms");
+    report.assert(&[("unexpected_closes", 0.0), ("holds_early", 0.0)]);
+    assert!(report.number("pings") >= 100.0, "{report:?}");
+    assert_eq!(report.number("/hold_lateness_ms/count"), report.number("pings"), "{report:?}");
+    let report = run(&servers.faye, "fanout", "--target bayeux --messages 50 --publish-rate 50");
+    report.assert(&[("published", 50.0), ("received", 2500.0), ("duplicated", 0.0), ("corrupted", 0.0)]);
+    let report = run(&servers.faye, "storm", "--target bayeux --duration 500ms");
+    report.assert(&[("dropped", 50.0), ("resumed", 50.0)]);
 }
 
 #[test]

@@ -37,7 +37,7 @@ impl Talk {
                 let quoted = Value::from(channel).to_string();
                 Self::Channel { quoted, reader: ChannelReader::new(channel) }
             }
-            Target::Plain | Target::Sse | Target::Socketio | Target::Poll => Self::Pings,
+            Target::Plain | Target::Sse | Target::Socketio | Target::Poll | Target::Bayeux => Self::Pings,
         }
     }
 
@@ -76,7 +76,10 @@ impl Talk {
                 }
                 Received::Gap { .. } => Said::Gap,
                 Received::Reply(_) => hear_reply(text).unwrap_or(Said::Other),
-                Received::Elsewhere { .. } | Received::Other => Said::Other,
+                Received::Unnumbered { .. }
+                | Received::Missed { .. }
+                | Received::Elsewhere { .. }
+                | Received::Other => Said::Other,
             },
             (Self::Pings, Event::Pong(payload)) => payload.try_into().map_or(Said::Other, |number| {
                 Said::Arrived { number: u32::from_be_bytes(number), offset: 0 }

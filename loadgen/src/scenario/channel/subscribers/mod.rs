@@ -37,7 +37,7 @@ pub(crate) struct Subscribers {
 impl Subscribers {
     pub(crate) fn new(options: args::ChannelLoad) -> Self {
         Self {
-            reader: ChannelReader::new(&options.channel),
+            reader: ChannelReader::of(options.server.target, &options.channel()),
             options,
             round: RefCell::default(),
             connected: Counter::default(),

@@ -69,7 +69,7 @@ impl Subscribers {
 
     fn work<'a>(&'a self, schedule: &'a Schedule, setup: &'a Setup) -> Work<'a> {
         Work {
-            channel: &self.options.channel,
+            channel: self.options.channel(),
             schedule,
             reader: &self.reader,
             published: &self.published,

@@ -23,7 +23,8 @@ impl Subscribers {
                 match event {
                     Event::Ping(_) | Event::Held(_) => self.answering.pings.increment(),
                     Event::Text(text) => self.receive(round, text, subscriber),
-                    Event::Pong(_) | Event::Id(_) => {}
+                    Event::Id(_) => subscriber.ticket.note(event),
+                    Event::Pong(_) => {}
                 }
                 let is_ack_due = self.options.ack_every > 0 && subscriber.unacked >= self.options.ack_every;
                 if is_ack_due { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -49,6 +50,18 @@ impl Subscribers {
                     self.tally.gap(messages);
                 }
                 (seq, subscriber.numbering.gap(seq))
+            }
+            Received::Unnumbered { data } => {
+                if subscriber.counts {
+                    self.take(round, data, subscriber);
+                }
+                return;
+            }
+            Received::Missed { messages } => {
+                if subscriber.counts {
+                    self.tally.gap(messages);
+                }
+                return;
             }
             // A message or a gap: apply the rule that holds for both.
             Received::Elsewhere { seq } => (seq, subscriber.numbering.gap(seq)),

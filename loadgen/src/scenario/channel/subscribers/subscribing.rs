@@ -4,7 +4,6 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::time::{sleep, timeout};
 
 use super::Subscribers;
@@ -73,8 +72,7 @@ impl Subscribers {
 
     /// Whether the subscription succeeded. A failure is recorded.
     pub(crate) async fn subscribe(&self, connection: &mut Connection, setup: &Setup) -> bool {
-        let channel = Value::from(self.options.channel.as_str());
-        connection.send(&format!(r#"{{"id":1,"subscribe":{{"channel":{channel}}}}}"#)).await;
+        connection.subscribe(&self.options.channel()).await;
         let reply = connection.each(|event| match event {
             Event::Ping(_) | Event::Held(_) => {
                 self.answering.pings.increment();

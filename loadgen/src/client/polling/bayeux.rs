@@ -1,0 +1,215 @@
+//! Bayeux 1.0 over long-polling: the protocol of CometD and Faye.
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::bayeux_answer::{ConnectReply, Heard, hear};
+use super::{Dialect, LongPoll, Said, Saying};
+use crate::client::{Failure, Greeting, Ticket};
+use crate::target::ServerUrl;
+use crate::transport::websocket::End;
+use crate::transport::{Answer, ConnectError, Line};
+
+const OK: u16 = 200;
+/// The server does not know the client, or no longer.
+const UNKNOWN_CLIENT: u16 = 402;
+
+/// What the requests of a session have in common.
+#[derive(Debug)]
+pub(in crate::client) struct BayeuxPolls {
+    url: Rc<ServerUrl>,
+    /// Those of a token, if there is one.
+    headers: Box<str>,
+    /// As JSON.
+    client_id: Box<str>,
+    /// With the acknowledgement extension: the last that has arrived, as the server has it.
+    ack: Option<Box<str>>,
+    /// What the server has advised for the time between two connects.
+    interval: Duration,
+    /// A client asks that its first connect is answered at once, for only then it may know all advice.
+    has_connected: bool,
+    /// The last connect is to be held.
+    is_held: bool,
+}
+
+/// Opens a session, or comes back to one by a connect that is answered at once.
+pub(in crate::client) async fn open(
+    stream: TcpStream,
+    url: &Rc<ServerUrl>,
+    headers: String,
+    resume: Option<&Ticket>,
+    acknowledges: bool,
+) -> Result<(LongPoll<BayeuxPolls>, Greeting), Failure> {
+    let mut line = Line::new(stream);
+    let known = resume.cloned().unwrap_or_default();
+    let ack = acknowledges.then(|| known.last_id.clone().unwrap_or_else(|| NOTHING_YET.into()));
+    let mut polls = BayeuxPolls {
+        url: url.clone(),
+        headers: headers.into(),
+        client_id: Value::from(&*known.token).to_string().into(),
+        ack,
+        interval: Duration::ZERO,
+        has_connected: false,
+        is_held: false,
+    };
+    if let Some(ticket) = resume
+        && let Some(said) = polls.come_back(&mut line).await?
+    {
+        let greeting = Greeting { ticket: ticket.clone(), recovered: true, ..Greeting::default() };
+        return Ok((LongPoll::new(line, polls).having_heard(said), greeting));
+    }
+    let heard = ask(&mut line, polls.request(&handshake(acknowledges))).await?;
+    let reply = heard.handshake.ok_or(Failure::NoHello)?;
+    if let Some(error) = reply.refusal {
+        return Err(Failure::Unwelcome(error));
+    }
+    if acknowledges && !reply.acknowledges {
+        return Err(Failure::Unwelcome("the server has no acknowledgement extension".to_owned()));
+    }
+    let client_id = reply.client_id.ok_or(Failure::NoHello)?;
+    polls.client_id = Value::from(&*client_id).to_string().into();
+    polls.ack = acknowledges.then(|| NOTHING_YET.into());
+    polls.interval = reply.advice.interval.unwrap_or_default();
+    polls.has_connected = false;
+    let greeting = Greeting {
+        ticket: Ticket { token: client_id.into(), ..Ticket::default() },
+        poll_hold: reply.advice.timeout.unwrap_or_default(),
+        reconnect_window: reply.advice.max_interval.unwrap_or_default(),
+        ..Greeting::default()
+    };
+    Ok((LongPoll::new(line, polls), greeting))
+}
+
+/// What CometD's clients acknowledge before they have received anything.
+const NOTHING_YET: &str = "-1";
+
+fn handshake(acknowledges: bool) -> String {
+    let ext = if acknowledges { r#","ext":{"ack":true}"# } else { "" };
+    format!(
+        r#"[{{"channel":"/meta/handshake","id":"h","version":"1.0","minimumVersion":"1.0","supportedConnectionTypes":["long-polling"]{ext}}}]"#
+    )
+}
+
+/// Sends a request that is answered at once.
+async fn ask(line: &mut Line, request: Vec<u8>) -> Result<Heard, Failure> {
+    let mut request = Some(request);
+    let sent = poll_fn(|context| line.poll_send(context, || request.take().unwrap_or_default()));
+    sent.await.map_err(Failure::ClosedBeforeHello)?;
+    let answer = poll_fn(|context| {
+        line.poll_answer(context, |answer| match answer.status {
+            OK => hear(answer.body).map_err(Failure::ClosedBeforeHello),
+            status => Err(ConnectError::Refused(status).into()),
+        })
+    });
+    answer.await.map_err(Failure::ClosedBeforeHello)?
+}
+
+impl BayeuxPolls {
+    /// What the session has for its client, if it is still there.
+    async fn come_back(&mut self, line: &mut Line) -> Result<Option<Said>, Failure> {
+        let heard = ask(line, self.connect()).await?;
+        match heard.connect.as_ref().and_then(ConnectReply::refusal) {
+            Some(End::Status(UNKNOWN_CLIENT)) => return Ok(None),
+            Some(end) => return Err(Failure::ClosedBeforeHello(end)),
+            None if heard.connect.is_none() => return Err(Failure::NoHello),
+            None => {}
+        }
+        let mut said = Said::new();
+        self.take(heard, Duration::ZERO, &mut said).map_err(Failure::ClosedBeforeHello)?;
+        Ok(Some(said))
+    }
+
+    fn request(&self, body: &str) -> Vec<u8> {
+        let (host, path, headers, length) =
+            (self.url.authority(), self.url.path_with(""), &self.headers, body.len());
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n{headers}\r\n{body}"
+        )
+        .into_bytes()
+    }
+
+    fn connect(&mut self) -> Vec<u8> {
+        self.is_held = self.has_connected;
+        self.has_connected = true;
+        let advice = if self.is_held { "" } else { r#","advice":{"timeout":0}"# };
+        let ext = self.ack.as_ref().map_or_else(String::new, |ack| format!(r#","ext":{{"ack":{ack}}}"#));
+        let client_id = &self.client_id;
+        self.request(&format!(
+            r#"[{{"channel":"/meta/connect","id":"c","clientId":{client_id},"connectionType":"long-polling"{advice}{ext}}}]"#
+        ))
+    }
+
+    /// Messages first, then what is to be remembered of them.
+    fn take(&mut self, heard: Heard, after: Duration, said: &mut Said) -> Result<(), End> {
+        let Heard { texts, connect, .. } = heard;
+        let is_empty = texts.is_empty();
+        said.extend(texts.into_iter().map(Saying::Text));
+        let Some(connect) = connect else { return Ok(()) };
+        if let Some(end) = connect.refusal() {
+            return Err(end);
+        }
+        if let Some(interval) = connect.advice.interval {
+            self.interval = interval;
+        }
+        if self.ack.is_some()
+            && let Some(ack) = connect.ack
+        {
+            self.ack = Some(ack.clone());
+            said.push_back(Saying::Id(ack));
+        }
+        if is_empty && self.is_held && !connect.advice.multiple_clients {
+            said.push_back(Saying::Nothing(after));
+        }
+        Ok(())
+    }
+}
+
+impl Dialect for BayeuxPolls {
+    const MAX_COMMANDS: usize = 64;
+
+    fn poll(&mut self) -> Vec<u8> {
+        self.connect()
+    }
+
+    fn commands(&mut self, commands: &[String]) -> Vec<u8> {
+        self.request(&format!("[{}]", commands.join(",")))
+    }
+
+    fn subscribe(&self, channel: &str) -> String {
+        let (client_id, channel) = (&self.client_id, Value::from(channel));
+        format!(r#"{{"channel":"/meta/subscribe","id":"s","clientId":{client_id},"subscription":{channel}}}"#)
+    }
+
+    fn publish(&self, id: u64, channel: &str, data: &str) -> String {
+        let (client_id, channel) = (&self.client_id, Value::from(channel));
+        format!(r#"{{"channel":{channel},"id":"{id}","clientId":{client_id},"data":{data}}}"#)
+    }
+
+    fn goodbye(&self) -> String {
+        format!(r#"{{"channel":"/meta/disconnect","id":"d","clientId":{}}}"#, self.client_id)
+    }
+
+    fn answered(&mut self, answer: Answer<'_>, after: Duration, said: &mut Said) -> Result<(), End> {
+        if answer.status != OK {
+            return Err(End::Status(answer.status));
+        }
+        self.take(hear(answer.body)?, after, said)
+    }
+
+    fn replied(&mut self, answer: Answer<'_>, said: &mut Said) -> Result<(), End> {
+        if answer.status != OK {
+            return Err(End::Status(answer.status));
+        }
+        // Some servers have messages share the answers to commands.
+        said.extend(hear(answer.body)?.texts.into_iter().map(Saying::Text));
+        Ok(())
+    }
+
+    fn pause(&self) -> Duration {
+        self.interval
+    }
+}

@@ -1,0 +1,130 @@
+//! A server of Bayeux over long-polling that has nothing to say, or the same again, as each test needs it.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::io::{AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::sleep;
+
+use crate::fake_polls::next_request;
+
+/// What it says that it does, in milliseconds.
+const HOLD_MS: u64 = 300;
+
+/// How it treats its clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Manners {
+    Honest,
+    /// Connects are held for so long.
+    HoldsFor(Duration),
+    /// Every connect is answered at once, with the advice that there are several clients and so long a pause.
+    AdvisesPauses(Duration),
+    /// It knows nobody whose handshake came on another connection.
+    Forgets,
+    /// Every connect that is to be held ends the session, for this reason.
+    Ends(&'static str),
+    /// No one may come in.
+    Refuses,
+    /// It has no extensions.
+    Plain,
+}
+
+pub(crate) struct FakeBayeux {
+    address: SocketAddr,
+    asked: Arc<Mutex<Vec<Value>>>,
+}
+
+impl FakeBayeux {
+    pub(crate) async fn start(manners: Manners) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let asked = Arc::<Mutex<Vec<Value>>>::default();
+        let all = asked.clone();
+        tokio::spawn(async move {
+            loop {
+                let (stream, _) = listener.accept().await.expect("the listener works");
+                let all = all.clone();
+                // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+                tokio::spawn(async move { drop(serve(stream, manners, &all).await) });
+            }
+        });
+        Self { address, asked }
+    }
+
+    /// All messages of a channel.
+    pub(crate) fn asked(&self, channel: &str) -> Vec<Value> {
+        let asked = self.asked.lock().expect("no test panics while it looks");
+        asked.iter().filter(|message| message["channel"] == channel).cloned().collect()
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/bayeux", self.address)
+    }
+}
+
+async fn serve(stream: TcpStream, manners: Manners, asked: &Mutex<Vec<Value>>) -> std::io::Result<()> {
+    stream.set_nodelay(true)?;
+    let mut stream = BufReader::new(stream);
+    let mut is_known = manners != Manners::Forgets;
+    while let Some((line, body)) = next_request(&mut stream).await? {
+        assert_eq!(line, "POST /bayeux HTTP/1.1");
+        let messages: Vec<Value> = serde_json::from_str(&body).expect("clients send arrays");
+        asked.lock().expect("no test panics while it looks").extend(messages.iter().cloned());
+        let mut answer = Vec::new();
+        for message in &messages {
+            is_known |= message["channel"] == "/meta/handshake";
+            answer.push(reply(message, is_known, manners).await);
+        }
+        let body = Value::Array(answer).to_string();
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        stream.write_all(answer.as_bytes()).await?;
+    }
+    Ok(())
+}
+
+async fn reply(message: &Value, is_known: bool, manners: Manners) -> Value {
+    let channel = &message["channel"];
+    let mut reply = json!({"channel": channel, "id": message["id"], "successful": true});
+    let refuse = |reply: &mut Value, error: &str| {
+        reply["successful"] = json!(false);
+        reply["error"] = json!(error);
+    };
+    match channel.as_str().expect("a channel is a text") {
+        "/meta/handshake" if manners == Manners::Refuses => refuse(&mut reply, "401::not you"),
+        "/meta/handshake" => {
+            assert_eq!(message["supportedConnectionTypes"], json!(["long-polling"]));
+            reply["clientId"] = json!("a \"client\"");
+            reply["advice"] = json!({"reconnect": "retry", "interval": 0, "timeout": HOLD_MS});
+            if manners != Manners::Plain && !message["ext"]["ack"].is_null() {
+                reply["ext"] = json!({"ack": true});
+            }
+        }
+        "/meta/connect" => {
+            assert_eq!(message["clientId"], "a \"client\"");
+            let is_first = message["advice"]["timeout"] == 0;
+            let ack = message["ext"]["ack"].as_i64();
+            if !is_known {
+                refuse(&mut reply, "402:c:unknown");
+                return reply;
+            }
+            match manners {
+                Manners::Ends(error) if !is_first => refuse(&mut reply, error),
+                Manners::AdvisesPauses(pause) => {
+                    let interval = u64::try_from(pause.as_millis()).expect("it is short");
+                    reply["advice"] = json!({"interval": interval, "multiple-clients": true});
+                }
+                Manners::HoldsFor(hold) if !is_first => sleep(hold).await,
+                _ if !is_first => sleep(Duration::from_millis(HOLD_MS)).await,
+                _ => {}
+            }
+            if let Some(ack) = ack {
+                reply["ext"] = json!({"ack": ack + 1});
+            }
+        }
+        _ => {}
+    }
+    reply
+}
