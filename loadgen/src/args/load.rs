@@ -25,7 +25,7 @@ pub(crate) struct Load {
 /// The options of every scenario.
 #[derive(Clone, Debug, ClapArgs)]
 pub(crate) struct Server {
-    /// Where the server is: ws://host:port/path, or http:// for --target sse, poll and bayeux
+    /// Where the server is: ws://host:port/path, or http:// for --target sse and poll; either for bayeux
     pub(crate) url: ServerUrl,
     /// What the server speaks
     #[arg(long, value_enum, default_value_t)]

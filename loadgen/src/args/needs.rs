@@ -9,8 +9,9 @@ impl Scenario {
     /// What is asked for and the target cannot do, or could show nothing: nothing, if all is well.
     pub(crate) fn unsupported(&self) -> Vec<String> {
         let Load { server, .. } = self.load();
-        let (target, scheme) = (server.target.name(), server.target.scheme());
-        if server.url.scheme() != scheme {
+        let (target, schemes) = (server.target.name(), server.target.schemes());
+        if !schemes.contains(&server.url.scheme()) {
+            let scheme = schemes[0];
             return vec![format!(
                 "--target {target} wants a URL with {scheme}://, not {}",
                 server.url.as_str()

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::token::Tokens;
 use super::{Connection, Failure, Greeting, Ticket, TokenSource, Wire, encke, polling, socketio};
 use crate::record::{Live, Traffic};
-use crate::target::{ServerUrl, Target};
+use crate::target::{Scheme, ServerUrl, Target};
 use crate::transport::Sources;
 use crate::transport::event_stream;
 use crate::transport::websocket::{Socket, request_bytes, upgrade};
@@ -130,6 +130,13 @@ impl Dialer {
             Target::Poll => {
                 let (polls, greeting) = polling::open_json(stream, &self.url, headers, resume).await?;
                 (self.connection(Wire::Poll(Box::new(polls))), greeting)
+            }
+            Target::Bayeux if self.options.url.scheme() == Scheme::Ws => {
+                let socket = self.upgraded(stream, "", &headers).await?;
+                let acknowledges = self.options.ext_ack;
+                let opened = polling::open_bayeux_socket(socket, &self.url, resume, acknowledges);
+                let (socket, greeting) = Box::pin(opened).await?;
+                (self.connection(Wire::BayeuxSocket(Box::new(socket))), greeting)
             }
             Target::Bayeux => {
                 let acknowledges = self.options.ext_ack;

@@ -25,7 +25,7 @@ pub use self::dialer::{DialOptions, Dialer};
 pub use self::failure::Failure;
 pub(crate) use self::failure::kind_of_end;
 pub(crate) use self::failures::Failures;
-use self::polling::{BayeuxPolls, Dialect as _, JsonPolls, LongPoll};
+use self::polling::{BayeuxPolls, BayeuxSocket, Dialect as _, JsonPolls, LongPoll};
 pub use self::ticket::Ticket;
 pub use self::token::{Secret, TokenSource};
 use crate::record::Live;
@@ -80,6 +80,7 @@ enum Wire {
     Socketio(Socket),
     Poll(Box<LongPoll<JsonPolls>>),
     Bayeux(Box<LongPoll<BayeuxPolls>>),
+    BayeuxSocket(Box<BayeuxSocket>),
 }
 
 impl Wire {
@@ -90,7 +91,7 @@ impl Wire {
             Self::Sse(_) => Target::Sse,
             Self::Socketio(_) => Target::Socketio,
             Self::Poll(_) => Target::Poll,
-            Self::Bayeux(_) => Target::Bayeux,
+            Self::Bayeux(_) | Self::BayeuxSocket(_) => Target::Bayeux,
         }
     }
 
@@ -98,6 +99,7 @@ impl Wire {
     fn socket(&mut self) -> Option<&mut Socket> {
         match self {
             Self::Encke(socket) | Self::Plain(socket) | Self::Socketio(socket) => Some(socket),
+            Self::BayeuxSocket(bayeux) => Some(bayeux.socket()),
             Self::Sse(_) | Self::Poll(_) | Self::Bayeux(_) => None,
         }
     }
@@ -134,6 +136,7 @@ impl Connection {
         let _ = match &mut self.wire {
             Wire::Encke(socket) | Wire::Plain(socket) => socket.send_pong(payload).await,
             Wire::Socketio(socket) => socket.send_text(socketio::PONG).await,
+            Wire::BayeuxSocket(bayeux) => bayeux.socket().send_pong(payload).await,
             Wire::Sse(_) | Wire::Poll(_) | Wire::Bayeux(_) => Ok(()),
         };
     }
@@ -152,6 +155,7 @@ impl Connection {
             Wire::Sse(stream) => stream.reset(),
             Wire::Poll(polls) => polls.reset_on_drop(),
             Wire::Bayeux(polls) => polls.reset_on_drop(),
+            Wire::BayeuxSocket(bayeux) => bayeux.into_socket().reset(),
         }
     }
 
@@ -171,6 +175,7 @@ impl Connection {
             // Boxed, for a task is as large as what it may hold at once, for all its life.
             Wire::Poll(polls) => Box::pin(polls.close()).await,
             Wire::Bayeux(polls) => Box::pin(polls.close()).await,
+            Wire::BayeuxSocket(bayeux) => Box::pin(bayeux.close(NORMAL)).await,
             Wire::Sse(_) => {}
         }
     }
@@ -190,6 +195,7 @@ impl Connection {
             }
             Wire::Poll(polls) => polls.send(command).await,
             Wire::Bayeux(polls) => polls.send(command).await,
+            Wire::BayeuxSocket(bayeux) => bayeux.send(command).await,
             Wire::Sse(_) => {}
         }
     }
@@ -198,6 +204,7 @@ impl Connection {
     pub(crate) async fn subscribe(&mut self, channel: &str) {
         let command = match &self.wire {
             Wire::Bayeux(polls) => polls.dialect().subscribe(channel),
+            Wire::BayeuxSocket(bayeux) => bayeux.dialect().subscribe(channel),
             _ => encke::subscribe(channel),
         };
         self.send(&command).await;
@@ -207,6 +214,7 @@ impl Connection {
     pub(crate) async fn publish(&mut self, id: u64, channel: &str, data: &str) {
         let command = match &self.wire {
             Wire::Bayeux(polls) => polls.dialect().publish(id, channel, data),
+            Wire::BayeuxSocket(bayeux) => bayeux.dialect().publish(id, channel, data),
             _ => encke::publish(id, channel, data),
         };
         self.send(&command).await;
@@ -251,6 +259,7 @@ impl Connection {
             Wire::Socketio(socket) => socketio::poll_each(socket, context, &mut on_event),
             Wire::Poll(polls) => polls.poll_each(context, &mut on_event),
             Wire::Bayeux(polls) => polls.poll_each(context, &mut on_event),
+            Wire::BayeuxSocket(bayeux) => bayeux.poll_each(context, &mut on_event),
         };
         if let Poll::Ready(Err(end)) = polled {
             live.ended(end);

@@ -29,7 +29,7 @@ pub enum Target {
     Socketio,
     /// Encke's json dialect over long-polling
     Poll,
-    /// Bayeux 1.0 (CometD, Faye) over long-polling
+    /// Bayeux 1.0 (CometD, Faye) over long-polling, or with a URL of ws:// over WebSocket
     Bayeux,
 }
 
@@ -81,10 +81,12 @@ impl Target {
         matches!(self, Self::Poll | Self::Bayeux)
     }
 
-    pub(crate) fn scheme(self) -> Scheme {
+    /// The schemes of its URLs. Where there are several, they say what it is spoken over.
+    pub(crate) fn schemes(self) -> &'static [Scheme] {
         match self {
-            Self::Encke | Self::Plain | Self::Socketio => Scheme::Ws,
-            Self::Sse | Self::Poll | Self::Bayeux => Scheme::Http,
+            Self::Encke | Self::Plain | Self::Socketio => &[Scheme::Ws],
+            Self::Sse | Self::Poll => &[Scheme::Http],
+            Self::Bayeux => &[Scheme::Http, Scheme::Ws],
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
-use super::bayeux_answer::{ConnectReply, Heard, hear};
+use super::bayeux_answer::{Heard, hear};
 use super::{Dialect, LongPoll, Said, Saying};
 use crate::client::{Failure, Greeting, Ticket};
 use crate::target::ServerUrl;
@@ -22,6 +22,7 @@ const UNKNOWN_CLIENT: u16 = 402;
 #[derive(Debug)]
 pub(in crate::client) struct BayeuxPolls {
     url: Rc<ServerUrl>,
+    connection_type: &'static str,
     /// Those of a token, if there is one.
     headers: Box<str>,
     /// As JSON.
@@ -45,24 +46,26 @@ pub(in crate::client) async fn open(
     acknowledges: bool,
 ) -> Result<(LongPoll<BayeuxPolls>, Greeting), Failure> {
     let mut line = Line::new(stream);
-    let known = resume.cloned().unwrap_or_default();
-    let ack = acknowledges.then(|| known.last_id.clone().unwrap_or_else(|| NOTHING_YET.into()));
-    let mut polls = BayeuxPolls {
-        url: url.clone(),
-        headers: headers.into(),
-        client_id: Value::from(&*known.token).to_string().into(),
-        ack,
-        interval: Duration::ZERO,
-        has_connected: false,
-        is_held: false,
-    };
-    if let Some(ticket) = resume
-        && let Some(said) = polls.come_back(&mut line).await?
-    {
-        let greeting = Greeting { ticket: ticket.clone(), recovered: true, ..Greeting::default() };
-        return Ok((LongPoll::new(line, polls).having_heard(said), greeting));
+    let mut polls = BayeuxPolls::new(url, "long-polling", headers, resume, acknowledges);
+    if let Some(ticket) = resume {
+        let connect = polls.connect();
+        let heard = ask(&mut line, connect).await?;
+        if let Some(said) = come_back_with(&mut polls, heard)? {
+            let greeting = Greeting { ticket: ticket.clone(), recovered: true, ..Greeting::default() };
+            return Ok((LongPoll::new(line, polls).having_heard(said), greeting));
+        }
     }
-    let heard = ask(&mut line, polls.request(&handshake(acknowledges))).await?;
+    let heard = ask(&mut line, polls.request(&handshake("long-polling", acknowledges))).await?;
+    let greeting = greeting_of(&mut polls, heard, acknowledges)?;
+    Ok((LongPoll::new(line, polls), greeting))
+}
+
+/// Takes in the reply to a handshake.
+pub(super) fn greeting_of(
+    polls: &mut BayeuxPolls,
+    heard: Heard,
+    acknowledges: bool,
+) -> Result<Greeting, Failure> {
     let reply = heard.handshake.ok_or(Failure::NoHello)?;
     if let Some(error) = reply.refusal {
         return Err(Failure::Unwelcome(error));
@@ -75,22 +78,35 @@ pub(in crate::client) async fn open(
     polls.ack = acknowledges.then(|| NOTHING_YET.into());
     polls.interval = reply.advice.interval.unwrap_or_default();
     polls.has_connected = false;
-    let greeting = Greeting {
+    Ok(Greeting {
         ticket: Ticket { token: client_id.into(), ..Ticket::default() },
         poll_hold: reply.advice.timeout.unwrap_or_default(),
         reconnect_window: reply.advice.max_interval.unwrap_or_default(),
         ..Greeting::default()
-    };
-    Ok((LongPoll::new(line, polls), greeting))
+    })
+}
+
+/// Takes in the reply to the connect of a client that comes back: what the session has for it, if it is still there.
+pub(super) fn come_back_with(polls: &mut BayeuxPolls, heard: Heard) -> Result<Option<Said>, Failure> {
+    let connect = heard.connect.as_ref().ok_or(Failure::NoHello)?;
+    match connect.refusal() {
+        Some(End::Status(UNKNOWN_CLIENT)) => Ok(None),
+        Some(end) => Err(Failure::ClosedBeforeHello(end)),
+        None => {
+            let mut said = Said::new();
+            polls.take(heard, Duration::ZERO, &mut said).map_err(Failure::ClosedBeforeHello)?;
+            Ok(Some(said))
+        }
+    }
 }
 
 /// What CometD's clients acknowledge before they have received anything.
 const NOTHING_YET: &str = "-1";
 
-fn handshake(acknowledges: bool) -> String {
+pub(super) fn handshake(connection_type: &str, acknowledges: bool) -> String {
     let ext = if acknowledges { r#","ext":{"ack":true}"# } else { "" };
     format!(
-        r#"[{{"channel":"/meta/handshake","id":"h","version":"1.0","minimumVersion":"1.0","supportedConnectionTypes":["long-polling"]{ext}}}]"#
+        r#"[{{"channel":"/meta/handshake","id":"h","version":"1.0","minimumVersion":"1.0","supportedConnectionTypes":["{connection_type}"]{ext}}}]"#
     )
 }
 
@@ -109,18 +125,24 @@ async fn ask(line: &mut Line, request: Vec<u8>) -> Result<Heard, Failure> {
 }
 
 impl BayeuxPolls {
-    /// What the session has for its client, if it is still there.
-    async fn come_back(&mut self, line: &mut Line) -> Result<Option<Said>, Failure> {
-        let heard = ask(line, self.connect()).await?;
-        match heard.connect.as_ref().and_then(ConnectReply::refusal) {
-            Some(End::Status(UNKNOWN_CLIENT)) => return Ok(None),
-            Some(end) => return Err(Failure::ClosedBeforeHello(end)),
-            None if heard.connect.is_none() => return Err(Failure::NoHello),
-            None => {}
+    pub(super) fn new(
+        url: &Rc<ServerUrl>,
+        connection_type: &'static str,
+        headers: String,
+        resume: Option<&Ticket>,
+        acknowledges: bool,
+    ) -> Self {
+        let known = resume.cloned().unwrap_or_default();
+        Self {
+            url: url.clone(),
+            connection_type,
+            headers: headers.into(),
+            client_id: Value::from(&*known.token).to_string().into(),
+            ack: acknowledges.then(|| known.last_id.unwrap_or_else(|| NOTHING_YET.into())),
+            interval: Duration::ZERO,
+            has_connected: false,
+            is_held: false,
         }
-        let mut said = Said::new();
-        self.take(heard, Duration::ZERO, &mut said).map_err(Failure::ClosedBeforeHello)?;
-        Ok(Some(said))
     }
 
     fn request(&self, body: &str) -> Vec<u8> {
@@ -133,18 +155,23 @@ impl BayeuxPolls {
     }
 
     fn connect(&mut self) -> Vec<u8> {
+        let message = self.connect_message();
+        self.request(&message)
+    }
+
+    pub(super) fn connect_message(&mut self) -> String {
         self.is_held = self.has_connected;
         self.has_connected = true;
         let advice = if self.is_held { "" } else { r#","advice":{"timeout":0}"# };
         let ext = self.ack.as_ref().map_or_else(String::new, |ack| format!(r#","ext":{{"ack":{ack}}}"#));
-        let client_id = &self.client_id;
-        self.request(&format!(
-            r#"[{{"channel":"/meta/connect","id":"c","clientId":{client_id},"connectionType":"long-polling"{advice}{ext}}}]"#
-        ))
+        let (client_id, kind) = (&self.client_id, self.connection_type);
+        format!(
+            r#"[{{"channel":"/meta/connect","id":"c","clientId":{client_id},"connectionType":"{kind}"{advice}{ext}}}]"#
+        )
     }
 
     /// Messages first, then what is to be remembered of them.
-    fn take(&mut self, heard: Heard, after: Duration, said: &mut Said) -> Result<(), End> {
+    pub(super) fn take(&mut self, heard: Heard, after: Duration, said: &mut Said) -> Result<(), End> {
         let Heard { texts, connect, .. } = heard;
         let is_empty = texts.is_empty();
         said.extend(texts.into_iter().map(Saying::Text));

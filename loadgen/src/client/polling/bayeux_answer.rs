@@ -107,6 +107,15 @@ pub(super) fn hear(body: &[u8]) -> Result<Heard, End> {
     Ok(heard)
 }
 
+impl Heard {
+    /// What came later.
+    pub(super) fn add(&mut self, later: Self) {
+        self.texts.extend(later.texts);
+        self.connect = later.connect.or(self.connect.take());
+        self.handshake = later.handshake.or(self.handshake.take());
+    }
+}
+
 impl ConnectReply {
     /// How it ends the session, if it does: by the number of the error.
     pub(super) fn refusal(&self) -> Option<End> {

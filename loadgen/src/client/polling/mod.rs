@@ -3,6 +3,7 @@
 
 mod bayeux;
 mod bayeux_answer;
+mod bayeux_socket;
 mod json;
 mod reading;
 
@@ -17,6 +18,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep, timeout};
 
 pub(super) use self::bayeux::{BayeuxPolls, open as open_bayeux};
+pub(super) use self::bayeux_socket::{BayeuxSocket, open as open_bayeux_socket};
 pub(super) use self::json::{JsonPolls, open as open_json};
 use super::Event;
 use crate::transport::websocket::End;
@@ -57,6 +59,16 @@ pub(super) enum Saying {
     Id(Box<str>),
     /// Nothing, so long after it was asked.
     Nothing(Duration),
+}
+
+impl Saying {
+    fn tell<T>(&self, on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>) -> ControlFlow<T> {
+        match self {
+            Self::Text(text) => on_event(Event::Text(text)),
+            Self::Id(id) => on_event(Event::Id(id)),
+            Self::Nothing(after) => on_event(Event::Held(*after)),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -125,12 +137,7 @@ impl<D: Dialect> LongPoll<D> {
     ) -> Poll<Result<T, End>> {
         loop {
             while let Some(saying) = self.said.pop_front() {
-                let heard = match &saying {
-                    Saying::Text(text) => on_event(Event::Text(text)),
-                    Saying::Id(id) => on_event(Event::Id(id)),
-                    Saying::Nothing(after) => on_event(Event::Held(*after)),
-                };
-                if let ControlFlow::Break(value) = heard {
+                if let ControlFlow::Break(value) = saying.tell(on_event) {
                     return Poll::Ready(Ok(value));
                 }
             }

@@ -2,9 +2,12 @@ use encke_tests::RunningServer;
 use encke_tests::loadgen::Report;
 use encke_tests::waiting::heavy;
 
+/// What Bayeux is spoken over: long-polling, WebSocket.
+const SCHEMES: [&str; 2] = ["http", "ws"];
+
 #[track_caller]
-fn run(server: &RunningServer, scenario: &str, words: &str) -> Report {
-    let url = format!("http://{}/bayeux", server.public);
+fn run(server: &RunningServer, scheme: &str, scenario: &str, words: &str) -> Report {
+    let url = format!("{scheme}://{}/bayeux", server.public);
     let words = format!("--target bayeux {words}");
     Report::at(&url, scenario, &words.split(' ').collect::<Vec<_>>())
 }
@@ -12,87 +15,102 @@ fn run(server: &RunningServer, scenario: &str, words: &str) -> Report {
 #[test]
 fn no_connect_is_held_too_short() {
     let _turn = heavy();
-    let server = RunningServer::with(&["session.poll_hold=1s"]);
-    for ack in ["", " --ext-ack"] {
-        let words = format!("--connections 200 --rate 200 --duration 4s{ack}");
-        let report = run(&server, "hold", &words);
-        report.assert(&[
-            ("connected", 200.0),
-            ("errors", 0.0),
-            ("unexpected_closes", 0.0),
-            ("holds_early", 0.0),
-        ]);
-        assert!(report.number("pings") >= 500.0, "{report:?}");
-        assert_eq!(report.number("/hold_lateness_ms/count"), report.number("pings"), "{report:?}");
+    for scheme in SCHEMES {
+        let server = RunningServer::with(&["session.poll_hold=1s"]);
+        for ack in ["", " --ext-ack"] {
+            let words = format!("--connections 200 --rate 200 --duration 4s{ack}");
+            let report = run(&server, scheme, "hold", &words);
+            report.assert(&[
+                ("connected", 200.0),
+                ("errors", 0.0),
+                ("unexpected_closes", 0.0),
+                ("holds_early", 0.0),
+            ]);
+            assert!(report.number("pings") >= 500.0, "{report:?}");
+            assert_eq!(report.number("/hold_lateness_ms/count"), report.number("pings"), "{report:?}");
+        }
     }
 }
 
 #[test]
 fn with_acknowledgements_nothing_is_lost_or_doubled_in_a_cut() {
     let _turn = heavy();
-    let server = RunningServer::with(&[]);
-    let words = "--ext-ack --connections 100 --rate 500 --messages 100 --publish-rate 50 --cut-after 1s";
-    run(&server, "fanout", words).assert(&[
-        ("errors", 0.0),
-        ("published", 100.0),
-        ("received", 10_000.0),
-        ("duplicated", 0.0),
-        ("misordered", 0.0),
-        ("corrupted", 0.0),
-        ("unexpected_closes", 0.0),
-        ("dropped", 100.0),
-        ("resumed", 100.0),
-    ]);
+    for scheme in SCHEMES {
+        let server = RunningServer::with(&[]);
+        let words = "--ext-ack --connections 100 --rate 500 --messages 100 --publish-rate 50 --cut-after 1s";
+        run(&server, scheme, "fanout", words).assert(&[
+            ("errors", 0.0),
+            ("published", 100.0),
+            ("received", 10_000.0),
+            ("duplicated", 0.0),
+            ("misordered", 0.0),
+            ("corrupted", 0.0),
+            ("unexpected_closes", 0.0),
+            ("dropped", 100.0),
+            ("resumed", 100.0),
+        ]);
+    }
 }
 
 #[test]
 fn without_them_nothing_is_doubled() {
     let _turn = heavy();
-    let server = RunningServer::with(&[]);
-    let words = "--connections 100 --rate 500 --messages 100 --publish-rate 50";
-    run(&server, "fanout", words).assert(&[("received", 10_000.0), ("lost", 0.0), ("duplicated", 0.0)]);
-    let cut = run(&server, "fanout", &format!("{words} --cut-after 1s --grace 2s"));
-    cut.assert(&[
-        ("errors", 0.0),
-        ("resumed", 100.0),
-        ("duplicated", 0.0),
-        ("misordered", 0.0),
-        ("corrupted", 0.0),
-    ]);
+    for scheme in SCHEMES {
+        let server = RunningServer::with(&[]);
+        let words = "--connections 100 --rate 500 --messages 100 --publish-rate 50";
+        run(&server, scheme, "fanout", words).assert(&[
+            ("received", 10_000.0),
+            ("lost", 0.0),
+            ("duplicated", 0.0),
+        ]);
+        let cut = run(&server, scheme, "fanout", &format!("{words} --cut-after 1s --grace 2s"));
+        cut.assert(&[
+            ("errors", 0.0),
+            ("resumed", 100.0),
+            ("duplicated", 0.0),
+            ("misordered", 0.0),
+            ("corrupted", 0.0),
+        ]);
+    }
 }
 
 #[test]
 fn sessions_wait_for_the_whole_window_and_no_longer() {
     let _turn = heavy();
-    let server = RunningServer::with(&["session.reconnect_window=3s", "session.poll_gap=1s"]);
-    let window = "--reconnect-window 3s --margin 700ms";
-    let words = format!("--connections 100 --rate 400 --duration 300ms {window}");
-    run(&server, "vanish", &words).assert(&[
-        ("errors", 0.0),
-        ("killed", 100.0),
-        ("early", 0.0),
-        ("refused", 50.0),
-        ("overdue", 0.0),
-    ]);
-    let load = "--ext-ack --connections 50 --rate 500 --messages 60 --publish-rate 20 --grace 3s";
-    let report = run(&server, "resume", &format!("{load} --cuts 3 --away 500ms --outside 0.2 {window}"));
-    report.assert(&[
-        ("errors", 0.0),
-        ("received", 40.0 * 60.0),
-        ("duplicated", 0.0),
-        ("misordered", 0.0),
-        ("early", 0.0),
-        ("refused", 10.0),
-        ("overdue", 0.0),
-    ]);
+    for scheme in SCHEMES {
+        let server = RunningServer::with(&["session.reconnect_window=3s", "session.poll_gap=1s"]);
+        let window = "--reconnect-window 3s --margin 700ms";
+        let words = format!("--connections 100 --rate 400 --duration 300ms {window}");
+        run(&server, scheme, "vanish", &words).assert(&[
+            ("errors", 0.0),
+            ("killed", 100.0),
+            ("early", 0.0),
+            ("refused", 50.0),
+            ("overdue", 0.0),
+        ]);
+        let load = "--ext-ack --connections 50 --rate 500 --messages 60 --publish-rate 20 --grace 3s";
+        let report =
+            run(&server, scheme, "resume", &format!("{load} --cuts 3 --away 500ms --outside 0.2 {window}"));
+        report.assert(&[
+            ("errors", 0.0),
+            ("received", 40.0 * 60.0),
+            ("duplicated", 0.0),
+            ("misordered", 0.0),
+            ("early", 0.0),
+            ("refused", 10.0),
+            ("overdue", 0.0),
+        ]);
+    }
 }
 
 #[test]
 fn clients_leave_by_a_disconnect() {
     let _turn = heavy();
-    let server = RunningServer::with(&[]);
-    let report = run(&server, "churn", "--rate 200 --duration 2s --lifetime exp:500ms");
-    report.assert(&[("errors", 0.0), ("unexpected_closes", 0.0)]);
-    assert!(report.number("left") > 0.0, "{report:?}");
-    assert_eq!(server.admin.metrics().events("closed", "client"), report.number("left"));
+    for scheme in SCHEMES {
+        let server = RunningServer::with(&[]);
+        let report = run(&server, scheme, "churn", "--rate 200 --duration 2s --lifetime exp:500ms");
+        report.assert(&[("errors", 0.0), ("unexpected_closes", 0.0)]);
+        assert!(report.number("left") > 0.0, "{report:?}");
+        assert_eq!(server.admin.metrics().events("closed", "client"), report.number("left"));
+    }
 }

@@ -88,14 +88,16 @@ fn socketio_connections_are_recovered_within_the_window_and_not_after_it() {
 fn faye_holds_polls_and_delivers_everything_once() {
     let _turn = heavy();
     let servers = Servers::start();
-    let report = run(&servers.faye, "hold", "--target bayeux --duration 3500ms");
-    report.assert(&[("unexpected_closes", 0.0), ("holds_early", 0.0)]);
-    assert!(report.number("pings") >= 100.0, "{report:?}");
-    assert_eq!(report.number("/hold_lateness_ms/count"), report.number("pings"), "{report:?}");
-    let report = run(&servers.faye, "fanout", "--target bayeux --messages 50 --publish-rate 50");
-    report.assert(&[("published", 50.0), ("received", 2500.0), ("duplicated", 0.0), ("corrupted", 0.0)]);
-    let report = run(&servers.faye, "storm", "--target bayeux --duration 500ms");
-    report.assert(&[("dropped", 50.0), ("resumed", 50.0)]);
+    for url in [servers.faye.clone(), servers.faye.replace("http:", "ws:")] {
+        let report = run(&url, "hold", "--target bayeux --duration 3500ms");
+        report.assert(&[("unexpected_closes", 0.0), ("holds_early", 0.0)]);
+        assert!(report.number("pings") >= 100.0, "{report:?}");
+        assert_eq!(report.number("/hold_lateness_ms/count"), report.number("pings"), "{report:?}");
+        let report = run(&url, "fanout", "--target bayeux --messages 50 --publish-rate 50");
+        report.assert(&[("published", 50.0), ("received", 2500.0), ("duplicated", 0.0), ("corrupted", 0.0)]);
+        let report = run(&url, "storm", "--target bayeux --duration 500ms");
+        report.assert(&[("dropped", 50.0), ("resumed", 50.0)]);
+    }
 }
 
 #[test]
