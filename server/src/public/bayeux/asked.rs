@@ -59,7 +59,7 @@ pub(in crate::public) fn ask(
     Ok(Asked { caller, headers: head.headers, version: head.version, query, body })
 }
 
-/// Who calls a function of a page by a script sends no Origin: where this is not wanted, `jsonp` means nothing.
+/// Scripts that call a function of their page send no Origin: where they are not wanted, `jsonp` means nothing.
 fn read_query(text: &str, context: &Context) -> Result<Query, ApiError> {
     let mut query = Query::default();
     for (name, value) in form_urlencoded::parse(text.as_bytes()) {
@@ -137,6 +137,11 @@ impl Asked {
             match message {
                 Ok(message) if message.kind() == MessageKind::Connect && connects.is_none() => {
                     connects = Some(message);
+                }
+                Ok(message) if message.kind() == MessageKind::Connect => {
+                    let reply_to = message.reply_to();
+                    let reply = reply_to.reply().failed_with(400, "the request has a connect already");
+                    replies.push(&reply.to_json());
                 }
                 Ok(message) => {
                     if command(message, self.caller.address, &context.client, &mut replies).await {

@@ -88,11 +88,9 @@ impl Spoken for BayeuxSocket {
         let data = message.encodings().data();
         let length = event_len(name, &data);
         let Some(riding) = &mut self.riding else {
-            let mut text = Vec::with_capacity(length + 2);
-            text.push(b'[');
-            write_event(name, &data, &mut text);
-            text.push(b']');
-            return frames.text_of(text.len()).extend_from_slice(&text);
+            let mut event = Vec::with_capacity(length);
+            write_event(name, &data, &mut event);
+            return write_array(&[&event], frames);
         };
         riding.events.reserve(length + 1);
         if !riding.events.is_empty() {
@@ -126,18 +124,11 @@ impl Spoken for BayeuxSocket {
         let ack = self.riding.as_ref().map(|riding| Ack::UpTo(riding.seq));
         let ext = Extensions { ack, encke: EnckeExtension(Some(&missed)) };
         let reply = Reply { advice, ext, ..held.reply().succeeded() }.to_json();
-        let mut text = String::from("[");
-        if let Some(riding) = &mut self.riding {
+        let events = self.riding.as_mut().map(|riding| {
             riding.has_new = false;
-            let events = std::mem::take(&mut riding.events);
-            if !events.is_empty() {
-                text.push_str(&String::from_utf8_lossy(&events));
-                text.push(',');
-            }
-        }
-        text.push_str(&reply);
-        text.push(']');
-        frames.text(&text);
+            std::mem::take(&mut riding.events)
+        });
+        write_array(&[&events.unwrap_or_default(), reply.as_bytes()], frames);
         true
     }
 
@@ -161,6 +152,19 @@ impl Spoken for BayeuxSocket {
         let Some((held, _)) = self.dialect.release() else { return };
         frames.text(&farewell(held.reply(), code, attachment).to_array());
     }
+}
+
+/// A text with an array of these parts, of which each is empty or has its members separated by commas.
+fn write_array(parts: &[&[u8]], frames: &mut Frames<'_>) {
+    let parts = || parts.iter().filter(|part| !part.is_empty());
+    // Each has a bracket or a comma before it.
+    let length = parts().map(|part| part.len() + 1).sum::<usize>() + 1;
+    let text = frames.text_of(length);
+    for (number, part) in parts().enumerate() {
+        text.push(if number == 0 { b'[' } else { b',' });
+        text.extend_from_slice(part);
+    }
+    text.push(b']');
 }
 
 fn has_handshake(text: &str) -> bool {
