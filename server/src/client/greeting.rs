@@ -10,7 +10,7 @@ pub(crate) fn hello(attachment: &Attachment, recovered: bool) -> Event<'static> 
     let timeouts = attachment.context.sessions.settings();
     let session = &attachment.session;
     Event::Hello {
-        session: session.id().to_string().into(),
+        session: session.id().text().into(),
         resume: session.resume_token().expose().into(),
         recovered,
         seq: session.sent(),

@@ -50,7 +50,10 @@ impl Dialect for Json {
     }
 
     fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts) {
-        to.text(&ServerMessage::from(event).to_json());
+        match ServerMessage::from(event) {
+            ServerMessage::Hello(hello) => to.text(&write::hello(&hello)),
+            message => to.text(&message.to_json()),
+        }
     }
 }
 

@@ -138,6 +138,25 @@ fn events_become_the_objects_of_the_contract() {
 }
 
 #[test]
+fn a_hello_is_written_as_serde_would() {
+    for text in ["", "s_4fJ-_.x", "\"", "a\\b", "\n", "\u{1f}", "\u{7f}", "ä\u{2028}", "it's"] {
+        for (recovered, number) in [(false, 0), (true, u64::MAX)] {
+            let hello = Hello {
+                version: VERSION,
+                session: text.into(),
+                resume: format!("{text}.{text}").into(),
+                recovered,
+                seq: number,
+                ping_interval_ms: number,
+                pong_timeout_ms: number / 2,
+                reconnect_window_ms: number / 3,
+            };
+            assert_eq!(write::hello(&hello), ServerMessage::Hello(hello).to_json());
+        }
+    }
+}
+
+#[test]
 fn every_error_and_every_success_with_an_id_is_answered() {
     let refused = || Err(CommandError { code: ErrorCode::RateLimited, message: "no".to_owned() });
     let members = vec![Member { user: None, phase: "suspended" }];

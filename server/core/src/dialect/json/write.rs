@@ -88,6 +88,44 @@ fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// What [`ServerMessage::to_json`] makes of it, in a fifth of the instructions: each connection begins with one.
+pub(super) fn hello(hello: &Hello<'_>) -> String {
+    // The names, and seven numbers.
+    const AROUND: usize = 256;
+    let mut text = String::with_capacity(AROUND + hello.session.len() + hello.resume.len());
+    let mut number = itoa::Buffer::new();
+    text.push_str(r#"{"hello":{"version":"#);
+    text.push_str(number.format(hello.version));
+    text.push_str(r#","session":"#);
+    push_string(&mut text, &hello.session);
+    text.push_str(r#","resume":"#);
+    push_string(&mut text, &hello.resume);
+    text.push_str(if hello.recovered { r#","recovered":true"# } else { r#","recovered":false"# });
+    for (name, value) in [
+        (r#","seq":"#, hello.seq),
+        (r#","ping_interval_ms":"#, hello.ping_interval_ms),
+        (r#","pong_timeout_ms":"#, hello.pong_timeout_ms),
+        (r#","reconnect_window_ms":"#, hello.reconnect_window_ms),
+    ] {
+        text.push_str(name);
+        text.push_str(number.format(value));
+    }
+    text.push_str("}}");
+    text
+}
+
+fn push_string(text: &mut String, string: &str) {
+    // All of them are looked at: that goes by many at a time.
+    let is_plain = |plain, byte: &u8| plain & (*byte >= b' ') & (*byte != b'"') & (*byte != b'\\');
+    if string.as_bytes().iter().fold(true, is_plain) {
+        text.push('"');
+        text.push_str(string);
+        text.push('"');
+    } else {
+        text.push_str(&serde_json::to_string(string).expect("strings serialize"));
+    }
+}
+
 /// `{"message":{"seq":57` comes first, so that the rest is the same for every reader:
 /// `,"channel":"news","offset":42,"data":{"any":"json"}}}`.
 const BEFORE_SEQ: &str = r#"{"message":{"seq":"#;
