@@ -114,7 +114,13 @@ impl DeadlineTable {
 
     /// The first to pass; among equals, the first of [`Deadline::ALL`].
     pub(super) fn earliest(&self) -> Option<(Timestamp, Deadline)> {
-        self.armed().min_by_key(|(at, _)| *at)
+        // After every step of every session. An instant that is none is later than all, so there is nothing to branch on.
+        let nanos = |at: Option<Timestamp>| at.map_or(0, Timestamp::as_nanos).wrapping_sub(1);
+        let mut first = 0;
+        for next in 1..Deadline::COUNT {
+            first = if nanos(self.at[next]) < nanos(self.at[first]) { next } else { first };
+        }
+        Some((self.at[first]?, Deadline::ALL[first]))
     }
 
     pub(super) fn armed(&self) -> impl Iterator<Item = (Timestamp, Deadline)> + '_ {

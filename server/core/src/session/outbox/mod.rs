@@ -344,12 +344,16 @@ impl<C: Source> Outbox<C> {
         if let Some(subscription) = self.get_mut(slot) {
             subscription.cursor += count as u64;
             subscription.ready = !caught_up;
-            if caught_up {
+            if caught_up && !subscription.sent_before().is_empty() {
                 subscription.set_sent_before(Vec::new());
             }
         }
-        // To the back of the queue, or out of it.
-        self.ready.retain(|ready| *ready != slot);
+        // To the back of the queue, or out of it. It was next, so it is at the front.
+        if self.ready.front() == Some(&slot) {
+            self.ready.pop_front();
+        } else {
+            self.ready.retain(|ready| *ready != slot);
+        }
         if !caught_up {
             self.ready.push_back(slot);
         }
