@@ -4,6 +4,7 @@ mod api;
 
 use std::convert::Infallible;
 use std::error::Error;
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -88,7 +89,7 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
     let open = context.sockets.begin(peer.ip());
     tokio::spawn(async move {
         let served = Box::pin(serve_http(socket, &context));
-        match select(served, pin!(open.cut())).await {
+        match select(served, poll_fn(|task| open.poll_cut(task))).await {
             Either::Left((Ok(()), _)) => {}
             Either::Left((Err(error), _)) => tracing::debug!(%error, "admin connection failed"),
             Either::Right(_) => {

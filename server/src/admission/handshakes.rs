@@ -1,11 +1,10 @@
 //! Sockets that have no session yet. Each costs more than it has shown to be worth, so there is a limit to them; but a crowd that
 //! says nothing must keep no client out.
 
-use std::future::poll_fn;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use atomic_waker::AtomicWaker;
 use parking_lot::Mutex;
@@ -116,12 +115,9 @@ impl Handshake {
     }
 
     /// Ready when it is to be cut, for others.
-    pub(crate) async fn cut(&self) {
-        poll_fn(|context| {
-            self.cut.task.register(context.waker());
-            if self.cut.is_due.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
+    pub(crate) fn poll_cut(&self, task: &mut Context<'_>) -> Poll<()> {
+        self.cut.task.register(task.waker());
+        if self.cut.is_due.load(Ordering::Acquire) { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

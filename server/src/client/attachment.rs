@@ -6,6 +6,7 @@ use encke_core::session::ConnectionInput;
 
 use super::{Context, Speaker};
 use crate::session::{Attached, Backlog, Link, Outgoing, SessionCell, Transport, Via};
+use crate::timeouts::Sleep;
 
 /// A connection's hold on its session.
 ///
@@ -35,6 +36,16 @@ impl Attachment {
         Speaker { session: &self.session, context: &self.context, via: Via::connection(&self.link) }
     }
 
+    /// What its client has to wait for, if its frames and requests have come too fast.
+    pub(crate) fn pause(&self) -> Option<Sleep> {
+        self.context.pause(&self.session)
+    }
+
+    /// Its client has sent one more.
+    pub(crate) fn count_frame(&self) {
+        self.context.count_frames(&self.session, 1);
+    }
+
     /// The connection has failed. It is logged, no more.
     pub(crate) fn failed(&self, error: &dyn std::fmt::Display) {
         if tracing::enabled!(tracing::Level::DEBUG) {
@@ -57,6 +68,7 @@ impl Drop for Attachment {
         if !self.session.is_between_polls(&self.link) {
             self.link.take_permit();
         }
+        self.link.forget_task();
         self.context.metrics.connections.closed(self.transport.into(), self.dialect);
     }
 }

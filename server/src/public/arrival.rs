@@ -3,12 +3,11 @@ use std::future::{Future, pending, poll_fn, ready};
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::Poll;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context as Task, Poll};
 
-use encke_core::Timestamp;
 use encke_core::session::ConnectionInput;
-use futures_util::future::{Either, select};
+use futures_util::future::Either;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
@@ -16,11 +15,12 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::task::yield_now;
 
+use super::end::{End, RequestTimeout, until};
 use super::request::{Answer, Outcome};
-use super::{Context, NotServed};
+use super::{Context, NotServed, polls};
 use crate::admission::{Handshake, OpenConnection};
 use crate::http::{MAX_HEAD_BYTES, Rewound};
-use crate::proxies::{BadProxyHeader, read_source};
+use crate::proxies::read_source;
 use crate::session::{Attached, Link, SessionCell};
 use crate::transport::poll::{ConnectForm, JsonForm};
 use crate::transport::{TcpSocket, poll, sse};
@@ -40,6 +40,10 @@ pub(super) struct Answered {
 }
 
 impl Answered {
+    pub(super) fn of(attached: &Attached) -> Self {
+        Self { session: Arc::clone(&attached.session), link: Arc::clone(&attached.link) }
+    }
+
     /// The connection has failed before the client has asked for anything else: it may not have the answer.
     fn is_lost(&self, context: &Context) {
         context.client.sessions.handle_connection(&self.session, &self.link, ConnectionInput::AnswerLost);
@@ -53,6 +57,16 @@ pub(super) enum Taken {
     Connect(poll::Accepted<Box<ConnectForm>>),
 }
 
+/// The socket, once a request has taken it.
+pub(super) struct Served {
+    pub(super) socket: TcpSocket,
+    /// What was read of the next request.
+    pub(super) read_already: Vec<u8>,
+    pub(super) taken: Taken,
+    /// Its place among the connections of its client.
+    pub(super) of_client: OpenConnection,
+}
+
 /// A connection that no session has: before its first, or between two polls.
 pub(super) struct Arrival<'a> {
     pub(super) context: &'a Arc<Context>,
@@ -64,186 +78,72 @@ pub(super) struct Arrival<'a> {
     pub(super) timeout: &'a RequestTimeout,
 }
 
-/// The time that a client has for its next request.
-pub(super) struct RequestTimeout {
-    /// Since when it has time for its next request, on the server's clock.
-    since: AtomicU64,
-    /// It has shown that it has a session.
-    has_session: AtomicBool,
-}
-
-impl RequestTimeout {
-    fn new(context: &Context, has_session: bool) -> Self {
-        let now = context.client.timeouts.clock().now();
-        Self { since: AtomicU64::new(now.as_nanos()), has_session: AtomicBool::new(has_session) }
-    }
-
-    /// The client has shown that it has a session: it has as long once more.
-    pub(super) fn renew(&self, context: &Context) {
-        self.since.store(context.client.timeouts.clock().now().as_nanos(), Ordering::Relaxed);
-        self.has_session.store(true, Ordering::Relaxed);
-    }
-
-    fn end(&self, context: &Context) -> Timestamp {
-        Timestamp::from_nanos(self.since.load(Ordering::Relaxed)) + context.handshake_timeout
-    }
-
-    /// Ready when it is over.
-    async fn ends(&self, context: &Context) {
-        let timeouts = &context.client.timeouts;
-        loop {
-            let at = self.end(context);
-            timeouts.sleep_until(at).await;
-            if self.end(context) <= at {
-                return;
-            }
-        }
-    }
-}
-
 /// Serves a connection in a task of its own. Until its client says something, the task is small, and nothing else is there.
 pub(super) fn spawn(
-    socket: Arriving,
+    socket: TcpStream,
     peer: IpAddr,
-    handshake: Option<Handshake>,
+    handshake: Handshake,
     open_connection: OpenConnection,
     context: Arc<Context>,
 ) {
     tokio::spawn(async move {
-        let timeout = RequestTimeout::new(&context, handshake.is_none());
-        let handshake = handshake.as_ref();
-        // One for both stages: a timer costs more than the rest of this.
-        let mut end = pin!(end(&timeout, handshake, &context));
-        match until(socket.readable(), end.as_mut()).await {
-            Ok(()) => {
-                let (context, timeout) = (&context, &timeout);
-                let arrival = Arrival { context, address: peer, handshake, open_connection, timeout };
-                Box::pin(arrival.serve_until(socket, end)).await;
-            }
-            Err(ended) => ended.tell(peer, &timeout, &context),
-        }
+        let timeout = RequestTimeout::new(&context, false);
+        let handshake = Some(&handshake);
+        let stopped = pin!(context.stop.cancelled());
+        let mut end = End::new(&timeout, handshake, stopped, &context);
+        let mut arrival =
+            Arrival { context: &context, address: peer, handshake, open_connection, timeout: &timeout };
+        let Some(served) = arrival.request(Arriving::Raw(socket), &mut end).await else { return };
+        polls::hand_on(served, arrival.address, arrival.open_connection, &context);
     });
-}
-
-/// Ready when there is no more time, or somebody has the connection cut.
-async fn end(timeout: &RequestTimeout, handshake: Option<&Handshake>, context: &Context) -> Ended {
-    let stopped = pin!(context.stop.cancelled());
-    let cut = pin!(async {
-        match handshake {
-            Some(handshake) => handshake.cut().await,
-            None => pending().await,
-        }
-    });
-    match select(pin!(timeout.ends(context)), select(cut, stopped)).await {
-        Either::Left(_) => Ended::NotServed(NotServed::Timeout),
-        Either::Right((Either::Left(_), _)) => Ended::NotServed(NotServed::Cut),
-        Either::Right((Either::Right(_), _)) => Ended::Draining,
-    }
-}
-
-async fn until<T>(
-    serve: impl Future<Output = Result<T, NotServed>>,
-    end: Pin<&mut impl Future<Output = Ended>>,
-) -> Result<T, Ended> {
-    match select(pin!(serve), end).await {
-        Either::Left((served, _)) => served.map_err(Ended::NotServed),
-        Either::Right((ended, _)) => Err(ended),
-    }
-}
-
-/// Why a connection is served no longer.
-enum Ended {
-    NotServed(NotServed),
-    Draining,
-}
-
-impl Ended {
-    fn tell(self, address: IpAddr, timeout: &RequestTimeout, context: &Context) {
-        match self {
-            Self::Draining => tracing::debug!("connection cut: draining"),
-            // Some proxies look in this way whether the server is there.
-            Self::NotServed(NotServed::Proxy(BadProxyHeader::Silence)) => {}
-            // The pause of a client that asks for nothing more.
-            Self::NotServed(NotServed::Timeout | NotServed::Gone(_))
-                if timeout.has_session.load(Ordering::Relaxed) => {}
-            Self::NotServed(error) => context.refused(&error, address),
-        }
-    }
 }
 
 impl Arriving {
+    /// A request has come already, or part of it.
+    fn has_more(&self) -> bool {
+        matches!(self, Self::Again(_, read_already, _) if !read_already.is_empty())
+    }
+
     /// Ready when there may be something to read.
-    async fn readable(&self) -> Result<(), NotServed> {
-        match self {
-            Self::Raw(socket) => socket.readable().await,
-            Self::Again(socket, read_already, _) if read_already.is_empty() => socket.readable().await,
-            Self::Again(..) => Ok(()),
-        }
-        .map_err(NotServed::Gone)
+    ///
+    /// Asked as a read would ask, it takes the place of the task that has read before: else the socket would keep that one's memory.
+    fn poll_readable(&self, task: &mut Task<'_>) -> Poll<Result<(), NotServed>> {
+        let readable = match self {
+            Self::Raw(socket) => socket.poll_read_ready(task),
+            Self::Again(socket, read_already, _) if read_already.is_empty() => socket.poll_readable(task),
+            Self::Again(..) => Poll::Ready(Ok(())),
+        };
+        readable.map_err(NotServed::Gone)
     }
 }
-
-/// A task of its own, as small as what is left to do.
-fn hand_on(
-    (socket, read_already): (TcpSocket, Vec<u8>),
-    taken: Taken,
-    of_client: OpenConnection,
-    address: IpAddr,
-    open_connection: OpenConnection,
-    context: &Arc<Context>,
-) {
-    let client = Arc::clone(&context.client);
-    match taken {
-        Taken::Events(accepted) => _ = tokio::spawn(sse::serve(socket, accepted, client, of_client)),
-        Taken::Poll(accepted) => {
-            let held = poll::serve(socket, read_already, accepted, client);
-            hold(held, None, of_client, address, open_connection, Arc::clone(context));
-        }
-        Taken::Connect(accepted) => {
-            let Attached { session, link, .. } = &accepted.attached;
-            let answered = accepted
-                .form
-                .acknowledged
-                .is_none()
-                .then(|| Answered { session: Arc::clone(session), link: Arc::clone(link) });
-            let held = poll::serve(socket, read_already, accepted, client);
-            hold(held, answered, of_client, address, open_connection, Arc::clone(context));
-        }
-    }
-}
-
-/// Holds a poll, and then awaits the next request.
-fn hold(
-    held: impl Future<Output = Option<(TcpSocket, Vec<u8>)>> + Send + 'static,
-    answered: Option<Answered>,
-    of_client: OpenConnection,
-    address: IpAddr,
-    open_connection: OpenConnection,
-    context: Arc<Context>,
-) {
-    tokio::spawn(async move {
-        let next = held.await;
-        drop(of_client);
-        if let Some((socket, read_already)) = next {
-            let again = Arriving::Again(socket, read_already, answered);
-            spawn(again, address, None, open_connection, context);
-        }
-    });
-}
-
-/// The socket, what was read of the next request, what a request has taken it for, and its place among the connections of its client.
-type Served = ((TcpSocket, Vec<u8>), Taken, OpenConnection);
 
 impl Arrival<'_> {
-    async fn serve_until(mut self, socket: Arriving, end: Pin<&mut impl Future<Output = Ended>>) {
-        let ended = until(self.serve(socket), end).await;
-        let Self { context, address, open_connection, timeout, .. } = self;
-        match ended {
-            Ok(Some((socket, taken, of_client))) => {
-                hand_on(socket, taken, of_client, address, open_connection, context);
+    /// Waits for a request, and serves it, and those that follow, until one of them takes the socket.
+    ///
+    /// One `end` for all of it: a timer costs more than the rest.
+    #[expect(clippy::manual_async_fn, reason = "it would have room for its arguments twice")]
+    pub(super) fn request(
+        &mut self,
+        socket: Arriving,
+        end: &mut End<'_, '_>,
+    ) -> impl Future<Output = Option<Served>> {
+        async move {
+            if socket.has_more() {
+                // Requests may come by the hundred in one packet: others first.
+                yield_now().await;
             }
-            Ok(None) => {}
-            Err(ended) => ended.tell(address, timeout, context),
+            if let Err(ended) = until(poll_fn(|task| socket.poll_readable(task)), end).await {
+                ended.tell(self.address, self.timeout, self.context);
+                return None;
+            }
+            // Boxed, with all that hyper needs: it is not there while nothing comes.
+            let mut serve = Box::pin(self.serve(socket));
+            let served = until(serve.as_mut(), end).await;
+            drop(serve);
+            served.unwrap_or_else(|ended| {
+                ended.tell(self.address, self.timeout, self.context);
+                None
+            })
         }
     }
 
@@ -300,10 +200,10 @@ impl Arrival<'_> {
                 answered.is_lost(this.context);
             }
         });
-        let Some((taken, open_connection)) = taken? else { return Ok(None) };
+        let Some((taken, of_client)) = taken? else { return Ok(None) };
         let parts = connection.into_parts().expect("it was not upgraded, for no request had that answer");
-        let socket = parts.io.into_inner().into_parts(&parts.read_buf);
-        Ok(Some((socket, taken, open_connection)))
+        let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
+        Ok(Some(Served { socket, read_already, taken, of_client }))
     }
 
     /// What comes before HTTP.
@@ -318,5 +218,44 @@ impl Arrival<'_> {
             self.open_connection = self.context.connections.enter(self.context.permit(client)?);
         }
         TcpSocket::accept(socket, self.context.tls.as_deref()).await.map_err(NotServed::Tls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::task::{Wake, Waker};
+
+    use tokio::io::{AsyncRead, ReadBuf};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    /// A socket remembers the task that has read from it last, and so keeps its memory.
+    #[test]
+    fn the_task_that_waits_takes_the_place_of_the_one_that_has_read() -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let _client = TcpStream::connect(listener.local_addr()?).await?;
+            let mut socket = listener.accept().await?.0;
+            let reader = Arc::new(Nobody);
+            let waker = Waker::from(Arc::clone(&reader));
+            let before = Arc::strong_count(&reader);
+            let mut byte = [0];
+            let read =
+                Pin::new(&mut socket).poll_read(&mut Task::from_waker(&waker), &mut ReadBuf::new(&mut byte));
+            assert!(read.is_pending() && Arc::strong_count(&reader) == before + 1);
+            let arriving = Arriving::Again(TcpSocket::Plain(socket), Vec::new(), None);
+            assert!(arriving.poll_readable(&mut Task::from_waker(Waker::noop())).is_pending());
+            assert_eq!(Arc::strong_count(&reader), before, "the one that waits");
+            Ok(())
+        })
     }
 }

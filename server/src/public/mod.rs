@@ -4,8 +4,10 @@ mod admit;
 mod arrival;
 mod bayeux;
 mod cors;
+mod end;
 mod events;
 mod poll;
+mod polls;
 mod query;
 mod receive;
 mod request;
@@ -21,7 +23,6 @@ use crate::admission::{Handshakes, OpenConnections, Permit, Permits, RefusalReas
 use crate::client;
 use crate::proxies::{BadProxyHeader, Proxies};
 use crate::tls::Tls;
-use arrival::Arriving;
 pub(crate) use bayeux::Bayeux;
 #[cfg(feature = "simulation")]
 pub(crate) use events::accept as accept_events;
@@ -115,5 +116,5 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
     // Counted before the task first runs, so that a drain does not overlook it.
     let open_connection = context.connections.enter(permit);
     let handshake = context.handshakes.begin(peer);
-    arrival::spawn(Arriving::Raw(socket), peer, Some(handshake), open_connection, context);
+    arrival::spawn(socket, peer, handshake, open_connection, context);
 }

@@ -119,6 +119,12 @@ impl Link {
         Notes(self.notes.swap(0, Ordering::AcqRel))
     }
 
+    /// The connection has ended: no note wakes its task. A session between two polls keeps the link, and would keep the task's
+    /// memory with it.
+    pub(crate) fn forget_task(&self) {
+        drop(self.waker.take());
+    }
+
     pub(crate) fn received(&self, now: Timestamp) {
         self.received_at.store(now.as_nanos(), Ordering::Relaxed);
     }
@@ -130,7 +136,29 @@ impl Link {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::task::Wake;
+
     use super::*;
+
+    struct Nobody;
+
+    impl Wake for Nobody {
+        fn wake(self: Arc<Self>) {}
+    }
+
+    #[test]
+    fn a_task_that_has_ended_is_forgotten() {
+        let task = Arc::new(Nobody);
+        let waker = Waker::from(Arc::clone(&task));
+        let now = Timestamp::from_nanos(1);
+        let link = Link::new(ConnectionId(1), [127, 0, 0, 1].into(), now, None);
+        let _ = link.take_notes(&Context::from_waker(&waker));
+        assert_eq!(Arc::strong_count(&task), 3);
+        link.forget_task();
+        assert_eq!(Arc::strong_count(&task), 2);
+        assert!(link.post(Notes::PING).is_none(), "nobody is woken");
+    }
 
     #[test]
     fn every_close_code_survives_a_note() {

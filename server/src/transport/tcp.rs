@@ -43,10 +43,10 @@ impl TcpSocket {
     }
 
     /// Ready when there may be something to read. TLS may have it already.
-    pub(crate) async fn readable(&self) -> io::Result<()> {
+    pub(crate) fn poll_readable(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Plain(tcp) => tcp.readable().await,
-            Self::Tls(_) => Ok(()),
+            Self::Plain(tcp) => tcp.poll_read_ready(context),
+            Self::Tls(_) => Poll::Ready(Ok(())),
         }
     }
 

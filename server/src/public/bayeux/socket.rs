@@ -1,6 +1,6 @@
 //! WebSockets of Bayeux. One has no session until a message opens one, or asks for what is new in one.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ async fn begin(
     let mut waiting = Waiting::new(upgraded, &context.client.settings).await;
     let begun = {
         let timeout = context.client.timeouts.sleep(context.handshake_timeout);
-        let cut = pin!(handshake.cut());
+        let cut = poll_fn(|task| handshake.poll_cut(task));
         let begun = pin!(until_begun(&mut waiting, said_already, &upgrade, &context));
         match select(begun, select(timeout, cut)).await {
             Either::Left((begun, _)) => begun,

@@ -26,7 +26,7 @@ use crate::transport::write_hold::WriteHold;
 pub(crate) use answer::Array;
 pub(crate) use bayeux::{ConnectForm, array};
 use connection::{Connection, Ending};
-use form::Form;
+pub(crate) use form::Form;
 pub(crate) use json::JsonForm;
 
 /// A request that is held.
@@ -51,21 +51,21 @@ pub(crate) fn serve<S: Socket, F: Form>(
     accepted: Accepted<F>,
     context: Arc<Context>,
 ) -> impl Future<Output = Option<(S, Vec<u8>)>> + Send {
-    let close_timeout = context.settings.close_timeout;
-    let timeouts = Arc::clone(&context.timeouts);
     let mut connection = open(socket, read_already, accepted, context);
     async move {
-        let (context, session) = (&connection.attachment.context, &connection.attachment.session);
-        // As a connection's frames: each counts, and what comes too fast waits.
-        if let Some(pause) = context.pause(session) {
+        // As a connection's frames: each counts, and what comes too fast waits. In a box, for it seldom does.
+        let pause = connection.attachment.pause().map(Box::new);
+        if let Some(pause) = pause {
             pause.await;
         }
-        context.count_frames(session, 1);
+        connection.attachment.count_frame();
         match connection.run().await {
             Ending::Answered if connection.keep_alive => Some(connection.into_socket()),
             Ending::Answered => {
+                let context = Arc::clone(&connection.attachment.context);
+                let timeout = context.timeouts.sleep(context.settings.close_timeout);
                 let (socket, _) = connection.into_socket();
-                Box::pin(end(socket, timeouts.sleep(close_timeout))).await;
+                Box::pin(end(socket, timeout)).await;
                 None
             }
             Ending::Lost => None,
