@@ -39,28 +39,30 @@ struct Begun {
     first: Option<String>,
 }
 
-/// Serves a WebSocket to its end, once it is upgraded.
-pub(in crate::public) async fn serve(
+/// Serves a WebSocket to its end, once it is upgraded. While it has a session, its task holds the connection and little more.
+pub(in crate::public) fn serve(
     upgrade: SocketUpgrade,
     upgraded: impl Future<Output = Option<Upgraded<TcpSocket>>> + Send + 'static,
     context: Arc<Context>,
-) {
-    let Some(mut socket) = Box::pin(upgraded).await else { return };
-    let mut text = None;
-    let upgrade = Arc::new(upgrade);
-    // A client may give its session up for another.
-    loop {
-        let beginning = begin(socket, text.take(), Arc::clone(&upgrade), Arc::clone(&context));
-        let Some((begun, begun_on)) = Box::pin(beginning).await else { return };
-        let Begun { mut attached, mut dialect, greeting, first } = begun;
-        for channel in std::mem::take(&mut attached.revoked) {
-            dialect.notify(&unsubscribed(&channel, "forbidden"), &mut Replies::default());
+) -> impl Future<Output = ()> + Send {
+    let (upgraded, upgrade) = (Box::pin(upgraded), Arc::new(upgrade));
+    async move {
+        let Some(mut socket) = upgraded.await else { return };
+        let mut text = None;
+        // A client may give its session up for another.
+        loop {
+            let beginning = begin(socket, text.take(), Arc::clone(&upgrade), Arc::clone(&context));
+            let Some((begun, begun_on)) = Box::pin(beginning).await else { return };
+            let Begun { mut attached, mut dialect, greeting, first } = begun;
+            for channel in std::mem::take(&mut attached.revoked) {
+                dialect.notify(&unsubscribed(&channel, "forbidden"), &mut Replies::default());
+            }
+            let attachment = Attachment::new(attached, Arc::clone(&context.client));
+            let ended = websocket::serve_begun(begun_on, attachment, dialect, greeting, first).await;
+            let Some((again, opening)) = ended else { return };
+            socket = (again, Vec::new());
+            text = Some(opening);
         }
-        let attachment = Attachment::new(attached, Arc::clone(&context.client));
-        let ended = websocket::serve_begun(begun_on, attachment, dialect, greeting, first).await;
-        let Some((again, opening)) = ended else { return };
-        socket = (again, Vec::new());
-        text = Some(opening);
     }
 }
 

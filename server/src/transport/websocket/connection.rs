@@ -1,4 +1,5 @@
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{self, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
@@ -15,7 +16,7 @@ use super::inbox::Inbox;
 use super::spoken::Spoken;
 use super::websocket;
 use crate::channel::ChannelName;
-use crate::client::{Attachment, Commands, hello, unsubscribed};
+use crate::client::{Attachment, Commands, Context, hello, unsubscribed};
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
 use crate::transport::metered::PingFate;
@@ -98,6 +99,10 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
         let speaker = self.attachment.speaker();
         self.commands.received(text, speaker, &mut self.backlog, dialect, &mut frames);
+    }
+
+    pub(super) fn context(&self) -> &Arc<Context> {
+        &self.attachment.context
     }
 
     /// Does what the session's notes and the peer's messages ask, until one of them ends it. `None` when it is to be

@@ -15,6 +15,8 @@ use std::sync::Arc;
 
 use encke_core::close::CloseCode;
 use encke_core::session::{ConnectionKind, Delivery};
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
@@ -72,12 +74,8 @@ pub(crate) fn serve<S: Socket, D: Spoken>(
     context: Arc<Context>,
 ) -> impl Future<Output = ()> + Send {
     let Upgrade { caller, wanted, open_connection } = upgrade;
-    let shared = Arc::clone(&context);
-    let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, &shared).await });
-    async move {
-        run(opening.await, context).await;
-        drop(open_connection);
-    }
+    let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, &context).await });
+    run(opening, open_connection).map(|_| ())
 }
 
 /// The same for a socket that has its session already. `said` is what its client is told first, `heard` what it has said. Returns the
@@ -89,7 +87,6 @@ pub(crate) fn serve_begun<S: Socket, D: Spoken>(
     said: Option<String>,
     heard: Option<String>,
 ) -> impl Future<Output = Option<(S, String)>> + Send {
-    let context = Arc::clone(&attachment.context);
     let opening = Box::pin(async move {
         let socket = connect(socket, read_already, &attachment).await;
         let mut connection = Connection::begun(socket, attachment, dialect);
@@ -101,27 +98,36 @@ pub(crate) fn serve_begun<S: Socket, D: Spoken>(
         }
         Some(connection)
     });
-    async move { run(opening.await, context).await }
+    run(opening, ())
 }
 
-async fn run<S: Socket, D: Spoken>(
-    mut opened: Option<Connection<S, D>>,
-    context: Arc<Context>,
-) -> Option<(S, String)> {
-    while let Some(connection) = &mut opened {
-        match connection.run().await {
-            Some(Ending::Anew) => return opening(opened.take()?).await,
-            Some(ending) => say_goodbye(&mut opened, ending, &context).await,
-            None => renew(&mut opened).await,
+/// Runs a connection to its end. `held` is dropped then.
+#[expect(clippy::manual_async_fn, reason = "it would have room for its arguments twice")]
+fn run<S: Socket, D: Spoken>(
+    opening: Pin<Box<impl Future<Output = Option<Connection<S, D>>> + Send + 'static>>,
+    held: impl Send + 'static,
+) -> impl Future<Output = Option<(S, String)>> + Send {
+    async move {
+        let _held = &held;
+        let mut opened = opening.await;
+        while let Some(connection) = &mut opened {
+            match connection.run().await {
+                Some(Ending::Anew) => return self::opening(&mut opened).await,
+                Some(ending) => say_goodbye(&mut opened, ending).await,
+                None => renew(&mut opened).await,
+            }
         }
+        None
     }
-    None
 }
 
 /// What the client is told of the session that it gives up is told first.
 fn opening<S: Socket, D: Spoken>(
-    connection: Connection<S, D>,
-) -> Pin<Box<dyn Future<Output = Option<(S, String)>> + Send>> {
+    opened: &mut Option<Connection<S, D>>,
+) -> BoxFuture<'static, Option<(S, String)>> {
+    let Some(connection) = opened.take() else {
+        return Box::pin(std::future::ready(None));
+    };
     Box::pin(async move {
         let (mut socket, mut unwritten, opening) = connection.into_opening();
         if !unwritten.is_empty() {
@@ -156,12 +162,11 @@ fn renew<S: Socket, D: Spoken>(
 fn say_goodbye<S: Socket, D: Spoken>(
     opened: &mut Option<Connection<S, D>>,
     ending: Ending,
-    context: &Arc<Context>,
 ) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let Some(connection) = opened.take() else {
         return Box::pin(std::future::ready(()));
     };
-    let context = Arc::clone(context);
+    let context = Arc::clone(connection.context());
     Box::pin(async move {
         let (socket, unwritten) = connection.into_socket(ending).await;
         goodbye::say::<_, D>(socket, unwritten, ending, &context).await;
@@ -235,4 +240,23 @@ where
         .max_message_size(Some(settings.max_message))
         .max_frame_size(Some(settings.max_message));
     WebSocketStream::from_partially_read(socket, read_already, Role::Server, Some(config)).await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Ready;
+
+    use encke_core::dialect::json::Json;
+
+    use super::*;
+    use crate::transport::TcpSocket;
+
+    /// With what the runtime adds, 640 bytes.
+    #[test]
+    fn the_task_of_a_websocket_is_small() {
+        fn size<F>(_: fn(Upgrade<Json>, Ready<Option<Upgraded<TcpSocket>>>, Arc<Context>) -> F) -> usize {
+            size_of::<F>()
+        }
+        assert!(size(serve) <= 536, "{} bytes", size(serve));
+    }
 }
