@@ -93,7 +93,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             if session.is_advised() { context.sessions.settings().poll_hold } else { Duration::ZERO };
         // What may have been lost comes again.
         self.backlog.more |= seq.is_some();
-        self.dialect.hold(id, self.out);
+        self.dialect.hold(id, seq, self.out);
         self.speaker.say(Said::Hold { hold: hold.map_or(longest, |hold| hold.min(longest)), seq });
     }
 

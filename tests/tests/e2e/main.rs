@@ -8,6 +8,8 @@ mod admin_channels;
 mod api_keys;
 // Bayeux: stock clients, and its rules byte by byte.
 mod bayeux;
+// Bayeux as no stock client speaks it.
+mod bayeux_attacks;
 // What the README has for browsers, in one.
 mod browser;
 // Channels: subscribing, publishing, history and its limits.

@@ -47,7 +47,8 @@ pub trait Dialect: Default + Send + 'static {
     fn respond(&mut self, responses: &[Response<'_, Self::RequestId>], to: &mut impl Texts);
 
     /// Keeps a request that is not answered yet because it is [held](Command::Hold). If there is one already, that is answered.
-    fn hold(&mut self, _id: Option<Self::RequestId>, _to: &mut impl Texts) {}
+    /// `_seq` is the last message that the client has, if it says so: what follows comes again.
+    fn hold(&mut self, _id: Option<Self::RequestId>, _seq: Option<u64>, _to: &mut impl Texts) {}
 
     /// Writes an event: as one text, as several, or not at all if the dialect cannot express it.
     fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts);

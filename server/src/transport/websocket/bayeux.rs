@@ -62,8 +62,12 @@ impl Dialect for BayeuxSocket {
         self.dialect.respond(responses, to);
     }
 
-    fn hold(&mut self, id: Option<Self::RequestId>, to: &mut impl Texts) {
-        self.dialect.hold(id, to);
+    fn hold(&mut self, id: Option<Self::RequestId>, seq: Option<u64>, to: &mut impl Texts) {
+        if let (Some(riding), Some(seq)) = (&mut self.riding, seq) {
+            // An answer that said more would have the client acknowledge what it has not.
+            riding.seq = seq;
+        }
+        self.dialect.hold(id, seq, to);
     }
 
     fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts) {

@@ -41,6 +41,8 @@ pub(super) struct Connection<S, D: Spoken> {
     ping: Option<u64>,
     /// What the session has for this connection.
     backlog: Backlog,
+    /// The request that the client has had held is to be answered, whatever there is.
+    is_due: bool,
     hold: WriteHold,
     commands: Commands<D>,
 }
@@ -84,6 +86,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             ping: None,
             // There may be something to send again.
             backlog: Backlog { more: true, until_acknowledged: false },
+            is_due: false,
             hold: WriteHold::default(),
             commands: Commands::new(),
         }
@@ -162,9 +165,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         if notes.contains(Notes::PING) {
             self.write_ping();
         }
-        if notes.contains(Notes::ANSWER) {
-            self.answer();
-        }
+        self.is_due |= notes.contains(Notes::ANSWER);
         if self.poll_flush(context)?.is_pending() {
             return Ok(Poll::Pending);
         }
@@ -178,12 +179,14 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         if self.backlog.more && self.dialect.takes_messages() && !hears_first {
             let (dialect, frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
             self.backlog = self.attachment.take_outgoing(&mut OutgoingFrames { dialect, frames });
-            if self.dialect.has_kept() {
-                self.answer();
-            }
-            if self.poll_flush(context)?.is_pending() {
-                return Ok(Poll::Pending);
-            }
+            self.is_due |= self.dialect.has_kept();
+        }
+        // After what there was to send: a request that is answered at once brings it as well.
+        if std::mem::take(&mut self.is_due) {
+            self.answer();
+        }
+        if !self.out.is_empty() && self.poll_flush(context)?.is_pending() {
+            return Ok(Poll::Pending);
         }
         let (dialect, mut frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
         let waiting = self.commands.poll_waiting(

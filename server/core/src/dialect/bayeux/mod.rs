@@ -111,7 +111,7 @@ impl Dialect for Bayeux {
         }
     }
 
-    fn hold(&mut self, id: Option<ReplyTo>, to: &mut impl Texts) {
+    fn hold(&mut self, id: Option<ReplyTo>, _: Option<u64>, to: &mut impl Texts) {
         if let Some(before) = std::mem::replace(&mut self.held, id.map(Box::new)) {
             to.text(&before.reply().succeeded().to_array());
         }

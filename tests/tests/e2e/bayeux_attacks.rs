@@ -1,0 +1,32 @@
+//! Clients of Bayeux that do what no stock client does.
+
+use encke_tests::RunningServer;
+use encke_tests::bayeux::{
+    Polls, Socket, assert_successful, client_id, connect_now_with_ack, events, handshake, subscribe,
+    with,
+};
+use serde_json::json;
+
+/// A WebSocket of a client that acknowledges, which follows this channel and has had its first connect: its client id.
+fn acknowledging(socket: &mut Socket, channel: &str) -> String {
+    let id = client_id(&socket.reply(&with(handshake(), "ext", json!({ "ack": true }))));
+    assert_successful(&socket.reply(&subscribe(&id, channel)));
+    assert_successful(&socket.reply(&connect_now_with_ack(&id, 0)));
+    id
+}
+
+/// Over a WebSocket as by requests.
+#[test]
+fn a_connect_that_is_answered_at_once_brings_what_there_is() {
+    let server = RunningServer::with(&[]);
+    let mut socket = Socket::connect(server.public);
+    let id = acknowledging(&mut socket, "/a");
+    for number in 1..=3 {
+        server.admin.publish("/a", number);
+    }
+    for (ack, expected) in [(0, vec![1, 2, 3]), (0, vec![1, 2, 3]), (2, vec![3]), (1, vec![2, 3]), (3, vec![])] {
+        let came = socket.ask(&connect_now_with_ack(&id, ack));
+        assert_eq!(events(&came), expected, "after {ack}");
+        assert_eq!(came.last().expect("a reply")["ext"]["ack"], 3, "{came:?}");
+    }
+}
