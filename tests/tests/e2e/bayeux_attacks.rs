@@ -2,8 +2,8 @@
 
 use encke_tests::RunningServer;
 use encke_tests::bayeux::{
-    Polls, Socket, assert_successful, client_id, connect_now_with_ack, events, handshake, subscribe,
-    with,
+    Polls, Socket, assert_successful, client_id, connect, connect_now_with_ack, events, handshake, is_reply,
+    subscribe, with,
 };
 use serde_json::json;
 
@@ -24,9 +24,25 @@ fn a_connect_that_is_answered_at_once_brings_what_there_is() {
     for number in 1..=3 {
         server.admin.publish("/a", number);
     }
-    for (ack, expected) in [(0, vec![1, 2, 3]), (0, vec![1, 2, 3]), (2, vec![3]), (1, vec![2, 3]), (3, vec![])] {
+    for (ack, expected) in
+        [(0, vec![1, 2, 3]), (0, vec![1, 2, 3]), (2, vec![3]), (1, vec![2, 3]), (3, vec![])]
+    {
         let came = socket.ask(&connect_now_with_ack(&id, ack));
         assert_eq!(events(&came), expected, "after {ack}");
         assert_eq!(came.last().expect("a reply")["ext"]["ack"], 3, "{came:?}");
     }
+}
+
+/// A client that is told that its session is gone opens another.
+#[test]
+fn of_two_connects_in_one_request_neither_is_refused() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/a"]);
+    server.admin.publish("/a", 1);
+    let answer = polls.ask(&json!([with(connect(&id), "id", 1), with(connect(&id), "id", 2)]));
+    assert_eq!(events(&answer), [1]);
+    let replies: Vec<_> = answer.iter().filter(|message| is_reply(message)).collect();
+    assert_eq!(replies.len(), 2, "{answer:?}");
+    replies.into_iter().for_each(assert_successful);
 }

@@ -3,7 +3,7 @@ use std::net::IpAddr;
 use std::task::Poll;
 
 use encke_core::dialect::Texts;
-use encke_core::dialect::bayeux::{Bayeux, ClientMessage};
+use encke_core::dialect::bayeux::{Bayeux, ClientMessage, MessageKind};
 
 use super::session::{check_token, session};
 use crate::client::{Commands, Context, Speaker};
@@ -51,6 +51,11 @@ pub(super) async fn command(
     context.count_frames(&session, 1);
     let speaker = Speaker { session: &session, context, via: Via::request(address) };
     let reply_to = message.reply_to();
+    if message.kind() == MessageKind::Connect {
+        // Of several in one request, another is answered with what there is.
+        replies.push(&reply_to.reply().succeeded().to_json());
+        return true;
+    }
     let before = replies.0.len();
     let (mut commands, mut backlog, mut dialect) = (Commands::new(), Backlog::default(), Bayeux::default());
     commands.requested(message.into_request(false), speaker, &mut backlog, &mut dialect, replies);
