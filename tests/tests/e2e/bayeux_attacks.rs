@@ -2,8 +2,8 @@
 
 use encke_tests::RunningServer;
 use encke_tests::bayeux::{
-    Polls, Socket, assert_successful, client_id, connect, connect_now_with_ack, events, handshake, is_reply,
-    subscribe, with,
+    Polls, Socket, assert_successful, client_id, connect, connect_now, connect_now_with_ack, events,
+    handshake, is_reply, subscribe, with,
 };
 use serde_json::json;
 
@@ -45,4 +45,16 @@ fn of_two_connects_in_one_request_neither_is_refused() {
     let replies: Vec<_> = answer.iter().filter(|message| is_reply(message)).collect();
     assert_eq!(replies.len(), 2, "{answer:?}");
     replies.into_iter().for_each(assert_successful);
+}
+
+/// A held connect is kept: what it carries besides should not be.
+#[test]
+fn a_connect_does_not_repeat_what_is_of_other_messages() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    let reply = polls.reply(&with(connect_now(&id), "subscription", "x".repeat(60_000)));
+    assert_successful(&reply);
+    assert_eq!(reply.get("subscription"), None);
+    assert_eq!(polls.reply(&subscribe(&id, "/a"))["subscription"], "/a");
 }

@@ -257,7 +257,9 @@ impl<'a> ClientMessage<'a> {
     /// What a reply needs of it.
     #[must_use]
     pub fn reply_to(&self) -> ReplyTo {
-        let subscription = self.fields.subscription.filter(|_| self.channel.starts_with("/meta/"));
+        // Only where it means something: a connect is kept for as long as it is held, and this may be long.
+        let is_of_channels = matches!(&*self.channel, "/meta/subscribe" | "/meta/unsubscribe");
+        let subscription = self.fields.subscription.filter(|_| is_of_channels);
         ReplyTo::new(&self.channel, self.fields.id, subscription)
     }
 
