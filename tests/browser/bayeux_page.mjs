@@ -1,8 +1,8 @@
-// node bayeux_page.mjs CLIENT ADDRESS SERVER OPTIONS
+// node bayeux_page.mjs ADDRESS SERVER TABS
 //
-// Tabs of one browser, from the server at ADDRESS, each with a client ("cometd" or "faye") of the Bayeux server at SERVER. OPTIONS are
-// JSON: "tabs" (how many), "transport" ("long-polling"; else it chooses), "subscribe" (channels to follow). Of each tab it prints what
-// bayeux_script.mjs has, each key followed by "@" and the tab's number, from 1 on: {"message@1":{...}}. A line on standard input:
+// Tabs of one browser, from the server at ADDRESS, each with a client of the Bayeux server at SERVER. TABS are JSON, an array: for each
+// "client" ("cometd" or "faye"), "transport" ("long-polling"; else it chooses), "subscribe" (channels to follow). Of each tab it prints
+// what bayeux_script.mjs has, each key followed by "@" and the tab's number, from 1 on: {"message@1":{...}}. A line on standard input:
 // {"tab":1,"publish":[CHANNEL,DATA]}, {"tab":1,"disconnect":true}, {"tab":1,"reload":true} with CometD's extension for that, or
 // {"tab":1,"close":true}.
 
@@ -11,8 +11,8 @@ import { fileURLToPath } from "node:url";
 import { openTabs } from "./page.mjs";
 import { tell } from "./test.mjs";
 
-const [client, address, server, text] = process.argv.slice(2);
-const { tabs: count = 1, ...options } = JSON.parse(text);
+const [address, server, text] = process.argv.slice(2);
+const tabs = JSON.parse(text);
 const packages = fileURLToPath(new URL("node_modules", import.meta.url));
 const url = `http://${server}/bayeux`;
 
@@ -61,7 +61,8 @@ function useFaye([tab, url, { transport, subscribe = [] }]) {
 }
 
 async function load(page, tab) {
-  if (client === "faye") {
+  const options = tabs[tab - 1];
+  if (options.client === "faye") {
     await page.addScriptTag({ path: `${packages}/faye/client/faye-browser-min.js` });
     return page.evaluate(useFaye, [tab, url, options]);
   }
@@ -75,7 +76,7 @@ async function load(page, tab) {
   return page.evaluate(useCometd, [tab, url, options]);
 }
 
-const pages = await openTabs(address, count);
+const pages = await openTabs(address, tabs.length);
 for (const [index, page] of pages.entries()) {
   // What a server of web pages would have beside Encke.
   await page.route("**/packages/**", (route) =>

@@ -114,10 +114,14 @@ fn a_stock_client_whose_machine_is_gone_expires() {
     link.signal(Signal::KILL);
     link.forget_connections();
     for session in &sessions {
-        server.await_phase(session, "suspended");
-        server.await_gone(session);
         await_expired(&server, session);
+        server.await_gone(session);
     }
+    let metrics = server.admin.metrics();
+    assert_eq!(
+        (metrics.events("suspended", "pong_timeout"), metrics.events("suspended", "poll_gap")),
+        (1.0, 1.0)
+    );
 }
 
 /// The kernel ends its connections. Its session waits for as long as it may, and no longer.
@@ -128,9 +132,6 @@ fn a_stock_client_that_is_killed_expires_on_time() {
     let all = start_all(server.public, &["/news"]);
     let killed = Instant::now();
     all.iter().for_each(|running| running.client.signal(Signal::KILL));
-    for running in &all {
-        server.await_phase(&running.session, "suspended");
-    }
     for running in &all {
         server.await_gone(&running.session);
         // By WebSocket, from the cut on; by polls from the last answer, which was before.

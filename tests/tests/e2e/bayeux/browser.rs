@@ -7,10 +7,13 @@ use serde_json::{Value, json};
 
 use super::{publish, up_to};
 
-/// Tabs from one server with clients of another, which may be the same.
-fn tabs(client: &str, from: &RunningServer, server: &RunningServer, options: &Value) -> Script {
+/// Tabs from one server with clients of another, which may be the same. They take commands.
+#[track_caller]
+fn tabs(from: &RunningServer, server: &RunningServer, tabs: &[Value]) -> Script {
     let (from, server) = (from.public.to_string(), server.public.to_string());
-    Script::start("bayeux_page.mjs", &[client, &from, &server, &options.to_string()])
+    let script = Script::start("bayeux_page.mjs", &[&from, &server, &json!(tabs).to_string()]);
+    script.await_object("ready", 1);
+    script
 }
 
 /// Waits until a tab follows what it is to, by this transport: the id of its session.
@@ -37,12 +40,15 @@ fn await_news(page: &Script, tab: u32, last: u64) {
     assert_eq!(data, up_to(last), "tab {tab}");
 }
 
+/// One browser may poll as often as it likes: its tabs are there for as many tests.
+const MANY_TABS: [&str; 2] = ["session.poll_hold=1s", "bayeux.polls_per_browser=0"];
+
 /// Of the server's own origin.
 #[test]
 fn pages_of_cometd_and_faye_follow_and_publish() {
-    let server = RunningServer::with(&["session.poll_hold=1s"]);
-    follow_and_publish("cometd", &server, &server, "long-polling");
-    follow_and_publish("faye", &server, &server, "long-polling");
+    let server = RunningServer::with(&MANY_TABS);
+    let used = ["long-polling", "websocket"];
+    follow_and_publish(&server, &server, &[("cometd", used), ("faye", used)]);
 }
 
 /// A browser asks before it sends JSON there.
@@ -50,7 +56,7 @@ fn pages_of_cometd_and_faye_follow_and_publish() {
 fn pages_of_cometd_from_a_listed_origin() {
     let pages = RunningServer::with(&[]);
     let server = listing(&pages).start();
-    follow_and_publish("cometd", &pages, &server, "long-polling");
+    follow_and_publish(&pages, &server, &[("cometd", ["long-polling", "websocket"])]);
 }
 
 /// Faye handshakes by a script if the server is of another origin, whatever it uses then: a form, or a WebSocket.
@@ -58,37 +64,40 @@ fn pages_of_cometd_from_a_listed_origin() {
 fn pages_of_faye_from_a_listed_origin() {
     let pages = RunningServer::with(&[]);
     let server = listing(&pages).set("bayeux.callback_polling=true").start();
-    follow_and_publish("faye", &pages, &server, "cross-origin-long-polling");
+    follow_and_publish(&pages, &server, &[("faye", ["cross-origin-long-polling", "websocket"])]);
 }
 
 /// A server that lists the origin of another.
 fn listing(pages: &RunningServer) -> Launch {
     let listed = format!(r#"auth.origins=["http://{}"]"#, pages.public);
-    Launch::default().set(&listed).set("session.poll_hold=1s")
+    MANY_TABS.iter().fold(Launch::default().set(&listed), |launch, setting| launch.set(setting))
 }
 
-/// By requests, which the client calls by this name, and by WebSocket: a browser for each.
+/// Each client by requests, which it calls by the first name, and by the other transport.
 #[track_caller]
-fn follow_and_publish(client: &str, from: &RunningServer, server: &RunningServer, polling: &str) {
-    let opened = [polling, "websocket"].map(|used| {
-        let only = (used == polling).then_some("long-polling");
-        let channel = format!("/news/{client}/{used}");
-        let options = json!({"transport": only, "subscribe": [channel]});
-        (used, channel, tabs(client, from, server, &options))
+fn follow_and_publish(from: &RunningServer, server: &RunningServer, clients: &[(&str, [&str; 2])]) {
+    let all: Vec<_> = clients.iter().flat_map(|(client, used)| used.map(|used| (*client, used))).collect();
+    let channel = |client: &str, used: &str| format!("/news/{client}/{used}");
+    let options = all.iter().map(|(client, used)| {
+        let only = (*used != "websocket").then_some("long-polling");
+        json!({"client": client, "transport": only, "subscribe": [channel(client, used)]})
     });
-    for (used, channel, mut page) in opened {
-        let session = await_ready(&page, 1, used);
+    let mut page = tabs(from, server, &Vec::from_iter(options));
+    for ((client, used), tab) in all.into_iter().zip(1..) {
+        let channel = channel(client, used);
+        let session = await_ready(&page, tab, used);
         publish(server, &channel, 1..=3);
-        await_news(&page, 1, 3);
-        page.tell(&json!({"tab": 1, "publish": [channel, 4]}));
-        assert_eq!(page.await_value("publish@1", 1)["successful"], true);
-        await_news(&page, 1, 4);
+        await_news(&page, tab, 3);
+        page.tell(&json!({"tab": tab, "publish": [channel, 4]}));
+        assert_eq!(page.await_value(&format!("publish@{tab}"), 1)["successful"], true);
+        await_news(&page, tab, 4);
         // A hold that ends with nothing, and what comes after it.
-        page.await_object("connect@1", page.count("connect@1") + 2);
+        let connect = format!("connect@{tab}");
+        page.await_object(&connect, page.count(&connect) + 2);
         publish(server, &channel, [5]);
-        await_news(&page, 1, 5);
-        assert_eq!(page.count("handshake@1"), 1, "{client} {used}");
-        page.tell(&json!({"tab": 1, "disconnect": true}));
+        await_news(&page, tab, 5);
+        assert_eq!(page.count(&format!("handshake@{tab}")), 1, "{client} {used}");
+        page.tell(&json!({"tab": tab, "disconnect": true}));
         server.await_gone(&session);
     }
 }
@@ -96,9 +105,9 @@ fn follow_and_publish(client: &str, from: &RunningServer, server: &RunningServer
 /// They have the same cookie, and share the few connections that a browser opens to a server.
 #[test]
 fn of_two_tabs_one_polls_by_the_clock() {
-    let server = RunningServer::with(&["session.poll_hold=5s"]);
-    let options = json!({"tabs": 2, "transport": "long-polling", "subscribe": ["/news"]});
-    let mut page = tabs("cometd", &server, &server, &options);
+    let server = RunningServer::with(&["session.poll_hold=2s"]);
+    let each = json!({"client": "cometd", "transport": "long-polling", "subscribe": ["/news"]});
+    let mut page = tabs(&server, &server, &[each.clone(), each]);
     let sessions = [1, 2].map(|tab| await_ready(&page, tab, "long-polling"));
     let told = |tab: u32| {
         let advised = page.heard(&format!("connect@{tab}"));
@@ -127,28 +136,33 @@ fn of_two_tabs_one_polls_by_the_clock() {
 /// comes again: the new one knows nothing of it.
 #[test]
 fn a_page_that_is_reloaded_keeps_its_session() {
-    for transport in ["long-polling", "websocket"] {
-        let server = RunningServer::with(&["session.poll_hold=2s"]);
-        let options = json!({"transport": transport, "subscribe": ["/news"]});
-        let mut page = tabs("cometd", &server, &server, &options);
-        let session = await_ready(&page, 1, transport);
-        publish(&server, "/news", 1..=3);
-        await_news(&page, 1, 3);
+    let server = RunningServer::with(&MANY_TABS);
+    let transports = ["long-polling", "websocket"];
+    let options = transports.map(|transport| {
+        json!({"client": "cometd", "transport": transport, "subscribe": [format!("/{transport}")]})
+    });
+    let mut page = tabs(&server, &server, &options);
+    for (transport, tab) in transports.into_iter().zip(1..) {
+        let channel = format!("/{transport}");
+        let session = await_ready(&page, tab, transport);
+        publish(&server, &channel, 1..=3);
+        await_news(&page, tab, 3);
         for reload in 2..=3 {
-            page.tell(&json!({"tab": 1, "reload": true}));
+            page.tell(&json!({"tab": tab, "reload": true}));
             let first = 3 * (reload - 1) + 1;
-            publish(&server, "/news", first..first + 3);
-            let handshake = page.await_value("handshake@1", usize::try_from(reload).expect("small"));
+            publish(&server, &channel, first..first + 3);
+            let nth = usize::try_from(reload).expect("small");
+            let handshake = page.await_value(&format!("handshake@{tab}"), nth);
             assert_eq!(handshake["ext"]["reload"], true, "{handshake}");
             let given = || -> BTreeSet<u64> {
-                let given = page.heard("message@1");
+                let given = page.heard(&format!("message@{tab}"));
                 given.iter().filter_map(|message| message["data"].as_u64()).collect()
             };
             until(format!("all up to {} come", first + 2), || given().len() as u64 >= first + 2);
             assert_eq!(given(), (1..first + 3).collect());
         }
         server.await_phase(&session, "attached");
-        let opened = server.admin.metrics().events("opened", "connect");
-        assert_eq!(opened, 1.0, "{transport}: no session but the first");
     }
+    let opened = server.admin.metrics().events("opened", "connect");
+    assert_eq!(opened, 2.0, "no session but the first of each");
 }

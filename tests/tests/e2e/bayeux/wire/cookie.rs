@@ -135,6 +135,9 @@ fn the_second_tab_of_a_browser_polls_by_the_clock() {
     // The first tab is closed: the second polls as one does, and is told that the pause is over.
     let mut last = Polls::connect(server.public);
     last.reply(&disconnect(&one_id));
+    encke_tests::waiting::until("nothing of it is held", || {
+        server.admin.metrics().value(r#"encke_connections{transport="poll",dialect="bayeux"}"#) <= 1.0
+    });
     two.send(&connect(&two_id));
     await_held(&server, &two_id);
     server.admin.kick(&encke_tests::bayeux::session(&other_id));
