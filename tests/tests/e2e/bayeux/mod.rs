@@ -10,6 +10,8 @@ mod crowd;
 mod lossless;
 // nginx with its defaults in front.
 mod nginx;
+// The same, and what is told of what is lost, of a client that changes transports.
+mod raw_cuts;
 // Byte by byte.
 mod wire;
 
