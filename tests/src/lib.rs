@@ -1,7 +1,7 @@
 //! What the end-to-end tests drive the two binaries with: processes that end with the test, an admin client, a stock
 //! WebSocket client, one of hand-made frames, browsers, a network to cut.
 //!
-//! The binaries must have been built before ([`binaries`]), schemathesis and the packages of `tests/browser` ([`script`])
+//! The binaries must have been built before ([`binaries`]), schemathesis, aiocometd and the packages of `tests/browser` ([`script`])
 //! installed. The machine must be Linux with iproute2, nftables, libfaketime, node, Chromium, nginx and HAProxy, the user root, and a process
 //! allowed to open 10,500 descriptors: a test that lacks something fails and says so. `tests/run` sees to all of it.
 //!

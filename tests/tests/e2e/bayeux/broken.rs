@@ -6,7 +6,7 @@ use encke_tests::network::Link;
 use encke_tests::process::Signal;
 use encke_tests::relay::Fate;
 use encke_tests::stock::{ALL, Transport};
-use encke_tests::waiting::{TIMEOUT, eventually_within, until};
+use encke_tests::waiting::{TIMEOUT, eventually_within, let_pass, until};
 use encke_tests::{Launch, Relay, RunningServer, Stock, StockClient};
 use serde_json::json;
 
@@ -142,6 +142,48 @@ fn a_stock_client_that_is_killed_expires_on_time() {
         await_expired(&server, &running.session);
     }
     assert_eq!(server.admin.metrics().events("expired", "reconnect_window"), all.len() as f64);
+}
+
+/// An administrator drops its connections. aiocometd takes the milliseconds that it is asked to stay away for seconds.
+#[test]
+fn a_stock_client_that_is_dropped_comes_back_to_its_session() {
+    let server = RunningServer::with(&["session.poll_hold=1s"]);
+    let which = ALL.iter().copied().filter(|(stock, _)| *stock != Stock::Aiocometd);
+    let all = start(&Vec::from_iter(which), server.public, &["/news"]);
+    for round in 1..=2 {
+        let before: Vec<_> = all.iter().map(connects).collect();
+        for running in &all {
+            assert_eq!(server.admin.disconnect(&running.session).status, 204, "{}", running.name);
+        }
+        for (running, before) in all.iter().zip(before) {
+            await_connects(running, before + 3);
+        }
+        publish(&server, "/news", [round]);
+        for running in &all {
+            running.client.await_given("/news", &up_to(round));
+            assert_same_session(&server, running);
+        }
+    }
+}
+
+#[test]
+fn a_stock_client_that_is_kicked_stays_away() {
+    let server = RunningServer::with(&[]);
+    let all = start_all(server.public, &["/news"]);
+    for running in &all {
+        server.admin.kick(&running.session);
+    }
+    for running in &all {
+        until(format!("{} is told", running.name), || {
+            running.client.heard("connect").iter().any(|reply| reply["advice"]["reconnect"] == "none")
+        });
+    }
+    // Otherwise they would be back in half a second.
+    let_pass(Duration::from_secs(2));
+    assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
+    for running in &all {
+        assert_eq!(running.client.count("handshake"), 1, "{}", running.name);
+    }
 }
 
 /// One that ends as it should, and one that does not. Each client handshakes anew by itself, and follows what it followed.
