@@ -75,15 +75,14 @@ pub struct ClientMessage<'a> {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(expecting = "a message, which is an object")]
 struct Fields<'a> {
     #[serde(borrow)]
     channel: Option<&'a RawValue>,
     id: Option<&'a RawValue>,
     #[serde(rename = "clientId")]
     client_id: Option<&'a RawValue>,
-    /// Also null.
-    #[serde(default, deserialize_with = "present")]
+    /// Nothing is data like any other.
+    #[serde(default, deserialize_with = "even_null")]
     data: Option<&'a RawValue>,
     version: Option<&'a RawValue>,
     #[serde(rename = "minimumVersion")]
@@ -183,6 +182,10 @@ impl<'a> ClientMessage<'a> {
     /// # Errors
     /// [`BadMessage`]: it is no object, or has no channel.
     pub fn parse(text: &'a str) -> Result<Self, BadMessage> {
+        // An array would be taken for all fields in their order.
+        if !text.trim_start().starts_with('{') {
+            return Err(BadMessage("a message is an object".into()));
+        }
         let fields: Fields<'a> =
             serde_json::from_str(text).map_err(|error| BadMessage(shortened(&error.to_string())))?;
         let channel = required(fields.channel, "channel").and_then(|raw| text_of(raw, "channel"))?;
@@ -327,10 +330,6 @@ fn check_name(name: &str) -> Result<(), CommandError> {
     Err(CommandError { code: ErrorCode::BadChannel, message })
 }
 
-fn present<'a, D: Deserializer<'a>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
-    <&RawValue>::deserialize(deserializer).map(Some)
-}
-
 fn required<'a>(raw: Option<&'a RawValue>, field: &str) -> Result<&'a RawValue, BadMessage> {
     raw.ok_or_else(|| BadMessage(format!("{field} is missing")))
 }
@@ -340,6 +339,10 @@ fn optional<'a, T: Default + Deserialize<'a>>(
     field: &str,
 ) -> Result<T, BadMessage> {
     raw.map_or_else(|| Ok(T::default()), |raw| read(raw, field))
+}
+
+fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
 }
 
 fn text_of<'a>(raw: &'a RawValue, field: &str) -> Result<Cow<'a, str>, BadMessage> {

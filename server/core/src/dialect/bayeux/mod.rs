@@ -11,6 +11,9 @@ mod message;
 mod missed;
 mod reply;
 
+#[cfg(test)]
+mod tests;
+
 pub use advice::{Advice, Reconnect};
 pub use message::{
     BadMessage, ClientMessage, Connect, Handshake, MOST_MESSAGES, MessageKind, Unreadable, messages,

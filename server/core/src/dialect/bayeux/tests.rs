@@ -1,0 +1,524 @@
+use std::time::Duration;
+
+use super::*;
+use crate::close::CloseCode;
+use crate::dialect::{Command, CommandError, ErrorCode, Success};
+use crate::message::CompactJson;
+
+fn parsed(text: &str) -> ClientMessage<'_> {
+    ClientMessage::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+/// A message, with these fields beside its channel.
+fn on(channel: &str, fields: &str) -> String {
+    let comma = if fields.is_empty() { "" } else { "," };
+    format!(r#"{{"channel":"{channel}"{comma}{fields}}}"#)
+}
+
+#[test]
+fn a_body_is_one_message_or_an_array_of_them() {
+    let table: [(&str, &[&str]); 7] = [
+        (r#"{"channel":"/a"}"#, &[r#"{"channel":"/a"}"#]),
+        ("\n { } ", &["{ }"]),
+        ("[]", &[]),
+        (" [ ] ", &[]),
+        (r#"[{"a":[1, 2]}, {}]"#, &[r#"{"a":[1, 2]}"#, "{}"]),
+        // What is no message has a reply of its own.
+        ("[7,null,[]]", &["7", "null", "[]"]),
+        ("7", &["7"]),
+    ];
+    for (body, expected) in table {
+        assert_eq!(messages(body).as_deref(), Ok(expected), "{body}");
+    }
+    for body in ["", " ", "[", "[{}", "[{},]", "{}{}", "[]{}", "nonsense", "\u{feff}{}", "{\"a\":1,}"] {
+        let Err(Unreadable::NotJson(error)) = messages(body) else { panic!("{body:?} was read") };
+        assert!(!error.is_empty() && error.len() <= 200, "{body:?}: {error}");
+    }
+}
+
+#[test]
+fn a_body_has_at_most_so_many_messages() {
+    let body = |count| format!("[{}]", vec!["{}"; count].join(","));
+    assert_eq!(messages(&body(MOST_MESSAGES)).map(|texts| texts.len()), Ok(64));
+    let error = messages(&body(MOST_MESSAGES + 1)).expect_err("one too many");
+    assert_eq!(error, Unreadable::TooMany(65));
+    assert_eq!(error.to_string(), "65 messages; there may be 64 in one request");
+}
+
+#[test]
+fn what_a_message_is_for_is_its_channel() {
+    for (channel, kind) in [
+        ("/meta/handshake", MessageKind::Handshake),
+        (r"\/meta\/handshake", MessageKind::Handshake),
+        ("/meta/connect", MessageKind::Connect),
+        ("/meta/subscribe", MessageKind::Command),
+        ("/meta/disconnect", MessageKind::Command),
+        ("/meta/connect/", MessageKind::Command),
+        ("/a", MessageKind::Command),
+        ("", MessageKind::Command),
+    ] {
+        assert_eq!(parsed(&on(channel, "")).kind(), kind, "{channel}");
+    }
+}
+
+#[test]
+fn what_is_no_message_is_refused() {
+    let long = format!(r#"{{"channel":"/a","id":"{}"}}"#, "x".repeat(255));
+    let every_field = r#"["/a","1","c","d","1.0","1.0",[],"/a",{},{}]"#;
+    for (text, error) in [
+        ("7", "a message is an object"),
+        ("null", "a message is an object"),
+        (r#""/a""#, "a message is an object"),
+        ("[]", "a message is an object"),
+        (every_field, "a message is an object"),
+        ("{}", "channel is missing"),
+        (r#"{"channel":null}"#, "channel is missing"),
+        (r#"{"channel":7}"#, "channel: invalid type: integer `7`, expected a string at line 1 column 1"),
+        (r#"{"channel":"/a","channel":"/b"}"#, "duplicate field `channel` at line 1 column 25"),
+        (&*long, "id is longer than 256 bytes"),
+    ] {
+        let refused = ClientMessage::parse(text).expect_err(text).to_string();
+        assert_eq!(refused, error, "{text}");
+    }
+    let longest = format!(r#"{{"channel":"/a","id":"{}"}}"#, "x".repeat(254));
+    assert!(ClientMessage::parse(&longest).is_ok());
+    let unknown_fields = r#"{"channel":"/a","jsonp":"f","$x":{"channel":7},"ext":{"x":[1e400]}}"#;
+    assert!(ClientMessage::parse(unknown_fields).is_ok());
+}
+
+#[test]
+fn a_client_id_is_text() {
+    for (fields, client_id) in [
+        (r#""clientId":"s_4fJ.secret""#, Ok("s_4fJ.secret")),
+        (r#""clientId":"\u0073""#, Ok("s")),
+        (r#""clientId":"""#, Ok("")),
+        ("", Err("clientId is missing")),
+        (r#""clientId":null"#, Err("clientId is missing")),
+        (r#""clientId":7"#, Err("clientId: invalid type: integer `7`, expected a string at line 1 column 1")),
+    ] {
+        let text = on("/meta/connect", fields);
+        let read = parsed(&text).client_id();
+        let read = read.as_deref().map_err(ToString::to_string);
+        assert_eq!(read, client_id.map_err(str::to_owned), "{fields}");
+    }
+}
+
+#[test]
+fn a_token_comes_in_an_extension() {
+    for (fields, token) in [
+        ("", Ok(None)),
+        (r#""ext":null"#, Ok(None)),
+        (r#""ext":{}"#, Ok(None)),
+        (r#""ext":{"ack":true}"#, Ok(None)),
+        (r#""ext":{"authentication":null}"#, Ok(None)),
+        (r#""ext":{"authentication":{"user":"alice"}}"#, Ok(None)),
+        (r#""ext":{"authentication":{"token":"a.b.c","user":7}}"#, Ok(Some("a.b.c"))),
+        (
+            r#""ext":{"authentication":{"token":7}}"#,
+            Err("ext: invalid type: integer `7`, expected a string at line 1 column 28"),
+        ),
+    ] {
+        let text = on("/meta/handshake", fields);
+        let read = parsed(&text).token().map_err(|error| error.to_string());
+        let read = read.as_ref().map(Option::as_deref);
+        assert_eq!(read, token.map_err(str::to_owned).as_ref().copied(), "{fields}");
+    }
+}
+
+const TYPES: &str = r#""supportedConnectionTypes":["long-polling","x"]"#;
+
+#[test]
+fn handshakes_that_are_fine() {
+    for (fields, acknowledges) in [
+        (r#""version":"1.0""#, false),
+        (r#""version":"2.7""#, false),
+        (r#""version":"1.0","minimumVersion":"0.9""#, false),
+        (r#""version":"1.0","minimumVersion":"1.0beta""#, false),
+        (r#""version":"1.0","minimumVersion":"1.9""#, false),
+        (r#""version":"1.0","minimumVersion":"beta""#, false),
+        (r#""version":"1.0","ext":{"ack":false}"#, false),
+        (r#""version":"1.0","ext":{"ack":true}"#, true),
+        (r#""version":"1.0","ext":{"ack":-1}"#, true),
+    ] {
+        let text = on("/meta/handshake", &format!("{fields},{TYPES}"));
+        let connection_types = vec!["long-polling".into(), "x".into()];
+        let expected = Handshake { connection_types, acknowledges };
+        assert_eq!(parsed(&text).handshake(), Ok(expected), "{fields}");
+    }
+}
+
+#[test]
+fn handshakes_that_are_refused() {
+    for (fields, error) in [
+        (TYPES.to_owned(), "version is missing"),
+        (format!(r#""version":1.0,{TYPES}"#), "version: invalid type: floating point `1.0`"),
+        (r#""version":"1.0""#.to_owned(), "supportedConnectionTypes is missing"),
+        (
+            r#""version":"1.0","supportedConnectionTypes":"long-polling""#.to_owned(),
+            "supportedConnectionTypes: invalid type: string",
+        ),
+        (format!(r#""version":"1.0","minimumVersion":"2.0",{TYPES}"#), "this is version 1.0"),
+        (format!(r#""version":"1.0","minimumVersion":1,{TYPES}"#), "minimumVersion: invalid type"),
+        (format!(r#""version":"1.0","ext":7,{TYPES}"#), "ext: invalid type: integer `7`"),
+        (format!(r#""version":"1.0","ext":{{"ack":"yes"}},{TYPES}"#), "ext: data did not match"),
+    ] {
+        let text = on("/meta/handshake", &fields);
+        let refused = parsed(&text).handshake().expect_err(&fields).to_string();
+        assert!(refused.starts_with(error), "{fields}: {refused}");
+    }
+}
+
+#[test]
+fn connects_say_how_long_they_wait_and_what_they_have() {
+    let millis = |millis| Some(Duration::from_millis(millis));
+    for (fields, hold, acknowledged) in [
+        ("", None, None),
+        (r#""connectionType":"long-polling""#, None, None),
+        (r#""advice":{}"#, None, None),
+        (r#""advice":{"timeout":0}"#, millis(0), None),
+        (r#""advice":{"timeout":1500,"interval":7}"#, millis(1_500), None),
+        (r#""advice":{"timeout":18446744073709551615}"#, millis(u64::MAX), None),
+        (r#""ext":{"ack":true}"#, None, None),
+        (r#""ext":{"ack":null}"#, None, None),
+        (r#""ext":{"ack":0}"#, None, Some(0)),
+        (r#""ext":{"ack":57},"advice":{"timeout":0}"#, millis(0), Some(57)),
+        // Before its first connect, CometD's client says so.
+        (r#""ext":{"ack":-1}"#, None, Some(0)),
+    ] {
+        let text = on("/meta/connect", fields);
+        assert_eq!(parsed(&text).connect(), Ok(Connect { hold, acknowledged }), "{fields}");
+    }
+    for (fields, error) in [
+        (r#""advice":7"#, "advice: invalid type: integer `7`"),
+        (r#""advice":{"timeout":-1}"#, "advice: invalid value: integer `-1`, expected u64"),
+        (r#""advice":{"timeout":"1"}"#, "advice: invalid type: string \"1\", expected u64"),
+        (r#""ext":{"ack":"57"}"#, "ext: data did not match"),
+        (r#""ext":{"ack":18446744073709551615}"#, "ext: data did not match"),
+        (r#""ext":[]"#, "ext: "),
+    ] {
+        let text = on("/meta/connect", fields);
+        let refused = parsed(&text).connect().expect_err(fields).to_string();
+        assert!(refused.starts_with(error), "{fields}: {refused}");
+    }
+}
+
+#[test]
+fn commands_that_are_fine() {
+    let all = |names: &[&'static str]| names.iter().map(|name| (*name).into()).collect();
+    for (channel, fields, command) in [
+        ("/meta/subscribe", r#""subscription":"/a""#, Command::SubscribeAll { channels: all(&["/a"]) }),
+        (
+            "/meta/subscribe",
+            r#""subscription":["/a/*","/b/**"]"#,
+            Command::SubscribeAll { channels: all(&["/a/*", "/b/**"]) },
+        ),
+        (
+            "/meta/unsubscribe",
+            r#""subscription":["/a","/a"]"#,
+            Command::UnsubscribeAll { channels: all(&["/a", "/a"]) },
+        ),
+        ("/meta/disconnect", "", Command::Close),
+        (
+            "/a",
+            r#""data":{"x": [1, 2]}"#,
+            Command::Publish { channel: "/a".into(), data: r#"{"x": [1, 2]}"# },
+        ),
+        ("/a", r#""data":"text""#, Command::Publish { channel: "/a".into(), data: r#""text""# }),
+        ("/a", r#""data":null"#, Command::Publish { channel: "/a".into(), data: "null" }),
+        (r"/\u0061/b", r#""data":7"#, Command::Publish { channel: "/a/b".into(), data: "7" }),
+        ("/service/x", r#""data":7"#, Command::Service { channel: "/service/x".into(), data: "7" }),
+        ("/services", r#""data":7"#, Command::Publish { channel: "/services".into(), data: "7" }),
+        ("/metal", r#""data":7"#, Command::Publish { channel: "/metal".into(), data: "7" }),
+    ] {
+        let text = on(channel, fields);
+        assert_eq!(parsed(&text).into_request().command, Ok(command), "{channel} {fields}");
+    }
+}
+
+#[test]
+fn commands_that_are_refused() {
+    let bad_channel = "a channel's name begins with a slash, and has something after each";
+    let long = format!("/meta/{}", "x".repeat(500));
+    let too_long = format!("unknown channel /meta/{}", "x".repeat(194));
+    for (channel, fields, code, error) in [
+        ("/meta/subscribe", "", ErrorCode::Malformed, "subscription is missing"),
+        ("/meta/subscribe", r#""subscription":[]"#, ErrorCode::Malformed, "subscription is empty"),
+        ("/meta/subscribe", r#""subscription":7"#, ErrorCode::Malformed, "subscription: data did not match"),
+        (
+            "/meta/subscribe",
+            r#""subscription":["/a",7]"#,
+            ErrorCode::Malformed,
+            "subscription: data did not match",
+        ),
+        ("/meta/subscribe", r#""subscription":"a""#, ErrorCode::BadChannel, bad_channel),
+        ("/meta/subscribe", r#""subscription":["/a","/b/"]"#, ErrorCode::BadChannel, bad_channel),
+        ("/meta/unsubscribe", r#""subscription":"/a//b""#, ErrorCode::BadChannel, bad_channel),
+        ("/meta/unsubscribe", "", ErrorCode::Malformed, "subscription is missing"),
+        ("/meta/publish", r#""data":1"#, ErrorCode::UnknownCommand, "unknown channel /meta/publish"),
+        ("/meta/", r#""data":1"#, ErrorCode::UnknownCommand, "unknown channel /meta/"),
+        (&long, "", ErrorCode::UnknownCommand, &too_long),
+        ("/meta", "", ErrorCode::Malformed, "data is missing"),
+        ("/a", "", ErrorCode::Malformed, "data is missing"),
+        ("/service/x", "", ErrorCode::Malformed, "data is missing"),
+        ("", r#""data":1"#, ErrorCode::BadChannel, bad_channel),
+        ("/", r#""data":1"#, ErrorCode::BadChannel, bad_channel),
+        ("a/b", r#""data":1"#, ErrorCode::BadChannel, bad_channel),
+    ] {
+        let text = on(channel, fields);
+        let refused = parsed(&text).into_request().command.expect_err(fields);
+        assert_eq!(refused.code, code, "{channel} {fields}");
+        assert!(refused.message.starts_with(error), "{channel} {fields}: {}", refused.message);
+        assert!(refused.message.len() <= 220, "{channel} {fields}: {}", refused.message);
+    }
+}
+
+#[derive(Default)]
+struct Written(Vec<String>);
+
+impl Texts for Written {
+    fn text(&mut self, text: &str) {
+        self.0.push(text.to_owned());
+    }
+}
+
+/// What the dialect answers to a text whose command came out like this.
+fn answer(text: &str, outcome: Result<Success<'_>, CommandError>) -> String {
+    let (mut dialect, mut written) = (Bayeux::default(), Written::default());
+    let requests: Vec<_> = dialect.read(text).collect();
+    let [Request { id, command }] = <[_; 1]>::try_from(requests).expect("one command a message");
+    let result = command.and(outcome);
+    dialect.respond(&[Response { id, result }], &mut written);
+    written.0.concat()
+}
+
+#[test]
+fn commands_are_answered_with_the_json_of_the_specification() {
+    let fine = Ok(Success::Done);
+    let refused = |code| Err(CommandError { code, message: "no".to_owned() });
+    for (text, outcome, expected) in [
+        (
+            r#"{"channel":"/a","id":"1","clientId":"c","data":1}"#,
+            fine.clone(),
+            r#"{"channel":"/a","id":"1","successful":true}"#,
+        ),
+        // The id is whatever the client wrote.
+        (
+            r#"{"channel":"/a","id": {"x" : 1e3} ,"data":1}"#,
+            fine.clone(),
+            r#"{"channel":"/a","id":{"x" : 1e3},"successful":true}"#,
+        ),
+        (r#"{"channel":"/a","id":null,"data":1}"#, fine.clone(), r#"{"channel":"/a","successful":true}"#),
+        (
+            r#"{"channel":"/a\u2028\"","data":1}"#,
+            fine.clone(),
+            "{\"channel\":\"/a\u{2028}\\\"\",\"successful\":true}",
+        ),
+        (
+            r#"{"channel":"/meta/subscribe","id":7,"subscription":["/a", "/b"]}"#,
+            fine.clone(),
+            r#"{"channel":"/meta/subscribe","id":7,"subscription":["/a", "/b"],"successful":true}"#,
+        ),
+        (
+            r#"{"channel":"/meta/unsubscribe","subscription":"/a"}"#,
+            fine.clone(),
+            r#"{"channel":"/meta/unsubscribe","subscription":"/a","successful":true}"#,
+        ),
+        (
+            r#"{"channel":"/meta/disconnect","id":"9","clientId":"c"}"#,
+            fine.clone(),
+            r#"{"channel":"/meta/disconnect","id":"9","successful":true}"#,
+        ),
+        // Which belongs to no message of this kind.
+        (
+            r#"{"channel":"/a","subscription":"/b","data":1}"#,
+            fine.clone(),
+            r#"{"channel":"/a","successful":true}"#,
+        ),
+        (
+            r#"{"channel":"/a","id":"1","data":1}"#,
+            refused(ErrorCode::Forbidden),
+            r#"{"channel":"/a","id":"1","successful":false,"error":"403:/a:no"}"#,
+        ),
+        (
+            r#"{"channel":"/meta/subscribe","id":"1","subscription":"/a"}"#,
+            refused(ErrorCode::Limit),
+            r#"{"channel":"/meta/subscribe","id":"1","subscription":"/a","successful":false,"error":"429::no"}"#,
+        ),
+        (
+            r#"{"channel":"/service/x","id":"1","data":1}"#,
+            refused(ErrorCode::UnknownCommand),
+            r#"{"channel":"/service/x","id":"1","successful":false,"error":"404:/service/x:no"}"#,
+        ),
+        (
+            r#"{"channel":"/meta/what","id":"1"}"#,
+            fine.clone(),
+            r#"{"channel":"/meta/what","id":"1","successful":false,"error":"404::unknown channel /meta/what"}"#,
+        ),
+        ("7", fine, r#"{"successful":false,"error":"400::a message is an object"}"#),
+    ] {
+        assert_eq!(answer(text, outcome), expected, "{text}");
+    }
+}
+
+#[test]
+fn errors_have_the_codes_of_the_specification() {
+    for (code, number) in [
+        (ErrorCode::Malformed, "400"),
+        (ErrorCode::BadChannel, "400"),
+        (ErrorCode::Unauthorized, "401"),
+        (ErrorCode::Forbidden, "403"),
+        (ErrorCode::UnknownCommand, "404"),
+        (ErrorCode::Limit, "429"),
+        (ErrorCode::RateLimited, "429"),
+    ] {
+        let error = Reply::default().failed(&CommandError { code, message: "no".into() }).error;
+        assert_eq!(error, Some(format!("{number}::no")));
+    }
+}
+
+#[test]
+fn handshakes_and_connects_are_answered_with_the_json_of_the_specification() {
+    let handshake = r#"{"channel":"/meta/handshake","id":"1"}"#;
+    let reply_to = parsed(handshake).reply_to();
+    let reply = Reply {
+        version: Some(VERSION),
+        client_id: Some("s_4fJ.secret"),
+        supported_connection_types: &["websocket", "long-polling"],
+        advice: Some(Advice {
+            reconnect: Some(Reconnect::Retry),
+            interval: Some(Duration::ZERO),
+            timeout: Some(Duration::from_secs(30)),
+            max_interval: Some(Duration::from_millis(120_500)),
+            multiple_clients: false,
+        }),
+        ext: Extensions { ack: Some(Ack::Supported(true)), ..Extensions::default() },
+        ..reply_to.reply().succeeded()
+    };
+    assert_eq!(
+        reply.to_json(),
+        r#"{"channel":"/meta/handshake","id":"1","successful":true,"version":"1.0","clientId":"s_4fJ.secret","supportedConnectionTypes":["websocket","long-polling"],"advice":{"reconnect":"retry","interval":0,"timeout":30000,"maxInterval":120500},"ext":{"ack":true}}"#
+    );
+    let connect = r#"{"channel":"/meta/connect","id":"2"}"#;
+    let reply_to = parsed(connect).reply_to();
+    let (nothing, mut missed) = (Missed::default(), Missed::default());
+    missed.note(&gap("/a", "e", Some((1, 2))));
+    let with = |ack, missed| Reply {
+        ext: Extensions { ack, encke: EnckeExtension(missed) },
+        ..reply_to.reply().succeeded()
+    };
+    let before = r#"{"channel":"/meta/connect","id":"2","successful":true"#;
+    assert_eq!(with(None, Some(&nothing)).to_json(), format!("{before}}}"));
+    let up_to = Some(Ack::UpTo(57));
+    assert_eq!(with(up_to, Some(&nothing)).to_json(), format!(r#"{before},"ext":{{"ack":57}}}}"#));
+    let gaps = r#""encke":{"gaps":[{"channel":"/a","epoch":"e","from":1,"to":2}]}"#;
+    assert_eq!(with(None, Some(&missed)).to_json(), format!(r#"{before},"ext":{{{gaps}}}}}"#));
+    assert_eq!(with(up_to, Some(&missed)).to_json(), format!(r#"{before},"ext":{{"ack":57,{gaps}}}}}"#));
+}
+
+#[test]
+fn advice_says_no_more_than_it_has_to() {
+    let second = Duration::from_secs(1);
+    for (advice, json) in [
+        (Advice::default(), "{}"),
+        (Advice::none(), r#"{"reconnect":"none"}"#),
+        (Advice::pause(Duration::ZERO), r#"{"reconnect":"retry","interval":0}"#),
+        (Advice::pause(second), r#"{"reconnect":"retry","interval":1000}"#),
+        (Advice::handshake(second), r#"{"reconnect":"handshake","interval":1000}"#),
+        (
+            Advice { multiple_clients: true, ..Advice::pause(2 * second) },
+            r#"{"reconnect":"retry","interval":2000,"multiple-clients":true}"#,
+        ),
+        (
+            Advice { interval: Some(Duration::MAX), ..Advice::default() },
+            r#"{"interval":18446744073709551615}"#,
+        ),
+    ] {
+        assert_eq!(serde_json::to_string(&advice).expect("our own type"), json);
+    }
+}
+
+fn gap<'a>(channel: &'a str, epoch: &'a str, range: Option<(u64, u64)>) -> Event<'a> {
+    Event::Gap { seq: 7, channel, epoch, range }
+}
+
+#[test]
+fn gaps_of_a_channel_are_told_as_one() {
+    let table: [(&[Event<'_>], &str); 9] = [
+        (&[gap("/a", "e", Some((1, 2)))], r#"[{"channel":"/a","epoch":"e","from":1,"to":2}]"#),
+        (&[gap("/a", "e", None)], r#"[{"channel":"/a","epoch":"e"}]"#),
+        (
+            &[gap("/a", "e", Some((1, 2))), gap("/a", "e", Some((5, 9)))],
+            r#"[{"channel":"/a","epoch":"e","from":1,"to":9}]"#,
+        ),
+        (
+            &[gap("/a", "e", Some((5, 9))), gap("/a", "e", Some((1, 6)))],
+            r#"[{"channel":"/a","epoch":"e","from":1,"to":9}]"#,
+        ),
+        (
+            &[gap("/a", "e", Some((5, 9))), gap("/a", "e", Some((6, 7)))],
+            r#"[{"channel":"/a","epoch":"e","from":5,"to":9}]"#,
+        ),
+        // Nobody knows how much is missing, whatever was known of a part of it.
+        (&[gap("/a", "e", Some((5, 9))), gap("/a", "e", None)], r#"[{"channel":"/a","epoch":"e"}]"#),
+        (&[gap("/a", "e", None), gap("/a", "e", Some((5, 9)))], r#"[{"channel":"/a","epoch":"e"}]"#),
+        // Another life of the channel.
+        (
+            &[gap("/a", "e", Some((5, 9))), gap("/a", "f", Some((1, 2)))],
+            r#"[{"channel":"/a","epoch":"f","from":1,"to":2}]"#,
+        ),
+        (
+            &[gap("/a", "e", Some((5, 9))), gap("/b", "e", Some((1, 2)))],
+            r#"[{"channel":"/a","epoch":"e","from":5,"to":9},{"channel":"/b","epoch":"e","from":1,"to":2}]"#,
+        ),
+    ];
+    for (events, gaps) in table {
+        let mut missed = Missed::default();
+        events.iter().for_each(|event| missed.note(event));
+        assert!(!missed.is_empty());
+        let json = serde_json::to_string(&missed).expect("our own type");
+        assert_eq!(json, format!(r#"{{"gaps":{gaps}}}"#), "{events:?}");
+    }
+}
+
+#[test]
+fn channels_that_a_client_has_lost_are_told_once_each() {
+    let mut missed = Missed::default();
+    let lost = |channel, reason| Event::Unsubscribed { channel, reason };
+    missed.note(&Event::Goaway { code: CloseCode::Kicked, retry: Duration::ZERO });
+    assert!(missed.is_empty(), "replies tell of that");
+    missed.note(&lost("/a", "limit"));
+    missed.note(&lost("/b", "forbidden"));
+    missed.note(&lost("/a", "forbidden"));
+    missed.note(&gap("/c", "e", Some((1, 2))));
+    let json = serde_json::to_string(&missed).expect("our own type");
+    let unsubscribed =
+        r#""unsubscribed":[{"channel":"/b","reason":"forbidden"},{"channel":"/a","reason":"forbidden"}]"#;
+    let gaps = r#""gaps":[{"channel":"/c","epoch":"e","from":1,"to":2}]"#;
+    assert_eq!(json, format!("{{{gaps},{unsubscribed}}}"));
+    missed.forget_gaps();
+    assert_eq!(serde_json::to_string(&missed).expect("our own type"), format!("{{{unsubscribed}}}"));
+}
+
+#[test]
+fn the_dialect_keeps_what_it_is_told_for_the_next_reply() {
+    let (mut dialect, mut written) = (Bayeux::default(), Written::default());
+    dialect.notify(&gap("/a", "e", None), &mut written);
+    assert!(written.0.is_empty() && !dialect.missed.is_empty());
+}
+
+#[test]
+fn events_have_a_channel_and_data() {
+    for (channel, data, json) in [
+        ("/a", "1", r#"{"channel":"/a","data":1}"#),
+        ("/a", r#"{ "x" : " " }"#, r#"{"channel":"/a","data":{"x":" "}}"#),
+        ("news", "null", r#"{"channel":"news","data":null}"#),
+        ("/\"\\\u{1}é", "[]", "{\"channel\":\"/\\\"\\\\\\u0001é\",\"data\":[]}"),
+    ] {
+        let data = CompactJson::parse(data).expect("good JSON");
+        let mut out = b"before".to_vec();
+        write_event(channel, &data, &mut out);
+        assert_eq!(String::from_utf8(out).as_deref(), Ok(&*format!("before{json}")));
+        let escapes = json.len() - event_len(channel, &data);
+        assert_eq!(escapes > 0, json.contains('\\'), "{json}");
+    }
+}
