@@ -1,5 +1,6 @@
 //! The targets of the fuzzer: functions of bytes, which panic if the server does what it must not. `README.md` has the list.
 
+pub mod bayeux;
 pub mod config;
 mod expected;
 pub mod frame_walk;
