@@ -25,6 +25,8 @@ use crate::proxies::{BadProxyHeader, Proxies};
 use crate::tls::Tls;
 pub(crate) use bayeux::Bayeux;
 #[cfg(feature = "simulation")]
+pub(crate) use bayeux::asked_in;
+#[cfg(feature = "simulation")]
 pub(crate) use events::accept as accept_events;
 #[cfg(feature = "simulation")]
 pub(crate) use poll::{accept as accept_poll, carry_out_all, session as session_of};

@@ -4,6 +4,7 @@
 //! Timeouts, sessions, channels, dialect and connections are the real ones. Time, random numbers, sockets and the
 //! executor are given.
 
+mod bayeux;
 mod late_engine;
 mod polls;
 mod socket;
@@ -75,7 +76,7 @@ pub struct Parameters {
 
 /// The server.
 pub struct Server {
-    public: public::Context,
+    public: Arc<public::Context>,
     wheel: SteppedWheel,
     wheel_state: WheelState,
     worker: Worker<ExpiryHandler>,
@@ -145,7 +146,7 @@ impl Server {
         let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
         let handler = Arc::new(ExpiryHandler { context: Arc::clone(&client), executor });
         Self {
-            public: context::public(&config, client, CancellationToken::new()),
+            public: Arc::new(context::public(&config, client, CancellationToken::new())),
             worker: Worker::new(0, batches.clone(), handler, Arc::clone(&timeouts)),
             wheel: SteppedWheel::new(config.timers.wheel(), timeouts, to_arm, sender, wheel_waker),
             wheel_state: WheelState::Awake,

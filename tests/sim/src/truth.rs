@@ -49,6 +49,16 @@ pub(crate) fn channel_of(name: &str) -> Option<u8> {
     (0..LOGS).find(|channel| channel_name(*channel) == name)
 }
 
+/// Whether what is published on a channel is in this log.
+pub(crate) fn follows(log: u8, channel: u8) -> bool {
+    match log.checked_sub(MOST_CHANNELS) {
+        None => log == channel,
+        Some(0) => channel.is_multiple_of(2),
+        Some(1) => !channel.is_multiple_of(2),
+        Some(_) => true,
+    }
+}
+
 /// A message's text: its number among all that were published, and something to give it length.
 pub(crate) fn text_of(number: u64, length: usize) -> String {
     format!("[{number},\"{}\"]", "x".repeat(length))
@@ -118,5 +128,10 @@ impl ChannelTruth {
     pub(crate) fn message(&self, offset: u64) -> Option<u64> {
         let at = self.messages.binary_search_by_key(&offset, |(offset, _)| *offset).ok()?;
         self.messages.get(at).map(|(_, number)| *number)
+    }
+
+    /// The offset of the message with this number, if it is remembered.
+    pub(crate) fn offset_of(&self, number: u64) -> Option<u64> {
+        self.messages.iter().rev().find(|(_, it)| *it == number).map(|(offset, _)| *offset)
     }
 }

@@ -127,6 +127,8 @@ pub(crate) struct Wire {
     pub(crate) last_arrival: u64,
     /// When the server last wrote, in its time.
     pub(crate) written_at: Option<u64>,
+    /// All that it wrote, where that is looked at.
+    written: Option<Vec<u8>>,
     times: Arc<Times>,
     news: News,
 }
@@ -268,6 +270,16 @@ impl Wire {
         self.to_client.receive_limit = usize::MAX;
     }
 
+    /// What the server writes is remembered.
+    pub(crate) fn remember_written(&mut self) {
+        self.written = Some(Vec::new());
+    }
+
+    /// What the server's kernel has taken, if that is remembered.
+    pub(crate) fn written(&self) -> &[u8] {
+        self.written.as_deref().unwrap_or_default()
+    }
+
     /// Whether the server's kernel holds nothing for the server to read.
     pub(crate) fn server_has_read_all(&self) -> bool {
         self.to_server.arrived.is_empty()
@@ -315,6 +327,7 @@ impl Shared {
             acknowledged: Acknowledged::default(),
             last_arrival: served,
             written_at: None,
+            written: None,
             times: Arc::clone(times),
             news: Arc::clone(news),
         })))
@@ -365,6 +378,9 @@ impl Socket for ServerSocket {
         if taken == 0 && !bytes.is_empty() {
             wire.writer = Some(context.waker().clone());
             return Poll::Pending;
+        }
+        if let Some(written) = &mut wire.written {
+            written.extend_from_slice(&bytes[..taken]);
         }
         wire.written_at = Some(wire.times.served.load(Ordering::Relaxed));
         wire.tell();

@@ -8,6 +8,8 @@ use super::connect::{Circumstances, Connecting, connect};
 use super::handshake::{connection_types, handshake};
 use super::session::session;
 use super::{browser, callback};
+#[cfg(feature = "simulation")]
+use crate::client;
 use crate::client::Caller;
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
@@ -19,7 +21,7 @@ use crate::public::{Context, cors};
 use crate::transport::poll::{Accepted, ConnectForm, array};
 
 /// A request that may have messages.
-pub(in crate::public) struct Asked {
+pub(crate) struct Asked {
     caller: Caller,
     headers: HeaderMap,
     version: Version,
@@ -59,6 +61,19 @@ pub(in crate::public) fn ask(
     Ok(Asked { caller, headers: head.headers, version: head.version, query, body })
 }
 
+/// A request whose body was read already.
+#[cfg(feature = "simulation")]
+pub(crate) fn asked_in(
+    request: Request<String>,
+    address: std::net::IpAddr,
+    context: &client::Context,
+) -> Asked {
+    let caller = Caller::of(&request, address, &context.auth);
+    let (head, body) = request.into_parts();
+    let query = Query { messages: Some(body), ..Query::default() };
+    Asked { caller, headers: head.headers, version: head.version, query, body: None }
+}
+
 /// Scripts that call a function of their page send no Origin: where they are not wanted, `jsonp` means nothing.
 fn read_query(text: &str, context: &Context) -> Result<Query, ApiError> {
     let mut query = Query::default();
@@ -80,7 +95,7 @@ fn read_query(text: &str, context: &Context) -> Result<Query, ApiError> {
 impl Asked {
     /// Carries out what the messages ask for. Returns a poll that is to be held, or else the reply. `has_session` hears that the client
     /// has shown that it has one.
-    pub(in crate::public) async fn answer(
+    pub(crate) async fn answer(
         mut self,
         context: &Context,
         has_session: impl Fn() + Send,

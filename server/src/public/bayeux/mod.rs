@@ -14,6 +14,8 @@ use std::sync::Arc;
 use crate::admission::Browsers;
 
 pub(super) use asked::ask;
+#[cfg(feature = "simulation")]
+pub(crate) use asked::asked_in;
 pub(super) use socket::{SocketUpgrade, serve as serve_socket};
 
 /// What all requests of such clients share.

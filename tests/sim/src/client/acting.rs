@@ -29,6 +29,7 @@ impl World {
                 Carrier::WebSocket => self.act_on_websocket(number),
                 Carrier::Events => self.act_on_event_stream(number),
                 Carrier::Poll => self.act_beside_poll(number),
+                Carrier::Connect => self.act_beside_connect(number),
             },
         }
         self.plan_act(number);
@@ -232,7 +233,7 @@ impl World {
         }
     }
 
-    fn pause_reading(&mut self, number: ClientNumber) {
+    pub(super) fn pause_reading(&mut self, number: ClientNumber) {
         if !self.faults_now().allows(Fault::SlowReader) {
             return;
         }
@@ -280,7 +281,7 @@ impl World {
     }
 
     /// Something happens to its connection.
-    fn trouble(&mut self, number: ClientNumber) {
+    pub(super) fn trouble(&mut self, number: ClientNumber) {
         let faults = self.faults_now();
         let which = [Fault::Cut, Fault::HalfOpen, Fault::Leave, Fault::TakeOver];
         let client = &mut self.clients[number as usize];

@@ -12,6 +12,9 @@ use crate::world::World;
 impl World {
     /// A client connects. What it has of an older connection, it leaves to itself.
     pub(crate) fn connect(&mut self, number: ClientNumber) {
+        if self.clients[number as usize].bayeux.is_some() {
+            return self.go_on_with_bayeux(number);
+        }
         let faults = self.faults_now();
         let is_busy = self.is_busy();
         let client = &mut self.clients[number as usize];

@@ -2,6 +2,7 @@
 
 mod acting;
 mod answer;
+mod bayeux;
 mod connecting;
 mod early;
 mod event_stream;
@@ -17,9 +18,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use crate::scenario::Scenario;
+use crate::scenario::{Kind, Scenario};
 use crate::schedule::{ClientNumber, ConnectionNumber, PostNumber};
 use crate::truth::LOGS;
+pub(crate) use bayeux::Bayeux;
 pub(crate) use page::{Following, Page};
 pub(crate) use polling::Request;
 pub(crate) use posting::Post;
@@ -34,6 +36,8 @@ pub(crate) struct Client {
     pub(crate) address: IpAddr,
     /// What it knows of its session, if it has one that it may come back to.
     pub(crate) page: Option<Page>,
+    /// It speaks Bayeux, and has nothing of the other dialect.
+    pub(crate) bayeux: Option<Box<Bayeux>>,
     /// What it may go back to.
     snapshots: Vec<Page>,
     /// What it had in sessions that are over, by channel.
@@ -55,6 +59,8 @@ pub(crate) enum Carrier {
     WebSocket,
     Events,
     Poll,
+    /// A `/meta/connect`.
+    Connect,
 }
 
 /// A client's connection, as the client knows it.
@@ -111,14 +117,18 @@ impl Client {
     pub(crate) fn new(number: ClientNumber, scenario: &Scenario) -> Self {
         let mut rng = scenario.rng(1000 + u64::from(number));
         let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, rng.random_range(1..5)));
+        // Who polls does much in days.
+        let share = if scenario.kind == Kind::Dense { 0.3 } else { 0.05 };
+        let speaks_bayeux = rng.random_bool(share);
         Self {
             rng,
             address,
             page: None,
+            bayeux: speaks_bayeux.then(Box::default),
             snapshots: Vec::new(),
             past: vec![None; usize::from(LOGS)],
             link: None,
-            polls: false,
+            polls: speaks_bayeux,
             posting: None,
             plan: 0,
             gone: false,
@@ -150,8 +160,19 @@ impl Client {
         self.link.as_ref().is_some_and(|link| link.connection == connection)
     }
 
+    /// The session that it may come back to.
+    pub(crate) fn session(&self) -> Option<&str> {
+        match &self.bayeux {
+            Some(bayeux) => bayeux.page.as_ref().map(|page| &*page.session),
+            None => self.page.as_ref().map(|page| &*page.session),
+        }
+    }
+
     /// Its connection is lost to it.
     pub(crate) fn unlink(&mut self) {
+        if let Some(bayeux) = &mut self.bayeux {
+            bayeux.lose_answer();
+        }
         // What a client of polls asks for does not come over the connection that it loses.
         let is_poll = self.link.take().is_some_and(|link| link.carrier == Carrier::Poll);
         if let Some(page) = self.page.as_mut().filter(|_| !is_poll) {
@@ -161,12 +182,35 @@ impl Client {
 }
 
 impl Link {
+    /// Of a `/meta/connect`.
+    fn connect(connection: ConnectionNumber, sips: Option<(usize, u64)>) -> Self {
+        Self {
+            connection,
+            carrier: Carrier::Connect,
+            incoming: Vec::new(),
+            outgoing: VecDeque::new(),
+            head_read: true,
+            channel: None,
+            event_id: None,
+            offered: None,
+            greeted: false,
+            read: None,
+            asked: None,
+            questions: VecDeque::new(),
+            next_id: 1,
+            paused_until: 0,
+            sips,
+            is_mute: false,
+            is_late: false,
+        }
+    }
+
     pub(crate) fn is_websocket(&self) -> bool {
         self.carrier == Carrier::WebSocket
     }
 
     pub(crate) fn is_poll(&self) -> bool {
-        self.carrier == Carrier::Poll
+        matches!(self.carrier, Carrier::Poll | Carrier::Connect)
     }
 
     /// It has read everything that it has got, and reads as it comes.

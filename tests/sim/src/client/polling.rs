@@ -17,11 +17,20 @@ const SUPERSEDED_PAUSE: u64 = SECOND;
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     target: String,
+    /// Of a `/meta/connect`.
+    pub(super) body: Option<String>,
     /// The channel that it asks for, where it opens a session.
     channel: Option<u8>,
     asked: Option<Asked>,
     /// It says that no other request follows on its connection.
-    is_last: bool,
+    pub(super) is_last: bool,
+}
+
+impl Request {
+    /// With a `/meta/connect`.
+    pub(super) fn connect(body: String, is_last: bool) -> Self {
+        Self { target: String::new(), body: Some(body), channel: None, asked: None, is_last }
+    }
 }
 
 impl World {
@@ -34,7 +43,7 @@ impl World {
         let is_last = client.rng.random_bool(0.3);
         let channel = client.rng.random_range(0..channels);
         let mut request =
-            Request { target: String::new(), channel: None, asked: link.asked.clone(), is_last };
+            Request { target: String::new(), body: None, channel: None, asked: link.asked.clone(), is_last };
         request.target = match (&resume, seq) {
             (Some(resume), Some(seq)) => format!("/poll?resume={resume}&seq={seq}"),
             (Some(resume), None) => format!("/poll?resume={resume}"),
@@ -55,6 +64,9 @@ impl World {
         let Some(request) = connection.request.take() else { return };
         let (client, wire) = (connection.client, connection.wire.clone());
         let address = self.clients[client as usize].address;
+        if let Some(body) = request.body {
+            return self.connect_arrives(number, address, body, request.is_last);
+        }
         match self.server.serve_poll(wire.server_socket(), address, &request.target, request.is_last) {
             Ok(Poll { task, session, recovered }) => {
                 self.serve(number, task);
@@ -149,7 +161,7 @@ impl World {
     }
 
     /// The poll is over, and the client will come with the next.
-    fn end_poll(&mut self, number: ClientNumber, connection: ConnectionNumber, pause: u64) {
+    pub(super) fn end_poll(&mut self, number: ClientNumber, connection: ConnectionNumber, pause: u64) {
         self.lose_link(number);
         self.plan_to_act(number, pause);
         self.consider(connection);
@@ -162,7 +174,7 @@ impl World {
     }
 
     /// Mostly none. Some wait for so long that they may be missed.
-    fn pause_between_polls(&mut self, number: ClientNumber) -> u64 {
+    pub(super) fn pause_between_polls(&mut self, number: ClientNumber) -> u64 {
         let gap = nanos(self.scenario.config.session.poll_gap);
         let window = nanos(self.scenario.config.session.reconnect_window);
         let is_busy = self.is_busy();

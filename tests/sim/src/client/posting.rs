@@ -6,6 +6,7 @@ use rand::RngExt;
 use serde_json::value::RawValue;
 
 use super::Question;
+use super::bayeux::{Asks, handshaken};
 use crate::fault::Fault;
 use crate::scenario::{MILLI, SECOND};
 use crate::schedule::{Action, ClientNumber, PostNumber};
@@ -20,6 +21,8 @@ pub(crate) struct Post {
     target: String,
     body: String,
     questions: Vec<(u64, Question)>,
+    /// What a client of Bayeux asks for.
+    asks: Option<Asks>,
     /// How long it takes to arrive, and its answer to come back, in nanoseconds.
     latency: u64,
     task: Option<TaskId>,
@@ -87,15 +90,50 @@ impl World {
             target,
             body,
             questions,
+            asks: None,
             latency,
             task: None,
             answer: None,
             published_to,
         };
-        self.posts.push(Some(Box::new(one)));
-        self.now_or_after(latency, Action::Command(post));
-        if is_lost {
-            self.schedule.plan(self.now + lost_after, Action::LosePost(post));
+        self.send_post(one, is_lost.then_some(lost_after));
+    }
+
+    /// A client of Bayeux asks for something, unless it waits for an answer.
+    pub(super) fn ask(&mut self, number: ClientNumber, body: String, asks: Asks, published_to: u8) {
+        let faults = self.faults_now();
+        let post = self.next_post();
+        let client = &mut self.clients[number as usize];
+        if client.posting.is_some() {
+            return;
+        }
+        let session = client.session().unwrap_or_default().to_owned();
+        let latency = if faults.allows(Fault::Latency) { client.rng.random_range(0..300 * MILLI) } else { 0 };
+        self.trace.say(self.now, format_args!("client {number} asks {}", body.get(..150).unwrap_or(&body)));
+        client.posting = Some(post);
+        let is_lost = faults.allows(Fault::Cut) && client.rng.random_bool(0.05);
+        let lost_after = is_lost.then(|| client.rng.random_range(0..2 * latency + SECOND));
+        let one = Post {
+            client: number,
+            session,
+            target: String::new(),
+            body,
+            questions: Vec::new(),
+            asks: Some(asks),
+            latency,
+            task: None,
+            answer: None,
+            published_to,
+        };
+        self.send_post(one, lost_after);
+    }
+
+    fn send_post(&mut self, post: Post, lost_after: Option<u64>) {
+        let (number, latency) = (self.next_post(), post.latency);
+        self.posts.push(Some(Box::new(post)));
+        self.now_or_after(latency, Action::Command(number));
+        if let Some(after) = lost_after {
+            self.schedule.plan(self.now + after, Action::LosePost(number));
         }
     }
 
@@ -113,7 +151,14 @@ impl World {
         let address = self.clients[post.client as usize].address;
         let answers = std::sync::Arc::clone(&self.answers);
         let answer = move |answer| answers.lock().push((number, answer));
-        let body = std::mem::take(&mut post.body).into_bytes();
+        let body = std::mem::take(&mut post.body);
+        if post.asks.is_some() {
+            let task = self.server.ask_bayeux(address, body, answer);
+            let task = self.tasks.spawn(task);
+            post.task = Some(task);
+            return self.now_serves(task, crate::world::Served::Post(number));
+        }
+        let body = body.into_bytes();
         match self.server.carry_out(address, &post.target, body, answer) {
             Ok(task) => {
                 let task = self.tasks.spawn(task);
@@ -126,6 +171,13 @@ impl World {
 
     /// The server has an answer to commands.
     pub(crate) fn answer_post(&mut self, number: PostNumber, answer: Answer) {
+        let Some(post) = self.posts[number as usize].as_deref_mut() else { return };
+        if let Some(asks) = &mut post.asks {
+            asks.answered(&self.server);
+            if let (Asks::Handshake { .. }, Some(session)) = (asks, handshaken(&answer)) {
+                self.handshake_answered(&session);
+            }
+        }
         let Some(post) = self.posts[number as usize].as_deref_mut() else { return };
         post.answer = Some(answer);
         let latency = post.latency;
@@ -142,6 +194,10 @@ impl World {
         }
         let client = &mut self.clients[post.client as usize];
         client.posting = None;
+        if let Some(bayeux) = &mut client.bayeux {
+            bayeux.request_lost(&post.session);
+            return self.plan_to_act(post.client, MILLI);
+        }
         if let Some(page) = client.page.as_mut().filter(|page| page.session == post.session) {
             page.disconnected();
         }
@@ -150,7 +206,7 @@ impl World {
     /// The client reads the answer to its commands.
     pub(crate) fn hear_answer(&mut self, number: PostNumber) {
         let Some(post) = self.posts[number as usize].take() else { return };
-        let Post { client, session, questions, answer, .. } = *post;
+        let Post { client, session, questions, answer, asks, .. } = *post;
         self.clients[client as usize].posting = None;
         let Some(Answer { status, body }) = answer else { return };
         let body = String::from_utf8_lossy(&body).into_owned();
@@ -158,6 +214,9 @@ impl World {
             self.now,
             format_args!("client {client} is answered {status} {}", body.get(..90).unwrap_or(&body)),
         );
+        if let Some(asks) = asks {
+            return self.hear_replies_of_bayeux(client, &session, asks, status, &body);
+        }
         match status {
             200 => self.hear_replies(client, &session, questions, &body),
             410 => self.check_session_may_be_lost(&session, false),

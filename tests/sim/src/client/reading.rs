@@ -39,7 +39,9 @@ impl World {
             let mut wire = wire.lock();
             wire.client_reads(at_most, &mut link.incoming);
         }
-        if link.is_poll() {
+        if link.carrier == Carrier::Connect {
+            self.understand_connect(client_number, number);
+        } else if link.is_poll() {
             self.understand_answer(client_number, number);
         } else {
             self.understand(client_number, number);

@@ -62,8 +62,7 @@ impl World {
     /// The connection of a session, if it cannot be any other.
     fn only_connection_of(&self, session: &str) -> Option<ConnectionNumber> {
         let client = self.clients.iter().find(|client| {
-            client.page.as_ref().is_some_and(|page| page.session == session)
-                && client.link.as_ref().is_some_and(|link| link.greeted)
+            client.session() == Some(session) && client.link.as_ref().is_some_and(|link| link.greeted)
         })?;
         client.link.as_ref().map(|link| link.connection)
     }
@@ -177,7 +176,7 @@ impl World {
 
     /// What a client that can get more has not got.
     pub(super) fn what_is_missed(&self, client: &Client, sessions: &[SessionView]) -> Option<String> {
-        let (link, page) = (client.link.as_ref()?, client.page.as_ref()?);
+        let (link, id) = (client.link.as_ref()?, client.session()?);
         let connection = self.connection(link.connection)?;
         {
             let wire = connection.wire.lock();
@@ -189,9 +188,8 @@ impl World {
                 return Some("the server has not read what it said".into());
             }
         }
-        let at = sessions.binary_search_by(|session| session.id.cmp(&page.session));
-        let session =
-            at.map(|at| &sessions[at]).ok().or_else(|| sessions.iter().find(|it| it.id == page.session))?;
+        let at = sessions.binary_search_by(|session| (*session.id).cmp(id));
+        let session = at.map(|at| &sessions[at]).ok().or_else(|| sessions.iter().find(|it| it.id == id))?;
         if !session.is_attached || connection.task.is_none() {
             return None;
         }
@@ -211,6 +209,10 @@ impl World {
         if session.has_more {
             return Some(format!("there is more to send: {session:?}"));
         }
+        if let Some(bayeux) = &client.bayeux {
+            return self.what_bayeux_misses(bayeux, session);
+        }
+        let page = client.page.as_ref()?;
         for (name, cursor) in &session.subscriptions {
             let channel = self.server.channel(name)?;
             if channel.last != *cursor {

@@ -52,7 +52,7 @@ impl World {
         for number in 0..self.clients.len() {
             let client = &mut self.clients[number];
             client.plan += 1;
-            let polls_on = client.link.is_none() && client.polls && client.page.is_some();
+            let polls_on = client.link.is_none() && client.polls && client.session().is_some();
             if let Some(link) = &mut client.link {
                 link.paused_until = 0;
                 link.sips = None;
@@ -86,7 +86,7 @@ impl World {
     /// A client of long-polling goes on with it.
     pub(super) fn poll_on(&mut self, number: ClientNumber, plan: u32) {
         let client = &self.clients[number as usize];
-        if client.plan == plan && client.link.is_none() && client.polls && client.page.is_some() {
+        if client.plan == plan && client.link.is_none() && client.polls && client.session().is_some() {
             self.connect(number);
         }
     }
@@ -135,8 +135,7 @@ impl World {
         let sessions = self.server.sessions();
         for session in &sessions {
             let client = self.clients.iter().find(|client| {
-                (client.link.is_some() || client.polls)
-                    && client.page.as_ref().is_some_and(|page| page.session == session.id)
+                (client.link.is_some() || client.polls) && client.session() == Some(&*session.id)
             });
             if !session.is_attached && !session.is_between_polls || client.is_none() {
                 let what = format!("{session:?} was not noticed as left");
@@ -145,13 +144,13 @@ impl World {
         }
         for number in 0..self.clients.len() {
             let client = &self.clients[number];
-            let (Some(link), Some(page)) = (&client.link, &client.page) else { continue };
+            let (Some(link), Some(id)) = (&client.link, client.session()) else { continue };
             // When a kernel gives a connection up, the other end learns nothing.
             let wire = self.connection(link.connection).map(|connection| connection.wire.lock());
             if wire.is_none_or(|wire| wire.is_over_for_server()) {
                 continue;
             }
-            let Some(session) = sessions.iter().find(|it| it.id == page.session) else {
+            let Some(session) = sessions.iter().find(|it| it.id == id) else {
                 let what = format!("client {number} is connected, and its session is gone");
                 return self.violate("nothing waits for ever", what);
             };
@@ -165,7 +164,8 @@ impl World {
                 let what = format!("client {number} does not get on: {link:?}, {session:?}");
                 return self.violate("nothing waits for ever", what);
             }
-            let following = page.channels.iter().filter(|it| matches!(it, Following::Yes(_))).count();
+            let following = client.page.iter().flat_map(|page| &page.channels);
+            let following = following.filter(|it| matches!(it, Following::Yes(_))).count();
             if following > session.subscriptions.len() {
                 let what = format!("client {number} follows {following} channels: {session:?}");
                 return self.violate("exactly once or a gap", what);

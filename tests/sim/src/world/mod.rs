@@ -1,5 +1,6 @@
 //! The world: a server, its clients, what is between them, and the one scheduler that decides what happens next.
 
+mod bayeux;
 mod checks;
 mod ending;
 mod network;
@@ -130,6 +131,8 @@ pub(crate) struct World {
     pub(crate) posts: Vec<Option<Box<Post>>>,
     /// What the server has answered to them, until the scheduler knows.
     pub(crate) answers: Arc<Mutex<Vec<(PostNumber, Answer)>>>,
+    /// Requests with a `/meta/connect` that have got their sessions, until the scheduler knows.
+    pub(crate) held: Arc<Mutex<Vec<(ConnectionNumber, String)>>>,
     /// Sessions whose last connection was a poll.
     polled: BTreeMap<SessionId, Polled>,
     /// The polls whose tasks have not ended.
@@ -190,6 +193,7 @@ impl World {
             clients: (0..scenario.clients).map(|number| Client::new(number, &scenario)).collect(),
             posts: Vec::new(),
             answers: Arc::default(),
+            held: Arc::default(),
             polled: BTreeMap::new(),
             served_polls: BTreeSet::new(),
             truth: Truth::new(),

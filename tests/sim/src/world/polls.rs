@@ -13,11 +13,11 @@ use crate::schedule::ConnectionNumber;
 /// The last poll of a session that has had no other connection since.
 #[derive(Debug)]
 pub(super) struct Polled {
-    connection: ConnectionNumber,
+    pub(super) connection: ConnectionNumber,
     /// When it came.
-    since: Timestamp,
+    pub(super) since: Timestamp,
     /// When its answer was in the server's kernel, or its client's end was noticed.
-    over_at: Option<Timestamp>,
+    pub(super) over_at: Option<Timestamp>,
 }
 
 impl World {

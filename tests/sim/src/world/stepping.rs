@@ -162,6 +162,7 @@ impl World {
             self.work_planned = true;
             self.now_or_late(Action::Work, Fault::LateWorker);
         }
+        self.hear_of_held();
         loop {
             let answered = self.answers.lock().pop();
             let Some((post, answer)) = answered else { break };
@@ -236,6 +237,9 @@ impl World {
         let sessions = self.server.sessions();
         if !sessions.is_empty() {
             let session = &sessions[self.rng.random_range(0..sessions.len())].id;
+            for page in self.clients.iter_mut().filter_map(|client| client.bayeux.as_mut()?.page.as_mut()) {
+                page.disconnected(session);
+            }
             self.fault_counts.count(Fault::Admin);
             if self.rng.random_bool(0.7) {
                 self.trace.say(self.now, format_args!("an administrator disconnects {session}"));

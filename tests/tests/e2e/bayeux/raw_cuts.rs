@@ -28,7 +28,7 @@ const LISTENS: Duration = Duration::from_millis(20);
 fn rng() -> (u64, SmallRng) {
     let seed =
         std::env::var("ENCKE_SEED").map_or_else(|_| rand::random(), |seed| seed.parse().expect("a number"));
-    println!("ENCKE_SEED={seed}");
+    eprintln!("run again with ENCKE_SEED={seed}");
     (seed, SmallRng::seed_from_u64(seed))
 }
 

@@ -231,7 +231,7 @@ fn commands_that_are_fine() {
         ("/metal", r#""data":7"#, Command::Publish { channel: "/metal".into(), data: "7" }),
     ] {
         let text = on(channel, fields);
-        assert_eq!(parsed(&text).into_request().command, Ok(command), "{channel} {fields}");
+        assert_eq!(parsed(&text).into_request(true).command, Ok(command), "{channel} {fields}");
     }
 }
 
@@ -265,7 +265,7 @@ fn commands_that_are_refused() {
         ("a/b", r#""data":1"#, ErrorCode::BadChannel, bad_channel),
     ] {
         let text = on(channel, fields);
-        let refused = parsed(&text).into_request().command.expect_err(fields);
+        let refused = parsed(&text).into_request(true).command.expect_err(fields);
         assert_eq!(refused.code, code, "{channel} {fields}");
         assert!(refused.message.starts_with(error), "{channel} {fields}: {}", refused.message);
         assert!(refused.message.len() <= 220, "{channel} {fields}: {}", refused.message);

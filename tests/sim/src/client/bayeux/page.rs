@@ -1,0 +1,258 @@
+//! All that a client of Bayeux knows of its session. Messages come without numbers: what is missing is seen by what was published.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use crate::client::answer;
+use crate::truth::{LOGS, MOST_CHANNELS, Truth, channel_of, follows};
+use crate::wire::Shared;
+
+use super::heard::{Gap, Heard};
+
+/// One answer may have been under way already, another may be without gaps since its ring was full.
+const LOSSY_FOR: u8 = 2;
+
+const MOST_GIVEN_UP: usize = 16;
+
+/// Where a client is in a log: the server does not tell where a subscription begins, but it must be between these two.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) epoch: String,
+    /// The last message when the client asked,
+    low: u64,
+    /// and the last when the server answered.
+    high: u64,
+    /// The last message that has come.
+    up_to: u64,
+}
+
+/// A client's relation to a channel or a pattern.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Following {
+    #[default]
+    No,
+    /// It has asked, when this was the log's epoch and last message.
+    Asked(String, u64),
+    /// A request to follow or no longer to follow it is under way, or was lost.
+    Unknown,
+    Yes(Place),
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(crate) struct Page {
+    pub(crate) session: String,
+    pub(crate) token: String,
+    /// It acknowledges what it gets.
+    pub(crate) acknowledges: bool,
+    /// The last acknowledgement that it was told.
+    pub(crate) ack: u64,
+    /// The pause that it was told last, in milliseconds.
+    pub(crate) interval: u64,
+    pub(crate) logs: Vec<Following>,
+    /// Logs that it has ever asked for, as bits.
+    ever: u16,
+    /// Messages that it has had.
+    had: BTreeSet<u64>,
+    /// And those that it was told that it will not get.
+    known: BTreeSet<u64>,
+    /// Connections on which an answer may have been lost since the last that came.
+    lost: Vec<Shared>,
+    /// The last connections that it has given up: each may have been told what it was not.
+    given_up: VecDeque<Shared>,
+    /// Messages were lost, and gaps may tell so, until so many answers have come without any.
+    lossy_for: u8,
+    /// It has gone back to what it had before, which the server may have forgotten.
+    pub(crate) has_gone_back: bool,
+}
+
+impl Page {
+    pub(crate) fn new(token: &str, acknowledges: bool) -> Self {
+        let session = token.split('.').next().unwrap_or_default().to_owned();
+        Self {
+            session,
+            token: token.to_owned(),
+            acknowledges,
+            ack: 0,
+            interval: 0,
+            logs: vec![Following::No; usize::from(LOGS)],
+            ever: 0,
+            had: BTreeSet::new(),
+            known: BTreeSet::new(),
+            lost: Vec::new(),
+            given_up: VecDeque::new(),
+            lossy_for: 0,
+            has_gone_back: false,
+        }
+    }
+
+    pub(crate) fn following(&mut self, log: u8) -> &mut Following {
+        &mut self.logs[usize::from(log)]
+    }
+
+    pub(crate) fn ask_for(&mut self, log: u8, epoch: String, last: u64) {
+        self.ever |= 1 << log;
+        *self.following(log) = Following::Asked(epoch, last);
+    }
+
+    /// A subscribe was answered when the log was like this.
+    pub(crate) fn subscribed(&mut self, log: u8, epoch: &str, last: u64) {
+        let following = self.following(log);
+        let Following::Asked(asked, low) = following else { return };
+        let low = if asked == epoch { *low } else { 0 };
+        *following = Following::Yes(Place { epoch: epoch.to_owned(), low, high: last, up_to: low });
+    }
+
+    /// A connection is lost whose answer has not come.
+    pub(crate) fn lose(&mut self, wire: Shared) {
+        if self.given_up.len() == MOST_GIVEN_UP {
+            self.given_up.pop_front();
+        }
+        self.given_up.push_back(wire.clone());
+        self.lost.push(wire);
+    }
+
+    /// An administrator drops the connection of a session. The server does not wait for the end of an answer that is under way, which
+    /// may arrive all the same.
+    pub(crate) fn disconnected(&mut self, session: &str) {
+        if self.session == session {
+            self.lossy_for = LOSSY_FOR;
+        }
+    }
+
+    /// An answer may have been lost since the last that came.
+    pub(crate) fn may_have_lost(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    /// An answer that it did not read has told it to go on without a pause.
+    pub(crate) fn has_missed_the_end_of_a_pause(&self) -> bool {
+        let end = b"\"interval\":0";
+        let says_so = |wire: &Shared| wire.lock().written().windows(end.len()).any(|it| it == end);
+        self.given_up.iter().any(says_so)
+    }
+
+    /// The next answer has come. Without acknowledgements, what the server's kernel had taken of an answer before is nobody's loss
+    /// to tell of: the server cannot know.
+    pub(crate) fn look_at_lost(&mut self, truth: &Truth) {
+        let lost = std::mem::take(&mut self.lost);
+        if !lost.is_empty() {
+            self.lossy_for = LOSSY_FOR;
+        }
+        if self.acknowledges {
+            return;
+        }
+        for wire in lost {
+            let wire = wire.lock();
+            let Ok(Some(answer)) = answer::read(wire.written()) else { continue };
+            let Ok(Heard { events, reply, .. }) = Heard::read(answer.body) else { continue };
+            self.known.extend(events.iter().map(|(_, number)| *number));
+            for gap in reply.gaps() {
+                self.know(&gap, truth);
+            }
+        }
+    }
+
+    /// What is in a gap is known to be missing.
+    fn know(&mut self, gap: &Gap, truth: &Truth) {
+        let Some(log) = channel_of(&gap.channel) else { return };
+        let log = truth.channel(log);
+        if let Some((from, to)) = gap.range.filter(|_| log.epoch == gap.epoch) {
+            self.known.extend((from..=to).filter_map(|offset| log.message(offset)));
+        }
+    }
+
+    /// All gaps of an answer, which come before its messages. `first` tells the oldest message that a log still has.
+    pub(crate) fn gaps(
+        &mut self,
+        gaps: &[Gap],
+        truth: &Truth,
+        first: impl Fn(u8, &str) -> Option<u64>,
+    ) -> Result<(), String> {
+        for gap in gaps {
+            let log = channel_of(&gap.channel).ok_or_else(|| format!("a gap of {}", gap.channel))?;
+            if self.ever & 1 << log == 0 {
+                return Err(format!("{gap:?} of what it has never followed"));
+            }
+            self.know(gap, truth);
+            if self.has_gone_back || self.lossy_for > 0 && !self.acknowledges {
+                continue;
+            }
+            let Following::Yes(place) = &self.logs[usize::from(log)] else { continue };
+            let Some((from, to)) = gap.range else {
+                return Err(format!("{gap:?} of unknown length that nothing explains at {place:?}"));
+            };
+            let is_explained = place.epoch != gap.epoch
+                || to <= place.high
+                || first(log, &gap.epoch).is_none_or(|first| to < first);
+            if from > to || !is_explained {
+                return Err(format!("{gap:?} at {place:?}, and the log has it"));
+            }
+        }
+        if gaps.is_empty() {
+            self.lossy_for = self.lossy_for.saturating_sub(1);
+        }
+        Ok(())
+    }
+
+    /// A message has come.
+    pub(crate) fn message(&mut self, channel: &str, number: u64, truth: &Truth) -> Result<(), String> {
+        let channel = channel_of(channel).filter(|channel| *channel < MOST_CHANNELS);
+        let channel = channel.ok_or_else(|| "a message of no channel".to_owned())?;
+        if !self.had.insert(number) {
+            return Err(format!("message {number} of channel {channel} came twice"));
+        }
+        let logs = (0..LOGS).filter(|log| follows(*log, channel));
+        if logs.clone().all(|log| self.ever & 1 << log == 0) {
+            return Err(format!("message {number} of channel {channel}, which it has never followed"));
+        }
+        for log in logs {
+            let life = truth.channel(log);
+            let Some(offset) = life.offset_of(number) else { continue };
+            let known = &self.known;
+            let (had, has_gone_back) = (&self.had, self.has_gone_back);
+            let Following::Yes(place) = &mut self.logs[usize::from(log)] else { continue };
+            // Of an earlier subscription, or of another one.
+            if life.epoch != place.epoch || offset <= place.low {
+                continue;
+            }
+            // What this log has lost, another may have still.
+            let was_told_missing = known.contains(&number);
+            if offset <= place.up_to && offset > place.high && !was_told_missing {
+                return Err(format!("message {number}, {offset} of log {log}, came late: {place:?}"));
+            }
+            let is_known = |offset| {
+                life.message(offset).is_none_or(|number| known.contains(&number) || had.contains(&number))
+            };
+            let begun = place.up_to.max(place.high) + 1;
+            if !has_gone_back && !(begun..offset).all(is_known) {
+                let what = format!("message {number}, {offset} of log {log}, came at {place:?}");
+                return Err(format!("{what}: some are missing, and it was not told"));
+            }
+            place.up_to = place.up_to.max(offset);
+        }
+        Ok(())
+    }
+
+    /// Whether it has been told of all that it has not.
+    fn is_certain(&self) -> bool {
+        !self.has_gone_back && (self.acknowledges || !self.may_have_lost() && self.lossy_for == 0)
+    }
+
+    /// What it should have of a log, and has not.
+    pub(crate) fn is_missing(&self, log: u8, epoch: &str, last: u64, truth: &Truth) -> Option<String> {
+        let life = truth.channel(log);
+        match &self.logs[usize::from(log)] {
+            Following::No => Some("it does not follow that any more".to_owned()),
+            Following::Yes(place) if place.epoch != epoch => Some(format!("{place:?} in {epoch}")),
+            Following::Yes(place) if self.is_certain() => {
+                let is_unknown = |offset: &u64| {
+                    life.message(*offset)
+                        .is_some_and(|number| !self.known.contains(&number) && !self.had.contains(&number))
+                };
+                let missing = (place.up_to.max(place.high) + 1..=last).find(is_unknown)?;
+                Some(format!("{missing} is missing at {place:?}"))
+            }
+            _ => None,
+        }
+    }
+}
