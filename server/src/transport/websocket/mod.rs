@@ -254,7 +254,8 @@ mod tests {
     /// With what the runtime adds, 640 bytes.
     #[test]
     fn the_task_of_a_websocket_is_small() {
-        fn size<F>(_: fn(Upgrade<Json>, Ready<Option<Upgraded<TcpSocket>>>, Arc<Context>) -> F) -> usize {
+        type Arriving = Ready<Option<Upgraded<TcpSocket>>>;
+        fn size<F>(_: fn(Upgrade<Json>, Arriving, Arc<Context>) -> F) -> usize {
             size_of::<F>()
         }
         assert!(size(serve) <= 536, "{} bytes", size(serve));
