@@ -82,8 +82,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
     ) {
         let Speaker { session, context, .. } = self.speaker;
         if seq.is_some_and(|seq| seq > session.seq()) {
-            let message = "acknowledged beyond what was sent".to_owned();
-            return self.respond(id, Err(CommandError { code: ErrorCode::Malformed, message }));
+            return self.dialect.refuse_hold(id, self.out);
         }
         if let Some(Err(error)) = token.map(|token| self.refresh(token)) {
             return self.respond(id, Err(error));

@@ -2,10 +2,10 @@
 
 use encke_tests::RunningServer;
 use encke_tests::bayeux::{
-    Polls, Socket, assert_successful, client_id, connect, connect_now, connect_now_with_ack, events,
-    handshake, is_reply, subscribe, with,
+    Polls, Socket, assert_refused, assert_successful, client_id, connect, connect_now, connect_now_with_ack,
+    connect_with_ack, events, handshake, is_reply, subscribe, with,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A WebSocket of a client that acknowledges, which follows this channel and has had its first connect: its client id.
 fn acknowledging(socket: &mut Socket, channel: &str) -> String {
@@ -57,4 +57,23 @@ fn a_connect_does_not_repeat_what_is_of_other_messages() {
     assert_successful(&reply);
     assert_eq!(reply.get("subscription"), None);
     assert_eq!(polls.reply(&subscribe(&id, "/a"))["subscription"], "/a");
+}
+
+/// By requests as over a WebSocket, before it has a session and after.
+#[test]
+fn an_ack_of_what_was_never_sent_leads_to_a_new_session() {
+    let server = RunningServer::with(&[]);
+    let assert_to_handshake = |reply: &Value| {
+        assert_refused(reply, "400");
+        assert_eq!(reply["advice"]["reconnect"], "handshake", "{reply}");
+    };
+    for beyond in [1, i64::MAX as u64, u64::MAX] {
+        let mut socket = Socket::connect(server.public);
+        let id = acknowledging(&mut socket, "/a");
+        assert_to_handshake(&socket.reply(&connect_with_ack(&id, beyond)));
+        let mut other = Socket::connect(server.public);
+        assert_to_handshake(&other.reply(&connect_with_ack(&id, beyond)));
+        assert_to_handshake(&Polls::connect(server.public).reply(&connect_with_ack(&id, beyond)));
+        assert_successful(&socket.reply(&connect_now_with_ack(&id, 0)));
+    }
 }

@@ -50,6 +50,9 @@ pub trait Dialect: Default + Send + 'static {
     /// `_seq` is the last message that the client has, if it says so: what follows comes again.
     fn hold(&mut self, _id: Option<Self::RequestId>, _seq: Option<u64>, _to: &mut impl Texts) {}
 
+    /// Refuses such a request, since the client says that it has what was never sent.
+    fn refuse_hold(&mut self, _id: Option<Self::RequestId>, _to: &mut impl Texts) {}
+
     /// Writes an event: as one text, as several, or not at all if the dialect cannot express it.
     fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts);
 }

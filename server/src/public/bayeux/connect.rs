@@ -81,11 +81,10 @@ fn hold_for(
 /// What a connect asks for.
 fn read(message: &ClientMessage<'_>, session: &SessionCell) -> Result<Connect, Refused> {
     let reply_to = message.reply_to();
-    let bad = |error: &str| reply_to.reply().failed_with(400, error);
-    let connect = message.connect().map_err(|error| bad(&error.to_string()).to_json())?;
+    let bad = |error: &str| reply_to.reply().failed_with(400, error).to_json();
+    let connect = message.connect().map_err(|error| bad(&error.to_string()))?;
     if connect.acknowledged.is_some_and(|seq| seq > session.seq()) {
-        let advice = Some(Advice::handshake(Duration::ZERO));
-        return Err(Reply { advice, ..bad("ext.ack is beyond what was sent") }.to_json());
+        return Err(reply_to.reply().beyond_what_was_sent().to_json());
     }
     Ok(connect)
 }

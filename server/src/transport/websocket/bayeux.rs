@@ -70,6 +70,10 @@ impl Dialect for BayeuxSocket {
         self.dialect.hold(id, seq, to);
     }
 
+    fn refuse_hold(&mut self, id: Option<Self::RequestId>, to: &mut impl Texts) {
+        self.dialect.refuse_hold(id, to);
+    }
+
     fn notify(&mut self, event: &Event<'_>, to: &mut impl Texts) {
         self.dialect.notify(event, to);
     }

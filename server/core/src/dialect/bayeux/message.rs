@@ -168,6 +168,8 @@ struct RequestedExtensions<'a> {
 enum RequestedAck {
     Whether(bool),
     UpTo(i64),
+    /// Certainly beyond what was sent.
+    Beyond(u64),
 }
 
 #[derive(Deserialize)]
@@ -238,7 +240,7 @@ impl<'a> ClientMessage<'a> {
         let types: Vec<Text<'a>> = read(types, "supportedConnectionTypes")?;
         let acknowledges = match self.extensions()?.ack {
             None | Some(RequestedAck::Whether(false)) => false,
-            Some(RequestedAck::Whether(true) | RequestedAck::UpTo(_)) => true,
+            Some(RequestedAck::Whether(true) | RequestedAck::UpTo(_) | RequestedAck::Beyond(_)) => true,
         };
         Ok(Handshake { connection_types: types.into_iter().map(|Text(name)| name).collect(), acknowledges })
     }
@@ -252,7 +254,8 @@ impl<'a> ClientMessage<'a> {
         let acknowledged = match self.extensions()?.ack {
             // Before its first connect, CometD's client says -1.
             Some(RequestedAck::UpTo(seq)) => Some(u64::try_from(seq).unwrap_or(0)),
-            _ => None,
+            Some(RequestedAck::Beyond(seq)) => Some(seq),
+            None | Some(RequestedAck::Whether(_)) => None,
         };
         Ok(Connect { hold: advice.timeout.map(Duration::from_millis), acknowledged })
     }

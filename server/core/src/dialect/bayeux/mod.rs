@@ -120,6 +120,10 @@ impl Dialect for Bayeux {
         }
     }
 
+    fn refuse_hold(&mut self, id: Option<ReplyTo>, to: &mut impl Texts) {
+        to.text(&id.unwrap_or_default().reply().beyond_what_was_sent().to_array());
+    }
+
     /// What a client missed, it is told with the next reply to `/meta/connect`. For all else that happens, transports have replies.
     fn notify(&mut self, event: &Event<'_>, _: &mut impl Texts) {
         self.missed.note(event);

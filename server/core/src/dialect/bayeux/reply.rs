@@ -137,6 +137,13 @@ impl Reply<'_> {
         Self { advice, ..self.failed_with(402, "the session is unknown") }
     }
 
+    /// The client says that it has what was never sent: it is to open a new session.
+    #[must_use]
+    pub fn beyond_what_was_sent(self) -> Self {
+        let advice = Some(Advice::handshake(Duration::ZERO));
+        Self { advice, ..self.failed_with(400, "ext.ack is beyond what was sent") }
+    }
+
     /// It was refused, with a code of the specification.
     #[must_use]
     pub fn failed_with(self, code: u16, message: &str) -> Self {
