@@ -39,7 +39,7 @@ impl<D: Dialect> Commands<D> {
         Self { waiting: None }
     }
 
-    /// Carries out what a text asks for. Responses are written to `out`; `backlog` notes whether there is more to send now.
+    /// Carries out what a text asks for. Each request but the first counts as one more frame. Responses are written to `out`; `backlog` notes whether there is more to send now.
     pub(crate) fn received(
         &mut self,
         text: &str,
@@ -48,7 +48,10 @@ impl<D: Dialect> Commands<D> {
         dialect: &mut D,
         out: &mut impl Texts,
     ) {
-        for request in dialect.read(text) {
+        for (before, request) in dialect.read(text).enumerate() {
+            if before > 0 {
+                speaker.context.count_frames(speaker.session, 1);
+            }
             self.requested(request, speaker, backlog, dialect, out);
         }
     }

@@ -1,9 +1,11 @@
 //! Clients of Bayeux that do what no stock client does.
 
+use std::time::{Duration, Instant};
+
 use encke_tests::RunningServer;
 use encke_tests::bayeux::{
     Polls, Socket, assert_refused, assert_successful, client_id, connect, connect_now, connect_now_with_ack,
-    connect_with_ack, events, handshake, is_reply, subscribe, with,
+    connect_with_ack, events, handshake, is_reply, publish, subscribe, with,
 };
 use serde_json::{Value, json};
 
@@ -76,4 +78,20 @@ fn an_ack_of_what_was_never_sent_leads_to_a_new_session() {
         assert_to_handshake(&Polls::connect(server.public).reply(&connect_with_ack(&id, beyond)));
         assert_successful(&socket.reply(&connect_now_with_ack(&id, 0)));
     }
+}
+
+/// Like frames, they wait when they come too fast, however many come at a time.
+#[test]
+fn messages_of_one_text_count_each() {
+    const CONNECTS: usize = 64;
+    let server = RunningServer::with(&["limits.frames_per_second=10"]);
+    let mut socket = Socket::connect(server.public);
+    let id = socket.open(&[]);
+    let begun = Instant::now();
+    let connects: Vec<_> = (0..CONNECTS).map(|number| with(connect_now(&id), "id", number)).collect();
+    socket.send(&json!(connects));
+    let _ = socket.up_to_reply(&json!(CONNECTS - 1));
+    let _ = socket.ask(&publish(&id, "/a", 1));
+    // A second's worth may come at once.
+    assert!(begun.elapsed() > Duration::from_secs(5), "{:?}", begun.elapsed());
 }
