@@ -7,6 +7,7 @@ use encke_tests::bayeux::{
     Polls, Socket, assert_refused, assert_successful, client_id, connect, connect_now, connect_now_with_ack,
     connect_with_ack, events, handshake, is_reply, publish, subscribe, with,
 };
+use encke_tests::raw::{PING, TEXT, masked};
 use serde_json::{Value, json};
 
 /// A WebSocket of a client that acknowledges, which follows this channel and has had its first connect: its client id.
@@ -94,4 +95,24 @@ fn messages_of_one_text_count_each() {
     let _ = socket.ask(&publish(&id, "/a", 1));
     // A second's worth may come at once.
     assert!(begun.elapsed() > Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+/// What comes with a handshake on a socket that has a session, whole or not.
+#[test]
+fn nothing_is_lost_behind_a_new_handshake() {
+    let server = RunningServer::with(&[]);
+    let text = |message: &Value| masked(TEXT, message.to_string().as_bytes());
+    let unknown = |id: u64| with(connect("s_unknown.unknown"), "id", id);
+    let behind = [text(&unknown(1)), masked(PING, b"still there"), text(&unknown(2))].concat();
+    for split in [0, 1, 20, behind.len() - 1] {
+        let mut socket = Socket::connect(server.public);
+        let _ = socket.open(&[]);
+        let (whole, rest) = behind.split_at(split);
+        socket.raw.send(&[&text(&handshake()), whole].concat());
+        let _ = client_id(&socket.messages()[0]);
+        socket.raw.send(rest);
+        assert_refused(&socket.messages()[0], "402");
+        assert_eq!(socket.raw.frame().payload, b"still there");
+        assert_refused(&socket.messages()[0], "402");
+    }
 }

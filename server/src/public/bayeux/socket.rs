@@ -60,7 +60,7 @@ pub(in crate::public) fn serve(
             let attachment = Attachment::new(attached, Arc::clone(&context.client));
             let ended = websocket::serve_begun(begun_on, attachment, dialect, greeting, first).await;
             let Some((again, opening)) = ended else { return };
-            socket = (again, Vec::new());
+            socket = again;
             text = Some(opening);
         }
     }

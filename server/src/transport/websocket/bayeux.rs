@@ -80,6 +80,9 @@ impl Dialect for BayeuxSocket {
 }
 
 impl Spoken for BayeuxSocket {
+    /// What comes behind a text that opens another session is read by the next connection: it must not be read along with the text.
+    const TURN_FRAMES: u16 = 1;
+
     fn takes_messages(&self) -> bool {
         self.riding.is_none() || self.dialect.is_holding()
     }

@@ -14,7 +14,7 @@ use super::frame::{Frames, OutgoingFrames};
 use super::goodbye::Ending;
 use super::inbox::Inbox;
 use super::spoken::Spoken;
-use super::websocket;
+use super::{Upgraded, websocket};
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Commands, Context, hello, unsubscribed};
 use crate::session::{Backlog, Notes};
@@ -112,7 +112,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
     /// [renewed](Self::renew) first.
     pub(super) async fn run(&mut self) -> Option<Ending> {
         poll_fn(|context| {
-            self.socket.get_mut().begin_turn();
+            self.socket.get_mut().begin_turn(D::TURN_FRAMES);
             match poll_steps(|| self.poll_step(context)) {
                 Poll::Pending if self.socket.get_ref().has_spare_buffer() && !self.answer_unflushed => {
                     Poll::Ready(None)
@@ -132,9 +132,9 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
     }
 
     /// Lets go of the session. Returns the text by which the client opens another, and what it has not been told yet.
-    pub(super) fn into_opening(mut self) -> (S, Unwritten, Option<String>) {
+    pub(super) fn into_opening(mut self) -> (Upgraded<S>, Unwritten, Option<String>) {
         let opening = self.dialect.take_opening();
-        (self.socket.into_inner().into_socket(), self.out, opening)
+        (self.socket.into_inner().into_parts(), self.out, opening)
     }
 
     /// Lets go of the session; what is left is to end the connection. Returns what was not written yet.

@@ -21,7 +21,7 @@ use crate::transport::Socket;
 use crate::transport::metered::Metered;
 
 /// What a connection may read before others get their turn.
-const TURN_FRAMES: u16 = 16;
+pub(super) const TURN_FRAMES: u16 = 16;
 const TURN_BYTES: u32 = 64 * 1024;
 
 /// What is handed on at a time and makes tungstenite's buffer grow for good.
@@ -106,13 +106,15 @@ impl<S: Socket> Inbox<S> {
         &mut self.socket
     }
 
-    pub(super) fn into_socket(self) -> S {
-        self.socket.into_inner()
+    /// The socket, and what was read and not handed on.
+    pub(super) fn into_parts(self) -> (S, Vec<u8>) {
+        let kept = self.kept.map(|kept| kept.bytes).unwrap_or_default();
+        (self.socket.into_inner(), kept)
     }
 
-    /// The connection has its turn.
-    pub(super) fn begin_turn(&mut self) {
-        self.turn = Turn { above: self.turn.above, ..Turn::WHOLE };
+    /// The connection has its turn, of at most so many frames.
+    pub(super) fn begin_turn(&mut self, frames: u16) {
+        self.turn = Turn { frames, above: self.turn.above, ..Turn::WHOLE };
     }
 
     /// Whether tungstenite has a large buffer and nothing in it.

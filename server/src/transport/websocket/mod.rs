@@ -86,7 +86,7 @@ pub(crate) fn serve_begun<S: Socket, D: Spoken>(
     dialect: D,
     said: Option<String>,
     heard: Option<String>,
-) -> impl Future<Output = Option<(S, String)>> + Send {
+) -> impl Future<Output = Option<(Upgraded<S>, String)>> + Send {
     let opening = Box::pin(async move {
         let socket = connect(socket, read_already, &attachment).await;
         let mut connection = Connection::begun(socket, attachment, dialect);
@@ -106,7 +106,7 @@ pub(crate) fn serve_begun<S: Socket, D: Spoken>(
 fn run<S: Socket, D: Spoken>(
     opening: Pin<Box<impl Future<Output = Option<Connection<S, D>>> + Send + 'static>>,
     held: impl Send + 'static,
-) -> impl Future<Output = Option<(S, String)>> + Send {
+) -> impl Future<Output = Option<(Upgraded<S>, String)>> + Send {
     async move {
         let _held = &held;
         let mut opened = opening.await;
@@ -124,16 +124,16 @@ fn run<S: Socket, D: Spoken>(
 /// What the client is told of the session that it gives up is told first.
 fn opening<S: Socket, D: Spoken>(
     opened: &mut Option<Connection<S, D>>,
-) -> BoxFuture<'static, Option<(S, String)>> {
+) -> BoxFuture<'static, Option<(Upgraded<S>, String)>> {
     let Some(connection) = opened.take() else {
         return Box::pin(std::future::ready(None));
     };
     Box::pin(async move {
-        let (mut socket, mut unwritten, opening) = connection.into_opening();
+        let ((mut socket, read_already), mut unwritten, opening) = connection.into_opening();
         if !unwritten.is_empty() {
             poll_fn(|context| unwritten.poll_write(context, &mut socket)).await.ok()?;
         }
-        Some((socket, opening?))
+        Some(((socket, read_already), opening?))
     })
 }
 

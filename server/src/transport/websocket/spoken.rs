@@ -6,6 +6,7 @@ use encke_core::dialect::{Dialect, Event};
 use encke_core::encodings::Cached;
 
 use super::frame::Frames;
+use super::inbox;
 use crate::channel::LogMessage;
 use crate::client::Attachment;
 use crate::session::Channel;
@@ -13,6 +14,9 @@ use crate::transport::by_pattern::by_pattern;
 
 /// A dialect over a WebSocket.
 pub(crate) trait Spoken: Dialect {
+    /// Frames that a connection may read before others get their turn.
+    const TURN_FRAMES: u16 = inbox::TURN_FRAMES;
+
     /// Whether messages are sent now. Otherwise they wait for the client to ask for them.
     fn takes_messages(&self) -> bool {
         true
