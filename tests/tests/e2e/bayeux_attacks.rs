@@ -8,7 +8,10 @@ use encke_tests::bayeux::{
     connect_with_ack, events, handshake, is_reply, publish, subscribe, with,
 };
 use encke_tests::raw::{PING, TEXT, masked};
+use encke_tests::waiting::until;
 use serde_json::{Value, json};
+
+const TRY_AGAIN_LATER: u16 = 1013;
 
 /// A WebSocket of a client that acknowledges, which follows this channel and has had its first connect: its client id.
 fn acknowledging(socket: &mut Socket, channel: &str) -> String {
@@ -115,4 +118,21 @@ fn nothing_is_lost_behind_a_new_handshake() {
         assert_eq!(socket.raw.frame().payload, b"still there");
         assert_refused(&socket.messages()[0], "402");
     }
+}
+
+/// Before sockets have a session, what they begin to say counts for all of them.
+#[test]
+fn unfinished_texts_of_sockets_without_a_session_are_bounded() {
+    let server = RunningServer::with(&["limits.receive_total=256KiB", "limits.max_message=64KiB"]);
+    let text = masked(TEXT, &vec![b'x'; 60_000]);
+    let mut sockets: Vec<_> = (0..8).map(|_| Socket::connect(server.public)).collect();
+    for socket in &mut sockets {
+        socket.raw.send(&text[..text.len() - 1]);
+    }
+    let metric = |name| server.admin.metrics().value(name);
+    until("some are given up", || metric("encke_unfinished_closed_total") >= 4.0);
+    // It is told why, whatever it was in the middle of.
+    assert_eq!(sockets[0].raw.close_code(), TRY_AGAIN_LATER);
+    drop(sockets);
+    until("nothing is left", || metric("encke_unfinished_bytes") == 0.0);
 }

@@ -74,7 +74,7 @@ async fn begin(
 ) -> Option<(Begun, Upgraded<TcpSocket>)> {
     // It counts as one in the handshake once more: it has not shown that it has a session.
     let handshake = context.handshakes.begin(upgrade.caller.address);
-    let mut waiting = Waiting::new(upgraded, &context.client.settings).await;
+    let mut waiting = Waiting::new(upgraded, upgrade.caller.address, &context.client).await;
     let begun = {
         let timeout = context.client.timeouts.sleep(context.handshake_timeout);
         let cut = poll_fn(|task| handshake.poll_cut(task));

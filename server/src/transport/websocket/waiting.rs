@@ -1,20 +1,24 @@
 //! A WebSocket that has no session yet, because its dialect opens sessions by messages.
 
 use std::io;
-use std::pin::Pin;
+use std::net::IpAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{self, Poll, ready};
 
 use encke_core::close::CloseCode;
 use encke_core::frame_walk::FrameWalk;
+use futures_util::future::{Either, select};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
+use tokio_util::sync::CancellationToken;
 
 use super::goodbye::{self, Ending};
 use super::{BayeuxSocket, Upgraded, fault, websocket};
-use crate::client::{ClientSettings, Context};
+use crate::admission::UnfinishedMessage;
+use crate::client::{Context, Sender};
 use crate::transport::Socket;
 use crate::transport::unwritten::Unwritten;
 
@@ -36,15 +40,37 @@ impl From<CloseCode> for Over {
 }
 
 impl<S: Socket> Waiting<S> {
-    pub(crate) async fn new((socket, read_already): Upgraded<S>, settings: &ClientSettings) -> Self {
-        let socket = OneFrame { socket, read: read_already, walk: FrameWalk::default(), handed_on: 0 };
-        Self { socket: websocket(socket, Vec::new(), settings).await }
+    pub(crate) async fn new(
+        (socket, read_already): Upgraded<S>,
+        address: IpAddr,
+        context: &Arc<Context>,
+    ) -> Self {
+        let cut = CancellationToken::new();
+        let now = context.timeouts.clock().now();
+        let account = context.unfinished.begin(Sender::Request(cut.clone()), address, now);
+        let socket = OneFrame {
+            socket,
+            read: read_already,
+            walk: FrameWalk::default(),
+            handed_on: 0,
+            account,
+            accounted: 0,
+            cut,
+            context: Arc::clone(context),
+        };
+        Self { socket: websocket(socket, Vec::new(), &context.settings).await }
     }
 
     /// The next text.
     pub(crate) async fn next(&mut self) -> Result<String, Over> {
+        let cut = self.socket.get_ref().cut.clone();
+        let mut cut = pin!(cut.cancelled());
         loop {
-            match self.socket.next().await {
+            let next = match select(self.socket.next(), cut.as_mut()).await {
+                Either::Left((next, _)) => next,
+                Either::Right(_) => return Err(CloseCode::TryAgainLater.into()),
+            };
+            match next {
                 Some(Ok(Message::Text(text))) => return Ok(text.as_str().to_owned()),
                 Some(Ok(Message::Binary(_))) => return Err(CloseCode::UnsupportedData.into()),
                 Some(Ok(Message::Close(_))) => return Err(Over(Ending::ClosedByPeer)),
@@ -67,7 +93,9 @@ impl<S: Socket> Waiting<S> {
     }
 
     pub(crate) async fn close(self, Over(ending): Over, context: &Arc<Context>) {
-        goodbye::say::<_, BayeuxSocket>(self.socket, Unwritten::default(), ending, context).await;
+        // What it had begun to send takes memory.
+        let socket = websocket(self.socket.into_inner(), Vec::new(), &context.settings).await;
+        goodbye::say::<_, BayeuxSocket>(socket, Unwritten::default(), ending, context).await;
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -83,6 +111,26 @@ struct OneFrame<S> {
     walk: FrameWalk,
     /// How much of what was read may be handed on.
     handed_on: usize,
+    /// What all of a message that is not whole counts as,
+    account: UnfinishedMessage<Sender>,
+    /// in bytes.
+    accounted: usize,
+    /// There are too many of them.
+    cut: CancellationToken,
+    context: Arc<Context>,
+}
+
+impl<S> OneFrame<S> {
+    fn account(&mut self) {
+        // tungstenite makes room for all of a frame once it has the header, and keeps fragments in a buffer that doubles.
+        let announced = self.walk.announced().unwrap_or(0).min(self.context.settings.max_message as u64);
+        let above = announced.saturating_add(self.walk.unfinished_message().saturating_mul(2));
+        let bytes = usize::try_from(above).unwrap_or(usize::MAX).saturating_add(self.read.capacity());
+        if bytes != self.accounted {
+            self.accounted = bytes;
+            self.context.account(&self.account, bytes, self.context.timeouts.clock().now());
+        }
+    }
 }
 
 impl<S: Socket> AsyncRead for OneFrame<S> {
@@ -105,6 +153,11 @@ impl<S: Socket> AsyncRead for OneFrame<S> {
         into.put_slice(&this.read[..taken]);
         this.read.drain(..taken);
         this.handed_on -= taken;
+        if this.read.is_empty() {
+            // Here comes little at a time.
+            this.read.shrink_to_fit();
+        }
+        this.account();
         Poll::Ready(Ok(()))
     }
 }
