@@ -182,7 +182,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             self.is_due |= self.dialect.has_kept();
         }
         // After what there was to send: a request that is answered at once brings it as well.
-        if std::mem::take(&mut self.is_due) {
+        if !hears_first && std::mem::take(&mut self.is_due) {
             self.answer();
         }
         if !self.out.is_empty() && self.poll_flush(context)?.is_pending() {
