@@ -147,6 +147,23 @@ fn over_a_websocket_messages_ride_on_connects_as_well() {
     assert_eq!(events(&polls.ask(&connect_with_ack(&id, 3))), [4]);
 }
 
+/// Also with one that is not to be held.
+#[test]
+fn over_a_websocket_what_waits_comes_with_a_connect_that_is_answered_at_once() {
+    let server = RunningServer::with(&[]);
+    let mut socket = Socket::connect(server.public);
+    let id = client_id(&socket.reply(&handshake_with_ack()));
+    assert_successful(&socket.reply(&subscribe(&id, "/news")));
+    assert_eq!(ack(&socket.ask(&connect_now_with_ack(&id, 0))), 0);
+    for number in 1..=3 {
+        server.admin.publish("/news", number);
+        // Whatever tells the connection of it has done so by now.
+        assert!(socket.ask(&publish(&id, "/other", number)).iter().all(is_reply));
+        let came = socket.ask(&connect_now_with_ack(&id, number - 1));
+        assert_eq!((events(&came), ack(&came)), (vec![json!(number)], number));
+    }
+}
+
 /// A reader that takes nothing while its connect is held, until the server gives its connection up: nothing is lost with that, and
 /// nobody else notices.
 #[test]
@@ -172,10 +189,9 @@ fn a_reader_that_stalls_during_a_held_connect_loses_nothing() {
         server.admin.publish("/news", json!([number, long]));
         // Its client polls on without reading.
         if number <= 20 {
-            let _ = socket.raw.try_send(&encke_tests::raw::masked(
-                encke_tests::raw::TEXT,
-                connect_now_with_ack(&id, 0).to_string().as_bytes(),
-            ));
+            let connect = connect_with_ack(&id, 0).to_string();
+            let _ =
+                socket.raw.try_send(&encke_tests::raw::masked(encke_tests::raw::TEXT, connect.as_bytes()));
         }
     }
     server.await_phase(&session(&id), "suspended");
