@@ -153,11 +153,6 @@ impl Asked {
                 Ok(message) if message.kind() == MessageKind::Connect && connects.is_none() => {
                     connects = Some(message);
                 }
-                Ok(message) if message.kind() == MessageKind::Connect => {
-                    let reply_to = message.reply_to();
-                    let reply = reply_to.reply().failed_with(400, "the request has a connect already");
-                    replies.push(&reply.to_json());
-                }
                 Ok(message) => {
                     if command(message, self.caller.address, &context.client, &mut replies).await {
                         has_session();

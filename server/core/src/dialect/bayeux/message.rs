@@ -315,6 +315,10 @@ impl<'a> ClientMessage<'a> {
             return Err(BadMessage("subscription is empty".into()).into());
         }
         names.iter().try_for_each(|name| check_name(name))?;
+        if names.iter().any(|name| name.starts_with("/meta/")) {
+            let message = "nobody follows channels below /meta/".to_owned();
+            return Err(CommandError { code: ErrorCode::Forbidden, message });
+        }
         Ok(names)
     }
 
