@@ -130,6 +130,12 @@ impl ChannelTruth {
         self.messages.get(at).map(|(_, number)| *number)
     }
 
+    /// Whether a message left the log before anyone could look at it: its number is not known.
+    pub(crate) fn was_never_seen(&self, offset: u64) -> bool {
+        let is_late = self.messages.front().is_none_or(|(first, _)| offset > *first);
+        is_late && offset <= self.last && self.message(offset).is_none()
+    }
+
     /// The offset of the message with this number, if it is remembered.
     pub(crate) fn offset_of(&self, number: u64) -> Option<u64> {
         self.messages.iter().rev().find(|(_, it)| *it == number).map(|(offset, _)| *offset)

@@ -284,6 +284,8 @@ impl Page {
         if let Some((from, to)) = gap.from.zip(gap.to).filter(|_| log.epoch == gap.epoch) {
             // What another subscription shares with this one is told as well.
             self.known.extend((from..=to).filter_map(|offset| log.message(offset)));
+            // Which messages these are in other logs cannot be told.
+            self.gaps_allowed |= (from..=to).any(|offset| log.was_never_seen(offset));
         }
         let Following::Yes(place) = &mut self.channels[usize::from(channel)] else { return Ok(()) };
         // It is of an earlier subscription, whose log may be gone.

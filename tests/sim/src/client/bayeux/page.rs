@@ -61,6 +61,8 @@ pub(crate) struct Page {
     given_up: VecDeque<Shared>,
     /// Messages were lost, and gaps may tell so, until so many answers have come without any.
     lossy_for: u8,
+    /// It was told of a gap that stands for messages which nobody has seen.
+    is_blind: bool,
     /// It has gone back to what it had before, which the server may have forgotten.
     pub(crate) has_gone_back: bool,
 }
@@ -81,6 +83,7 @@ impl Page {
             lost: Vec::new(),
             given_up: VecDeque::new(),
             lossy_for: 0,
+            is_blind: false,
             has_gone_back: false,
         }
     }
@@ -158,6 +161,8 @@ impl Page {
         let log = truth.channel(log);
         if let Some((from, to)) = gap.range.filter(|_| log.epoch == gap.epoch) {
             self.known.extend((from..=to).filter_map(|offset| log.message(offset)));
+            // Which messages these are in other logs cannot be told.
+            self.is_blind |= (from..=to).any(|offset| log.was_never_seen(offset));
         }
     }
 
@@ -209,7 +214,7 @@ impl Page {
             let life = truth.channel(log);
             let Some(offset) = life.offset_of(number) else { continue };
             let known = &self.known;
-            let (had, has_gone_back) = (&self.had, self.has_gone_back);
+            let (had, is_lenient) = (&self.had, self.has_gone_back || self.is_blind);
             let Following::Yes(place) = &mut self.logs[usize::from(log)] else { continue };
             // Of an earlier subscription, or of another one.
             if life.epoch != place.epoch || offset <= place.low {
@@ -217,14 +222,14 @@ impl Page {
             }
             // What this log has lost, another may have still.
             let was_told_missing = known.contains(&number);
-            if offset <= place.up_to && offset > place.high && !was_told_missing {
+            if offset <= place.up_to && offset > place.high && !was_told_missing && !self.is_blind {
                 return Err(format!("message {number}, {offset} of log {log}, came late: {place:?}"));
             }
             let is_known = |offset| {
                 life.message(offset).is_none_or(|number| known.contains(&number) || had.contains(&number))
             };
             let begun = place.up_to.max(place.high) + 1;
-            if !has_gone_back && !(begun..offset).all(is_known) {
+            if !is_lenient && !(begun..offset).all(is_known) {
                 let what = format!("message {number}, {offset} of log {log}, came at {place:?}");
                 return Err(format!("{what}: some are missing, and it was not told"));
             }
@@ -235,7 +240,9 @@ impl Page {
 
     /// Whether it has been told of all that it has not.
     fn is_certain(&self) -> bool {
-        !self.has_gone_back && (self.acknowledges || !self.may_have_lost() && self.lossy_for == 0)
+        !self.has_gone_back
+            && !self.is_blind
+            && (self.acknowledges || !self.may_have_lost() && self.lossy_for == 0)
     }
 
     /// What it should have of a log, and has not.
