@@ -57,14 +57,20 @@ fn answer<'a>(
     text: &'a str,
     outcome: Result<Success<'_>, CommandError>,
 ) -> (Result<Command<'a>, CommandError>, String) {
-    let (mut dialect, mut written) = (Bayeux::default(), Written::default());
-    let requests: Vec<_> = dialect.read(text).collect();
-    let Ok([Request { id, command }]) = <[_; 1]>::try_from(requests) else { panic!("one command: {text}") };
+    let Request { id, command } = match ClientMessage::parse(text) {
+        Ok(message) => message.into_request(true),
+        Err(error) => {
+            let reply = error.reply();
+            return (Err(error.into()), reply);
+        }
+    };
     assert!(id.is_some(), "every message has a reply: {text}");
+    let mut written = Written::default();
     let result = command.clone().and(outcome);
-    dialect.respond(&[Response { id, result }], &mut written);
-    assert_eq!(written.0.len(), 1, "{text}");
-    (command, written.0.concat())
+    Bayeux::default().respond(&[Response { id, result }], &mut written);
+    let array = written.0.concat();
+    let reply = array.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    (command, reply.unwrap_or_else(|| panic!("no array: {array}")).to_owned())
 }
 
 /// One message of a body.
@@ -180,6 +186,11 @@ fn write(command: &Command<'_>) -> String {
         Command::Service { channel, data } => {
             assert!(channel.starts_with("/service/"), "{channel}");
             to_channel(channel, data)
+        }
+        Command::Hold { hold, seq, token } => {
+            let timeout = hold.map(|hold| u64::try_from(hold.as_millis()).expect("it was read as one"));
+            let ext = json!({ "ack": seq, "authentication": { "token": token } });
+            json!({ "channel": "/meta/connect", "advice": { "timeout": timeout }, "ext": ext }).to_string()
         }
         command => panic!("not in this dialect: {command:?}"),
     }

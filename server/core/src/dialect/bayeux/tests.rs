@@ -184,6 +184,7 @@ fn connects_say_how_long_they_wait_and_what_they_have() {
         (r#""ext":{"ack":57},"advice":{"timeout":0}"#, millis(0), Some(57)),
         // Before its first connect, CometD's client says so.
         (r#""ext":{"ack":-1}"#, None, Some(0)),
+        (r#""ext":{"ack":18446744073709551615}"#, None, Some(u64::MAX)),
     ] {
         let text = on("/meta/connect", fields);
         assert_eq!(parsed(&text).connect(), Ok(Connect { hold, acknowledged }), "{fields}");
@@ -193,7 +194,6 @@ fn connects_say_how_long_they_wait_and_what_they_have() {
         (r#""advice":{"timeout":-1}"#, "advice: invalid value: integer `-1`, expected u64"),
         (r#""advice":{"timeout":"1"}"#, "advice: invalid type: string \"1\", expected u64"),
         (r#""ext":{"ack":"57"}"#, "ext: data did not match"),
-        (r#""ext":{"ack":18446744073709551615}"#, "ext: data did not match"),
         (r#""ext":[]"#, "ext: "),
     ] {
         let text = on("/meta/connect", fields);
@@ -283,12 +283,15 @@ impl Texts for Written {
 
 /// What the dialect answers to a text whose command came out like this.
 fn answer(text: &str, outcome: Result<Success<'_>, CommandError>) -> String {
-    let (mut dialect, mut written) = (Bayeux::default(), Written::default());
-    let requests: Vec<_> = dialect.read(text).collect();
-    let [Request { id, command }] = <[_; 1]>::try_from(requests).expect("one command a message");
+    let Request { id, command } = match ClientMessage::parse(text) {
+        Ok(message) => message.into_request(true),
+        Err(error) => return error.reply(),
+    };
+    let mut written = Written::default();
     let result = command.and(outcome);
-    dialect.respond(&[Response { id, result }], &mut written);
-    written.0.concat()
+    Bayeux::default().respond(&[Response { id, result }], &mut written);
+    let array = written.0.concat();
+    array.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).expect("an array").to_owned()
 }
 
 #[test]
