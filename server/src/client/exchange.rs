@@ -132,8 +132,10 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         if names.len() > limit {
             return Answer::Ready(Err(NotSubscribed::TooManySubscriptions { limit }.into()));
         }
-        let now = context.timeouts.clock().now();
-        session.commands.count(names.len() - 1, context.settings.commands_per_second, now);
+        let (now, rate) = (context.timeouts.clock().now(), context.settings.commands_per_second);
+        // No more than a second's worth: beyond that a session is ended for its next command.
+        let others = (names.len() - 1).min(rate as usize);
+        session.commands.count(others, rate, now);
         let is_new = |name: &ChannelName| !context.sessions.follows(session, name.as_str());
         let new: Vec<ChannelName> = names.into_iter().filter(is_new).collect();
         let answers: Vec<_> =

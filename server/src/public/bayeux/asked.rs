@@ -262,8 +262,36 @@ fn text(body: &[u8]) -> Result<String, ApiError> {
     Ok(text.to_owned())
 }
 
-/// Without a field `message`, the form has no messages.
+/// The messages of a form, in as many fields as there are. Without one, it has no messages.
 fn form_message(body: &[u8]) -> String {
-    let message = form_urlencoded::parse(body).find(|(name, _)| name == "message");
-    message.map(|(_, messages)| messages.into_owned()).unwrap_or_default()
+    let fields = form_urlencoded::parse(body).filter(|(name, _)| name == "message");
+    let mut fields: Vec<_> = fields.map(|(_, messages)| messages.into_owned()).collect();
+    if fields.len() <= 1 {
+        return fields.pop().unwrap_or_default();
+    }
+    let members = |field: &String| {
+        let field = field.trim();
+        let array = field.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        array.unwrap_or(field).trim().to_owned()
+    };
+    let members: Vec<_> = fields.iter().map(members).filter(|members| !members.is_empty()).collect();
+    format!("[{}]", members.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_form_has_messages_in_any_number_of_fields() {
+        for (form, messages) in [
+            ("", ""),
+            ("x=1", ""),
+            ("message=%5B%7B%7D%5D&x=1", "[{}]"),
+            ("message=%7B%7D", "{}"),
+            ("message=%7B%7D&message=+%5B1%2C+2%5D&message=%5B%5D", "[{},1, 2]"),
+        ] {
+            assert_eq!(form_message(form.as_bytes()), messages, "{form}");
+        }
+    }
 }

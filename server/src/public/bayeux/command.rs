@@ -4,8 +4,10 @@ use std::task::Poll;
 
 use encke_core::dialect::Texts;
 use encke_core::dialect::bayeux::{Bayeux, ClientMessage, MessageKind};
+use encke_core::session::Phase;
 
 use super::session::{check_token, session};
+use crate::client::bayeux::turned_away;
 use crate::client::{Commands, Context, Speaker};
 use crate::session::{Backlog, Via};
 
@@ -70,7 +72,11 @@ pub(super) async fn command(
     .await;
     if replies.0.len() == before {
         // It has ended the session, or has found it ended.
-        replies.push(&reply_to.reply().of_no_session().to_json());
+        let reply = match session.phase() {
+            Phase::Closed(reason) => turned_away(reply_to.reply(), reason.close_code(), context),
+            _ => reply_to.reply().of_no_session(),
+        };
+        replies.push(&reply.to_json());
     }
     true
 }

@@ -79,9 +79,11 @@ async fn begin(
         let timeout = context.client.timeouts.sleep(context.handshake_timeout);
         let cut = poll_fn(|task| handshake.poll_cut(task));
         let begun = pin!(until_begun(&mut waiting, said_already, &upgrade, &context));
-        match select(begun, select(timeout, cut)).await {
+        let stopped = pin!(context.stop.cancelled());
+        match select(begun, select(select(timeout, cut), stopped)).await {
             Either::Left((begun, _)) => begun,
-            Either::Right(_) => Err(CloseCode::Limit.into()),
+            Either::Right((Either::Left(_), _)) => Err(CloseCode::Limit.into()),
+            Either::Right((Either::Right(_), _)) => Err(CloseCode::Draining.into()),
         }
     };
     drop(handshake);
@@ -143,6 +145,7 @@ async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Co
         });
     }
     let mut replies = Replies::default();
+    let mut is_first = true;
     if let Some(message) = first(MessageKind::Connect) {
         let resumed = session(message, client)
             .and_then(|session| resume(message, &session, (caller, query_token), has_ended, client));
@@ -156,7 +159,8 @@ async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Co
     }
     for message in parsed {
         match message {
-            Ok(message) if message.kind() == MessageKind::Connect => {}
+            // It has been refused.
+            Ok(message) if message.kind() == MessageKind::Connect && std::mem::take(&mut is_first) => {}
             Ok(message) => _ = command(message, caller.address, client, &mut replies).await,
             Err(error) => replies.push(&error.reply()),
         }
