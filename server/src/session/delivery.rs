@@ -75,6 +75,8 @@ struct Taken {
     gaps: u64,
 }
 
+// In each transport's own code: apart from it, a delivery takes 7 % more instructions.
+#[inline]
 fn take_share(outbox: &mut Outbox<Followed>, out: &mut impl Outgoing) -> Taken {
     let mut taken = Taken::default();
     let before = out.len();

@@ -15,7 +15,6 @@ use std::sync::Arc;
 
 use encke_core::close::CloseCode;
 use encke_core::session::{ConnectionKind, Delivery};
-use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
@@ -75,7 +74,7 @@ pub(crate) fn serve<S: Socket, D: Spoken>(
 ) -> impl Future<Output = ()> + Send {
     let Upgrade { caller, wanted, open_connection } = upgrade;
     let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, &context).await });
-    run(opening, open_connection).map(|_| ())
+    run(opening, open_connection, drop)
 }
 
 /// The same for a socket that has its session already. `said` is what its client is told first, `heard` what it has said. Returns the
@@ -98,26 +97,27 @@ pub(crate) fn serve_begun<S: Socket, D: Spoken>(
         }
         Some(connection)
     });
-    run(opening, ())
+    run(opening, (), |over| over)
 }
 
-/// Runs a connection to its end. `held` is dropped then.
+/// Runs a connection to its end, of which `over` makes the result. `held` is dropped then.
 #[expect(clippy::manual_async_fn, reason = "it would have room for its arguments twice")]
-fn run<S: Socket, D: Spoken>(
+fn run<S: Socket, D: Spoken, T>(
     opening: Pin<Box<impl Future<Output = Option<Connection<S, D>>> + Send + 'static>>,
     held: impl Send + 'static,
-) -> impl Future<Output = Option<(Upgraded<S>, String)>> + Send {
+    over: impl FnOnce(Option<(Upgraded<S>, String)>) -> T + Send + 'static,
+) -> impl Future<Output = T> + Send {
     async move {
         let _held = &held;
         let mut opened = opening.await;
         while let Some(connection) = &mut opened {
             match connection.run().await {
-                Some(Ending::Anew) => return self::opening(&mut opened).await,
+                Some(Ending::Anew) => return over(self::opening(&mut opened).await),
                 Some(ending) => say_goodbye(&mut opened, ending).await,
                 None => renew(&mut opened).await,
             }
         }
-        None
+        over(None)
     }
 }
 
