@@ -15,6 +15,10 @@ use crate::transport::websocket::End;
 use crate::transport::{Answer, ConnectError, Line};
 
 const OK: u16 = 200;
+const SUPERSEDED: u16 = 409;
+
+/// What the server asks for then.
+const SUPERSEDED_PAUSE: Duration = Duration::from_secs(1);
 
 /// What the requests of a session have in common.
 #[derive(Debug)]
@@ -26,6 +30,10 @@ pub(in crate::client) struct JsonPolls {
     token: Box<str>,
     /// What has arrived.
     seq: u64,
+    /// It has come back. So what takes the place of its poll may be one that it sent before: a server may read that late.
+    has_come_back: bool,
+    /// Another poll has taken the place of this one: the next is to wait.
+    is_superseded: bool,
 }
 
 /// Opens a session, or comes back to one. A poll of a session that is still there is held: so an acknowledgement goes before it, whose
@@ -38,8 +46,14 @@ pub(in crate::client) async fn open(
 ) -> Result<(LongPoll<JsonPolls>, Greeting), Failure> {
     let mut line = Line::new(stream);
     let known = resume.cloned().unwrap_or_default();
-    let mut polls =
-        JsonPolls { url: url.clone(), headers: headers.into(), token: known.token, seq: known.seq };
+    let mut polls = JsonPolls {
+        url: url.clone(),
+        headers: headers.into(),
+        token: known.token,
+        seq: known.seq,
+        has_come_back: resume.is_some(),
+        is_superseded: false,
+    };
     let mut request = polls.request("GET", &url.path_with(&encke::query(resume)), "");
     if resume.is_some() {
         let ack = polls.post(&format!(r#"{{"ack":{{"seq":{}}}}}"#, polls.seq));
@@ -140,6 +154,10 @@ impl Dialect for JsonPolls {
     }
 
     fn answered(&mut self, answer: Answer<'_>, after: Duration, said: &mut Said) -> Result<(), End> {
+        self.is_superseded = answer.status == SUPERSEDED && std::mem::take(&mut self.has_come_back);
+        if self.is_superseded {
+            return Ok(());
+        }
         if answer.status != OK {
             return Err(End::Status(answer.status));
         }
@@ -159,6 +177,6 @@ impl Dialect for JsonPolls {
     }
 
     fn pause(&self) -> Duration {
-        Duration::ZERO
+        if self.is_superseded { SUPERSEDED_PAUSE } else { Duration::ZERO }
     }
 }
