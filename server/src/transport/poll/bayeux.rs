@@ -46,6 +46,8 @@ pub(crate) struct Taken {
 
 impl ConnectForm {
     fn content(&mut self, reply: &str) -> Content {
+        // Before anyone can see that this request has ended.
+        self.browser = None;
         let Taken { events, .. } = std::mem::take(&mut self.taken);
         let replies = std::mem::take(&mut self.replies);
         array(&[&events, &replies, reply.as_bytes()], self.callback.as_deref())
@@ -74,7 +76,6 @@ impl Form for Box<ConnectForm> {
     }
 
     fn answer(&mut self, attachment: &Attachment) -> Content {
-        self.browser = None;
         let advice = self.advice.or_else(|| go_on_advice(&attachment.session));
         self.pause = advice.and_then(|advice| advice.interval).unwrap_or_default();
         let ack = self.acknowledged.map(|before| Ack::UpTo(self.taken.seq.unwrap_or(before)));
