@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::poll_fn;
 use std::task::{Context as TaskContext, Poll};
 
 use encke_core::Timestamp;
@@ -94,6 +95,25 @@ impl<D: Dialect> Commands<D> {
         }
         Exchange { speaker, backlog, dialect, out }.respond(id, outcome);
         Some(Poll::Ready(()))
+    }
+
+    /// Responds to all commands that wait for an engine.
+    pub(crate) async fn finish(
+        &mut self,
+        speaker: Speaker<'_>,
+        backlog: &mut Backlog,
+        dialect: &mut D,
+        out: &mut impl Texts,
+    ) {
+        poll_fn(|task| {
+            while let Some(waiting) = self.poll_waiting(task, speaker, backlog, dialect, out) {
+                if waiting.is_pending() {
+                    return Poll::Pending;
+                }
+            }
+            Poll::Ready(())
+        })
+        .await;
     }
 
     fn command(

@@ -1,8 +1,6 @@
 //! Long-polling, in the `json` dialect: `GET /poll` holds, `POST /poll` takes commands.
 
-use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
@@ -130,15 +128,7 @@ async fn carry_out(text: &str, speaker: Speaker<'_>, replies: &mut Array) {
     let mut commands = Commands::new();
     let (mut backlog, mut dialect) = (Backlog::default(), Json::default());
     commands.received(text, speaker, &mut backlog, &mut dialect, replies);
-    poll_fn(|task| {
-        while let Some(waiting) = commands.poll_waiting(task, speaker, &mut backlog, &mut dialect, replies) {
-            if waiting.is_pending() {
-                return Poll::Pending;
-            }
-        }
-        Poll::Ready(())
-    })
-    .await;
+    commands.finish(speaker, &mut backlog, &mut dialect, replies).await;
 }
 
 /// The session whose secret a request has. It is looked for before the body is read: a stranger costs no more than a head.

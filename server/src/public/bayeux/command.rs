@@ -1,6 +1,4 @@
-use std::future::poll_fn;
 use std::net::IpAddr;
-use std::task::Poll;
 
 use encke_core::dialect::Texts;
 use encke_core::dialect::bayeux::{Bayeux, ClientMessage, MessageKind};
@@ -61,15 +59,7 @@ pub(super) async fn command(
     let before = replies.0.len();
     let (mut commands, mut backlog, mut dialect) = (Commands::new(), Backlog::default(), Bayeux::default());
     commands.requested(message.into_request(false), speaker, &mut backlog, &mut dialect, replies);
-    poll_fn(|task| {
-        while let Some(waiting) = commands.poll_waiting(task, speaker, &mut backlog, &mut dialect, replies) {
-            if waiting.is_pending() {
-                return Poll::Pending;
-            }
-        }
-        Poll::Ready(())
-    })
-    .await;
+    commands.finish(speaker, &mut backlog, &mut dialect, replies).await;
     if replies.0.len() == before {
         // It has ended the session, or has found it ended.
         let reply = match session.phase() {

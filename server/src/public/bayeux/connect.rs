@@ -45,7 +45,7 @@ pub(super) fn connect(
 ) -> Result<Connecting, Refused> {
     let Connect { hold, acknowledged } = read(message, session)?;
     let identity = identity(message, session, (circumstances.caller, circumstances.query_token), context)?;
-    let is_first = session.advise_all();
+    let is_first = !session.is_advised();
     let wanted = if is_first || !circumstances.is_alone {
         Duration::ZERO
     } else {
@@ -60,8 +60,9 @@ pub(super) fn connect(
         }
     };
     let kind = ConnectionKind::Poll { hold };
-    let caller = circumstances.caller;
-    let attached = attach(message, session, acknowledged, identity, kind, caller, false, context)?;
+    let request = request(session, acknowledged, identity, kind, circumstances.caller);
+    let attached = attach(message, session, request, false, context)?;
+    session.advise_all();
     Ok(Connecting { attached, is_due: hold.is_zero(), acknowledged, advice: told_advice, browser })
 }
 
@@ -100,22 +101,20 @@ pub(super) fn resume(
     let Connect { acknowledged, .. } = read(message, session)?;
     let identity = identity(message, session, (caller, query_token), context)?;
     let kind = ConnectionKind::Stream(Heartbeat::Frame);
-    let attached = attach(message, session, acknowledged, identity, kind, caller, has_ended, context)?;
+    let request = request(session, acknowledged, identity, kind, caller);
+    let attached = attach(message, session, request, has_ended, context)?;
     Ok((attached, acknowledged))
 }
 
-#[expect(clippy::too_many_arguments, reason = "all of it says how")]
-fn attach(
-    message: &ClientMessage<'_>,
+/// A connection of this kind, whose client may say what it has.
+fn request(
     session: &SessionCell,
     acknowledged: Option<u64>,
     identity: Identity,
     kind: ConnectionKind,
     caller: &Caller,
-    has_ended: bool,
-    context: &Context,
-) -> Result<Attached, Refused> {
-    let request = |may_open| AttachRequest {
+) -> AttachRequest {
+    AttachRequest {
         resume: Some(session.resume_token().expose()),
         seq: acknowledged,
         identity,
@@ -123,11 +122,20 @@ fn attach(
         kind,
         dialect: Bayeux::NAME,
         delivery: if acknowledged.is_some() { Delivery::AtLeastOnce } else { Delivery::AtMostOnce },
-        may_open,
+        may_open: false,
         only_resume: true,
-    };
+    }
+}
+
+fn attach(
+    message: &ClientMessage<'_>,
+    session: &SessionCell,
+    request: AttachRequest,
+    has_ended: bool,
+    context: &Context,
+) -> Result<Attached, Refused> {
     let reply_to = message.reply_to();
-    context.attach(caller.address, request, || has_ended).map_err(|refusal| match refusal {
+    context.attach(request.address, |_| request, || has_ended).map_err(|refusal| match refusal {
         Refusal::NotTheUser => told(message, CloseCode::Unauthorized, context),
         Refusal::Draining => told(message, CloseCode::Draining, context),
         Refusal::Gone | Refusal::Late => reply_to.reply().of_no_session().to_json(),
