@@ -234,7 +234,7 @@ fn a_close_frame_with_a_bad_code_suspends_too() {
 
 #[test]
 fn a_code_reaches_a_client_that_goes_on_sending() {
-    let server = RunningServer::with(&["limits.max_message=1MiB", "channel.history_bytes=2MiB"]);
+    let server = RunningServer::with(&["session.close_timeout=30s"]);
     let (mut client, hello) = RawClient::greeted(server.public, "");
     let sender = client.stream().try_clone().expect("a socket can be cloned");
     let sending = std::thread::spawn(move || {
