@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncWriteExt, BufReader};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-use crate::fake_polls::next_request;
+use crate::fake_polls::{next_request, serve_each};
 
 /// What it says that it does, in milliseconds.
 const HOLD_MS: u64 = 300;
@@ -39,19 +39,13 @@ pub(crate) struct FakeBayeux {
 
 impl FakeBayeux {
     pub(crate) async fn start(manners: Manners) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
-        let address = listener.local_addr().expect("a bound socket has an address");
         let asked = Arc::<Mutex<Vec<Value>>>::default();
         let all = asked.clone();
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.expect("the listener works");
-                let all = all.clone();
-                // Peers leave when they like: what fails here is a matter of the counts the tests assert.
-                tokio::spawn(async move { drop(serve(stream, manners, &all).await) });
-            }
+        let address = serve_each(move |stream| {
+            let all = all.clone();
+            async move { serve(stream, manners, &all).await }
         });
-        Self { address, asked }
+        Self { address: address.await, asked }
     }
 
     /// All messages of a channel.

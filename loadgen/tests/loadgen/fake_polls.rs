@@ -33,19 +33,13 @@ pub(crate) struct FakePolls {
 
 impl FakePolls {
     pub(crate) async fn start(manners: Manners) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
-        let address = listener.local_addr().expect("a bound socket has an address");
         let asked = Arc::<Mutex<Vec<String>>>::default();
         let all = asked.clone();
-        tokio::spawn(async move {
-            loop {
-                let (stream, _) = listener.accept().await.expect("the listener works");
-                let all = all.clone();
-                // Peers leave when they like: what fails here is a matter of the counts the tests assert.
-                tokio::spawn(async move { drop(serve(stream, manners, &all).await) });
-            }
+        let address = serve_each(move |stream| {
+            let all = all.clone();
+            async move { serve(stream, manners, &all).await }
         });
-        Self { address, asked }
+        Self { address: address.await, asked }
     }
 
     /// The first line of each request, and its body.
@@ -56,6 +50,24 @@ impl FakePolls {
     pub(crate) fn url(&self) -> String {
         format!("http://{}/poll?channels=news", self.address)
     }
+}
+
+/// Serves every connection to an address of its own.
+pub(crate) async fn serve_each<F>(serve: impl Fn(TcpStream) -> F + Send + 'static) -> SocketAddr
+where
+    F: Future<Output = std::io::Result<()>> + Send + 'static,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.expect("the listener works");
+            let served = serve(stream);
+            // Peers leave when they like: what fails here is a matter of the counts the tests assert.
+            tokio::spawn(async move { drop(served.await) });
+        }
+    });
+    address
 }
 
 /// The first line of the next request, and its body.

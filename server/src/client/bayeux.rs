@@ -29,6 +29,11 @@ pub(crate) fn go_on_advice(session: &SessionCell) -> Option<Advice> {
     session.advise_pause(false).then(|| Advice::pause(Duration::ZERO))
 }
 
+/// How long a client is to stay away.
+pub(crate) fn retry(code: CloseCode, context: &Context) -> Duration {
+    Duration::from_millis(retry_ms(code, &context.entropy))
+}
+
 /// The last reply of a session, or of its connection.
 pub(crate) fn farewell<'a>(reply: Reply<'a>, code: CloseCode, attachment: &Attachment) -> Reply<'a> {
     let Attachment { session, context, .. } = attachment;
@@ -42,7 +47,7 @@ pub(crate) fn farewell<'a>(reply: Reply<'a>, code: CloseCode, attachment: &Attac
 /// The reply to a client that is turned away. Clients that are to have a new session are told so only when they are refused: some take it
 /// only then.
 pub(crate) fn turned_away<'a>(reply: Reply<'a>, code: CloseCode, context: &Context) -> Reply<'a> {
-    let retry = Duration::from_millis(retry_ms(code, &context.entropy));
+    let retry = retry(code, context);
     let (reply, advice) = match code {
         CloseCode::Normal => (reply.succeeded(), Advice::none()),
         // Its client has come by another way.

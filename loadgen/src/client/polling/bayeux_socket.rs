@@ -10,7 +10,7 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use super::bayeux::{BayeuxPolls, come_back_with, greeting_of, handshake};
 use super::bayeux_answer::{Heard, hear};
-use super::{Dialect as _, Said};
+use super::{Dialect as _, Said, tell_all};
 use crate::client::{Event, Failure, Greeting, Ticket};
 use crate::target::ServerUrl;
 use crate::transport::websocket::{End, Incoming, Opcode, Socket, write_frame};
@@ -101,10 +101,8 @@ impl BayeuxSocket {
         on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>,
     ) -> Poll<Result<T, End>> {
         loop {
-            while let Some(saying) = self.said.pop_front() {
-                if let ControlFlow::Break(value) = saying.tell(on_event) {
-                    return Poll::Ready(Ok(value));
-                }
+            if let ControlFlow::Break(value) = tell_all(&mut self.said, on_event) {
+                return Poll::Ready(Ok(value));
             }
             // A client that waits keeps nothing.
             self.said = Said::new();
@@ -131,10 +129,8 @@ impl BayeuxSocket {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(end) | Ok(Err(end))) => {
                     // What came with the end is told first.
-                    while let Some(saying) = self.said.pop_front() {
-                        if let ControlFlow::Break(value) = saying.tell(on_event) {
-                            return Poll::Ready(Ok(value));
-                        }
+                    if let ControlFlow::Break(value) = tell_all(&mut self.said, on_event) {
+                        return Poll::Ready(Ok(value));
                     }
                     return Poll::Ready(Err(end));
                 }

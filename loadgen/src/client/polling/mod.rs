@@ -71,6 +71,14 @@ impl Saying {
     }
 }
 
+/// Hands over what was said, until it breaks.
+fn tell_all<T>(said: &mut Said, on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>) -> ControlFlow<T> {
+    while let Some(saying) = said.pop_front() {
+        saying.tell(on_event)?;
+    }
+    ControlFlow::Continue(())
+}
+
 #[derive(Debug)]
 pub(super) struct LongPoll<D> {
     dialect: D,
@@ -136,10 +144,8 @@ impl<D: Dialect> LongPoll<D> {
         on_event: &mut impl FnMut(Event<'_>) -> ControlFlow<T>,
     ) -> Poll<Result<T, End>> {
         loop {
-            while let Some(saying) = self.said.pop_front() {
-                if let ControlFlow::Break(value) = saying.tell(on_event) {
-                    return Poll::Ready(Ok(value));
-                }
+            if let ControlFlow::Break(value) = tell_all(&mut self.said, on_event) {
+                return Poll::Ready(Ok(value));
             }
             // A client that waits keeps nothing.
             self.said = Said::new();

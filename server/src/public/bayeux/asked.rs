@@ -161,13 +161,13 @@ impl Asked {
                 Err(error) => replies.push(&error.reply()),
             }
         }
-        let Some(message) = connects else { return Err(self.reply(&[&replies.0])) };
+        let Some(message) = connects else { return Err(self.reply(&[replies.0.as_bytes()])) };
         match self.connect(&message, is_alone, context) {
             Ok((connecting, connect)) => {
                 has_session();
                 Ok(self.accept(connecting, connect, replies))
             }
-            Err(refused) => Err(self.reply(&[&replies.0, refused.as_bytes()])),
+            Err(refused) => Err(self.reply(&[replies.0.as_bytes(), refused.as_bytes()])),
         }
     }
 

@@ -11,14 +11,14 @@ use crate::session::{Backlog, Via};
 
 /// Replies, separated by commas.
 #[derive(Default)]
-pub(super) struct Replies(pub(super) Vec<u8>);
+pub(super) struct Replies(pub(super) String);
 
 impl Replies {
     pub(super) fn push(&mut self, reply: &str) {
         if !self.0.is_empty() {
-            self.0.push(b',');
+            self.0.push(',');
         }
-        self.0.extend_from_slice(reply.as_bytes());
+        self.0.push_str(reply);
     }
 }
 

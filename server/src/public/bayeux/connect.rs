@@ -9,9 +9,12 @@ use encke_core::session::{ConnectionKind, Delivery, Heartbeat};
 use super::session::{Refused, identity, told};
 use crate::admission::{BrowserId, BrowserPoll, Browsers};
 use crate::auth::Identity;
-use crate::client::bayeux::advice;
-use crate::client::{Caller, Context, retry_ms};
+use crate::client::bayeux::{advice, retry};
+use crate::client::{Caller, Context};
 use crate::session::{AttachRequest, Attached, Refusal, SessionCell};
+
+/// A WebSocket, on which the server pings.
+pub(super) const WEBSOCKET: ConnectionKind = ConnectionKind::Stream(Heartbeat::Frame);
 
 /// How long a page waits before it asks again, while another page of its browser has a request held.
 const MULTIPLE_CLIENTS_PAUSE: Duration = Duration::from_secs(2);
@@ -100,8 +103,7 @@ pub(super) fn resume(
 ) -> Result<(Attached, Option<u64>), Refused> {
     let Connect { acknowledged, .. } = read(message, session)?;
     let identity = identity(message, session, (caller, query_token), context)?;
-    let kind = ConnectionKind::Stream(Heartbeat::Frame);
-    let request = request(session, acknowledged, identity, kind, caller);
+    let request = request(session, acknowledged, identity, WEBSOCKET, caller);
     let attached = attach(message, session, request, has_ended, context)?;
     Ok((attached, acknowledged))
 }
@@ -142,7 +144,7 @@ fn attach(
         // The session is still there.
         Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => {
             session.advise_pause(true);
-            let retry = Duration::from_millis(retry_ms(CloseCode::Overloaded, &context.entropy));
+            let retry = retry(CloseCode::Overloaded, context);
             let reply = reply_to.reply().failed_with(503, CloseCode::Overloaded.reason());
             Reply { advice: Some(Advice::pause(retry)), ..reply }.to_json()
         }

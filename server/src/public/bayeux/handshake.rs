@@ -7,8 +7,8 @@ use encke_core::dialect::bayeux::{Ack, Advice, Bayeux, ClientMessage, Extensions
 use encke_core::session::{ConnectionInput, ConnectionKind, Delivery};
 
 use super::session::Refused;
-use crate::client::bayeux::advice;
-use crate::client::{Attachment, Caller, Context, retry_ms};
+use crate::client::bayeux::{advice, retry};
+use crate::client::{Attachment, Caller, Context};
 use crate::session::{AttachRequest, Attached, Refusal};
 
 /// Faye's client has a name of its own for forms that a page sends to another origin.
@@ -48,7 +48,7 @@ pub(super) fn open(
     if !handshake.connection_types.iter().any(|name| types.contains(&&**name)) {
         return Err(refused(301, "none of the connection types is supported", Advice::none()));
     }
-    let later = |code| Advice::handshake(Duration::from_millis(retry_ms(code, &context.entropy)));
+    let later = |code| Advice::handshake(retry(code, context));
     let identity = caller.identify(token.as_deref().or(query_token), context).map_err(|code| {
         refused(401, code.reason(), if code.invites_back() { later(code) } else { Advice::none() })
     })?;

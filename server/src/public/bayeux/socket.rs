@@ -7,11 +7,10 @@ use std::sync::Arc;
 use encke_core::close::CloseCode;
 use encke_core::dialect::Dialect;
 use encke_core::dialect::bayeux::{ClientMessage, MessageKind, messages};
-use encke_core::session::{ConnectionKind, Heartbeat};
 use futures_util::future::{Either, select};
 
 use super::command::{Replies, command};
-use super::connect::resume;
+use super::connect::{WEBSOCKET, resume};
 use super::handshake::{Opened, connection_types, greeting, open};
 use super::session::session;
 use crate::admission::OpenConnection;
@@ -124,8 +123,6 @@ enum Read {
     Replies(String),
 }
 
-const KIND: ConnectionKind = ConnectionKind::Stream(Heartbeat::Frame);
-
 async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Context) -> Result<Read, Over> {
     let SocketUpgrade { caller, query_token, .. } = upgrade;
     let (client, query_token) = (&context.client, query_token.as_deref());
@@ -134,7 +131,7 @@ async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Co
     let first = |kind| parsed.iter().flatten().find(move |message| message.kind() == kind);
     if let Some(message) = first(MessageKind::Handshake) {
         let types = connection_types(context.bayeux.callback_polling);
-        return Ok(match open(message, query_token, types, KIND, caller, client) {
+        return Ok(match open(message, query_token, types, WEBSOCKET, caller, client) {
             Ok(opened) => {
                 let greeting = Some(format!("[{}]", greeting(message, &opened, types, client)));
                 let Opened { attached, client_id, acknowledges } = opened;
@@ -165,8 +162,5 @@ async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Co
             Err(error) => replies.push(&error.reply()),
         }
     }
-    let mut array = String::from("[");
-    array.push_str(&String::from_utf8_lossy(&replies.0));
-    array.push(']');
-    Ok(Read::Replies(array))
+    Ok(Read::Replies(format!("[{}]", replies.0)))
 }

@@ -2,9 +2,7 @@ use std::time::Duration;
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::Event;
-use encke_core::dialect::bayeux::{
-    Ack, Advice, EnckeExtension, Extensions, Missed, Reply, ReplyTo, event_len, write_event,
-};
+use encke_core::dialect::bayeux::{Ack, Advice, EnckeExtension, Extensions, Missed, Reply, ReplyTo};
 use hyper::StatusCode;
 
 use super::answer::Content;
@@ -14,13 +12,14 @@ use crate::channel::{ChannelName, LogMessage};
 use crate::client::bayeux::{farewell, go_on_advice};
 use crate::client::{Attachment, unsubscribed};
 use crate::session::{Channel, Outgoing};
+use crate::transport::bayeux_texts::{append_event, array_len, write_array};
 
 /// The answer to a request with a `/meta/connect`: messages, then the replies to what came with it, then its own.
 #[derive(Debug)]
 pub(crate) struct ConnectForm {
     pub(crate) connect: ReplyTo,
     /// Replies that are there already, separated by commas.
-    pub(crate) replies: Vec<u8>,
+    pub(crate) replies: String,
     /// What the client has, if it acknowledges.
     pub(crate) acknowledged: Option<u64>,
     /// What to tell the client, if there is something to tell in any case.
@@ -50,7 +49,7 @@ impl ConnectForm {
         self.browser = None;
         let Taken { events, .. } = std::mem::take(&mut self.taken);
         let replies = std::mem::take(&mut self.replies);
-        array(&[&events, &replies, reply.as_bytes()], self.callback.as_deref())
+        array(&[&events, replies.as_bytes(), reply.as_bytes()], self.callback.as_deref())
     }
 }
 
@@ -105,14 +104,7 @@ impl Outgoing for Box<ConnectForm> {
     }
 
     fn message(&mut self, seq: u64, channel: &Channel, _: u64, message: &LogMessage) {
-        let name = message.origin().map_or(channel.name(), |origin| &origin.channel).as_str();
-        let data = message.encodings().data();
-        let events = &mut self.taken.events;
-        events.reserve(event_len(name, &data) + 1);
-        if !events.is_empty() {
-            events.push(b',');
-        }
-        write_event(name, &data, events);
+        append_event(channel, message, &mut self.taken.events);
         self.taken.seq = Some(seq);
     }
 
@@ -124,14 +116,8 @@ impl Outgoing for Box<ConnectForm> {
 
 /// An array of these parts, of which each is empty or has its members separated by commas. With a callback it is a script.
 pub(crate) fn array(parts: &[&[u8]], callback: Option<&str>) -> Content {
-    let mut body = vec![b'['];
-    for part in parts.iter().filter(|part| !part.is_empty()) {
-        if body.len() > 1 {
-            body.push(b',');
-        }
-        body.extend_from_slice(part);
-    }
-    body.push(b']');
+    let mut body = Vec::with_capacity(array_len(parts));
+    write_array(parts, &mut body);
     match callback {
         None => Content::json(StatusCode::OK, body),
         Some(callback) => script(callback, &body),

@@ -78,11 +78,13 @@ impl<S: Socket, F: Form> Connection<S, F> {
         let notes = self.attachment.link.take_notes(context);
         if let Some(code) = notes.close_code() {
             let content = self.form.goodbye(code, &self.attachment);
-            return Ok(self.say(&content));
+            self.say(&content);
+            return Ok(Poll::Ready(()));
         }
         if notes.contains(Notes::SUPERSEDED) {
             let content = self.form.superseded(&self.attachment);
-            return Ok(self.say(&content));
+            self.say(&content);
+            return Ok(Poll::Ready(()));
         }
         self.is_due |= notes.contains(Notes::ANSWER);
         self.backlog.more |= notes.contains(Notes::READ);
@@ -127,14 +129,13 @@ impl<S: Socket, F: Form> Connection<S, F> {
             }
         }
         let content = self.form.answer(&self.attachment);
-        let _ = self.say(&content);
+        self.say(&content);
         true
     }
 
     /// Has the answer written.
-    fn say(&mut self, content: &Content) -> Poll<()> {
+    fn say(&mut self, content: &Content) {
         self.out.bytes = content.response(&self.headers, self.keep_alive);
-        Poll::Ready(())
     }
 
     fn poll_write(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {

@@ -88,7 +88,7 @@ fn open<S: Socket, F: Form>(
     let revoked = std::mem::take(&mut attached.revoked);
     // A client for which there is news does not wait.
     let is_due = is_due || !revoked.is_empty();
-    let following = is_due || !channels.is_empty();
+    let following = !recovered || !revoked.is_empty() || !channels.is_empty();
     let asked = channels.into_iter().map(|channel| (channel, None));
     let socket = Metered::new(socket, Arc::clone(&attached.link), Arc::clone(&context));
     Connection {

@@ -3,8 +3,7 @@
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::{
-    Ack, Bayeux, ClientMessage, EnckeExtension, Extensions, MessageKind, Reply, event_len, messages,
-    write_event,
+    Ack, Bayeux, ClientMessage, EnckeExtension, Extensions, MessageKind, Reply, messages,
 };
 use encke_core::dialect::{Dialect, DialectName, Event, Request, Response, Texts};
 use encke_core::session::Heartbeat;
@@ -15,6 +14,7 @@ use crate::channel::LogMessage;
 use crate::client::Attachment;
 use crate::client::bayeux::{advice, farewell, go_on_advice};
 use crate::session::Channel;
+use crate::transport::bayeux_texts::{append_event, array_len, write_array};
 
 /// The conversation of one WebSocket.
 #[derive(Debug, Default)]
@@ -95,19 +95,12 @@ impl Spoken for BayeuxSocket {
         message: &LogMessage,
         frames: &mut Frames<'_>,
     ) {
-        let name = message.origin().map_or(channel.name(), |origin| &origin.channel).as_str();
-        let data = message.encodings().data();
-        let length = event_len(name, &data);
         let Some(riding) = &mut self.riding else {
-            let mut event = Vec::with_capacity(length);
-            write_event(name, &data, &mut event);
-            return write_array(&[&event], frames);
+            let mut event = Vec::new();
+            append_event(channel, message, &mut event);
+            return write_text(&[&event], frames);
         };
-        riding.events.reserve(length + 1);
-        if !riding.events.is_empty() {
-            riding.events.push(b',');
-        }
-        write_event(name, &data, &mut riding.events);
+        append_event(channel, message, &mut riding.events);
         (riding.seq, riding.has_new) = (seq, true);
     }
 
@@ -139,7 +132,7 @@ impl Spoken for BayeuxSocket {
             riding.has_new = false;
             std::mem::take(&mut riding.events)
         });
-        write_array(&[&events.unwrap_or_default(), reply.as_bytes()], frames);
+        write_text(&[&events.unwrap_or_default(), reply.as_bytes()], frames);
         true
     }
 
@@ -165,17 +158,8 @@ impl Spoken for BayeuxSocket {
     }
 }
 
-/// A text with an array of these parts, of which each is empty or has its members separated by commas.
-fn write_array(parts: &[&[u8]], frames: &mut Frames<'_>) {
-    let parts = || parts.iter().filter(|part| !part.is_empty());
-    // Each has a bracket or a comma before it.
-    let length = parts().map(|part| part.len() + 1).sum::<usize>() + 1;
-    let text = frames.text_of(length);
-    for (number, part) in parts().enumerate() {
-        text.push(if number == 0 { b'[' } else { b',' });
-        text.extend_from_slice(part);
-    }
-    text.push(b']');
+fn write_text(parts: &[&[u8]], frames: &mut Frames<'_>) {
+    write_array(parts, frames.text_of(array_len(parts)));
 }
 
 fn has_handshake(text: &str) -> bool {

@@ -1,0 +1,63 @@
+//! What answers and texts of Bayeux are made of: messages, separated by commas, in arrays.
+
+use encke_core::dialect::bayeux::{event_len, write_event};
+
+use crate::channel::LogMessage;
+use crate::session::Channel;
+
+/// Appends a message of this channel's log, or of this pattern's.
+pub(super) fn append_event(channel: &Channel, message: &LogMessage, events: &mut Vec<u8>) {
+    let name = message.origin().map_or(channel.name(), |origin| &origin.channel).as_str();
+    let data = message.encodings().data();
+    events.reserve(event_len(name, &data) + 1);
+    if !events.is_empty() {
+        events.push(b',');
+    }
+    write_event(name, &data, events);
+}
+
+/// The length of the array of these parts.
+pub(super) fn array_len(parts: &[&[u8]]) -> usize {
+    // Each has a bracket or a comma before it.
+    present(parts).map(|part| part.len() + 1).sum::<usize>().max(1) + 1
+}
+
+/// Appends an array of these parts, of which each is empty or has its members separated by commas.
+pub(super) fn write_array(parts: &[&[u8]], out: &mut Vec<u8>) {
+    let mut before = b'[';
+    for part in present(parts) {
+        out.push(before);
+        out.extend_from_slice(part);
+        before = b',';
+    }
+    if before == b'[' {
+        out.push(before);
+    }
+    out.push(b']');
+}
+
+fn present<'a>(parts: &'a [&'a [u8]]) -> impl Iterator<Item = &'a [u8]> {
+    parts.iter().copied().filter(|part| !part.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_array_is_as_long_as_it_says() {
+        for (parts, json) in [
+            (&[][..], "[]"),
+            (&["", ""], "[]"),
+            (&["1"], "[1]"),
+            (&["1,2", "", "3"], "[1,2,3]"),
+            (&["", "1", "2"], "[1,2]"),
+        ] {
+            let parts: Vec<_> = parts.iter().map(|part| part.as_bytes()).collect();
+            let mut array = Vec::new();
+            write_array(&parts, &mut array);
+            assert_eq!(String::from_utf8(array).as_deref(), Ok(json));
+            assert_eq!(array_len(&parts), json.len());
+        }
+    }
+}
