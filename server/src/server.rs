@@ -1,3 +1,4 @@
+use std::future::ready;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -171,8 +172,10 @@ impl std::fmt::Debug for Server {
 
 /// Accepts until the server drains.
 async fn accept_clients(listener: Listener, context: Arc<public::Context>) {
-    let accepting = acceptor(&context.client).accept(listener, |socket, peer| {
-        public::serve(socket, peer, Arc::clone(&context));
+    let context = &context;
+    let room = || context.handshakes.room(&context.client.timeouts);
+    let accepting = acceptor(&context.client).accept(listener, room, |socket, peer| {
+        public::serve(socket, peer, Arc::clone(context));
     });
     select(pin!(accepting), pin!(context.stop.cancelled())).await;
 }
@@ -180,7 +183,9 @@ async fn accept_clients(listener: Listener, context: Arc<public::Context>) {
 /// Accepts for as long as the runtime lives.
 async fn accept_admins(listener: Listener, context: Arc<admin::Context>) {
     let serve = |socket, peer| admin::serve(socket, peer, Arc::clone(&context));
-    acceptor(&context.client).accept(listener, serve).await;
+    // Where there are too many, the oldest gives way.
+    let room = || ready(());
+    acceptor(&context.client).accept(listener, room, serve).await;
 }
 
 fn acceptor(context: &client::Context) -> Acceptor {

@@ -86,7 +86,7 @@ impl Context {
 
 /// Serves the admin API on one connection, within TLS if that is configured.
 pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) {
-    let open = context.sockets.begin(peer.ip());
+    let open = context.sockets.begin(peer.ip(), context.client.timeouts.clock().now());
     tokio::spawn(async move {
         let served = Box::pin(serve_http(socket, &context));
         match select(served, poll_fn(|task| open.poll_cut(task))).await {

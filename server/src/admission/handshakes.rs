@@ -1,39 +1,65 @@
 //! Sockets that have no session yet. Each costs more than it has shown to be worth, so there is a limit to them; but a crowd that
 //! says nothing must keep no client out.
 
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
+use encke_core::Timestamp;
+use futures_util::future::{Either, select};
 use parking_lot::Mutex;
 use slab::Slab;
 
 use super::{Holder, Holders, network};
+use crate::timeouts::Timeouts;
+
+/// How long a socket may be silent before it can be cut for another. The clients of a storm connect all at once, and have their turn
+/// to ask one after the other.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// How long at least. This long a crowd that says nothing can keep a newcomer waiting.
+const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 /// The sockets in the handshake, at most `limit`. When one too many comes, the oldest of the address with most is cut.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     limit: usize,
     open: Mutex<Open>,
+    /// The task that waits for [room](Self::room).
+    waiting: AtomicWaker,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Open {
     sockets: Slab<Socket>,
+    /// How long a socket may be silent. It is halved whenever all were silent for as long, until there are few again: a crowd that
+    /// means to say nothing gains no time by it.
+    grace: Duration,
     /// The number of the next socket.
     next: u64,
     /// Those that may be cut, by address, while there are many sockets. To keep this all the time would cost every connect.
-    crowd: Option<Holders<Arc<Cut>>>,
+    crowd: Option<Holders<Candidate>>,
 }
 
 #[derive(Debug)]
 struct Socket {
     address: IpAddr,
     number: u64,
+    since: Timestamp,
     /// Its number in the crowd, if it was counted there.
     counted: Option<u64>,
+    cut: Arc<Cut>,
+}
+
+/// A socket that may be cut.
+#[derive(Debug)]
+struct Candidate {
+    since: Timestamp,
     cut: Arc<Cut>,
 }
 
@@ -53,16 +79,47 @@ struct Cut {
 
 impl Handshakes {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, open: Mutex::default() })
+        let open = Open { sockets: Slab::new(), grace: GRACE, next: 0, crowd: None };
+        Arc::new(Self { limit, open: Mutex::new(open), waiting: AtomicWaker::new() })
+    }
+
+    /// Waits until another can begin without cutting one that may yet speak. One task at a time may wait.
+    pub(crate) async fn room(&self, timeouts: &Arc<Timeouts>) {
+        while let Some(until) = self.is_full_until(timeouts.clock().now()) {
+            let left = pin!(poll_fn(|task| {
+                self.waiting.register(task.waker());
+                if self.open.lock().sockets.len() < self.limit { Poll::Ready(()) } else { Poll::Pending }
+            }));
+            if let Either::Right(_) = select(left, pin!(timeouts.sleep_until(until))).await {
+                self.all_were_silent();
+            }
+        }
+    }
+
+    fn all_were_silent(&self) {
+        let mut open = self.open.lock();
+        open.grace = (open.grace / 2).max(LEAST_GRACE);
+    }
+
+    /// When there is one that can be cut, if there is no room and none now.
+    fn is_full_until(&self, now: Timestamp) -> Option<Timestamp> {
+        let mut open = self.open.lock();
+        if open.sockets.len() < self.limit {
+            return None;
+        }
+        // Where all are cut already, they will be gone soon.
+        let until = open.crowd().oldest_of_most().map_or(now, |candidate| candidate.since) + open.grace;
+        (until > now).then_some(until)
     }
 
     /// Begins one, for which another may be cut.
-    pub(crate) fn begin(self: &Arc<Self>, address: IpAddr) -> Handshake {
+    pub(crate) fn begin(self: &Arc<Self>, address: IpAddr, now: Timestamp) -> Handshake {
         let cut = Arc::new(Cut::default());
         let mut open = self.open.lock();
         let number = open.next;
         open.next += 1;
-        let socket = Socket { address: network(address), number, counted: None, cut: Arc::clone(&cut) };
+        let address = network(address);
+        let socket = Socket { address, number, since: now, counted: None, cut: Arc::clone(&cut) };
         let place = open.sockets.insert(socket);
         open.count(place);
         let excess = if open.sockets.len() > self.limit { open.take_excess() } else { None };
@@ -78,6 +135,10 @@ impl Handshakes {
 impl Open {
     /// The oldest of the address with most, of those that are not cut already.
     fn take_excess(&mut self) -> Option<Arc<Cut>> {
+        self.crowd().take_from_most().map(|candidate| candidate.cut)
+    }
+
+    fn crowd(&mut self) -> &mut Holders<Candidate> {
         if self.crowd.is_none() {
             self.crowd = Some(Holders::default());
             let mut places: Vec<_> =
@@ -85,7 +146,7 @@ impl Open {
             places.sort_unstable();
             places.into_iter().for_each(|(_, place)| self.count(place));
         }
-        self.crowd.as_mut()?.take_from_most()
+        self.crowd.as_mut().expect("it has just been made")
     }
 
     fn count(&mut self, place: usize) {
@@ -93,7 +154,8 @@ impl Open {
         if let Some(crowd) = &mut self.crowd
             && !socket.cut.is_due.load(Ordering::Relaxed)
         {
-            socket.counted = Some(crowd.add(&Holder::Address(socket.address), Arc::clone(&socket.cut)));
+            let candidate = Candidate { since: socket.since, cut: Arc::clone(&socket.cut) };
+            socket.counted = Some(crowd.add(&Holder::Address(socket.address), candidate));
         }
     }
 
@@ -128,6 +190,12 @@ impl Drop for Handshake {
         open.sockets.remove(self.place);
         if open.sockets.len() < self.handshakes.limit / 2 {
             open.crowd = None;
+            open.grace = GRACE;
+        }
+        let is_waited_for = open.sockets.len() + 1 == self.handshakes.limit;
+        drop(open);
+        if is_waited_for {
+            self.handshakes.waiting.wake();
         }
     }
 }
@@ -140,6 +208,14 @@ mod tests {
         [10, 0, 0, last].into()
     }
 
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_nanos((ms + 1) * 1_000_000)
+    }
+
+    fn begin(handshakes: &Arc<Handshakes>, address: IpAddr) -> Handshake {
+        handshakes.begin(address, at(0))
+    }
+
     fn is_cut(handshake: &Handshake) -> bool {
         handshake.cut.is_due.load(Ordering::Relaxed)
     }
@@ -147,13 +223,13 @@ mod tests {
     #[test]
     fn the_oldest_of_the_address_with_most_is_cut() {
         let handshakes = Handshakes::new(4);
-        let one = handshakes.begin(address(1));
-        let crowd: Vec<_> = (0..3).map(|_| handshakes.begin(address(2))).collect();
+        let one = begin(&handshakes, address(1));
+        let crowd: Vec<_> = (0..3).map(|_| begin(&handshakes, address(2))).collect();
         let cut = |all: &[Handshake]| all.iter().map(is_cut).collect::<Vec<_>>();
         assert_eq!(cut(&crowd), [false; 3]);
-        let newcomer = handshakes.begin(address(3));
+        let newcomer = begin(&handshakes, address(3));
         assert_eq!(cut(&crowd), [true, false, false]);
-        let more = handshakes.begin(address(2));
+        let more = begin(&handshakes, address(2));
         assert_eq!(cut(&crowd), [true, true, false]);
         assert_eq!(cut(&[one, newcomer, more]), [false; 3]);
     }
@@ -161,9 +237,9 @@ mod tests {
     #[test]
     fn a_client_behind_a_proxy_counts_for_itself() {
         let handshakes = Handshakes::new(3);
-        let behind: Vec<_> = (0..3).map(|_| handshakes.begin(address(1))).collect();
+        let behind: Vec<_> = (0..3).map(|_| begin(&handshakes, address(1))).collect();
         behind.iter().zip(2..).for_each(|(handshake, client)| handshake.is_of(address(client)));
-        let crowd = [handshakes.begin(address(2)), handshakes.begin(address(2))];
+        let crowd = [begin(&handshakes, address(2)), begin(&handshakes, address(2))];
         assert_eq!(
             [&behind[0], &behind[1], &behind[2], &crowd[0], &crowd[1]].map(is_cut),
             [true, false, false, true, false]
@@ -174,7 +250,7 @@ mod tests {
     fn what_has_ended_does_not_count() {
         let handshakes = Handshakes::new(2);
         for _ in 0..10 {
-            let both = [handshakes.begin(address(1)), handshakes.begin(address(2))];
+            let both = [begin(&handshakes, address(1)), begin(&handshakes, address(2))];
             assert!(!both.iter().any(is_cut));
         }
         assert!(handshakes.open.lock().sockets.is_empty());
@@ -183,8 +259,39 @@ mod tests {
     #[test]
     fn one_address_cuts_its_own() {
         let handshakes = Handshakes::new(1);
-        let first = handshakes.begin(address(1));
-        let second = handshakes.begin(address(1));
+        let first = begin(&handshakes, address(1));
+        let second = begin(&handshakes, address(1));
         assert!(is_cut(&first) && !is_cut(&second));
+    }
+
+    #[test]
+    fn the_next_waits_while_the_one_to_be_cut_may_yet_speak() {
+        let handshakes = Handshakes::new(2);
+        let first = handshakes.begin(address(1), at(0));
+        assert_eq!(handshakes.is_full_until(at(10)), None);
+        let second = handshakes.begin(address(1), at(300));
+        assert_eq!(handshakes.is_full_until(at(300)), Some(at(1000)));
+        assert_eq!(handshakes.is_full_until(at(1000)), None);
+        drop(first);
+        assert_eq!(handshakes.is_full_until(at(400)), None);
+        let third = handshakes.begin(address(2), at(400));
+        assert!(handshakes.is_full_until(at(1000)).is_some());
+        let cutting = handshakes.begin(address(1), at(1400));
+        assert!(is_cut(&second) && !is_cut(&third) && !is_cut(&cutting));
+    }
+
+    #[test]
+    fn a_silent_crowd_gains_ever_less_time() {
+        let handshakes = Handshakes::new(2);
+        let crowd = [0, 0].map(|ms| handshakes.begin(address(1), at(ms)));
+        let mut waits = std::iter::from_fn(|| {
+            let until = handshakes.is_full_until(at(0))?;
+            handshakes.all_were_silent();
+            Some(until.since(at(0)).as_millis())
+        });
+        assert_eq!(waits.by_ref().take(9).collect::<Vec<_>>(), [1000, 500, 250, 125, 62, 31, 15, 10, 10]);
+        drop(crowd);
+        let _next = [0, 0].map(|ms| handshakes.begin(address(1), at(ms)));
+        assert_eq!(handshakes.is_full_until(at(0)), Some(at(1000)));
     }
 }

@@ -65,6 +65,12 @@ impl<T> Holders<T> {
         Some(thing)
     }
 
+    /// The oldest of the one who holds most, which is the next to be [taken](Self::take_from_most).
+    pub(crate) fn oldest_of_most(&self) -> Option<&T> {
+        let (_, holder) = self.counts.last()?;
+        self.held.get(holder)?.first_key_value().map(|(_, thing)| thing)
+    }
+
     /// The oldest of the one who holds most.
     pub(crate) fn take_from_most(&mut self) -> Option<T> {
         let (_, holder) = self.counts.last()?.clone();

@@ -65,8 +65,13 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// Accepts for as long as it is polled, and hands each connection to `serve`.
-    pub(crate) async fn accept(self, listener: Listener, serve: impl Fn(TcpStream, SocketAddr)) {
+    /// Accepts for as long as it is polled, and hands each connection to `serve`. Each waits in the kernel until there is `room`.
+    pub(crate) async fn accept<R: Future<Output = ()>>(
+        self,
+        listener: Listener,
+        room: impl Fn() -> R,
+        serve: impl Fn(TcpStream, SocketAddr),
+    ) {
         let listener = match TcpListener::from_std(listener.socket) {
             Ok(listener) => listener,
             Err(error) => {
@@ -81,6 +86,7 @@ impl Acceptor {
                 tokio::task::yield_now().await;
             }
             accepted += 1;
+            room().await;
             match listener.accept().await {
                 Ok((socket, peer)) => serve(socket, peer),
                 // The peer was gone before we came to it.

@@ -117,6 +117,6 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
     };
     // Counted before the task first runs, so that a drain does not overlook it.
     let open_connection = context.connections.enter(permit);
-    let handshake = context.handshakes.begin(peer);
+    let handshake = context.handshakes.begin(peer, context.client.timeouts.clock().now());
     arrival::spawn(socket, peer, handshake, open_connection, context);
 }

@@ -99,6 +99,19 @@ fn a_silent_crowd_keeps_no_one_out() {
 }
 
 #[test]
+fn a_storm_from_one_address_is_served() {
+    let server = RunningServer::with(&["limits.max_handshakes=5"]);
+    // All are connected before the first has its turn to ask.
+    let mut storm: Vec<_> = (0..50).map(|_| RawClient::connect(server.public)).collect();
+    storm.iter_mut().for_each(|client| client.ask_upgrade(""));
+    for client in &mut storm {
+        assert!(client.http_head().starts_with("HTTP/1.1 101 "));
+        client.hello();
+    }
+    assert_eq!(server.admin.metrics().refusals("handshakes"), 0.0);
+}
+
+#[test]
 fn an_idle_connection_is_cut_after_its_answer() {
     let server = server();
     let mut client = RawClient::connect(server.public);

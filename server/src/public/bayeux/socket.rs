@@ -72,7 +72,8 @@ async fn begin(
     context: Arc<Context>,
 ) -> Option<(Begun, Upgraded<TcpSocket>)> {
     // It counts as one in the handshake once more: it has not shown that it has a session.
-    let handshake = context.handshakes.begin(upgrade.caller.address);
+    let now = context.client.timeouts.clock().now();
+    let handshake = context.handshakes.begin(upgrade.caller.address, now);
     let mut waiting = Waiting::new(upgraded, upgrade.caller.address, &context.client).await;
     let begun = {
         let timeout = context.client.timeouts.sleep(context.handshake_timeout);

@@ -154,7 +154,8 @@ fn history_of_others_stays_however_fast_an_attacker_publishes() {
 fn silent_sockets_are_cut_and_newcomers_are_let_in() {
     let _turn = heavy();
     let server = RunningServer::with(&["limits.max_handshakes=20"]);
-    let report = attack(&server, "--attack handshakes --connections 60", |_| {});
+    // None is cut before it has been silent for a second.
+    let report = attack_for("3s", &server, "--attack handshakes --connections 60", |_| {});
     assert_visited(&report, "handshakes");
     assert!(report.number("/answers/handshakes/cut") > 0.0, "{report:?}");
 }
