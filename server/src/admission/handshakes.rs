@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use atomic_waker::AtomicWaker;
 use encke_core::Timestamp;
-use futures_util::future::{Either, select};
+use futures_util::future::select;
 use parking_lot::Mutex;
 use slab::Slab;
 
@@ -37,9 +37,8 @@ pub(crate) struct Handshakes {
 #[derive(Debug)]
 struct Open {
     sockets: Slab<Socket>,
-    /// How long a socket may be silent. It is halved whenever all were silent for as long, until there are few again: a crowd that
-    /// means to say nothing gains no time by it.
-    grace: Duration,
+    /// How many were cut since there were few. The more, the less grace is left: a crowd that means to say nothing gains no time by it.
+    silent: usize,
     /// The number of the next socket.
     next: u64,
     /// Those that may be cut, by address, while there are many sockets. To keep this all the time would cost every connect.
@@ -79,7 +78,7 @@ struct Cut {
 
 impl Handshakes {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
-        let open = Open { sockets: Slab::new(), grace: GRACE, next: 0, crowd: None };
+        let open = Open { sockets: Slab::new(), silent: 0, next: 0, crowd: None };
         Arc::new(Self { limit, open: Mutex::new(open), waiting: AtomicWaker::new() })
     }
 
@@ -90,15 +89,8 @@ impl Handshakes {
                 self.waiting.register(task.waker());
                 if self.open.lock().sockets.len() < self.limit { Poll::Ready(()) } else { Poll::Pending }
             }));
-            if let Either::Right(_) = select(left, pin!(timeouts.sleep_until(until))).await {
-                self.all_were_silent();
-            }
+            select(left, pin!(timeouts.sleep_until(until))).await;
         }
-    }
-
-    fn all_were_silent(&self) {
-        let mut open = self.open.lock();
-        open.grace = (open.grace / 2).max(LEAST_GRACE);
     }
 
     /// When there is one that can be cut, if there is no room and none now.
@@ -108,7 +100,8 @@ impl Handshakes {
             return None;
         }
         // Where all are cut already, they will be gone soon.
-        let until = open.crowd().oldest_of_most().map_or(now, |candidate| candidate.since) + open.grace;
+        let until =
+            open.crowd().oldest_of_most().map_or(now, |candidate| candidate.since) + open.grace(self.limit);
         (until > now).then_some(until)
     }
 
@@ -135,7 +128,14 @@ impl Handshakes {
 impl Open {
     /// The oldest of the address with most, of those that are not cut already.
     fn take_excess(&mut self) -> Option<Arc<Cut>> {
+        self.silent += 1;
         self.crowd().take_from_most().map(|candidate| candidate.cut)
+    }
+
+    /// How long a socket may be silent now.
+    fn grace(&self, limit: usize) -> Duration {
+        let left = limit.saturating_sub(self.silent) as f64 / limit as f64;
+        GRACE.mul_f64(left).max(LEAST_GRACE)
     }
 
     fn crowd(&mut self) -> &mut Holders<Candidate> {
@@ -190,7 +190,7 @@ impl Drop for Handshake {
         open.sockets.remove(self.place);
         if open.sockets.len() < self.handshakes.limit / 2 {
             open.crowd = None;
-            open.grace = GRACE;
+            open.silent = 0;
         }
         let is_waited_for = open.sockets.len() + 1 == self.handshakes.limit;
         drop(open);
@@ -282,16 +282,18 @@ mod tests {
 
     #[test]
     fn a_silent_crowd_gains_ever_less_time() {
-        let handshakes = Handshakes::new(2);
-        let crowd = [0, 0].map(|ms| handshakes.begin(address(1), at(ms)));
-        let mut waits = std::iter::from_fn(|| {
-            let until = handshakes.is_full_until(at(0))?;
-            handshakes.all_were_silent();
-            Some(until.since(at(0)).as_millis())
+        let handshakes = Handshakes::new(4);
+        let mut crowd: Vec<_> = (0..4).map(|_| begin(&handshakes, address(1))).collect();
+        let waits = (0..5).map(|_| {
+            let until = handshakes.is_full_until(at(0)).expect("it is full");
+            crowd.push(begin(&handshakes, address(1)));
+            let cut = crowd.iter().position(is_cut).expect("one is cut");
+            drop(crowd.remove(cut));
+            until.since(at(0)).as_millis()
         });
-        assert_eq!(waits.by_ref().take(9).collect::<Vec<_>>(), [1000, 500, 250, 125, 62, 31, 15, 10, 10]);
+        assert_eq!(waits.collect::<Vec<_>>(), [1000, 750, 500, 250, 10]);
         drop(crowd);
-        let _next = [0, 0].map(|ms| handshakes.begin(address(1), at(ms)));
+        let _next = [(); 4].map(|()| begin(&handshakes, address(1)));
         assert_eq!(handshakes.is_full_until(at(0)), Some(at(1000)));
     }
 }
