@@ -92,6 +92,7 @@ impl Context {
             Refusal::Draining => (RefusalReason::Draining, "the server is going away"),
             Refusal::NotTheUser => (RefusalReason::User, "the session is another user's"),
             Refusal::Gone => (RefusalReason::Gone, "the session is gone"),
+            Refusal::Ended(code) => (RefusalReason::Gone, code.reason()),
             Refusal::Late => (RefusalReason::Late, "the client has come back on another connection"),
         };
         self.refusals.refused(reason, address, detail);

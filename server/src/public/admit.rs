@@ -18,16 +18,16 @@ use crate::session::{AttachRequest, Attached, Refusal};
 pub(super) enum NotAdmitted {
     /// It will not get one later either.
     Error(ApiError),
-    /// It is to come back, for this reason.
-    ComeBack(CloseCode),
+    /// It is sent away, for this reason, which says whether it is to come back.
+    Goaway(CloseCode),
 }
 
 impl NotAdmitted {
-    /// What the request gets instead. `come_back` says when to come back, in the form that its client understands.
-    pub(super) fn reply(self, come_back: impl FnOnce(CloseCode) -> Reply) -> Reply {
+    /// What the request gets instead. `send_away` says when to come back, in the form that its client understands.
+    pub(super) fn reply(self, send_away: impl FnOnce(CloseCode) -> Reply) -> Reply {
         match self {
             Self::Error(error) => error.into(),
-            Self::ComeBack(code) => come_back(code),
+            Self::Goaway(code) => send_away(code),
         }
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn admit(
 ) -> Result<(Attached, Vec<ChannelName>), NotAdmitted> {
     let Query { resume, seq, token, channels } = query;
     let identity = caller.identify(token.as_deref(), context).map_err(|code| match code {
-        CloseCode::Overloaded => NotAdmitted::ComeBack(code),
+        CloseCode::Overloaded => NotAdmitted::Goaway(code),
         code => ApiError::unauthorized(code.reason()).into(),
     })?;
     if let Some(channel) =
@@ -96,9 +96,10 @@ pub(super) fn admit(
     // comes back.
     let attached = context.attach(caller.address, attach, || false).map_err(|refusal| match refusal {
         Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => {
-            NotAdmitted::ComeBack(CloseCode::Overloaded)
+            NotAdmitted::Goaway(CloseCode::Overloaded)
         }
-        Refusal::Draining => NotAdmitted::ComeBack(CloseCode::Draining),
+        Refusal::Draining => NotAdmitted::Goaway(CloseCode::Draining),
+        Refusal::Ended(code) => NotAdmitted::Goaway(code),
         Refusal::NotTheUser => ApiError::forbidden("the session is another user's").into(),
         Refusal::Gone | Refusal::Late => {
             gone("the session is gone; with channels=a,b a new one would follow them").into()

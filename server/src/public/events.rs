@@ -38,7 +38,7 @@ pub(crate) fn accept<B>(
         return Err(readable(no_content(), caller, origin));
     }
     admit_stream(request, caller, context)
-        .map_err(|refused| readable(refused.reply(|code| come_back(code, context)), caller, origin))
+        .map_err(|refused| readable(refused.reply(|code| send_away(code, context)), caller, origin))
 }
 
 /// The page that asks may read why it gets no stream.
@@ -78,7 +78,7 @@ fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Result<Asked, Api
 }
 
 /// An EventSource takes any status but 200 for final. So the stream itself sends it away.
-fn come_back(code: CloseCode, context: &Context) -> Reply {
+fn send_away(code: CloseCode, context: &Context) -> Reply {
     let mut out = Vec::new();
     farewell(&mut out, code, &context.entropy);
     let mut reply = with(StatusCode::OK, EVENT_STREAM, out);

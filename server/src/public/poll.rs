@@ -39,7 +39,7 @@ pub(crate) fn accept<B>(
     context: &Context,
 ) -> Result<Accepted<JsonForm>, Box<Reply>> {
     admit_poll(request, caller, context).map_err(|refused| {
-        let reply = refused.reply(|code| come_back(code, context));
+        let reply = refused.reply(|code| send_away(code, context));
         Box::new(finish(reply, caller, request.headers()))
     })
 }
@@ -167,7 +167,7 @@ fn texts(body: &[u8]) -> Result<Vec<&str>, ApiError> {
 }
 
 /// The answer of a server that has no session to give now says when to come back, as that of one that takes it away.
-fn come_back(code: CloseCode, context: &Context) -> Reply {
+fn send_away(code: CloseCode, context: &Context) -> Reply {
     let mut body = Array::default();
     body.notify(&goaway(code, retry_ms(code, &context.entropy)));
     array(body)

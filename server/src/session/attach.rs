@@ -2,7 +2,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use encke_core::close::CloseReason;
+use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::DialectName;
 use encke_core::session::{Attach, ConnectionId, ConnectionKind, Delivery, Input, Outbox, Phase, Session};
 
@@ -66,6 +66,8 @@ pub(crate) enum Refusal {
     NotTheUser,
     /// The session that the client asks for is gone, and it wants no other.
     Gone,
+    /// The session that the client asks for has ended while it had no connection, for a reason that its client has not heard yet.
+    Ended(CloseCode),
     /// The connection has ended already; its client has come back on another.
     Late,
 }
@@ -110,14 +112,17 @@ impl Sessions {
         };
         if let Some(offered) = &request.resume {
             let token = ResumeToken::parse(offered);
-            let resumed = match token {
-                Some(token) => self.resume(&token, attach, request, &link, has_ended)?,
+            let resumed = match &token {
+                Some(token) => self.resume(token, attach, request, &link, has_ended)?,
                 None => None,
             };
             self.metrics.sessions.resumed(resumed.is_some());
             if let Some(session) = resumed {
                 let revoked = self.revoke(&session);
                 return Ok(attached(session, true, link, revoked));
+            }
+            if let Some(code) = token.and_then(|token| self.untold.take(&token)) {
+                return Err(Refusal::Ended(code));
             }
             if request.only_resume {
                 // A drain that has begun since may be what ended it.
@@ -134,6 +139,11 @@ impl Sessions {
     /// The session that this resume token is of, if there is one.
     pub(crate) fn find(&self, token: &str) -> Option<Arc<SessionCell>> {
         self.of_token(&ResumeToken::parse(token)?)
+    }
+
+    /// Why the session of this resume token is gone, if it has ended while its client could not be told, which is not to come back by itself.
+    pub(crate) fn untold_end(&self, token: &str) -> Option<CloseCode> {
+        self.untold.get(&ResumeToken::parse(token)?)
     }
 
     fn of_token(&self, token: &ResumeToken) -> Option<Arc<SessionCell>> {

@@ -15,6 +15,7 @@ mod sessions;
 mod step;
 mod subscriptions;
 mod suspended;
+mod untold;
 mod via;
 mod view;
 

@@ -7,6 +7,7 @@ use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
 use super::cell::SessionCell;
 use super::registry::Registry;
 use super::suspended::Suspended;
+use super::untold::Untold;
 use super::{Channels, SessionId};
 use crate::engine::LogEngine;
 use crate::entropy::Entropy;
@@ -47,6 +48,7 @@ pub(crate) struct Logs {
 pub(crate) struct Sessions {
     pub(super) registry: Registry,
     pub(super) suspended: Suspended,
+    pub(super) untold: Untold,
     /// By the keys in their timers.
     pub(super) owners: Owners<SessionCell>,
     pub(super) limits: SessionLimits,
@@ -75,6 +77,7 @@ impl Sessions {
         Self {
             registry: Registry::new(limits.sessions),
             suspended: Suspended::default(),
+            untold: Untold::default(),
             owners: Owners::new(TimerOwner::Session),
             limits,
             timeouts,

@@ -97,6 +97,12 @@ impl Sessions {
             while let Some(output) = state.machine.poll_output() {
                 outputs.push(output);
             }
+            if let Phase::Closed(reason) = after
+                && before != after
+                && !outputs.iter().any(|output| matches!(output, Output::Close(..)))
+            {
+                self.untold.ended(session.resume_token(), before, reason);
+            }
             let deadline =
                 requested_deadline(&state.machine, now, self.timeouts.slack(), self.settings.pong_timeout);
             (result, link, self.timeouts.request(&session.timer, deadline), followed)

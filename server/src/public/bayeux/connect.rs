@@ -140,6 +140,7 @@ fn attach(
     context.attach(request.address, |_| request, || has_ended).map_err(|refusal| match refusal {
         Refusal::NotTheUser => told(message, CloseCode::Unauthorized, context),
         Refusal::Draining => told(message, CloseCode::Draining, context),
+        Refusal::Ended(code) => told(message, code, context),
         Refusal::Gone | Refusal::Late => reply_to.reply().of_no_session().to_json(),
         // The session is still there.
         Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => {

@@ -15,8 +15,12 @@ pub(super) type Refused = String;
 
 /// The session of a message.
 pub(super) fn session(message: &ClientMessage<'_>, context: &Context) -> Result<Arc<SessionCell>, Refused> {
-    let found = message.client_id().ok().and_then(|token| context.sessions.find(&token));
-    found.ok_or_else(|| message.reply_to().reply().of_no_session().to_json())
+    let token = message.client_id().ok();
+    let found = token.as_deref().and_then(|token| context.sessions.find(token));
+    found.ok_or_else(|| match token.and_then(|token| context.sessions.untold_end(&token)) {
+        Some(code) => told(message, code, context),
+        None => message.reply_to().reply().of_no_session().to_json(),
+    })
 }
 
 /// Whether the client's token still holds.

@@ -223,6 +223,7 @@ fn attach<D: Spoken>(
         Refusal::Draining => CloseCode::Draining,
         Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
         Refusal::Late => CloseCode::Replaced,
+        Refusal::Ended(code) => code,
     })?;
     let greeting =
         Greeting { dialect, recovered: attached.recovered, revoked: std::mem::take(&mut attached.revoked) };

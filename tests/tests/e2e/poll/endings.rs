@@ -3,7 +3,7 @@ use std::time::SystemTime;
 use encke_tests::raw::Dial;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{TIMEOUT, eventually, until};
-use encke_tests::{RawClient, Requests, RunningServer};
+use encke_tests::{Client, EventStream, RawClient, Requests, RunningServer};
 use serde_json::json;
 
 use super::{after, await_held, await_polls, goaway, hello, message, of, open};
@@ -37,6 +37,38 @@ fn who_is_kicked_is_told_so() {
     // The connection may be another session's.
     assert_eq!(requests.post(&of(&hello), "[]").status, 410);
     assert!(!super::hello(&requests.get("channels=news").json()).recovered);
+}
+
+/// Between two polls, and after them, there is nobody to tell. The next connection is told, once, whatever it is.
+#[test]
+fn who_is_kicked_between_two_polls_is_told_so_by_the_next() {
+    for (gap, phase) in [("60s", "attached"), ("1s", "suspended")] {
+        let server = RunningServer::with(&[&format!("session.poll_gap={gap}")]);
+        let (mut requests, first) = open(&server, "news");
+        let (_, second) = open(&server, "news");
+        let (_, third) = open(&server, "news");
+        for hello in [&first, &second, &third] {
+            server.await_phase(&hello.session, phase);
+            assert_eq!(server.admin.kick(&hello.session).status, 204);
+        }
+        assert_eq!(requests.post(&of(&first), "[]").status, 410);
+        let answer = requests.get(&after(&first, 0)).json();
+        assert_eq!(answer, json!([{"goaway": {"reason": "kicked", "retry_ms": 2_147_483_647}}]));
+        assert!(!super::hello(&requests.get(&after(&first, 0)).json()).recovered);
+        assert_eq!(Client::refusal(server.public, &format!("resume={}", second.resume)), 4101);
+        let events = EventStream::come_back(server.public, "", &format!("{}:0", third.resume)).to_end();
+        assert!(events.last().is_some_and(|last| last.contains(r#""reason":"kicked""#)), "{events:?}");
+    }
+}
+
+/// A flood of commands ends the session. The poll that comes next is told so, as the commands were.
+#[test]
+fn who_has_sent_too_much_between_two_polls_is_told_so_by_the_next() {
+    let server = RunningServer::with(&["limits.commands_per_second=1"]);
+    let (mut requests, hello) = open(&server, "news");
+    let flood = format!("[{}]", [r#"{"presence":{"channel":"news"}}"#; 64].join(","));
+    assert_eq!(goaway(&requests.post(&of(&hello), &flood).json()), "limit");
+    assert_eq!(goaway(&requests.get(&after(&hello, 0)).json()), "limit");
 }
 
 #[test]
@@ -93,7 +125,7 @@ fn no_more_polls_than_there_may_be() {
     drop(other);
     let mut third = Requests::connect(server.public);
     assert_eq!(goaway(&third.get("channels=news").json()), "overloaded");
-    assert_eq!(encke_tests::Client::refusal(server.public, ""), 4005);
+    assert_eq!(Client::refusal(server.public, ""), 4005);
     for seq in 0..3 {
         server.admin.publish("news", seq);
         assert_eq!(requests.get(&after(&first, seq)).json(), json!([message(seq + 1, seq + 1, seq)]));

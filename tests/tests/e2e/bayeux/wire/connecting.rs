@@ -2,8 +2,8 @@ use std::time::{Duration, Instant};
 
 use encke_tests::RunningServer;
 use encke_tests::bayeux::{
-    Polls, assert_refused, assert_successful, connect, connect_now, disconnect, events, publish, session,
-    subscribe, with,
+    Polls, Socket, assert_refused, assert_successful, connect, connect_now, disconnect, events, publish,
+    session, subscribe, with,
 };
 use encke_tests::process::Signal;
 use encke_tests::waiting::TIMEOUT;
@@ -82,7 +82,7 @@ fn a_client_that_nobody_knows_is_told_to_handshake() {
     let server = RunningServer::with(&[]);
     let mut polls = Polls::connect(server.public);
     let id = polls.open(&[]);
-    server.admin.kick(&session(&id));
+    assert_successful(&polls.reply(&disconnect(&id)));
     for message in [connect(&id), connect_now(&id), subscribe(&id, "/x"), publish(&id, "/x", 1)] {
         let reply = polls.reply(&message);
         assert_refused(&reply, "402");
@@ -181,6 +181,26 @@ fn a_client_that_is_kicked_is_told_to_stay_away() {
     server.admin.kick(&session(&id));
     let answer = polls.answer();
     assert_eq!(connect_reply(&answer)["advice"]["reconnect"], "none", "{answer:?}");
+}
+
+/// Between two connects there is nobody to tell. The next hears of it, whatever it asks for.
+#[test]
+fn a_client_that_is_kicked_between_two_connects_is_told_to_stay_away() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&[]);
+    server.admin.kick(&session(&id));
+    for message in [subscribe(&id, "/x"), connect(&id), connect_now(&id)] {
+        let reply = polls.reply(&message);
+        assert_refused(&reply, "403");
+        assert_eq!(reply["advice"]["reconnect"], "none", "{reply}");
+    }
+    let reply = Socket::connect(server.public).reply(&connect(&id));
+    assert_eq!(reply["advice"]["reconnect"], "none", "{reply}");
+    // A secret that was guessed is told nothing.
+    let (name, _) = id.split_once('.').expect("a client id has a secret");
+    let reply = polls.reply(&connect(&format!("{name}.AAAAAAAAAAAAAAAAAAAAAA")));
+    assert_refused(&reply, "402");
 }
 
 /// An answer that every client reads, with a pause: Faye would stay away for 5 s after an error of HTTP.

@@ -1,0 +1,104 @@
+//! Why sessions have ended that had no connection to be told on, where their clients are not to come back by themselves.
+
+use std::collections::VecDeque;
+
+use encke_core::close::{CloseCode, CloseReason};
+use encke_core::session::Phase;
+use parking_lot::Mutex;
+
+use super::id::ResumeToken;
+
+/// How many ends are remembered. Whoever comes back after so many others hears of an unknown session.
+const REMEMBERED: usize = 1024;
+
+/// The last ends that nobody was told, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Untold(Mutex<VecDeque<(ResumeToken, CloseCode)>>);
+
+impl Untold {
+    /// A session has ended without a connection that says so. `before` was its phase.
+    pub(super) fn ended(&self, token: ResumeToken, before: Phase, reason: CloseReason) {
+        let code = reason.close_code();
+        // A suspended session that has reached a limit has made room for another: that is no fault of its client.
+        let made_room = before == Phase::Suspended && reason == CloseReason::Limit;
+        if code == CloseCode::Normal || code.invites_back() || made_room {
+            return;
+        }
+        let mut ends = self.0.lock();
+        if ends.len() == REMEMBERED {
+            ends.pop_front();
+        }
+        ends.push_back((token, code));
+    }
+
+    /// Why the session of this token has ended, if its client was not told.
+    pub(super) fn get(&self, token: &ResumeToken) -> Option<CloseCode> {
+        self.0.lock().iter().rfind(|(ended, _)| ended.is_same(token)).map(|(_, code)| *code)
+    }
+
+    /// The same. From here on, its client is told.
+    pub(super) fn take(&self, token: &ResumeToken) -> Option<CloseCode> {
+        let mut ends = self.0.lock();
+        let at = ends.iter().rposition(|(ended, _)| ended.is_same(token))?;
+        ends.remove(at).map(|(_, code)| code)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use encke_core::session::ConnectionId;
+
+    use super::super::id::{Secret, SessionId};
+    use super::*;
+    use crate::entropy::Entropy;
+
+    fn token() -> ResumeToken {
+        let entropy = Entropy::system();
+        ResumeToken { id: SessionId::random(&entropy), secret: Secret::random(&entropy) }
+    }
+
+    #[test]
+    fn an_end_is_told_once_and_to_nobody_else() {
+        let (untold, token) = (Untold::default(), token());
+        untold.ended(token, Phase::BetweenPolls, CloseReason::Kicked);
+        let guessed = ResumeToken { secret: Secret::random(&Entropy::system()), ..token };
+        assert_eq!((untold.get(&guessed), untold.take(&guessed)), (None, None));
+        assert_eq!(untold.get(&token), Some(CloseCode::Kicked));
+        assert_eq!(untold.take(&token), Some(CloseCode::Kicked));
+        assert_eq!((untold.get(&token), untold.take(&token)), (None, None));
+    }
+
+    #[test]
+    fn a_client_that_may_come_back_need_not_be_told() {
+        let attached = Phase::Attached(ConnectionId(1));
+        for (before, reason, told) in [
+            (Phase::BetweenPolls, CloseReason::ProtocolError, Some(CloseCode::ProtocolError)),
+            (Phase::BetweenPolls, CloseReason::Limit, Some(CloseCode::Limit)),
+            (attached, CloseReason::Kicked, Some(CloseCode::Kicked)),
+            (Phase::Suspended, CloseReason::Kicked, Some(CloseCode::Kicked)),
+            (Phase::Suspended, CloseReason::Limit, None),
+            (Phase::Suspended, CloseReason::ReconnectWindow, None),
+            (Phase::BetweenPolls, CloseReason::Client, None),
+            (Phase::BetweenPolls, CloseReason::Draining, None),
+            (Phase::BetweenPolls, CloseReason::Idle, None),
+            (Phase::BetweenPolls, CloseReason::Lifetime, None),
+        ] {
+            let (untold, token) = (Untold::default(), token());
+            untold.ended(token, before, reason);
+            assert_eq!(untold.get(&token), told, "{before:?}, {reason:?}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_is_forgotten() {
+        let (untold, first, second) = (Untold::default(), token(), token());
+        untold.ended(first, Phase::BetweenPolls, CloseReason::Kicked);
+        untold.ended(second, Phase::BetweenPolls, CloseReason::Kicked);
+        for _ in 2..=REMEMBERED {
+            untold.ended(token(), Phase::BetweenPolls, CloseReason::Kicked);
+        }
+        assert_eq!(untold.0.lock().len(), REMEMBERED);
+        assert_eq!(untold.get(&first), None);
+        assert_eq!(untold.get(&second), Some(CloseCode::Kicked));
+    }
+}
