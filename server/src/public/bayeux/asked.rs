@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use encke_core::dialect::bayeux::{ClientMessage, MessageKind, ReplyTo, Unreadable, messages};
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE, X_CONTENT_TYPE_OPTIONS};
@@ -6,7 +8,7 @@ use hyper::{Method, Request, StatusCode, Version};
 use super::command::{Replies, command};
 use super::connect::{Circumstances, Connecting, connect};
 use super::handshake::{connection_types, handshake};
-use super::session::session;
+use super::session::{Refused, session};
 use super::{browser, callback};
 #[cfg(feature = "simulation")]
 use crate::client;
@@ -18,6 +20,7 @@ use crate::public::admit::check_origin;
 use crate::public::poll::keeps_alive;
 use crate::public::receive::read;
 use crate::public::{Context, cors};
+use crate::session::SessionCell;
 use crate::transport::poll::{Accepted, ConnectForm, array};
 
 /// A request that may have messages.
@@ -147,6 +150,9 @@ impl Asked {
             return Err(self.handshake(message, context, has_session));
         }
         let is_alone = parsed.len() == 1;
+        // Looked for first: what shares the request may end it.
+        let is_connect = |message: &&ClientMessage<'_>| message.kind() == MessageKind::Connect;
+        let connected = parsed.iter().flatten().find(is_connect).map(|it| session(it, &context.client));
         let mut connects = None;
         for message in parsed {
             match message {
@@ -161,8 +167,10 @@ impl Asked {
                 Err(error) => replies.push(&error.reply()),
             }
         }
-        let Some(message) = connects else { return Err(self.reply(&[replies.0.as_bytes()])) };
-        match self.connect(&message, is_alone, context) {
+        let Some((message, session)) = connects.zip(connected) else {
+            return Err(self.reply(&[replies.0.as_bytes()]));
+        };
+        match session.and_then(|session| self.connect(&message, &session, is_alone, context)) {
             Ok((connecting, connect)) => {
                 has_session();
                 Ok(self.accept(connecting, connect, replies))
@@ -190,10 +198,10 @@ impl Asked {
     fn connect(
         &self,
         message: &ClientMessage<'_>,
+        session: &Arc<SessionCell>,
         is_alone: bool,
         context: &Context,
-    ) -> Result<(Connecting, ReplyTo), String> {
-        let session = session(message, &context.client)?;
+    ) -> Result<(Connecting, ReplyTo), Refused> {
         let browsers = &context.bayeux.browsers;
         let circumstances = Circumstances {
             caller: &self.caller,
@@ -202,7 +210,7 @@ impl Asked {
             browser: browser::id(&self.headers).filter(|_| browsers.is_limited()),
             browsers,
         };
-        let connecting = connect(message, &session, &circumstances, &context.client)?;
+        let connecting = connect(message, session, &circumstances, &context.client)?;
         Ok((connecting, message.reply_to()))
     }
 

@@ -1,10 +1,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use encke_core::close::CloseCode;
+use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::Dialect;
 use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, Connect, Reply};
-use encke_core::session::{ConnectionKind, Delivery, Heartbeat};
+use encke_core::session::{ConnectionKind, Delivery, Heartbeat, Phase};
 
 use super::session::{Refused, identity, told};
 use crate::admission::{BrowserId, BrowserPoll, Browsers};
@@ -39,13 +39,16 @@ pub(super) struct Circumstances<'a> {
     pub(super) browsers: &'a Arc<Browsers>,
 }
 
-/// Gives a request its session.
+/// Gives a request its session, which its client may have ended just now: then the reply says that it is over, as one that was held does.
 pub(super) fn connect(
     message: &ClientMessage<'_>,
     session: &Arc<SessionCell>,
     circumstances: &Circumstances<'_>,
     context: &Context,
 ) -> Result<Connecting, Refused> {
+    if session.phase() == Phase::Closed(CloseReason::Client) {
+        return Err(told(message, CloseCode::Normal, context));
+    }
     let Connect { hold, acknowledged } = read(message, session)?;
     let identity = identity(message, session, (circumstances.caller, circumstances.query_token), context)?;
     let is_first = !session.is_advised();

@@ -7,7 +7,7 @@ use encke_tests::bayeux::{
 };
 use encke_tests::process::Signal;
 use encke_tests::waiting::TIMEOUT;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{assert_refused_somehow, await_held, connect_reply, timing};
 
@@ -169,6 +169,47 @@ fn what_shares_a_request_with_a_disconnect_is_done_before() {
     assert_eq!(answer.len(), 2, "{answer:?}");
     server.await_gone(&session(&id));
     assert_eq!(events(&witness.ask(&connect(&witness_id))), ["goodbye"]);
+}
+
+/// A client that leaves may have its connect in the same request. That is answered as one that was held: the end is what it has asked for.
+#[test]
+fn a_connect_that_comes_with_the_end_of_its_session_is_answered() {
+    let server = RunningServer::with(&[]);
+    let orders: [fn(&str) -> Value; 2] =
+        [|id| json!([connect(id), disconnect(id)]), |id| json!([disconnect(id), connect(id)])];
+    for leave in orders {
+        let mut polls = Polls::connect(server.public);
+        let id = polls.open(&[]);
+        assert_both_answered(polls.ask(&leave(&id)));
+        server.await_gone(&session(&id));
+        // Over a WebSocket that has the session, and over one that has none yet.
+        let mut socket = Socket::connect(server.public);
+        let id = socket.open(&[]);
+        socket.send(&leave(&id));
+        assert_both_answered(two_messages(&mut socket));
+        let id = polls.open(&[]);
+        let mut socket = Socket::connect(server.public);
+        socket.send(&leave(&id));
+        assert_both_answered(two_messages(&mut socket));
+    }
+}
+
+#[track_caller]
+fn assert_both_answered(mut replies: Vec<Value>) {
+    replies.sort_by_key(|reply| reply["channel"].as_str().unwrap_or_default().to_owned());
+    assert_eq!(replies.len(), 2, "{replies:?}");
+    replies.iter().for_each(assert_successful);
+    assert_eq!(replies[0]["channel"], "/meta/connect");
+    assert_eq!(replies[0]["advice"]["reconnect"], "none", "{replies:?}");
+}
+
+#[track_caller]
+fn two_messages(socket: &mut Socket) -> Vec<Value> {
+    let mut messages = socket.messages();
+    while messages.len() < 2 {
+        messages.extend(socket.messages());
+    }
+    messages
 }
 
 #[test]
