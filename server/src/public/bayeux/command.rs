@@ -37,7 +37,13 @@ pub(super) async fn command(
     context: &Context,
     replies: &mut Replies,
 ) -> bool {
-    let found = session(&message, context).and_then(|it| check_token(&message, &it, context).map(|()| it));
+    let found = session(&message, context).and_then(|session| {
+        // A client that leaves needs no new token for that: it has the secret.
+        if message.kind() != MessageKind::Disconnect {
+            check_token(&message, &session, context)?;
+        }
+        Ok(session)
+    });
     let session = match found {
         Ok(session) => session,
         Err(refused) => {

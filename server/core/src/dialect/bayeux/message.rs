@@ -63,6 +63,8 @@ pub enum MessageKind {
     Handshake,
     /// It asks for what is new.
     Connect,
+    /// It ends its session.
+    Disconnect,
     /// Whatever else a session is asked to do.
     Command,
 }
@@ -203,6 +205,7 @@ impl<'a> ClientMessage<'a> {
         match &*self.channel {
             "/meta/handshake" => MessageKind::Handshake,
             "/meta/connect" => MessageKind::Connect,
+            "/meta/disconnect" => MessageKind::Disconnect,
             _ => MessageKind::Command,
         }
     }

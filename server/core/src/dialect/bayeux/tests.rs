@@ -52,7 +52,7 @@ fn what_a_message_is_for_is_its_channel() {
         (r"\/meta\/handshake", MessageKind::Handshake),
         ("/meta/connect", MessageKind::Connect),
         ("/meta/subscribe", MessageKind::Command),
-        ("/meta/disconnect", MessageKind::Command),
+        ("/meta/disconnect", MessageKind::Disconnect),
         ("/meta/connect/", MessageKind::Command),
         ("/a", MessageKind::Command),
         ("", MessageKind::Command),

@@ -1,11 +1,12 @@
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use encke_tests::RunningServer;
 use encke_tests::bayeux::{
-    Polls, Socket, assert_refused, assert_successful, connect, connect_now, disconnect, events, publish,
-    session, subscribe, with,
+    Polls, Socket, assert_refused, assert_successful, client_id, connect, connect_now, disconnect, events,
+    handshake, publish, session, subscribe, with,
 };
 use encke_tests::process::Signal;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::TIMEOUT;
 use serde_json::{Value, json};
 
@@ -210,6 +211,23 @@ fn two_messages(socket: &mut Socket) -> Vec<Value> {
         messages.extend(socket.messages());
     }
     messages
+}
+
+/// Its token has expired, but it has the secret.
+#[test]
+fn a_client_without_a_valid_token_may_end_its_session() {
+    let server = RunningServer::with(&[&format!("auth.secret={SECRET}")]);
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_secs();
+    let token = sign(&json!({"sub": "alice", "exp": now + 2, "channels": {"*": ["subscribe"]}}), SECRET);
+    let hello = with(handshake(), "ext", json!({"authentication": {"token": token}}));
+    let mut polls = Polls::connect(server.public);
+    let id = client_id(&polls.reply(&hello));
+    server.await_phase(&session(&id), "suspended");
+    for other in [connect(&id), subscribe(&id, "/x")] {
+        assert_refused(&polls.reply(&other), "401");
+    }
+    assert_successful(&polls.reply(&disconnect(&id)));
+    server.await_gone(&session(&id));
 }
 
 #[test]
