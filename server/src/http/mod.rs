@@ -2,11 +2,13 @@
 
 mod accept;
 pub(crate) mod body;
+mod lent;
 pub(crate) mod reply;
 mod rewound;
 mod timed_writes;
 
 pub(crate) use accept::{Acceptor, Listener};
+pub(crate) use lent::{Lent, Peer};
 pub(crate) use reply::{ApiError, Reply};
 pub(crate) use rewound::Rewound;
 pub(crate) use timed_writes::TimedWrites;

@@ -13,6 +13,9 @@ use crate::client::{Caller, Context};
 use crate::http::{ApiError, Reply};
 use crate::session::{AttachRequest, Attached, Refusal};
 
+/// Nobody reads it, unless the client has ended only its own half of the connection.
+const LATE: &str = "the connection has ended, and the session has another";
+
 /// Why a request gets no session.
 #[derive(Debug)]
 pub(super) enum NotAdmitted {
@@ -69,6 +72,7 @@ pub(super) fn admit(
     only_resume: bool,
     caller: &Caller,
     context: &Context,
+    has_ended: impl Fn() -> bool,
 ) -> Result<(Attached, Vec<ChannelName>), NotAdmitted> {
     let Query { resume, seq, token, channels } = query;
     let identity = caller.identify(token.as_deref(), context).map_err(|code| match code {
@@ -92,18 +96,15 @@ pub(super) fn admit(
         may_open,
         only_resume,
     };
-    // hyper has the socket, so nobody can ask it whether its client is gone; and an EventSource waits for seconds before it
-    // comes back.
-    let attached = context.attach(caller.address, attach, || false).map_err(|refusal| match refusal {
+    let attached = context.attach(caller.address, attach, has_ended).map_err(|refusal| match refusal {
         Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => {
             NotAdmitted::Goaway(CloseCode::Overloaded)
         }
         Refusal::Draining => NotAdmitted::Goaway(CloseCode::Draining),
         Refusal::Ended(code) => NotAdmitted::Goaway(code),
         Refusal::NotTheUser => ApiError::forbidden("the session is another user's").into(),
-        Refusal::Gone | Refusal::Late => {
-            gone("the session is gone; with channels=a,b a new one would follow them").into()
-        }
+        Refusal::Late => ApiError::new(StatusCode::CONFLICT, "superseded", LATE).into(),
+        Refusal::Gone => gone("the session is gone; with channels=a,b a new one would follow them").into(),
     })?;
     Ok((attached, channels))
 }

@@ -19,7 +19,7 @@ use super::end::{End, RequestTimeout, until};
 use super::request::{Answer, Outcome};
 use super::{Context, NotServed, polls};
 use crate::admission::{Handshake, OpenConnection};
-use crate::http::{MAX_HEAD_BYTES, Rewound};
+use crate::http::{Lent, MAX_HEAD_BYTES, Rewound};
 use crate::proxies::read_source;
 use crate::session::{Attached, Link, SessionCell};
 use crate::transport::poll::{ConnectForm, JsonForm};
@@ -154,12 +154,13 @@ impl Arrival<'_> {
             Arriving::Again(socket, read_already, answered) => (socket, read_already, answered),
         };
         let this = &*self;
+        let (socket, peer) = Lent::new(socket);
         let (taken, has_answered) = (Mutex::new(None), AtomicBool::new(false));
         let service = service_fn(|request| {
             // Noted at once: hyper may drop what is below without a look at it, when it finds that the client is gone. The session
             // would never learn of that.
             let note = |by| *taken.lock() = Some(by);
-            let reply = match this.answer(request) {
+            let reply = match this.answer(request, &peer) {
                 Answer::Reply(reply) => Some(Either::Left(ready(Outcome::Reply(reply)))),
                 Answer::Later(outcome) => Some(Either::Right(outcome)),
                 Answer::Taken(by, open_connection) => {
@@ -203,7 +204,7 @@ impl Arrival<'_> {
         let Some((taken, of_client)) = taken? else { return Ok(None) };
         let parts = connection.into_parts().expect("it was not upgraded, for no request had that answer");
         let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
-        Ok(Some(Served { socket, read_already, taken, of_client }))
+        Ok(Some(Served { socket: socket.into_inner(), read_already, taken, of_client }))
     }
 
     /// What comes before HTTP.

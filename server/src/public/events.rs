@@ -26,18 +26,20 @@ struct Asked {
     positions: Vec<Option<Since<'static>>>,
 }
 
-/// Gives a request its session, or the answer that it gets instead.
+/// Gives a request its session, or the answer that it gets instead. See [`Sessions::attach`](crate::session::Sessions::attach) for
+/// `has_ended`.
 pub(crate) fn accept<B>(
     request: &Request<B>,
     caller: &Caller,
     context: &Context,
+    has_ended: impl Fn() -> bool,
 ) -> Result<Accepted, Box<Reply>> {
     let origin = request.headers().get(ORIGIN);
     // The one answer after which an EventSource does not try again.
     if caller.origin_allowed && request.headers().get(LAST_EVENT_ID).is_some_and(|id| id == END) {
         return Err(readable(no_content(), caller, origin));
     }
-    admit_stream(request, caller, context)
+    admit_stream(request, caller, context, has_ended)
         .map_err(|refused| readable(refused.reply(|code| send_away(code, context)), caller, origin))
 }
 
@@ -53,12 +55,13 @@ fn admit_stream<B>(
     request: &Request<B>,
     caller: &Caller,
     context: &Context,
+    has_ended: impl Fn() -> bool,
 ) -> Result<Accepted, NotAdmitted> {
     check_origin(caller, context)?;
     let Asked { query, positions } = read(request, &context.settings)
         .map_err(|error| refused(RefusalReason::Query, error, caller, context))?;
     let only_resume = query.channels.is_empty();
-    let (attached, channels) = admit(query, ConnectionKind::Events, only_resume, caller, context)?;
+    let (attached, channels) = admit(query, ConnectionKind::Events, only_resume, caller, context, has_ended)?;
     Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels, positions })
 }
 

@@ -32,13 +32,15 @@ const MAX_COMMANDS: usize = 64;
 /// Why commands are not carried out.
 const GONE: &str = "the session is gone";
 
-/// Gives a request its session, or the answer that it gets instead.
+/// Gives a request its session, or the answer that it gets instead. See [`Sessions::attach`](crate::session::Sessions::attach) for
+/// `has_ended`.
 pub(crate) fn accept<B>(
     request: &Request<B>,
     caller: &Caller,
     context: &Context,
+    has_ended: impl Fn() -> bool,
 ) -> Result<Accepted<JsonForm>, Box<Reply>> {
-    admit_poll(request, caller, context).map_err(|refused| {
+    admit_poll(request, caller, context, has_ended).map_err(|refused| {
         let reply = refused.reply(|code| send_away(code, context));
         Box::new(finish(reply, caller, request.headers()))
     })
@@ -48,13 +50,15 @@ fn admit_poll<B>(
     request: &Request<B>,
     caller: &Caller,
     context: &Context,
+    has_ended: impl Fn() -> bool,
 ) -> Result<Accepted<JsonForm>, NotAdmitted> {
     check_origin(caller, context)?;
     let query = Query::read(request, &context.settings)
         .map_err(|error| refused(RefusalReason::Query, error, caller, context))?;
     // A client without a session is told at once which one it has.
     let hold = if query.resume.is_some() { context.sessions.settings().poll_hold } else { Duration::ZERO };
-    let (attached, channels) = admit(query, ConnectionKind::Poll { hold }, false, caller, context)?;
+    let (attached, channels) =
+        admit(query, ConnectionKind::Poll { hold }, false, caller, context, has_ended)?;
     let mut headers = HeaderMap::new();
     cors::allow_origin(&mut headers, request.headers().get(ORIGIN));
     let headers = cors::lines(&headers);

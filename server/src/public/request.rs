@@ -19,7 +19,7 @@ use super::query::parse_query;
 use super::{NotServed, bayeux, cors, events, poll};
 use crate::admission::{OpenConnection, RefusalReason};
 use crate::client::Caller;
-use crate::http::{ApiError, Reply, Rewound};
+use crate::http::{ApiError, Lent, Peer, Reply, Rewound};
 use crate::transport::TcpSocket;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 
@@ -38,7 +38,8 @@ pub(super) enum Outcome {
 }
 
 impl<'a> Arrival<'a> {
-    pub(super) fn answer(&self, request: Request<Incoming>) -> Answer<'a> {
+    /// `peer` has sent the request.
+    pub(super) fn answer(&self, request: Request<Incoming>, peer: &Peer<TcpSocket>) -> Answer<'a> {
         let context = &self.context.client;
         let address = self.context.proxies.client_of(self.address, request.headers());
         let open_connection = match self.entered(address) {
@@ -61,15 +62,17 @@ impl<'a> Arrival<'a> {
                 return Answer::Reply(self.upgrade_bayeux(request, address, open_connection));
             }
             let caller = caller();
-            return self.bayeux(request, caller, open_connection);
+            return self.bayeux(request, caller, peer, open_connection);
         }
         let reply = match (request.uri().path(), request.method()) {
             ("/ws", &Method::GET) => self.upgrade(request, address, open_connection),
-            ("/events", &Method::GET) => match events::accept(&request, &caller(), context) {
-                Ok(accepted) => return Answer::Taken(Taken::Events(accepted), open_connection),
-                Err(reply) => *reply,
-            },
-            ("/poll", &Method::GET) => match poll::accept(&request, &caller(), context) {
+            ("/events", &Method::GET) => {
+                match events::accept(&request, &caller(), context, || peer.is_gone()) {
+                    Ok(accepted) => return Answer::Taken(Taken::Events(accepted), open_connection),
+                    Err(reply) => *reply,
+                }
+            }
+            ("/poll", &Method::GET) => match poll::accept(&request, &caller(), context, || peer.is_gone()) {
                 Ok(accepted) => return Answer::Taken(Taken::Poll(accepted), open_connection),
                 Err(reply) => *reply,
             },
@@ -129,13 +132,14 @@ impl<'a> Arrival<'a> {
         &self,
         request: Request<Incoming>,
         caller: Caller,
+        peer: &Peer<TcpSocket>,
         open_connection: OpenConnection,
     ) -> Answer<'a> {
-        let (context, timeout) = (self.context, self.timeout);
+        let (context, timeout, peer) = (self.context, self.timeout, peer.clone());
         match bayeux::ask(request, caller, context) {
             Err(reply) => Answer::Reply(*reply),
             Ok(asked) => Answer::Later(Box::pin(async move {
-                match asked.answer(context, || timeout.renew(context)).await {
+                match asked.answer(context, || timeout.renew(context), || peer.is_gone()).await {
                     Ok(accepted) => Outcome::Taken(Taken::Connect(accepted), open_connection),
                     Err(reply) => Outcome::Reply(*reply),
                 }
@@ -214,8 +218,9 @@ async fn take_socket(on_upgrade: OnUpgrade) -> Option<Upgraded<TcpSocket>> {
         }
     };
     let parts = upgraded
-        .downcast::<TokioIo<Rewound<TcpSocket>>>()
-        .expect("hyper was given a TcpSocket in a Rewound in a TokioIo");
+        .downcast::<TokioIo<Rewound<Lent<TcpSocket>>>>()
+        .expect("hyper was given a lent TcpSocket in a Rewound in a TokioIo");
     // A copy, though it is usually empty: tungstenite would go on using the memory, which is hyper's whole buffer.
-    Some(parts.io.into_inner().into_parts(&parts.read_buf))
+    let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
+    Some((socket.into_inner(), read_already))
 }

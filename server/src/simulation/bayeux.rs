@@ -12,6 +12,7 @@ use hyper::header::CONNECTION;
 use tokio::io::AsyncWriteExt;
 
 use super::{Answer, Server, Socket, Task, socket};
+use crate::http::Lent;
 use crate::public::asked_in;
 use crate::transport::poll;
 
@@ -31,8 +32,11 @@ impl Server {
         Box::pin(async move {
             let _open_connection = open_connection;
             let client = &public.client;
-            let mut socket = socket::Adapter(socket);
-            match asked_in(request(body, is_last), address, client).answer(&public, || ()).await {
+            let (socket, peer) = Lent::new(socket::Adapter(socket));
+            let asked = asked_in(request(body, is_last), address, client);
+            let answered = asked.answer(&public, || (), || peer.is_gone()).await;
+            let mut socket = socket.into_inner();
+            match answered {
                 Ok(accepted) => {
                     held(accepted.attached.session.id().to_string());
                     // hyper has to be taken apart.
@@ -64,7 +68,7 @@ impl Server {
         let public = Arc::clone(&self.public);
         Box::pin(async move {
             let asked = asked_in(request(body, true), address, &public.client);
-            if let Err(reply) = asked.answer(&public, || ()).await {
+            if let Err(reply) = asked.answer(&public, || (), || false).await {
                 answer((*reply).into());
             }
         })

@@ -225,9 +225,11 @@ impl Server {
         }
         let request = request.body(()).expect("a target and a header of HTTP");
         let caller = Caller::of(&request, address, &client.auth);
-        let accepted = accept_events(&request, &caller, client).map_err(|reply| Answer::from(*reply))?;
+        let socket = socket::Adapter(socket);
+        let accepted = accept_events(&request, &caller, client, || socket.0.is_over())
+            .map_err(|reply| Answer::from(*reply))?;
         let open_connection = self.public.connections.enter(None);
-        Ok(Box::pin(sse::serve(socket::Adapter(socket), accepted, Arc::clone(client), open_connection)))
+        Ok(Box::pin(sse::serve(socket, accepted, Arc::clone(client), open_connection)))
     }
 
     /// Publishes as the admin API does. Returns the offset.

@@ -44,11 +44,13 @@ impl Server {
         }
         let request = request.body(()).expect("a target of HTTP");
         let caller = Caller::of(&request, address, &client.auth);
-        let accepted = accept_poll(&request, &caller, client).map_err(|reply| Answer::from(*reply))?;
+        let socket = socket::Adapter(socket);
+        let accepted = accept_poll(&request, &caller, client, || socket.0.is_over())
+            .map_err(|reply| Answer::from(*reply))?;
         let session = accepted.attached.session.id().to_string();
         let recovered = accepted.attached.recovered;
         let open_connection = self.public.connections.enter(None);
-        let held = poll::serve(socket::Adapter(socket), Vec::new(), accepted, Arc::clone(client));
+        let held = poll::serve(socket, Vec::new(), accepted, Arc::clone(client));
         let task = Box::pin(async move {
             let _open_connection = open_connection;
             held.await;

@@ -38,6 +38,8 @@ mod handshake;
 mod heavy;
 // Pings, pongs and their rhythm.
 mod heartbeat;
+// Requests that are read when their client is gone, and has come back.
+mod late_requests;
 // As many connections and sessions as there may be.
 mod limits;
 // Log lines, and what must not be in them.

@@ -97,14 +97,15 @@ fn read_query(text: &str, context: &Context) -> Result<Query, ApiError> {
 
 impl Asked {
     /// Carries out what the messages ask for. Returns a poll that is to be held, or else the reply. `has_session` hears that the client
-    /// has shown that it has one.
+    /// has shown that it has one, `has_ended` is asked whether the client is gone.
     pub(crate) async fn answer(
         mut self,
         context: &Context,
         has_session: impl Fn() + Send,
+        has_ended: impl Fn() -> bool + Send,
     ) -> Result<Accepted<Box<ConnectForm>>, Box<Reply>> {
         let answered = match self.body(context).await {
-            Ok(body) => self.messages(&body, context, has_session).await,
+            Ok(body) => self.messages(&body, context, has_session, has_ended).await,
             Err(error) => Err(error.into()),
         };
         answered.map_err(|reply| Box::new(finish(reply, &self.caller, &self.headers)))
@@ -139,6 +140,7 @@ impl Asked {
         body: &str,
         context: &Context,
         has_session: impl Fn(),
+        has_ended: impl Fn() -> bool,
     ) -> Result<Accepted<Box<ConnectForm>>, Reply> {
         let texts = messages(body).map_err(|error| Reply::from(unreadable(&error)))?;
         let mut replies = Replies::default();
@@ -170,7 +172,7 @@ impl Asked {
         let Some((message, session)) = connects.zip(connected) else {
             return Err(self.reply(&[replies.0.as_bytes()]));
         };
-        match session.and_then(|session| self.connect(&message, &session, is_alone, context)) {
+        match session.and_then(|session| self.connect(&message, &session, is_alone, has_ended, context)) {
             Ok((connecting, connect)) => {
                 has_session();
                 Ok(self.accept(connecting, connect, replies))
@@ -200,6 +202,7 @@ impl Asked {
         message: &ClientMessage<'_>,
         session: &Arc<SessionCell>,
         is_alone: bool,
+        has_ended: impl Fn() -> bool,
         context: &Context,
     ) -> Result<(Connecting, ReplyTo), Refused> {
         let browsers = &context.bayeux.browsers;
@@ -210,7 +213,7 @@ impl Asked {
             browser: browser::id(&self.headers).filter(|_| browsers.is_limited()),
             browsers,
         };
-        let connecting = connect(message, session, &circumstances, &context.client)?;
+        let connecting = connect(message, session, &circumstances, has_ended, &context.client)?;
         Ok((connecting, message.reply_to()))
     }
 

@@ -44,6 +44,7 @@ pub(super) fn connect(
     message: &ClientMessage<'_>,
     session: &Arc<SessionCell>,
     circumstances: &Circumstances<'_>,
+    has_ended: impl Fn() -> bool,
     context: &Context,
 ) -> Result<Connecting, Refused> {
     if session.phase() == Phase::Closed(CloseReason::Client) {
@@ -67,7 +68,7 @@ pub(super) fn connect(
     };
     let kind = ConnectionKind::Poll { hold };
     let request = request(session, acknowledged, identity, kind, circumstances.caller);
-    let attached = attach(message, session, request, false, context)?;
+    let attached = attach(message, session, request, has_ended, context)?;
     session.advise_all();
     Ok(Connecting { attached, is_due: hold.is_zero(), acknowledged, advice: told_advice, browser })
 }
@@ -107,7 +108,7 @@ pub(super) fn resume(
     let Connect { acknowledged, .. } = read(message, session)?;
     let identity = identity(message, session, (caller, query_token), context)?;
     let request = request(session, acknowledged, identity, WEBSOCKET, caller);
-    let attached = attach(message, session, request, has_ended, context)?;
+    let attached = attach(message, session, request, || has_ended, context)?;
     Ok((attached, acknowledged))
 }
 
@@ -136,15 +137,19 @@ fn attach(
     message: &ClientMessage<'_>,
     session: &SessionCell,
     request: AttachRequest,
-    has_ended: bool,
+    has_ended: impl Fn() -> bool,
     context: &Context,
 ) -> Result<Attached, Refused> {
     let reply_to = message.reply_to();
-    context.attach(request.address, |_| request, || has_ended).map_err(|refusal| match refusal {
+    context.attach(request.address, |_| request, has_ended).map_err(|refusal| match refusal {
         Refusal::NotTheUser => told(message, CloseCode::Unauthorized, context),
         Refusal::Draining => told(message, CloseCode::Draining, context),
         Refusal::Ended(code) => told(message, code, context),
-        Refusal::Gone | Refusal::Late => reply_to.reply().of_no_session().to_json(),
+        Refusal::Late => {
+            session.advise_pause(true);
+            told(message, CloseCode::Replaced, context)
+        }
+        Refusal::Gone => reply_to.reply().of_no_session().to_json(),
         // The session is still there.
         Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => {
             session.advise_pause(true);

@@ -1,0 +1,109 @@
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use crate::transport::Socket;
+
+/// A socket that hyper has. Its owner can ask the kernel about it meanwhile, which hyper cannot: see [`Peer`].
+#[derive(Debug)]
+pub(crate) struct Lent<S>(Arc<Mutex<Option<S>>>);
+
+/// The peer of a socket that is lent. The socket is locked for one call of the kernel at a time, and nothing is locked meanwhile.
+#[derive(Debug)]
+pub(crate) struct Peer<S>(Weak<Mutex<Option<S>>>);
+
+impl<S: Unpin> Lent<S> {
+    pub(crate) fn new(socket: S) -> (Self, Peer<S>) {
+        let socket = Arc::new(Mutex::new(Some(socket)));
+        let peer = Peer(Arc::downgrade(&socket));
+        (Self(socket), peer)
+    }
+
+    /// Takes the socket back.
+    pub(crate) fn into_inner(self) -> S {
+        self.0.lock().take().expect("it is there as long as it is lent")
+    }
+
+    fn with<T>(&self, act: impl FnOnce(Pin<&mut S>) -> T) -> T {
+        act(Pin::new(self.0.lock().as_mut().expect("it is there as long as it is lent")))
+    }
+}
+
+impl<S: Socket> Peer<S> {
+    /// Whether it has ended the connection, as far as the kernel knows. Nobody knows that of a socket that was taken back.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.upgrade().is_some_and(|socket| socket.lock().as_ref().is_some_and(Socket::is_over))
+    }
+}
+
+impl<S> Clone for Peer<S> {
+    fn clone(&self) -> Self {
+        Self(Weak::clone(&self.0))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Lent<S> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.with(|socket| socket.poll_read(context, buf))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Lent<S> {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.with(|socket| socket.poll_write(context, bytes))
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.with(|socket| socket.poll_write_vectored(context, bytes))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.with(|socket| socket.is_write_vectored())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|socket| socket.poll_flush(context))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.with(|socket| socket.poll_shutdown(context))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::{TcpListener, TcpStream};
+
+    use super::*;
+    use crate::transport::TcpSocket;
+
+    #[test]
+    fn the_owner_sees_that_the_peer_is_gone() -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let client = TcpStream::connect(listener.local_addr()?).await?;
+            let (mut lent, peer) = Lent::new(TcpSocket::Plain(listener.accept().await?.0));
+            assert!(!peer.is_gone());
+            drop(client);
+            assert_eq!(lent.read(&mut [0]).await?, 0);
+            assert!(peer.is_gone());
+            let _socket = lent.into_inner();
+            assert!(!peer.is_gone(), "nobody asks a socket that was taken back");
+            Ok(())
+        })
+    }
+}

@@ -1,0 +1,95 @@
+use std::net::Shutdown;
+
+use encke_tests::bayeux::{JSON, Polls, assert_successful, connect, events, post, session};
+use encke_tests::poll::get;
+use encke_tests::process::Signal;
+use encke_tests::waiting::until;
+use encke_tests::{EventStream, RawClient, Requests, RunningServer};
+use serde_json::json;
+
+/// How the client ends the connection on which its request is read late.
+type End = fn(RawClient);
+
+const ENDS: [End; 2] = [|late| late.stream().shutdown(Shutdown::Both).expect("it is open"), RawClient::reset];
+
+/// A request that the server reads after the end of its connection, and after `newer`: it stands still meanwhile.
+fn read_late(server: &RunningServer, request: &str, end: End, newer: impl FnOnce()) {
+    let before = server.admin.metrics().refusals("late");
+    let mut late = RawClient::connect(server.public);
+    newer();
+    server.signal(Signal::STOP);
+    late.send(request.as_bytes());
+    end(late);
+    server.signal(Signal::CONT);
+    until("it is read", || server.admin.metrics().refusals("late") == before + 1.0);
+}
+
+#[track_caller]
+fn await_held(server: &RunningServer, session: &str) {
+    until("a poll is held", || {
+        let session = server.admin.session(session);
+        let deadlines = session["deadlines"].as_array().expect("an array");
+        deadlines.iter().any(|armed| armed["deadline"] == "poll_hold")
+    });
+}
+
+#[test]
+fn a_poll_of_a_client_that_is_gone_answers_no_other() {
+    let server = RunningServer::with(&[]);
+    let mut requests = Requests::connect(server.public);
+    let opened = requests.get("channels=news").json();
+    let session = opened[0]["hello"]["session"].as_str().expect("a session").to_owned();
+    let resume = opened[0]["hello"]["resume"].as_str().expect("a token").to_owned();
+    for (end, seq) in ENDS.into_iter().zip(0..) {
+        let query = format!("resume={resume}&seq={seq}");
+        read_late(&server, &get(&query), end, || {
+            requests.ask(&query);
+            await_held(&server, &session);
+        });
+        server.admin.publish("news", seq);
+        assert_eq!(requests.answer().json()[0]["message"]["data"], seq);
+        // Between two polls, too: it would have what comes next.
+        read_late(&server, &get(&query), end, || ());
+    }
+    server.logs.await_lifecycle(&session, &[("opened", "connect")]);
+}
+
+#[test]
+fn a_connect_of_a_client_that_is_gone_answers_no_other() {
+    let server = RunningServer::with(&[]);
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    for (end, number) in ENDS.into_iter().zip(1..) {
+        // hyper looks for the end of a connection by itself, unless there is part of another request.
+        let request = post("/bayeux", JSON, &connect(&id).to_string()) + "POST";
+        read_late(&server, &request, end, || {
+            polls.send(&connect(&id));
+            await_held(&server, &session(&id));
+        });
+        server.admin.publish("/news", number);
+        let answer = polls.answer();
+        assert_eq!(events(&answer), [number], "{answer:?}");
+        read_late(&server, &request, end, || ());
+        server.admin.publish("/news", -number);
+        let answer = polls.ask(&json!([connect(&id)]));
+        assert_eq!(events(&answer), [-number], "{answer:?}");
+        assert_successful(answer.last().expect("a reply"));
+    }
+    server.logs.await_lifecycle(&session(&id), &[("opened", "connect")]);
+}
+
+#[test]
+fn a_stream_of_events_of_a_client_that_is_gone_takes_nothing_over() {
+    let server = RunningServer::with(&[]);
+    let mut stream = EventStream::open(server.public, "channels=news");
+    let hello = stream.hello();
+    let request =
+        format!("GET /events HTTP/1.1\r\nHost: 127.0.0.1\r\nLast-Event-ID: {}:0\r\n\r\n", hello.resume);
+    for (end, number) in ENDS.into_iter().zip(1..) {
+        read_late(&server, &request, end, || ());
+        server.admin.publish("news", number);
+        let event = stream.event();
+        assert!(event.contains(&format!(r#""data":{number}"#)), "{event}");
+    }
+    server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
+}
