@@ -43,6 +43,8 @@ pub enum CloseCode {
     Lifetime = 4006,
     /// An administrator dropped the connection; the session may resume.
     Disconnected = 4007,
+    /// The server process is going away, and the session goes on in the next one.
+    Moved = 4008,
     /// Another connection has taken the session over.
     Replaced = 4100,
     /// An administrator ended the session.
@@ -100,6 +102,8 @@ pub enum SuspendReason {
     Disconnected,
     /// No poll followed the last within `session.poll_gap`.
     PollGap,
+    /// The server process is going away, and the session goes on in the next one.
+    Moved,
 }
 
 impl SuspendReason {
@@ -178,6 +182,7 @@ mod tests {
             (4005, "overloaded"),
             (4006, "lifetime"),
             (4007, "disconnected"),
+            (4008, "moved"),
             (4100, "replaced"),
             (4101, "kicked"),
             (4102, "unauthorized"),
@@ -188,6 +193,7 @@ mod tests {
         assert_eq!(SuspendReason::PeerClosed.as_str(), "peer_closed");
         assert_eq!(SuspendReason::ConnectionLost.as_str(), "connection_lost");
         assert_eq!(SuspendReason::PollGap.as_str(), "poll_gap");
+        assert_eq!(SuspendReason::Moved.as_str(), "moved");
         assert_eq!(CloseReason::ReconnectWindow.as_str(), "reconnect_window");
         assert_eq!(CloseCode::from_repr(4104), Some(CloseCode::Limit));
         assert_eq!(CloseCode::from_repr(4105), None);

@@ -76,7 +76,7 @@ impl SessionMetrics {
     fn gauge(&self, phase: Phase) -> Option<&Gauge> {
         match phase {
             Phase::Attached(_) | Phase::BetweenPolls => Some(&self.attached),
-            Phase::Suspended => Some(&self.suspended),
+            Phase::Suspended | Phase::Moved => Some(&self.suspended),
             Phase::Closed(_) => None,
         }
     }

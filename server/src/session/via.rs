@@ -61,7 +61,7 @@ impl Via {
     pub(super) fn is_heard(self, state: &SessionState) -> bool {
         match (self.connection, state.machine.phase()) {
             (Some(connection), phase) => phase == Phase::Attached(connection),
-            (None, phase) => !matches!(phase, Phase::Closed(_)),
+            (None, phase) => !matches!(phase, Phase::Closed(_) | Phase::Moved),
         }
     }
 

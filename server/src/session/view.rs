@@ -44,7 +44,7 @@ fn phase_name(phase: Phase) -> &'static str {
     match phase {
         // Others see no difference.
         Phase::Attached(_) | Phase::BetweenPolls => "attached",
-        Phase::Suspended => "suspended",
+        Phase::Suspended | Phase::Moved => "suspended",
         Phase::Closed(_) => "closed",
     }
 }

@@ -76,6 +76,9 @@ pub enum Input {
     Request(Request),
     /// An administrator drops the connection. The session may resume.
     Disconnect,
+    /// The session goes on in another process. Here nothing more happens to it, and nothing of it changes, but for
+    /// [`ConnectionInput::AnswerLost`]: it can be [written down](super::Session::snapshot).
+    Move,
     /// The session is to end.
     Close(CloseReason),
 }

@@ -10,6 +10,9 @@
 //!                           └────────────▶ BetweenPolls ──────┴─────────────────────────────┘
 //! ```
 //!
+//! From any phase but the last, a session can go on in another process: it is `Moved` here, is written down
+//! ([`Session::snapshot`]), and restored there, `Suspended`.
+//!
 //! With the next poll, a session between two is attached again. To others it is attached all the time, and no event tells of it.
 //!
 //! [`Session`] is a pure state machine. Its owner reports what happened ([`Session::handle`]) or calls
@@ -22,16 +25,20 @@ mod input;
 mod machine;
 pub mod outbox;
 mod output;
+mod record;
 
 pub use deadline::{Deadline, SessionTimeouts};
 pub use input::{Attach, ConnectionId, ConnectionInput, ConnectionKind, Delivery, Heartbeat, Input, Request};
 pub use machine::{Phase, Session};
 pub use outbox::{Outbox, WhenFull};
 pub use output::{LifecycleEvent, Output, ResumeKind, Transition};
+pub use record::{BadRecord, OutboxRecord, RingRun, SentBefore, SessionRecord, SubscriptionRecord};
 
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]
 mod replay_tests;
+#[cfg(test)]
+mod snapshot_tests;
 #[cfg(test)]
 mod tests;

@@ -303,6 +303,7 @@ impl Run {
             Phase::Attached(_) => Known::Attached,
             Phase::BetweenPolls => Known::Between,
             Phase::Suspended => Known::Suspended,
+            Phase::Moved => unreachable!("nobody told it to move"),
             Phase::Closed(_) => Known::Over,
         };
         assert_eq!(self.known, phase, "the events tell every transition");

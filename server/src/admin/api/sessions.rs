@@ -95,7 +95,7 @@ pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
         subscriptions: session.subscriptions().iter().map(Subscription::from).collect(),
         close_reason: match view.phase {
             Phase::Closed(reason) => Some(reason.as_str()),
-            Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => None,
+            Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended | Phase::Moved => None,
         },
         deadlines: view.deadlines.iter().map(remaining).collect(),
     }))

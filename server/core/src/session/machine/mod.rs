@@ -1,6 +1,7 @@
 mod carrier;
 mod heartbeat;
 mod poll;
+mod snapshot;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub enum Phase {
     BetweenPolls,
     /// It has none, and waits for its client to come back.
     Suspended,
+    /// It goes on in another process, where it is suspended. Nothing more happens here.
+    Moved,
     /// It is over. Nothing more happens.
     Closed(CloseReason),
 }
@@ -91,7 +94,8 @@ impl<C> Session<C> {
     pub fn handle(&mut self, now: Timestamp, input: Input) {
         self.handle_timeout(now);
         match (self.phase, input) {
-            (Phase::Closed(_), _) => {}
+            (Phase::Moved, Input::Connection(_, ConnectionInput::AnswerLost)) => self.answer_lost(),
+            (Phase::Closed(_) | Phase::Moved, _) => {}
             (_, Input::Attach(attach)) if attach.seq.is_some_and(|seq| seq > self.outbox.seq()) => {}
             (Phase::Attached(current), Input::Attach(attach)) if attach.connection == current => {}
             (Phase::Attached(current), Input::Attach(attach)) => {
@@ -132,6 +136,16 @@ impl<C> Session<C> {
             }
             (Phase::BetweenPolls, Input::Disconnect) => self.suspend(SuspendReason::Disconnected),
             (Phase::Suspended, Input::Disconnect) => {}
+            (Phase::Attached(current), Input::Move) => {
+                self.say_farewell(current, CloseCode::Moved);
+                self.lose_connection(SuspendReason::Moved);
+                self.phase = Phase::Moved;
+            }
+            (Phase::BetweenPolls, Input::Move) => {
+                self.suspend(SuspendReason::Moved);
+                self.phase = Phase::Moved;
+            }
+            (Phase::Suspended, Input::Move) => self.phase = Phase::Moved,
             (Phase::Attached(current), Input::Close(reason)) => self.end(Some(current), reason),
             (Phase::BetweenPolls | Phase::Suspended, Input::Close(reason)) => self.end(None, reason),
         }
@@ -166,6 +180,9 @@ impl<C> Session<C> {
 
     /// Fires what is due. Early or stale calls change nothing.
     pub fn handle_timeout(&mut self, now: Timestamp) {
+        if self.phase == Phase::Moved {
+            return;
+        }
         self.now = self.now.max(now);
         while let Some((due, deadline)) = self.deadlines.earliest().filter(|(due, _)| *due <= self.now) {
             self.deadlines.disarm(deadline);
@@ -224,6 +241,9 @@ impl<C> Session<C> {
     /// When to call [`Session::handle_timeout`] next, and for what.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Timestamp, Deadline)> {
+        if self.phase == Phase::Moved {
+            return None;
+        }
         self.deadlines.earliest()
     }
 

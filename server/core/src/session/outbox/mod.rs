@@ -15,6 +15,7 @@
 mod overlap;
 mod resume;
 mod ring;
+mod snapshot;
 mod subscription;
 mod turn;
 

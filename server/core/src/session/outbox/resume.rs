@@ -40,6 +40,12 @@ impl<C> Outbox<C> {
         }
         // The client has lost what was acknowledged.
         self.acknowledged = seq;
+        self.gaps_pending_after(seq);
+        self.tell_what_others_sent(seq);
+    }
+
+    /// What has left the ring after `seq` is told before what is in the ring.
+    pub(super) fn gaps_pending_after(&mut self, seq: u64) {
         // Each gap has the seq of the last entry that its subscription lost from the ring. So a client that is cut between
         // two gaps, and resumes with the seq of the first, still gets the second.
         let mut gaps: Vec<(u64, u32)> = (0..)
@@ -49,6 +55,5 @@ impl<C> Outbox<C> {
         gaps.sort_unstable();
         self.pending_gaps.extend(gaps.into_iter().map(|(_, index)| index));
         self.skip_to_ring();
-        self.tell_what_others_sent(seq);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 pub(super) struct Entry {
     pub(super) slot: u32,
     /// 0: the message `offset`. Otherwise a gap: this many messages from `offset` on, or [`Entry::UNKNOWN`].
-    span: u32,
+    pub(super) span: u32,
     pub(super) offset: u64,
 }
 
@@ -69,6 +69,11 @@ impl Ring {
         Self { entries: VecDeque::new(), capacity, dropped: 0 }
     }
 
+    /// An empty ring, which goes on after the seq `dropped`.
+    pub(super) fn after(dropped: u64, capacity: usize) -> Self {
+        Self { dropped, ..Self::new(capacity) }
+    }
+
     pub(super) fn last_seq(&self) -> u64 {
         self.dropped + self.entries.len() as u64
     }
@@ -91,6 +96,10 @@ impl Ring {
 
     pub(super) fn get(&self, seq: u64) -> Option<&Entry> {
         self.entries.get(self.index(seq)?)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.iter()
     }
 
     pub(super) fn push(&mut self, entry: Entry) {

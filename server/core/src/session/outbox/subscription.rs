@@ -8,40 +8,40 @@ use super::ring::{Entry, EntryKind};
 pub(super) struct Subscription<C> {
     pub(super) channel: C,
     /// The cursor at the start: messages up to here were never to be sent.
-    start: u64,
+    pub(super) start: u64,
     /// The last offset that was sent, or reported as missing.
     pub(super) cursor: u64,
     /// The last entry that has left the ring, acknowledged or not.
-    evicted: Option<Evicted>,
+    pub(super) evicted: Option<Evicted>,
     /// Entries in the ring.
     pub(super) in_ring: u32,
     /// A gap of unknown length is to be reported before anything else.
     pub(super) gap: bool,
     /// A gap of unknown length has left the ring.
-    evicted_unknown_gap: bool,
+    pub(super) evicted_unknown_gap: bool,
     /// In the queue of those whose log may have something new.
     pub(super) ready: bool,
     /// Not unsubscribed.
     pub(super) live: bool,
     /// What few subscriptions have.
-    rare: Option<Box<Rare>>,
+    pub(super) rare: Option<Box<Rare>>,
 }
 
 #[derive(Debug, Default)]
-struct Rare {
+pub(super) struct Rare {
     /// What the last gap left out.
-    missed: Option<(u64, u64)>,
+    pub(super) missed: Option<(u64, u64)>,
     /// What others that overlap with it had sent when it began, until it has caught up.
-    sent_before: Vec<SentRange>,
+    pub(super) sent_before: Vec<SentRange>,
     /// Another has sent a message of its log.
-    sent_by_others: bool,
+    pub(super) sent_by_others: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Evicted {
+pub(super) struct Evicted {
     /// Seqs count from 1.
-    seq: NonZeroU64,
-    offset: u64,
+    pub(super) seq: NonZeroU64,
+    pub(super) offset: u64,
 }
 
 impl<C> Subscription<C> {

@@ -23,6 +23,19 @@ impl Run<'_> {
         }
     }
 
+    /// The server writes the session down, and another goes on with it.
+    pub(super) fn restart(&mut self) {
+        self.handle(Input::Move);
+        let record = self.session.snapshot().expect("it has moved");
+        let outbox = Outbox::restore(&record.outbox, self.max_unacked, |log, _, _| {
+            Some(self.world.logs.get(usize::try_from(log).expect("small")))
+        });
+        let (now, timeouts) = (millis(self.now_ms), Arc::clone(&self.timeouts));
+        let session = outbox.and_then(|outbox| Session::restore(now, timeouts, &record, outbox));
+        self.session = session.expect("it was written down like this");
+        self.coverage.met("restart");
+    }
+
     pub(super) fn remember(&mut self) {
         if self.snapshots.len() < MAX_SNAPSHOTS {
             self.snapshots.push(self.client.page.clone());

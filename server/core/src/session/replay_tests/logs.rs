@@ -7,7 +7,7 @@ use crate::session::outbox::{Bounds, Place, Source};
 
 /// A log, as the outbox knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LogRef {
+pub(in crate::session) struct LogRef {
     index: usize,
     /// A bit for each channel whose messages it has.
     channels: u32,
@@ -39,14 +39,14 @@ struct Message {
 
 /// Those of the channels come first.
 #[derive(Debug)]
-pub(super) struct Logs {
+pub(in crate::session) struct Logs {
     logs: Vec<Log>,
-    pub(super) channels: usize,
+    pub(in crate::session) channels: usize,
     messages: Vec<Message>,
 }
 
 impl Logs {
-    pub(super) fn new(rng: &mut SmallRng) -> Self {
+    pub(in crate::session) fn new(rng: &mut SmallRng) -> Self {
         let channels = rng.random_range(1..=3);
         let patterns = if rng.random_bool(0.4) { 0 } else { rng.random_range(1..=3) };
         let of_channels = (0..channels).map(|channel| 1 << channel);
@@ -60,7 +60,7 @@ impl Logs {
     }
 
     /// To all logs that have this channel's messages, before anyone reads one of them.
-    pub(super) fn publish(&mut self, channel: usize) {
+    pub(in crate::session) fn publish(&mut self, channel: usize) {
         let mut places = Vec::new();
         for (number, log) in (0..).zip(&mut self.logs).filter(|(_, log)| log.channels & 1 << channel != 0) {
             log.bounds.last += 1;
@@ -71,7 +71,7 @@ impl Logs {
     }
 
     /// Drops some of the oldest messages. Returns whether there were any.
-    pub(super) fn trim(&mut self, log: usize, rng: &mut SmallRng) -> bool {
+    pub(in crate::session) fn trim(&mut self, log: usize, rng: &mut SmallRng) -> bool {
         let bounds = &mut self.logs[log].bounds;
         let any = bounds.first <= bounds.last;
         if any {
@@ -80,31 +80,31 @@ impl Logs {
         any
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(in crate::session) fn len(&self) -> usize {
         self.logs.len()
     }
 
-    pub(super) fn has_patterns(&self) -> bool {
+    pub(in crate::session) fn has_patterns(&self) -> bool {
         self.logs.len() > self.channels
     }
 
-    pub(super) fn get(&self, log: usize) -> LogRef {
+    pub(in crate::session) fn get(&self, log: usize) -> LogRef {
         LogRef { index: log, channels: self.logs[log].channels }
     }
 
-    pub(super) fn bounds(&self, log: usize) -> Bounds {
+    pub(in crate::session) fn bounds(&self, log: usize) -> Bounds {
         self.logs[log].bounds
     }
 
-    pub(super) fn message(&self, log: usize, offset: u64) -> usize {
+    pub(in crate::session) fn message(&self, log: usize, offset: u64) -> usize {
         self.logs[log].messages[usize::try_from(offset).expect("small") - 1]
     }
 
-    pub(super) fn channel(&self, message: usize) -> usize {
+    pub(in crate::session) fn channel(&self, message: usize) -> usize {
         self.messages[message].channel
     }
 
-    pub(super) fn places(&self, log: usize, offset: u64) -> &[Place] {
+    pub(in crate::session) fn places(&self, log: usize, offset: u64) -> &[Place] {
         &self.messages[self.message(log, offset)].places
     }
 }

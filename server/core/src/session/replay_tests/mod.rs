@@ -7,7 +7,7 @@ mod client;
 mod connecting;
 mod coverage;
 mod holding;
-mod logs;
+pub(super) mod logs;
 mod polling;
 mod serving;
 mod world;
@@ -61,6 +61,7 @@ struct Allowed {
 struct Run<'a> {
     rng: SmallRng,
     session: Session<LogRef>,
+    timeouts: Arc<SessionTimeouts>,
     max_unacked: usize,
     /// Of the last connection.
     kind: ConnectionKind,
@@ -126,7 +127,8 @@ impl<'a> Run<'a> {
             token_expires: None,
             entropy: rng.random(),
         };
-        let session = Session::open(millis(0), Arc::new(timeouts), Outbox::new(max_unacked), attach);
+        let timeouts = Arc::new(timeouts);
+        let session = Session::open(millis(0), Arc::clone(&timeouts), Outbox::new(max_unacked), attach);
         let client = Client {
             page: Page::default(),
             link: Some(Link::new(id, kind, None)),
@@ -138,6 +140,7 @@ impl<'a> Run<'a> {
         let mut run = Self {
             rng,
             session,
+            timeouts,
             max_unacked,
             kind,
             polls: Polls::default(),
@@ -201,6 +204,7 @@ impl<'a> Run<'a> {
             95 => self.remember(),
             96 => self.world.mark_all(self.session.outbox_mut()),
             97 if self.rng.random_bool(0.3) => self.handle(Input::Disconnect),
+            97 if self.rng.random_bool(0.5) => self.restart(),
             97 => self.late_poll(),
             98 => self.request(),
             _ => self.pass_time(),

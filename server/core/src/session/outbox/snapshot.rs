@@ -1,0 +1,207 @@
+//! Writing an outbox down, and going on with it in another process.
+
+use std::num::NonZeroU64;
+
+use super::overlap::{SentRange, Source};
+use super::ring::{Entry, Ring};
+use super::subscription::{Evicted, Rare, Subscription};
+use super::{Outbox, Slot};
+use crate::session::record::{BadRecord, OutboxRecord, RingRun, SentBefore, SubscriptionRecord};
+
+impl<C: Source> Outbox<C> {
+    /// What is to be written down.
+    #[must_use]
+    pub fn snapshot(&self) -> OutboxRecord {
+        let subscriptions = self.subscriptions.iter();
+        OutboxRecord {
+            dropped: self.ring.dropped(),
+            ring: self.runs(),
+            sent: self.sent,
+            acknowledged: self.acknowledged,
+            subscriptions: subscriptions.map(|it| it.as_ref().map(Subscription::snapshot)).collect(),
+            ready: self.ready.iter().copied().collect(),
+            overlaps: self.overlaps,
+            forgotten: self.forgotten,
+        }
+    }
+
+    fn runs(&self) -> Vec<RingRun> {
+        let mut runs: Vec<RingRun> = Vec::new();
+        for entry in self.ring.iter() {
+            let follows = |run: &&mut RingRun| {
+                (run.slot, run.span, entry.span) == (entry.slot, 0, 0)
+                    && run.offset + run.count == entry.offset
+            };
+            match runs.last_mut().filter(follows) {
+                Some(run) => run.count += 1,
+                None => {
+                    runs.push(RingRun { slot: entry.slot, offset: entry.offset, count: 1, span: entry.span })
+                }
+            }
+        }
+        runs
+    }
+}
+
+impl<C> Outbox<C> {
+    /// Goes on with what was written down. The ring holds at most `max_unacked` seqs: of a longer one the oldest are evicted. `channel`
+    /// gives the handle of the log with this number, for a subscription with this slot, and says whether it goes on; it returns nothing if
+    /// there is no such log.
+    ///
+    /// # Errors
+    /// [`BadRecord`].
+    pub fn restore(
+        record: &OutboxRecord,
+        max_unacked: usize,
+        mut channel: impl FnMut(u64, Slot, bool) -> Option<C>,
+    ) -> Result<Self, BadRecord> {
+        let mut outbox = Self::new(max_unacked);
+        let mut reached = Vec::with_capacity(record.subscriptions.len());
+        for (slot, it) in (0..).zip(&record.subscriptions) {
+            let restored = match it {
+                None => None,
+                Some(it) => {
+                    let channel = channel(it.log, Slot(slot), it.live).ok_or(BadRecord("an unknown log"))?;
+                    Some(Subscription::restore(it, record.dropped, channel)?)
+                }
+            };
+            reached.push(restored.as_ref().map_or(0, |it| it.evicted.map_or(it.start, |last| last.offset)));
+            outbox.subscriptions.push(restored);
+        }
+        outbox.restore_ring(record, &mut reached)?;
+        for slot in (0..).take(outbox.subscriptions.len()) {
+            outbox.free_if_unused(slot);
+        }
+        let last = outbox.seq();
+        if record.sent > last || record.acknowledged > record.sent.min(record.dropped) {
+            return Err(BadRecord("something was acknowledged that was not sent"));
+        }
+        (outbox.sent, outbox.acknowledged) = (record.sent, record.acknowledged);
+        (outbox.overlaps, outbox.forgotten) = (record.overlaps, record.forgotten);
+        for slot in &record.ready {
+            let is_new = outbox.get(*slot).is_some_and(|it| it.live && !it.ready);
+            if !is_new {
+                return Err(BadRecord("a turn of nobody"));
+            }
+            outbox.mark_ready(Slot(*slot));
+        }
+        outbox.tell_what_was_evicted();
+        Ok(outbox)
+    }
+
+    /// Nothing is allocated for what has no room.
+    fn restore_ring(&mut self, record: &OutboxRecord, reached: &mut [u64]) -> Result<(), BadRecord> {
+        let total = record.ring.iter().try_fold(0_u64, |sum, run| sum.checked_add(run.count));
+        let total =
+            total.filter(|total| total.checked_add(record.dropped).is_some_and(|last| last < u64::MAX));
+        let total = total.ok_or(BadRecord("more was sent than there are seqs"))?;
+        let capacity = self.ring.capacity();
+        let mut excess = total.saturating_sub(capacity as u64);
+        self.ring = Ring::after(record.dropped + excess, capacity);
+        let mut seq = record.dropped;
+        for run in &record.ring {
+            let reached = reached.get_mut(run.slot as usize).ok_or(BadRecord("an entry of nobody"))?;
+            let it = self.subscriptions[run.slot as usize].as_mut().ok_or(BadRecord("an entry of nobody"))?;
+            *reached = check_run(run, *reached, it.cursor)?;
+            let evicted = excess.min(run.count);
+            excess -= evicted;
+            if evicted > 0 {
+                it.in_ring += 1;
+                it.evict(seq + evicted, entry(run, evicted - 1));
+            }
+            for index in evicted..run.count {
+                it.in_ring += 1;
+                self.ring.push(entry(run, index));
+            }
+            seq += run.count;
+        }
+        Ok(())
+    }
+
+    /// Those that follow from where the stream is, and from what has left the ring.
+    fn tell_what_was_evicted(&mut self) {
+        if self.sent >= self.ring.dropped() {
+            return;
+        }
+        self.gaps_pending_after(self.sent);
+    }
+}
+
+fn entry(run: &RingRun, index: u64) -> Entry {
+    Entry { slot: run.slot, span: run.span, offset: run.offset + index }
+}
+
+/// Returns the offset that a client has reached after it.
+fn check_run(run: &RingRun, reached: u64, cursor: u64) -> Result<u64, BadRecord> {
+    let last = match run.span {
+        0 => run.offset.checked_add(run.count).map(|end| end - 1),
+        _ if run.count != 1 => None,
+        u32::MAX => Some(run.offset),
+        span => run.offset.checked_add(u64::from(span)).map(|end| end - 1),
+    };
+    let last = last.filter(|last| run.count > 0 && *last <= cursor);
+    let last = last.ok_or(BadRecord("an entry beyond its cursor"))?;
+    let is_after = if run.span == u32::MAX { run.offset >= reached } else { run.offset > reached };
+    if is_after { Ok(last) } else { Err(BadRecord("an entry before the last")) }
+}
+
+impl<C: Source> Subscription<C> {
+    fn snapshot(&self) -> SubscriptionRecord {
+        let rare = self.rare.as_deref();
+        let sent_before = rare.map(|rare| &rare.sent_before).filter(|sent| !sent.is_empty());
+        SubscriptionRecord {
+            log: self.channel.log(),
+            start: self.start,
+            cursor: self.cursor,
+            evicted: self.evicted.map(|evicted| (evicted.seq.get(), evicted.offset)),
+            gap: self.gap,
+            evicted_unknown_gap: self.evicted_unknown_gap,
+            live: self.live,
+            missed: rare.and_then(|rare| rare.missed),
+            sent_before: sent_before.map(|sent| {
+                let sent = sent.iter();
+                sent.map(|&SentRange { log, after, up_to, missed }| SentBefore { log, after, up_to, missed })
+                    .collect()
+            }),
+            sent_by_others: self.is_sent_by_others(),
+        }
+    }
+}
+
+impl<C> Subscription<C> {
+    fn restore(record: &SubscriptionRecord, dropped: u64, channel: C) -> Result<Self, BadRecord> {
+        let evicted = match record.evicted {
+            None => None,
+            Some((seq, offset)) => {
+                let seq = NonZeroU64::new(seq).filter(|seq| seq.get() <= dropped);
+                let first =
+                    if record.evicted_unknown_gap { record.start } else { record.start.saturating_add(1) };
+                let is_between = (first..=record.cursor).contains(&offset);
+                let seq =
+                    seq.filter(|_| is_between).ok_or(BadRecord("what has left the ring was not sent"))?;
+                Some(Evicted { seq, offset })
+            }
+        };
+        if record.start > record.cursor || record.cursor > MOST_OFFSETS {
+            return Err(BadRecord("a cursor that is nowhere"));
+        }
+        let mut it = Self::new(channel, record.cursor, record.gap);
+        (it.start, it.evicted, it.live) = (record.start, evicted, record.live);
+        it.evicted_unknown_gap = record.evicted_unknown_gap;
+        let sent_before = record.sent_before.iter().flatten();
+        let rare = Rare {
+            missed: record.missed,
+            sent_before: sent_before
+                .map(|&SentBefore { log, after, up_to, missed }| SentRange { log, after, up_to, missed })
+                .collect(),
+            sent_by_others: record.sent_by_others,
+        };
+        if rare.missed.is_some() || !rare.sent_before.is_empty() || rare.sent_by_others {
+            it.rare = Some(Box::new(rare));
+        }
+        Ok(it)
+    }
+}
+
+/// No log comes so far, and what is a little more is still a number.
+pub(in crate::session) const MOST_OFFSETS: u64 = u64::MAX / 2;

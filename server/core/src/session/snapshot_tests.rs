@@ -1,0 +1,386 @@
+//! A session that was written down and restored answers every input as the session itself does.
+//!
+//! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use super::outbox::{Run as Taken, Source};
+use super::replay_tests::logs::{LogRef, Logs};
+use super::*;
+use crate::Timestamp;
+use crate::close::{CloseCode, CloseReason, SuspendReason};
+
+const SEEDS: u64 = 2_000;
+const STEPS: usize = 150;
+
+#[test]
+fn a_restored_session_answers_as_the_session_does() {
+    let seeds = match std::env::var("ENCKE_SEED") {
+        Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],
+        Err(_) => (0..SEEDS).chain([rand::random()]).collect(),
+    };
+    let mut restored = 0;
+    for seed in seeds.iter().copied() {
+        println!("ENCKE_SEED={seed}");
+        restored += Twins::new(seed).run();
+    }
+    assert!(restored * 2 > seeds.len(), "most are restored at least once: {restored}");
+}
+
+/// Two sessions to which the same happens, but that one is written down and restored from time to time, each time on another clock.
+struct Twins {
+    rng: SmallRng,
+    logs: Logs,
+    timeouts: Arc<SessionTimeouts>,
+    max_unacked: usize,
+    plain: Session<LogRef>,
+    restored: Session<LogRef>,
+    now_ms: u64,
+    /// How far the other clock is ahead.
+    ahead_ms: u64,
+    connections: u64,
+    count: usize,
+}
+
+impl Twins {
+    fn new(seed: u64) -> Self {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut some = |range: std::ops::Range<u64>| Duration::from_millis(rng.random_range(range));
+        let timeouts = Arc::new(SessionTimeouts {
+            ping_interval: some(100..2_000),
+            pong_timeout: some(20..100),
+            poll_hold: some(50..500),
+            poll_gap: some(20..300),
+            reconnect_window: some(300..20_000),
+            idle: Some(some(2_000..50_000)),
+            lifetime: Some(some(20_000..500_000)),
+        });
+        let logs = Logs::new(&mut rng);
+        let max_unacked = 4 << rng.random_range(0..4);
+        let attach = random_attach(&mut rng, 1, 0);
+        let open = || {
+            let outbox = Outbox::new(max_unacked);
+            Session::open(at(0), Arc::clone(&timeouts), outbox, attach)
+        };
+        let (plain, restored) = (open(), open());
+        let (now_ms, ahead_ms, connections, count) = (0, 0, 1, 0);
+        Self { rng, logs, timeouts, max_unacked, plain, restored, now_ms, ahead_ms, connections, count }
+    }
+
+    fn run(mut self) -> usize {
+        for _ in 0..STEPS {
+            self.step();
+            self.compare();
+        }
+        self.count
+    }
+
+    fn step(&mut self) {
+        let connection = ConnectionId(self.connections.saturating_sub(self.rng.random_range(0..2)));
+        let seq = self.rng.random_range(0..=self.plain.outbox().seq() + 1);
+        let input = match self.rng.random_range(0..100) {
+            0..10 => return self.publish(),
+            10..20 => return self.pass_time(),
+            20..45 => return self.take(),
+            45..55 => return self.change_subscriptions(),
+            55..58 => return self.restore(),
+            58..68 => {
+                self.connections += 1;
+                Input::Attach(random_attach(&mut self.rng, self.connections, seq))
+            }
+            68..72 => Input::Request(Request::Ack { seq }),
+            72..74 => Input::Request(Request::Command),
+            74..76 => Input::Connection(connection, ConnectionInput::AnswerLost),
+            76..78 => Input::Connection(connection, ConnectionInput::Ended(SuspendReason::ConnectionLost)),
+            78..82 => Input::Connection(connection, ConnectionInput::PingSent { seq }),
+            82..85 => Input::Connection(connection, ConnectionInput::PongFrame { seq }),
+            85..87 => Input::Connection(connection, ConnectionInput::PongMessage { seq }),
+            87..91 => Input::Connection(connection, ConnectionInput::Ack { seq }),
+            91..93 => Input::Connection(connection, ConnectionInput::Sent),
+            93..96 => {
+                let pause = Duration::from_millis(self.rng.random_range(0..50));
+                Input::Connection(connection, ConnectionInput::Answered { pause })
+            }
+            96 => Input::Connection(
+                connection,
+                ConnectionInput::Hold { hold: Duration::from_millis(9), seq: None },
+            ),
+            97 => Input::Connection(connection, ConnectionInput::Released),
+            98 => Input::Disconnect,
+            _ if self.rng.random_bool(0.1) => Input::Close(CloseReason::Kicked),
+            _ => Input::Request(Request::Heard),
+        };
+        // What says too much ends the session, or is refused.
+        let is_too_much = seq > self.plain.outbox().seq() && self.rng.random_bool(0.9);
+        if is_too_much {
+            return;
+        }
+        self.plain.handle(at(self.now_ms), input);
+        self.restored.handle(at(self.now_ms + self.ahead_ms), input);
+    }
+
+    fn publish(&mut self) {
+        let channel = self.rng.random_range(0..self.logs.channels);
+        for _ in 0..self.rng.random_range(1..6) {
+            self.logs.publish(channel);
+        }
+        if self.rng.random_bool(0.2) {
+            let log = self.rng.random_range(0..self.logs.len());
+            self.logs.trim(log, &mut self.rng);
+        }
+        let slots: Vec<_> = self.plain.outbox().subscriptions().map(|it| it.slot).collect();
+        for slot in slots {
+            self.plain.outbox_mut().mark_ready(slot);
+            self.restored.outbox_mut().mark_ready(slot);
+        }
+    }
+
+    fn pass_time(&mut self) {
+        self.now_ms += self.rng.random_range(0..400);
+        self.plain.handle_timeout(at(self.now_ms));
+        self.restored.handle_timeout(at(self.now_ms + self.ahead_ms));
+    }
+
+    fn take(&mut self) {
+        let Phase::Attached(connection) = self.plain.phase() else { return };
+        let at_most = self.rng.random_range(1..8);
+        let [plain, restored] = [&mut self.plain, &mut self.restored].map(|session| {
+            let outbox = session.outbox_mut();
+            let turn = outbox.next_turn()?;
+            let log = *outbox.channel(turn.slot).expect("it is its turn");
+            let log = usize::try_from(log.log()).expect("small");
+            let bounds = self.logs.bounds(log);
+            Some((turn, outbox.take(turn, bounds, at_most, |offset| self.logs.places(log, offset))))
+        });
+        assert_eq!(plain, restored);
+        if let Some((_, Taken::Messages { .. } | Taken::Gap { .. })) = plain {
+            let input = Input::Connection(connection, ConnectionInput::Sent);
+            self.plain.handle(at(self.now_ms), input);
+            self.restored.handle(at(self.now_ms + self.ahead_ms), input);
+        }
+    }
+
+    fn change_subscriptions(&mut self) {
+        if matches!(self.plain.phase(), Phase::Closed(_)) {
+            return;
+        }
+        let log = self.rng.random_range(0..self.logs.len());
+        let found = self.plain.outbox().subscriptions().find(|it| it.channel.log() == log as u64);
+        let found = found.map(|it| it.slot);
+        match found {
+            Some(slot) if self.rng.random_bool(0.3) => {
+                self.plain.outbox_mut().unsubscribe(slot);
+                self.restored.outbox_mut().unsubscribe(slot);
+            }
+            Some(_) => {}
+            None => {
+                let cursor = self.rng.random_range(0..=self.logs.bounds(log).last);
+                let gap = self.rng.random_bool(0.2);
+                let [plain, restored] = [&mut self.plain, &mut self.restored]
+                    .map(|session| session.outbox_mut().subscribe(self.logs.get(log), cursor, gap));
+                assert_eq!(plain, restored);
+            }
+        }
+    }
+
+    /// One loses its connection, the other its process.
+    fn restore(&mut self) {
+        self.plain.handle(at(self.now_ms), Input::Disconnect);
+        self.restored.handle(at(self.now_ms + self.ahead_ms), Input::Move);
+        self.plain.outbox().check_invariants();
+        for session in [&mut self.plain, &mut self.restored] {
+            while session.poll_output().is_some() {}
+        }
+        let Some(record) = self.restored.snapshot() else {
+            assert!(matches!(self.restored.phase(), Phase::Closed(_)));
+            return;
+        };
+        assert_eq!(self.restored.next_deadline(), None, "nothing more happens to it");
+        self.restored.handle(at(self.now_ms + self.ahead_ms + 1_000_000), Input::Close(CloseReason::Kicked));
+        assert_eq!(self.restored.snapshot().as_ref(), Some(&record), "whatever comes");
+
+        let bytes = minicbor::to_vec(&record).expect("memory takes everything");
+        let read: SessionRecord = minicbor::decode(&bytes).expect("it was written so");
+        assert_eq!(read, record);
+        let outbox = Outbox::restore(&read.outbox, self.max_unacked, |log, _, _| {
+            Some(self.logs.get(usize::try_from(log).expect("small")))
+        });
+        self.ahead_ms = self.rng.random_range(0..1_000_000);
+        let (now, timeouts) = (at(self.now_ms + self.ahead_ms), Arc::clone(&self.timeouts));
+        let session = outbox.and_then(|outbox| Session::restore(now, timeouts, &read, outbox));
+        self.restored = session.expect("it was written so");
+        self.count += 1;
+    }
+
+    fn compare(&mut self) {
+        let ahead = Duration::from_millis(self.ahead_ms);
+        let back = |at: Timestamp| at.before(ahead).expect("the other clock is ahead");
+        loop {
+            let (plain, restored) = (self.plain.poll_output(), self.restored.poll_output());
+            let restored = match restored {
+                Some(Output::Fired(deadline, due)) => Some(Output::Fired(deadline, back(due))),
+                output => output,
+            };
+            assert_eq!(plain, restored);
+            if plain.is_none() {
+                break;
+            }
+        }
+        assert_eq!(self.plain.phase(), self.restored.phase());
+        let deadlines = |session: &Session<LogRef>| session.deadlines().collect::<Vec<_>>();
+        let shifted = deadlines(&self.restored).into_iter().map(|(at, which)| (back(at), which));
+        assert_eq!(deadlines(&self.plain), shifted.collect::<Vec<_>>());
+        assert_eq!(self.plain.opened_at(), back(self.restored.opened_at()));
+        assert_eq!(self.plain.last_received_at(), back(self.restored.last_received_at()));
+        let (plain, restored) = (self.plain.outbox(), self.restored.outbox());
+        restored.check_invariants();
+        let numbers = |outbox: &Outbox<LogRef>| (outbox.seq(), outbox.sent(), outbox.unacked());
+        assert_eq!(numbers(plain), numbers(restored));
+        assert!(plain.subscriptions().eq(restored.subscriptions()));
+        if let Phase::Attached(_) = self.plain.phase() {
+            assert_eq!(plain.next_turn(), restored.next_turn());
+            assert_eq!(plain.is_stopped(), restored.is_stopped());
+        }
+    }
+}
+
+fn random_attach(rng: &mut SmallRng, connection: u64, seq: u64) -> Attach {
+    let kind = match rng.random_range(0..5) {
+        0 => ConnectionKind::Events,
+        1 | 2 => ConnectionKind::Poll { hold: Duration::from_millis(rng.random_range(0..300)) },
+        3 => ConnectionKind::Stream(Heartbeat::Message),
+        _ => ConnectionKind::Stream(Heartbeat::Frame),
+    };
+    Attach {
+        connection: ConnectionId(connection),
+        kind,
+        seq: rng.random_bool(0.6).then_some(seq),
+        delivery: if rng.random() { Delivery::AtLeastOnce } else { Delivery::AtMostOnce },
+        token_expires: None,
+        entropy: rng.random(),
+    }
+}
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_nanos((1_000 + ms) * 1_000_000)
+}
+
+fn timeouts() -> Arc<SessionTimeouts> {
+    Arc::new(SessionTimeouts {
+        ping_interval: Duration::from_secs(25),
+        pong_timeout: Duration::from_secs(10),
+        poll_hold: Duration::from_secs(30),
+        poll_gap: Duration::from_secs(10),
+        reconnect_window: Duration::from_secs(120),
+        idle: None,
+        lifetime: None,
+    })
+}
+
+/// A session that has moved, with a ring of five messages, three gone before.
+fn moved() -> (Session<()>, SessionRecord) {
+    let attach = Attach {
+        connection: ConnectionId(1),
+        kind: ConnectionKind::Stream(Heartbeat::Frame),
+        seq: None,
+        delivery: Delivery::AtLeastOnce,
+        token_expires: None,
+        entropy: 0,
+    };
+    let mut session = Session::open(at(0), timeouts(), Outbox::new(16), attach);
+    session.outbox_mut().subscribe((), 10, false);
+    let turn = session.outbox().next_turn().expect("it was subscribed just now");
+    session.outbox_mut().take(turn, outbox::Bounds { first: 1, last: 18 }, 100, |_| &[]);
+    session.handle(at(0), Input::Connection(ConnectionId(1), ConnectionInput::Ack { seq: 3 }));
+    assert_eq!(session.snapshot(), None, "it goes on here");
+    session.handle(at(20_000), Input::Move);
+    let record = session.snapshot().expect("it has moved");
+    (session, record)
+}
+
+#[test]
+fn a_session_that_moves_says_so_and_has_its_whole_window() {
+    let (mut session, record) = moved();
+    let outputs: Vec<_> = std::iter::from_fn(|| session.poll_output()).collect();
+    let close = Output::Close(ConnectionId(1), CloseCode::Moved);
+    assert!(outputs.contains(&close), "{outputs:?}");
+    let event = LifecycleEvent { number: 2, transition: Transition::Suspended(SuspendReason::Moved) };
+    assert_eq!(outputs.last(), Some(&Output::Event(event)));
+    assert_eq!(record.reconnect_ns, 120_000_000_000);
+    assert_eq!(record.outbox.ring, [RingRun { slot: 0, offset: 14, count: 5, span: 0 }]);
+}
+
+#[test]
+fn a_shorter_ring_evicts_the_oldest() {
+    let (_, record) = moved();
+    let restored = Outbox::restore(&record.outbox, 2, |_, _, _| Some(())).expect("it was written so");
+    restored.check_invariants();
+    assert_eq!((restored.seq(), restored.unacked()), (8, 2));
+}
+
+type Breaks = fn(&mut OutboxRecord);
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let (_, good) = moved();
+    let broken: [(&str, Breaks); 12] = [
+        ("more was sent than there are seqs", |it| it.ring.push(RingRun { count: u64::MAX, ..it.ring[0] })),
+        ("more was sent than there are seqs", |it| it.dropped = u64::MAX - 5),
+        ("an entry of nobody", |it| it.ring[0].slot = 1),
+        ("an entry of nobody", |it| it.subscriptions[0] = None),
+        ("an entry beyond its cursor", |it| it.ring[0].count = 6),
+        ("an entry beyond its cursor", |it| it.ring[0].offset = u64::MAX),
+        ("an entry beyond its cursor", |it| it.ring[0].span = 3),
+        ("an entry before the last", |it| it.ring[0].offset = 13),
+        ("something was acknowledged that was not sent", |it| it.sent = 9),
+        ("something was acknowledged that was not sent", |it| it.acknowledged = 4),
+        ("a turn of nobody", |it| it.ready = vec![7]),
+        ("what has left the ring was not sent", |it| {
+            it.subscriptions[0].as_mut().expect("it is there").evicted = Some((4, 13));
+        }),
+    ];
+    for (expected, breaks) in broken {
+        let mut record = good.outbox.clone();
+        breaks(&mut record);
+        let error = Outbox::<()>::restore(&record, 16, |_, _, _| Some(())).expect_err(expected);
+        assert_eq!(error, BadRecord(expected), "{record:?}");
+    }
+    // Much more than there is room for costs nothing.
+    let mut long = good.outbox.clone();
+    long.ring[0].count = 1 << 60;
+    long.subscriptions[0].as_mut().expect("it is there").cursor = 1 << 61;
+    let restored = Outbox::restore(&long, 16, |_, _, _| Some(())).expect("it makes sense");
+    assert_eq!(restored.unacked(), 16);
+    let error = Outbox::<()>::restore(&good.outbox, 16, |_, _, _| None).expect_err("no such log");
+    assert_eq!(error.to_string(), "an unknown log");
+    let bad = SessionRecord { carrier: 99, ..good };
+    let error = Session::<()>::restore(at(0), timeouts(), &bad, Outbox::new(1));
+    assert_eq!(error.expect_err("an unknown carrier").to_string(), "an unknown carrier");
+}
+
+/// A later version may have more fields.
+#[test]
+fn fields_that_nobody_knows_are_skipped() {
+    #[derive(minicbor::Encode)]
+    #[cbor(array)]
+    struct Longer {
+        #[n(0)]
+        slot: u32,
+        #[n(1)]
+        offset: u64,
+        #[n(2)]
+        count: u64,
+        #[n(3)]
+        span: u32,
+        #[n(4)]
+        more: Vec<&'static str>,
+    }
+    let longer = Longer { slot: 1, offset: 2, count: 3, span: 0, more: vec!["of", "all", "kinds"] };
+    let bytes = minicbor::to_vec([longer]).expect("memory takes everything");
+    let read: Vec<RingRun> = minicbor::decode(&bytes).expect("the rest is as ever");
+    assert_eq!(read, [RingRun { slot: 1, offset: 2, count: 3, span: 0 }]);
+}
