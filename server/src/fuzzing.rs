@@ -8,10 +8,24 @@ use encke_core::session::Heartbeat;
 use hyper::HeaderMap;
 use hyper::header::{HOST, HeaderName, HeaderValue};
 
+#[cfg(feature = "simulation")]
+use {
+    crate::clock::{Clock, SimulatedTime, UnixTime},
+    crate::config::Settings,
+    crate::context,
+    crate::entropy::Entropy,
+    crate::executor::{Executor, Task},
+    crate::session::{EventSink, SessionId},
+    crate::timeouts::Timeouts,
+    encke_core::session::LifecycleEvent,
+    std::sync::Arc,
+};
+
 use crate::auth::{self, Hosts};
 use crate::proxies::{Proxies, ProxyHeader};
 use crate::public::parse_query;
 use crate::session::ResumeToken;
+use crate::snapshot;
 use crate::transport::sse;
 use crate::transport::websocket::Wanted;
 
@@ -117,4 +131,47 @@ pub fn client_behind(proxies: &Proxies, peer: IpAddr, lines: &[&[u8]]) -> Option
         headers.append(name.clone(), HeaderValue::from_bytes(line).ok()?);
     }
     Some(proxies.client_of(peer, &headers))
+}
+
+/// Puts payloads into whole records of a snapshot: the kind of each, and its bytes.
+#[must_use]
+pub fn snapshot_of<'a>(records: impl IntoIterator<Item = (u8, &'a [u8])>) -> Vec<u8> {
+    snapshot::framed(records)
+}
+
+/// Goes on with a snapshot as a server does, and writes down what came of it. `None` if it cannot be read. No time passes.
+///
+/// # Panics
+/// If what it writes cannot be read.
+#[cfg(feature = "simulation")]
+#[must_use]
+pub fn rewritten_snapshot(bytes: &[u8]) -> Option<Vec<u8>> {
+    let kept = nothing_kept();
+    snapshot::load_from(bytes, &kept).ok()?;
+    kept.channels.close();
+    kept.sessions.move_all();
+    Some(snapshot::written(&kept, UnixTime::from_secs(0)))
+}
+
+/// A server without sessions, whose clock stands.
+#[cfg(feature = "simulation")]
+fn nothing_kept() -> snapshot::Kept {
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl EventSink for Nothing {
+        fn session_event(&self, _: SessionId, _: Option<&str>, _: LifecycleEvent) {}
+    }
+
+    impl Executor for Nothing {
+        fn spawn(&self, _: Task) {}
+    }
+
+    let config = Settings::default().resolve().expect("the defaults are valid");
+    let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(0)));
+    let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
+    let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack);
+    let entropy = Entropy::system();
+    let client = context::client(&config, timeouts, entropy, Arc::new(Nothing), Box::new(Nothing));
+    snapshot::Kept { sessions: client.sessions, channels: client.logs.channels }
 }

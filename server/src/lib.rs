@@ -48,6 +48,7 @@ mod server;
 mod session;
 #[cfg(feature = "simulation")]
 pub mod simulation;
+pub mod snapshot;
 mod timeouts;
 pub mod tls;
 mod transport;

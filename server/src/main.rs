@@ -11,9 +11,11 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
 use encke_server::banner::banner;
+use encke_server::clock::unix_now;
 use encke_server::config::{self, Config, Settings};
 use encke_server::events::NoHooks;
 use encke_server::logging::Logging;
+use encke_server::snapshot::show;
 use encke_server::{Listeners, Server, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -46,6 +48,9 @@ enum Command {
     /// Show or check configuration.
     #[command(subcommand)]
     Config(ConfigCommand),
+    /// Look at a snapshot.
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Sign a token for a client, to try things out.
     Token(token::TokenArgs),
 }
@@ -64,6 +69,15 @@ enum ConfigCommand {
     },
 }
 
+#[derive(Subcommand)]
+enum SnapshotCommand {
+    /// List what is in one. It stays where it is.
+    Show {
+        /// The file.
+        file: PathBuf,
+    },
+}
+
 /// Wrong flags and wrong configuration, as clap has it.
 const EXIT_USAGE: u8 = 2;
 
@@ -75,6 +89,15 @@ fn main() -> ExitCode {
         }
         Args { command: Some(Command::Config(ConfigCommand::Check { file, insecure })), .. } => {
             check(&Settings { insecure, ..Settings::of_file(&file) })
+        }
+        Args { command: Some(Command::Snapshot(SnapshotCommand::Show { file })), .. } => {
+            match show(&file, unix_now()) {
+                Ok(text) => {
+                    print(&text);
+                    ExitCode::SUCCESS
+                }
+                Err(error) => failed(&format!("{}: {error}", file.display())),
+            }
         }
         Args { command: Some(Command::Token(args)), .. } => match args.sign(environment()) {
             Ok(token) => {
@@ -146,10 +169,18 @@ fn run(config: Config, mut signals: Signals) -> ExitCode {
             tracing::info!(signal, "stopped before it began");
             return ExitCode::SUCCESS;
         }
-        (None, listeners) => listeners
-            .map_err(StartError::from)
-            .and_then(|listeners| Server::start_on(listeners, config, Box::new(NoHooks), logging.dropped())),
+        (None, listeners) => listeners.map_err(StartError::from).and_then(|listeners| {
+            let claimed = Server::claim_snapshot(&config, || {
+                ended_by = signals.pending().find(|signal| *signal != SIGHUP);
+                ended_by.is_some()
+            })?;
+            Server::start_on(listeners, claimed, config, Box::new(NoHooks), logging.dropped())
+        }),
     };
+    if let (Some(signal), Err(StartError::Claim(_))) = (ended_by, &server) {
+        tracing::info!(signal, "stopped before it began");
+        return ExitCode::SUCCESS;
+    }
     match server {
         Ok(server) => {
             print(&banner(&server, descriptors));

@@ -21,6 +21,7 @@ use crate::expiry::ExpiryHandler;
 use crate::http::{Acceptor, Listener};
 use crate::listeners::{ListenError, Listeners};
 use crate::public;
+use crate::snapshot::{self, ClaimError, Claimed, Kept, Loaded};
 use crate::timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
 
 /// How long tasks that are still running after the drain get to notice that they are dropped.
@@ -35,6 +36,12 @@ pub enum StartError {
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
+    /// Another process has the snapshot, or it cannot be had at all.
+    #[error(transparent)]
+    Claim(#[from] ClaimError),
+    /// The snapshot cannot be taken away, so that it might be read twice.
+    #[error("cannot take the snapshot: {0} (shutdown.snapshot)")]
+    Snapshot(io::Error),
 }
 
 /// A running server.
@@ -42,6 +49,8 @@ pub struct Server {
     public: Arc<public::Context>,
     /// How long clients have to leave.
     drain: Duration,
+    /// Where sessions wait for the next process.
+    snapshot: Option<Claimed>,
     runtime: Runtime,
     wheel: WheelThread,
     workers: WorkerPool,
@@ -61,15 +70,30 @@ impl Server {
         log_lines_dropped: LogLinesDropped,
     ) -> Result<Self, StartError> {
         let listeners = Listeners::bind(&config)?;
-        Self::start_on(listeners, config, hooks, log_lines_dropped)
+        let claimed = Self::claim_snapshot(&config, || false)?;
+        Self::start_on(listeners, claimed, config, hooks, log_lines_dropped)
     }
 
-    /// Starts all threads, and serves all that come.
+    /// Takes the lock of the snapshot, if there is to be one. While another process has it, presumably the one that this follows, it
+    /// waits for [`Config::listen_wait`], or until `is_over`.
     ///
     /// # Errors
-    /// [`StartError::Thread`]; nothing is left running.
+    /// [`ClaimError`].
+    pub fn claim_snapshot(
+        config: &Config,
+        is_over: impl FnMut() -> bool,
+    ) -> Result<Option<Claimed>, ClaimError> {
+        let settings = config.snapshot.as_ref();
+        settings.map(|settings| Claimed::when_free(settings, config.listen_wait, is_over)).transpose()
+    }
+
+    /// Goes on with the sessions of the process before, if there is a snapshot, starts all threads, and serves all that come.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running.
     pub fn start_on(
         listeners: Listeners,
+        snapshot: Option<Claimed>,
         config: Config,
         hooks: Box<dyn Hooks>,
         log_lines_dropped: LogLinesDropped,
@@ -90,6 +114,9 @@ impl Server {
             Arc::clone(&executor),
             events,
         ));
+        if let Some(claimed) = &snapshot {
+            go_on(claimed, &client).map_err(StartError::Snapshot)?;
+        }
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
         let handler = ExpiryHandler { context: Arc::clone(&client), executor };
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler), &timeouts)?;
@@ -101,7 +128,7 @@ impl Server {
         runtime.spawn(accept_clients(listeners.public, Arc::clone(&public)));
         runtime.spawn(accept_admins(listeners.admin, Arc::new(admin)));
         let admin_tls = config.tls_for_admin;
-        Ok(Self { public, drain: config.drain, runtime, wheel, workers, addresses, admin_tls })
+        Ok(Self { public, drain: config.drain, snapshot, runtime, wheel, workers, addresses, admin_tls })
     }
 
     /// Where clients connect.
@@ -139,18 +166,31 @@ impl Server {
 
     /// Stops accepting, ends every session, and waits for the connections to close: at most
     /// [`Config::drain`]. Returns how many were left then.
+    ///
+    /// With a snapshot, nothing more is published, sessions are suspended instead, and it is written once the connections are closed: until
+    /// then some may still tell what their clients have not got.
     pub fn drain(&self) -> usize {
         let public::Context { client, connections, stop, .. } = &*self.public;
         let until = client.timeouts.clock().now() + self.drain;
         stop.cancel();
-        client.sessions.drain();
-        self.runtime.block_on(async {
+        match &self.snapshot {
+            Some(_) => {
+                client.logs.channels.close();
+                client.sessions.move_all();
+            }
+            None => client.sessions.drain(),
+        }
+        let left = self.runtime.block_on(async {
             let timeout = pin!(client.timeouts.sleep_until(until));
             match select(timeout, pin!(connections.all_closed())).await {
                 Either::Left(_) => connections.count(),
                 Either::Right(_) => 0,
             }
-        })
+        });
+        if let Some(claimed) = &self.snapshot {
+            write_down(claimed, client);
+        }
+        left
     }
 
     /// Stops all threads. Connections that are still there are cut.
@@ -167,6 +207,43 @@ impl std::fmt::Debug for Server {
             .field("public", &self.addresses.0)
             .field("admin", &self.addresses.1)
             .finish_non_exhaustive()
+    }
+}
+
+fn kept(client: &client::Context) -> Kept {
+    Kept { sessions: Arc::clone(&client.sessions), channels: Arc::clone(&client.logs.channels) }
+}
+
+/// Goes on with what the process before has left.
+fn go_on(claimed: &Claimed, client: &client::Context) -> io::Result<()> {
+    let path = claimed.settings().path.display();
+    match snapshot::load(claimed.settings(), &kept(client), client.timeouts.clock().unix_now())? {
+        Loaded::Nothing => tracing::info!(%path, "there is no snapshot"),
+        Loaded::All { logs, sessions, skipped, age } => {
+            tracing::info!(%path, logs, sessions, skipped, ?age, "the snapshot was read");
+        }
+        Loaded::TooOld { aside, age } => {
+            tracing::warn!(%path, ?age, aside = %aside.display(), "the snapshot is too old");
+        }
+        Loaded::Unreadable { aside, error } => {
+            tracing::error!(%path, %error, aside = %aside.display(), "the snapshot cannot be read");
+        }
+    }
+    Ok(())
+}
+
+fn write_down(claimed: &Claimed, client: &client::Context) {
+    let path = &claimed.settings().path;
+    let clock = client.timeouts.clock();
+    let begun = clock.uptime();
+    match snapshot::write(path, &kept(client), clock.unix_now()) {
+        Ok((logs, sessions)) => {
+            let took = clock.uptime().saturating_sub(begun);
+            tracing::info!(path = %path.display(), logs, sessions, ?took, "the snapshot was written");
+        }
+        Err(error) => {
+            tracing::error!(path = %path.display(), %error, "the snapshot was not written: sessions end here")
+        }
     }
 }
 

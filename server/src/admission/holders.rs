@@ -20,6 +20,24 @@ impl Holder {
         user.map_or_else(|| Self::Address(network(address)), Self::User)
     }
 
+    /// As it is written down.
+    pub(crate) fn to_text(&self) -> String {
+        match self {
+            Self::User(user) => format!("user {user}"),
+            Self::Address(address) => format!("address {address}"),
+            Self::Operator => "operator".to_owned(),
+        }
+    }
+
+    /// The reverse of [`Self::to_text`].
+    pub(crate) fn of_text(text: &str) -> Option<Self> {
+        match text.split_once(' ') {
+            Some(("user", user)) => Some(Self::User(user.into())),
+            Some(("address", address)) => address.parse().ok().map(Self::Address),
+            _ => (text == "operator").then_some(Self::Operator),
+        }
+    }
+
     /// By how much a holder of this much gives before others.
     pub(crate) fn rank<N: Default>(&self, amount: N) -> N {
         if *self == Self::Operator { N::default() } else { amount }
@@ -136,6 +154,17 @@ mod tests {
         let taken: Vec<_> = std::iter::from_fn(|| holders.take_from_most()).collect();
         assert_eq!(taken, [3, 0, 1, 2]);
         assert!(holders.counts.is_empty());
+    }
+
+    #[test]
+    fn holders_are_read_as_they_were_written() {
+        let user = Holder::User("alice in a house".into());
+        for holder in [user, address(7), Holder::Address([1; 16].into()), Holder::Operator] {
+            assert_eq!(Holder::of_text(&holder.to_text()), Some(holder));
+        }
+        for text in ["", "user", "nobody", "address x", "operator "] {
+            assert_eq!(Holder::of_text(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -1,4 +1,7 @@
 use std::sync::Arc;
+use std::time::Duration;
+
+use minicbor::{Decode, Encode};
 
 use super::{Permission, Permissions};
 use crate::clock::UnixTime;
@@ -12,6 +15,20 @@ struct Known {
     user: Arc<str>,
     expires: Option<UnixTime>,
     permissions: Permissions,
+}
+
+/// Who a client is, as a snapshot has it.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct IdentityRecord {
+    #[n(0)]
+    pub(crate) user: String,
+    /// By the wall clock.
+    #[n(1)]
+    expires_ms: Option<u64>,
+    /// A channel's name or how it begins, whether it is that, and what is allowed.
+    #[n(2)]
+    rules: Vec<(String, bool, u8)>,
 }
 
 impl Identity {
@@ -37,6 +54,25 @@ impl Identity {
     #[must_use]
     pub fn expires(&self) -> Option<UnixTime> {
         self.0.as_ref()?.expires
+    }
+
+    /// As it is written down; nothing for anyone.
+    pub(crate) fn record(&self) -> Option<IdentityRecord> {
+        let known = self.0.as_ref()?;
+        let rules = known.permissions.rules();
+        Some(IdentityRecord {
+            user: known.user.to_string(),
+            expires_ms: known.expires.map(UnixTime::as_millis),
+            rules: rules.map(|(name, prefix, allowed)| (name.to_owned(), prefix, allowed)).collect(),
+        })
+    }
+
+    /// The reverse of [`Self::record`].
+    pub(crate) fn restore(record: Option<IdentityRecord>) -> Self {
+        record.map_or(Self::ANONYMOUS, |IdentityRecord { user, expires_ms, rules }| {
+            let expires = expires_ms.map(|millis| UnixTime::since_epoch(Duration::from_millis(millis)));
+            Self::new(user.into(), expires, Permissions::of_rules(rules))
+        })
     }
 
     /// Whether it may do this on `channel`.

@@ -27,6 +27,7 @@ pub(crate) use host_port::HostPort;
 pub(crate) use hosts::BadHost;
 pub use hosts::{Hosts, NotAHost};
 pub use identity::Identity;
+pub(crate) use identity::IdentityRecord;
 pub use keys::{Algorithm, BadKey, Key};
 pub use origins::{BadOrigin, Origins};
 pub use permissions::{Permission, Permissions};

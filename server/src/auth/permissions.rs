@@ -50,6 +50,19 @@ impl Permissions {
         self.rules.iter().any(|rule| rule.allowed & permission.bit() != 0 && rule.covers(channel))
     }
 
+    /// Each rule, as it is written down: a channel's name or how it begins, whether it is that, and what is allowed, a bit each.
+    pub(super) fn rules(&self) -> impl Iterator<Item = (&str, bool, u8)> {
+        self.rules.iter().map(|rule| (&*rule.name, rule.prefix, rule.allowed))
+    }
+
+    /// The reverse of [`Self::rules`].
+    pub(super) fn of_rules(rules: impl IntoIterator<Item = (String, bool, u8)>) -> Self {
+        let rules = rules.into_iter();
+        Self {
+            rules: rules.map(|(name, prefix, allowed)| Rule { name: name.into(), prefix, allowed }).collect(),
+        }
+    }
+
     /// Reads the claim `channels`: `{"news":["subscribe"],"chat.*":["subscribe","publish"]}`.
     pub(super) fn parse(claim: &Value) -> Result<Self, AuthError> {
         let patterns = claim.as_object().ok_or(bad("is not an object"))?;

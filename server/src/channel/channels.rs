@@ -1,7 +1,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use encke_core::Timestamp;
@@ -57,6 +57,8 @@ pub(crate) struct Channels<S: Subscriber> {
     numbers: AtomicU64,
     /// How many of the channels are patterns. While there are none, a publish looks for none.
     patterns: AtomicUsize,
+    /// Nothing is appended any more. Read under the lock of a log.
+    closed: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -81,6 +83,15 @@ pub(crate) enum TooManyChannels {
     OfUser { limit: usize },
     #[error("the address's channel limit reached ({limit}, which is half of limits.max_channels)")]
     OfAddress { limit: usize },
+}
+
+/// Why a message is in no log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotPublished {
+    #[error(transparent)]
+    TooManyChannels(#[from] TooManyChannels),
+    #[error("the server is going away, and takes no more messages")]
+    Draining,
 }
 
 /// A message that is in its log.
@@ -135,7 +146,17 @@ impl<S: Subscriber> Channels<S> {
             executor,
             numbers: AtomicU64::new(0),
             patterns: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
         }
+    }
+
+    /// From here on nothing is appended: whoever locks a log after this finds it as it stays.
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// The channel of this name, if there is one.
@@ -259,11 +280,9 @@ impl<S: Subscriber> Channels<S> {
                 let account = table.accounts.entry(maker.clone());
                 let account = Arc::clone(account.or_insert_with(|| Account::new(maker.clone())));
                 account.channels.fetch_add(1, Ordering::Relaxed);
-                let channel = Channel::new(&self.owners, name.clone(), account, number, &self.entropy);
-                table.channels.insert(name.clone(), Arc::clone(&channel));
-                if name.is_pattern() {
-                    self.patterns.fetch_add(1, Ordering::Release);
-                }
+                let epoch = data_encoding::BASE64URL_NOPAD.encode(&self.entropy.bytes::<8>());
+                let channel = Channel::new(&self.owners, name.clone(), account, number, epoch.into());
+                self.list(&mut table, &channel);
                 return Ok(channel);
             }
             drop(table);
@@ -271,6 +290,41 @@ impl<S: Subscriber> Channels<S> {
                 return Err(TooManyChannels::Here { limit: self.limit });
             }
         }
+    }
+
+    fn list(&self, table: &mut Table<S>, channel: &Arc<Channel<S>>) {
+        table.channels.insert(channel.name().clone(), Arc::clone(channel));
+        if channel.name().is_pattern() {
+            self.patterns.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Puts a channel of an earlier process into the table. Fails if there is one of this name.
+    pub(super) fn put_back(
+        &self,
+        name: &ChannelName,
+        maker: Holder,
+        make: impl FnOnce(Arc<Account<S>>) -> Arc<Channel<S>>,
+    ) -> Option<Arc<Channel<S>>> {
+        let mut table = self.table.write();
+        if table.channels.contains_key(name) {
+            return None;
+        }
+        let account = table.accounts.entry(maker.clone()).or_insert_with(|| Account::new(maker));
+        let channel = make(Arc::clone(account));
+        channel.account().channels.fetch_add(1, Ordering::Relaxed);
+        self.list(&mut table, &channel);
+        Some(channel)
+    }
+
+    /// The number of the next channel.
+    pub(super) fn next_number(&self) -> u64 {
+        self.numbers.load(Ordering::Relaxed)
+    }
+
+    /// Numbers up to this one have been given to channels.
+    pub(super) fn pass_number(&self, number: u64) {
+        self.numbers.fetch_max(number + 1, Ordering::Relaxed);
     }
 
     /// The limit that a maker has reached for itself. Half of all channels are out of the reach of any one address, so that a newcomer gets

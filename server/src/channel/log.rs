@@ -38,11 +38,26 @@ impl Log {
     /// Appends a message, and drops old ones beyond the limits, but never the message itself. `is_new` is whether no other log has it
     /// yet.
     pub(super) fn append(&mut self, at: Timestamp, message: LogMessage, is_new: bool, limits: &LogLimits) {
+        self.push(at, message, is_new);
+        self.keep_to(limits);
+    }
+
+    /// The same without limits.
+    pub(super) fn push(&mut self, at: Timestamp, message: LogMessage, is_new: bool) {
         let bytes = message.size();
         self.size.bytes += OVERHEAD_BYTES + bytes;
         self.size.added += signed(OVERHEAD_BYTES + if is_new { bytes } else { 0 });
         self.messages.push_back(Stored { at, message });
         self.last += 1;
+    }
+
+    /// An empty log, which goes on after the message `last`.
+    pub(super) fn after(last: u64) -> Self {
+        Self { last, ..Self::default() }
+    }
+
+    /// Drops old messages beyond the limits.
+    pub(super) fn keep_to(&mut self, limits: &LogLimits) {
         while self.messages.len() > 1
             && (self.messages.len() > limits.messages || self.size.bytes > limits.bytes)
         {

@@ -18,14 +18,18 @@ mod message;
 mod name;
 mod pattern;
 mod publish;
+mod record;
+mod snapshot;
 mod state;
 mod subscribers;
 
 pub use channels::LogLimits;
-pub(crate) use channels::{Channels, Hold, Published, TooManyChannels};
+pub(crate) use channels::{Channels, Hold, NotPublished, Published, TooManyChannels};
 pub(crate) use message::{LogMessage, Origin};
 pub(crate) use name::{BadChannelName, ChannelName};
 pub(crate) use pattern::overlap;
+pub(crate) use record::LogRecord;
+pub(crate) use snapshot::{LogsWritten, RestoredLogs};
 pub(crate) use state::{Channel, HistoryMessage};
 pub(crate) use subscribers::{Subscriber, SubscriberKey};
 

@@ -13,7 +13,7 @@ use encke_core::message::{CompactJson, Message};
 use encke_core::session::outbox::Place;
 use parking_lot::MutexGuard;
 
-use super::channels::{Channels, Published, TooManyChannels};
+use super::channels::{Channels, NotPublished, Published};
 use super::fan_out;
 use super::log::LogSize;
 use super::message::{LogMessage, Origin, SharedMessage};
@@ -27,6 +27,14 @@ use crate::timeouts::ArmAction;
 struct Open<'a, S> {
     channel: &'a Arc<Channel<S>>,
     state: MutexGuard<'a, State<S>>,
+}
+
+/// Why nothing came of an append.
+enum NotAppended<'a, S> {
+    /// This log has just been retired.
+    Retired(&'a Arc<Channel<S>>),
+    /// Nothing is appended any more.
+    Closed,
 }
 
 /// What came of an append.
@@ -52,19 +60,23 @@ impl<S: Subscriber> Channels<S> {
     /// channel, `maker` makes it.
     ///
     /// # Errors
-    /// [`TooManyChannels`], when there is no such channel and no further one may be opened.
+    /// [`NotPublished`]: there is no such channel and no further one may be opened, or channels are closed.
     pub(crate) fn publish(
         &self,
         name: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
-    ) -> Result<Published, TooManyChannels> {
+    ) -> Result<Published, NotPublished> {
         let now = self.timeouts.clock().now();
         loop {
             let channel = self.open(name, maker)?;
             let patterns = self.patterns_of(name);
             match self.append(now, &channel, &patterns, data) {
-                Err(retired) => self.forget(retired),
+                Err(NotAppended::Retired(retired)) => self.forget(retired),
+                Err(NotAppended::Closed) => {
+                    self.retire_if_unused(&channel);
+                    return Err(NotPublished::Draining);
+                }
                 Ok(appended) => {
                     self.metrics.channels.published();
                     // A message by a pattern says where it is in both logs. So those that follow both get it by the pattern.
@@ -79,16 +91,18 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
-    /// Fails with a log that has just been retired, if one has.
     fn append<'a>(
         &self,
         now: Timestamp,
         channel: &'a Arc<Channel<S>>,
         patterns: &'a [Arc<Channel<S>>],
         data: &CompactJson<'_>,
-    ) -> Result<Appended, &'a Arc<Channel<S>>> {
+    ) -> Result<Appended, NotAppended<'a, S>> {
         let mut own = Open::lock(channel)?;
         let mut others = patterns.iter().map(Open::lock).collect::<Result<Vec<_>, _>>()?;
+        if self.is_closed() {
+            return Err(NotAppended::Closed);
+        }
         // The text is made under the lock, since the offset is part of it.
         let offset = own.state.log.next_offset();
         let message = Message { channel: channel.name().as_str(), epoch: channel.epoch(), offset, data };
@@ -141,9 +155,9 @@ impl<S: Subscriber> Channels<S> {
 }
 
 impl<'a, S: Subscriber> Open<'a, S> {
-    fn lock(channel: &'a Arc<Channel<S>>) -> Result<Self, &'a Arc<Channel<S>>> {
+    fn lock(channel: &'a Arc<Channel<S>>) -> Result<Self, NotAppended<'a, S>> {
         let state = channel.state.lock();
-        if state.retired { Err(channel) } else { Ok(Self { channel, state }) }
+        if state.retired { Err(NotAppended::Retired(channel)) } else { Ok(Self { channel, state }) }
     }
 
     /// Where the next message will be.

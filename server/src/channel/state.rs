@@ -12,7 +12,6 @@ use super::log::{Log, LogSize};
 use super::message::LogMessage;
 use super::name::ChannelName;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
-use crate::entropy::Entropy;
 use crate::timeouts::{Owners, TimerCell};
 
 /// One channel. Owned by the table of channels, and by its subscribers.
@@ -121,9 +120,8 @@ impl<S: Subscriber> Channel<S> {
         name: ChannelName,
         account: Arc<Account<S>>,
         number: u64,
-        entropy: &Entropy,
+        epoch: Arc<str>,
     ) -> Arc<Self> {
-        let epoch: Arc<str> = data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>()).into();
         Arc::new_cyclic(|this| Self {
             pattern: name.is_pattern().then(|| PatternEncodings::new(name.as_str(), &epoch)),
             name,
@@ -239,6 +237,19 @@ impl<S: Subscriber> Channel<S> {
         let mut state = self.state.lock();
         let bounds = state.log.bounds();
         join(bounds, &mut |slot| state.subscribers.add(Arc::downgrade(subscriber), slot))
+    }
+}
+
+impl<S: Subscriber> Channel<S> {
+    /// A subscriber of an earlier process goes on. It is told when there is more.
+    pub(crate) fn rejoin(&self, subscriber: &Arc<S>, slot: Slot) -> Option<SubscriberKey> {
+        let mut state = self.state.lock();
+        if state.retired {
+            return None;
+        }
+        let key = state.subscribers.add(Arc::downgrade(subscriber), slot);
+        state.subscribers.set_waiting(key);
+        Some(key)
     }
 }
 

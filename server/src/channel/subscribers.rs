@@ -9,6 +9,11 @@ use slab::Slab;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubscriberKey(usize);
 
+impl SubscriberKey {
+    /// Of what is no subscriber any more.
+    pub(crate) const NOBODY: Self = Self(usize::MAX);
+}
+
 /// Reads channels, and is told when one has something new.
 pub(crate) trait Subscriber: fmt::Debug + Send + Sync + 'static {
     /// The channel behind this slot has something new. Returns a task to wake, if there is one.

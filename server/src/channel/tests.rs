@@ -57,6 +57,10 @@ impl World {
         self.channels
             .publish(&name(channel), maker, &CompactJson::parse(data).expect("good JSON"))
             .map(|published| published.offset)
+            .map_err(|error| match error {
+                NotPublished::TooManyChannels(error) => error,
+                NotPublished::Draining => panic!("nobody has closed the channels"),
+            })
     }
 
     fn bounds(&self, channel: &str) -> Bounds {

@@ -89,7 +89,7 @@ impl Context {
             }
             Refusal::TooManySessions => (RefusalReason::Overloaded, "limits.max_sessions"),
             Refusal::TooFast => (RefusalReason::SessionRate, "limits.sessions_per_second_per_address"),
-            Refusal::Draining => (RefusalReason::Draining, "the server is going away"),
+            Refusal::Draining | Refusal::Moved => (RefusalReason::Draining, "the server is going away"),
             Refusal::NotTheUser => (RefusalReason::User, "the session is another user's"),
             Refusal::Gone => (RefusalReason::Gone, "the session is gone"),
             Refusal::Ended(code) => (RefusalReason::Gone, code.reason()),

@@ -5,7 +5,7 @@ use encke_core::message::BadJson;
 
 use super::Context;
 use super::context::NotIdentified;
-use crate::channel::{BadChannelName, TooManyChannels};
+use crate::channel::{BadChannelName, NotPublished};
 use crate::session::NotSubscribed;
 
 pub(super) fn forbidden(message: impl Into<String>) -> CommandError {
@@ -49,9 +49,13 @@ impl From<BadChannelName> for CommandError {
     }
 }
 
-impl From<TooManyChannels> for CommandError {
-    fn from(error: TooManyChannels) -> Self {
-        Self { code: ErrorCode::Limit, message: error.to_string() }
+impl From<NotPublished> for CommandError {
+    fn from(error: NotPublished) -> Self {
+        let code = match error {
+            NotPublished::TooManyChannels(_) => ErrorCode::Limit,
+            NotPublished::Draining => ErrorCode::Draining,
+        };
+        Self { code, message: error.to_string() }
     }
 }
 
@@ -59,6 +63,7 @@ impl From<NotSubscribed> for CommandError {
     fn from(error: NotSubscribed) -> Self {
         let code = match error {
             NotSubscribed::Forbidden => ErrorCode::Forbidden,
+            NotSubscribed::Draining => ErrorCode::Draining,
             NotSubscribed::TooManySubscriptions { .. }
             | NotSubscribed::TooManyChannels(_)
             | NotSubscribed::Detached => ErrorCode::Limit,

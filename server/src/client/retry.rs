@@ -9,6 +9,9 @@ use crate::entropy::Entropy;
 /// Clients of a server that goes away spread their return over this long.
 const SPREAD_MS: Range<u64> = 500..10_000;
 
+/// Clients whose sessions go on in the next process: it is there soon, and opens no sessions for them.
+const MOVED_SPREAD_MS: Range<u64> = 0..2_000;
+
 /// The delay when only one connection ended.
 const SOON_MS: u64 = 1_000;
 
@@ -19,6 +22,7 @@ const NEVER_MS: u64 = i32::MAX as u64;
 pub(crate) fn retry_ms(code: CloseCode, entropy: &Entropy) -> u64 {
     match code {
         CloseCode::Draining | CloseCode::Overloaded => entropy.number_in(SPREAD_MS),
+        CloseCode::Moved => entropy.number_in(MOVED_SPREAD_MS),
         code if code.invites_back() => SOON_MS,
         _ => NEVER_MS,
     }
@@ -40,5 +44,6 @@ mod tests {
         assert_eq!(retry_ms(CloseCode::Normal), 2_147_483_647);
         assert_eq!(retry_ms(CloseCode::Disconnected), 1_000);
         assert!(SPREAD_MS.contains(&retry_ms(CloseCode::Draining)));
+        assert!(MOVED_SPREAD_MS.contains(&retry_ms(CloseCode::Moved)));
     }
 }

@@ -14,7 +14,7 @@ use futures_util::FutureExt;
 use super::{Attachment, Commands, Context};
 use crate::admission::Holder;
 use crate::auth::Identity;
-use crate::channel::{ChannelName, Hold, Published, TooManyChannels};
+use crate::channel::{ChannelName, Hold, NotPublished, Published, TooManyChannels};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context;
@@ -52,7 +52,7 @@ impl LogEngine<SessionCell> for SlowEngine {
         channel: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
-    ) -> Answer<Result<Published, TooManyChannels>> {
+    ) -> Answer<Result<Published, NotPublished>> {
         self.later(self.memory.append(channel, maker, data))
     }
 

@@ -26,6 +26,12 @@ impl UnixTime {
         self.millis.div_ceil(1000)
     }
 
+    /// Milliseconds since 1970.
+    #[must_use]
+    pub const fn as_millis(self) -> u64 {
+        self.millis
+    }
+
     /// How long from `earlier` until this; nothing when it is not earlier.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {

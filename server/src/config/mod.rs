@@ -18,6 +18,7 @@ use encke_core::session::SessionTimeouts;
 
 use crate::auth::Auth;
 use crate::proxies::Proxies;
+use crate::snapshot::SnapshotSettings;
 use crate::timeouts::WheelSettings;
 use crate::tls::Tls;
 use layers::Layers;
@@ -57,6 +58,8 @@ pub struct Config {
     pub limits: Limits,
     /// How long clients have to leave.
     pub drain: Duration,
+    /// Where sessions and channels wait for the next process, if they do.
+    pub snapshot: Option<SnapshotSettings>,
     /// Who may connect, and who may use the admin API.
     pub auth: Arc<Auth>,
     /// The certificate of the public listener, if it has one.

@@ -1,6 +1,7 @@
 //! Settings as they are written, and the checks that make them a [`Config`].
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::{
 };
 use crate::auth::Auth;
 use crate::proxies::Proxies;
+use crate::snapshot::SnapshotSettings;
 use crate::timeouts::MOST_WORKERS;
 use crate::tls::Tls;
 
@@ -114,6 +116,8 @@ struct RawLimits {
 #[derive(Deserialize)]
 struct Shutdown {
     drain: Span,
+    snapshot: PathBuf,
+    snapshot_max_age: Span,
 }
 
 #[derive(Deserialize)]
@@ -224,6 +228,10 @@ impl Raw {
                 sessions_per_second_per_address: self.limits.sessions_per_second_per_address,
             },
             drain: self.shutdown.drain.0,
+            snapshot: (!self.shutdown.snapshot.as_os_str().is_empty()).then_some(SnapshotSettings {
+                path: self.shutdown.snapshot,
+                max_age: self.shutdown.snapshot_max_age.0,
+            }),
             auth: Arc::new(auth),
             tls,
             tls_for_admin: self.tls.admin,

@@ -4,7 +4,7 @@ use encke_core::message::CompactJson;
 
 use super::{Answer, History, LogEngine};
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Channels, Hold, Published, Subscriber, TooManyChannels};
+use crate::channel::{ChannelName, Channels, Hold, NotPublished, Published, Subscriber, TooManyChannels};
 use crate::timeouts::Timeouts;
 
 /// Logs in the memory of this process, which end with it. It answers everything at once.
@@ -20,7 +20,7 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
         channel: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
-    ) -> Answer<Result<Published, TooManyChannels>> {
+    ) -> Answer<Result<Published, NotPublished>> {
         Answer::Ready(self.channels.publish(channel, maker, data))
     }
 

@@ -13,7 +13,9 @@ use encke_core::message::CompactJson;
 use encke_core::session::outbox::Bounds;
 
 use crate::admission::Holder;
-use crate::channel::{ChannelName, HistoryMessage, Hold, Published, Subscriber, TooManyChannels};
+use crate::channel::{
+    ChannelName, HistoryMessage, Hold, NotPublished, Published, Subscriber, TooManyChannels,
+};
 
 pub(crate) use answer::{Answer, all};
 pub(crate) use memory::MemoryEngine;
@@ -29,7 +31,7 @@ pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
         channel: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
-    ) -> Answer<Result<Published, TooManyChannels>>;
+    ) -> Answer<Result<Published, NotPublished>>;
 
     /// The messages after `since`, at most `limit`; nothing if there is no such channel.
     fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>>;

@@ -102,6 +102,7 @@ pub(super) fn admit(
         }
         Refusal::Draining => NotAdmitted::Goaway(CloseCode::Draining),
         Refusal::Ended(code) => NotAdmitted::Goaway(code),
+        Refusal::Moved => NotAdmitted::Goaway(CloseCode::Moved),
         Refusal::NotTheUser => ApiError::forbidden("the session is another user's").into(),
         Refusal::Late => ApiError::new(StatusCode::CONFLICT, "superseded", LATE).into(),
         Refusal::Gone => gone("the session is gone; with channels=a,b a new one would follow them").into(),

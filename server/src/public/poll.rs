@@ -115,16 +115,21 @@ async fn replies(body: &[u8], speaker: Speaker<'_>) -> Result<Array, ApiError> {
     for text in texts {
         carry_out(text, speaker, &mut replies).await;
     }
-    if let Phase::Closed(reason) = session.phase()
-        && reason != CloseReason::Client
-    {
-        if replies.is_empty() {
-            return Err(gone(GONE));
-        }
-        let code = reason.close_code();
-        replies.notify(&goaway(code, retry_ms(code, &context.entropy)));
-    }
+    let code = match session.phase() {
+        Phase::Closed(CloseReason::Client) => return Ok(replies),
+        Phase::Closed(_) if replies.is_empty() => return Err(gone(GONE)),
+        Phase::Closed(reason) => reason.close_code(),
+        Phase::Moved if replies.is_empty() => return Err(moved()),
+        Phase::Moved => CloseCode::Moved,
+        Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => return Ok(replies),
+    };
+    replies.notify(&goaway(code, retry_ms(code, &context.entropy)));
     Ok(replies)
+}
+
+/// The session goes on in the next process, which takes its commands.
+fn moved() -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is going away; the session stays")
 }
 
 /// One command, and its reply, which comes before that of the next.

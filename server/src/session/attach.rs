@@ -62,6 +62,8 @@ pub(crate) enum Refusal {
     TooFast,
     /// The server is going away.
     Draining,
+    /// The same, and sessions go on in the next one.
+    Moved,
     /// The session is another user's.
     NotTheUser,
     /// The session that the client asks for is gone, and it wants no other.
@@ -88,7 +90,7 @@ impl Sessions {
         has_ended: impl Fn() -> bool,
     ) -> Result<Attached, Refusal> {
         if self.is_draining() {
-            return Err(Refusal::Draining);
+            return Err(self.draining_refusal());
         }
         let clock = self.timeouts.clock();
         let now = clock.now();
@@ -126,7 +128,7 @@ impl Sessions {
             }
             if request.only_resume {
                 // A drain that has begun since may be what ended it.
-                return Err(if self.is_draining() { Refusal::Draining } else { Refusal::Gone });
+                return Err(if self.is_draining() { self.draining_refusal() } else { Refusal::Gone });
             }
         }
         if !request.may_open {
@@ -147,7 +149,10 @@ impl Sessions {
     }
 
     fn of_token(&self, token: &ResumeToken) -> Option<Arc<SessionCell>> {
-        self.registry.get(token.id).filter(|session| session.secret.matches(&token.secret))
+        self.registry.get(token.id).filter(|session| match session.secret.get() {
+            Some(secret) => secret.matches(&token.secret),
+            None => self.unclaimed.claim(session, &token.secret),
+        })
     }
 
     fn resume(
@@ -165,8 +170,10 @@ impl Sessions {
             }
             // A deadline that is due may end it right now.
             state.machine.handle_timeout(now);
-            if matches!(state.machine.phase(), Phase::Closed(_)) {
-                return Ok(false);
+            match state.machine.phase() {
+                Phase::Closed(_) => return Ok(false),
+                Phase::Moved => return Err(Refusal::Moved),
+                Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
             if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && has_ended() {
                 return Err(Refusal::Late);

@@ -1,4 +1,4 @@
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 use encke_core::Timestamp;
@@ -47,7 +47,8 @@ impl From<ConnectionKind> for Transport {
 #[derive(Debug)]
 pub(crate) struct SessionCell {
     pub(super) id: SessionId,
-    pub(super) secret: Secret,
+    /// Unknown in a session of an earlier process, until its client has come back with it.
+    pub(super) secret: OnceLock<Secret>,
     pub(super) timer: Arc<TimerCell>,
     /// Of its client's commands, on whichever connection.
     pub(crate) commands: Rate,
@@ -104,9 +105,10 @@ impl SessionCell {
     pub(super) fn new(
         owners: &Owners<Self>,
         id: SessionId,
-        secret: Secret,
+        secret: impl Into<OnceLock<Secret>>,
         state: SessionState,
     ) -> Arc<Self> {
+        let secret = secret.into();
         Arc::new_cyclic(|this| {
             let timer = owners.new_timer(Weak::clone(this));
             Self {
@@ -128,7 +130,8 @@ impl SessionCell {
     /// What its client needs to come back.
     #[must_use]
     pub(crate) fn resume_token(&self) -> ResumeToken {
-        ResumeToken { id: self.id, secret: self.secret }
+        let secret = *self.secret.get().expect("whoever speaks for the session has come with its secret");
+        ResumeToken { id: self.id, secret }
     }
 }
 

@@ -23,6 +23,16 @@ impl SessionId {
         Self(entropy.bytes())
     }
 
+    /// As it is written down.
+    pub(super) const fn bytes(self) -> [u8; ID_BYTES] {
+        self.0
+    }
+
+    /// The reverse of [`Self::bytes`].
+    pub(super) const fn of_bytes(bytes: [u8; ID_BYTES]) -> Self {
+        Self(bytes)
+    }
+
     /// The same, as a number.
     pub(crate) const fn number(self) -> u128 {
         u128::from_be_bytes(self.0)
@@ -88,6 +98,12 @@ impl Secret {
         Self(entropy.bytes())
     }
 
+    /// What is written down in its place. It is random and long, so nobody finds it by trying.
+    pub(super) fn digest(&self) -> SecretDigest {
+        let digest = ring::digest::digest(&ring::digest::SHA256, &self.0);
+        SecretDigest(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    }
+
     pub(crate) fn matches(&self, other: &Self) -> bool {
         self.0.ct_eq(&other.0).into()
     }
@@ -96,6 +112,22 @@ impl Secret {
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
+    }
+}
+
+/// The SHA-256 of a secret: all that a server knows that has taken a session over from another, until its client comes back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct SecretDigest(pub(super) [u8; 32]);
+
+impl SecretDigest {
+    pub(super) fn is_of(&self, secret: &Secret) -> bool {
+        self.0.ct_eq(&secret.digest().0).into()
+    }
+}
+
+impl fmt::Debug for SecretDigest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SecretDigest")
     }
 }
 

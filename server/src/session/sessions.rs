@@ -1,12 +1,14 @@
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use encke_core::close::CloseReason;
 use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
 
+use super::attach::Refusal;
 use super::cell::SessionCell;
 use super::registry::Registry;
 use super::suspended::Suspended;
+use super::unclaimed::Unclaimed;
 use super::untold::Untold;
 use super::{Channels, SessionId};
 use crate::engine::LogEngine;
@@ -24,6 +26,14 @@ pub(crate) trait EventSink: Send + Sync + 'static {
         false
     }
 }
+
+/// How the server ends, if it does.
+const STAYING: u8 = 0;
+const DRAINING: u8 = 1;
+const MOVING: u8 = 2;
+
+/// Sessions looked up at a time.
+pub(super) const PAGE: usize = 1024;
 
 /// What sessions may use.
 #[derive(Clone, Copy, Debug)]
@@ -60,7 +70,9 @@ pub(crate) struct Sessions {
     pub(super) events: Box<dyn EventSink>,
     /// Connections so far.
     pub(super) connections: AtomicU64,
-    draining: AtomicBool,
+    /// Those of an earlier process whose clients have not come back yet.
+    pub(super) unclaimed: Unclaimed,
+    end: AtomicU8,
 }
 
 impl Sessions {
@@ -87,7 +99,8 @@ impl Sessions {
             entropy,
             events,
             connections: AtomicU64::new(0),
-            draining: AtomicBool::new(false),
+            unclaimed: Unclaimed::default(),
+            end: AtomicU8::new(STAYING),
         }
     }
 
@@ -112,15 +125,19 @@ impl Sessions {
         self.owners.len()
     }
 
-    /// Whether sessions are being ended, and none may begin.
+    /// Whether sessions are being ended or moved, and none may begin.
     pub(super) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
+        self.end.load(Ordering::Acquire) != STAYING
+    }
+
+    /// What connections are told that come then.
+    pub(super) fn draining_refusal(&self) -> Refusal {
+        if self.end.load(Ordering::Acquire) == MOVING { Refusal::Moved } else { Refusal::Draining }
     }
 
     /// Ends every session, and lets none begin.
     pub(crate) fn drain(&self) {
-        const PAGE: usize = 1024;
-        self.draining.store(true, Ordering::Release);
+        self.end.store(DRAINING, Ordering::Release);
         loop {
             // Closing removes them, so the next page is the first again.
             let page = self.registry.after(None, PAGE);
@@ -129,6 +146,22 @@ impl Sessions {
             }
             for session in page {
                 self.handle(&session, Input::Close(CloseReason::Draining));
+            }
+        }
+    }
+}
+
+impl Sessions {
+    /// Has every session go on in another process, and lets none begin.
+    pub(crate) fn move_all(&self) {
+        self.end.store(MOVING, Ordering::Release);
+        let mut cursor = None;
+        loop {
+            let page = self.registry.after(cursor, PAGE);
+            let Some(last) = page.last() else { return };
+            cursor = Some(last.id());
+            for session in page {
+                self.handle(&session, Input::Move);
             }
         }
     }

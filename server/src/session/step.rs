@@ -151,6 +151,7 @@ impl Sessions {
         if event.transition.is_end() {
             self.registry.remove(session.id);
             self.owners.remove(&session.timer);
+            self.unclaimed.forget(session);
         }
         let identity = session.identity();
         let (session, user) = (session.id, identity.user());

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use encke_core::dialect::Since;
+use encke_core::session::Phase;
 use encke_core::session::outbox::{Bounds, Slot, Source};
 
 use super::Channel;
@@ -51,6 +52,8 @@ pub(crate) enum NotSubscribed {
     TooManyChannels(#[from] TooManyChannels),
     #[error("the token does not allow to subscribe to this channel")]
     Forbidden,
+    #[error("the server is going away, and the session goes on in the next one")]
+    Draining,
     #[error("another connection has the session now")]
     Detached,
 }
@@ -121,7 +124,8 @@ impl Sessions {
         name: &ChannelName,
     ) -> Result<Option<Subscribed>, NotSubscribed> {
         if !via.is_heard(state) {
-            return Err(NotSubscribed::Detached);
+            let has_moved = state.machine.phase() == Phase::Moved;
+            return Err(if has_moved { NotSubscribed::Draining } else { NotSubscribed::Detached });
         }
         if !state.identity.allows(Permission::Subscribe, name.as_str()) {
             return Err(NotSubscribed::Forbidden);

@@ -23,9 +23,15 @@ pub(super) struct PlaceInLine {
 }
 
 impl Suspended {
+    /// A session of an earlier process is suspended.
+    pub(super) fn add(&self, id: SessionId, state: &mut SessionState, holder: Holder) {
+        let number = self.0.lock().add(&holder, id);
+        state.suspended = Some(Box::new(PlaceInLine { holder, number }));
+    }
+
     /// The phase of a session has changed. `link` was that of its connection.
     pub(super) fn phase_changed(&self, id: SessionId, state: &mut SessionState, link: Option<&Link>) {
-        let is_suspended = state.machine.phase() == Phase::Suspended;
+        let is_suspended = matches!(state.machine.phase(), Phase::Suspended | Phase::Moved);
         match (link, state.suspended.take()) {
             (Some(link), None) if is_suspended => {
                 let holder = Holder::new(state.identity.shared_user(), link.address);
@@ -35,6 +41,12 @@ impl Suspended {
             (_, Some(place)) if !is_suspended => _ = self.0.lock().remove(&place.holder, place.number),
             (_, place) => state.suspended = place,
         }
+    }
+}
+
+impl PlaceInLine {
+    pub(super) fn holder(&self) -> &Holder {
+        &self.holder
     }
 }
 

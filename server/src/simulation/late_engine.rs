@@ -6,7 +6,7 @@ use encke_core::message::CompactJson;
 use futures_util::FutureExt;
 
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Hold, Published, TooManyChannels};
+use crate::channel::{ChannelName, Hold, NotPublished, Published, TooManyChannels};
 use crate::engine::{Answer, History, LogEngine, MemoryEngine};
 use crate::session::SessionCell;
 
@@ -60,7 +60,7 @@ impl LogEngine<SessionCell> for LateEngine {
         channel: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
-    ) -> Answer<Result<Published, TooManyChannels>> {
+    ) -> Answer<Result<Published, NotPublished>> {
         let (channel, maker, data) = (channel.clone(), maker.clone(), data.clone().into_owned());
         self.answer(move |memory| memory.append(&channel, &maker, &data))
     }

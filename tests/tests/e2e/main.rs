@@ -58,6 +58,8 @@ mod proxies;
 mod refusals;
 // What a session is sent again after a cut, and what may be forgotten.
 mod replay;
+// Sessions that outlive the process.
+mod restart;
 // The hello, and coming back.
 mod resume;
 // The same timeouts on every scheme of timers.

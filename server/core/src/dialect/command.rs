@@ -141,4 +141,6 @@ pub enum ErrorCode {
     Limit,
     /// Too many commands a second.
     RateLimited,
+    /// The server is going away, and does no more of this.
+    Draining,
 }

@@ -30,7 +30,7 @@ mod record;
 pub use deadline::{Deadline, SessionTimeouts};
 pub use input::{Attach, ConnectionId, ConnectionInput, ConnectionKind, Delivery, Heartbeat, Input, Request};
 pub use machine::{Phase, Session};
-pub use outbox::{Outbox, WhenFull};
+pub use outbox::{MOST_OFFSETS, Outbox, WhenFull};
 pub use output::{LifecycleEvent, Output, ResumeKind, Transition};
 pub use record::{BadRecord, OutboxRecord, RingRun, SentBefore, SessionRecord, SubscriptionRecord};
 

@@ -12,7 +12,7 @@ use tokio::task::{JoinError, yield_now};
 use super::routes::Call;
 use crate::admin::Context;
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Published, TooManyChannels};
+use crate::channel::{ChannelName, NotPublished, Published};
 use crate::http::body::parse;
 use crate::http::reply::{ErrorBody, json};
 use crate::http::{ApiError, Reply};
@@ -145,8 +145,12 @@ fn stopping() -> ApiError {
 }
 
 /// Not 409: nothing is wrong with the request. Channels that nobody uses go away, so it may succeed later.
-impl From<TooManyChannels> for ApiError {
-    fn from(error: TooManyChannels) -> Self {
-        Self::new(StatusCode::SERVICE_UNAVAILABLE, "limit", error.to_string())
+impl From<NotPublished> for ApiError {
+    fn from(error: NotPublished) -> Self {
+        let code = match error {
+            NotPublished::TooManyChannels(_) => "limit",
+            NotPublished::Draining => "draining",
+        };
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, code, error.to_string())
     }
 }

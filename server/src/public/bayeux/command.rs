@@ -1,11 +1,12 @@
 use std::net::IpAddr;
 
+use encke_core::close::CloseCode;
 use encke_core::dialect::Texts;
-use encke_core::dialect::bayeux::{Bayeux, ClientMessage, MessageKind};
+use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, MessageKind, Reply};
 use encke_core::session::Phase;
 
 use super::session::{check_token, session};
-use crate::client::bayeux::turned_away;
+use crate::client::bayeux::{retry, turned_away};
 use crate::client::{Commands, Context, Speaker};
 use crate::session::{Backlog, Via};
 
@@ -70,6 +71,10 @@ pub(super) async fn command(
         // It has ended the session, or has found it ended.
         let reply = match session.phase() {
             Phase::Closed(reason) => turned_away(reply_to.reply(), reason.close_code(), context),
+            Phase::Moved => {
+                let reply = reply_to.reply().failed_with(503, CloseCode::Moved.reason());
+                Reply { advice: Some(Advice::pause(retry(CloseCode::Moved, context))), ..reply }
+            }
             _ => reply_to.reply().of_no_session(),
         };
         replies.push(&reply.to_json());

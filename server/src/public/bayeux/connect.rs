@@ -150,6 +150,10 @@ fn attach(
             told(message, CloseCode::Replaced, context)
         }
         Refusal::Gone => reply_to.reply().of_no_session().to_json(),
+        Refusal::Moved => {
+            session.advise_pause(true);
+            told(message, CloseCode::Moved, context)
+        }
         // The session is still there.
         Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => {
             session.advise_pause(true);

@@ -65,7 +65,10 @@ pub(super) fn open(
         only_resume: false,
     };
     let attached = context.attach(caller.address, request, || false).map_err(|refusal| {
-        let code = if refusal == Refusal::Draining { CloseCode::Draining } else { CloseCode::Overloaded };
+        let code = match refusal {
+            Refusal::Draining | Refusal::Moved => CloseCode::Draining,
+            _ => CloseCode::Overloaded,
+        };
         refused(503, code.reason(), later(code))
     })?;
     let client_id = attached.session.resume_token().expose();

@@ -55,7 +55,7 @@ pub(super) async fn say<S, D>(
             }
         }
         if let Ending::Close(code) = ending {
-            if code == CloseCode::Draining {
+            if matches!(code, CloseCode::Draining | CloseCode::Moved) {
                 let goaway = goaway(code, retry_ms(code, &context.entropy));
                 D::default().notify(&goaway, &mut Queue(&mut socket));
             }

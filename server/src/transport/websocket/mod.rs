@@ -221,6 +221,7 @@ fn attach<D: Spoken>(
     let mut attached = attached.map_err(|refusal| match refusal {
         Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => CloseCode::Overloaded,
         Refusal::Draining => CloseCode::Draining,
+        Refusal::Moved => CloseCode::Moved,
         Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
         Refusal::Late => CloseCode::Replaced,
         Refusal::Ended(code) => code,

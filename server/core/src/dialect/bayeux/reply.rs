@@ -177,6 +177,7 @@ fn code(code: ErrorCode) -> u16 {
         ErrorCode::Forbidden => 403,
         ErrorCode::UnknownCommand => 404,
         ErrorCode::Limit | ErrorCode::RateLimited => 429,
+        ErrorCode::Draining => 503,
     }
 }
 

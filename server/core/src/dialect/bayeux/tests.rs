@@ -373,6 +373,7 @@ fn errors_have_the_codes_of_the_specification() {
         (ErrorCode::UnknownCommand, "404"),
         (ErrorCode::Limit, "429"),
         (ErrorCode::RateLimited, "429"),
+        (ErrorCode::Draining, "503"),
     ] {
         let error = Reply::default().failed(&CommandError { code, message: "no".into() }).error;
         assert_eq!(error, Some(format!("{number}::no")));

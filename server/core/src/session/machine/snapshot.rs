@@ -23,6 +23,9 @@ const CARRIERS: [Carrier; 6] = [
     Carrier::Poll(PollState::Answered),
 ];
 
+/// Far more than a session lives to see, and there are numbers after it.
+const MOST_EVENTS: u32 = u32::MAX / 2;
+
 impl<C: Source> Session<C> {
     /// Writes the session down, once it was told to [move](crate::session::Input::Move). Time has stood still for it since then.
     #[must_use]
@@ -62,6 +65,9 @@ impl<C> Session<C> {
         outbox: Outbox<C>,
     ) -> Result<Self, BadRecord> {
         let carrier = *CARRIERS.get(usize::from(record.carrier)).ok_or(BadRecord("an unknown carrier"))?;
+        if record.events > MOST_EVENTS {
+            return Err(BadRecord("more events than there can be"));
+        }
         let before = |ns| now.before(Duration::from_nanos(ns)).unwrap_or(Timestamp::from_nanos(0));
         let mut deadlines = DeadlineTable::default();
         for (deadline, remaining) in [

@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 
 pub use overlap::{Place, Source};
 use ring::{Entry, EntryKind, Ring};
+pub use snapshot::MOST_OFFSETS;
 use subscription::Subscription;
 pub use turn::{Bounds, Run, Slot, SubscriptionView, Turn, WhenFull};
 
@@ -146,6 +147,11 @@ impl<C> Outbox<C> {
             let Subscription { channel, cursor, .. } = subscription.as_ref().filter(|it| it.live)?;
             Some(SubscriptionView { slot: Slot(index), channel, cursor: *cursor })
         })
+    }
+
+    /// The channels of all subscriptions, also of those that have ended and may be sent again.
+    pub fn channels(&self) -> impl Iterator<Item = &C> {
+        self.subscriptions.iter().flatten().map(|subscription| &subscription.channel)
     }
 
     /// Drops everything. Returns the channels that were subscribed.

@@ -204,4 +204,4 @@ impl<C> Subscription<C> {
 }
 
 /// No log comes so far, and what is a little more is still a number.
-pub(in crate::session) const MOST_OFFSETS: u64 = u64::MAX / 2;
+pub const MOST_OFFSETS: u64 = u64::MAX / 2;

@@ -1,0 +1,77 @@
+//! A log as it is written down, for another process to go on with. See `encke_core`'s session records: the same rules hold.
+
+use minicbor::{Decode, Encode};
+
+/// One log.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct LogRecord {
+    /// Told apart from all others since the first process.
+    #[n(0)]
+    pub(crate) number: u64,
+    #[n(1)]
+    pub(crate) name: String,
+    #[n(2)]
+    pub(crate) epoch: String,
+    /// Who made it.
+    #[n(3)]
+    pub(super) maker: String,
+    /// The number of the newest message there ever was.
+    #[n(4)]
+    pub(crate) last: u64,
+    /// It is in no table: sessions alone remember it.
+    #[n(5)]
+    pub(super) retired: bool,
+    /// Its newest message when the last that followed it left, if nothing follows it.
+    #[n(6)]
+    pub(super) left_at: Option<u64>,
+    /// Those that are still there, the oldest first.
+    #[n(7)]
+    pub(super) messages: Vec<MessageRecord>,
+}
+
+/// A message of a log: its own, or one that it shares with others.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(array)]
+pub(super) struct MessageRecord {
+    /// How long ago it was published.
+    #[n(0)]
+    pub(super) age_ns: u64,
+    /// What was published; nothing if an earlier record has it.
+    #[n(1)]
+    pub(super) data: Option<String>,
+    /// What a message has that is in several logs, where the data is.
+    #[n(2)]
+    pub(super) shared: Option<SharedRecord>,
+    /// The first place of a shared message that an earlier record has.
+    #[n(3)]
+    pub(super) earlier: Option<(u64, u64)>,
+}
+
+/// What several logs have.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(array)]
+pub(super) struct SharedRecord {
+    /// Where it was published.
+    #[n(0)]
+    pub(super) channel: String,
+    #[n(1)]
+    pub(super) epoch: String,
+    #[n(2)]
+    pub(super) offset: u64,
+    /// Log and offset, its channel's first.
+    #[n(3)]
+    pub(super) places: Vec<(u64, u64)>,
+}
+
+impl LogRecord {
+    /// How many messages it still has.
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// Whether only sessions remember it.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.retired
+    }
+}

@@ -1,0 +1,269 @@
+//! Writing logs down, and going on with them in another process.
+//!
+//! Logs keep their numbers and epochs, so that cursors and places mean the same. A message that several logs share is written with
+//! the first of them, and shared again by those that follow.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use encke_core::Timestamp;
+use encke_core::encodings::Encodings;
+use encke_core::message::{CompactJson, Message};
+use encke_core::session::MOST_OFFSETS;
+use encke_core::session::outbox::Place;
+
+use super::budget::Account;
+use super::channels::Channels;
+use super::log::{Log, LogSize};
+use super::message::{LogMessage, Origin, SharedMessage};
+use super::name::ChannelName;
+use super::record::{LogRecord, MessageRecord, SharedRecord};
+use super::state::{Change, Channel};
+use super::subscribers::Subscriber;
+use crate::admission::Holder;
+use crate::clock::nanos;
+
+/// Logs looked up at a time.
+const PAGE: usize = 1024;
+
+/// Why a log cannot be restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a log {0}")]
+pub(crate) struct BadLog(&'static str);
+
+/// What has been written so far.
+#[derive(Debug, Default)]
+pub(crate) struct LogsWritten {
+    logs: HashSet<u64>,
+    /// The first places of shared messages.
+    shared: HashSet<(u64, u64)>,
+}
+
+/// What has been restored so far.
+#[derive(Debug)]
+pub(crate) struct RestoredLogs<S: Subscriber> {
+    logs: HashMap<u64, (Arc<Channel<S>>, Option<u64>)>,
+    shared: HashMap<(u64, u64), Arc<SharedMessage>>,
+}
+
+impl<S: Subscriber> Default for RestoredLogs<S> {
+    fn default() -> Self {
+        Self { logs: HashMap::new(), shared: HashMap::new() }
+    }
+}
+
+impl<S: Subscriber> RestoredLogs<S> {
+    /// The log of this number.
+    pub(crate) fn get(&self, number: u64) -> Option<&Arc<Channel<S>>> {
+        self.logs.get(&number).map(|(channel, _)| channel)
+    }
+}
+
+impl<S: Subscriber> Channels<S> {
+    /// Numbers below this one may have been given to channels.
+    pub(crate) fn numbers(&self) -> u64 {
+        self.next_number()
+    }
+
+    /// Channels get numbers from this one on.
+    ///
+    /// # Errors
+    /// [`BadLog`].
+    pub(crate) fn restore_numbers(&self, numbers: u64) -> Result<(), BadLog> {
+        if let Some(last) = numbers.checked_sub(1) {
+            check(last < MOST_OFFSETS, "has no number")?;
+            self.pass_number(last);
+        }
+        Ok(())
+    }
+
+    /// Writes all logs down, one after the other.
+    pub(crate) fn snapshot<E>(
+        &self,
+        written: &mut LogsWritten,
+        mut write: impl FnMut(&LogRecord) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut cursor: Option<ChannelName> = None;
+        loop {
+            let page = self.after(cursor.as_ref().map(ChannelName::as_str), PAGE);
+            for channel in &page {
+                if let Some(record) = self.snapshot_of(channel, written) {
+                    write(&record)?;
+                }
+            }
+            match page.last() {
+                Some(last) => cursor = Some(last.name().clone()),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Writes one log down, unless it has been.
+    pub(crate) fn snapshot_of(&self, channel: &Channel<S>, written: &mut LogsWritten) -> Option<LogRecord> {
+        if !written.logs.insert(channel.number()) {
+            return None;
+        }
+        let now = self.timeouts.clock().now();
+        let state = channel.state.lock();
+        let messages = state.log.since(0).map(|(_, at, message)| {
+            let age_ns = nanos(now.since(at));
+            let data = || Some(message.encodings().data().as_str().to_owned());
+            match message {
+                LogMessage::Own(_) => MessageRecord { age_ns, data: data(), shared: None, earlier: None },
+                LogMessage::Shared(shared) => {
+                    let first = first_place(&shared.places);
+                    if written.shared.insert(first) {
+                        let shared = Some(SharedRecord::of(shared));
+                        MessageRecord { age_ns, data: data(), shared, earlier: None }
+                    } else {
+                        MessageRecord { age_ns, data: None, shared: None, earlier: Some(first) }
+                    }
+                }
+            }
+        });
+        Some(LogRecord {
+            messages: messages.collect(),
+            number: channel.number(),
+            name: channel.name().as_str().to_owned(),
+            epoch: channel.epoch().to_owned(),
+            maker: channel.account().maker().to_text(),
+            last: state.log.bounds().last,
+            retired: state.retired,
+            left_at: state.idle.map(|_| state.left_at),
+        })
+    }
+
+    /// Goes on with a log.
+    ///
+    /// # Errors
+    /// [`BadLog`], and nothing changes.
+    pub(crate) fn restore(&self, record: LogRecord, restored: &mut RestoredLogs<S>) -> Result<(), BadLog> {
+        let name = ChannelName::new(&record.name, usize::MAX).map_err(|_| BadLog("has no name"))?;
+        let maker = Holder::of_text(&record.maker).ok_or(BadLog("is nobody's"))?;
+        check(record.number < MOST_OFFSETS, "has no number")?;
+        check(!restored.logs.contains_key(&record.number), "comes twice")?;
+        check(
+            record.last < MOST_OFFSETS && record.messages.len() as u64 <= record.last,
+            "has too many messages",
+        )?;
+        check(!record.retired || record.messages.is_empty(), "has messages, though it is gone")?;
+        let epoch: Arc<str> = record.epoch.into();
+        let make =
+            |account| Channel::new(&self.owners, name.clone(), account, record.number, Arc::clone(&epoch));
+        let now = self.timeouts.clock().now();
+        let log = restore_log(&name, &epoch, now, (record.last, record.messages), restored)?;
+        let channel = if record.retired {
+            let channel = make(Account::new(maker));
+            channel.state.lock().retired = true;
+            self.owners.remove(&channel.timer);
+            channel
+        } else {
+            self.put_back(&name, maker, make).ok_or(BadLog("has the name of another"))?
+        };
+        self.fill(&channel, log);
+        self.pass_number(record.number);
+        restored.logs.insert(record.number, (channel, record.left_at));
+        Ok(())
+    }
+
+    fn fill(&self, channel: &Arc<Channel<S>>, log: Log) {
+        let action = {
+            let mut state = channel.state.lock();
+            state.log = log;
+            self.budget
+                .changed(channel.account(), Change { before: LogSize::default(), after: state.log.size() });
+            if let Some(oldest_at) = state.log.oldest_at() {
+                let age_key = (oldest_at, channel.number());
+                state.age_key = Some(age_key);
+                channel.account().list(age_key, Arc::downgrade(channel));
+            }
+            self.request_age(channel, &state)
+        };
+        self.timeouts.carry_out(&channel.timer, action);
+    }
+
+    /// All is restored that may follow a log: those that nothing follows are known as such, and limits hold again.
+    pub(crate) fn settle(&self, restored: RestoredLogs<S>) {
+        let RestoredLogs { logs, shared } = restored;
+        // What nobody shares any more counts as free when it is dropped.
+        drop(shared);
+        for (channel, left_at) in logs.into_values().filter(|(channel, _)| !channel.state.lock().retired) {
+            self.trim_if(&channel, |_| true, |log| log.keep_to(&self.log_limits));
+            let mut state = channel.state.lock();
+            if let (Some(_), Some(left_at)) = (state.idle, left_at) {
+                state.left_at = left_at.min(state.log.bounds().last);
+            }
+        }
+        self.keep_to_budget(self.timeouts.clock().now());
+    }
+}
+
+fn check(is_right: bool, problem: &'static str) -> Result<(), BadLog> {
+    if is_right { Ok(()) } else { Err(BadLog(problem)) }
+}
+
+fn first_place(places: &[Place]) -> (u64, u64) {
+    places.first().map_or((0, 0), |place| (place.log, place.offset))
+}
+
+impl SharedRecord {
+    fn of(message: &SharedMessage) -> Self {
+        Self {
+            channel: message.origin.channel.as_str().to_owned(),
+            epoch: message.origin.epoch.to_string(),
+            offset: message.origin.offset,
+            places: message.places.iter().map(|place| (place.log, place.offset)).collect(),
+        }
+    }
+}
+
+fn restore_log<S: Subscriber>(
+    name: &ChannelName,
+    epoch: &str,
+    now: Timestamp,
+    (last, messages): (u64, Vec<MessageRecord>),
+    restored: &mut RestoredLogs<S>,
+) -> Result<Log, BadLog> {
+    let mut log = Log::after(last - messages.len() as u64);
+    let mut before = Timestamp::from_nanos(0);
+    for message in messages {
+        let offset = log.next_offset();
+        let age = Duration::from_nanos(message.age_ns);
+        before = now.before(age).unwrap_or(before).max(before);
+        let (message, is_new) = restore_message(name, epoch, offset, message, restored)?;
+        log.push(before, message, is_new);
+    }
+    Ok(log)
+}
+
+/// Returns whether no other log has it yet, too.
+fn restore_message<S: Subscriber>(
+    name: &ChannelName,
+    epoch: &str,
+    offset: u64,
+    message: MessageRecord,
+    restored: &mut RestoredLogs<S>,
+) -> Result<(LogMessage, bool), BadLog> {
+    let Some(data) = message.data else {
+        let earlier = message.earlier.and_then(|first| restored.shared.get(&first));
+        let earlier = earlier.ok_or(BadLog("shares a message with none"))?;
+        return Ok((LogMessage::Shared(Arc::clone(earlier)), false));
+    };
+    let data = CompactJson::parse(&data).map_err(|_| BadLog("has data that was never published"))?;
+    let Some(shared) = message.shared else {
+        let message = Message { channel: name.as_str(), epoch, offset, data: &data };
+        return Ok((LogMessage::Own(Encodings::new(&message)), true));
+    };
+    let channel = ChannelName::new(&shared.channel, usize::MAX).map_err(|_| BadLog("shares with no name"))?;
+    let message =
+        Message { channel: channel.as_str(), epoch: &shared.epoch, offset: shared.offset, data: &data };
+    let encodings = Encodings::new(&message);
+    let places: Box<[Place]> = shared.places.iter().map(|&(log, offset)| Place { log, offset }).collect();
+    let first = first_place(&places);
+    let origin = Origin { channel, epoch: shared.epoch.into(), offset: shared.offset };
+    let message = Arc::new(SharedMessage { encodings, origin, places });
+    let before = restored.shared.insert(first, Arc::clone(&message));
+    check(before.is_none(), "has a shared message that comes twice")?;
+    Ok((LogMessage::Shared(message), true))
+}

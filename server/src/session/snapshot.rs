@@ -1,0 +1,199 @@
+//! Writing sessions down, and going on with them in another process.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use encke_core::session::outbox::Slot;
+use encke_core::session::{BadRecord, Outbox, Phase, Session, SessionRecord};
+
+use super::Channel;
+use super::cell::{Advised, SessionCell, SessionState};
+use super::id::{Secret, SecretDigest};
+use super::record::{DIALECTS, StoredSession, TRANSPORTS, number_of, numbered};
+use super::sessions::{PAGE, Sessions};
+use super::subscriptions::Followed;
+use crate::admission::Holder;
+use crate::auth::Identity;
+use crate::channel::{RestoredLogs, SubscriberKey};
+
+/// Why a session does not go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum NotRestored {
+    #[error("a session with {0}")]
+    BadRecord(#[from] BadRecord),
+    #[error("a session with {0}")]
+    Contradiction(&'static str),
+    #[error("the limit of sessions is reached (limits.max_sessions)")]
+    TooManySessions,
+}
+
+/// Sessions that have been restored, and how long each has been without a connection.
+#[derive(Debug, Default)]
+pub(crate) struct RestoredSessions(Vec<(Duration, Holder, Arc<SessionCell>)>);
+
+impl RestoredSessions {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Sessions {
+    /// Writes down every session that has moved, each with the channels that it remembers.
+    pub(crate) fn snapshot<E>(
+        &self,
+        mut write: impl FnMut(&StoredSession, &[Arc<Channel>]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut cursor = None;
+        loop {
+            let page = self.registry.after(cursor, PAGE);
+            let Some(last) = page.last() else { return Ok(()) };
+            cursor = Some(last.id());
+            for session in &page {
+                if let Some((stored, channels)) = self.snapshot_of(session) {
+                    write(&stored, &channels)?;
+                }
+            }
+        }
+    }
+
+    fn snapshot_of(&self, session: &SessionCell) -> Option<(StoredSession, Vec<Arc<Channel>>)> {
+        let unclaimed = self.unclaimed.get(session.id);
+        let digest = unclaimed.or_else(|| session.secret.get().map(Secret::digest))?;
+        let state = session.state.lock();
+        let machine = state.machine.snapshot()?;
+        let channels = state.machine.outbox().channels().map(|followed| Arc::clone(&followed.channel));
+        let stored = StoredSession {
+            id: session.id.bytes(),
+            secret_digest: digest.0,
+            machine,
+            transport: number_of(&TRANSPORTS, &state.transport),
+            dialect: number_of(&DIALECTS, &state.dialect),
+            advised_all: state.advised.all,
+            advised_pause: state.advised.pause,
+            identity: state.identity.record(),
+            holder: state
+                .suspended
+                .as_ref()
+                .map_or(Holder::Operator, |place| place.holder().clone())
+                .to_text(),
+        };
+        Some((stored, channels.collect()))
+    }
+
+    /// Connections get numbers from this one on.
+    pub(crate) fn restore_connections(&self, connections: u64) {
+        self.connections.fetch_max(connections.min(u64::MAX / 2), Ordering::Relaxed);
+    }
+
+    /// Connections so far.
+    pub(crate) fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Goes on with a session, suspended. Its channels have been restored before.
+    ///
+    /// # Errors
+    /// [`NotRestored`], and nothing changes.
+    pub(crate) fn restore(
+        &self,
+        stored: StoredSession,
+        logs: &RestoredLogs<SessionCell>,
+        restored: &mut RestoredSessions,
+    ) -> Result<(), NotRestored> {
+        let id = stored.id();
+        if self.registry.get(id).is_some() {
+            return Err(NotRestored::Contradiction("the id of another"));
+        }
+        let unknown = || NotRestored::Contradiction("an unknown transport, dialect or holder");
+        let holder = Holder::of_text(&stored.holder).ok_or_else(unknown)?;
+        let now = self.timeouts.clock().now();
+        let machine = Session::restore(
+            now,
+            Arc::clone(&self.settings),
+            &stored.machine,
+            Outbox::new(self.limits.unacked),
+        )?;
+        let state = SessionState {
+            machine,
+            link: None,
+            transport: numbered(&TRANSPORTS, stored.transport).ok_or_else(unknown)?,
+            dialect: numbered(&DIALECTS, stored.dialect).ok_or_else(unknown)?,
+            advised: Advised { all: stored.advised_all, pause: stored.advised_pause },
+            identity: Identity::restore(stored.identity),
+            suspended: None,
+        };
+        let session = SessionCell::new(&self.owners, id, OnceLock::new(), state);
+        let followed = self.rejoin(&session, &stored.machine, logs);
+        if let Err(error) = followed.and_then(|outbox| self.enter(&session, outbox)) {
+            self.owners.remove(&session.timer);
+            return Err(error);
+        }
+        self.unclaimed.add(id, SecretDigest(stored.secret_digest));
+        self.metrics.sessions.phase_changed(None, Phase::Suspended);
+        // Asks the wheel for its next deadline.
+        self.step(&session, |_, _| {});
+        restored.0.push((Duration::from_nanos(stored.machine.left_ns), holder, session));
+        Ok(())
+    }
+
+    /// The session follows its channels again.
+    fn rejoin(
+        &self,
+        session: &Arc<SessionCell>,
+        machine: &SessionRecord,
+        logs: &RestoredLogs<SessionCell>,
+    ) -> Result<Outbox<Followed>, NotRestored> {
+        let mut joined: Vec<Followed> = Vec::new();
+        let follow = |number, slot, live| {
+            let channel = Arc::clone(logs.get(number)?);
+            let key = if live { channel.rejoin(session, slot)? } else { SubscriberKey::NOBODY };
+            let followed = Followed { channel, key };
+            if live {
+                joined.push(followed.clone());
+            }
+            Some(followed)
+        };
+        let outbox = Outbox::restore(&machine.outbox, self.limits.unacked, follow);
+        let outbox = outbox.map_err(NotRestored::from).and_then(|mut outbox| {
+            let ends: Vec<(Slot, u64, u64)> = outbox
+                .subscriptions()
+                .map(|view| (view.slot, view.cursor, view.channel.channel.last_offset()))
+                .collect();
+            for (slot, cursor, last) in ends {
+                if cursor > last {
+                    return Err(NotRestored::Contradiction("a cursor beyond the end of its log"));
+                }
+                // It may not have been told yet.
+                if cursor < last {
+                    outbox.mark_ready(slot);
+                }
+            }
+            Ok(outbox)
+        });
+        if outbox.is_err() {
+            joined.iter().for_each(|followed| self.release(followed));
+        }
+        outbox
+    }
+
+    fn enter(&self, session: &Arc<SessionCell>, outbox: Outbox<Followed>) -> Result<(), NotRestored> {
+        *session.state.lock().machine.outbox_mut() = outbox;
+        self.registry.insert(Arc::clone(session)).map_err(|_| {
+            let followed: Vec<_> = session.state.lock().machine.outbox_mut().clear().collect();
+            followed.iter().for_each(|followed| self.release(followed));
+            NotRestored::TooManySessions
+        })
+    }
+
+    /// All are restored: those that have been without a connection for longest are the first to go when there is no room.
+    pub(crate) fn settle(&self, RestoredSessions(mut sessions): RestoredSessions) {
+        sessions.sort_by_key(|(left, ..)| std::cmp::Reverse(*left));
+        for (_, holder, session) in sessions {
+            let mut state = session.state.lock();
+            if state.machine.phase() == Phase::Suspended && state.suspended.is_none() {
+                self.suspended.add(session.id, &mut state, holder);
+            }
+        }
+    }
+}

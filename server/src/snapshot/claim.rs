@@ -1,0 +1,106 @@
+//! The lock beside a snapshot, which one process has for as long as it lives.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use super::SnapshotSettings;
+
+/// How often to look whether the lock is free.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+
+/// The right to read and write a snapshot, until this is dropped or the process ends, however it does.
+#[derive(Debug)]
+pub struct Claimed {
+    settings: SnapshotSettings,
+    _lock: File,
+}
+
+/// Why a snapshot cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ClaimError {
+    /// The lock's file cannot be opened.
+    #[error("cannot open {}: {error} (shutdown.snapshot)", path.display())]
+    Open {
+        /// The lock's file.
+        path: PathBuf,
+        /// The error of the system.
+        error: io::Error,
+    },
+    /// Another process has the lock.
+    #[error("another process has {} (shutdown.snapshot)", path.display())]
+    Taken {
+        /// The lock's file.
+        path: PathBuf,
+    },
+}
+
+impl Claimed {
+    /// Takes the lock. While another process has it, presumably the one that this follows, it waits: for `at_most`, or until `is_over`.
+    ///
+    /// # Errors
+    /// [`ClaimError`].
+    pub fn when_free(
+        settings: &SnapshotSettings,
+        at_most: Duration,
+        mut is_over: impl FnMut() -> bool,
+    ) -> Result<Self, ClaimError> {
+        let path = beside(&settings.path, "lock");
+        // It stays when the process ends: if it were removed, two processes could have a lock each.
+        let opened = OpenOptions::new().create(true).append(true).mode(super::write::PRIVATE).open(&path);
+        let lock = opened.map_err(|error| ClaimError::Open { path: path.clone(), error })?;
+        let mut waited = Duration::ZERO;
+        loop {
+            match lock.try_lock() {
+                Ok(()) => return Ok(Self { settings: settings.clone(), _lock: lock }),
+                Err(TryLockError::Error(error)) => return Err(ClaimError::Open { path, error }),
+                Err(TryLockError::WouldBlock) if waited >= at_most || is_over() => {
+                    return Err(ClaimError::Taken { path });
+                }
+                Err(TryLockError::WouldBlock) => {
+                    if waited.is_zero() {
+                        tracing::warn!(path = %path.display(), ?at_most, "waiting for the process that has the snapshot");
+                    }
+                    #[expect(clippy::disallowed_methods, reason = "there is no wheel yet")]
+                    thread::sleep(BETWEEN_LOOKS);
+                    waited += BETWEEN_LOOKS;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn settings(&self) -> &SnapshotSettings {
+        &self.settings
+    }
+}
+
+/// The file with this ending beside another.
+pub(super) fn beside(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(".");
+    name.push(ending);
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_has_it_at_a_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = SnapshotSettings { path: folder.path().join("s"), max_age: Duration::ZERO };
+        let claim = || Claimed::when_free(&settings, Duration::ZERO, || false);
+        let first = claim().expect("free");
+        let error = claim().expect_err("taken").to_string();
+        assert!(error.starts_with("another process has ") && error.contains("s.lock"), "{error}");
+        drop(first);
+        drop(claim().expect("free again"));
+        let nowhere = SnapshotSettings { path: folder.path().join("no/s"), ..settings };
+        let error = Claimed::when_free(&nowhere, Duration::ZERO, || false).expect_err("no such folder");
+        assert!(error.to_string().contains("shutdown.snapshot"), "{error}");
+    }
+}

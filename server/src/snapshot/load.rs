@@ -1,0 +1,214 @@
+use std::collections::HashSet;
+use std::fs::{File, rename};
+use std::io::{self, BufReader, Read, Seek};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use encke_core::session::Outbox;
+
+use super::claim::beside;
+use super::frames::{END, HEADER, LOG, Reader, SESSION};
+use super::header::{End, Header, MAJOR};
+use super::write::sync_folder;
+use super::{Kept, SnapshotSettings};
+use crate::channel::{LogRecord, RestoredLogs};
+use crate::clock::UnixTime;
+use crate::session::{RestoredSessions, SessionCell, StoredSession};
+
+/// Why a snapshot is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// It begins with something else.
+    #[error("this is no snapshot")]
+    Foreign,
+    /// A later server has written it.
+    #[error("its version is {major}, and this server reads up to {MAJOR}")]
+    Newer {
+        /// The version.
+        major: u16,
+    },
+    /// A record is wrong.
+    #[error("the record at byte {at}: {problem}")]
+    Damaged {
+        /// Where it begins.
+        at: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// What came of a start's look for a snapshot.
+#[derive(Debug)]
+pub(crate) enum Loaded {
+    /// There was none.
+    Nothing,
+    /// So many logs and sessions go on; and what does not, though the file is whole.
+    All { logs: usize, sessions: usize, skipped: usize, age: Duration },
+    /// It was older than it may be, and is here now.
+    TooOld { aside: PathBuf, age: Duration },
+    /// It cannot be read, and is here now, unless it could not be moved.
+    Unreadable { aside: PathBuf, error: LoadError },
+}
+
+/// Goes on with what a snapshot has. The file is taken away first: nothing reads it again.
+///
+/// # Errors
+/// The file cannot be taken away.
+pub(crate) fn load(settings: &SnapshotSettings, kept: &Kept, now: UnixTime) -> io::Result<Loaded> {
+    let path = &settings.path;
+    let taken = beside(path, "taken");
+    match rename(path, &taken) {
+        Ok(()) => sync_folder(path)?,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Loaded::Nothing),
+        Err(error) => return Err(error),
+    }
+    let set_aside = |ending| {
+        let aside = beside(path, ending);
+        let moved = rename(&taken, &aside);
+        if moved.is_ok() { aside } else { taken.clone() }
+    };
+    let loaded = File::open(&taken).map_err(LoadError::from).and_then(|mut file| {
+        let header = check(BufReader::new(&file))?;
+        let age = now.since(UnixTime::since_epoch(Duration::from_millis(header.written_ms)));
+        if age > settings.max_age {
+            return Ok(Loaded::TooOld { aside: set_aside("stale"), age });
+        }
+        file.rewind()?;
+        let Counts { logs, sessions, skipped } = apply(BufReader::new(&file), kept)?;
+        Ok(Loaded::All { logs, sessions, skipped, age })
+    });
+    match loaded {
+        Ok(loaded @ Loaded::All { .. }) => {
+            std::fs::remove_file(&taken)?;
+            Ok(loaded)
+        }
+        Ok(loaded) => Ok(loaded),
+        Err(error) => Ok(Loaded::Unreadable { aside: set_aside("damaged"), error }),
+    }
+}
+
+/// The same from memory.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn load_from(bytes: &[u8], kept: &Kept) -> Result<(), LoadError> {
+    check(bytes)?;
+    apply(bytes, kept).map(drop)
+}
+
+/// Looks at every record, so that a file that is damaged anywhere changes nothing.
+pub(super) fn check(from: impl Read) -> Result<Header, LoadError> {
+    let mut header = None;
+    let (mut found, mut logs) = (End::default(), HashSet::new());
+    each(from, |reader, record| {
+        match record {
+            Record::Header(read) => header = Some(read),
+            Record::Log(log) => {
+                found.logs += 1;
+                if !logs.insert(log.number) {
+                    return Err(reader.damaged("a log that comes twice"));
+                }
+            }
+            Record::Session(session) => {
+                found.sessions += 1;
+                let outbox = &session.machine.outbox;
+                let known = |log, _, _| logs.contains(&log).then_some(());
+                Outbox::restore(outbox, 1, known).map_err(|error| reader.damaged(error))?;
+            }
+        }
+        Ok(())
+    })
+    .and_then(|(reader, end)| {
+        if end != found {
+            return Err(reader.damaged("records are missing"));
+        }
+        header.ok_or_else(|| reader.damaged("the first record is missing"))
+    })
+}
+
+/// How much goes on.
+#[derive(Clone, Copy, Debug, Default)]
+struct Counts {
+    logs: usize,
+    sessions: usize,
+    /// What there is no room for, or what contradicts the rest.
+    skipped: usize,
+}
+
+fn apply(from: impl Read, kept: &Kept) -> Result<Counts, LoadError> {
+    let Kept { sessions, channels } = kept;
+    let mut counts = Counts::default();
+    let mut logs = RestoredLogs::<SessionCell>::default();
+    let mut restored = RestoredSessions::default();
+    each(from, |reader, record| {
+        let outcome: Result<(), String> = match record {
+            Record::Header(header) => {
+                sessions.restore_connections(header.connections);
+                channels.restore_numbers(header.next_channel).map_err(|error| error.to_string())
+            }
+            Record::Log(log) => {
+                counts.logs += 1;
+                channels.restore(log, &mut logs).map_err(|error| error.to_string())
+            }
+            Record::Session(session) => {
+                sessions.restore(session, &logs, &mut restored).map_err(|error| error.to_string())
+            }
+        };
+        if let Err(problem) = outcome {
+            counts.skipped += 1;
+            tracing::error!(error = %reader.damaged(problem), "a record of the snapshot was skipped");
+        }
+        Ok(())
+    })?;
+    counts.sessions = restored.len();
+    channels.settle(logs);
+    sessions.settle(restored);
+    Ok(counts)
+}
+
+pub(super) enum Record {
+    Header(Header),
+    Log(LogRecord),
+    Session(StoredSession),
+}
+
+/// Reads every record but the last. Returns the reader, which stands there, and what it says.
+pub(super) fn each<R: Read>(
+    from: R,
+    mut visit: impl FnMut(&Reader<R>, Record) -> Result<(), LoadError>,
+) -> Result<(Reader<R>, End), LoadError> {
+    let mut reader = Reader::new(from)?;
+    let mut is_first = true;
+    loop {
+        let kind = reader.next()?.ok_or_else(|| reader.damaged("the file ends before the last record"))?;
+        if is_first != (kind == HEADER) {
+            return Err(reader.damaged("the first record is not the first"));
+        }
+        is_first = false;
+        match kind {
+            HEADER => {
+                let header: Header = reader.decode()?;
+                if header.major != MAJOR {
+                    return Err(LoadError::Newer { major: header.major });
+                }
+                visit(&reader, Record::Header(header))?;
+            }
+            LOG => visit(&reader, Record::Log(reader.decode()?))?,
+            SESSION => visit(&reader, Record::Session(reader.decode()?))?,
+            END => {
+                let end = reader.decode()?;
+                return match reader.next()? {
+                    None => Ok((reader, end)),
+                    Some(_) => Err(reader.damaged("it comes after the last")),
+                };
+            }
+            _ => {}
+        }
+    }
+}
+
+/// For what reads a snapshot that stays where it is.
+pub(super) fn open(path: &Path) -> io::Result<BufReader<File>> {
+    File::open(path).map(BufReader::new)
+}

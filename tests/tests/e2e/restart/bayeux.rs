@@ -1,0 +1,97 @@
+use encke_tests::bayeux::{
+    Polls, Socket, assert_successful, client_id, connect, connect_now, connect_now_with_ack,
+    connect_with_ack, events, handshake, session, subscribe, with,
+};
+use encke_tests::waiting::{TIMEOUT, until};
+use serde_json::{Value, json};
+
+use super::{MOVED, Restarts};
+
+fn await_held(restarts: &Restarts, client_id: &str) {
+    until("the connect is held", || {
+        restarts.server.admin.session(&session(client_id))["deadlines"].to_string().contains("poll_hold")
+    });
+}
+
+/// The last reply tells the client to wait and to connect again.
+#[track_caller]
+fn assert_paused(answer: &[Value]) {
+    let reply = answer.last().expect("a reply");
+    assert_successful(reply);
+    let advice = &reply["advice"];
+    assert!(advice["interval"].as_u64().is_some_and(|pause| pause < 2_000), "{reply}");
+    assert_ne!(advice["reconnect"], "handshake", "{reply}");
+}
+
+#[test]
+fn a_held_connect_is_answered_and_the_session_goes_on() {
+    let mut restarts = Restarts::with(&[]);
+    let mut polls = Polls::connect(restarts.server.public);
+    let id = polls.open(&["/news"]);
+    restarts.server.admin.publish("/news", 1);
+    assert_eq!(events(&polls.ask(&connect(&id))), [1]);
+    polls.send(&connect(&id));
+    await_held(&restarts, &id);
+    restarts.server.terminate();
+    assert_paused(&polls.answer());
+    restarts.server.await_exit(TIMEOUT);
+    restarts.start();
+    restarts.server.admin.publish("/news", 2);
+    let mut polls = Polls::connect(restarts.server.public);
+    let answer = polls.ask(&connect(&id));
+    assert_eq!(events(&answer), [2], "{answer:?}");
+    // The pause is over.
+    assert_eq!(answer.last().map(|reply| &reply["advice"]["interval"]), Some(&json!(0)), "{answer:?}");
+    restarts.server.admin.publish("/news", 3);
+    assert_eq!(events(&polls.ask(&connect_now(&id))), [3]);
+}
+
+#[test]
+fn what_was_not_acknowledged_comes_again() {
+    let mut restarts = Restarts::with(&[]);
+    let mut polls = Polls::connect(restarts.server.public);
+    let id = client_id(&polls.reply(&with(handshake(), "ext", json!({"ack": true}))));
+    assert_successful(&polls.reply(&subscribe(&id, "/news")));
+    polls.ask(&connect_now_with_ack(&id, 0));
+    for number in 1..=2 {
+        restarts.server.admin.publish("/news", number);
+    }
+    assert_eq!(events(&polls.ask(&connect_with_ack(&id, 0))), [1, 2]);
+    for _ in 0..2 {
+        restarts.restart();
+    }
+    let mut polls = Polls::connect(restarts.server.public);
+    restarts.server.admin.publish("/news", 3);
+    assert_eq!(events(&polls.ask(&connect_with_ack(&id, 1))), [2, 3]);
+    restarts.server.admin.publish("/news", 4);
+    assert_eq!(events(&polls.ask(&connect_now_with_ack(&id, 3))), [4]);
+}
+
+#[test]
+fn a_websocket_goes_on() {
+    let mut restarts = Restarts::with(&[]);
+    let mut socket = Socket::connect(restarts.server.public);
+    let id = socket.open(&["/news"]);
+    restarts.server.admin.publish("/news", 1);
+    assert_eq!(events(&socket.messages()), [1]);
+    socket.send(&connect(&id));
+    await_held(&restarts, &id);
+    restarts.server.terminate();
+    assert_paused(&socket.messages());
+    assert_eq!(socket.raw.close_code(), MOVED);
+    drop(socket);
+    restarts.server.await_exit(TIMEOUT);
+    restarts.start();
+    restarts.server.admin.publish("/news", 2);
+    let mut socket = Socket::connect(restarts.server.public);
+    socket.send(&connect(&id));
+    let mut came = socket.messages();
+    while events(&came).is_empty() {
+        came.extend(socket.messages());
+    }
+    let told = came.iter().find_map(|message| message["ext"]["encke"]["gaps"].as_array().cloned());
+    // The client does not acknowledge: what the connection may have swallowed is told, and what is new comes once.
+    let missing = told.unwrap_or_default();
+    assert!(missing.len() <= 1, "{came:?}");
+    assert_eq!(events(&came), [2], "{came:?}");
+}

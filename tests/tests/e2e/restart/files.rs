@@ -1,0 +1,133 @@
+use std::os::unix::fs::PermissionsExt;
+
+use encke_tests::process::Signal;
+use encke_tests::server::run_to_end;
+use encke_tests::waiting::TIMEOUT;
+use encke_tests::{Client, Hello};
+
+use super::{Restarts, launch};
+
+/// A server that has written a snapshot with one session.
+#[track_caller]
+fn written(settings: &[&str]) -> (Restarts, Hello) {
+    let mut restarts = Restarts::with(settings);
+    let mut client = restarts.server.client();
+    client.subscribe("news");
+    restarts.server.admin.publish("news", 1);
+    client.object();
+    let hello = client.drop_connection();
+    restarts.server.await_phase(&hello.session, "suspended");
+    restarts.stop();
+    (restarts, hello)
+}
+
+/// The next process sets the file aside, says why, and serves.
+#[track_caller]
+fn assert_set_aside(mut restarts: Restarts, hello: &Hello, name: &str, why: &str) {
+    restarts.start();
+    assert_eq!(restarts.files(), [name]);
+    let line = restarts.server.logs.await_line("the snapshot");
+    assert!(line.contains(why) && line.contains(name), "{line}");
+    assert!(!restarts.server.resume(&hello.resume).hello.recovered);
+    restarts.server.assert_unharmed();
+}
+
+#[test]
+fn the_file_is_for_its_owner_and_can_be_looked_at() {
+    let (restarts, hello) = written(&[]);
+    assert_eq!(restarts.files(), ["snapshot"]);
+    let path = restarts.path();
+    let mode = path.metadata().expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let path = path.display().to_string();
+    for _ in 0..2 {
+        let shown = run_to_end(&["snapshot", "show", &path], &[]);
+        let text = String::from_utf8(shown.stdout).expect("text");
+        assert!(shown.status.success(), "{text}");
+        for part in [&*format!("session {}", hello.session), "log \"news\"", "1 logs, 1 sessions"] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+        let (_, secret) = hello.resume.split_once('.').expect("a dot");
+        assert!(!text.contains(secret));
+    }
+    let nothing = run_to_end(&["snapshot", "show", "/nowhere"], &[]);
+    assert_eq!(nothing.status.code(), Some(1));
+}
+
+#[test]
+fn a_damaged_file_is_set_aside_with_the_place() {
+    let (restarts, hello) = written(&[]);
+    let mut bytes = std::fs::read(restarts.path()).expect("it was written");
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(restarts.path(), &bytes).expect("a file");
+    let shown = run_to_end(&["snapshot", "show", &restarts.path().display().to_string()], &[]);
+    let complaint = String::from_utf8(shown.stderr).expect("text");
+    assert!(complaint.contains("the record at byte "), "{complaint}");
+    assert_set_aside(restarts, &hello, "snapshot.damaged", "its checksum is wrong");
+}
+
+#[test]
+fn half_a_file_is_set_aside() {
+    let (restarts, hello) = written(&[]);
+    let bytes = std::fs::read(restarts.path()).expect("it was written");
+    std::fs::write(restarts.path(), &bytes[..bytes.len() / 2]).expect("a file");
+    assert_set_aside(restarts, &hello, "snapshot.damaged", "the file ends within it");
+}
+
+#[test]
+fn a_foreign_file_is_set_aside() {
+    let (restarts, hello) = written(&[]);
+    std::fs::write(restarts.path(), "Dear diary").expect("a file");
+    assert_set_aside(restarts, &hello, "snapshot.damaged", "this is no snapshot");
+}
+
+#[test]
+fn an_old_file_is_set_aside() {
+    // Less than any restart takes.
+    let (mut restarts, hello) = written(&[]);
+    restarts.settings.push("shutdown.snapshot_max_age=1ms".to_owned());
+    assert_set_aside(restarts, &hello, "snapshot.stale", "too old");
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_an_error_at_the_start() {
+    let ended = run_to_end(
+        &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "shutdown.snapshot=/nowhere/at/all"],
+        &[],
+    );
+    assert_eq!(ended.status.code(), Some(1));
+    let complaint = String::from_utf8(ended.stderr).expect("text");
+    assert!(
+        complaint.contains("/nowhere/at/all.lock") && complaint.contains("shutdown.snapshot"),
+        "{complaint}"
+    );
+}
+
+/// A start waits until the process before has written, wherever that listens.
+#[test]
+fn of_two_processes_the_second_waits_for_the_first() {
+    let mut restarts = Restarts::with(&["listen.wait=60s"]);
+    let hello = restarts.server.suspended_session();
+    let next = launch("127.0.0.1:0", &restarts.path(), &restarts.settings).spawn();
+    next.logs.await_line("waiting for the process that has the snapshot");
+    // Another one that is told to end while it waits.
+    let third = launch("127.0.0.1:0", &restarts.path(), &restarts.settings).spawn();
+    third.logs.await_line("waiting for the process that has the snapshot");
+    let mut third = third.process;
+    third.signal(Signal::TERM);
+    assert_eq!(third.await_exit(TIMEOUT).code(), Some(0));
+    restarts.stop_before_another();
+    let next = next.await_banner();
+    let back = Client::connect(next.public, &format!("resume={}", hello.resume));
+    assert!(back.hello.recovered);
+}
+
+#[test]
+fn a_second_process_gives_up_after_a_while() {
+    let restarts = Restarts::with(&[]);
+    let mut next = launch("127.0.0.1:0", &restarts.path(), &["listen.wait=200ms".to_owned()]).spawn();
+    assert_eq!(next.process.await_exit(TIMEOUT).code(), Some(1));
+    next.logs.await_line("another process has ");
+    restarts.server.assert_unharmed();
+}
