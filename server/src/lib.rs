@@ -49,9 +49,11 @@ mod session;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 pub mod snapshot;
+pub mod systemd;
 mod timeouts;
 pub mod tls;
 mod transport;
+mod watchdog;
 
 pub use admin::LogLinesDropped;
 pub use listeners::{ListenError, Listeners};

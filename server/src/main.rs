@@ -11,12 +11,13 @@ use std::sync::atomic::AtomicBool;
 
 use clap::{Parser, Subcommand};
 use encke_server::banner::banner;
-use encke_server::clock::unix_now;
+use encke_server::clock::{monotonic_now, unix_now};
 use encke_server::config::{self, Config, Settings};
 use encke_server::events::NoHooks;
 use encke_server::logging::Logging;
 use encke_server::snapshot::show;
-use encke_server::{Listeners, Server, StartError};
+use encke_server::systemd::{self, InheritError, InheritedSockets, Supervisor};
+use encke_server::{ListenError, Listeners, Server, StartError};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -107,16 +108,47 @@ fn main() -> ExitCode {
             Err(error) => wrong_usage(&error),
         },
         args => {
-            // Before all else: a signal that comes from here on is not lost, and SIGHUP is not death.
+            // Before anything is opened, which could get the number of a socket that is said to be there and is not.
+            let handed_over = HandedOver::take();
+            // A signal that comes from here on is not lost, and SIGHUP is not death.
             let signals = match watch_signals() {
                 Ok(signals) => signals,
                 Err(error) => return failed(&format!("cannot watch signals: {error}")),
             };
             match args.settings().resolve() {
-                Ok(config) => run(config, signals),
+                Ok(config) => run(config, handed_over, signals),
                 Err(error) => wrong_usage(&error),
             }
         }
+    }
+}
+
+/// What a supervisor has handed over, if there is one.
+struct HandedOver {
+    sockets: Result<InheritedSockets, InheritError>,
+    supervisor: Supervisor,
+}
+
+impl HandedOver {
+    fn take() -> Self {
+        let handed_over =
+            Self { sockets: InheritedSockets::take(), supervisor: Supervisor::from_environment() };
+        let is_set = |name: &&str| std::env::var_os(name).is_some();
+        if systemd::VARIABLES.iter().any(is_set)
+            && let Err(error) = encke_sys::remove_variables(&systemd::VARIABLES)
+        {
+            complain(&format!("warning: the variables of systemd stay in the environment: {error}"));
+        }
+        handed_over
+    }
+}
+
+/// Tells the supervisor that a reload is over.
+struct ReadyAgain(Supervisor);
+
+impl Drop for ReadyAgain {
+    fn drop(&mut self) {
+        self.0.ready();
     }
 }
 
@@ -152,7 +184,8 @@ fn wrong_usage(error: &dyn Display) -> ExitCode {
     ExitCode::from(EXIT_USAGE)
 }
 
-fn run(config: Config, mut signals: Signals) -> ExitCode {
+fn run(config: Config, handed_over: HandedOver, mut signals: Signals) -> ExitCode {
+    let HandedOver { sockets, supervisor } = handed_over;
     let descriptors = descriptors();
     let logging = Logging::start(&config.log);
     for warning in config.warnings(descriptors) {
@@ -160,9 +193,11 @@ fn run(config: Config, mut signals: Signals) -> ExitCode {
     }
     tracing::info!(max_sessions = config.limits.max_sessions, "room for sessions");
     let mut ended_by = None;
-    let listeners = Listeners::bind_when_free(&config, || {
-        ended_by = signals.pending().find(|signal| *signal != SIGHUP);
-        ended_by.is_some()
+    let listeners = sockets.map_err(ListenError::from).and_then(|sockets| {
+        Listeners::inherit_or_bind(&config, sockets, || {
+            ended_by = signals.pending().find(|signal| *signal != SIGHUP);
+            ended_by.is_some()
+        })
     });
     let server = match (ended_by, listeners) {
         (Some(signal), _) => {
@@ -184,7 +219,7 @@ fn run(config: Config, mut signals: Signals) -> ExitCode {
     match server {
         Ok(server) => {
             print(&banner(&server, descriptors));
-            serve_until_signal(server, signals);
+            serve_until_signal(server, &supervisor, signals);
             ExitCode::SUCCESS
         }
         Err(error) => failed(&error.to_string()),
@@ -206,17 +241,21 @@ fn watch_signals() -> std::io::Result<Signals> {
     Signals::new([SIGTERM, SIGINT, SIGHUP])
 }
 
-fn serve_until_signal(server: Server, mut signals: Signals) {
+fn serve_until_signal(server: Server, supervisor: &Supervisor, mut signals: Signals) {
     let (public, admin) = (server.public_address(), server.admin_address());
     tracing::info!(%public, %admin, "serving");
+    server.feed_watchdog(supervisor.clone());
+    supervisor.ready();
     for signal in signals.forever() {
         if signal == SIGHUP {
-            server.reload();
+            supervisor.reloading(monotonic_now());
+            server.reload(ReadyAgain(supervisor.clone()));
         } else {
             tracing::info!(signal, "draining");
             break;
         }
     }
+    supervisor.stopping();
     let left = server.drain();
     tracing::info!(connections_cut = left, "stopped");
     server.stop();

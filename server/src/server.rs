@@ -22,7 +22,9 @@ use crate::http::{Acceptor, Listener};
 use crate::listeners::{ListenError, Listeners};
 use crate::public;
 use crate::snapshot::{self, ClaimError, Claimed, Kept, Loaded};
+use crate::systemd::Supervisor;
 use crate::timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
+use crate::watchdog;
 
 /// How long tasks that are still running after the drain get to notice that they are dropped.
 const RUNTIME_SHUTDOWN: Duration = Duration::from_millis(200);
@@ -51,6 +53,8 @@ pub struct Server {
     drain: Duration,
     /// Where sessions wait for the next process.
     snapshot: Option<Claimed>,
+    /// When the wheel has not turned for this long, the process is not well.
+    stalled_after: Duration,
     runtime: Runtime,
     wheel: WheelThread,
     workers: WorkerPool,
@@ -127,8 +131,17 @@ impl Server {
         let admin = context::admin(&config, client, batches, log_lines_dropped, stop);
         runtime.spawn(accept_clients(listeners.public, Arc::clone(&public)));
         runtime.spawn(accept_admins(listeners.admin, Arc::new(admin)));
-        let admin_tls = config.tls_for_admin;
-        Ok(Self { public, drain: config.drain, snapshot, runtime, wheel, workers, addresses, admin_tls })
+        Ok(Self {
+            public,
+            drain: config.drain,
+            snapshot,
+            stalled_after: config.timers.watchdog,
+            runtime,
+            wheel,
+            workers,
+            addresses,
+            admin_tls: config.tls_for_admin,
+        })
     }
 
     /// Where clients connect.
@@ -144,11 +157,19 @@ impl Server {
     }
 
     /// Reloads what can be exchanged while the server runs: the certificate of TLS. Open connections keep theirs. A
-    /// certificate that cannot be used is logged, and the old one stays.
-    pub fn reload(&self) {
+    /// certificate that cannot be used is logged, and the old one stays. `reloading` is dropped when that is over.
+    pub fn reload(&self, reloading: impl Send + 'static) {
         match &self.public.tls {
-            Some(tls) => tls.reload_aside(),
+            Some(tls) => tls.reload_aside(reloading),
             None => tracing::info!("nothing to reload: there is no certificate"),
+        }
+    }
+
+    /// Tells the supervisor again and again that the process is well, if it wants to hear that, for as long as it is.
+    pub fn feed_watchdog(&self, supervisor: Supervisor) {
+        if let Some(within) = supervisor.watchdog() {
+            let timeouts = Arc::clone(&self.public.client.timeouts);
+            self.runtime.spawn(watchdog::feed(supervisor, within, timeouts, self.stalled_after));
         }
     }
 

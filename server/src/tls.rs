@@ -72,8 +72,9 @@ impl Tls {
         Ok(())
     }
 
-    /// The same, in a thread of its own: reading may take as long as it likes, and holds up nothing. The log says how it ended.
-    pub(crate) fn reload_aside(self: &Arc<Self>) {
+    /// The same, in a thread of its own: reading may take as long as it likes, and holds up nothing. The log says how it ended, and
+    /// `reloading` is dropped then.
+    pub(crate) fn reload_aside(self: &Arc<Self>, reloading: impl Send + 'static) {
         if self.reloading.swap(true, Ordering::Relaxed) {
             let (certificate, key) = (self.certificate.display(), self.key.display());
             return tracing::error!(%certificate, %key, "these are still being read: one of them blocks");
@@ -85,6 +86,7 @@ impl Tls {
                 Err(error) => tracing::error!(setting = error.setting(), %error, "the old certificate stays"),
             }
             tls.reloading.store(false, Ordering::Relaxed);
+            drop(reloading);
         });
         if let Err(error) = started {
             self.reloading.store(false, Ordering::Relaxed);

@@ -63,6 +63,7 @@ install_without_services() (
   as_root apt-get update -o DPkg::Lock::Timeout=300
   as_root env DEBIAN_FRONTEND=noninteractive \
     apt-get install -y --no-install-recommends -o DPkg::Lock::Timeout=300 "$@"
-  mapfile -t new < <(comm -13 <(echo "$before") <(installed_packages))
+  # systemd's own services are no daemons that it would start beside others: a machine that runs it one day needs them.
+  mapfile -t new < <(comm -13 <(echo "$before") <(installed_packages) | grep -vx systemd)
   if [ ${#new[@]} -gt 0 ]; then mask_services_of "${new[@]}"; fi
 )

@@ -73,6 +73,13 @@ install
 [ ! -L "$SYSTEM/etc/systemd/system/sshd.service" ] || fail "masked"
 ! grep -q sshd "$SYSTEM/calls" || fail "$(cat "$SYSTEM/calls")"
 
+case="systemd keeps its own"
+fresh_system
+pretend apt-get '[ "$1" = install ] || exit 0; printf "redisd\nsshd\nsystemd\n" >"$SYSTEM/packages"'
+install
+is_masked redisd.service || fail "not masked"
+[ ! -L "$SYSTEM/etc/systemd/system/systemd.service" ] || fail "masked"
+
 case="an administrator's unit stays"
 fresh_system
 echo "[Service]" >"$SYSTEM/etc/systemd/system/redisd.service"

@@ -2,7 +2,7 @@
 //! WebSocket client, one of hand-made frames, browsers, a network to cut.
 //!
 //! The binaries must have been built before ([`binaries`]), schemathesis, aiocometd and the packages of `tests/browser` ([`script`])
-//! installed. The machine must be Linux with iproute2, nftables, libfaketime, node, Chromium, nginx and HAProxy, the user root, and a process
+//! installed. The machine must be Linux with iproute2, nftables, libfaketime, node, Chromium, nginx, HAProxy and systemd-socket-activate, the user root, and a process
 //! allowed to open 10,500 descriptors: a test that lacks something fails and says so. `tests/run` sees to all of it.
 //!
 //! Everything blocks and nothing waits for ever: all waiting goes through [`waiting`].
@@ -26,6 +26,7 @@ pub mod schemathesis;
 pub mod script;
 pub mod server;
 pub mod stock;
+pub mod supervisor;
 pub mod tls;
 pub mod tokens;
 pub mod waiting;
@@ -42,4 +43,5 @@ pub use schemathesis::Schemathesis;
 pub use script::Script;
 pub use server::{Launch, RunningServer};
 pub use stock::{Stock, StockClient};
+pub use supervisor::FakeSupervisor;
 pub use tls::{Certificate, TlsClient};

@@ -3,9 +3,12 @@
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 use std::sync::mpsc;
+
+use encke_server::systemd::VARIABLES;
 
 use crate::process::Process;
 use crate::raw::Dial;
@@ -19,6 +22,7 @@ pub struct Launch {
     wrapper: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
+    stdin: Option<OwnedFd>,
     log_read: bool,
 }
 
@@ -52,11 +56,18 @@ impl Launch {
     /// A server whose clients come to `public`.
     #[must_use]
     pub fn listening_on(public: &str) -> Self {
-        let arguments = ["--listen", public, "--admin", "127.0.0.1:0"];
+        Self::listening_on_both(public, "127.0.0.1:0")
+    }
+
+    /// A server whose clients come to `public`, and administrators to `admin`.
+    #[must_use]
+    pub fn listening_on_both(public: &str, admin: &str) -> Self {
+        let arguments = ["--listen", public, "--admin", admin];
         Self {
             wrapper: Vec::new(),
             arguments: arguments.map(ToOwned::to_owned).into(),
             environment: Vec::new(),
+            stdin: None,
             log_read: true,
         }
     }
@@ -87,6 +98,24 @@ impl Launch {
         let line = format!("{shell} && exec \"$@\"");
         self.wrapper = ["sh", "-c", &line, "sh"].map(ToOwned::to_owned).into();
         self
+    }
+
+    /// A program that runs the server, with its own arguments.
+    #[must_use]
+    pub fn run_by(mut self, program: &[&str]) -> Self {
+        self.wrapper = program.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
+    /// Hands it what a supervisor of this many sockets would, each of which is this one; `names` as in `LISTEN_FDNAMES`.
+    #[must_use]
+    pub fn inheriting(self, socket: impl Into<OwnedFd>, sockets: usize, names: Option<&str>) -> Self {
+        let names = names.map(|names| format!("LISTEN_FDNAMES={names}")).unwrap_or_default();
+        let descriptors = (0..sockets).map(|index| format!("{}<&0 ", 3 + index)).collect::<String>();
+        let environment = format!("export LISTEN_PID=$$ LISTEN_FDS={sockets} {names}");
+        let mut launch = self.after(&format!("{environment} && exec {descriptors} 0</dev/null"));
+        launch.stdin = Some(socket.into());
+        launch
     }
 
     /// Nobody reads its log: sooner or later the pipe is full.
@@ -124,7 +153,7 @@ impl Launch {
         forget_environment(&mut command);
         command.args(&self.arguments).envs(self.environment);
         let mut child = command
-            .stdin(Stdio::null())
+            .stdin(self.stdin.map_or_else(Stdio::null, Stdio::from))
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -167,7 +196,10 @@ impl Starting {
 /// What is set around the test must not reach the server.
 fn forget_environment(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("ENCKE_") || name == "RUST_LOG" {
+        if name.to_string_lossy().starts_with("ENCKE_")
+            || name == "RUST_LOG"
+            || VARIABLES.contains(&&*name.to_string_lossy())
+        {
             command.env_remove(name);
         }
     }

@@ -122,6 +122,14 @@ pub fn unix_now() -> UnixTime {
     since_epoch.map_or(UnixTime::from_secs(0), UnixTime::since_epoch)
 }
 
+/// The machine's monotonic clock, for a supervisor on the same machine, which reads it, too.
+#[must_use]
+pub fn monotonic_now() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    // It begins with the machine, and does not go below zero.
+    Duration::try_from(time).unwrap_or_default()
+}
+
 /// A duration in nanoseconds: 584 years of them fit.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

@@ -68,6 +68,18 @@ pub struct Config {
     pub tls_for_admin: bool,
     /// Logs.
     pub log: LogConfig,
+    /// Whether listening beyond loopback without authentication is meant.
+    pub insecure: bool,
+}
+
+/// One of the two listeners.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(serialize_all = "lowercase")]
+pub enum ListenerKind {
+    /// That of clients.
+    Public,
+    /// That of the admin API.
+    Admin,
 }
 
 /// The wheel and the workers.
@@ -285,7 +297,40 @@ impl TimersConfig {
     }
 }
 
+impl ListenerKind {
+    /// Beyond loopback, whoever comes needs a token or a key, unless the contrary is meant.
+    fn may_listen(self, address: SocketAddr, auth: &Auth, insecure: bool) -> Result<(), String> {
+        let (is_guarded, guards) = match self {
+            Self::Public => (auth.needs_token(), "auth.secret or auth.keys"),
+            Self::Admin => (!auth.api_keys.is_empty(), "auth.api_keys"),
+        };
+        if insecure || is_guarded || address.ip().is_loopback() {
+            return Ok(());
+        }
+        Err(format!(
+            "refusing to listen beyond loopback without authentication: set {guards}; --insecure allows it"
+        ))
+    }
+}
+
 impl Config {
+    /// The address of this listener.
+    #[must_use]
+    pub fn address(&self, kind: ListenerKind) -> SocketAddr {
+        match kind {
+            ListenerKind::Public => self.public,
+            ListenerKind::Admin => self.admin,
+        }
+    }
+
+    /// Whether this listener may be on an address that the configuration does not name: that of a socket that was inherited.
+    ///
+    /// # Errors
+    /// What speaks against it.
+    pub fn may_listen(&self, kind: ListenerKind, address: SocketAddr) -> Result<(), String> {
+        kind.may_listen(address, &self.auth, self.insecure)
+    }
+
     /// Every timeout that is set, with its key.
     fn timeouts(&self) -> impl Iterator<Item = (&'static str, Duration)> {
         let session = &self.session;

@@ -15,8 +15,8 @@ use super::memory::sessions_that_fit;
 use super::proxies::RawForwarded;
 use super::units::{Size, Span, SpanOrOff};
 use super::{
-    BayeuxConfig, ChannelConfig, Config, ConfigError, Limits, LogConfig, LogFormat, LogLimits, Scheme,
-    TimersConfig,
+    BayeuxConfig, ChannelConfig, Config, ConfigError, Limits, ListenerKind, LogConfig, LogFormat, LogLimits,
+    Scheme, TimersConfig,
 };
 use crate::auth::Auth;
 use crate::proxies::Proxies;
@@ -151,7 +151,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.bayeux(&raw.bayeux)?;
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
-    let mut config = raw.into_config(auth, tls, proxies);
+    let mut config = raw.into_config(auth, tls, proxies, insecure);
     if checks.is_default(MAX_SESSIONS) {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
     }
@@ -165,7 +165,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
 }
 
 impl Raw {
-    fn into_config(self, auth: Auth, tls: Option<Arc<Tls>>, proxies: Proxies) -> Config {
+    fn into_config(self, auth: Auth, tls: Option<Arc<Tls>>, proxies: Proxies, insecure: bool) -> Config {
         Config {
             public: self.listen.public,
             admin: self.listen.admin,
@@ -236,6 +236,7 @@ impl Raw {
             tls,
             tls_for_admin: self.tls.admin,
             log: LogConfig { level: self.log.level, format: self.log.format },
+            insecure,
         }
     }
 }
@@ -267,14 +268,11 @@ impl Checks<'_> {
     }
 
     fn listen(&self, listen: &Listen, auth: &Auth, insecure: bool) -> Result<(), ConfigError> {
-        for (key, address, guarded, guards) in [
-            ("listen.public", listen.public, auth.needs_token(), "auth.secret or auth.keys"),
-            ("listen.admin", listen.admin, !auth.api_keys.is_empty(), "auth.api_keys"),
+        for (key, kind, address) in [
+            ("listen.public", ListenerKind::Public, listen.public),
+            ("listen.admin", ListenerKind::Admin, listen.admin),
         ] {
-            let message = format!(
-                "refusing to listen beyond loopback without authentication: set {guards}; --insecure allows it"
-            );
-            self.require(insecure || guarded || address.ip().is_loopback(), key, message)?;
+            kind.may_listen(address, auth, insecure).or_else(|message| self.refuse(key, message))?;
         }
         let same = listen.public == listen.admin && listen.public.port() != 0;
         self.require(!same, "listen.admin", "the same address as listen.public")?;

@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::metrics::Metrics;
@@ -27,33 +27,60 @@ const UNSENT_BYTES: u32 = 16 * 1024;
 pub(crate) struct Listener {
     socket: std::net::TcpListener,
     pub(crate) address: SocketAddr,
+    /// For connections that may have come before the socket had these options: they have not inherited them.
+    for_waiting: Option<SocketOptions>,
 }
 
 impl Listener {
-    /// Every accepted socket inherits what is set here, so it costs no system call a
-    /// connection.
-    pub(crate) fn bind(
-        address: SocketAddr,
-        backlog: i32,
-        send_buffer: usize,
-        receive_buffer: usize,
-    ) -> io::Result<Self> {
+    /// Listens on an address.
+    pub(crate) fn bind(address: SocketAddr, backlog: i32, options: SocketOptions) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
         socket.set_reuse_address(true)?;
+        options.set(&socket)?;
+        socket.bind(&address.into())?;
+        Self::listen(socket, backlog, None)
+    }
+
+    /// Listens on a socket that was listened on before this process began.
+    pub(crate) fn inherit(
+        socket: std::net::TcpListener,
+        backlog: i32,
+        options: SocketOptions,
+    ) -> io::Result<Self> {
+        let socket = Socket::from(socket);
+        options.set(&socket)?;
+        Self::listen(socket, backlog, Some(options))
+    }
+
+    fn listen(socket: Socket, backlog: i32, for_waiting: Option<SocketOptions>) -> io::Result<Self> {
+        // Again, if it was listened on before: it gets this backlog then.
+        socket.listen(backlog)?;
+        let socket = std::net::TcpListener::from(socket);
+        let address = socket.local_addr()?;
+        Ok(Self { socket, address, for_waiting })
+    }
+}
+
+/// What every accepted socket inherits from the one that is listened on, so that it costs no system call a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SocketOptions {
+    /// What may wait in the kernel to be read by a client, in bytes.
+    pub(crate) send_buffer: usize,
+    /// What may wait in the kernel to be read from a client, in bytes.
+    pub(crate) receive_buffer: usize,
+}
+
+impl SocketOptions {
+    fn set(self, socket: &Socket) -> io::Result<()> {
         socket.set_nonblocking(true)?;
         // Heartbeats and replies are small, and waited for.
         socket.set_tcp_nodelay(true)?;
         // A client that never reads would otherwise take up to 4 MB of kernel memory.
-        socket.set_send_buffer_size(send_buffer)?;
+        socket.set_send_buffer_size(self.send_buffer)?;
         // A client that sends and is not read would otherwise take as much.
-        socket.set_recv_buffer_size(receive_buffer)?;
+        socket.set_recv_buffer_size(self.receive_buffer)?;
         // What is sent last shall not wait for long behind what was sent before: a ping, above all.
-        socket.set_tcp_notsent_lowat(UNSENT_BYTES)?;
-        socket.bind(&address.into())?;
-        socket.listen(backlog)?;
-        let socket = std::net::TcpListener::from(socket);
-        let address = socket.local_addr()?;
-        Ok(Self { socket, address })
+        socket.set_tcp_notsent_lowat(UNSENT_BYTES)
     }
 }
 
@@ -65,6 +92,27 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
+    /// Accepts what has waited for the options of the socket, until nobody waits any more. What goes wrong is left to those who accept
+    /// the rest.
+    async fn accept_waiting<R: Future<Output = ()>>(
+        &self,
+        listener: &Listener,
+        room: impl Fn() -> R,
+        serve: impl Fn(TcpStream, SocketAddr),
+    ) {
+        let Some(options) = listener.for_waiting else { return };
+        loop {
+            room().await;
+            let Ok((socket, peer)) = listener.socket.accept() else { return };
+            if options.set(&SockRef::from(&socket)).is_ok()
+                && let Ok(socket) = TcpStream::from_std(socket)
+            {
+                serve(socket, peer);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Accepts for as long as it is polled, and hands each connection to `serve`. Each waits in the kernel until there is `room`.
     pub(crate) async fn accept<R: Future<Output = ()>>(
         self,
@@ -72,6 +120,7 @@ impl Acceptor {
         room: impl Fn() -> R,
         serve: impl Fn(TcpStream, SocketAddr),
     ) {
+        self.accept_waiting(&listener, &room, &serve).await;
         let listener = match TcpListener::from_std(listener.socket) {
             Ok(listener) => listener,
             Err(error) => {

@@ -7,7 +7,7 @@ pub(crate) mod reply;
 mod rewound;
 mod timed_writes;
 
-pub(crate) use accept::{Acceptor, Listener};
+pub(crate) use accept::{Acceptor, Listener, SocketOptions};
 pub(crate) use lent::{Lent, Peer};
 pub(crate) use reply::{ApiError, Reply};
 pub(crate) use rewound::Rewound;

@@ -75,6 +75,15 @@ pub(crate) struct Timeouts {
     pub(crate) dispatch: DispatchWatch,
 }
 
+/// Why no timeout passes. A server of which this is true looks well from outside, but no longer finds dead clients.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stalled {
+    /// The wheel does not turn.
+    Wheel,
+    /// Nobody acts on what expires.
+    Workers,
+}
+
 impl Timeouts {
     /// Makes both ends: this side, and the timers that the wheel thread receives.
     #[must_use]
@@ -144,6 +153,20 @@ impl Timeouts {
     #[must_use]
     pub(crate) fn dispatch_age(&self) -> Duration {
         self.dispatch.oldest().map_or(Duration::ZERO, |oldest| self.clock.now().since(oldest))
+    }
+
+    /// Whether time passes: the wheel has turned, and what expired was acted on, within `watchdog`.
+    ///
+    /// # Errors
+    /// What stands still.
+    pub(crate) fn health(&self, watchdog: Duration) -> Result<(), Stalled> {
+        if self.since_last_turn() > watchdog {
+            Err(Stalled::Wheel)
+        } else if self.dispatch_age() > watchdog {
+            Err(Stalled::Workers)
+        } else {
+            Ok(())
+        }
     }
 
     /// Timers in the wheel.

@@ -72,6 +72,8 @@ mod slow_links;
 mod sse;
 // Two connections with one token.
 mod take_over;
+// What systemd hands over, and wants to be told.
+mod systemd;
 // TLS, and the exchange of certificates.
 mod tls;
 // Tokens for trying things out.

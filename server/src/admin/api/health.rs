@@ -4,21 +4,21 @@ use serde::Serialize;
 use crate::admin::Context;
 use crate::http::Reply;
 use crate::http::reply::json_with;
+use crate::timeouts::Stalled;
 
 #[derive(Serialize)]
 struct Health {
     status: &'static str,
 }
 
-/// The watchdog: a server whose wheel or workers stand still looks well from outside, but no longer finds dead clients.
+/// Whether timeouts pass.
 pub(crate) fn alive(context: &Context) -> Reply {
-    if context.client.timeouts.since_last_turn() > context.timers.watchdog {
-        return json_with(StatusCode::SERVICE_UNAVAILABLE, &Health { status: "wheel_stalled" });
-    }
-    if context.client.timeouts.dispatch_age() > context.timers.watchdog {
-        return json_with(StatusCode::SERVICE_UNAVAILABLE, &Health { status: "workers_stalled" });
-    }
-    json_with(StatusCode::OK, &Health { status: "ok" })
+    let (code, status) = match context.client.timeouts.health(context.timers.watchdog) {
+        Ok(()) => (StatusCode::OK, "ok"),
+        Err(Stalled::Wheel) => (StatusCode::SERVICE_UNAVAILABLE, "wheel_stalled"),
+        Err(Stalled::Workers) => (StatusCode::SERVICE_UNAVAILABLE, "workers_stalled"),
+    };
+    json_with(code, &Health { status })
 }
 
 /// Whether new clients should be sent here.

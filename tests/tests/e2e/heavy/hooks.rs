@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use encke_core::session::{LifecycleEvent, Transition};
 use encke_server::config::Settings;
 use encke_server::events::Hooks;
+use encke_server::systemd::Supervisor;
 use encke_server::{Server, SessionId};
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{heavy, let_pass, until};
-use encke_tests::{Admin, Client};
+use encke_tests::{Admin, Client, FakeSupervisor};
 use parking_lot::Mutex;
 
 const WINDOW: Duration = Duration::from_secs(1);
@@ -110,6 +111,9 @@ fn a_server_whose_workers_are_stuck_is_not_healthy() {
         "session.reconnect_window=100ms",
     ];
     let server = start(&settings, Blocks(Arc::clone(&let_go)));
+    let supervisor = FakeSupervisor::on_path();
+    server.feed_watchdog(Supervisor::new(Some(supervisor.name.clone()), Some("400000")));
+    assert_eq!(supervisor.next(), "WATCHDOG=1");
     let admin = Admin::new(server.admin_address());
     let age = || admin.metrics().value("encke_dispatch_age_seconds");
     assert_eq!((admin.get("/healthz").status, age()), (200, 0.0));
@@ -119,7 +123,12 @@ fn a_server_whose_workers_are_stuck_is_not_healthy() {
     assert_eq!(admin.get("/readyz").status, 503);
     assert!(age() > 1.0, "{}", age());
     assert!(admin.get("/api/timers").json()["dispatch"]["age_ms"].as_f64() > Some(1000.0));
+    // What was said until then may not have been heard yet.
+    until("the watchdog is told nothing", || supervisor.heard().is_none());
+    let_pass(Duration::from_secs(1));
+    assert_eq!(supervisor.heard(), None, "nothing is told while the worker is stuck");
     let_go.store(true, Ordering::Release);
+    assert_eq!(supervisor.next(), "WATCHDOG=1");
     until("the worker goes on", || admin.get("/healthz").status == 200);
     until("nothing waits any more", || age() < 1.0);
     server.stop();
