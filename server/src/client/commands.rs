@@ -1,6 +1,5 @@
 //! What clients ask for, and the responses.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::future::poll_fn;
 use std::task::{Context as TaskContext, Poll};
@@ -8,30 +7,25 @@ use std::task::{Context as TaskContext, Poll};
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
 use encke_core::dialect::{Command, CommandError, Dialect, Request, Success, Texts};
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
 
 use super::Speaker;
 use super::errors::{too_fast, user_too_fast};
-use super::exchange::{Exchange, Outcome};
+use super::exchange::Exchange;
+use super::waiting::{Kind, Waiting};
 use crate::admission::Pace;
 use crate::engine::Answer;
 use crate::session::{Backlog, Said};
 
 /// Carries out the commands of one connection or request, as fast as its session may give them.
-#[derive(Debug)]
 pub(crate) struct Commands<D: Dialect> {
-    /// Commands that an engine has not answered yet, if there are any: all of one text, for nothing more is read from the
-    /// client meanwhile. Boxed, because most connections never wait.
-    waiting: Option<Box<WaitingCommands<D>>>,
+    /// Commands without responses, if there are any. Boxed, because most connections never wait.
+    waiting: Option<Box<Waiting<D::RequestId>>>,
 }
 
-/// Commands whose outcome comes later, in the order in which they came.
-struct WaitingCommands<D: Dialect>(VecDeque<(Option<D::RequestId>, BoxFuture<'static, Outcome>)>);
-
-impl<D: Dialect> fmt::Debug for WaitingCommands<D> {
+impl<D: Dialect> fmt::Debug for Commands<D> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WaitingCommands").field("len", &self.0.len()).finish()
+        let waiting = self.waiting.as_ref().map_or(0, |waiting| waiting.len());
+        f.debug_struct("Commands").field("waiting", &waiting).finish()
     }
 }
 
@@ -69,15 +63,15 @@ impl<D: Dialect> Commands<D> {
         let mut exchange = Exchange { speaker, backlog, dialect, out };
         // Acknowledgements and pongs are not commands: they do not show that anyone is there, and cost next to nothing.
         match command {
-            Ok(Command::Ack { seq }) => exchange.acknowledge(Said::Ack { seq }, id),
-            Ok(Command::Pong { seq }) => exchange.acknowledge(Said::Pong { seq }, id),
+            Ok(Command::Ack { seq }) => self.acknowledge(Said::Ack { seq }, id, &mut exchange),
+            Ok(Command::Pong { seq }) => self.acknowledge(Said::Pong { seq }, id, &mut exchange),
             Ok(Command::Hold { hold, seq, token }) => exchange.hold(id, hold, seq, token.as_deref()),
-            Ok(Command::Nothing) => exchange.respond(id, Ok(Success::Done)),
+            Ok(Command::Nothing) => self.done(id, Ok(()), &mut exchange),
             command => self.command(id, command, &mut exchange),
         }
     }
 
-    /// Responds to a command that waits for an engine, once its answer has come. `None` if no command waits.
+    /// Responds to the first command that waits, once it may. `None` if no command waits.
     pub(crate) fn poll_waiting(
         &mut self,
         task: &mut TaskContext<'_>,
@@ -86,15 +80,27 @@ impl<D: Dialect> Commands<D> {
         dialect: &mut D,
         out: &mut impl Texts,
     ) -> Option<Poll<()>> {
-        let commands = &mut self.waiting.as_mut()?.0;
-        let (_, outcome) = commands.front_mut()?;
-        let Poll::Ready(outcome) = outcome.poll_unpin(task) else { return Some(Poll::Pending) };
-        let (id, _) = commands.pop_front()?;
-        if commands.is_empty() {
-            self.waiting = None;
+        let waiting = self.waiting.as_mut()?;
+        let Poll::Ready(first) = waiting.poll_first(task) else { return Some(Poll::Pending) };
+        let is_over = !waiting.is_anything_in_flight();
+        let mut exchange = Exchange { speaker, backlog, dialect, out };
+        if let Some((id, outcome)) = first {
+            exchange.respond(id, outcome);
         }
-        Exchange { speaker, backlog, dialect, out }.respond(id, outcome);
+        if is_over && let Some(waiting) = self.waiting.take() {
+            for Request { id, command } in waiting.into_deferred() {
+                match command {
+                    Ok(command) => self.begin(id, command, &mut exchange),
+                    Err(error) => self.done(id, Err(error), &mut exchange),
+                }
+            }
+        }
         Some(Poll::Ready(()))
+    }
+
+    /// Whether more may be read while commands wait.
+    pub(crate) fn have_room(&self) -> bool {
+        self.waiting.as_ref().is_none_or(|waiting| waiting.has_room())
     }
 
     /// Responds to all commands that wait for an engine.
@@ -116,6 +122,19 @@ impl<D: Dialect> Commands<D> {
         .await;
     }
 
+    /// It is heard at once, whatever waits. An acknowledgement that ends the session gets no response; the Close frame says it.
+    fn acknowledge(
+        &mut self,
+        said: Said,
+        id: Option<D::RequestId>,
+        exchange: &mut Exchange<'_, D, impl Texts>,
+    ) {
+        exchange.backlog.acknowledged();
+        if exchange.speaker.say(said) {
+            self.done(id, Ok(()), exchange);
+        }
+    }
+
     fn command(
         &mut self,
         id: Option<D::RequestId>,
@@ -130,31 +149,52 @@ impl<D: Dialect> Commands<D> {
         let now = context.timeouts.clock().now();
         match session.commands.command(context.settings.commands_per_second, now) {
             Pace::Fine if !is_user_in_time(exchange.speaker, now) => {
-                exchange.respond(id, Err(user_too_fast(context)));
+                self.done(id, Err(user_too_fast(context)), exchange);
             }
             Pace::Fine => match command {
-                Ok(Command::Close) => exchange.close(id),
                 Ok(Command::Violation) => _ = exchange.speaker.say(Said::Close(CloseReason::ProtocolError)),
-                Ok(command) => self.carry_out(id, command, exchange),
-                Err(error) => exchange.respond(id, Err(error)),
+                Ok(command) => self.begin(id, command, exchange),
+                Err(error) => self.done(id, Err(error), exchange),
             },
-            Pace::TooFast => exchange.respond(id, Err(too_fast(context))),
+            Pace::TooFast => self.done(id, Err(too_fast(context)), exchange),
             Pace::Flood => _ = exchange.speaker.say(Said::Close(CloseReason::Limit)),
         }
     }
 
-    fn carry_out(
+    /// Carries a command out, or has it wait for those before it.
+    fn begin(
         &mut self,
         id: Option<D::RequestId>,
         command: Command<'_>,
         exchange: &mut Exchange<'_, D, impl Texts>,
     ) {
-        match exchange.carry_out(command) {
-            Answer::Ready(outcome) => exchange.respond(id, outcome),
-            Answer::Later(outcome) => {
-                let waiting = self.waiting.get_or_insert_with(|| Box::new(WaitingCommands(VecDeque::new())));
-                waiting.0.push_back((id, outcome));
+        let kind = Kind::of(&command);
+        if let Some(waiting) = &mut self.waiting
+            && !waiting.admits(kind)
+        {
+            return waiting.defer(id, Ok(command.into_owned()));
+        }
+        if matches!(command, Command::Close) {
+            return exchange.close(id);
+        }
+        match (exchange.carry_out(command), &mut self.waiting) {
+            (Answer::Ready(outcome), None) => exchange.respond(id, outcome),
+            (answer, waiting) => {
+                waiting.get_or_insert_with(|| Box::new(Waiting::new(kind))).began(id, answer);
             }
+        }
+    }
+
+    /// The response of what was done, or refused, at once comes when it is its turn.
+    fn done(
+        &mut self,
+        id: Option<D::RequestId>,
+        outcome: Result<(), CommandError>,
+        exchange: &mut Exchange<'_, D, impl Texts>,
+    ) {
+        match &mut self.waiting {
+            Some(waiting) => waiting.done(id, outcome),
+            None => exchange.respond(id, outcome.map(|()| Success::Done)),
         }
     }
 }

@@ -5,7 +5,8 @@ use encke_core::message::BadJson;
 
 use super::Context;
 use super::context::NotIdentified;
-use crate::channel::{BadChannelName, NotPublished};
+use crate::channel::BadChannelName;
+use crate::engine::EngineError;
 use crate::session::NotSubscribed;
 
 pub(super) fn forbidden(message: impl Into<String>) -> CommandError {
@@ -49,11 +50,14 @@ impl From<BadChannelName> for CommandError {
     }
 }
 
-impl From<NotPublished> for CommandError {
-    fn from(error: NotPublished) -> Self {
+impl From<EngineError> for CommandError {
+    fn from(error: EngineError) -> Self {
         let code = match error {
-            NotPublished::TooManyChannels(_) => ErrorCode::Limit,
-            NotPublished::Draining => ErrorCode::Draining,
+            EngineError::TooManyChannels(_) => ErrorCode::Limit,
+            EngineError::Draining => ErrorCode::Draining,
+            EngineError::Unavailable => ErrorCode::Unavailable,
+            EngineError::OutcomeUnknown => ErrorCode::OutcomeUnknown,
+            EngineError::Overloaded => ErrorCode::Overloaded,
         };
         Self { code, message: error.to_string() }
     }
@@ -64,9 +68,8 @@ impl From<NotSubscribed> for CommandError {
         let code = match error {
             NotSubscribed::Forbidden => ErrorCode::Forbidden,
             NotSubscribed::Draining => ErrorCode::Draining,
-            NotSubscribed::TooManySubscriptions { .. }
-            | NotSubscribed::TooManyChannels(_)
-            | NotSubscribed::Detached => ErrorCode::Limit,
+            NotSubscribed::TooManySubscriptions { .. } | NotSubscribed::Detached => ErrorCode::Limit,
+            NotSubscribed::Engine(error) => return error.into(),
         };
         Self { code, message: error.to_string() }
     }

@@ -36,8 +36,8 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         Answer::Ready(match command {
             Command::Subscribe { channel, since } => return self.subscribe(&channel, since.as_ref()),
             Command::SubscribeAll { channels } => return self.subscribe_all(&channels),
-            Command::Publish { channel, data } => return self.publish(&channel, data),
-            Command::Service { channel, data } => self.say_to_service(&channel, data),
+            Command::Publish { channel, data } => return self.publish(&channel, &data),
+            Command::Service { channel, data } => self.say_to_service(&channel, &data),
             Command::Unsubscribe { channel } => {
                 self.unsubscribe([&*channel]);
                 Ok(Success::Done)
@@ -62,14 +62,6 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         // While there is still a connection to respond on.
         self.respond(id, Ok(Success::Done));
         self.speaker.say(Said::Close(CloseReason::Client));
-    }
-
-    /// An acknowledgement that ends the session gets no response; the Close frame says it.
-    pub(super) fn acknowledge(&mut self, said: Said, id: Option<D::RequestId>) {
-        self.backlog.acknowledged();
-        if self.speaker.say(said) {
-            self.respond(id, Ok(Success::Done));
-        }
     }
 
     /// A request that the connection answers when its session says so.

@@ -11,6 +11,7 @@ mod greeting;
 mod retry;
 mod speaker;
 mod unfinished;
+mod waiting;
 
 pub(crate) use attachment::Attachment;
 pub(crate) use caller::Caller;

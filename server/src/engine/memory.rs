@@ -2,9 +2,9 @@ use std::sync::Arc;
 
 use encke_core::message::CompactJson;
 
-use super::{Answer, History, LogEngine};
+use super::{Answer, EngineError, History, LogEngine};
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Channels, Hold, NotPublished, Published, Subscriber, TooManyChannels};
+use crate::channel::{ChannelName, Channels, Hold, Published, Subscriber};
 use crate::timeouts::Timeouts;
 
 /// Logs in the memory of this process, which end with it. It answers everything at once.
@@ -20,19 +20,24 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
         channel: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
-    ) -> Answer<Result<Published, NotPublished>> {
-        Answer::Ready(self.channels.publish(channel, maker, data))
+    ) -> Answer<Result<Published, EngineError>> {
+        Answer::Ready(self.channels.publish(channel, maker, data).map_err(EngineError::from))
     }
 
-    fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>> {
+    fn read(
+        &self,
+        channel: &ChannelName,
+        since: u64,
+        limit: usize,
+    ) -> Answer<Result<Option<History>, EngineError>> {
         let now = self.timeouts.clock().now();
-        Answer::Ready(self.channels.get(channel.as_str()).map(|channel| {
+        Answer::Ready(Ok(self.channels.get(channel.as_str()).map(|channel| {
             let (bounds, messages) = channel.history(since, limit, now);
             History { epoch: channel.epoch().into(), bounds, messages }
-        }))
+        })))
     }
 
-    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, TooManyChannels>> {
-        Answer::Ready(self.channels.hold(channel, maker))
+    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>> {
+        Answer::Ready(self.channels.hold(channel, maker).map_err(EngineError::from))
     }
 }

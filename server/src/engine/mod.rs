@@ -5,6 +5,7 @@
 //! [`Answer`], since only the memory engine has all its answers at once.
 
 mod answer;
+mod error;
 mod memory;
 
 use std::fmt;
@@ -13,16 +14,16 @@ use encke_core::message::CompactJson;
 use encke_core::session::outbox::Bounds;
 
 use crate::admission::Holder;
-use crate::channel::{
-    ChannelName, HistoryMessage, Hold, NotPublished, Published, Subscriber, TooManyChannels,
-};
+use crate::channel::{ChannelName, HistoryMessage, Hold, Published, Subscriber};
 
 pub(crate) use answer::{Answer, all};
+pub(crate) use error::EngineError;
 pub(crate) use memory::MemoryEngine;
 
 /// Where the logs of channels live.
 ///
-/// Every answer comes within a bounded time: a WebSocket that waits for one does not read its socket meanwhile.
+/// Every answer comes within a bounded time: a WebSocket that waits for many does not read its socket meanwhile. What is asked one after the
+/// other by one connection is done in that order, if it is of one kind.
 pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
     /// Appends a message to a channel's log, which `maker` makes if there is none, and to those of the patterns that stand for the
     /// channel and are followed: to all of them before anyone reads it in one, in an order that is the same for all.
@@ -31,14 +32,19 @@ pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
         channel: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
-    ) -> Answer<Result<Published, NotPublished>>;
+    ) -> Answer<Result<Published, EngineError>>;
 
     /// The messages after `since`, at most `limit`; nothing if there is no such channel.
-    fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>>;
+    fn read(
+        &self,
+        channel: &ChannelName,
+        since: u64,
+        limit: usize,
+    ) -> Answer<Result<Option<History>, EngineError>>;
 
     /// The log to read the channel, or the pattern, from: it follows the channel for as long as it is held or has
     /// subscribers. `maker` makes it if there is none.
-    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, TooManyChannels>>;
+    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>>;
 }
 
 /// What a log still has.

@@ -12,8 +12,8 @@ use super::sessions::Sessions;
 use super::step::token_deadline;
 use super::via::{Said, Via};
 use crate::auth::{Identity, Permission};
-use crate::channel::{ChannelName, Hold, SubscriberKey, TooManyChannels, overlap};
-use crate::engine::Answer;
+use crate::channel::{ChannelName, Hold, SubscriberKey, overlap};
+use crate::engine::{Answer, EngineError};
 
 /// What a session knows of a channel that it follows.
 #[derive(Clone, Debug)]
@@ -49,7 +49,7 @@ pub(crate) enum NotSubscribed {
     #[error("subscription limit reached (limits.max_subscriptions = {limit})")]
     TooManySubscriptions { limit: usize },
     #[error(transparent)]
-    TooManyChannels(#[from] TooManyChannels),
+    Engine(#[from] EngineError),
     #[error("the token does not allow to subscribe to this channel")]
     Forbidden,
     #[error("the server is going away, and the session goes on in the next one")]

@@ -6,8 +6,8 @@ use encke_core::message::CompactJson;
 use futures_util::FutureExt;
 
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Hold, NotPublished, Published, TooManyChannels};
-use crate::engine::{Answer, History, LogEngine, MemoryEngine};
+use crate::channel::{ChannelName, Hold, Published};
+use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine};
 use crate::session::SessionCell;
 
 /// Decides how late the next answer is, if it is late.
@@ -42,12 +42,18 @@ impl LateEngine {
         &self,
         ask: impl FnOnce(&MemoryEngine<SessionCell>) -> Answer<T> + Send + 'static,
     ) -> Answer<T> {
-        let Some(delay) = (self.delay)() else { return ask(&self.memory) };
+        let delay = (self.delay)();
+        // What a connection asks for is done in its order, so nothing overtakes what is late.
+        if delay.is_none() && self.late.load(Ordering::Relaxed) == 0 {
+            return ask(&self.memory);
+        }
         let memory = Arc::clone(&self.memory);
         let late = Late::one_more(&self.late);
         let later = async move {
             let _late = late;
-            memory.timeouts.sleep(delay).await;
+            if let Some(delay) = delay {
+                memory.timeouts.sleep(delay).await;
+            }
             ask(&memory).await
         };
         Answer::Later(later.boxed())
@@ -60,12 +66,17 @@ impl LogEngine<SessionCell> for LateEngine {
         channel: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
-    ) -> Answer<Result<Published, NotPublished>> {
+    ) -> Answer<Result<Published, EngineError>> {
         let (channel, maker, data) = (channel.clone(), maker.clone(), data.clone().into_owned());
         self.answer(move |memory| memory.append(&channel, &maker, &data))
     }
 
-    fn read(&self, channel: &ChannelName, since: u64, limit: usize) -> Answer<Option<History>> {
+    fn read(
+        &self,
+        channel: &ChannelName,
+        since: u64,
+        limit: usize,
+    ) -> Answer<Result<Option<History>, EngineError>> {
         let channel = channel.clone();
         self.answer(move |memory| memory.read(&channel, since, limit))
     }
@@ -74,7 +85,7 @@ impl LogEngine<SessionCell> for LateEngine {
         &self,
         channel: &ChannelName,
         maker: &Holder,
-    ) -> Answer<Result<Hold<SessionCell>, TooManyChannels>> {
+    ) -> Answer<Result<Hold<SessionCell>, EngineError>> {
         let (channel, maker) = (channel.clone(), maker.clone());
         self.answer(move |memory| memory.follow(&channel, &maker))
     }

@@ -43,14 +43,14 @@ pub enum Command<'a> {
         /// The channel.
         channel: Cow<'a, str>,
         /// Any JSON, as the client wrote it.
-        data: &'a str,
+        data: Cow<'a, str>,
     },
     /// Say something to the server's own code.
     Service {
         /// The channel.
         channel: Cow<'a, str>,
         /// Any JSON, as the client wrote it.
-        data: &'a str,
+        data: Cow<'a, str>,
     },
     /// List who subscribes.
     Presence {
@@ -87,6 +87,43 @@ pub enum Command<'a> {
     },
     /// End the session at once, without a reconnect window.
     Close,
+}
+
+impl Command<'_> {
+    /// The same, for longer than the text that it was read from.
+    #[must_use]
+    pub fn into_owned(self) -> Command<'static> {
+        match self {
+            Self::Subscribe { channel, since } => {
+                Command::Subscribe { channel: owned(channel), since: since.map(Since::into_owned) }
+            }
+            Self::Unsubscribe { channel } => Command::Unsubscribe { channel: owned(channel) },
+            Self::SubscribeAll { channels } => Command::SubscribeAll { channels: all_owned(channels) },
+            Self::UnsubscribeAll { channels } => Command::UnsubscribeAll { channels: all_owned(channels) },
+            Self::Publish { channel, data } => {
+                Command::Publish { channel: owned(channel), data: owned(data) }
+            }
+            Self::Service { channel, data } => {
+                Command::Service { channel: owned(channel), data: owned(data) }
+            }
+            Self::Presence { channel } => Command::Presence { channel: owned(channel) },
+            Self::Ack { seq } => Command::Ack { seq },
+            Self::Pong { seq } => Command::Pong { seq },
+            Self::Hold { hold, seq, token } => Command::Hold { hold, seq, token: token.map(owned) },
+            Self::Nothing => Command::Nothing,
+            Self::Violation => Command::Violation,
+            Self::Refresh { token } => Command::Refresh { token: owned(token) },
+            Self::Close => Command::Close,
+        }
+    }
+}
+
+fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
+    text.into_owned().into()
+}
+
+fn all_owned(texts: Vec<Cow<'_, str>>) -> Vec<Cow<'static, str>> {
+    texts.into_iter().map(owned).collect()
 }
 
 /// A message in one epoch of a channel's log.
@@ -141,6 +178,12 @@ pub enum ErrorCode {
     Limit,
     /// Too many commands a second.
     RateLimited,
+    /// Channels cannot be reached now: nothing was done.
+    Unavailable,
+    /// No answer came: it may have been done, or not.
+    OutcomeUnknown,
+    /// Too much is being done already.
+    Overloaded,
     /// The server is going away, and does no more of this.
     Draining,
 }

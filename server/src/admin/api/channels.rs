@@ -98,7 +98,7 @@ pub(super) fn history(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiEr
     let engine = Arc::clone(&call.context.client.logs.engine);
     async move {
         let HistoryQuery { name, since, limit } = asked?;
-        let history = engine.read(&name, since, limit).await.ok_or_else(|| no_such_channel(&name))?;
+        let history = engine.read(&name, since, limit).await?.ok_or_else(|| no_such_channel(&name))?;
         Ok(json(&History {
             channel: name.as_str(),
             epoch: &history.epoch,

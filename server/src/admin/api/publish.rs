@@ -12,7 +12,8 @@ use tokio::task::{JoinError, yield_now};
 use super::routes::Call;
 use crate::admin::Context;
 use crate::admission::Holder;
-use crate::channel::{ChannelName, NotPublished, Published};
+use crate::channel::{ChannelName, Published};
+use crate::engine::EngineError;
 use crate::http::body::parse;
 use crate::http::reply::{ErrorBody, json};
 use crate::http::{ApiError, Reply};
@@ -144,12 +145,15 @@ fn stopping() -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is stopping")
 }
 
-/// Not 409: nothing is wrong with the request. Channels that nobody uses go away, so it may succeed later.
-impl From<NotPublished> for ApiError {
-    fn from(error: NotPublished) -> Self {
+/// Not 409: nothing is wrong with the request. Channels that nobody uses go away, and engines come back, so it may succeed later.
+impl From<EngineError> for ApiError {
+    fn from(error: EngineError) -> Self {
         let code = match error {
-            NotPublished::TooManyChannels(_) => "limit",
-            NotPublished::Draining => "draining",
+            EngineError::TooManyChannels(_) => "limit",
+            EngineError::Draining => "draining",
+            EngineError::Unavailable => "unavailable",
+            EngineError::OutcomeUnknown => "outcome_unknown",
+            EngineError::Overloaded => "overloaded",
         };
         Self::new(StatusCode::SERVICE_UNAVAILABLE, code, error.to_string())
     }

@@ -82,6 +82,8 @@ impl Dialect for BayeuxSocket {
 impl Spoken for BayeuxSocket {
     /// What comes behind a text that opens another session is read by the next connection: it must not be read along with the text.
     const TURN_FRAMES: u16 = 1;
+    /// Nor before the client has its answers, which that connection does not know of.
+    const READS_WHILE_COMMANDS_WAIT: bool = false;
 
     fn takes_messages(&self) -> bool {
         self.riding.is_none() || self.dialect.is_holding()

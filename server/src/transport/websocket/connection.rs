@@ -198,6 +198,9 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         );
         let next = match waiting {
             None => self.socket.poll_next_unpin(context),
+            Some(Poll::Pending) if D::READS_WHILE_COMMANDS_WAIT && self.commands.have_room() => {
+                self.socket.poll_next_unpin(context)
+            }
             Some(Poll::Pending) => Poll::Pending,
             Some(Poll::Ready(())) => return Ok(Poll::Ready(())),
         };

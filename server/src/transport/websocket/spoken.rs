@@ -17,6 +17,9 @@ pub(crate) trait Spoken: Dialect {
     /// Frames that a connection may read before others get their turn.
     const TURN_FRAMES: u16 = inbox::TURN_FRAMES;
 
+    /// Whether more is read from a connection while an engine has not answered all that was asked on it.
+    const READS_WHILE_COMMANDS_WAIT: bool = true;
+
     /// Whether messages are sent now. Otherwise they wait for the client to ask for them.
     fn takes_messages(&self) -> bool {
         true

@@ -298,7 +298,7 @@ impl<'a> ClientMessage<'a> {
             }
             _ => {
                 check_name(&self.channel)?;
-                let (channel, data) = (self.channel, required(self.fields.data, "data")?.get());
+                let (channel, data) = (self.channel, required(self.fields.data, "data")?.get().into());
                 if channel.starts_with("/service/") {
                     Command::Service { channel, data }
                 } else {

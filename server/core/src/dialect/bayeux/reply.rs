@@ -177,7 +177,9 @@ fn code(code: ErrorCode) -> u16 {
         ErrorCode::Forbidden => 403,
         ErrorCode::UnknownCommand => 404,
         ErrorCode::Limit | ErrorCode::RateLimited => 429,
-        ErrorCode::Draining => 503,
+        ErrorCode::Unavailable | ErrorCode::OutcomeUnknown | ErrorCode::Overloaded | ErrorCode::Draining => {
+            503
+        }
     }
 }
 

@@ -221,14 +221,14 @@ fn commands_that_are_fine() {
         (
             "/a",
             r#""data":{"x": [1, 2]}"#,
-            Command::Publish { channel: "/a".into(), data: r#"{"x": [1, 2]}"# },
+            Command::Publish { channel: "/a".into(), data: r#"{"x": [1, 2]}"#.into() },
         ),
-        ("/a", r#""data":"text""#, Command::Publish { channel: "/a".into(), data: r#""text""# }),
-        ("/a", r#""data":null"#, Command::Publish { channel: "/a".into(), data: "null" }),
-        (r"/\u0061/b", r#""data":7"#, Command::Publish { channel: "/a/b".into(), data: "7" }),
-        ("/service/x", r#""data":7"#, Command::Service { channel: "/service/x".into(), data: "7" }),
-        ("/services", r#""data":7"#, Command::Publish { channel: "/services".into(), data: "7" }),
-        ("/metal", r#""data":7"#, Command::Publish { channel: "/metal".into(), data: "7" }),
+        ("/a", r#""data":"text""#, Command::Publish { channel: "/a".into(), data: r#""text""#.into() }),
+        ("/a", r#""data":null"#, Command::Publish { channel: "/a".into(), data: "null".into() }),
+        (r"/\u0061/b", r#""data":7"#, Command::Publish { channel: "/a/b".into(), data: "7".into() }),
+        ("/service/x", r#""data":7"#, Command::Service { channel: "/service/x".into(), data: "7".into() }),
+        ("/services", r#""data":7"#, Command::Publish { channel: "/services".into(), data: "7".into() }),
+        ("/metal", r#""data":7"#, Command::Publish { channel: "/metal".into(), data: "7".into() }),
     ] {
         let text = on(channel, fields);
         assert_eq!(parsed(&text).into_request(true).command, Ok(command), "{channel} {fields}");
@@ -373,6 +373,9 @@ fn errors_have_the_codes_of_the_specification() {
         (ErrorCode::UnknownCommand, "404"),
         (ErrorCode::Limit, "429"),
         (ErrorCode::RateLimited, "429"),
+        (ErrorCode::Unavailable, "503"),
+        (ErrorCode::OutcomeUnknown, "503"),
+        (ErrorCode::Overloaded, "503"),
         (ErrorCode::Draining, "503"),
     ] {
         let error = Reply::default().failed(&CommandError { code, message: "no".into() }).error;

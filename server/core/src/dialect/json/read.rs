@@ -37,8 +37,10 @@ fn read<'a>(name: &str, body: &'a RawValue) -> serde_json::Result<Option<Command
         })?,
         "unsubscribe" => serde_json::from_str(body)
             .map(|Channel { channel }| Command::Unsubscribe { channel: channel.0 })?,
-        "publish" => serde_json::from_str(body)
-            .map(|Publish { channel, data }| Command::Publish { channel: channel.0, data: data.get() })?,
+        "publish" => serde_json::from_str(body).map(|Publish { channel, data }| Command::Publish {
+            channel: channel.0,
+            data: data.get().into(),
+        })?,
         "presence" => {
             serde_json::from_str(body).map(|Channel { channel }| Command::Presence { channel: channel.0 })?
         }

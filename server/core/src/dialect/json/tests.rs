@@ -254,12 +254,12 @@ fn commands_are_read() {
         (
             r#"{"publish":{"data":{ "any" : 1e400 },"channel":"news"}}"#,
             None,
-            Command::Publish { channel: "news".into(), data: r#"{ "any" : 1e400 }"# },
+            Command::Publish { channel: "news".into(), data: r#"{ "any" : 1e400 }"#.into() },
         ),
         (
             r#"{"publish":{"channel":"","data":null}}"#,
             None,
-            Command::Publish { channel: "".into(), data: "null" },
+            Command::Publish { channel: "".into(), data: "null".into() },
         ),
         (r#"{"presence":{"channel":"news"}}"#, None, Command::Presence { channel: "news".into() }),
         (r#"{"id":5,"refresh":{"token":"a.b.c"}}"#, Some(5), Command::Refresh { token: "a.b.c".into() }),
