@@ -127,8 +127,8 @@ impl Recipe {
     }
 }
 
-/// One that nobody listens on at this moment: neither proxy can be asked for any free port.
-fn free_address() -> SocketAddr {
+/// One that nobody listens on at this moment: neither a proxy nor Redis can be asked for any free port.
+pub(crate) fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
     listener.local_addr().expect("it is bound")
 }

@@ -54,6 +54,8 @@ mod patterns;
 mod poll;
 // Proxies in front of the server: hand-made ones, and nginx and HAProxy by their recipes.
 mod proxies;
+// Channels in Redis.
+mod redis;
 // Who gets no session, and what is told of it; data and settings that are refused.
 mod refusals;
 // What a session is sent again after a cut, and what may be forgotten.

@@ -1,0 +1,45 @@
+-- Comes before the other scripts of channels: which epoch a channel is in.
+--
+-- A channel's meta key is a hash: `epoch`; `offset`, the number of the newest message; `life`, that of the Redis in which the epoch began;
+-- `past`, earlier epochs, newest first, each with its cut: the newest message that was still there when the next began.
+-- `<epoch> <cut> <epoch> <cut> ...`
+--
+-- A Redis that took over from another may have lost the newest messages. Servers notice, and from then on say a higher life. The channel
+-- gets a new epoch then, so that nobody takes what comes for what was lost. Its offsets go on. A server that has not noticed yet says
+-- a lower life, which changes nothing.
+
+local MOST_PAST_EPOCHS = 4
+
+local function epoch_of(meta, log, new_epoch, life)
+  local known = redis.call('HMGET', meta, 'epoch', 'life', 'offset', 'past')
+  local epoch, past = known[1], known[4] or ''
+  if epoch and tonumber(known[2]) >= tonumber(life) then
+    return epoch, past
+  end
+  if epoch then
+    local epochs = { epoch .. ' ' .. (known[3] or '0') }
+    for earlier in string.gmatch(past, '%S+ %S+') do
+      if #epochs < MOST_PAST_EPOCHS then
+        epochs[#epochs + 1] = earlier
+      end
+    end
+    past = table.concat(epochs, ' ')
+  else
+    -- Whatever is left of a log without a meta key is of an epoch that nobody knows.
+    redis.call('DEL', log)
+  end
+  redis.call('HSET', meta, 'epoch', new_epoch, 'life', life, 'past', past)
+  return new_epoch, past
+end
+
+local function milliseconds()
+  local time = redis.call('TIME')
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+
+-- After so many milliseconds, unless they are 0.
+local function expire(key, after)
+  if after ~= '0' then
+    redis.call('PEXPIRE', key, after)
+  end
+end

@@ -1,0 +1,125 @@
+//! A Redis of the test's own: on a socket in a directory that goes with it, keeping nothing on disk.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use redis::{Client, Connection};
+use tempfile::TempDir;
+
+use crate::process::{Process, Signal};
+use crate::proxy::free_address;
+use crate::waiting::{TIMEOUT, eventually};
+
+/// A running `redis-server`. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Redis {
+    process: Process,
+    directory: TempDir,
+    address: SocketAddr,
+    options: Vec<String>,
+}
+
+impl Redis {
+    /// Starts one, and waits until it answers.
+    ///
+    /// # Panics
+    /// When it does not come up, or is not installed.
+    #[must_use]
+    #[track_caller]
+    pub fn start() -> Self {
+        Self::with(&[])
+    }
+
+    /// The same with more options: `["--maxmemory", "100mb"]`.
+    ///
+    /// # Panics
+    /// When it does not come up, or is not installed.
+    #[must_use]
+    #[track_caller]
+    pub fn with(options: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let address = free_address();
+        let options: Vec<_> = options.iter().map(ToString::to_string).collect();
+        let process = spawn(&directory, address, &options);
+        let redis = Self { process, directory, address, options };
+        redis.await_up();
+        redis
+    }
+
+    /// Where servers find it: on a port.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}", self.address)
+    }
+
+    /// Where servers find it: on a socket of the file system.
+    #[must_use]
+    pub fn socket_url(&self) -> String {
+        format!("unix://{}", self.socket().display())
+    }
+
+    /// A connection of the test's own.
+    ///
+    /// # Panics
+    /// When it cannot be reached.
+    #[must_use]
+    #[track_caller]
+    pub fn connect(&self) -> Connection {
+        self.try_connect().expect("Redis takes connections")
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// It dies, and all that it had with it.
+    ///
+    /// # Panics
+    /// When it does not die.
+    #[track_caller]
+    pub fn kill(&mut self) {
+        self.process.signal(Signal::KILL);
+        self.process.await_exit(TIMEOUT);
+    }
+
+    /// It is there again, at the same addresses.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[track_caller]
+    pub fn revive(&mut self) {
+        self.process = spawn(&self.directory, self.address, &self.options);
+        self.await_up();
+    }
+
+    #[track_caller]
+    fn await_up(&self) {
+        let answers = |mut connection| redis::cmd("PING").exec(&mut connection).ok();
+        eventually("Redis answers", || self.try_connect().ok().and_then(answers));
+    }
+
+    fn try_connect(&self) -> redis::RedisResult<Connection> {
+        Client::open(format!("redis+unix://{}", self.socket().display()))?.get_connection()
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("redis.sock")
+    }
+}
+
+#[track_caller]
+fn spawn(directory: &TempDir, address: SocketAddr, options: &[String]) -> Process {
+    let child = Command::new("redis-server")
+        .args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()])
+        .args(["--unixsocket", "redis.sock", "--save", "", "--appendonly", "no", "--daemonize", "no"])
+        .args(options)
+        .current_dir(directory.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    Process::new(child.expect("redis-server is installed (tests/run sees to it)"))
+}

@@ -1,0 +1,90 @@
+//! What the scripts of channels do, without Redis: slow, and plain enough to be believed.
+
+use std::collections::BTreeMap;
+
+/// Earlier epochs that are remembered.
+const MOST_PAST_EPOCHS: usize = 4;
+
+/// Channels, by name.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Model {
+    channels: BTreeMap<String, Channel>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Channel {
+    /// Nothing, if its meta key is gone.
+    meta: Option<Meta>,
+    /// Offsets and messages, oldest first.
+    log: Vec<(u64, String)>,
+}
+
+#[derive(Clone, Debug)]
+struct Meta {
+    epoch: String,
+    offset: u64,
+    life: u64,
+    /// Earlier epochs with their cuts, newest first.
+    past: Vec<(String, u64)>,
+}
+
+/// What a server learns by opening a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Opened {
+    pub(super) epoch: String,
+    pub(super) offset: u64,
+    pub(super) past: Vec<(String, u64)>,
+    /// At least the newest of these are there.
+    pub(super) log: Vec<(u64, String)>,
+}
+
+impl Model {
+    /// Returns the epoch and the offset.
+    pub(super) fn publish(&mut self, channel: &str, data: &str, new_epoch: &str, life: u64) -> (String, u64) {
+        let channel = self.channels.entry(channel.to_owned()).or_default();
+        let meta = channel.in_life(new_epoch, life);
+        meta.offset += 1;
+        let published = (meta.epoch.clone(), meta.offset);
+        channel.log.push((published.1, data.to_owned()));
+        published
+    }
+
+    pub(super) fn open(&mut self, channel: &str, new_epoch: &str, life: u64) -> Opened {
+        let channel = self.channels.entry(channel.to_owned()).or_default();
+        let Meta { epoch, offset, past, .. } = channel.in_life(new_epoch, life).clone();
+        Opened { epoch, offset, past, log: channel.log.clone() }
+    }
+
+    /// The log has become too old.
+    pub(super) fn expire_log(&mut self, channel: &str) {
+        self.channels.entry(channel.to_owned()).or_default().log.clear();
+    }
+
+    /// Nobody has used the channel for long, or somebody has removed the key.
+    pub(super) fn lose_meta(&mut self, channel: &str) {
+        self.channels.entry(channel.to_owned()).or_default().meta = None;
+    }
+
+    /// Redis is empty.
+    pub(super) fn flush(&mut self) {
+        self.channels.clear();
+    }
+}
+
+impl Channel {
+    fn in_life(&mut self, new_epoch: &str, life: u64) -> &mut Meta {
+        let fresh = match self.meta.take() {
+            Some(meta) if meta.life >= life => meta,
+            Some(mut meta) => {
+                meta.past.insert(0, (std::mem::replace(&mut meta.epoch, new_epoch.to_owned()), meta.offset));
+                meta.past.truncate(MOST_PAST_EPOCHS);
+                Meta { life, ..meta }
+            }
+            None => {
+                self.log.clear();
+                Meta { epoch: new_epoch.to_owned(), offset: 0, life, past: Vec::new() }
+            }
+        };
+        self.meta.insert(fresh)
+    }
+}

@@ -1,0 +1,176 @@
+use encke_tests::redis::Redis;
+use rand::rngs::StdRng;
+use rand::{RngExt, SeedableRng};
+use redis::{Connection, Script, Value};
+
+use super::model::{Model, Opened};
+
+const EPOCH: &str = include_str!("../../../../server/src/engine/redis/scripts/epoch.lua");
+const PUBLISH: &str = include_str!("../../../../server/src/engine/redis/scripts/publish.lua");
+const OPEN: &str = include_str!("../../../../server/src/engine/redis/scripts/open.lua");
+const LIFE: &str = include_str!("../../../../server/src/engine/redis/scripts/life.lua");
+
+const CHANNELS: [&str; 3] = ["a", "b", "c"];
+
+/// What a log keeps at least.
+const MESSAGES: usize = 20;
+
+const MINUTE_MS: &str = "60000";
+
+/// The scripts, as a server calls them.
+struct Real {
+    connection: Connection,
+    publish: Script,
+    open: Script,
+}
+
+impl Real {
+    fn new(redis: &Redis) -> Self {
+        let script = |body: &str| Script::new(&format!("{EPOCH}\n{body}"));
+        Self { connection: redis.connect(), publish: script(PUBLISH), open: script(OPEN) }
+    }
+
+    fn publish(&mut self, channel: &str, data: &str, new_epoch: &str, life: u64) -> (String, u64) {
+        let [meta, log, feed] = keys(channel);
+        let mut call = self.publish.key(meta);
+        call.key(log)
+            .arg(data)
+            .arg(MESSAGES)
+            .arg(MINUTE_MS)
+            .arg(MINUTE_MS)
+            .arg(new_epoch)
+            .arg(life)
+            .arg(feed);
+        call.invoke(&mut self.connection).expect("an epoch and an offset")
+    }
+
+    fn open(&mut self, channel: &str, new_epoch: &str, life: u64) -> Opened {
+        let [meta, log, _] = keys(channel);
+        let mut call = self.open.key(meta);
+        call.key(&log).arg(MINUTE_MS).arg(new_epoch).arg(life);
+        let (epoch, offset, past, _ms): (String, u64, String, u64) =
+            call.invoke(&mut self.connection).expect("what is known of the channel");
+        let words: Vec<&str> = past.split_whitespace().collect();
+        let past = words.chunks(2).map(|pair| (pair[0].to_owned(), pair[1].parse().expect("a cut")));
+        let entries: Vec<(String, Vec<(String, String)>)> =
+            redis::cmd("XRANGE").arg(log).arg("-").arg("+").query(&mut self.connection).expect("a log");
+        let log = entries.into_iter().map(|(id, fields)| {
+            let offset = id.strip_prefix("0-").expect("an id of ours").parse().expect("an offset");
+            let [(_, at), (name, data)] = <[_; 2]>::try_from(fields).expect("two fields");
+            assert!(at.parse::<u64>().is_ok() && name == "d", "{at} {name}");
+            (offset, data)
+        });
+        Opened { epoch, offset, past: past.collect(), log: log.collect() }
+    }
+
+    fn delete(&mut self, key: &str) {
+        redis::cmd("DEL").arg(key).exec(&mut self.connection).expect("deleted");
+    }
+}
+
+/// The meta key, the log, and where servers listen.
+fn keys(channel: &str) -> [String; 3] {
+    ["m", "l", "c"].map(|kind| format!("{{7}}{kind}:{channel}"))
+}
+
+/// The newest that must be there, and nothing that was not: Redis trims logs by whole blocks.
+#[track_caller]
+fn assert_same(real: Opened, model: Opened) {
+    let first = model.log.len() - real.log.len().min(model.log.len());
+    assert!(real.log.len() >= MESSAGES.min(model.log.len()), "{real:?}\n{model:?}");
+    assert_eq!(real, Opened { log: model.log[first..].to_vec(), ..model });
+}
+
+#[test]
+fn the_scripts_do_what_the_model_does() {
+    let redis = Redis::start();
+    let seeds = match std::env::var("ENCKE_SEED") {
+        Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],
+        Err(_) => vec![1, rand::random()],
+    };
+    for seed in seeds {
+        println!("ENCKE_SEED={seed}");
+        random_run(&redis, seed);
+    }
+}
+
+fn random_run(redis: &Redis, seed: u64) {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let (mut real, mut model) = (Real::new(redis), Model::default());
+    redis::cmd("FLUSHALL").exec(&mut real.connection).expect("flushed");
+    let mut life = 1;
+    for step in 0..2000 {
+        let channel = CHANNELS[rng.random_range(0..CHANNELS.len())];
+        let new_epoch = format!("epoch-{step}");
+        // A server that has not noticed yet says a lower one.
+        let said = if rng.random_ratio(1, 8) { 1.max(life - 1) } else { life };
+        match rng.random_range(0..200) {
+            0..150 => {
+                let data = format!(r#"{{"step":{step}}}"#);
+                let expected = model.publish(channel, &data, &new_epoch, said);
+                assert_eq!(real.publish(channel, &data, &new_epoch, said), expected, "step {step}");
+            }
+            150..190 => {
+                let expected = model.open(channel, &new_epoch, said);
+                assert_same(real.open(channel, &new_epoch, said), expected);
+            }
+            190..193 => life += 1,
+            193..196 => {
+                real.delete(&keys(channel)[1]);
+                model.expire_log(channel);
+            }
+            196..199 => {
+                real.delete(&keys(channel)[0]);
+                model.lose_meta(channel);
+            }
+            _ => {
+                redis::cmd("FLUSHALL").exec(&mut real.connection).expect("flushed");
+                model.flush();
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_published_is_told() {
+    let redis = Redis::start();
+    let mut real = Real::new(&redis);
+    let mut listener = redis.connect();
+    let mut listener = listener.as_pubsub();
+    let [meta, log, feed] = keys("a");
+    listener.subscribe(&feed).expect("subscribed");
+    real.publish("a", r#""one two""#, "e", 1);
+    let message: String = listener.get_message().expect("a message").get_payload().expect("text");
+    let mut words = message.splitn(4, ' ');
+    assert_eq!((words.next(), words.next()), (Some("e"), Some("1")));
+    assert!(words.next().is_some_and(|at| at.parse::<u64>().is_ok()), "{message}");
+    assert_eq!(words.next(), Some(r#""one two""#));
+    for key in [meta, log] {
+        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut real.connection).expect("a number");
+        assert!((1..=60_000).contains(&left), "{key}: {left} ms");
+    }
+}
+
+#[test]
+fn what_is_kept_for_ever_does_not_expire() {
+    let redis = Redis::start();
+    let mut real = Real::new(&redis);
+    let [meta, log, feed] = keys("a");
+    let mut call = real.publish.key(&meta);
+    call.key(&log).arg("1").arg(MESSAGES).arg(0).arg(0).arg("e").arg(1).arg(feed);
+    let _: Value = call.invoke(&mut real.connection).expect("published");
+    for key in [meta, log] {
+        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut real.connection).expect("a number");
+        assert_eq!(left, -1, "{key}");
+    }
+}
+
+#[test]
+fn a_redis_with_another_replication_id_lives_another_life() {
+    let redis = Redis::start();
+    let mut connection = redis.connect();
+    let script = Script::new(LIFE);
+    let mut life_of = |id: &str| script.key("life").arg(id).invoke::<u64>(&mut connection).expect("a life");
+    let lives = ["x", "x", "y", "y", "x"].map(&mut life_of);
+    assert_eq!(lives, [1, 1, 2, 2, 3]);
+}
