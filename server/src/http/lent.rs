@@ -1,8 +1,9 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
+use encke_sys::Unacknowledged;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -10,33 +11,48 @@ use crate::transport::Socket;
 
 /// A socket that hyper has. Its owner can ask the kernel about it meanwhile, which hyper cannot: see [`Peer`].
 #[derive(Debug)]
-pub(crate) struct Lent<S>(Arc<Mutex<Option<S>>>);
+pub(crate) struct Lent<S>(Arc<Mutex<Loan<S>>>);
 
 /// The peer of a socket that is lent. The socket is locked for one call of the kernel at a time, and nothing is locked meanwhile.
 #[derive(Debug)]
-pub(crate) struct Peer<S>(Weak<Mutex<Option<S>>>);
+pub(crate) struct Peer<S>(Weak<Mutex<Loan<S>>>);
+
+#[derive(Debug)]
+struct Loan<S> {
+    /// Until it is taken back.
+    socket: Option<S>,
+    /// What the peer had not acknowledged when it ended its stream. hyper then ends ours, which has to be acknowledged, too.
+    unacknowledged_at_end: Option<Unacknowledged>,
+}
+
+const LENT: &str = "it is there as long as it is lent";
 
 impl<S: Unpin> Lent<S> {
     pub(crate) fn new(socket: S) -> (Self, Peer<S>) {
-        let socket = Arc::new(Mutex::new(Some(socket)));
-        let peer = Peer(Arc::downgrade(&socket));
-        (Self(socket), peer)
+        let loan = Arc::new(Mutex::new(Loan { socket: Some(socket), unacknowledged_at_end: None }));
+        let peer = Peer(Arc::downgrade(&loan));
+        (Self(loan), peer)
     }
 
     /// Takes the socket back.
     pub(crate) fn into_inner(self) -> S {
-        self.0.lock().take().expect("it is there as long as it is lent")
+        self.0.lock().socket.take().expect(LENT)
     }
 
     fn with<T>(&self, act: impl FnOnce(Pin<&mut S>) -> T) -> T {
-        act(Pin::new(self.0.lock().as_mut().expect("it is there as long as it is lent")))
+        act(Pin::new(self.0.lock().socket.as_mut().expect(LENT)))
     }
 }
 
 impl<S: Socket> Peer<S> {
     /// Whether it has ended the connection, as far as the kernel knows. Nobody knows that of a socket that was taken back.
     pub(crate) fn is_gone(&self) -> bool {
-        self.0.upgrade().is_some_and(|socket| socket.lock().as_ref().is_some_and(Socket::is_over))
+        self.0.upgrade().is_some_and(|loan| loan.lock().socket.as_ref().is_some_and(Socket::is_over))
+    }
+
+    /// What it had not acknowledged when it ended its stream, if it has done so.
+    pub(crate) fn unacknowledged_at_end(&self) -> Option<Unacknowledged> {
+        self.0.upgrade()?.lock().unacknowledged_at_end
     }
 }
 
@@ -46,13 +62,26 @@ impl<S> Clone for Peer<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Lent<S> {
+impl<S: Socket> AsyncRead for Lent<S> {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.with(|socket| socket.poll_read(context, buf))
+        let mut loan = self.0.lock();
+        let Loan { socket, unacknowledged_at_end } = &mut *loan;
+        let socket = socket.as_mut().expect(LENT);
+        let before = buf.remaining();
+        let read = ready!(Pin::new(&mut *socket).poll_read(context, buf));
+        let has_ended = match &read {
+            Ok(()) => before > 0 && buf.remaining() == before,
+            // Without the farewell of TLS.
+            Err(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+        };
+        if has_ended && unacknowledged_at_end.is_none() {
+            *unacknowledged_at_end = Some(socket.unacknowledged());
+        }
+        Poll::Ready(read)
     }
 }
 
@@ -99,8 +128,10 @@ mod tests {
             let (mut lent, peer) = Lent::new(TcpSocket::Plain(listener.accept().await?.0));
             assert!(!peer.is_gone());
             drop(client);
+            assert_eq!(peer.unacknowledged_at_end(), None);
             assert_eq!(lent.read(&mut [0]).await?, 0);
             assert!(peer.is_gone());
+            assert_eq!(peer.unacknowledged_at_end().map(|it| it.bytes), Some(0));
             let _socket = lent.into_inner();
             assert!(!peer.is_gone(), "nobody asks a socket that was taken back");
             Ok(())

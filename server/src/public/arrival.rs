@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
 
 use encke_core::session::ConnectionInput;
+use encke_sys::Unacknowledged;
 use futures_util::future::Either;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -23,7 +24,7 @@ use crate::http::{Lent, MAX_HEAD_BYTES, Rewound};
 use crate::proxies::read_source;
 use crate::session::{Attached, Link, SessionCell};
 use crate::transport::poll::{ConnectForm, JsonForm};
-use crate::transport::{TcpSocket, poll, sse};
+use crate::transport::{Socket, TcpSocket, poll, sse};
 
 /// A socket on which requests may come.
 pub(super) enum Arriving {
@@ -44,7 +45,15 @@ impl Answered {
         Self { session: Arc::clone(&attached.session), link: Arc::clone(&attached.link) }
     }
 
-    /// The connection has failed before the client has asked for anything else: it may not have the answer.
+    /// The connection has ended before the client has asked for anything else. If its machine has not acknowledged all that was sent, it
+    /// may not have the answer.
+    fn connection_ended(&self, unacknowledged: Unacknowledged, context: &Context) {
+        if unacknowledged.bytes > 0 {
+            self.is_lost(context);
+        }
+    }
+
+    /// The client may not have the answer.
     fn is_lost(&self, context: &Context) {
         context.client.sessions.handle_connection(&self.session, &self.link, ConnectionInput::AnswerLost);
     }
@@ -133,6 +142,9 @@ impl Arrival<'_> {
                 yield_now().await;
             }
             if let Err(ended) = until(poll_fn(|task| socket.poll_readable(task)), end).await {
+                if let Arriving::Again(socket, _, Some(answered)) = &socket {
+                    answered.connection_ended(socket.unacknowledged(), self.context);
+                }
                 ended.tell(self.address, self.timeout, self.context);
                 return None;
             }
@@ -196,11 +208,15 @@ impl Arrival<'_> {
                 None => ended.map(|ended| ended.map(|()| None).map_err(NotServed::Http)),
             }
         });
-        let taken = taken.await.inspect_err(|_| {
-            if let Some(answered) = answered.filter(|_| !has_answered.load(Ordering::Relaxed)) {
-                answered.is_lost(this.context);
+        let taken = taken.await;
+        if let Some(answered) = answered.filter(|_| !has_answered.load(Ordering::Relaxed)) {
+            match (&taken, peer.unacknowledged_at_end()) {
+                (Ok(Some(_)), _) => {}
+                (_, Some(unacknowledged)) => answered.connection_ended(unacknowledged, this.context),
+                (Err(_), None) => answered.is_lost(this.context),
+                (Ok(None), None) => {}
             }
-        });
+        }
         let Some((taken, of_client)) = taken? else { return Ok(None) };
         let parts = connection.into_parts().expect("it was not upgraded, for no request had that answer");
         let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);

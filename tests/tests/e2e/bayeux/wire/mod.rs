@@ -1,5 +1,7 @@
 // The extension: what comes again, and what does not.
 mod acknowledging;
+// Without the extension: what may not have arrived.
+mod at_most_once;
 // callback-polling, which is off.
 mod callback;
 // Held or answered at once, superseded, ended.
