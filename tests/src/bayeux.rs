@@ -129,9 +129,7 @@ impl Polls {
     /// When there is more.
     #[track_caller]
     pub fn reply(&mut self, message: &Value) -> Value {
-        let mut answer = self.ask(message);
-        assert_eq!(answer.len(), 1, "{message}: {answer:?}");
-        answer.remove(0)
+        alone(message, self.ask(message))
     }
 
     /// A new session: its client id.
@@ -144,12 +142,7 @@ impl Polls {
     #[must_use]
     #[track_caller]
     pub fn open(&mut self, channels: &[&str]) -> String {
-        let client_id = self.handshake();
-        for channel in channels {
-            assert_successful(&self.reply(&subscribe(&client_id, *channel)));
-        }
-        assert_successful(&self.reply(&connect_now(&client_id)));
-        client_id
+        open(|message| self.reply(message), channels)
     }
 }
 
@@ -230,9 +223,7 @@ impl Socket {
     /// When something else comes with it.
     #[track_caller]
     pub fn reply(&mut self, message: &Value) -> Value {
-        let mut came = self.ask(message);
-        assert_eq!(came.len(), 1, "{message}: {came:?}");
-        came.remove(0)
+        alone(message, self.ask(message))
     }
 
     /// A new session: its client id.
@@ -245,13 +236,26 @@ impl Socket {
     #[must_use]
     #[track_caller]
     pub fn open(&mut self, channels: &[&str]) -> String {
-        let client_id = self.handshake();
-        for channel in channels {
-            assert_successful(&self.reply(&subscribe(&client_id, *channel)));
-        }
-        assert_successful(&self.reply(&connect_now(&client_id)));
-        client_id
+        open(|message| self.reply(message), channels)
     }
+}
+
+/// The reply to a message, which came alone.
+#[track_caller]
+fn alone(message: &Value, mut came: Vec<Value>) -> Value {
+    assert_eq!(came.len(), 1, "{message}: {came:?}");
+    came.remove(0)
+}
+
+/// Opens a session that has had its first connect, and follows these channels: its client id.
+#[track_caller]
+fn open(mut reply: impl FnMut(&Value) -> Value, channels: &[&str]) -> String {
+    let client_id = client_id(&reply(&handshake()));
+    for channel in channels {
+        assert_successful(&reply(&subscribe(&client_id, *channel)));
+    }
+    assert_successful(&reply(&connect_now(&client_id)));
+    client_id
 }
 
 /// The messages of an answer, which is 200 and an array.

@@ -54,6 +54,13 @@ impl Context {
         attached
     }
 
+    /// How long a request for what is new is held whose client asks for so long, or leaves it to the server. One that was not told yet how to
+    /// ask is told at once.
+    pub(crate) fn hold_for(&self, asked: Option<Duration>, session: &SessionCell) -> Duration {
+        let longest = if session.is_advised() { self.sessions.settings().poll_hold } else { Duration::ZERO };
+        asked.map_or(longest, |asked| asked.min(longest))
+    }
+
     /// What the client of a session has to wait for, if its frames and requests have come too fast.
     pub(crate) fn pause(&self, session: &SessionCell) -> Option<Sleep> {
         let next_at = session.frames.next_at();

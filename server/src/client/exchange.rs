@@ -79,13 +79,10 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         if let Some(Err(error)) = token.map(|token| self.refresh(token)) {
             return self.respond(id, Err(error));
         }
-        // A client that was not told yet how to ask is told at once.
-        let longest =
-            if session.is_advised() { context.sessions.settings().poll_hold } else { Duration::ZERO };
         // What may have been lost comes again.
         self.backlog.more |= seq.is_some();
         self.dialect.hold(id, seq, self.out);
-        self.speaker.say(Said::Hold { hold: hold.map_or(longest, |hold| hold.min(longest)), seq });
+        self.speaker.say(Said::Hold { hold: context.hold_for(hold, session), seq });
     }
 
     pub(super) fn respond(&mut self, id: Option<D::RequestId>, outcome: Outcome) {

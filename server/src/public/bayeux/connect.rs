@@ -53,12 +53,7 @@ pub(super) fn connect(
     let Connect { hold, acknowledged } = read(message, session)?;
     let identity = identity(message, session, (circumstances.caller, circumstances.query_token), context)?;
     let is_first = !session.is_advised();
-    let wanted = if is_first || !circumstances.is_alone {
-        Duration::ZERO
-    } else {
-        let longest = context.sessions.settings().poll_hold;
-        hold.map_or(longest, |hold| hold.min(longest))
-    };
+    let wanted = if circumstances.is_alone { context.hold_for(hold, session) } else { Duration::ZERO };
     let (hold, browser, told_advice) = match hold_for(wanted, session, circumstances) {
         Ok(browser) => (wanted, browser, is_first.then(|| advice(context))),
         Err(advice) => {
