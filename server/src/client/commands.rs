@@ -152,7 +152,6 @@ impl<D: Dialect> Commands<D> {
                 self.done(id, Err(user_too_fast(context)), exchange);
             }
             Pace::Fine => match command {
-                Ok(Command::Violation) => _ = exchange.speaker.say(Said::Close(CloseReason::ProtocolError)),
                 Ok(command) => self.begin(id, command, exchange),
                 Err(error) => self.done(id, Err(error), exchange),
             },
@@ -174,14 +173,15 @@ impl<D: Dialect> Commands<D> {
         {
             return waiting.defer(id, Ok(command.into_owned()));
         }
-        if matches!(command, Command::Close) {
-            return exchange.close(id);
-        }
-        match (exchange.carry_out(command), &mut self.waiting) {
-            (Answer::Ready(outcome), None) => exchange.respond(id, outcome),
-            (answer, waiting) => {
-                waiting.get_or_insert_with(|| Box::new(Waiting::new(kind))).began(id, answer);
-            }
+        match command {
+            Command::Close => exchange.close(id),
+            Command::Violation => _ = exchange.speaker.say(Said::Close(CloseReason::ProtocolError)),
+            command => match (exchange.carry_out(command), &mut self.waiting) {
+                (Answer::Ready(outcome), None) => exchange.respond(id, outcome),
+                (answer, waiting) => {
+                    waiting.get_or_insert_with(|| Box::new(Waiting::new(kind))).began(id, answer);
+                }
+            },
         }
     }
 

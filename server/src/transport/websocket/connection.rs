@@ -45,6 +45,8 @@ pub(super) struct Connection<S, D: Spoken> {
     is_due: bool,
     hold: WriteHold,
     commands: Commands<D>,
+    /// What ends the connection, and was read while commands wait: their responses come first.
+    last: Option<Box<Result<Message, Error>>>,
 }
 
 /// What was agreed on when the connection began.
@@ -89,6 +91,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             is_due: false,
             hold: WriteHold::default(),
             commands: Commands::new(),
+            last: None,
         }
     }
 
@@ -114,13 +117,16 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         poll_fn(|context| {
             self.socket.get_mut().begin_turn(D::TURN_FRAMES);
             match poll_steps(|| self.poll_step(context)) {
-                Poll::Pending if self.socket.get_ref().has_spare_buffer() && !self.answer_unflushed => {
-                    Poll::Ready(None)
-                }
+                Poll::Pending if self.may_be_renewed() => Poll::Ready(None),
                 polled => polled.map(Some),
             }
         })
         .await
+    }
+
+    /// Nothing of what tungstenite knows would be lost.
+    fn may_be_renewed(&self) -> bool {
+        self.socket.get_ref().has_spare_buffer() && !self.answer_unflushed && self.last.is_none()
     }
 
     /// Gives tungstenite new buffers: the old ones are as large as the longest message, and a client may be idle for hours after it.
@@ -197,10 +203,17 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             &mut frames,
         );
         let next = match waiting {
-            None => self.socket.poll_next_unpin(context),
-            Some(Poll::Pending) if D::READS_WHILE_COMMANDS_WAIT && self.commands.have_room() => {
-                self.socket.poll_next_unpin(context)
-            }
+            None => match self.last.take() {
+                Some(last) => Poll::Ready(Some(*last)),
+                None => self.socket.poll_next_unpin(context),
+            },
+            Some(Poll::Pending) if self.reads_ahead() => match self.socket.poll_next_unpin(context) {
+                Poll::Ready(Some(last @ (Err(_) | Ok(Message::Close(_) | Message::Binary(_))))) => {
+                    self.last = Some(Box::new(last));
+                    Poll::Pending
+                }
+                next => next,
+            },
             Some(Poll::Pending) => Poll::Pending,
             Some(Poll::Ready(())) => return Ok(Poll::Ready(())),
         };
@@ -215,6 +228,11 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             Poll::Ready(Some(Err(error))) => Err(self.failed(&error)),
             Poll::Ready(None) => Err(self.end(fault::LOST)),
         }
+    }
+
+    /// Whether more is read while commands wait.
+    fn reads_ahead(&self) -> bool {
+        D::READS_WHILE_COMMANDS_WAIT && self.commands.have_room() && self.last.is_none()
     }
 
     fn received(&mut self, message: Message) -> Step {
