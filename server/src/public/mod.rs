@@ -25,7 +25,7 @@ use crate::proxies::{BadProxyHeader, Proxies};
 use crate::tls::Tls;
 pub(crate) use bayeux::Bayeux;
 #[cfg(feature = "simulation")]
-pub(crate) use bayeux::asked_in;
+pub(crate) use bayeux::{SocketUpgrade, asked_in, serve_socket};
 #[cfg(feature = "simulation")]
 pub(crate) use events::accept as accept_events;
 #[cfg(feature = "simulation")]

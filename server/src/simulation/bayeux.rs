@@ -1,4 +1,4 @@
-//! Requests of Bayeux. hyper, which reads and answers them, is not in the simulation.
+//! Clients of Bayeux. hyper, which reads and answers their requests, is not in the simulation.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -8,37 +8,69 @@ use std::task::Poll;
 
 use futures_util::future::select;
 use hyper::Request;
-use hyper::header::CONNECTION;
+use hyper::header::{CONNECTION, COOKIE, HeaderValue};
 use tokio::io::AsyncWriteExt;
 
 use super::{Answer, Server, Socket, Task, socket};
+use crate::client::Caller;
 use crate::http::Lent;
-use crate::public::asked_in;
+use crate::public::{SocketUpgrade, asked_in, serve_socket};
 use crate::transport::poll;
 
+/// A request with a `/meta/connect`.
+#[derive(Clone, Debug)]
+pub struct ConnectRequest {
+    /// All messages.
+    pub body: String,
+    /// The last on its connection or not: the next would need hyper, and so does not come.
+    pub is_last: bool,
+    /// What the browser calls itself, if it has been told to.
+    pub browser: Option<u128>,
+}
+
+/// What has become of it.
+#[derive(Clone, Debug)]
+pub struct HeldConnect {
+    /// The session that it has.
+    pub session: String,
+    /// It is answered at once.
+    pub is_due: bool,
+    /// It counts for its browser.
+    pub has_place: bool,
+}
+
 impl Server {
-    /// Answers a request with a `/meta/connect`, the last on its connection or not: the next would need hyper, and so does not come.
-    /// `held` hears the session that the request has, unless it is refused at once.
+    /// Answers a request with a `/meta/connect`. `held` hears what has become of it, unless it is refused at once.
     pub fn serve_connect(
         &self,
         socket: impl Socket,
         address: IpAddr,
-        body: String,
-        is_last: bool,
-        held: impl FnOnce(String) + Send + 'static,
+        connect: ConnectRequest,
+        held: impl FnOnce(HeldConnect) + Send + 'static,
     ) -> Task {
         let public = Arc::clone(&self.public);
         let open_connection = self.public.connections.enter(None);
         Box::pin(async move {
             let _open_connection = open_connection;
             let client = &public.client;
+            let ConnectRequest { body, is_last, browser } = connect;
+            let mut request = request(body, is_last);
+            if let Some(browser) = browser {
+                let cookie = format!("BAYEUX_BROWSER={browser:032x}");
+                request
+                    .headers_mut()
+                    .insert(COOKIE, HeaderValue::try_from(cookie).expect("letters and digits"));
+            }
             let (socket, peer) = Lent::new(socket::Adapter(socket));
-            let asked = asked_in(request(body, is_last), address, client);
-            let answered = asked.answer(&public, || (), || peer.is_gone()).await;
+            let answered = asked_in(request, address, client).answer(&public, || (), || peer.is_gone()).await;
             let mut socket = socket.into_inner();
             match answered {
                 Ok(accepted) => {
-                    held(accepted.attached.session.id().to_string());
+                    held(HeldConnect {
+                        session: accepted.attached.session.id().to_string(),
+                        is_due: accepted.is_due,
+                        has_place: accepted.form.browser.is_some(),
+                    });
                     // hyper has to be taken apart.
                     yield_once().await;
                     poll::serve(socket, Vec::new(), accepted, Arc::clone(client)).await;
@@ -56,6 +88,15 @@ impl Server {
                 }
             }
         })
+    }
+
+    /// Serves a WebSocket whose request was just answered with 101.
+    pub fn serve_bayeux_socket(&self, socket: impl Socket, address: IpAddr) -> Task {
+        let caller = Caller::of(&Request::new(()), address, &self.public.client.auth);
+        let open_connection = self.public.connections.enter(None);
+        let upgrade = SocketUpgrade { caller, query_token: None, _open_connection: open_connection };
+        let upgraded = std::future::ready(Some((socket::Adapter(socket), Vec::new())));
+        Box::pin(serve_socket(upgrade, upgraded, Arc::clone(&self.public)))
     }
 
     /// Carries out the messages of a request without a `/meta/connect`, and hands `answer` over what their client is told.
@@ -78,7 +119,7 @@ impl Server {
 fn request(body: String, is_last: bool) -> Request<String> {
     let mut request = Request::new(body);
     if is_last {
-        request.headers_mut().insert(CONNECTION, hyper::header::HeaderValue::from_static("close"));
+        request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     }
     request
 }

@@ -46,6 +46,7 @@ use crate::transport::websocket::{self, Upgrade};
 use late_engine::LateEngine;
 
 pub use crate::clock::SimulatedTime;
+pub use bayeux::{ConnectRequest, HeldConnect};
 pub use polls::Poll;
 pub use socket::Socket;
 pub use views::{ChannelView, Held, SessionView};

@@ -31,6 +31,8 @@ pub(crate) struct Scenario {
     pub(crate) kind: Kind,
     pub(crate) clients: u32,
     pub(crate) channels: u8,
+    /// How many of the clients speak Bayeux.
+    pub(crate) bayeux: f64,
     /// Clients follow patterns, too.
     pub(crate) patterns: bool,
     pub(crate) faults: Faults,
@@ -89,10 +91,17 @@ impl Scenario {
                 (rng.random_range(200..400), 5_000 * 3600 * SECOND, 4_000 * 3600 * SECOND, 48 * 3600 * SECOND)
             }
         };
+        let bayeux = match kind {
+            Kind::Dense if rng.random_bool(0.2) => 0.9,
+            Kind::Dense => 0.3,
+            // Who polls does much in days.
+            Kind::Sparse | Kind::Still => 0.05,
+        };
         Self {
             seed,
             kind,
             clients,
+            bayeux,
             channels: rng.random_range(1..=MOST_CHANNELS),
             patterns: rng.random_bool(0.5),
             faults,
@@ -204,6 +213,7 @@ fn config(kind: Kind, rng: &mut SmallRng) -> Config {
         set("limits.max_connections_per_address", rng.random_range(1..6).to_string());
     }
     set("limits.commands_per_second", rng.random_range(0..30).to_string());
+    set("bayeux.polls_per_browser", rng.random_range(0..3).to_string());
     set("session.max_unacked", rng.random_range(16..200).to_string());
     let settings = Settings { flags, ..Settings::default() };
     let mut config = settings.resolve().expect("the scenario's settings are valid");

@@ -16,7 +16,7 @@ use crate::admission::Browsers;
 pub(super) use asked::ask;
 #[cfg(feature = "simulation")]
 pub(crate) use asked::asked_in;
-pub(super) use socket::{SocketUpgrade, serve as serve_socket};
+pub(crate) use socket::{SocketUpgrade, serve as serve_socket};
 
 /// What all requests of such clients share.
 pub(crate) struct Bayeux {

@@ -17,15 +17,15 @@ use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller, unsubscribed};
 use crate::public::Context;
 use crate::session::Attached;
-use crate::transport::TcpSocket;
+use crate::transport::Socket;
 use crate::transport::websocket::{self, BayeuxSocket, Over, Upgraded, Waiting};
 
 /// A request that was answered with 101.
-pub(in crate::public) struct SocketUpgrade {
-    pub(in crate::public) caller: Caller,
-    pub(in crate::public) query_token: Option<String>,
+pub(crate) struct SocketUpgrade {
+    pub(crate) caller: Caller,
+    pub(crate) query_token: Option<String>,
     /// Held until the socket is closed.
-    pub(in crate::public) _open_connection: OpenConnection,
+    pub(crate) _open_connection: OpenConnection,
 }
 
 /// A connection that has a session.
@@ -39,9 +39,9 @@ struct Begun {
 }
 
 /// Serves a WebSocket to its end, once it is upgraded. While it has a session, its task holds the connection and little more.
-pub(in crate::public) fn serve(
+pub(crate) fn serve<S: Socket>(
     upgrade: SocketUpgrade,
-    upgraded: impl Future<Output = Option<Upgraded<TcpSocket>>> + Send + 'static,
+    upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
     context: Arc<Context>,
 ) -> impl Future<Output = ()> + Send {
     let (upgraded, upgrade) = (Box::pin(upgraded), Arc::new(upgrade));
@@ -65,12 +65,12 @@ pub(in crate::public) fn serve(
     }
 }
 
-async fn begin(
-    upgraded: Upgraded<TcpSocket>,
+async fn begin<S: Socket>(
+    upgraded: Upgraded<S>,
     said_already: Option<String>,
     upgrade: Arc<SocketUpgrade>,
     context: Arc<Context>,
-) -> Option<(Begun, Upgraded<TcpSocket>)> {
+) -> Option<(Begun, Upgraded<S>)> {
     // It counts as one in the handshake once more: it has not shown that it has a session.
     let now = context.client.timeouts.clock().now();
     let handshake = context.handshakes.begin(upgrade.caller.address, now);
@@ -96,8 +96,8 @@ async fn begin(
     }
 }
 
-async fn until_begun(
-    waiting: &mut Waiting<TcpSocket>,
+async fn until_begun<S: Socket>(
+    waiting: &mut Waiting<S>,
     mut said_already: Option<String>,
     upgrade: &SocketUpgrade,
     context: &Context,

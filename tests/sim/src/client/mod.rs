@@ -18,10 +18,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
-use crate::scenario::{Kind, Scenario};
+use crate::scenario::Scenario;
 use crate::schedule::{ClientNumber, ConnectionNumber, PostNumber};
 use crate::truth::LOGS;
-pub(crate) use bayeux::Bayeux;
+pub(crate) use bayeux::{Bayeux, Reply as BayeuxReply};
 pub(crate) use page::{Following, Page};
 pub(crate) use polling::Request;
 pub(crate) use posting::Post;
@@ -117,14 +117,13 @@ impl Client {
     pub(crate) fn new(number: ClientNumber, scenario: &Scenario) -> Self {
         let mut rng = scenario.rng(1000 + u64::from(number));
         let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, rng.random_range(1..5)));
-        // Who polls does much in days.
-        let share = if scenario.kind == Kind::Dense { 0.3 } else { 0.05 };
-        let speaks_bayeux = rng.random_bool(share);
+        let speaks_bayeux = rng.random_bool(scenario.bayeux);
+        let bayeux = speaks_bayeux.then(|| Box::new(Bayeux::new(&mut rng)));
         Self {
             rng,
             address,
             page: None,
-            bayeux: speaks_bayeux.then(Box::default),
+            bayeux,
             snapshots: Vec::new(),
             past: vec![None; usize::from(LOGS)],
             link: None,

@@ -1,6 +1,6 @@
 //! Clients of long-polling: one request after another, each of which is held until there is something to answer.
 
-use encke_server::simulation::Poll;
+use encke_server::simulation::{ConnectRequest, Poll};
 use rand::RngExt;
 use serde_json::value::RawValue;
 
@@ -17,19 +17,19 @@ const SUPERSEDED_PAUSE: u64 = SECOND;
 #[derive(Clone, Debug)]
 pub(crate) struct Request {
     target: String,
-    /// Of a `/meta/connect`.
-    pub(super) body: Option<String>,
+    connect: Option<ConnectRequest>,
     /// The channel that it asks for, where it opens a session.
     channel: Option<u8>,
     asked: Option<Asked>,
     /// It says that no other request follows on its connection.
-    pub(super) is_last: bool,
+    is_last: bool,
 }
 
 impl Request {
     /// With a `/meta/connect`.
-    pub(super) fn connect(body: String, is_last: bool) -> Self {
-        Self { target: String::new(), body: Some(body), channel: None, asked: None, is_last }
+    pub(super) fn connect(connect: ConnectRequest) -> Self {
+        let is_last = connect.is_last;
+        Self { target: String::new(), connect: Some(connect), channel: None, asked: None, is_last }
     }
 }
 
@@ -42,8 +42,13 @@ impl World {
         let connection = link.connection;
         let is_last = client.rng.random_bool(0.3);
         let channel = client.rng.random_range(0..channels);
-        let mut request =
-            Request { target: String::new(), body: None, channel: None, asked: link.asked.clone(), is_last };
+        let mut request = Request {
+            target: String::new(),
+            connect: None,
+            channel: None,
+            asked: link.asked.clone(),
+            is_last,
+        };
         request.target = match (&resume, seq) {
             (Some(resume), Some(seq)) => format!("/poll?resume={resume}&seq={seq}"),
             (Some(resume), None) => format!("/poll?resume={resume}"),
@@ -64,8 +69,8 @@ impl World {
         let Some(request) = connection.request.take() else { return };
         let (client, wire) = (connection.client, connection.wire.clone());
         let address = self.clients[client as usize].address;
-        if let Some(body) = request.body {
-            return self.connect_arrives(number, address, body, request.is_last);
+        if let Some(connect) = request.connect {
+            return self.connect_arrives(number, address, connect);
         }
         match self.server.serve_poll(wire.server_socket(), address, &request.target, request.is_last) {
             Ok(Poll { task, session, recovered }) => {

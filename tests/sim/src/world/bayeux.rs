@@ -12,7 +12,9 @@ impl World {
     /// Requests that have got their sessions. What has become of sessions meanwhile was told already.
     pub(super) fn hear_of_held(&mut self) {
         let held = std::mem::take(&mut *self.held.lock());
-        for (number, session) in held {
+        for (number, browser, held) in held {
+            self.count_for_browser(number, browser, &held);
+            let session = held.session;
             self.trace.say(self.now, format_args!("the connect {number} of {session} is there"));
             if session.parse().is_ok_and(|id| self.lifecycles.has_ended(id)) {
                 self.violate("resume", format!("connect {number} has got {session}, which has ended"));

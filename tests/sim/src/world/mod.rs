@@ -1,6 +1,7 @@
 //! The world: a server, its clients, what is between them, and the one scheduler that decides what happens next.
 
 mod bayeux;
+mod browsers;
 mod checks;
 mod ending;
 mod network;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
 
+use browsers::{BrowserPoll, HeldOf};
 use encke_core::session::LifecycleEvent;
 use encke_server::SessionId;
 use encke_server::clock::UnixTime;
@@ -72,6 +74,8 @@ pub(crate) struct Connection {
     pub(crate) session: Option<String>,
     /// The poll that has not arrived.
     pub(crate) request: Option<Box<Request>>,
+    /// When it came, other pages of its browser had as many requests held as they may.
+    pub(crate) browser_was_full: bool,
     /// How long bytes take, in nanoseconds.
     pub(crate) latency: u64,
     /// A move is planned, each way.
@@ -132,7 +136,9 @@ pub(crate) struct World {
     /// What the server has answered to them, until the scheduler knows.
     pub(crate) answers: Arc<Mutex<Vec<(PostNumber, Answer)>>>,
     /// Requests with a `/meta/connect` that have got their sessions, until the scheduler knows.
-    pub(crate) held: Arc<Mutex<Vec<(ConnectionNumber, String)>>>,
+    pub(crate) held: Arc<Mutex<Vec<HeldOf>>>,
+    /// Those of browsers' pages that are held.
+    browser_polls: Vec<BrowserPoll>,
     /// Sessions whose last connection was a poll.
     polled: BTreeMap<SessionId, Polled>,
     /// The polls whose tasks have not ended.
@@ -194,6 +200,7 @@ impl World {
             posts: Vec::new(),
             answers: Arc::default(),
             held: Arc::default(),
+            browser_polls: Vec::new(),
             polled: BTreeMap::new(),
             served_polls: BTreeSet::new(),
             truth: Truth::new(),

@@ -25,6 +25,7 @@ impl World {
             task: None,
             session: None,
             request: None,
+            browser_was_full: false,
             latency,
             moving: [false; 2],
             read_planned: false,

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use encke_server::simulation::ConnectRequest;
 use rand::RngExt;
 use serde_json::json;
 
@@ -49,6 +50,7 @@ impl World {
             self.fault_counts.count(Fault::OldSeq);
         }
         let (id, beside) = (bayeux.next_id(), rng.random_bool(0.05).then(|| bayeux.next_id()));
+        let browser = bayeux.browser;
         let Some(page) = &mut bayeux.page else { return };
         let is_future = page.acknowledges && faults.allows(Fault::FutureSeq) && rng.random_bool(0.03);
         let ack = page.acknowledges.then(|| if is_future { page.ack + 100_000 } else { page.ack });
@@ -77,7 +79,8 @@ impl World {
         bayeux.connect = Some(Connect { wire, id, beside, ack, is_future, is_due });
         self.trace.say(self.now, format_args!("client {number} connects ({connection}) with {ack:?}"));
         let state = self.connection_mut(connection).expect("it is new");
-        state.request = Some(Box::new(Request::connect(json!(messages).to_string(), is_last)));
+        let request = ConnectRequest { body: json!(messages).to_string(), is_last, browser };
+        state.request = Some(Box::new(Request::connect(request)));
         let latency = state.latency;
         self.now_or_after(latency, Action::Arrive(connection));
     }
@@ -87,14 +90,13 @@ impl World {
         &mut self,
         number: ConnectionNumber,
         address: IpAddr,
-        body: String,
-        is_last: bool,
+        connect: ConnectRequest,
     ) {
         let Some(connection) = self.connection(number) else { return };
         let socket = connection.wire.server_socket();
-        let held = std::sync::Arc::clone(&self.held);
-        let held = move |session| held.lock().push((number, session));
-        let task = self.server.serve_connect(socket, address, body, is_last, held);
+        let (all, browser) = (std::sync::Arc::clone(&self.held), connect.browser);
+        let held = move |held| all.lock().push((number, browser, held));
+        let task = self.server.serve_connect(socket, address, connect, held);
         self.serve(number, task);
     }
 
@@ -126,6 +128,7 @@ impl World {
             return self
                 .violate("replies", format!("client {number} asked {connect:?}, and reads {heard:?}"));
         }
+        self.check_browser(connection, &heard.reply, connect.is_due);
         let pause = if heard.reply.successful() {
             self.hear_news(number, connection, heard, &connect)
         } else {

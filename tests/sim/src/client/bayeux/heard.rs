@@ -78,6 +78,11 @@ impl Reply {
         self.0["advice"]["reconnect"] == reconnect
     }
 
+    /// Another page of its browser has a request held.
+    pub(crate) fn is_one_of_many(&self) -> bool {
+        self.0["advice"]["multiple-clients"] == true
+    }
+
     pub(crate) fn interval(&self) -> Option<u64> {
         self.0["advice"]["interval"].as_u64()
     }

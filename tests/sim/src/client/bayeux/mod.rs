@@ -6,7 +6,11 @@ mod heard;
 mod page;
 
 pub(crate) use asking::{Asks, handshaken};
+pub(crate) use heard::Reply;
 pub(crate) use page::{Following, Page};
+
+use rand::RngExt;
+use rand::rngs::SmallRng;
 
 use crate::wire::Shared;
 
@@ -14,6 +18,8 @@ use crate::wire::Shared;
 #[derive(Debug, Default)]
 pub(crate) struct Bayeux {
     pub(crate) page: Option<Page>,
+    /// What its browser calls itself, if it is a page of one.
+    browser: Option<u128>,
     /// What it may go back to, if it acknowledges.
     snapshots: Vec<Page>,
     /// The connect that has no answer yet.
@@ -38,6 +44,12 @@ struct Connect {
 }
 
 impl Bayeux {
+    /// Half of the clients are pages of two browsers.
+    pub(crate) fn new(rng: &mut SmallRng) -> Self {
+        let browser = rng.random_bool(0.5).then(|| rng.random_range(1..3));
+        Self { browser, ..Self::default() }
+    }
+
     fn next_id(&mut self) -> u64 {
         self.ids += 1;
         self.ids
