@@ -52,7 +52,10 @@ pub(crate) fn turned_away<'a>(reply: Reply<'a>, code: CloseCode, context: &Conte
         CloseCode::Normal => (reply.succeeded(), Advice::none()),
         // Its client has come by another way.
         CloseCode::Replaced => (reply.succeeded(), Advice::pause(PAUSE)),
-        CloseCode::Disconnected | CloseCode::Moved => (reply.succeeded(), Advice::pause(retry)),
+        // The session is there, and so is what its client has not got.
+        CloseCode::Disconnected | CloseCode::Moved | CloseCode::PongTimeout => {
+            (reply.succeeded(), Advice::pause(retry))
+        }
         CloseCode::TokenExpired => (reply.failed_with(401, code.reason()), Advice::handshake(retry)),
         code if code.invites_back() => (reply.failed_with(402, code.reason()), Advice::handshake(retry)),
         code => (reply.failed_with(403, code.reason()), Advice::none()),

@@ -79,8 +79,9 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         if let Some(Err(error)) = token.map(|token| self.refresh(token)) {
             return self.respond(id, Err(error));
         }
-        // What may have been lost comes again.
+        // What may have been lost comes again. Without a seq, all before the last answer has arrived: there may be room for more.
         self.backlog.more |= seq.is_some();
+        self.backlog.acknowledged();
         self.dialect.hold(id, seq, self.out);
         self.speaker.say(Said::Hold { hold: context.hold_for(hold, session), seq });
     }

@@ -112,6 +112,11 @@ pub enum ConnectionInput {
         /// The ping's `seq`.
         seq: u64,
     },
+    /// A pong frame, after which no other acknowledges more: what follows, the client has to ask for.
+    LastPongFrame {
+        /// The ping's `seq`.
+        seq: u64,
+    },
     /// A pong message: the client itself has everything up to `seq`.
     PongMessage {
         /// The ping's `seq`.

@@ -22,6 +22,8 @@ pub(crate) struct BayeuxSocket {
     dialect: Bayeux,
     /// If the client acknowledges what it gets.
     riding: Option<Box<Riding>>,
+    /// The first gap that the client was not told of yet, if it does not acknowledge: the next answer tells.
+    untold: Option<u64>,
     /// The handshake by which the client gives its session up for another.
     opening: Option<Box<str>>,
 }
@@ -41,7 +43,7 @@ impl BayeuxSocket {
     /// With the client of this resume token. One that acknowledges has what is up to this seq.
     pub(crate) fn new(client_id: &str, acknowledged: Option<u64>) -> Self {
         let riding = acknowledged.map(|seq| Box::new(Riding { seq, ..Riding::default() }));
-        Self { dialect: Bayeux::with_client(client_id), riding, opening: None }
+        Self { dialect: Bayeux::with_client(client_id), riding, untold: None, opening: None }
     }
 }
 
@@ -86,7 +88,8 @@ impl Spoken for BayeuxSocket {
     const READS_WHILE_COMMANDS_WAIT: bool = false;
 
     fn takes_messages(&self) -> bool {
-        self.riding.is_none() || self.dialect.is_holding()
+        let waits = self.riding.is_some() || self.untold.is_some();
+        !waits || self.dialect.is_holding()
     }
 
     fn message(
@@ -108,9 +111,14 @@ impl Spoken for BayeuxSocket {
 
     fn gap(&mut self, seq: u64, gap: &Event<'_>, frames: &mut Frames<'_>) {
         self.notify(gap, frames);
-        if let Some(riding) = &mut self.riding {
-            (riding.seq, riding.has_new) = (seq, true);
+        match &mut self.riding {
+            Some(riding) => (riding.seq, riding.has_new) = (seq, true),
+            None => _ = self.untold.get_or_insert(seq),
         }
+    }
+
+    fn told(&self, sent: u64) -> u64 {
+        self.untold.map_or(sent, |gap| sent.min(gap.saturating_sub(1)))
     }
 
     fn kept(&self) -> usize {
@@ -118,11 +126,12 @@ impl Spoken for BayeuxSocket {
     }
 
     fn has_kept(&self) -> bool {
-        self.riding.as_ref().is_some_and(|riding| riding.has_new)
+        self.riding.as_ref().map_or(self.untold.is_some(), |riding| riding.has_new)
     }
 
     fn answer(&mut self, attachment: &Attachment, frames: &mut Frames<'_>) -> bool {
         let Some((held, missed)) = self.dialect.release() else { return false };
+        self.untold = None;
         let Attachment { session, context, .. } = attachment;
         let is_first = session.advise_all();
         let pause = go_on_advice(session);

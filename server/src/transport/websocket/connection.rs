@@ -185,8 +185,8 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         if self.backlog.more && self.dialect.takes_messages() && !hears_first {
             let (dialect, frames) = (&mut self.dialect, Frames(&mut self.out.bytes));
             self.backlog = self.attachment.take_outgoing(&mut OutgoingFrames { dialect, frames });
-            self.is_due |= self.dialect.has_kept();
         }
+        self.is_due |= self.dialect.has_kept();
         // After what there was to send: a request that is answered at once brings it as well.
         if !hears_first && std::mem::take(&mut self.is_due) {
             self.answer();
@@ -247,7 +247,11 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             Message::Pong(payload) => {
                 if let Some(seq) = pong_seq(&payload) {
                     self.backlog.acknowledged();
-                    self.tell(ConnectionInput::PongFrame { seq });
+                    let is_last = self.dialect.told(u64::MAX) <= seq;
+                    self.tell(match is_last {
+                        true => ConnectionInput::LastPongFrame { seq },
+                        false => ConnectionInput::PongFrame { seq },
+                    });
                 }
                 Ok(())
             }
@@ -280,7 +284,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
     }
 
     fn write_ping(&mut self) {
-        let seq = self.attachment.session.sent();
+        let seq = self.dialect.told(self.attachment.session.sent());
         match self.dialect.heartbeat() {
             Heartbeat::Frame => Frames(&mut self.out.bytes).ping(seq),
             Heartbeat::Message => self.notify(&Event::Ping { seq }),

@@ -51,6 +51,11 @@ pub(crate) trait Spoken: Dialect {
         false
     }
 
+    /// Of the seqs up to this one, those that a pong acknowledges: what is told by an answer, the client has only with that.
+    fn told(&self, sent: u64) -> u64 {
+        sent
+    }
+
     /// Answers the request that is held. Returns whether there was one.
     fn answer(&mut self, _attachment: &Attachment, _frames: &mut Frames<'_>) -> bool {
         false

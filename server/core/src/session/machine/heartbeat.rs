@@ -88,7 +88,7 @@ impl<C> Session<C> {
     /// Browsers answer below JavaScript, so the page may not have seen what came before this ping. It counts as having it
     /// once the next ping is answered: hence this acknowledges up to the ping before. A client that gets nothing twice has
     /// what its machine has.
-    pub(super) fn pong_frame(&mut self, current: ConnectionId, seq: u64) {
+    pub(super) fn pong_frame(&mut self, current: ConnectionId, seq: u64, may_ask_on: bool) {
         if let PingState::Outstanding(ping) | PingState::Probing { ping, .. } = self.ping
             && seq == ping.seq
         {
@@ -97,7 +97,10 @@ impl<C> Session<C> {
                 Delivery::AtMostOnce => seq,
             };
             self.outbox.acknowledge(confirmed);
-            self.answered(current, ping);
+            self.answered(ping);
+            if may_ask_on {
+                self.request_acknowledgement(current);
+            }
         }
     }
 
@@ -108,19 +111,28 @@ impl<C> Session<C> {
         {
             self.outbox.acknowledge(seq);
             if seq == ping.seq {
-                self.answered(current, ping);
+                self.answered(ping);
+                self.request_acknowledgement(current);
             }
         }
     }
 
-    pub(super) fn answered(&mut self, current: ConnectionId, ping: SentPing) {
+    fn answered(&mut self, ping: SentPing) {
         self.received(self.now);
         self.outputs.push_back(Output::RoundTrip(self.now.since(ping.at)));
-        self.settle_ping(current, ping);
+        self.end_ping(ping);
     }
 
-    /// Ends this ping if anything was received since, and arms the next.
+    /// Ends this ping if anything was received since, and arms the next, or asks at once.
     pub(super) fn settle_ping(&mut self, current: ConnectionId, ping: SentPing) -> bool {
+        let is_over = self.end_ping(ping);
+        if is_over {
+            self.request_acknowledgement(current);
+        }
+        is_over
+    }
+
+    fn end_ping(&mut self, ping: SentPing) -> bool {
         if self.last_received_at < ping.at {
             return false;
         }
@@ -133,7 +145,6 @@ impl<C> Session<C> {
         };
         // The answer to a ping that was delayed may come when the next one is due already.
         self.arm_ping(self.now.max(from + self.timeouts.ping_interval));
-        self.request_acknowledgement(current);
         true
     }
 

@@ -154,7 +154,8 @@ impl<C> Session<C> {
     fn handle_connection(&mut self, current: ConnectionId, input: ConnectionInput) {
         match input {
             ConnectionInput::PingSent { seq } => self.ping_sent(seq),
-            ConnectionInput::PongFrame { seq } => self.pong_frame(current, seq),
+            ConnectionInput::PongFrame { seq } => self.pong_frame(current, seq, true),
+            ConnectionInput::LastPongFrame { seq } => self.pong_frame(current, seq, false),
             ConnectionInput::PongMessage { seq } => self.pong_message(current, seq),
             ConnectionInput::Ack { seq } if seq <= self.outbox.seq() => self.outbox.acknowledge(seq),
             ConnectionInput::Ack { .. } => self.end(Some(current), CloseReason::ProtocolError),
@@ -164,7 +165,7 @@ impl<C> Session<C> {
             ConnectionInput::Answered { pause } => self.poll_answered(pause),
             ConnectionInput::AnswerLost => {}
             ConnectionInput::Hold { hold, seq } => self.hold_on_stream(current, hold, seq),
-            ConnectionInput::Released => self.hold_released(),
+            ConnectionInput::Released => self.hold_released(current),
             ConnectionInput::WriteHeld => self.hold_write(),
             ConnectionInput::WriteResumed => self.resume_write(),
             ConnectionInput::Probed => self.probed(current),

@@ -162,11 +162,13 @@ impl<C> Session<C> {
     }
 
     /// A stream's request was answered.
-    pub(super) fn hold_released(&mut self) {
+    pub(super) fn hold_released(&mut self, current: ConnectionId) {
         if let Carrier::Stream(_) = self.carrier {
             self.deadlines.disarm(Deadline::PollHold);
             if self.delivery == Delivery::AtMostOnce {
                 self.unconfirmed = self.outbox.sent();
+                // Before the answer, pongs may have acknowledged no more.
+                self.request_acknowledgement(current);
             }
         }
     }

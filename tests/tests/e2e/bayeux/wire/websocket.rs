@@ -220,6 +220,29 @@ fn without_the_extension_what_may_be_lost_is_told_as_a_gap() {
     }
 }
 
+/// A gap does not wait for the end of the hold: pongs would acknowledge it meanwhile, and then nobody would tell of it if the connection
+/// were lost.
+#[test]
+fn without_the_extension_a_gap_is_told_at_once() {
+    let server = RunningServer::with(&["channel.history_messages=1", "session.poll_hold=10m"]);
+    let mut socket = Socket::connect(server.public);
+    let id = socket.open(&["/news"]);
+    socket.raw.reset();
+    server.await_phase(&session(&id), "suspended");
+    for number in 1..=3 {
+        server.admin.publish("/news", number);
+    }
+    let mut socket = Socket::connect(server.public);
+    let came = socket.ask(&connect(&id));
+    let reply = connect_reply(&came);
+    let gap = &reply["ext"]["encke"]["gaps"][0];
+    assert_eq!(
+        (&gap["channel"], &gap["from"], &gap["to"]),
+        (&json!("/news"), &json!(1), &json!(2)),
+        "{reply}"
+    );
+}
+
 /// Its pongs do for acknowledgements: it is sent more than may be remembered at once.
 #[test]
 fn a_reader_that_answers_pings_is_sent_all() {
@@ -235,4 +258,51 @@ fn a_reader_that_answers_pings_is_sent_all() {
         came.extend(events(&socket.messages()));
     }
     assert_eq!(came, Vec::from_iter(1..=100));
+}
+
+/// So do its connects: each says that what came before the last answer has arrived.
+#[test]
+fn a_reader_that_asks_again_is_sent_all() {
+    let server = RunningServer::with(&["session.max_unacked=16"]);
+    let mut socket = Socket::connect(server.public);
+    let id = socket.open(&["/news"]);
+    for number in 1..=50 {
+        server.admin.publish("/news", number);
+    }
+    let mut came = Vec::new();
+    while came.len() < 50 {
+        socket.send(&connect_now(&id));
+        let mut has_answer = false;
+        while !has_answer {
+            let text = text_without_pong(&mut socket);
+            has_answer = text.iter().any(|message| message["channel"] == "/meta/connect");
+            came.extend(events(&text));
+        }
+    }
+    assert_eq!(came, Vec::from_iter(1..=50));
+}
+
+/// It may be late: its session is there, with what it has not got.
+#[test]
+fn a_client_that_misses_a_pong_may_come_back() {
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
+    let mut socket = Socket::connect(server.public);
+    let id = socket.open(&["/news"]);
+    socket.send(&connect(&id));
+    let told = text_without_pong(&mut socket).remove(0);
+    assert_successful(&told);
+    assert!(told["advice"]["interval"].is_u64() && told["advice"]["reconnect"] == "retry", "{told}");
+    server.admin.publish("/news", 1);
+    let mut again = Socket::connect(server.public);
+    assert_eq!(events(&again.ask(&connect_now(&id))), [1]);
+}
+
+/// The next text; pings before it are not answered.
+fn text_without_pong(socket: &mut Socket) -> Vec<serde_json::Value> {
+    loop {
+        let frame = socket.raw.frame();
+        if frame.first != encke_tests::raw::PING {
+            return serde_json::from_slice(&frame.payload).expect("an array");
+        }
+    }
 }
