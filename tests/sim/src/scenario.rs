@@ -213,7 +213,9 @@ fn config(kind: Kind, rng: &mut SmallRng) -> Config {
         set("limits.max_connections_per_address", rng.random_range(1..6).to_string());
     }
     set("limits.commands_per_second", rng.random_range(0..30).to_string());
-    set("bayeux.polls_per_browser", rng.random_range(0..3).to_string());
+    // And so do pages that are told of others: zero is no limit.
+    let polls_per_browser = if kind == Kind::Dense { rng.random_range(0..3) } else { 0 };
+    set("bayeux.polls_per_browser", polls_per_browser.to_string());
     set("session.max_unacked", rng.random_range(16..200).to_string());
     let settings = Settings { flags, ..Settings::default() };
     let mut config = settings.resolve().expect("the scenario's settings are valid");

@@ -13,7 +13,7 @@ use crate::world::World;
 const MOST_SNAPSHOTS: usize = 4;
 
 /// Clients say nothing more while so much waits to be sent.
-const MOST_OUTGOING: usize = 8192;
+pub(super) const MOST_OUTGOING: usize = 8192;
 
 impl World {
     /// A client does something, if its plans are still these.
@@ -24,12 +24,13 @@ impl World {
         }
         match &client.link {
             None => self.connect(number),
-            Some(link) if !link.greeted => {}
+            Some(link) if !link.greeted && link.carrier != Carrier::BayeuxSocket => {}
             Some(link) => match link.carrier {
                 Carrier::WebSocket => self.act_on_websocket(number),
                 Carrier::Events => self.act_on_event_stream(number),
                 Carrier::Poll => self.act_beside_poll(number),
                 Carrier::Connect => self.act_beside_connect(number),
+                Carrier::BayeuxSocket => self.act_on_bayeux_socket(number),
             },
         }
         self.plan_act(number);
@@ -202,7 +203,7 @@ impl World {
         self.flush(connection);
     }
 
-    fn send_frame(&mut self, number: ClientNumber, opcode: u8, payload: &[u8]) {
+    pub(super) fn send_frame(&mut self, number: ClientNumber, opcode: u8, payload: &[u8]) {
         let Some(link) = &mut self.clients[number as usize].link else { return };
         frames::write(opcode, payload, &mut link.outgoing);
         let connection = link.connection;

@@ -61,6 +61,8 @@ pub(crate) enum Carrier {
     Poll,
     /// A `/meta/connect`.
     Connect,
+    /// A WebSocket on which Bayeux is spoken.
+    BayeuxSocket,
 }
 
 /// A client's connection, as the client knows it.
@@ -169,11 +171,16 @@ impl Client {
 
     /// Its connection is lost to it.
     pub(crate) fn unlink(&mut self) {
+        let carrier = self.link.take().map(|link| link.carrier);
         if let Some(bayeux) = &mut self.bayeux {
-            bayeux.lose_answer();
+            if carrier == Some(Carrier::BayeuxSocket) {
+                bayeux.lose_socket();
+            } else {
+                bayeux.lose_answer();
+            }
         }
         // What a client of polls asks for does not come over the connection that it loses.
-        let is_poll = self.link.take().is_some_and(|link| link.carrier == Carrier::Poll);
+        let is_poll = carrier == Some(Carrier::Poll);
         if let Some(page) = self.page.as_mut().filter(|_| !is_poll) {
             page.disconnected();
         }
@@ -181,11 +188,11 @@ impl Client {
 }
 
 impl Link {
-    /// Of a `/meta/connect`.
-    fn connect(connection: ConnectionNumber, sips: Option<(usize, u64)>) -> Self {
+    /// Of a client of Bayeux.
+    fn of_bayeux(carrier: Carrier, connection: ConnectionNumber, sips: Option<(usize, u64)>) -> Self {
         Self {
             connection,
-            carrier: Carrier::Connect,
+            carrier,
             incoming: Vec::new(),
             outgoing: VecDeque::new(),
             head_read: true,
@@ -205,7 +212,7 @@ impl Link {
     }
 
     pub(crate) fn is_websocket(&self) -> bool {
-        self.carrier == Carrier::WebSocket
+        matches!(self.carrier, Carrier::WebSocket | Carrier::BayeuxSocket)
     }
 
     pub(crate) fn is_poll(&self) -> bool {

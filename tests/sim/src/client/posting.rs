@@ -100,7 +100,13 @@ impl World {
     }
 
     /// A client of Bayeux asks for something, unless it waits for an answer.
-    pub(super) fn ask(&mut self, number: ClientNumber, body: String, asks: Asks, published_to: u8) {
+    pub(super) fn ask_by_request(
+        &mut self,
+        number: ClientNumber,
+        body: String,
+        asks: Asks,
+        published_to: u8,
+    ) {
         let faults = self.faults_now();
         let post = self.next_post();
         let client = &mut self.clients[number as usize];

@@ -90,6 +90,9 @@ impl World {
             match next_heard(link) {
                 Ok(None) => return,
                 Ok(Some(Heard::Nothing)) => {}
+                Ok(Some(Heard::Text(text))) if link.carrier == Carrier::BayeuxSocket => {
+                    self.hear_text_of_bayeux(client, connection, &text);
+                }
                 Ok(Some(Heard::Text(text))) => {
                     self.hear_text(client, &text);
                     self.clients[client as usize].note_event_id();

@@ -1,12 +1,22 @@
 //! What must hold where clients speak Bayeux.
 
+use encke_core::session::Deadline;
 use encke_server::simulation::SessionView;
 
 use super::World;
 use super::polls::Polled;
-use crate::client::Bayeux;
+use crate::client::{Bayeux, Client};
 use crate::schedule::ConnectionNumber;
 use crate::truth::channel_of;
+
+/// See [`World::what_socket_misses`].
+pub(super) enum SocketState {
+    /// It is to have what there is.
+    Gets,
+    /// It gets nothing before it asks.
+    Waits,
+    InVain(String),
+}
 
 impl World {
     /// Requests that have got their sessions. What has become of sessions meanwhile was told already.
@@ -43,6 +53,22 @@ impl World {
             }
             Err(_) => self.violate("wire", format!("a session {session}")),
         }
+    }
+
+    /// What becomes of a client on a WebSocket at a quiet moment.
+    pub(super) fn what_socket_misses(&self, client: &Client, session: &SessionView) -> SocketState {
+        let Some(bayeux) = &client.bayeux else { return SocketState::Waits };
+        if !bayeux.is_asking() {
+            return SocketState::Waits;
+        }
+        let is_held = session.deadlines.iter().any(|(deadline, _)| *deadline == Deadline::PollHold);
+        if !is_held {
+            return SocketState::InVain(format!("a connect has no answer: {session:?}"));
+        }
+        if bayeux.acknowledges() && session.is_stopped {
+            return SocketState::InVain(format!("a connect is held that could bring more: {session:?}"));
+        }
+        SocketState::Gets
     }
 
     /// What a client has not got, though its request is held.

@@ -7,8 +7,9 @@ use encke_server::SessionId;
 use encke_server::simulation::SessionView;
 
 use super::World;
-use crate::client::{Client, Following};
-use crate::schedule::ConnectionNumber;
+use super::bayeux::SocketState;
+use crate::client::{Carrier, Client, Following};
+use crate::schedule::{ConnectionNumber, Way};
 use crate::truth::{channel_name, channel_of};
 
 impl World {
@@ -180,7 +181,9 @@ impl World {
         let connection = self.connection(link.connection)?;
         {
             let wire = connection.wire.lock();
-            let is_moving = !link.outgoing.is_empty() || wire.is_full() || wire.has_unread();
+            // What it asks for may be under way.
+            let has_asked = link.carrier == Carrier::BayeuxSocket && wire.has_way(Way::ToServer);
+            let is_moving = !link.outgoing.is_empty() || wire.is_full() || wire.has_unread() || has_asked;
             if !link.is_attentive(self.now) || is_moving || wire.dead || wire.is_over_for_server() {
                 return None;
             }
@@ -203,13 +206,25 @@ impl World {
         if !link.is_poll() && !session.deadlines.iter().any(is_heartbeat) {
             return Some(format!("no heartbeat is armed: {session:?}"));
         }
+        if link.carrier == Carrier::BayeuxSocket {
+            match self.what_socket_misses(client, session) {
+                SocketState::Gets => {}
+                SocketState::Waits => return None,
+                SocketState::InVain(what) => return Some(what),
+            }
+        }
         if session.is_stopped {
             return None;
         }
         if session.has_more {
             return Some(format!("there is more to send: {session:?}"));
         }
-        if let Some(bayeux) = &client.bayeux {
+        if let Some(bayeux) = client.bayeux.as_ref() {
+            // On a WebSocket without acknowledgements, the next answer tells what is missing.
+            let is_told_later = link.carrier == Carrier::BayeuxSocket && !bayeux.acknowledges();
+            if is_told_later {
+                return None;
+            }
             return self.what_bayeux_misses(bayeux, session);
         }
         let page = client.page.as_ref()?;

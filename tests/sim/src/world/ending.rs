@@ -3,7 +3,7 @@
 use encke_core::session::Deadline;
 
 use super::World;
-use crate::client::Following;
+use crate::client::{Carrier, Following};
 use crate::fault::Fault;
 use crate::scenario::{SECOND, nanos};
 use crate::schedule::{Action, ClientNumber, Stage};
@@ -52,7 +52,8 @@ impl World {
         for number in 0..self.clients.len() {
             let client = &mut self.clients[number];
             client.plan += 1;
-            let polls_on = client.link.is_none() && client.polls && client.session().is_some();
+            let polls_on = client.link.is_none() && client.polls && client.session().is_some()
+                || client.link.as_ref().is_some_and(|link| link.carrier == Carrier::BayeuxSocket);
             if let Some(link) = &mut client.link {
                 link.paused_until = 0;
                 link.sips = None;
@@ -83,11 +84,16 @@ impl World {
         self.schedule.plan(self.now + nanos(all) + self.exchanges(), Action::EndStage(Stage::Calm));
     }
 
-    /// A client of long-polling goes on with it.
+    /// A client of long-polling goes on with it, and so does one that asks on its WebSocket.
     pub(super) fn poll_on(&mut self, number: ClientNumber, plan: u32) {
         let client = &self.clients[number as usize];
-        if client.plan == plan && client.link.is_none() && client.polls && client.session().is_some() {
-            self.connect(number);
+        if client.plan != plan {
+            return;
+        }
+        match &client.link {
+            None if client.polls && client.session().is_some() => self.connect(number),
+            Some(link) if link.carrier == Carrier::BayeuxSocket => self.ask_on(number),
+            _ => {}
         }
     }
 
@@ -96,9 +102,9 @@ impl World {
         self.trace.say(self.now, format_args!("everyone leaves"));
         for number in 0..self.scenario.clients {
             let link = self.clients[number as usize].link.as_ref();
-            match link.map(|link| (link.is_websocket(), link.connection)) {
-                Some((true, _)) => self.close_session(number),
-                Some((false, connection)) => self.cut(connection),
+            match link.map(|link| (link.carrier, link.connection)) {
+                Some((Carrier::WebSocket, _)) => self.close_session(number),
+                Some((_, connection)) => self.cut(connection),
                 None => {}
             }
             self.clients[number as usize].plan += 1;
@@ -126,6 +132,7 @@ impl World {
             + config.timers.stall_threshold
             + config.write_timeout
             + config.close_timeout
+            + config.limits.handshake_timeout
             + config.channel.log.age.unwrap_or_default();
         self.schedule.plan(self.now + nanos(all) + self.exchanges(), Action::EndStage(Stage::Leaving));
     }
@@ -155,7 +162,7 @@ impl World {
                 return self.violate("nothing waits for ever", what);
             };
             // Between two polls, or while one is under way, there is nothing to compare.
-            if link.is_poll()
+            if (link.is_poll() || link.carrier == Carrier::BayeuxSocket)
                 && !session.deadlines.iter().any(|(deadline, _)| *deadline == Deadline::PollHold)
             {
                 continue;
@@ -163,6 +170,9 @@ impl World {
             if !link.is_attentive(self.now) || session.is_stopped || session.has_more {
                 let what = format!("client {number} does not get on: {link:?}, {session:?}");
                 return self.violate("nothing waits for ever", what);
+            }
+            if let Some(what) = client.bayeux.as_deref().and_then(|it| self.what_bayeux_misses(it, session)) {
+                return self.violate("nothing waits for ever", format!("client {number}: {what}"));
             }
             let following = client.page.iter().flat_map(|page| &page.channels);
             let following = following.filter(|it| matches!(it, Following::Yes(_))).count();

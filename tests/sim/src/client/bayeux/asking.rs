@@ -5,7 +5,8 @@ use rand::RngExt;
 use serde_json::json;
 
 use super::heard::{Heard, Reply};
-use super::{Following, Page};
+use super::{Following, Opening, Page};
+use crate::client::Carrier;
 use crate::fault::Fault;
 use crate::scenario::{MILLI, SECOND};
 use crate::schedule::ClientNumber;
@@ -39,6 +40,17 @@ pub(crate) enum Asks {
 }
 
 impl Asks {
+    /// The id and the channel of what it asks, and the id of the message behind it.
+    pub(super) fn message(&self) -> Option<(u64, &str, Option<u64>)> {
+        Some(match self {
+            Self::Handshake { id, .. } => (*id, "/meta/handshake", None),
+            Self::Subscribe { id, .. } => (*id, "/meta/subscribe", None),
+            Self::Unsubscribe { id, .. } => (*id, "/meta/unsubscribe", None),
+            Self::Other { id, channel, then } => (*id, &**channel, *then),
+            Self::Nonsense => return None,
+        })
+    }
+
     /// The server has carried it out.
     pub(crate) fn answered(&mut self, server: &Server) {
         if let Self::Subscribe { logs, at, .. } = self {
@@ -89,18 +101,35 @@ impl World {
     }
 
     pub(super) fn ask_for_handshake(&mut self, number: ClientNumber) {
+        if let Some((Opening { id, acknowledges }, body)) = self.next_handshake(number) {
+            self.ask_by_request(number, body, Asks::Handshake { id, acknowledges }, 0);
+        }
+    }
+
+    pub(super) fn next_handshake(&mut self, number: ClientNumber) -> Option<(Opening, String)> {
         let client = &mut self.clients[number as usize];
         let acknowledges = client.rng.random_bool(0.6);
-        let Some(bayeux) = &mut client.bayeux else { return };
-        let id = bayeux.next_id();
+        let id = client.bayeux.as_mut()?.next_id();
         let body = json!([{
             "channel": "/meta/handshake",
             "id": id.to_string(),
             "version": "1.0",
-            "supportedConnectionTypes": ["long-polling"],
+            "supportedConnectionTypes": ["long-polling", "websocket"],
             "ext": { "ack": acknowledges },
         }]);
-        self.ask(number, body.to_string(), Asks::Handshake { id, acknowledges }, 0);
+        Some((Opening { id, acknowledges }, body.to_string()))
+    }
+
+    /// On its WebSocket, or in a request of its own: then nothing else is under way.
+    fn ask(&mut self, number: ClientNumber, body: String, asks: Asks, published_to: u8) {
+        let client = &mut self.clients[number as usize];
+        let Some(bayeux) = &client.bayeux else { return };
+        let has_socket = client.link.as_ref().is_some_and(|link| link.carrier == Carrier::BayeuxSocket);
+        if has_socket && (!bayeux.expected.is_empty() || client.rng.random_bool(0.8)) {
+            self.ask_on_socket(number, body, asks, published_to);
+        } else {
+            self.ask_by_request(number, body, asks, published_to);
+        }
     }
 
     fn ask_to_follow_or_not(&mut self, number: ClientNumber) {
@@ -189,7 +218,7 @@ impl World {
         let bodies = ["this is not JSON", "[]", "[7]", "{}", "{\"channel\":\"/a\",\"data\":1}", &many, ""];
         let client = &mut self.clients[number as usize];
         let body = bodies[client.rng.random_range(0..bodies.len())].to_owned();
-        self.ask(number, body, Asks::Nonsense, 0);
+        self.ask_by_request(number, body, Asks::Nonsense, 0);
     }
 
     /// The client reads the answer to a request without a connect.
@@ -215,13 +244,7 @@ impl World {
             Some(first) => (first, Some(&heard.reply)),
             None => (&heard.reply, None),
         };
-        let (id, channel, then) = match &asks {
-            Asks::Handshake { id, .. } => (*id, "/meta/handshake", None),
-            Asks::Subscribe { id, .. } => (*id, "/meta/subscribe", None),
-            Asks::Unsubscribe { id, .. } => (*id, "/meta/unsubscribe", None),
-            Asks::Other { id, channel, then } => (*id, &**channel, *then),
-            Asks::Nonsense => return,
-        };
+        let Some((id, channel, then)) = asks.message() else { return };
         let is_whole = then.is_some() == second.is_some()
             && then.zip(second).is_none_or(|(id, reply)| reply.is_to("/meta/none", id));
         if !first.is_to(channel, id) || !is_whole || heard.before.len() > 1 {
@@ -230,8 +253,18 @@ impl World {
         self.hear_reply_of_bayeux(number, session, asks, first);
     }
 
-    fn hear_reply_of_bayeux(&mut self, number: ClientNumber, session: &str, asks: Asks, reply: &Reply) {
+    pub(super) fn hear_reply_of_bayeux(
+        &mut self,
+        number: ClientNumber,
+        session: &str,
+        asks: Asks,
+        reply: &Reply,
+    ) {
         if let Asks::Handshake { acknowledges, .. } = asks {
+            if self.clients[number as usize].link.is_some() {
+                // It has opened a WebSocket meanwhile.
+                return;
+            }
             return self.hear_handshake(number, acknowledges, reply);
         }
         if reply.code() == Some("402") {
@@ -262,7 +295,7 @@ impl World {
         }
     }
 
-    fn hear_handshake(&mut self, number: ClientNumber, acknowledges: bool, reply: &Reply) {
+    pub(super) fn hear_handshake(&mut self, number: ClientNumber, acknowledges: bool, reply: &Reply) {
         let Some(bayeux) = &mut self.clients[number as usize].bayeux else { return };
         match reply.client_id().filter(|_| reply.successful()) {
             Some(token) => {

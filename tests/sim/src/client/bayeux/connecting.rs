@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::heard::{Heard, Reply};
 use super::{Connect, Following};
-use crate::client::{Link, Request, answer};
+use crate::client::{Carrier, Link, Request, answer};
 use crate::fault::Fault;
 use crate::scenario::{MILLI, SECOND};
 use crate::schedule::{Action, ClientNumber, ConnectionNumber};
@@ -22,12 +22,21 @@ impl World {
     pub(in crate::client) fn go_on_with_bayeux(&mut self, number: ClientNumber) {
         let is_busy = self.is_busy();
         let client = &mut self.clients[number as usize];
+        // Where nothing goes wrong, a client that polls goes on polling.
+        let is_on_socket = is_busy && client.rng.random_bool(0.5);
         client.unlink();
+        client.polls = !is_on_socket;
         let Some(bayeux) = &mut client.bayeux else { return };
         if is_busy && client.rng.random_bool(0.02) {
             bayeux.forget_session();
         }
-        if self.clients[number as usize].session().is_some() {
+        // Some ask for their session before they open a WebSocket.
+        let has_session = bayeux.page.is_some();
+        if is_on_socket && (has_session || client.rng.random_bool(0.5)) {
+            return self.open_bayeux_socket(number);
+        }
+        client.polls = true;
+        if has_session {
             return self.request_connect(number);
         }
         self.ask_for_handshake(number);
@@ -40,9 +49,34 @@ impl World {
         let connection = self.new_connection(number);
         let wire = self.connection(connection).expect("it is new").wire.clone();
         wire.lock().remember_written();
+        let Some((mut connect, messages)) = self.next_connect(number, "long-polling") else { return };
+        connect.wire = Some(wire);
+        let client = &mut self.clients[number as usize];
+        let is_last = client.rng.random_bool(0.3);
+        let sips = (faults.allows(Fault::SlowReader) && client.rng.random_bool(0.05))
+            .then(|| (client.rng.random_range(1..200), client.rng.random_range(1..5_000_000_000)));
+        client.link = Some(Link::of_bayeux(Carrier::Connect, connection, sips));
+        let Some(bayeux) = &mut client.bayeux else { return };
+        let (ack, browser) = (connect.ack, bayeux.browser);
+        bayeux.connect = Some(connect);
+        self.trace.say(self.now, format_args!("client {number} connects ({connection}) with {ack:?}"));
+        let state = self.connection_mut(connection).expect("it is new");
+        let request = ConnectRequest { body: json!(messages).to_string(), is_last, browser };
+        state.request = Some(Box::new(Request::connect(request)));
+        let latency = state.latency;
+        self.now_or_after(latency, Action::Arrive(connection));
+    }
+
+    /// A `/meta/connect`, and perhaps a message that shares its request.
+    pub(super) fn next_connect(
+        &mut self,
+        number: ClientNumber,
+        connection_type: &str,
+    ) -> Option<(Connect, Vec<serde_json::Value>)> {
+        let (faults, since) = (self.faults_now(), self.server.now());
         let client = &mut self.clients[number as usize];
         let rng = &mut client.rng;
-        let Some(bayeux) = &mut client.bayeux else { return };
+        let bayeux = client.bayeux.as_mut()?;
         if faults.allows(Fault::OldSeq) && !bayeux.snapshots.is_empty() && rng.random_bool(0.3) {
             let at = rng.random_range(0..bayeux.snapshots.len());
             bayeux.snapshots.truncate(at + 1);
@@ -50,8 +84,7 @@ impl World {
             self.fault_counts.count(Fault::OldSeq);
         }
         let (id, beside) = (bayeux.next_id(), rng.random_bool(0.05).then(|| bayeux.next_id()));
-        let browser = bayeux.browser;
-        let Some(page) = &mut bayeux.page else { return };
+        let page = bayeux.page.as_mut()?;
         let is_future = page.acknowledges && faults.allows(Fault::FutureSeq) && rng.random_bool(0.03);
         let ack = page.acknowledges.then(|| if is_future { page.ack + 100_000 } else { page.ack });
         let is_due = beside.is_some() || rng.random_bool(0.05);
@@ -59,7 +92,7 @@ impl World {
             "channel": "/meta/connect",
             "id": id.to_string(),
             "clientId": page.token,
-            "connectionType": "long-polling",
+            "connectionType": connection_type,
         });
         if is_due {
             message["advice"] = json!({ "timeout": 0 });
@@ -72,17 +105,7 @@ impl World {
             let other = json!({ "channel": "/meta/none", "id": beside.to_string(), "clientId": page.token });
             messages.insert(rng.random_range(0..2), other);
         }
-        let is_last = rng.random_bool(0.3);
-        let sips = (faults.allows(Fault::SlowReader) && rng.random_bool(0.05))
-            .then(|| (rng.random_range(1..200), rng.random_range(1..5_000_000_000)));
-        client.link = Some(Link::connect(connection, sips));
-        bayeux.connect = Some(Connect { wire, id, beside, ack, is_future, is_due });
-        self.trace.say(self.now, format_args!("client {number} connects ({connection}) with {ack:?}"));
-        let state = self.connection_mut(connection).expect("it is new");
-        let request = ConnectRequest { body: json!(messages).to_string(), is_last, browser };
-        state.request = Some(Box::new(Request::connect(request)));
-        let latency = state.latency;
-        self.now_or_after(latency, Action::Arrive(connection));
+        Some((Connect { wire: None, since, id, beside, ack, is_future, is_due }, messages))
     }
 
     /// The request has reached the server.
@@ -142,7 +165,7 @@ impl World {
     }
 
     /// An answer that brings what is new. Returns how long the client waits before it asks again.
-    fn hear_news(
+    pub(super) fn hear_news(
         &mut self,
         number: ClientNumber,
         connection: ConnectionNumber,
@@ -165,7 +188,10 @@ impl World {
         }
         let is_empty = events.is_empty() && gaps.is_empty() && reply.interval().is_none();
         if is_empty && !connect.is_due {
-            self.check_hold_was_over(connection);
+            match connect.wire {
+                Some(_) => self.check_hold_was_over(connection),
+                None => self.check_connect_was_held(number, connect.since),
+            }
         }
         let (server, truth) = (&self.server, &self.truth);
         let first = |log: u8, epoch: &str| {
@@ -178,8 +204,9 @@ impl World {
         page.look_at_lost(truth);
         let mut wrong = page.gaps(&gaps, truth, first);
         for (channel, number) in events {
-            wrong = wrong.and_then(|()| page.message(channel, *number, truth));
+            wrong = wrong.and_then(|()| page.message(channel, *number, truth, false));
         }
+        let wrong = wrong.and_then(|()| page.check_told(truth));
         let came = events.len() as u64;
         let is_ack_wrong = match (connect.ack, reply.ack()) {
             (None, None) => false,
@@ -194,8 +221,7 @@ impl World {
             && reply.interval().is_none()
             && !may_have_lost
             && !page.has_missed_the_end_of_a_pause();
-        page.interval = reply.interval().unwrap_or(page.interval);
-        let interval = page.interval;
+        let interval = page.pause(reply.interval());
         if let Err(what) = wrong {
             self.violate("exactly once or a gap", format!("client {number}: {what}"));
         } else if is_ack_wrong {
@@ -208,7 +234,7 @@ impl World {
     }
 
     /// An answer without a session, or of one that can have no other connection now.
-    fn hear_refusal(&mut self, number: ClientNumber, reply: &Reply, connect: &Connect) -> u64 {
+    pub(super) fn hear_refusal(&mut self, number: ClientNumber, reply: &Reply, connect: &Connect) -> u64 {
         let code = reply.code().unwrap_or_default();
         let session = self.clients[number as usize].session().unwrap_or_default().to_owned();
         match code {
@@ -218,8 +244,7 @@ impl World {
                 if let Some(page) =
                     self.clients[number as usize].bayeux.as_mut().and_then(|it| it.page.as_mut())
                 {
-                    page.interval = reply.interval().unwrap_or_default();
-                    return page.interval * MILLI;
+                    return page.pause(reply.interval()) * MILLI;
                 }
             }
             _ => self.violate("replies", format!("client {number} reads {reply}")),
@@ -240,7 +265,7 @@ impl World {
             let mut page = page.clone();
             page.has_gone_back = true;
             // A page that is loaded anew does not remember it.
-            page.interval = 0;
+            page.pause(Some(0));
             bayeux.snapshots.push(page);
         }
     }

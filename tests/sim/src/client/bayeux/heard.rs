@@ -4,11 +4,13 @@ use std::fmt;
 
 use serde_json::Value;
 
+/// The channel of a message, and the number in it.
+pub(crate) type Event = (String, u64);
+
 /// An answer: messages of channels, then replies.
 #[derive(Debug)]
 pub(crate) struct Heard {
-    /// The channel of each message, and the number in it.
-    pub(crate) events: Vec<(String, u64)>,
+    pub(crate) events: Vec<Event>,
     /// All replies but the last.
     pub(crate) before: Vec<Reply>,
     /// The last.
@@ -30,6 +32,13 @@ pub(crate) struct Gap {
 impl Heard {
     /// Reads a whole answer.
     pub(crate) fn read(body: &str) -> Result<Self, String> {
+        let (events, mut before) = Self::read_text(body)?;
+        let reply = before.pop().ok_or_else(|| format!("no reply: {body}"))?;
+        Ok(Self { events, before, reply })
+    }
+
+    /// Reads an array: the channels of messages and the numbers in them, and replies.
+    pub(super) fn read_text(body: &str) -> Result<(Vec<Event>, Vec<Reply>), String> {
         let messages: Vec<Value> = serde_json::from_str(body).map_err(|error| format!("{error}: {body}"))?;
         let (mut events, mut replies) = (Vec::new(), Vec::new());
         for message in messages {
@@ -47,8 +56,7 @@ impl Heard {
                 .ok_or_else(|| format!("neither a reply nor a message: {message}"))?;
             events.push((channel.to_owned(), number));
         }
-        let reply = replies.pop().ok_or_else(|| format!("no reply: {body}"))?;
-        Ok(Self { events, before: replies, reply })
+        Ok((events, replies))
     }
 }
 

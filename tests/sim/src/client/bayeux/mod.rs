@@ -1,14 +1,19 @@
-//! Clients that speak Bayeux over long-polling, with acknowledgements or without.
+//! Clients that speak Bayeux, over long-polling and WebSockets, with acknowledgements or without.
 
 mod asking;
 mod connecting;
 mod heard;
 mod page;
+mod socket;
+mod socket_reading;
+
+use std::collections::VecDeque;
 
 pub(crate) use asking::{Asks, handshaken};
 pub(crate) use heard::Reply;
 pub(crate) use page::{Following, Page};
 
+use encke_core::Timestamp;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
@@ -24,6 +29,14 @@ pub(crate) struct Bayeux {
     snapshots: Vec<Page>,
     /// The connect that has no answer yet.
     connect: Option<Connect>,
+    /// The replies that are to come on its WebSocket, beside that to the connect.
+    expected: VecDeque<Expected>,
+    /// The handshake on its WebSocket that has no reply yet.
+    opening: Option<Opening>,
+    /// When it connects again on its WebSocket.
+    connects_at: u64,
+    /// It has said on its WebSocket what nobody should.
+    is_confused: bool,
     /// Numbers its messages.
     ids: u64,
 }
@@ -31,7 +44,10 @@ pub(crate) struct Bayeux {
 /// A `/meta/connect` that has no answer yet.
 #[derive(Debug)]
 struct Connect {
-    wire: Shared,
+    /// That of its own request, unless it was sent on a WebSocket.
+    wire: Option<Shared>,
+    /// When it was sent, in the server's time.
+    since: Timestamp,
     id: u64,
     /// The message that shares its request.
     beside: Option<u64>,
@@ -41,6 +57,23 @@ struct Connect {
     is_future: bool,
     /// It asks to be answered at once.
     is_due: bool,
+}
+
+/// A reply that is to come on a WebSocket.
+#[derive(Debug)]
+struct Expected {
+    session: String,
+    id: u64,
+    channel: String,
+    /// What it answers, if that matters.
+    asks: Option<Asks>,
+}
+
+/// A handshake on a WebSocket.
+#[derive(Debug)]
+struct Opening {
+    id: u64,
+    acknowledges: bool,
 }
 
 impl Bayeux {
@@ -57,9 +90,32 @@ impl Bayeux {
 
     /// Its connection is lost. What has come is known.
     pub(crate) fn lose_answer(&mut self) {
-        if let (Some(connect), Some(page)) = (self.connect.take(), &mut self.page) {
-            page.lose(connect.wire);
+        let wire = self.connect.take().and_then(|connect| connect.wire);
+        if let (Some(wire), Some(page)) = (wire, &mut self.page) {
+            page.lose(wire);
         }
+    }
+
+    /// Its WebSocket is lost, and what was under way.
+    pub(crate) fn lose_socket(&mut self) {
+        let had_connect = self.connect.take().is_some();
+        if let Some(page) = &mut self.page {
+            page.lose_socket(had_connect);
+        }
+        (self.opening, self.is_confused) = (None, false);
+        for expected in std::mem::take(&mut self.expected) {
+            self.request_lost(&expected.session);
+        }
+    }
+
+    /// It acknowledges what it gets.
+    pub(crate) fn acknowledges(&self) -> bool {
+        self.page.as_ref().is_some_and(|page| page.acknowledges)
+    }
+
+    /// Whether it waits for what is new.
+    pub(crate) fn is_asking(&self) -> bool {
+        self.connect.is_some()
     }
 
     /// What it has asked for may have been done or not.
@@ -75,5 +131,6 @@ impl Bayeux {
     fn forget_session(&mut self) {
         self.page = None;
         self.snapshots.clear();
+        self.expected.clear();
     }
 }

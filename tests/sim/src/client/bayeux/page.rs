@@ -37,6 +37,16 @@ pub(crate) enum Following {
     Yes(Place),
 }
 
+/// A message of which its client had no word when a later one came.
+#[derive(Clone, Debug)]
+struct Untold {
+    number: u64,
+    log: u8,
+    epoch: String,
+    /// When that was noticed.
+    what: String,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
@@ -55,6 +65,12 @@ pub(crate) struct Page {
     had: BTreeSet<u64>,
     /// And those that it was told that it will not get.
     known: BTreeSet<u64>,
+    /// Messages that were missing when others came on a WebSocket, which the next answer is to tell.
+    untold: Vec<Untold>,
+    /// A WebSocket was lost since the last answer that came.
+    has_lost_socket: bool,
+    /// The connect that was lost with it may have been told what it was not.
+    has_lost_connect: bool,
     /// Connections on which an answer may have been lost since the last that came.
     lost: Vec<Shared>,
     /// The last connections that it has given up: each may have been told what it was not.
@@ -80,6 +96,9 @@ impl Page {
             ever: 0,
             had: BTreeSet::new(),
             known: BTreeSet::new(),
+            untold: Vec::new(),
+            has_lost_socket: false,
+            has_lost_connect: false,
             lost: Vec::new(),
             given_up: VecDeque::new(),
             lossy_for: 0,
@@ -114,6 +133,12 @@ impl Page {
         self.lost.push(wire);
     }
 
+    /// A WebSocket is lost, with a connect or without. What has come on it since the last answer may be told as missing.
+    pub(crate) fn lose_socket(&mut self, had_connect: bool) {
+        self.has_lost_socket = true;
+        self.has_lost_connect |= had_connect;
+    }
+
     /// An administrator drops the connection of a session. The server does not wait for the end of an answer that is under way, which
     /// may arrive all the same.
     pub(crate) fn disconnected(&mut self, session: &str) {
@@ -124,21 +149,29 @@ impl Page {
 
     /// An answer may have been lost since the last that came.
     pub(crate) fn may_have_lost(&self) -> bool {
-        !self.lost.is_empty()
+        !self.lost.is_empty() || self.has_lost_socket
+    }
+
+    /// The pause after this answer, in milliseconds, if it says so. Otherwise it is as before.
+    pub(crate) fn pause(&mut self, interval: Option<u64>) -> u64 {
+        if let Some(interval) = interval {
+            (self.interval, self.has_lost_connect) = (interval, false);
+        }
+        self.interval
     }
 
     /// An answer that it did not read has told it to go on without a pause.
     pub(crate) fn has_missed_the_end_of_a_pause(&self) -> bool {
         let end = b"\"interval\":0";
         let says_so = |wire: &Shared| wire.lock().written().windows(end.len()).any(|it| it == end);
-        self.given_up.iter().any(says_so)
+        self.has_lost_connect || self.given_up.iter().any(says_so)
     }
 
     /// The next answer has come. Without acknowledgements, what the server's kernel had taken of an answer before is nobody's loss
     /// to tell of: the server cannot know.
     pub(crate) fn look_at_lost(&mut self, truth: &Truth) {
         let lost = std::mem::take(&mut self.lost);
-        if !lost.is_empty() {
+        if std::mem::take(&mut self.has_lost_socket) || !lost.is_empty() {
             self.lossy_for = LOSSY_FOR;
         }
         if self.acknowledges {
@@ -199,8 +232,33 @@ impl Page {
         Ok(())
     }
 
-    /// A message has come.
-    pub(crate) fn message(&mut self, channel: &str, number: u64, truth: &Truth) -> Result<(), String> {
+    /// What was missing when messages came has been told by now.
+    pub(crate) fn check_told(&mut self, truth: &Truth) -> Result<(), String> {
+        if self.lossy_for > 0 {
+            return Ok(());
+        }
+        let untold = std::mem::take(&mut self.untold);
+        let is_lenient = self.has_gone_back || self.is_blind;
+        let is_missing = |it: &Untold| {
+            // What a gap says of a life that is over, or of what is remembered no more, cannot be looked at.
+            let log = truth.channel(it.log);
+            let is_remembered = log.epoch == it.epoch && log.offset_of(it.number).is_some();
+            is_remembered && !self.known.contains(&it.number) && !self.had.contains(&it.number)
+        };
+        match untold.into_iter().find(is_missing).filter(|_| !is_lenient) {
+            Some(it) => Err(format!("{}: {} is missing, and an answer does not tell", it.what, it.number)),
+            None => Ok(()),
+        }
+    }
+
+    /// A message has come, on its own or, after the gaps, with an answer.
+    pub(crate) fn message(
+        &mut self,
+        channel: &str,
+        number: u64,
+        truth: &Truth,
+        is_alone: bool,
+    ) -> Result<(), String> {
         let channel = channel_of(channel).filter(|channel| *channel < MOST_CHANNELS);
         let channel = channel.ok_or_else(|| "a message of no channel".to_owned())?;
         if !self.had.insert(number) {
@@ -221,7 +279,8 @@ impl Page {
                 continue;
             }
             // What this log has lost, another may have still.
-            let was_told_missing = known.contains(&number);
+            let is_to_be_told = is_alone && self.untold.iter().any(|it| it.log == log);
+            let was_told_missing = known.contains(&number) || is_to_be_told;
             if offset <= place.up_to && offset > place.high && !was_told_missing && !self.is_blind {
                 return Err(format!("message {number}, {offset} of log {log}, came late: {place:?}"));
             }
@@ -229,9 +288,13 @@ impl Page {
                 life.message(offset).is_none_or(|number| known.contains(&number) || had.contains(&number))
             };
             let begun = place.up_to.max(place.high) + 1;
-            if !is_lenient && !(begun..offset).all(is_known) {
+            if let Some(missing) = (begun..offset).find(|offset| !is_known(*offset)).filter(|_| !is_lenient) {
                 let what = format!("message {number}, {offset} of log {log}, came at {place:?}");
-                return Err(format!("{what}: some are missing, and it was not told"));
+                if !is_alone {
+                    return Err(format!("{what}: some are missing, and it was not told"));
+                }
+                let epoch = place.epoch.clone();
+                self.untold.extend(life.message(missing).map(|number| Untold { number, log, epoch, what }));
             }
             place.up_to = place.up_to.max(offset);
         }
