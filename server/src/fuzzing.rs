@@ -11,14 +11,14 @@ use hyper::header::{HOST, HeaderName, HeaderValue};
 #[cfg(feature = "simulation")]
 use {
     crate::clock::{Clock, SimulatedTime, UnixTime},
-    crate::config::Settings,
+    crate::config::{Config, Settings},
     crate::context,
     crate::entropy::Entropy,
     crate::executor::{Executor, Task},
     crate::session::{EventSink, SessionId},
     crate::timeouts::Timeouts,
     encke_core::session::LifecycleEvent,
-    std::sync::Arc,
+    std::sync::{Arc, LazyLock},
 };
 
 use crate::auth::{self, Hosts};
@@ -167,11 +167,13 @@ fn nothing_kept() -> snapshot::Kept {
         fn spawn(&self, _: Task) {}
     }
 
-    let config = Settings::default().resolve().expect("the defaults are valid");
+    static CONFIG: LazyLock<Config> =
+        LazyLock::new(|| Settings::default().resolve().expect("the defaults are valid"));
+    let config = &*CONFIG;
     let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(0)));
     let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
     let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack);
     let entropy = Entropy::system();
-    let client = context::client(&config, timeouts, entropy, Arc::new(Nothing), Box::new(Nothing));
+    let client = context::client(config, timeouts, entropy, Arc::new(Nothing), Box::new(Nothing));
     snapshot::Kept { sessions: client.sessions, channels: client.logs.channels }
 }

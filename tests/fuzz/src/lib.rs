@@ -14,6 +14,7 @@ mod pieces;
 pub mod proxies;
 mod rfc6455;
 mod simulated;
+pub mod snapshot;
 pub mod tokens;
 mod wire;
 
