@@ -149,11 +149,6 @@ impl ResumeToken {
         text
     }
 
-    /// Whether it is of the same session, and has its secret.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.id == other.id && self.secret.matches(&other.secret)
-    }
-
     /// Reads what a client offers; `None` if that was never a token of ours.
     #[must_use]
     pub(crate) fn parse(text: &str) -> Option<Self> {

@@ -9,7 +9,7 @@ use encke_core::session::{BadRecord, Outbox, Phase, Session, SessionRecord};
 
 use super::Channel;
 use super::cell::{Advised, SessionCell, SessionState};
-use super::id::{Secret, SecretDigest};
+use super::id::SecretDigest;
 use super::record::{DIALECTS, StoredSession, TRANSPORTS, number_of, numbered};
 use super::sessions::{PAGE, Sessions};
 use super::subscriptions::Followed;
@@ -58,8 +58,7 @@ impl Sessions {
     }
 
     fn snapshot_of(&self, session: &SessionCell) -> Option<(StoredSession, Vec<Arc<Channel>>)> {
-        let unclaimed = self.unclaimed.get(session.id);
-        let digest = unclaimed.or_else(|| session.secret.get().map(Secret::digest))?;
+        let digest = self.unclaimed.digest_of(session)?;
         let state = session.state.lock();
         let machine = state.machine.snapshot()?;
         let channels = state.machine.outbox().channels().map(|followed| Arc::clone(&followed.channel));

@@ -101,7 +101,7 @@ impl Sessions {
                 && before != after
                 && !outputs.iter().any(|output| matches!(output, Output::Close(..)))
             {
-                self.untold.ended(session.resume_token(), before, reason);
+                self.untold.ended(session.id, || self.unclaimed.digest_of(session), before, reason);
             }
             let deadline =
                 requested_deadline(&state.machine, now, self.timeouts.slack(), self.settings.pong_timeout);

@@ -17,8 +17,14 @@ impl Unclaimed {
         self.0.lock().insert(id, digest);
     }
 
-    /// The digest of a session's secret, if nobody has come with that yet.
-    pub(super) fn get(&self, id: SessionId) -> Option<SecretDigest> {
+    /// The digest of a session's secret.
+    pub(super) fn digest_of(&self, session: &SessionCell) -> Option<SecretDigest> {
+        // In this order: a secret is set before it is forgotten here.
+        self.get(session.id).or_else(|| session.secret.get().map(Secret::digest))
+    }
+
+    /// The same, if nobody has come with the secret yet.
+    fn get(&self, id: SessionId) -> Option<SecretDigest> {
         self.0.lock().get(&id).copied()
     }
 

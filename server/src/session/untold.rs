@@ -6,41 +6,63 @@ use encke_core::close::{CloseCode, CloseReason};
 use encke_core::session::Phase;
 use parking_lot::Mutex;
 
-use super::id::ResumeToken;
+use super::SessionId;
+use super::id::{ResumeToken, SecretDigest};
 
 /// How many ends are remembered. Whoever comes back after so many others hears of an unknown session.
 const REMEMBERED: usize = 1024;
 
 /// The last ends that nobody was told, the oldest first.
 #[derive(Debug, Default)]
-pub(super) struct Untold(Mutex<VecDeque<(ResumeToken, CloseCode)>>);
+pub(super) struct Untold(Mutex<VecDeque<End>>);
+
+/// The end of a session. Of a secret, the digest may be all that was ever known here.
+#[derive(Debug)]
+struct End {
+    session: SessionId,
+    secret: SecretDigest,
+    code: CloseCode,
+}
+
+impl End {
+    fn is_of(&self, token: &ResumeToken) -> bool {
+        self.session == token.id && self.secret.is_of(&token.secret)
+    }
+}
 
 impl Untold {
-    /// A session has ended without a connection that says so. `before` was its phase.
-    pub(super) fn ended(&self, token: ResumeToken, before: Phase, reason: CloseReason) {
+    /// A session has ended without a connection that says so. `before` was its phase; `secret` is asked for only if that matters.
+    pub(super) fn ended(
+        &self,
+        session: SessionId,
+        secret: impl FnOnce() -> Option<SecretDigest>,
+        before: Phase,
+        reason: CloseReason,
+    ) {
         let code = reason.close_code();
         // A suspended session that has reached a limit has made room for another: that is no fault of its client.
         let made_room = before == Phase::Suspended && reason == CloseReason::Limit;
         if code == CloseCode::Normal || code.invites_back() || made_room {
             return;
         }
+        let Some(secret) = secret() else { return };
         let mut ends = self.0.lock();
         if ends.len() == REMEMBERED {
             ends.pop_front();
         }
-        ends.push_back((token, code));
+        ends.push_back(End { session, secret, code });
     }
 
     /// Why the session of this token has ended, if its client was not told.
     pub(super) fn get(&self, token: &ResumeToken) -> Option<CloseCode> {
-        self.0.lock().iter().rfind(|(ended, _)| ended.is_same(token)).map(|(_, code)| *code)
+        self.0.lock().iter().rfind(|end| end.is_of(token)).map(|end| end.code)
     }
 
     /// The same. From here on, its client is told.
     pub(super) fn take(&self, token: &ResumeToken) -> Option<CloseCode> {
         let mut ends = self.0.lock();
-        let at = ends.iter().rposition(|(ended, _)| ended.is_same(token))?;
-        ends.remove(at).map(|(_, code)| code)
+        let at = ends.iter().rposition(|end| end.is_of(token))?;
+        ends.remove(at).map(|end| end.code)
     }
 }
 
@@ -48,7 +70,7 @@ impl Untold {
 mod tests {
     use encke_core::session::ConnectionId;
 
-    use super::super::id::{Secret, SessionId};
+    use super::super::id::Secret;
     use super::*;
     use crate::entropy::Entropy;
 
@@ -57,10 +79,16 @@ mod tests {
         ResumeToken { id: SessionId::random(&entropy), secret: Secret::random(&entropy) }
     }
 
+    impl Untold {
+        fn told_later(&self, token: ResumeToken, before: Phase, reason: CloseReason) {
+            self.ended(token.id, || Some(token.secret.digest()), before, reason);
+        }
+    }
+
     #[test]
     fn an_end_is_told_once_and_to_nobody_else() {
         let (untold, token) = (Untold::default(), token());
-        untold.ended(token, Phase::BetweenPolls, CloseReason::Kicked);
+        untold.told_later(token, Phase::BetweenPolls, CloseReason::Kicked);
         let guessed = ResumeToken { secret: Secret::random(&Entropy::system()), ..token };
         assert_eq!((untold.get(&guessed), untold.take(&guessed)), (None, None));
         assert_eq!(untold.get(&token), Some(CloseCode::Kicked));
@@ -84,7 +112,7 @@ mod tests {
             (Phase::BetweenPolls, CloseReason::Lifetime, None),
         ] {
             let (untold, token) = (Untold::default(), token());
-            untold.ended(token, before, reason);
+            untold.told_later(token, before, reason);
             assert_eq!(untold.get(&token), told, "{before:?}, {reason:?}");
         }
     }
@@ -92,10 +120,10 @@ mod tests {
     #[test]
     fn the_oldest_is_forgotten() {
         let (untold, first, second) = (Untold::default(), token(), token());
-        untold.ended(first, Phase::BetweenPolls, CloseReason::Kicked);
-        untold.ended(second, Phase::BetweenPolls, CloseReason::Kicked);
+        untold.told_later(first, Phase::BetweenPolls, CloseReason::Kicked);
+        untold.told_later(second, Phase::BetweenPolls, CloseReason::Kicked);
         for _ in 2..=REMEMBERED {
-            untold.ended(token(), Phase::BetweenPolls, CloseReason::Kicked);
+            untold.told_later(token(), Phase::BetweenPolls, CloseReason::Kicked);
         }
         assert_eq!(untold.0.lock().len(), REMEMBERED);
         assert_eq!(untold.get(&first), None);

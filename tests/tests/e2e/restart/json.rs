@@ -101,6 +101,17 @@ fn a_window_passes_in_the_next_process() {
     restarts.server.logs.await_lifecycle(&hello.session, &[("expired", "reconnect_window")]);
 }
 
+/// An end that the client was not told is told when it comes back, also of a session that only the process before knew the secret of.
+#[test]
+fn a_session_that_nobody_has_come_back_to_may_be_kicked() {
+    let mut restarts = Restarts::with(&[]);
+    let hello = restarts.server.suspended_session();
+    restarts.restart();
+    assert_eq!(restarts.server.admin.kick(&hello.session).status, 204);
+    let refused = Client::refusal(restarts.server.public, &format!("resume={}", hello.resume));
+    assert_eq!(refused, 4101);
+}
+
 /// A message that comes by a channel and a pattern comes once.
 #[test]
 fn patterns_go_on() {
