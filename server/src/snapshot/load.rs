@@ -127,6 +127,9 @@ pub(super) fn check(from: impl Read) -> Result<Header, LoadError> {
     })
 }
 
+/// Records that are logged when they are skipped. The rest is counted.
+const MOST_TOLD: usize = 10;
+
 /// How much goes on.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
@@ -157,7 +160,9 @@ fn apply(from: impl Read, kept: &Kept) -> Result<Counts, LoadError> {
         };
         if let Err(problem) = outcome {
             counts.skipped += 1;
-            tracing::error!(error = %reader.damaged(problem), "a record of the snapshot was skipped");
+            if counts.skipped <= MOST_TOLD {
+                tracing::error!(error = %reader.damaged(problem), "a record of the snapshot was skipped");
+            }
         }
         Ok(())
     })?;
