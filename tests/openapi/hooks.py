@@ -11,8 +11,9 @@ import schemathesis
 KEPT = os.environ.get("ENCKE_KEPT", "").split(",")
 DOOMED = itertools.cycle(os.environ.get("ENCKE_DOOMED", "").split(","))
 
-# channel.name_bytes: a schema can count characters only.
+# channel.name_bytes, and what a key may have: a schema can count characters only.
 NAME_BYTES = 255
+KEY_BYTES = 64
 
 
 @schemathesis.hook
@@ -39,11 +40,14 @@ def close(value):
 
 @schemathesis.hook
 def filter_case(context, case):
-    """Longer names are refused, though the schema allows them."""
-    names = [(case.path_parameters or {}).get("name")]
-    if isinstance(case.body, dict):
-        names.append(case.body.get("channel"))
-    return all(len(name.encode()) <= NAME_BYTES for name in names if isinstance(name, str))
+    """Longer names and keys are refused, though the schema allows them."""
+    body = case.body if isinstance(case.body, dict) else {}
+    texts = [
+        ((case.path_parameters or {}).get("name"), NAME_BYTES),
+        (body.get("channel"), NAME_BYTES),
+        (body.get("key"), KEY_BYTES),
+    ]
+    return all(len(text.encode()) <= longest for text, longest in texts if isinstance(text, str))
 
 
 @schemathesis.hook

@@ -385,7 +385,7 @@ impl<S: Subscriber> Channels<S> {
             self.trim(&channel, |log| {
                 // The key is the age of what was its oldest message. If that is gone, only the key changes.
                 if log.oldest_at() == key {
-                    log.drop_oldest();
+                    log.give_up_oldest();
                 }
             });
         }

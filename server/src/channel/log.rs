@@ -4,6 +4,7 @@ use encke_core::Timestamp;
 use encke_core::session::outbox::Bounds;
 
 use super::channels::LogLimits;
+use super::keys::{Keys, PublishId};
 use super::message::LogMessage;
 
 /// The last messages of a channel, numbered from 1 without holes, oldest first.
@@ -12,7 +13,11 @@ pub(super) struct Log {
     messages: VecDeque<Stored>,
     /// The number of the newest message there ever was.
     last: u64,
+    /// What the messages take up.
     size: LogSize,
+    /// Of publishes that had one: most channels have none. Each is younger than some message, so that they go at the latest when
+    /// the last message does.
+    keys: Option<Box<Keys>>,
 }
 
 /// What a log takes up.
@@ -70,7 +75,37 @@ impl Log {
         self.last + 1
     }
 
-    pub(super) fn drop_oldest(&mut self) {
+    /// The message that was published under this, if it was, and not longer ago than `cutoff`.
+    pub(super) fn published_as(&mut self, id: &PublishId, cutoff: Option<Timestamp>) -> Option<u64> {
+        if let Some(cutoff) = cutoff {
+            self.drop_keys_up_to(cutoff);
+        }
+        self.keys.as_ref()?.offset(id)
+    }
+
+    /// The newest message was published under this.
+    pub(super) fn remember(&mut self, id: PublishId, at: Timestamp) {
+        self.keys.get_or_insert_default().add(id, at, self.last);
+    }
+
+    /// Gives up the oldest message, and all that is as old: there is not enough memory for all logs together.
+    pub(super) fn give_up_oldest(&mut self) {
+        if let Some(at) = self.oldest_at() {
+            self.drop_oldest();
+            self.drop_keys_up_to(at);
+        }
+    }
+
+    fn drop_keys_up_to(&mut self, cutoff: Timestamp) {
+        if let Some(keys) = &mut self.keys {
+            keys.drop_up_to(cutoff);
+            if keys.is_empty() || self.messages.is_empty() {
+                self.keys = None;
+            }
+        }
+    }
+
+    fn drop_oldest(&mut self) {
         if let Some(oldest) = self.messages.pop_front() {
             self.size.bytes -= OVERHEAD_BYTES + oldest.message.size();
             self.size.added -= signed(OVERHEAD_BYTES + oldest.message.size_if_last());
@@ -86,6 +121,7 @@ impl Log {
         while self.oldest_at().is_some_and(|at| at <= cutoff) {
             self.drop_oldest();
         }
+        self.drop_keys_up_to(cutoff);
     }
 
     pub(super) fn clear(&mut self) {
@@ -93,6 +129,7 @@ impl Log {
             self.drop_oldest();
         }
         self.messages = VecDeque::new();
+        self.keys = None;
     }
 
     pub(super) fn oldest_at(&self) -> Option<Timestamp> {
@@ -113,11 +150,21 @@ impl Log {
             LogMessage::Shared(shared) if !seen.insert(std::sync::Arc::as_ptr(shared)) => 0,
             message => message.size(),
         });
-        bytes.map(|bytes| OVERHEAD_BYTES + bytes).sum()
+        bytes.map(|bytes| OVERHEAD_BYTES + bytes).sum::<usize>() + self.keys_bytes()
     }
 
     pub(super) fn size(&self) -> LogSize {
-        self.size
+        let keys = self.keys_bytes();
+        LogSize { bytes: self.size.bytes + keys, added: self.size.added + signed(keys) }
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_keys(&self) -> bool {
+        self.keys.is_some()
+    }
+
+    fn keys_bytes(&self) -> usize {
+        self.keys.as_ref().map_or(0, |keys| keys.bytes())
     }
 
     pub(super) fn len(&self) -> usize {

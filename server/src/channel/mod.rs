@@ -13,6 +13,7 @@ mod budget;
 mod channels;
 mod fan_out;
 mod idle;
+mod keys;
 mod log;
 mod message;
 mod name;
@@ -25,6 +26,7 @@ mod subscribers;
 
 pub use channels::LogLimits;
 pub(crate) use channels::{Channels, Hold, NotPublished, Published, TooManyChannels};
+pub(crate) use keys::{PublishId, Publisher};
 pub(crate) use message::{LogMessage, Origin};
 pub(crate) use name::{BadChannelName, ChannelName};
 pub(crate) use pattern::overlap;
@@ -33,5 +35,7 @@ pub(crate) use snapshot::{LogsWritten, RestoredLogs};
 pub(crate) use state::{Channel, HistoryMessage};
 pub(crate) use subscribers::{Subscriber, SubscriberKey};
 
+#[cfg(test)]
+mod keys_tests;
 #[cfg(test)]
 mod tests;

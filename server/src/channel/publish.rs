@@ -15,7 +15,8 @@ use parking_lot::MutexGuard;
 
 use super::channels::{Channels, NotPublished, Published};
 use super::fan_out;
-use super::log::LogSize;
+use super::keys::PublishId;
+use super::log::{Log, LogSize};
 use super::message::{LogMessage, Origin, SharedMessage};
 use super::name::ChannelName;
 use super::state::{Change, Channel, State};
@@ -35,6 +36,13 @@ enum NotAppended<'a, S> {
     Retired(&'a Arc<Channel<S>>),
     /// Nothing is appended any more.
     Closed,
+}
+
+/// What came of a publish.
+enum Outcome {
+    Appended(Appended),
+    /// It had been published before, as this message.
+    Repeated(u64),
 }
 
 /// What came of an append.
@@ -57,7 +65,7 @@ struct After {
 
 impl<S: Subscriber> Channels<S> {
     /// Appends to a channel's log, and to those of the patterns that stand for it, and has their subscribers told. If there is no such
-    /// channel, `maker` makes it.
+    /// channel, `maker` makes it. What was published as `id` before, and is known still, is not published again.
     ///
     /// # Errors
     /// [`NotPublished`]: there is no such channel and no further one may be opened, or channels are closed.
@@ -66,18 +74,22 @@ impl<S: Subscriber> Channels<S> {
         name: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
+        id: Option<&PublishId>,
     ) -> Result<Published, NotPublished> {
         let now = self.timeouts.clock().now();
         loop {
             let channel = self.open(name, maker)?;
             let patterns = self.patterns_of(name);
-            match self.append(now, &channel, &patterns, data) {
+            match self.append(now, &channel, &patterns, data, id) {
                 Err(NotAppended::Retired(retired)) => self.forget(retired),
                 Err(NotAppended::Closed) => {
                     self.retire_if_unused(&channel);
                     return Err(NotPublished::Draining);
                 }
-                Ok(appended) => {
+                Ok(Outcome::Repeated(offset)) => {
+                    return Ok(Published { offset, epoch: channel.epoch().into() });
+                }
+                Ok(Outcome::Appended(appended)) => {
                     self.metrics.channels.published();
                     // A message by a pattern says where it is in both logs. So those that follow both get it by the pattern.
                     for (pattern, after) in patterns.iter().zip(appended.patterns) {
@@ -97,8 +109,15 @@ impl<S: Subscriber> Channels<S> {
         channel: &'a Arc<Channel<S>>,
         patterns: &'a [Arc<Channel<S>>],
         data: &CompactJson<'_>,
-    ) -> Result<Appended, NotAppended<'a, S>> {
+        id: Option<&PublishId>,
+    ) -> Result<Outcome, NotAppended<'a, S>> {
         let mut own = Open::lock(channel)?;
+        if let Some(id) = id {
+            let cutoff = self.log_limits.age.and_then(|age| now.before(age));
+            if let Some(offset) = self.changing(&mut own, |log| log.published_as(id, cutoff)) {
+                return Ok(Outcome::Repeated(offset));
+            }
+        }
         let mut others = patterns.iter().map(Open::lock).collect::<Result<Vec<_>, _>>()?;
         if self.is_closed() {
             return Err(NotAppended::Closed);
@@ -109,7 +128,8 @@ impl<S: Subscriber> Channels<S> {
         let encodings = Encodings::new(&message);
         if others.is_empty() {
             let channel = self.append_to(&mut own, now, LogMessage::Own(encodings), true);
-            return Ok(Appended { offset, channel, patterns: Vec::new() });
+            self.remember(&mut own, now, id);
+            return Ok(Outcome::Appended(Appended { offset, channel, patterns: Vec::new() }));
         }
         let origin = Origin { channel: channel.name().clone(), epoch: channel.shared_epoch(), offset };
         let places = std::iter::once(&own).chain(&others).map(Open::next_place).collect();
@@ -120,7 +140,25 @@ impl<S: Subscriber> Channels<S> {
             .collect();
         // The last, so that no log drops the message while it is held here as well.
         let channel = self.append_to(&mut own, now, LogMessage::Shared(message), true);
-        Ok(Appended { offset, channel, patterns })
+        self.remember(&mut own, now, id);
+        Ok(Outcome::Appended(Appended { offset, channel, patterns }))
+    }
+
+    fn remember(&self, open: &mut Open<'_, S>, now: Timestamp, id: Option<&PublishId>) {
+        if let Some(id) = id {
+            self.changing(open, |log| log.remember(id.clone(), now));
+        }
+    }
+
+    fn changing<R>(
+        &self,
+        Open { channel, state }: &mut Open<'_, S>,
+        change: impl FnOnce(&mut Log) -> R,
+    ) -> R {
+        let before = state.log.size();
+        let result = change(&mut state.log);
+        self.note_growth(channel, state, before);
+        result
     }
 
     fn append_to(&self, open: &mut Open<'_, S>, now: Timestamp, message: LogMessage, is_new: bool) -> After {

@@ -55,7 +55,7 @@ impl World {
 
     fn publish_as(&self, maker: &Holder, channel: &str, data: &str) -> Result<u64, TooManyChannels> {
         self.channels
-            .publish(&name(channel), maker, &CompactJson::parse(data).expect("good JSON"))
+            .publish(&name(channel), maker, &CompactJson::parse(data).expect("good JSON"), None)
             .map(|published| published.offset)
             .map_err(|error| match error {
                 NotPublished::TooManyChannels(error) => error,

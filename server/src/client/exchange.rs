@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::{
-    Command, CommandError, Dialect, ErrorCode, Member, Response, Since, Success, Texts,
+    Command, CommandError, Dialect, ErrorCode, Member, PublishKey, Response, Since, Success, Texts,
 };
 use encke_core::message::CompactJson;
 
@@ -12,7 +12,7 @@ use super::context::NotIdentified;
 use super::errors::{bad_data, forbidden};
 use super::{Context, Speaker, unsubscribed};
 use crate::auth::{AuthError, Permission};
-use crate::channel::{BadChannelName, ChannelName};
+use crate::channel::{BadChannelName, ChannelName, PublishId};
 use crate::engine::{Answer, all};
 use crate::session::{Backlog, NotSubscribed, Said, Subscribed};
 
@@ -36,7 +36,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         Answer::Ready(match command {
             Command::Subscribe { channel, since } => return self.subscribe(&channel, since.as_ref()),
             Command::SubscribeAll { channels } => return self.subscribe_all(&channels),
-            Command::Publish { channel, data } => return self.publish(&channel, &data),
+            Command::Publish { channel, data, key } => return self.publish(&channel, &data, key.as_ref()),
             Command::Service { channel, data } => self.say_to_service(&channel, &data),
             Command::Unsubscribe { channel } => {
                 self.unsubscribe([&*channel]);
@@ -164,7 +164,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         Err(CommandError { code: ErrorCode::UnknownCommand, message })
     }
 
-    fn publish(&self, channel: &str, data: &str) -> Answer<Outcome> {
+    fn publish(&self, channel: &str, data: &str, key: Option<&PublishKey<'_>>) -> Answer<Outcome> {
         let name = match self.allowed_channel(Permission::Publish, channel) {
             Ok(name) => name,
             Err(error) => return Answer::Ready(Err(error)),
@@ -173,8 +173,10 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             Ok(data) => data,
             Err(error) => return Answer::Ready(Err(bad_data(error))),
         };
-        let maker = self.speaker.session.holder(self.speaker.via);
-        self.context().logs.engine.append(&name, &maker, &data).map(|published| {
+        let Speaker { session, context, via } = self.speaker;
+        let maker = session.holder(via);
+        let id = key.map(|key| PublishId { publisher: session.publisher(), key: key.as_str().into() });
+        context.logs.engine.append(&name, &maker, &data, id.as_ref()).map(|published| {
             let published = published?;
             Ok(Success::Published { offset: published.offset, epoch: String::from(published.epoch).into() })
         })

@@ -17,7 +17,7 @@ use super::waiting::MOST_IN_FLIGHT;
 use super::{Attachment, Commands, Context};
 use crate::admission::Holder;
 use crate::auth::Identity;
-use crate::channel::{ChannelName, Hold, Published, TooManyChannels};
+use crate::channel::{ChannelName, Hold, PublishId, Published, TooManyChannels};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context;
@@ -57,10 +57,11 @@ impl LogEngine<SessionCell> for SlowEngine {
         channel: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
+        id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
         self.later(match *self.refusal.lock() {
             Some(error) => Answer::Ready(Err(error)),
-            None => self.memory.append(channel, maker, data),
+            None => self.memory.append(channel, maker, data, id),
         })
     }
 

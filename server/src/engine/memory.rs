@@ -4,7 +4,7 @@ use encke_core::message::CompactJson;
 
 use super::{Answer, EngineError, History, LogEngine};
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Channels, Hold, Published, Subscriber};
+use crate::channel::{ChannelName, Channels, Hold, PublishId, Published, Subscriber};
 use crate::timeouts::Timeouts;
 
 /// Logs in the memory of this process, which end with it. It answers everything at once.
@@ -20,8 +20,9 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
         channel: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
+        id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
-        Answer::Ready(self.channels.publish(channel, maker, data).map_err(EngineError::from))
+        Answer::Ready(self.channels.publish(channel, maker, data, id).map_err(EngineError::from))
     }
 
     fn read(

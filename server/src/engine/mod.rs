@@ -14,7 +14,7 @@ use encke_core::message::CompactJson;
 use encke_core::session::outbox::Bounds;
 
 use crate::admission::Holder;
-use crate::channel::{ChannelName, HistoryMessage, Hold, Published, Subscriber};
+use crate::channel::{ChannelName, HistoryMessage, Hold, PublishId, Published, Subscriber};
 
 pub(crate) use answer::{Answer, all};
 pub(crate) use error::EngineError;
@@ -26,12 +26,14 @@ pub(crate) use memory::MemoryEngine;
 /// other by one connection is done in that order, if it is of one kind.
 pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
     /// Appends a message to a channel's log, which `maker` makes if there is none, and to those of the patterns that stand for the
-    /// channel and are followed: to all of them before anyone reads it in one, in an order that is the same for all.
+    /// channel and are followed: to all of them before anyone reads it in one, in an order that is the same for all. What was published
+    /// on the channel under the same `id` before, and is known still, is not appended again; the answer is that of the first time.
     fn append(
         &self,
         channel: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
+        id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>>;
 
     /// The messages after `since`, at most `limit`; nothing if there is no such channel.

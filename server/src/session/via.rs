@@ -10,6 +10,7 @@ use super::cell::{SessionCell, SessionState};
 use super::link::{Link, Notes};
 use super::sessions::Sessions;
 use crate::admission::Holder;
+use crate::channel::Publisher;
 
 /// By which way a client speaks to its session.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +103,12 @@ impl SessionCell {
     /// Whom it counts for, when its client speaks in this way.
     pub(crate) fn holder(&self, via: Via) -> Holder {
         Holder::new(self.state.lock().identity.shared_user(), via.address)
+    }
+
+    /// By whom it publishes: its user, on whichever session; where nobody is named, the session.
+    pub(crate) fn publisher(&self) -> Publisher {
+        let user = self.state.lock().identity.shared_user();
+        user.map_or_else(|| Publisher::Session(self.id.number()), Publisher::User)
     }
 
     /// Has the connection closed over which the client speaks. Its task is running, and looks at its notes next.

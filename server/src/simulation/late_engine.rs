@@ -6,7 +6,7 @@ use encke_core::message::CompactJson;
 use futures_util::FutureExt;
 
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Hold, Published};
+use crate::channel::{ChannelName, Hold, PublishId, Published};
 use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine};
 use crate::session::SessionCell;
 
@@ -66,9 +66,11 @@ impl LogEngine<SessionCell> for LateEngine {
         channel: &ChannelName,
         maker: &Holder,
         data: &CompactJson<'_>,
+        id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
         let (channel, maker, data) = (channel.clone(), maker.clone(), data.clone().into_owned());
-        self.answer(move |memory| memory.append(&channel, &maker, &data))
+        let id = id.cloned();
+        self.answer(move |memory| memory.append(&channel, &maker, &data, id.as_ref()))
     }
 
     fn read(

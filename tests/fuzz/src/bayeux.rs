@@ -94,7 +94,7 @@ fn message(text: &str) {
         Ok(command) => {
             let again = write(&command);
             assert_eq!(answer(&again, Ok(Success::Done)).0.as_ref(), Ok(&command), "{text}");
-            if let Command::Publish { channel, data } = &command {
+            if let Command::Publish { channel, data, .. } = &command {
                 published(channel, data);
             }
         }
@@ -179,9 +179,14 @@ fn write(command: &Command<'_>) -> String {
             json!({ "channel": "/meta/unsubscribe", "subscription": channels }).to_string()
         }
         Command::Close => json!({ "channel": "/meta/disconnect" }).to_string(),
-        Command::Publish { channel, data } => {
+        Command::Publish { channel, data, key } => {
             assert!(!channel.starts_with("/meta/") && !channel.starts_with("/service/"), "{channel}");
-            to_channel(channel, data)
+            let mut message = to_channel(channel, data);
+            if let Some(key) = key {
+                message.pop();
+                message.push_str(&format!(r#","ext":{}}}"#, json!({ "encke": { "key": key.as_str() } })));
+            }
+            message
         }
         Command::Service { channel, data } => {
             assert!(channel.starts_with("/service/"), "{channel}");

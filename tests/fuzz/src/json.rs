@@ -18,7 +18,7 @@ pub fn run(input: &[u8]) {
         Ok(command) => {
             let again = write(request.id, command);
             assert_eq!(parse_command(&again), request, "{again}");
-            if let Command::Publish { channel, data } = command {
+            if let Command::Publish { channel, data, .. } = command {
                 published(channel, data);
             }
         }
@@ -48,9 +48,10 @@ fn write(id: Option<u64>, command: &Command<'_>) -> String {
         Command::Pong { seq } => ("pong", json!({ "seq": seq })),
         Command::Refresh { token } => ("refresh", json!({ "token": token })),
         Command::Close => ("close", json!({})),
-        Command::Publish { channel, data } => {
+        Command::Publish { channel, data, key } => {
             let id = id.map_or(String::new(), |id| format!(r#""id":{id},"#));
-            return format!(r#"{{{id}"publish":{{"channel":{},"data":{data}}}}}"#, json!(channel));
+            let key = key.as_ref().map_or(String::new(), |key| format!(r#","key":{}"#, json!(key.as_str())));
+            return format!(r#"{{{id}"publish":{{"channel":{},"data":{data}{key}}}}}"#, json!(channel));
         }
         other => panic!("not in this dialect: {other:?}"),
     };

@@ -54,6 +54,8 @@ mod patterns;
 mod poll;
 // Proxies in front of the server: hand-made ones, and nginx and HAProxy by their recipes.
 mod proxies;
+// Publishes that may be repeated.
+mod publish_keys;
 // Channels in Redis.
 mod redis;
 // Who gets no session, and what is told of it; data and settings that are refused.

@@ -215,7 +215,7 @@ impl Connection {
                 self.session.unsubscribe(channel);
                 Done::Nothing {}
             }
-            Command::Publish { channel, data } => match self.world.publish(channel, data) {
+            Command::Publish { channel, data, .. } => match self.world.publish(channel, data) {
                 Some(offset) => Done::Published { offset, epoch: EPOCH.into() },
                 None => return refusal(ErrorCode::Limit, "the channel is full".to_owned()),
             },

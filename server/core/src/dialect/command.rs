@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::PublishKey;
+
 /// One command of a client, or what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request<'a, I> {
@@ -44,6 +46,8 @@ pub enum Command<'a> {
         channel: Cow<'a, str>,
         /// Any JSON, as the client wrote it.
         data: Cow<'a, str>,
+        /// If it was published before, by the same client on the same channel with the same key, it is not published again.
+        key: Option<PublishKey<'a>>,
     },
     /// Say something to the server's own code.
     Service {
@@ -100,9 +104,11 @@ impl Command<'_> {
             Self::Unsubscribe { channel } => Command::Unsubscribe { channel: owned(channel) },
             Self::SubscribeAll { channels } => Command::SubscribeAll { channels: all_owned(channels) },
             Self::UnsubscribeAll { channels } => Command::UnsubscribeAll { channels: all_owned(channels) },
-            Self::Publish { channel, data } => {
-                Command::Publish { channel: owned(channel), data: owned(data) }
-            }
+            Self::Publish { channel, data, key } => Command::Publish {
+                channel: owned(channel),
+                data: owned(data),
+                key: key.map(PublishKey::into_owned),
+            },
             Self::Service { channel, data } => {
                 Command::Service { channel: owned(channel), data: owned(data) }
             }

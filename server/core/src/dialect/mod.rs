@@ -12,12 +12,14 @@ mod event;
 pub mod json;
 mod name;
 mod ping_frame;
+mod publish_key;
 
 pub use command::{Command, CommandError, ErrorCode, Request, Since};
 pub use encoded::{ByPattern, Encoded};
 pub use event::{Event, Member, Response, Success};
 pub use name::DialectName;
 pub use ping_frame::{ping_payload, pong_seq};
+pub use publish_key::PublishKey;
 
 use crate::message::Message;
 use crate::session::Heartbeat;

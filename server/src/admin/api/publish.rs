@@ -1,6 +1,7 @@
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
+use encke_core::dialect::PublishKey;
 use encke_core::message::CompactJson;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -12,7 +13,7 @@ use tokio::task::{JoinError, yield_now};
 use super::routes::Call;
 use crate::admin::Context;
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Published};
+use crate::channel::{ChannelName, PublishId, Published, Publisher};
 use crate::engine::EngineError;
 use crate::http::body::parse;
 use crate::http::reply::{ErrorBody, json};
@@ -30,6 +31,8 @@ struct Publish<'a> {
     channel: String,
     #[serde(borrow)]
     data: &'a RawValue,
+    #[serde(borrow)]
+    key: Option<PublishKey<'a>>,
 }
 
 #[derive(Deserialize)]
@@ -38,6 +41,9 @@ struct Broadcast<'a> {
     channels: Vec<String>,
     #[serde(borrow)]
     data: &'a RawValue,
+    /// On each of them.
+    #[serde(borrow)]
+    key: Option<PublishKey<'a>>,
 }
 
 #[derive(Serialize)]
@@ -72,7 +78,9 @@ pub(super) fn publish(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiEr
     async move {
         let request: Publish<'_> = parse(&body)?;
         check_length(&context, request.data)?;
-        let published = append(&context, &request.channel, &compact(request.data)?).await?;
+        let published =
+            append(&context, &request.channel, &compact(request.data)?, publish_id(request.key).as_ref())
+                .await?;
         Ok(json(&Position { offset: published.offset, epoch: &published.epoch }))
     }
     .boxed()
@@ -100,10 +108,11 @@ async fn append_to_each(context: &Context, body: &[u8]) -> Result<Reply, ApiErro
     }
     check_length(context, request.data)?;
     let data = compact(request.data)?;
+    let id = publish_id(request.key);
     let mut published = Vec::with_capacity(request.channels.len());
     for some in request.channels.chunks(APPENDS_AT_ONCE) {
         for channel in some {
-            published.push(ResultFor::of(channel, append(context, channel, &data).await));
+            published.push(ResultFor::of(channel, append(context, channel, &data, id.as_ref()).await));
         }
         yield_now().await;
     }
@@ -135,9 +144,19 @@ fn compact(data: &RawValue) -> Result<CompactJson<'_>, ApiError> {
         .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "malformed", error.to_string()))
 }
 
-async fn append(context: &Context, channel: &str, data: &CompactJson<'_>) -> Result<Published, ApiError> {
+/// Whoever uses the API is one publisher.
+fn publish_id(key: Option<PublishKey<'_>>) -> Option<PublishId> {
+    key.map(|key| PublishId { publisher: Publisher::Operator, key: key.as_str().into() })
+}
+
+async fn append(
+    context: &Context,
+    channel: &str,
+    data: &CompactJson<'_>,
+    id: Option<&PublishId>,
+) -> Result<Published, ApiError> {
     let name = ChannelName::to_publish(channel, context.client.settings.channel_name_bytes)?;
-    Ok(context.client.logs.engine.append(&name, &Holder::Operator, data).await?)
+    Ok(context.client.logs.engine.append(&name, &Holder::Operator, data, id).await?)
 }
 
 /// The process is at its end, and its tasks with it.

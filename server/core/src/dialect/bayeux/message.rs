@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::reply::ReplyTo;
-use crate::dialect::{Command, CommandError, ErrorCode, Request};
+use crate::dialect::{Command, CommandError, ErrorCode, PublishKey, Request};
 
 /// Messages in one request.
 pub const MOST_MESSAGES: usize = 64;
@@ -164,6 +164,19 @@ struct RequestedExtensions<'a> {
     authentication: Option<Authentication<'a>>,
 }
 
+/// What a publish may have beside its data. Only there: elsewhere it would mean nothing, and is not looked at.
+#[derive(Default, Deserialize)]
+struct PublishExtensions<'a> {
+    #[serde(borrow)]
+    encke: Option<EnckeExtension<'a>>,
+}
+
+#[derive(Deserialize)]
+struct EnckeExtension<'a> {
+    #[serde(borrow)]
+    key: Option<PublishKey<'a>>,
+}
+
 /// A handshake says whether, a connect says up to where.
 #[derive(Clone, Copy, Deserialize)]
 #[serde(untagged)]
@@ -302,7 +315,8 @@ impl<'a> ClientMessage<'a> {
                 if channel.starts_with("/service/") {
                     Command::Service { channel, data }
                 } else {
-                    Command::Publish { channel, data }
+                    let extensions: PublishExtensions<'a> = optional(self.fields.ext, "ext")?;
+                    Command::Publish { channel, data, key: extensions.encke.and_then(|encke| encke.key) }
                 }
             }
         })

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::close::CloseCode;
-use crate::dialect::{Command, CommandError, ErrorCode, Success};
+use crate::dialect::{Command, CommandError, ErrorCode, PublishKey, Success};
 use crate::message::CompactJson;
 
 fn parsed(text: &str) -> ClientMessage<'_> {
@@ -221,14 +221,36 @@ fn commands_that_are_fine() {
         (
             "/a",
             r#""data":{"x": [1, 2]}"#,
-            Command::Publish { channel: "/a".into(), data: r#"{"x": [1, 2]}"#.into() },
+            Command::Publish { channel: "/a".into(), data: r#"{"x": [1, 2]}"#.into(), key: None },
         ),
-        ("/a", r#""data":"text""#, Command::Publish { channel: "/a".into(), data: r#""text""#.into() }),
-        ("/a", r#""data":null"#, Command::Publish { channel: "/a".into(), data: "null".into() }),
-        (r"/\u0061/b", r#""data":7"#, Command::Publish { channel: "/a/b".into(), data: "7".into() }),
+        (
+            "/a",
+            r#""data":"text""#,
+            Command::Publish { channel: "/a".into(), data: r#""text""#.into(), key: None },
+        ),
+        ("/a", r#""data":null"#, Command::Publish { channel: "/a".into(), data: "null".into(), key: None }),
+        (
+            "/a",
+            r#""data":1,"ext":{"ack":true,"encke":{"key":"a key","more":1}}"#,
+            Command::Publish { channel: "/a".into(), data: "1".into(), key: PublishKey::new("a key".into()) },
+        ),
+        (
+            "/a",
+            r#""data":1,"ext":{"encke":{}}"#,
+            Command::Publish { channel: "/a".into(), data: "1".into(), key: None },
+        ),
+        (
+            r"/\u0061/b",
+            r#""data":7"#,
+            Command::Publish { channel: "/a/b".into(), data: "7".into(), key: None },
+        ),
         ("/service/x", r#""data":7"#, Command::Service { channel: "/service/x".into(), data: "7".into() }),
-        ("/services", r#""data":7"#, Command::Publish { channel: "/services".into(), data: "7".into() }),
-        ("/metal", r#""data":7"#, Command::Publish { channel: "/metal".into(), data: "7".into() }),
+        (
+            "/services",
+            r#""data":7"#,
+            Command::Publish { channel: "/services".into(), data: "7".into(), key: None },
+        ),
+        ("/metal", r#""data":7"#, Command::Publish { channel: "/metal".into(), data: "7".into(), key: None }),
     ] {
         let text = on(channel, fields);
         assert_eq!(parsed(&text).into_request(true).command, Ok(command), "{channel} {fields}");
@@ -259,6 +281,8 @@ fn commands_that_are_refused() {
         (&long, "", ErrorCode::UnknownCommand, &too_long),
         ("/meta", "", ErrorCode::Malformed, "data is missing"),
         ("/a", "", ErrorCode::Malformed, "data is missing"),
+        ("/a", r#""data":1,"ext":{"encke":{"key":""}}"#, ErrorCode::Malformed, "ext: a key has from 1 to 64"),
+        ("/a", r#""data":1,"ext":{"encke":{"key":7}}"#, ErrorCode::Malformed, "ext: invalid type"),
         ("/service/x", "", ErrorCode::Malformed, "data is missing"),
         ("", r#""data":1"#, ErrorCode::BadChannel, bad_channel),
         ("/", r#""data":1"#, ErrorCode::BadChannel, bad_channel),

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::envelope::Envelope;
-use crate::dialect::{self, Command, CommandError, ErrorCode, Request};
+use crate::dialect::{self, Command, CommandError, ErrorCode, PublishKey, Request};
 
 /// Reads one object: exactly one command, and an optional `id`, which is known also when the command is bad.
 #[must_use]
@@ -37,9 +37,10 @@ fn read<'a>(name: &str, body: &'a RawValue) -> serde_json::Result<Option<Command
         })?,
         "unsubscribe" => serde_json::from_str(body)
             .map(|Channel { channel }| Command::Unsubscribe { channel: channel.0 })?,
-        "publish" => serde_json::from_str(body).map(|Publish { channel, data }| Command::Publish {
+        "publish" => serde_json::from_str(body).map(|Publish { channel, data, key }| Command::Publish {
             channel: channel.0,
             data: data.get().into(),
+            key,
         })?,
         "presence" => {
             serde_json::from_str(body).map(|Channel { channel }| Command::Presence { channel: channel.0 })?
@@ -110,6 +111,8 @@ struct Publish<'a> {
     channel: Text<'a>,
     #[serde(borrow)]
     data: &'a RawValue,
+    #[serde(borrow)]
+    key: Option<PublishKey<'a>>,
 }
 
 #[derive(Deserialize)]

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::close::CloseCode;
-use crate::dialect::{Command, CommandError, ErrorCode, Member, Since, Success};
+use crate::dialect::{Command, CommandError, ErrorCode, Member, PublishKey, Since, Success};
 use crate::message::CompactJson;
 
 #[test]
@@ -254,12 +254,17 @@ fn commands_are_read() {
         (
             r#"{"publish":{"data":{ "any" : 1e400 },"channel":"news"}}"#,
             None,
-            Command::Publish { channel: "news".into(), data: r#"{ "any" : 1e400 }"#.into() },
+            Command::Publish { channel: "news".into(), data: r#"{ "any" : 1e400 }"#.into(), key: None },
+        ),
+        (
+            r#"{"publish":{"channel":"news","data":1,"key":"\u0061b"}}"#,
+            None,
+            Command::Publish { channel: "news".into(), data: "1".into(), key: PublishKey::new("ab".into()) },
         ),
         (
             r#"{"publish":{"channel":"","data":null}}"#,
             None,
-            Command::Publish { channel: "".into(), data: "null".into() },
+            Command::Publish { channel: "".into(), data: "null".into(), key: None },
         ),
         (r#"{"presence":{"channel":"news"}}"#, None, Command::Presence { channel: "news".into() }),
         (r#"{"id":5,"refresh":{"token":"a.b.c"}}"#, Some(5), Command::Refresh { token: "a.b.c".into() }),
@@ -287,6 +292,8 @@ fn what_is_not_one_command_is_refused_by_name() {
         (r#"{"id":3,"close":{"now":true}}"#, Some(3), Malformed, "unknown field `now`"),
         (r#"{"id":3,"close":{}} x"#, None, Malformed, "trailing characters"),
         (r#"{"id":3,"publish":{"channel":"news"}}"#, Some(3), Malformed, "publish: missing field `data`"),
+        (r#"{"publish":{"channel":"news","data":1,"key":7}}"#, None, Malformed, "publish: invalid type"),
+        (r#"{"publish":{"channel":"news","data":1,"key":""}}"#, None, Malformed, "from 1 to 64 bytes"),
         (r#"{"id":3,"publish":{"channel":"news","data":}}"#, None, Malformed, "expected value"),
         (r#"{"id":3,"subscribe":{"channel":7}}"#, Some(3), Malformed, "subscribe: invalid type"),
         (r#"{"id":3,"subscribe":{"channel":"a","since":{"offset":1}}}"#, Some(3), Malformed, "field `epoch`"),
@@ -297,6 +304,16 @@ fn what_is_not_one_command_is_refused_by_name() {
         let error = request.command.expect_err(text);
         assert_eq!((request.id, error.code), (id, code), "{text}");
         assert!(error.to_string().contains(message), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_key_is_counted_in_bytes() {
+    for (key, is_fine) in
+        [("\u{e4}".repeat(32), true), ("\u{e4}".repeat(32) + "b", false), ("x".repeat(65), false)]
+    {
+        let text = format!(r#"{{"publish":{{"channel":"news","data":1,"key":"{key}"}}}}"#);
+        assert_eq!(parse_command(&text).command.is_ok(), is_fine, "{text}");
     }
 }
 

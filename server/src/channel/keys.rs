@@ -1,0 +1,89 @@
+//! Publishes that are known again when they are repeated.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use encke_core::Timestamp;
+
+/// How many a channel knows. The oldest gives way.
+pub(super) const MOST_KEYS: usize = 1024;
+
+/// Who has published.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Publisher {
+    User(Arc<str>),
+    /// A session of nobody by name, by its number.
+    Session(u128),
+    /// The user of the admin API.
+    Operator,
+}
+
+/// What a publish has in common with its repetitions, within a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PublishId {
+    pub(crate) publisher: Publisher,
+    pub(crate) key: Box<str>,
+}
+
+/// What one takes up besides its text, here and in the order of ages.
+const OVERHEAD_BYTES: usize = 2 * size_of::<usize>()
+    + size_of::<PublishId>()
+    + 2 * (size_of::<(Arc<PublishId>, u64)>() + size_of::<(Timestamp, Arc<PublishId>)>());
+
+/// The offsets of those that a channel knows.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    offsets: HashMap<Arc<PublishId>, u64>,
+    /// When each was published, the oldest first.
+    order: VecDeque<(Timestamp, Arc<PublishId>)>,
+    bytes: usize,
+}
+
+impl Keys {
+    /// The message that was published under this, if it is known.
+    pub(super) fn offset(&self, id: &PublishId) -> Option<u64> {
+        self.offsets.get(id).copied()
+    }
+
+    /// A new one.
+    pub(super) fn add(&mut self, id: PublishId, at: Timestamp, offset: u64) {
+        if self.order.len() == MOST_KEYS {
+            self.drop_oldest();
+        }
+        self.bytes += size(&id);
+        let id = Arc::new(id);
+        self.order.push_back((at, Arc::clone(&id)));
+        self.offsets.insert(id, offset);
+    }
+
+    /// Drops those that were published at `cutoff` or before.
+    pub(super) fn drop_up_to(&mut self, cutoff: Timestamp) {
+        while self.order.front().is_some_and(|(at, _)| *at <= cutoff) {
+            self.drop_oldest();
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// What they take up.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn drop_oldest(&mut self) {
+        if let Some((_, id)) = self.order.pop_front() {
+            self.bytes -= size(&id);
+            self.offsets.remove(&id);
+        }
+    }
+}
+
+fn size(id: &PublishId) -> usize {
+    let user = match &id.publisher {
+        Publisher::User(user) => user.len(),
+        Publisher::Session(_) | Publisher::Operator => 0,
+    };
+    OVERHEAD_BYTES + id.key.len() + user
+}

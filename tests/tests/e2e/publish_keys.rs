@@ -1,0 +1,141 @@
+use encke_tests::bayeux::{Polls, Socket, assert_refused, assert_successful, publish, with};
+use encke_tests::poll::post;
+use encke_tests::tokens::{SECRET, sign};
+use encke_tests::waiting::until;
+use encke_tests::{Client, Requests, RunningServer};
+use serde_json::{Value, json};
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+fn command(id: u64, data: &str, key: &str) -> String {
+    json!({"id": id, "publish": {"channel": "/news", "data": data, "key": key}}).to_string()
+}
+
+/// The data of all that was published on `/news`.
+#[track_caller]
+fn published(server: &RunningServer) -> Vec<Value> {
+    let history = server.admin.get("/api/channels/%2Fnews/history").json();
+    history["messages"].as_array().expect("a list").iter().map(|message| message["data"].clone()).collect()
+}
+
+#[test]
+fn a_repeat_gets_the_first_reply_and_is_not_published() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    client.subscribe("/news");
+    let first = client.ask(&command(1, "a", "k"));
+    assert_eq!(first["ok"]["offset"], 1);
+    assert_eq!(client.object()["message"]["data"], "a");
+    let again = client.ask(&command(2, "other", "k"));
+    assert_eq!(again["ok"], first["ok"]);
+    let next = client.ask(&command(3, "b", "l"));
+    assert_eq!(next["ok"]["offset"], 2);
+    assert_eq!(client.object()["message"]["data"], "b", "nothing came in between");
+    assert_eq!(published(&server), ["a", "b"]);
+}
+
+#[test]
+fn a_client_that_was_cut_may_repeat_whatever_had_no_reply() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    client.send(&command(1, "a", "k"));
+    let hello = client.drop_connection();
+    let mut client = server.resume(&hello.resume);
+    assert!(client.hello.recovered);
+    assert_eq!(client.ask(&command(1, "a", "k"))["ok"]["offset"], 1);
+    assert_eq!(published(&server), ["a"]);
+}
+
+#[test]
+fn a_session_without_a_user_is_a_publisher_on_every_transport() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    let first = client.ask(&command(1, "a", "k"));
+    let query = format!("resume={}", client.hello.resume);
+    let mut requests = Requests::connect(server.public);
+    requests.send(&post(&query, JSON, &command(2, "a", "k")));
+    assert_eq!(requests.answer().json()[0]["reply"]["ok"], first["ok"], "beside its connection");
+    assert_eq!(server.client().ask(&command(1, "b", "k"))["ok"]["offset"], 2, "another session is another");
+    let api = r#"{"channel":"/news","data":"c","key":"k"}"#;
+    let of_api = server.admin.post("/api/publish", api).json();
+    assert_eq!(of_api["offset"], 3, "and so is the API");
+    assert_eq!(server.admin.post("/api/publish", api).json(), of_api);
+    assert_eq!(published(&server), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_user_is_one_publisher_on_all_sessions() {
+    let server = RunningServer::with(&[&format!("auth.secret={SECRET}")]);
+    let connect = |user: &str| {
+        let claims = json!({"sub": user, "channels": {"*": ["publish"]}});
+        Client::connect(server.public, &format!("token={}", sign(&claims, SECRET)))
+    };
+    let first = connect("alice").ask(&command(1, "a", "k"));
+    assert_eq!(connect("alice").ask(&command(1, "a", "k"))["ok"], first["ok"]);
+    assert_eq!(connect("bob").ask(&command(1, "b", "k"))["ok"]["offset"], 2);
+    assert_eq!(published(&server), ["a", "b"]);
+}
+
+#[test]
+fn bayeux_has_it_in_an_extension() {
+    let server = RunningServer::with(&[]);
+    let (mut polls, mut socket) = (Polls::connect(server.public), Socket::connect(server.public));
+    let id = polls.open(&[]);
+    let keyed = |id: &str, data: &str, key: Value| {
+        with(publish(id, "/news", data), "ext", json!({"encke": {"key": key}, "other": 1}))
+    };
+    for _ in 0..2 {
+        assert_successful(&polls.reply(&keyed(&id, "a", "k".into())));
+    }
+    assert_successful(&polls.reply(&keyed(&id, "b", "l".into())));
+    let other = socket.open(&[]);
+    for _ in 0..2 {
+        assert_successful(&socket.reply(&keyed(&other, "c", "k".into())));
+    }
+    assert_refused(&polls.reply(&keyed(&id, "d", "".into())), "400");
+    assert_refused(&polls.reply(&keyed(&id, "d", 7.into())), "400");
+    assert_eq!(published(&server), ["a", "b", "c"]);
+}
+
+#[test]
+fn a_broadcast_has_one_key_for_all_its_channels() {
+    let server = RunningServer::with(&[]);
+    let ask = |channels: &[&str]| {
+        let body = json!({"channels": channels, "data": "a", "key": "k"}).to_string();
+        server.admin.post("/api/broadcast", &body).json()["published"].clone()
+    };
+    let first = ask(&["/news", "b"]);
+    let again = ask(&["/news", "b", "c"]);
+    assert_eq!((&again[0], &again[1]), (&first[0], &first[1]));
+    assert_eq!(again[2]["offset"], 1);
+    assert_eq!(published(&server), ["a"]);
+}
+
+#[test]
+fn a_key_is_forgotten_when_its_message_may_be() {
+    let server = RunningServer::with(&["channel.history_age=100ms"]);
+    let mut client = server.client();
+    // It keeps the channel, and so its epoch.
+    client.subscribe("/news");
+    let first = client.ask(&command(1, "a", "k"));
+    assert_eq!(client.object()["message"]["offset"], 1);
+    let mut last = first.clone();
+    until("it is published again", || {
+        last = client.ask(&command(1, "a", "k"));
+        last["ok"] != first["ok"]
+    });
+    assert_eq!(last["ok"], json!({"offset": 2, "epoch": first["ok"]["epoch"]}));
+}
+
+#[test]
+fn a_key_that_is_none_is_refused() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    let long = "k".repeat(65);
+    for key in ["", &long] {
+        assert_eq!(client.ask(&command(1, "a", key))["error"]["code"], "malformed");
+        let body = json!({"channel": "/news", "data": 1, "key": key}).to_string();
+        assert_eq!(server.admin.post("/api/publish", &body).status, 400);
+    }
+    assert_eq!(client.ask(&command(1, "a", &long[..64]))["ok"]["offset"], 1);
+}
