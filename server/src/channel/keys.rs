@@ -18,6 +18,26 @@ pub(crate) enum Publisher {
     Operator,
 }
 
+impl Publisher {
+    /// To be written down.
+    pub(super) fn to_text(&self) -> String {
+        match self {
+            Self::User(user) => format!("user {user}"),
+            Self::Session(number) => format!("session {number}"),
+            Self::Operator => "operator".to_owned(),
+        }
+    }
+
+    /// The reverse of [`Self::to_text`].
+    pub(super) fn of_text(text: &str) -> Option<Self> {
+        match text.split_once(' ') {
+            Some(("user", user)) => Some(Self::User(user.into())),
+            Some(("session", number)) => number.parse().ok().map(Self::Session),
+            _ => (text == "operator").then_some(Self::Operator),
+        }
+    }
+}
+
 /// What a publish has in common with its repetitions, within a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PublishId {
@@ -54,6 +74,11 @@ impl Keys {
         let id = Arc::new(id);
         self.order.push_back((at, Arc::clone(&id)));
         self.offsets.insert(id, offset);
+    }
+
+    /// All of them, the oldest first: when and as which message they were published.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&PublishId, Timestamp, u64)> {
+        self.order.iter().filter_map(|(at, id)| Some((&**id, *at, self.offset(id)?)))
     }
 
     /// Drops those that were published at `cutoff` or before.

@@ -161,6 +161,45 @@ fn a_channel_whose_publishes_have_no_keys_has_none() {
     assert!(!channel.state.lock().log.has_keys());
 }
 
+#[test]
+fn a_log_that_is_written_down_knows_its_keys() {
+    let world = World::new(LogLimits { messages: 2, ..WIDE });
+    let ids: Vec<_> = [Publisher::Operator, Publisher::User("a user".into()), Publisher::Session(u128::MAX)]
+        .map(|publisher| id(publisher, "k"))
+        .into();
+    let first: Vec<_> = ids
+        .iter()
+        .map(|id| {
+            world.time.advance(AGE / 10);
+            world.publish("a", Some(id))
+        })
+        .collect();
+    let mut records = Vec::new();
+    let write = |record: &LogRecord| -> Result<(), ()> {
+        records.push(minicbor::to_vec(record).expect("it can be written"));
+        Ok(())
+    };
+    world.channels.snapshot(&mut LogsWritten::default(), write).expect("nothing fails");
+
+    let next = World::new(LogLimits { messages: 2, ..WIDE });
+    // A process that began long ago, so that there is time before this.
+    next.time.advance(2 * AGE);
+    let mut restored = RestoredLogs::default();
+    for record in &records {
+        let record = minicbor::decode(record).expect("it was written");
+        next.channels.restore(record, &mut restored).expect("it is good");
+    }
+    next.channels.settle(restored);
+    assert_eq!(next.channels.bytes(), world.channels.bytes());
+    for (id, first) in ids.iter().zip(&first) {
+        assert_eq!(next.publish("a", Some(id)), *first);
+    }
+    // The first was two tenths of its time old.
+    next.time.advance(AGE.mul_f64(0.8));
+    assert_eq!(next.publish("a", Some(&ids[1])), first[1]);
+    assert_eq!(next.publish("a", Some(&ids[0])).offset, 4);
+}
+
 /// What one channel is to know.
 #[derive(Default)]
 struct Model {

@@ -85,7 +85,19 @@ impl Log {
 
     /// The newest message was published under this.
     pub(super) fn remember(&mut self, id: PublishId, at: Timestamp) {
-        self.keys.get_or_insert_default().add(id, at, self.last);
+        self.remember_as(id, at, self.last);
+    }
+
+    /// This message, which may be there no more, was published under this: after all that are known.
+    pub(super) fn remember_as(&mut self, id: PublishId, at: Timestamp, offset: u64) {
+        if !self.messages.is_empty() {
+            self.keys.get_or_insert_default().add(id, at, offset);
+        }
+    }
+
+    /// What is known, the oldest first.
+    pub(super) fn keys(&self) -> impl Iterator<Item = (&PublishId, Timestamp, u64)> {
+        self.keys.iter().flat_map(|keys| keys.iter())
     }
 
     /// Gives up the oldest message, and all that is as old: there is not enough memory for all logs together.

@@ -28,6 +28,26 @@ pub(crate) struct LogRecord {
     /// Those that are still there, the oldest first.
     #[n(7)]
     pub(super) messages: Vec<MessageRecord>,
+    /// Publishes that are known again when they are repeated, the oldest first.
+    #[cbor(n(8), default)]
+    pub(super) keys: Vec<KeyRecord>,
+}
+
+/// A publish that is known again when it is repeated.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(array)]
+pub(super) struct KeyRecord {
+    /// Whose.
+    #[n(0)]
+    pub(super) publisher: String,
+    #[n(1)]
+    pub(super) key: String,
+    /// How long ago it was published.
+    #[n(2)]
+    pub(super) age_ns: u64,
+    /// As which message.
+    #[n(3)]
+    pub(super) offset: u64,
 }
 
 /// A message of a log: its own, or one that it shares with others.

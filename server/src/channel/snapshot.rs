@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::Timestamp;
+use encke_core::dialect::PublishKey;
 use encke_core::encodings::Encodings;
 use encke_core::message::{CompactJson, Message};
 use encke_core::session::MOST_OFFSETS;
@@ -15,10 +16,11 @@ use encke_core::session::outbox::Place;
 
 use super::budget::Account;
 use super::channels::Channels;
+use super::keys::{PublishId, Publisher};
 use super::log::{Log, LogSize};
 use super::message::{LogMessage, Origin, SharedMessage};
 use super::name::ChannelName;
-use super::record::{LogRecord, MessageRecord, SharedRecord};
+use super::record::{KeyRecord, LogRecord, MessageRecord, SharedRecord};
 use super::state::{Change, Channel};
 use super::subscribers::Subscriber;
 use crate::admission::Holder;
@@ -122,7 +124,14 @@ impl<S: Subscriber> Channels<S> {
                 }
             }
         });
+        let keys = state.log.keys().map(|(id, at, offset)| KeyRecord {
+            publisher: id.publisher.to_text(),
+            key: id.key.to_string(),
+            age_ns: nanos(now.since(at)),
+            offset,
+        });
         Some(LogRecord {
+            keys: keys.collect(),
             messages: messages.collect(),
             number: channel.number(),
             name: channel.name().as_str().to_owned(),
@@ -152,7 +161,8 @@ impl<S: Subscriber> Channels<S> {
         let make =
             |account| Channel::new(&self.owners, name.clone(), account, record.number, Arc::clone(&epoch));
         let now = self.timeouts.clock().now();
-        let log = restore_log(&name, &epoch, now, (record.last, record.messages), restored)?;
+        let mut log = restore_log(&name, &epoch, now, (record.last, record.messages), restored)?;
+        restore_keys(&mut log, now, record.keys)?;
         let channel = if record.retired {
             let channel = make(Account::new(maker));
             channel.state.lock().retired = true;
@@ -238,6 +248,21 @@ fn restore_log<S: Subscriber>(
 }
 
 /// Returns whether no other log has it yet, too.
+fn restore_keys(log: &mut Log, now: Timestamp, keys: Vec<KeyRecord>) -> Result<(), BadLog> {
+    let last = log.bounds().last;
+    let mut before = Timestamp::from_nanos(0);
+    for KeyRecord { publisher, key, age_ns, offset } in keys {
+        let publisher = Publisher::of_text(&publisher).ok_or(BadLog("has a key of nobody"))?;
+        check(PublishKey::new(key.as_str().into()).is_some(), "has a key that is none")?;
+        check((1..=last).contains(&offset), "has a key of no message")?;
+        before = now.before(Duration::from_nanos(age_ns)).unwrap_or(before).max(before);
+        let id = PublishId { publisher, key: key.into() };
+        check(log.published_as(&id, None).is_none(), "has a key twice")?;
+        log.remember_as(id, before, offset);
+    }
+    Ok(())
+}
+
 fn restore_message<S: Subscriber>(
     name: &ChannelName,
     epoch: &str,

@@ -294,3 +294,20 @@ fn a_killed_process_keeps_nothing_and_gaps_tell_it() {
     assert_eq!(reply["ok"]["recovered"], false);
     assert_eq!(client.object()["gap"]["channel"], "news");
 }
+
+#[test]
+fn a_publish_with_a_key_may_be_repeated_after_a_restart() {
+    let mut restarts = Restarts::with(&[]);
+    let mut client = restarts.server.client();
+    let publish = r#"{"id":1,"publish":{"channel":"news","data":1,"key":"k"}}"#;
+    let of_api = |restarts: &Restarts| {
+        restarts.server.admin.post("/api/publish", r#"{"channel":"news","data":2,"key":"k"}"#).json()
+    };
+    let (first, first_of_api) = (client.ask(publish), of_api(&restarts));
+    assert_eq!((&first["ok"]["offset"], &first_of_api["offset"]), (&json!(1), &json!(2)));
+    let hello = client.drop_connection();
+    restarts.restart();
+    assert_eq!(back(&restarts, &hello, 0).ask(publish)["ok"], first["ok"]);
+    assert_eq!(of_api(&restarts), first_of_api);
+    assert_eq!(restarts.server.admin.publish("news", 3)["offset"], 3);
+}
