@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::{self, LogLinesDropped, TimersView};
 use crate::admission::{Handshakes, OpenConnections, Permits, Rates, Refusals, Unfinished};
 use crate::client::{self, ClientSettings};
-use crate::config::Config;
-use crate::engine::{LogEngine, MemoryEngine};
+use crate::config::{Config, EngineConfig};
+use crate::engine::{LogEngine, MemoryEngine, RedisEngine};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
@@ -25,7 +25,20 @@ pub(crate) fn client(
     executor: Arc<dyn Executor>,
     events: Box<dyn EventSink>,
 ) -> client::Context {
-    client_on(config, timeouts, entropy, executor, events, |memory| Arc::new(memory))
+    let (engine_entropy, engine_executor) = (entropy.clone(), Arc::clone(&executor));
+    let mut health = None;
+    let mut client = client_on(config, timeouts, entropy, executor, events, |memory| match &config.engine {
+        EngineConfig::Memory => Arc::new(memory),
+        EngineConfig::Redis(settings) => {
+            let MemoryEngine { channels, timeouts } = memory;
+            let settings = settings.clone();
+            let redis = RedisEngine::start(settings, channels, timeouts, engine_entropy, &engine_executor);
+            health = Some(redis.health());
+            Arc::new(redis)
+        }
+    });
+    client.engine_health = health;
+    client
 }
 
 /// The same on an engine that is made from the memory engine.
@@ -72,6 +85,7 @@ pub(crate) fn client_on(
         timeouts,
         sessions,
         logs,
+        engine_health: None,
         auth: Arc::clone(&config.auth),
         metrics,
         permits: Permits::new(limits.max_connections, limits.max_connections_per_address),

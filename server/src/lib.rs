@@ -56,6 +56,7 @@ mod transport;
 mod watchdog;
 
 pub use admin::LogLinesDropped;
+pub use engine::EvictsKeys;
 pub use listeners::{ListenError, Listeners};
 pub use server::{Server, StartError};
 pub use session::SessionId;

@@ -14,6 +14,7 @@ use crate::client;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::context;
+use crate::engine::EvictsKeys;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks};
 use crate::executor::Executor;
@@ -35,6 +36,9 @@ pub enum StartError {
     /// An address cannot be listened on.
     #[error(transparent)]
     Listen(#[from] ListenError),
+    /// Channels cannot live there.
+    #[error(transparent)]
+    Engine(#[from] EvictsKeys),
     /// A thread cannot be started.
     #[error("cannot start a thread: {0}")]
     Thread(#[from] io::Error),
@@ -125,6 +129,14 @@ impl Server {
         let handler = ExpiryHandler { context: Arc::clone(&client), executor };
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler), &timeouts)?;
         let wheel = WheelThread::start(config.timers.wheel(), Arc::clone(&timeouts), to_arm, sender)?;
+        if let Some(engine) = &client.engine_health
+            && let Err(refusal) = runtime.block_on(engine.first_attempt())
+        {
+            runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
+            wheel.stop();
+            workers.join();
+            return Err(refusal.into());
+        }
 
         let stop = CancellationToken::new();
         let public = Arc::new(context::public(&config, Arc::clone(&client), stop.clone()));

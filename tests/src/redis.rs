@@ -69,6 +69,18 @@ impl Redis {
         self.try_connect().expect("Redis takes connections")
     }
 
+    /// The same, where it wants a password.
+    ///
+    /// # Panics
+    /// When it cannot be reached.
+    #[must_use]
+    #[track_caller]
+    pub fn connect_with(&self, password: &str) -> Connection {
+        let mut connection = self.connect();
+        redis::cmd("AUTH").arg(password).exec(&mut connection).expect("it is the password");
+        connection
+    }
+
     /// The process.
     #[must_use]
     pub fn process(&self) -> &Process {
@@ -97,7 +109,11 @@ impl Redis {
 
     #[track_caller]
     fn await_up(&self) {
-        let answers = |mut connection| redis::cmd("PING").exec(&mut connection).ok();
+        // It may want a password first, and says so.
+        let answers = |mut connection| match redis::cmd("PING").exec(&mut connection) {
+            Err(error) => (error.code() == Some("NOAUTH")).then_some(()),
+            Ok(()) => Some(()),
+        };
         eventually("Redis answers", || self.try_connect().ok().and_then(answers));
     }
 

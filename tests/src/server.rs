@@ -12,6 +12,7 @@ use encke_server::systemd::VARIABLES;
 
 use crate::process::Process;
 use crate::raw::Dial;
+use crate::redis::Redis;
 use crate::waiting::{TIMEOUT, until};
 use crate::{Admin, Client, Hello, Logs, binaries};
 
@@ -24,6 +25,8 @@ pub struct Launch {
     environment: Vec<(String, String)>,
     stdin: Option<OwnedFd>,
     log_read: bool,
+    /// Its channels are in a Redis of its own, unless the test says where.
+    redis: Option<Redis>,
 }
 
 /// A server that has said where it listens. It ends when this is dropped.
@@ -38,6 +41,7 @@ pub struct RunningServer {
     pub logs: Logs,
     /// What it printed when it was up.
     pub banner: String,
+    _redis: Option<Redis>,
 }
 
 impl Default for Launch {
@@ -69,6 +73,7 @@ impl Launch {
             environment: Vec::new(),
             stdin: None,
             log_read: true,
+            redis: None,
         }
     }
 
@@ -141,7 +146,12 @@ impl Launch {
     /// When there is no such binary.
     #[must_use]
     #[track_caller]
-    pub fn spawn(self) -> Starting {
+    pub fn spawn(mut self) -> Starting {
+        if tests_are_on_redis() && !self.arguments.iter().any(|argument| argument.contains("engine.")) {
+            let redis = Redis::start();
+            self = self.set("engine.kind=redis").set(&format!("engine.url={}", redis.url()));
+            self.redis = Some(redis);
+        }
         let mut command = match self.wrapper.split_first() {
             Some((shell, arguments)) => {
                 let mut command = Command::new(shell);
@@ -162,7 +172,7 @@ impl Launch {
         // What is not taken stays open for as long as the process is ours.
         let stderr = if self.log_read { child.stderr.take() } else { None };
         let logs = stderr.map_or_else(Logs::default, Logs::collect);
-        Starting { process: Process::new(child), stdout, logs }
+        Starting { process: Process::new(child), stdout, logs, redis: self.redis }
     }
 }
 
@@ -174,6 +184,7 @@ pub struct Starting {
     stdout: ChildStdout,
     /// Its log.
     pub logs: Logs,
+    redis: Option<Redis>,
 }
 
 impl Starting {
@@ -184,13 +195,19 @@ impl Starting {
     #[must_use]
     #[track_caller]
     pub fn await_banner(self) -> RunningServer {
-        let Self { process, stdout, logs } = self;
+        let Self { process, stdout, logs, redis } = self;
         let banner = read_banner(stdout).unwrap_or_else(|| panic!("no banner; the log: {}", logs.text()));
         let scheme = if banner.contains("wss://") { "wss://" } else { "ws://" };
         let admin_scheme = if banner.contains("https://") { "https://" } else { "http://" };
         let (public, admin) = (address(&banner, scheme), address(&banner, admin_scheme));
-        RunningServer { process, public, admin: Admin::new(admin), logs, banner }
+        RunningServer { process, public, admin: Admin::new(admin), logs, banner, _redis: redis }
     }
+}
+
+/// Whether every server of these tests has its channels in a Redis: `ENCKE_TESTS_ENGINE=redis`.
+#[must_use]
+pub fn tests_are_on_redis() -> bool {
+    std::env::var_os("ENCKE_TESTS_ENGINE").is_some_and(|engine| engine == "redis")
 }
 
 /// What is set around the test must not reach the server.

@@ -12,7 +12,7 @@ use super::idle::Idle;
 use super::log::Log;
 use super::name::ChannelName;
 use super::pattern::for_each_matching;
-use super::state::{Change, Channel, Retired, State};
+use super::state::{Change, Channel, Life, Retired, State};
 use super::subscribers::{Subscriber, SubscriberKey};
 use crate::admission::Holder;
 use crate::entropy::Entropy;
@@ -42,7 +42,7 @@ pub struct LogLimits {
 #[derive(Debug)]
 pub(crate) struct Channels<S: Subscriber> {
     /// Locked for one look-up.
-    table: RwLock<Table<S>>,
+    pub(super) table: RwLock<Table<S>>,
     /// By the keys in their timers.
     pub(super) owners: Owners<Channel<S>>,
     limit: usize,
@@ -62,8 +62,8 @@ pub(crate) struct Channels<S: Subscriber> {
 }
 
 #[derive(Debug)]
-struct Table<S> {
-    channels: BTreeMap<ChannelName, Arc<Channel<S>>>,
+pub(super) struct Table<S> {
+    pub(super) channels: BTreeMap<ChannelName, Arc<Channel<S>>>,
     /// Of those who have made some.
     accounts: HashMap<Holder, Arc<Account<S>>>,
 }
@@ -111,6 +111,11 @@ pub(crate) struct Hold<S: Subscriber> {
 impl<S: Subscriber> Hold<S> {
     pub(crate) fn channel(&self) -> &Arc<Channel<S>> {
         &self.channel
+    }
+
+    /// One more, unless another channel has just taken the place of this one.
+    pub(crate) fn another(&self) -> Option<Self> {
+        self.channels.hold_open(Arc::clone(&self.channel)).ok()
     }
 }
 
@@ -211,6 +216,11 @@ impl<S: Subscriber> Channels<S> {
         self.table.read().channels.len()
     }
 
+    /// What an engine counts.
+    pub(crate) fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
     /// What all logs hold, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.budget.bytes()
@@ -227,11 +237,17 @@ impl<S: Subscriber> Channels<S> {
     ) -> Result<Hold<S>, TooManyChannels> {
         loop {
             let channel = self.open(name, maker)?;
-            match channel.add_hold(|state| self.idle.note(&channel, state)) {
-                Ok(()) => return Ok(Hold { channel, channels: Arc::clone(self) }),
+            match self.hold_open(Arc::clone(&channel)) {
+                Ok(hold) => return Ok(hold),
                 Err(Retired) => self.forget(&channel),
             }
         }
+    }
+
+    /// Keeps a channel from leaving the table, if it is not just doing so.
+    pub(super) fn hold_open(self: &Arc<Self>, channel: Arc<Channel<S>>) -> Result<Hold<S>, Retired> {
+        channel.add_hold(|state| self.idle.note(&channel, state))?;
+        Ok(Hold { channel, channels: Arc::clone(self) })
     }
 
     /// The subscriber no longer follows the channel.
@@ -259,6 +275,16 @@ impl<S: Subscriber> Channels<S> {
         name: &ChannelName,
         maker: &Holder,
     ) -> Result<Arc<Channel<S>>, TooManyChannels> {
+        self.open_with(name, maker, || Life::begin(&self.entropy))
+    }
+
+    /// The same. If the channel is not there, this is its life.
+    pub(super) fn open_with(
+        &self,
+        name: &ChannelName,
+        maker: &Holder,
+        life: impl Fn() -> Life,
+    ) -> Result<Arc<Channel<S>>, TooManyChannels> {
         if let Some(channel) = self.get(name.as_str()) {
             return Ok(channel);
         }
@@ -276,12 +302,11 @@ impl<S: Subscriber> Channels<S> {
                 return Err(reached);
             }
             if table.channels.len() < self.limit {
-                let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+                let number = self.next_number();
                 let account = table.accounts.entry(maker.clone());
                 let account = Arc::clone(account.or_insert_with(|| Account::new(maker.clone())));
                 account.channels.fetch_add(1, Ordering::Relaxed);
-                let epoch = data_encoding::BASE64URL_NOPAD.encode(&self.entropy.bytes::<8>());
-                let channel = Channel::new(&self.owners, name.clone(), account, number, epoch.into());
+                let channel = Channel::new(&self.owners, name.clone(), account, number, life());
                 self.list(&mut table, &channel);
                 return Ok(channel);
             }
@@ -317,8 +342,13 @@ impl<S: Subscriber> Channels<S> {
         Some(channel)
     }
 
-    /// The number of the next channel.
+    /// A number that no other channel here has or had.
     pub(super) fn next_number(&self) -> u64 {
+        self.numbers.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Numbers below this one have been given to channels.
+    pub(super) fn numbers_given(&self) -> u64 {
         self.numbers.load(Ordering::Relaxed)
     }
 
@@ -405,7 +435,7 @@ impl<S: Subscriber> Channels<S> {
     ) {
         let action = {
             let mut state = channel.state.lock();
-            if !is_right(&mut state) {
+            if state.retired || !is_right(&mut state) {
                 return;
             }
             let before = state.log.size();

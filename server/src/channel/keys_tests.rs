@@ -31,6 +31,10 @@ impl Subscriber for Nobody {
     fn tell_readable(&self, _: Slot) -> Option<std::task::Waker> {
         match *self {}
     }
+
+    fn move_on(self: &Arc<Self>, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {
+        match **self {}
+    }
 }
 
 #[derive(Debug)]

@@ -136,6 +136,12 @@ impl Log {
         self.drop_keys_up_to(cutoff);
     }
 
+    /// Drops everything. The next message has the number after `last`.
+    pub(super) fn skip_to(&mut self, last: u64) {
+        self.clear();
+        self.last = self.last.max(last);
+    }
+
     pub(super) fn clear(&mut self) {
         while !self.messages.is_empty() {
             self.drop_oldest();

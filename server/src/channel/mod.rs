@@ -12,6 +12,7 @@
 mod budget;
 mod channels;
 mod fan_out;
+mod feed;
 mod idle;
 mod keys;
 mod log;
@@ -26,13 +27,14 @@ mod subscribers;
 
 pub use channels::LogLimits;
 pub(crate) use channels::{Channels, Hold, NotPublished, Published, TooManyChannels};
+pub(crate) use feed::Fed;
 pub(crate) use keys::{PublishId, Publisher};
 pub(crate) use message::{LogMessage, Origin};
 pub(crate) use name::{BadChannelName, ChannelName};
 pub(crate) use pattern::overlap;
 pub(crate) use record::LogRecord;
 pub(crate) use snapshot::{LogsWritten, RestoredLogs};
-pub(crate) use state::{Channel, HistoryMessage};
+pub(crate) use state::{Channel, HistoryMessage, Life, Retired, new_epoch};
 pub(crate) use subscribers::{Subscriber, SubscriberKey};
 
 #[cfg(test)]

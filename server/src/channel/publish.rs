@@ -31,7 +31,7 @@ struct Open<'a, S> {
 }
 
 /// Why nothing came of an append.
-enum NotAppended<'a, S> {
+pub(super) enum NotAppended<'a, S> {
     /// This log has just been retired.
     Retired(&'a Arc<Channel<S>>),
     /// Nothing is appended any more.
@@ -39,14 +39,14 @@ enum NotAppended<'a, S> {
 }
 
 /// What came of a publish.
-enum Outcome {
+pub(super) enum Outcome {
     Appended(Appended),
     /// It had been published before, as this message.
     Repeated(u64),
 }
 
 /// What came of an append.
-struct Appended {
+pub(super) struct Appended {
     /// The message's number in its channel.
     offset: u64,
     channel: After,
@@ -91,19 +91,39 @@ impl<S: Subscriber> Channels<S> {
                 }
                 Ok(Outcome::Appended(appended)) => {
                     self.metrics.channels.published();
-                    // A message by a pattern says where it is in both logs. So those that follow both get it by the pattern.
-                    for (pattern, after) in patterns.iter().zip(appended.patterns) {
-                        self.follow_up(pattern, after);
-                    }
-                    self.follow_up(&channel, appended.channel);
-                    self.keep_to_budget(now);
-                    return Ok(Published { offset: appended.offset, epoch: channel.epoch().into() });
+                    let offset = appended.offset;
+                    self.finish_append(now, &channel, &patterns, appended);
+                    return Ok(Published { offset, epoch: channel.epoch().into() });
                 }
             }
         }
     }
 
-    fn append<'a>(
+    /// What follows once no log is locked.
+    pub(super) fn finish_append(
+        &self,
+        now: Timestamp,
+        channel: &Arc<Channel<S>>,
+        patterns: &[Arc<Channel<S>>],
+        appended: Appended,
+    ) {
+        // A message by a pattern says where it is in both logs. So those that follow both get it by the pattern.
+        for (pattern, after) in patterns.iter().zip(appended.patterns) {
+            self.follow_up(pattern, after);
+        }
+        self.follow_up(channel, appended.channel);
+        self.keep_to_budget(now);
+    }
+
+    /// Wakes everyone who has read to the end.
+    pub(super) fn wake_all(&self, channel: &Arc<Channel<S>>) {
+        let begins = channel.state.lock().sweep.published();
+        if begins {
+            fan_out::sweep(Arc::clone(channel), &*self.executor);
+        }
+    }
+
+    pub(super) fn append<'a>(
         &self,
         now: Timestamp,
         channel: &'a Arc<Channel<S>>,

@@ -21,7 +21,7 @@ use super::log::{Log, LogSize};
 use super::message::{LogMessage, Origin, SharedMessage};
 use super::name::ChannelName;
 use super::record::{KeyRecord, LogRecord, MessageRecord, SharedRecord};
-use super::state::{Change, Channel};
+use super::state::{Change, Channel, Life};
 use super::subscribers::Subscriber;
 use crate::admission::Holder;
 use crate::clock::nanos;
@@ -65,7 +65,7 @@ impl<S: Subscriber> RestoredLogs<S> {
 impl<S: Subscriber> Channels<S> {
     /// Numbers below this one may have been given to channels.
     pub(crate) fn numbers(&self) -> u64 {
-        self.next_number()
+        self.numbers_given()
     }
 
     /// Channels get numbers from this one on.
@@ -158,8 +158,9 @@ impl<S: Subscriber> Channels<S> {
         )?;
         check(!record.retired || record.messages.is_empty(), "has messages, though it is gone")?;
         let epoch: Arc<str> = record.epoch.into();
-        let make =
-            |account| Channel::new(&self.owners, name.clone(), account, record.number, Arc::clone(&epoch));
+        let make = |account| {
+            Channel::new(&self.owners, name.clone(), account, record.number, Life::of(Arc::clone(&epoch)))
+        };
         let now = self.timeouts.clock().now();
         let mut log = restore_log(&name, &epoch, now, (record.last, record.messages), restored)?;
         restore_keys(&mut log, now, record.keys)?;

@@ -12,7 +12,37 @@ use super::log::{Log, LogSize};
 use super::message::LogMessage;
 use super::name::ChannelName;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
+use crate::entropy::Entropy;
 use crate::timeouts::{Owners, TimerCell};
+
+/// One life of a log: offsets of different epochs do not compare.
+#[derive(Clone, Debug)]
+pub(crate) struct Life {
+    pub(crate) epoch: Arc<str>,
+    /// The newest message before those that the log gets.
+    pub(crate) last: u64,
+    /// Earlier epochs that go on in this one, each with the newest message that this one has of it.
+    pub(crate) past: Box<[(Box<str>, u64)]>,
+    /// What it begins with is still to come: nobody joins it before.
+    pub(crate) is_filling: bool,
+}
+
+impl Life {
+    /// A new one.
+    pub(super) fn begin(entropy: &Entropy) -> Self {
+        Self::of(new_epoch(entropy).into())
+    }
+
+    /// One of this epoch.
+    pub(super) fn of(epoch: Arc<str>) -> Self {
+        Self { epoch, last: 0, past: Box::default(), is_filling: false }
+    }
+}
+
+/// The name of an epoch that there has not been.
+pub(crate) fn new_epoch(entropy: &Entropy) -> String {
+    data_encoding::BASE64URL_NOPAD.encode(&entropy.bytes::<8>())
+}
 
 /// One channel. Owned by the table of channels, and by its subscribers.
 #[derive(Debug)]
@@ -20,6 +50,8 @@ pub(crate) struct Channel<S> {
     name: ChannelName,
     /// This life of the log: offsets of different epochs do not compare.
     epoch: Arc<str>,
+    /// See [`Life::past`].
+    past: Box<[(Box<str>, u64)]>,
     /// Of a pattern.
     pattern: Option<PatternEncodings>,
     /// Told apart from all others that were here since the start.
@@ -45,6 +77,8 @@ pub(super) struct State<S> {
     pub(super) left_at: u64,
     /// How many [holds](super::channels::Hold) there are.
     holds: usize,
+    /// See [`Life::is_filling`].
+    pub(super) is_filling: bool,
     /// It is unused and leaving the table. Whatever has found it there must look again.
     pub(super) retired: bool,
 }
@@ -59,6 +93,7 @@ impl<S> Default for State<S> {
             idle: None,
             left_at: 0,
             holds: 0,
+            is_filling: false,
             retired: false,
         }
     }
@@ -68,6 +103,11 @@ impl<S: Subscriber> State<S> {
     /// Nothing follows or holds the channel.
     pub(super) fn is_idle(&self) -> bool {
         !self.retired && self.holds == 0 && self.subscribers.len() == 0
+    }
+
+    /// There is one hold, and no subscriber.
+    pub(super) fn is_only_held(&self) -> bool {
+        self.holds == 1 && self.subscribers.len() == 0
     }
 
     /// Nothing has followed the pattern for so long that its log has lost what came next: it would go on for nobody.
@@ -83,7 +123,7 @@ impl<S: Subscriber> State<S> {
 
 /// It was just leaving the table.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Retired;
+pub(crate) struct Retired;
 
 /// What can be seen of a channel.
 #[derive(Debug)]
@@ -120,16 +160,17 @@ impl<S: Subscriber> Channel<S> {
         name: ChannelName,
         account: Arc<Account<S>>,
         number: u64,
-        epoch: Arc<str>,
+        Life { epoch, last, past, is_filling }: Life,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             pattern: name.is_pattern().then(|| PatternEncodings::new(name.as_str(), &epoch)),
             name,
             account,
             epoch,
+            past,
             number,
             timer: owners.new_timer(Weak::clone(this)),
-            state: Mutex::default(),
+            state: Mutex::new(State { log: Log::after(last), is_filling, ..State::default() }),
         })
     }
 
@@ -139,6 +180,11 @@ impl<S: Subscriber> Channel<S> {
 
     pub(crate) fn epoch(&self) -> &str {
         &self.epoch
+    }
+
+    /// Whether what comes after this message of this epoch, is in the log, or was.
+    pub(crate) fn goes_on_after(&self, epoch: &str, offset: u64) -> bool {
+        *self.epoch == *epoch || self.past.iter().any(|(past, cut)| **past == *epoch && offset <= *cut)
     }
 
     pub(super) fn shared_epoch(&self) -> Arc<str> {
@@ -207,7 +253,7 @@ impl<S: Subscriber> Channel<S> {
     }
 
     /// Harmless if it is no longer a subscriber.
-    pub(super) fn remove_subscriber(&self, key: SubscriberKey) {
+    pub(crate) fn remove_subscriber(&self, key: SubscriberKey) {
         self.state.lock().subscribers.remove(key);
     }
 
@@ -229,14 +275,25 @@ impl<S: Subscriber> Channel<S> {
     ///
     /// `join` decides by the log's bounds where the subscriber begins to read, and calls what it is given with the
     /// subscriber's slot for this channel. The lock is held meanwhile, so nothing is published in between.
+    ///
+    /// # Errors
+    /// [`Retired`], when another has just taken its place, although it is held.
     pub(crate) fn join<R>(
         &self,
         subscriber: &Arc<S>,
         join: impl FnOnce(Bounds, &mut dyn FnMut(Slot) -> SubscriberKey) -> R,
-    ) -> R {
+    ) -> Result<R, Retired> {
         let mut state = self.state.lock();
+        if state.retired {
+            return Err(Retired);
+        }
         let bounds = state.log.bounds();
-        join(bounds, &mut |slot| state.subscribers.add(Arc::downgrade(subscriber), slot))
+        Ok(join(bounds, &mut |slot| state.subscribers.add(Arc::downgrade(subscriber), slot)))
+    }
+
+    /// Whether there is one hold, and no subscriber.
+    pub(crate) fn is_only_held(&self) -> bool {
+        self.state.lock().is_only_held()
     }
 }
 

@@ -5,6 +5,8 @@ use std::task::Waker;
 use encke_core::session::outbox::Slot;
 use slab::Slab;
 
+use super::state::Channel;
+
 /// A subscriber of one channel, while it is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SubscriberKey(usize);
@@ -18,6 +20,12 @@ impl SubscriberKey {
 pub(crate) trait Subscriber: fmt::Debug + Send + Sync + 'static {
     /// The channel behind this slot has something new. Returns a task to wake, if there is one.
     fn tell_readable(&self, slot: Slot) -> Option<Waker>;
+
+    /// A channel that it follows has ended, and another goes on in its place, with the same messages up to `cut` under the same numbers; with none, if
+    /// that is nothing.
+    fn move_on(self: &Arc<Self>, from: &Arc<Channel<Self>>, to: &Arc<Channel<Self>>, cut: Option<u64>)
+    where
+        Self: Sized;
 }
 
 /// Everything that follows one channel.
@@ -103,6 +111,8 @@ mod tests {
         fn tell_readable(&self, _: Slot) -> Option<Waker> {
             None
         }
+
+        fn move_on(self: &Arc<Self>, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {}
     }
 
     #[test]

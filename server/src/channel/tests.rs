@@ -24,6 +24,10 @@ impl Subscriber for Nobody {
     fn tell_readable(&self, _: Slot) -> Option<Waker> {
         match *self {}
     }
+
+    fn move_on(self: &Arc<Self>, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {
+        match **self {}
+    }
 }
 
 struct World {

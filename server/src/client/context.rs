@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::unfinished::Sender;
 use crate::admission::{Permits, Rates, RefusalReason, Refusals, Unfinished, network};
 use crate::auth::{Auth, AuthError, Identity};
+use crate::engine::Health;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::session::{AttachRequest, Attached, Logs, Refusal, SessionCell, Sessions};
@@ -15,6 +16,8 @@ pub(crate) struct Context {
     pub(crate) timeouts: Arc<Timeouts>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) logs: Logs,
+    /// Of an engine that is elsewhere.
+    pub(crate) engine_health: Option<Arc<Health>>,
     pub(crate) auth: Arc<Auth>,
     pub(crate) metrics: Arc<Metrics>,
     /// One for each connection that has a session.

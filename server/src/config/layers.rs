@@ -10,8 +10,8 @@ use super::ConfigError;
 
 const DEFAULTS: &str = include_str!("default.toml");
 const ENV_PREFIX: &str = "ENCKE_";
-/// The section whose values are not shown.
-const SECRETS: &str = "auth.";
+/// The sections whose values are not shown.
+pub(super) const SECRETS: [&str; 2] = ["auth", "engine"];
 /// Between the levels of a key in the environment.
 const ENV_SEPARATOR: &str = "__";
 
@@ -160,11 +160,15 @@ impl Layers {
             let key = error.path().to_string();
             let origin = self.source(&key);
             let error = error.into_inner();
-            let message =
-                if key.starts_with(SECRETS) { without_value(error.message()) } else { error.message() };
+            let message = if is_secret(&key) { without_value(error.message()) } else { error.message() };
             ConfigError::Invalid { key, origin, message: message.to_owned() }
         })
     }
+}
+
+/// Whether a key is in a section whose values are not shown.
+fn is_secret(key: &str) -> bool {
+    key.split_once('.').is_some_and(|(section, _)| SECRETS.contains(&section))
 }
 
 /// A list, as TOML or JSON.

@@ -1,6 +1,7 @@
 //! Configuration: raw settings in layers, resolved into a validated [`Config`].
 
 mod auth;
+mod engine;
 mod layers;
 mod memory;
 mod proxies;
@@ -24,6 +25,7 @@ use crate::tls::Tls;
 use layers::Layers;
 
 pub use crate::channel::LogLimits;
+pub use crate::engine::{RedisAddress, RedisSettings};
 pub use crate::timeouts::Scheme;
 pub use layers::{Source, default_file};
 
@@ -46,6 +48,8 @@ pub struct Config {
     pub session: SessionTimeouts,
     /// What a session remembers of what it was sent, in messages.
     pub max_unacked: usize,
+    /// Where channels live.
+    pub engine: EngineConfig,
     /// Channels and their logs.
     pub channel: ChannelConfig,
     /// How long a client may leave what is sent to it unread.
@@ -151,6 +155,15 @@ pub struct Limits {
     pub max_admin_connections: usize,
     /// New sessions from one address; 0 for any number.
     pub sessions_per_second_per_address: u32,
+}
+
+/// Where channels live.
+#[derive(Clone, Debug)]
+pub enum EngineConfig {
+    /// In this process.
+    Memory,
+    /// In a Redis.
+    Redis(RedisSettings),
 }
 
 /// Channels and their logs.
@@ -274,10 +287,12 @@ impl Settings {
     }
 }
 
-/// A `key=value` as it may be shown: of what is about authentication, the key alone.
+/// A `key=value` as it may be shown: of sections with secrets, the key alone.
 fn without_secret(flag: &str) -> &str {
-    const SECTION: &str = "auth";
-    if !flag.trim_start().get(..SECTION.len()).is_some_and(|start| start.eq_ignore_ascii_case(SECTION)) {
+    let begins_with = |section: &str| {
+        flag.trim_start().get(..section.len()).is_some_and(|start| start.eq_ignore_ascii_case(section))
+    };
+    if !layers::SECRETS.iter().any(|section| begins_with(section)) {
         return flag;
     }
     let is_key = |c: char| c.is_ascii_alphanumeric() || ".-_ []".contains(c);

@@ -10,13 +10,14 @@ use serde::Deserialize;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 use super::auth::{RawAuth, RawTls};
+use super::engine::RawEngine;
 use super::layers::{Layers, Source};
 use super::memory::sessions_that_fit;
 use super::proxies::RawForwarded;
 use super::units::{Size, Span, SpanOrOff};
 use super::{
-    BayeuxConfig, ChannelConfig, Config, ConfigError, Limits, ListenerKind, LogConfig, LogFormat, LogLimits,
-    Scheme, TimersConfig,
+    BayeuxConfig, ChannelConfig, Config, ConfigError, EngineConfig, Limits, ListenerKind, LogConfig,
+    LogFormat, LogLimits, Scheme, TimersConfig,
 };
 use crate::auth::Auth;
 use crate::proxies::Proxies;
@@ -29,6 +30,7 @@ struct Raw {
     listen: Listen,
     timers: Timers,
     session: Session,
+    engine: RawEngine,
     channel: Channel,
     bayeux: RawBayeux,
     limits: RawLimits,
@@ -151,7 +153,10 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.bayeux(&raw.bayeux)?;
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
-    let mut config = raw.into_config(auth, tls, proxies, insecure);
+    let has_snapshot = !raw.shutdown.snapshot.as_os_str().is_empty();
+    let engine =
+        checks.engine(&raw.engine, raw.channel.history_messages, raw.channel.history_age.0, has_snapshot)?;
+    let mut config = raw.into_config(engine, auth, tls, proxies, insecure);
     if checks.is_default(MAX_SESSIONS) {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
     }
@@ -165,7 +170,14 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
 }
 
 impl Raw {
-    fn into_config(self, auth: Auth, tls: Option<Arc<Tls>>, proxies: Proxies, insecure: bool) -> Config {
+    fn into_config(
+        self,
+        engine: EngineConfig,
+        auth: Auth,
+        tls: Option<Arc<Tls>>,
+        proxies: Proxies,
+        insecure: bool,
+    ) -> Config {
         Config {
             public: self.listen.public,
             admin: self.listen.admin,
@@ -190,6 +202,7 @@ impl Raw {
                 lifetime: self.session.lifetime.0,
             },
             max_unacked: self.session.max_unacked,
+            engine,
             channel: ChannelConfig {
                 log: LogLimits {
                     messages: unless_zero(self.channel.history_messages),

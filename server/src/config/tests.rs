@@ -314,6 +314,39 @@ fn errors_about_authentication_name_the_key_and_show_no_secret() {
 }
 
 #[test]
+fn an_engine_elsewhere() {
+    let redis = |more: &[&str]| with(&[&["engine.kind=redis", "engine.url=redis://10.0.0.1"], more].concat());
+    let EngineConfig::Redis(settings) = redis(&["engine.password=hunter2"]).resolve().expect("valid").engine
+    else {
+        panic!("no Redis");
+    };
+    assert_eq!(settings.address, RedisAddress::Tcp("10.0.0.1".into(), 6379));
+    assert!(!format!("{settings:?}").contains("hunter"), "{settings:?}");
+    assert!(matches!(Settings::default().resolve().expect("valid").engine, EngineConfig::Memory));
+    for (settings, message) in [
+        (with(&["engine.kind=paper"]), "`engine.kind` (set by --set engine.kind)"),
+        (
+            with(&["engine.kind=redis"]),
+            "`engine.url` (set by the default): must be redis://HOST:PORT or unix:///PATH",
+        ),
+        (redis(&["engine.url=http://x"]), "`engine.url` (set by --set engine.url): must be redis://"),
+        (redis(&["engine.url=redis://u:hunter2@x"]), "(engine.user, engine.password)"),
+        (redis(&["engine.user=me"]), "`engine.user` (set by --set engine.user): needs engine.password"),
+        (redis(&["engine.prefix={a}"]), "`engine.prefix` (set by --set engine.prefix): must have at most 64"),
+        (redis(&["channel.history_messages=0"]), "`channel.history_messages`"),
+        (
+            with(&["engine.url=redis://x"]),
+            "`engine.url` (set by --set engine.url): needs engine.kind = \"redis\"",
+        ),
+        (with(&["engine.password=hunter2"]), "`engine.password` (set by --set engine.password): needs"),
+        (redis(&["engine.database=hunter2"]), "`engine.database`"),
+    ] {
+        let error = error(&settings);
+        assert!(error.contains(message) && !error.contains("hunter"), "{error}");
+    }
+}
+
+#[test]
 fn secrets_in_a_file_are_not_shown_either() {
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     for (text, message) in [

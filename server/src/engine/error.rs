@@ -1,7 +1,6 @@
 use crate::channel::{NotPublished, TooManyChannels};
 
 /// Why an engine did not do what it was asked.
-#[cfg_attr(not(test), expect(dead_code, reason = "the memory engine can always be reached"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EngineError {
     /// There may be no further channel.

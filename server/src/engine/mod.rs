@@ -7,6 +7,7 @@
 mod answer;
 mod error;
 mod memory;
+mod redis;
 
 use std::fmt;
 
@@ -19,6 +20,8 @@ use crate::channel::{ChannelName, HistoryMessage, Hold, PublishId, Published, Su
 pub(crate) use answer::{Answer, all};
 pub(crate) use error::EngineError;
 pub(crate) use memory::MemoryEngine;
+pub use redis::{EvictsKeys, RedisAddress, RedisSettings};
+pub(crate) use redis::{Health, RedisEngine};
 
 /// Where the logs of channels live.
 ///

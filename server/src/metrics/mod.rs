@@ -4,6 +4,7 @@
 
 mod channels;
 mod connections;
+mod engine;
 mod sessions;
 mod timers;
 
@@ -15,6 +16,7 @@ use prometheus_client::registry::{Metric, Registry};
 
 use channels::ChannelMetrics;
 use connections::ConnectionMetrics;
+use engine::EngineMetrics;
 use sessions::SessionMetrics;
 use timers::TimerMetrics;
 
@@ -28,6 +30,8 @@ pub(crate) struct Metrics {
     pub(crate) channels: ChannelMetrics,
     pub(crate) sessions: SessionMetrics,
     pub(crate) connections: ConnectionMetrics,
+    /// Of an engine that is elsewhere.
+    pub(crate) engine: EngineMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -62,6 +66,7 @@ impl Metrics {
             channels: ChannelMetrics::default(),
             sessions: SessionMetrics::new(),
             connections: ConnectionMetrics::new(),
+            engine: EngineMetrics::new(),
             log_lines_dropped: Counter::default(),
         };
         metrics.register();
@@ -69,7 +74,7 @@ impl Metrics {
     }
 
     fn register(&mut self) {
-        let Self { registry, timers, channels, sessions, connections, log_lines_dropped } = self;
+        let Self { registry, timers, channels, sessions, connections, engine, log_lines_dropped } = self;
         let mut add = Add(registry);
         add.metric("connections", "Open connections", &connections.open);
         add.metric("sessions", "Sessions, by phase", &sessions.by_phase);
@@ -105,6 +110,18 @@ impl Metrics {
         let help = "Messages handed to connections, those sent again included";
         add.metric("messages_delivered", help, &channels.delivered);
         add.metric("gaps", "Gaps told", &channels.gaps);
+        add.metric("engine_up", "Whether an engine that is elsewhere can be reached", &engine.up);
+        add.metric("engine_connects", "Connections to it", &engine.connects);
+        add.metric(
+            "engine_life",
+            "Which life of it this is: one more after each change of masters",
+            &engine.life,
+        );
+        add.metric("engine_publish_seconds", "How long it took to publish there", &engine.publish_seconds);
+        let help = "From a probe that was published there to its coming back here";
+        add.metric("engine_feed_lag_seconds", help, &engine.feed_lag_seconds);
+        let help = "Channels that were opened there: followed, followed again, or read because something was missing";
+        add.metric("engine_openings", help, &engine.openings);
     }
 
     /// The metrics in the OpenMetrics text format, which Prometheus reads.

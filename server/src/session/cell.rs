@@ -7,6 +7,7 @@ use encke_core::session::outbox::Slot;
 use encke_core::session::{ConnectionKind, Phase, Session};
 use parking_lot::Mutex;
 
+use super::Channel;
 use super::id::{ResumeToken, Secret, SessionId};
 use super::link::{Link, Notes};
 use super::step::token_deadline;
@@ -175,5 +176,9 @@ impl Subscriber for SessionCell {
         let mut state = self.state.lock();
         state.machine.outbox_mut().mark_ready(slot);
         state.link.as_ref()?.post(Notes::READ)
+    }
+
+    fn move_on(self: &Arc<Self>, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
+        Self::move_on(self, from, to, cut);
     }
 }

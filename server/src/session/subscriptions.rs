@@ -12,7 +12,7 @@ use super::sessions::Sessions;
 use super::step::token_deadline;
 use super::via::{Said, Via};
 use crate::auth::{Identity, Permission};
-use crate::channel::{ChannelName, Hold, SubscriberKey, overlap};
+use crate::channel::{ChannelName, Hold, Retired, SubscriberKey, overlap};
 use crate::engine::{Answer, EngineError};
 
 /// What a session knows of a channel that it follows.
@@ -103,12 +103,14 @@ impl Sessions {
             if let Some(subscribed) = self.may_follow(state, via, channel.name())? {
                 return Ok(subscribed);
             }
-            Ok(channel.join(session, |log, add| {
-                let start = Start::of(since, channel.epoch(), log);
+            let joined = channel.join(session, |log, add| {
+                let goes_on = since.is_none_or(|since| channel.goes_on_after(&since.epoch, since.offset));
+                let start = Start::of(since, goes_on, log);
                 let subscribe = |slot| Followed { channel: Arc::clone(channel), key: add(slot) };
                 state.machine.outbox_mut().subscribe_with(subscribe, start.cursor, start.gap);
                 Subscribed { channel: Arc::clone(channel), offset: log.last, recovered: start.recovered }
-            }))
+            });
+            joined.map_err(|Retired| NotSubscribed::Engine(EngineError::Unavailable))
         });
         if via.is_beside() && subscribed.is_ok() {
             session.wake_to_read();
@@ -208,6 +210,27 @@ impl Sessions {
     }
 }
 
+impl SessionCell {
+    /// Another log goes on in the place of one that it follows. See [`Subscriber::move_on`](crate::channel::Subscriber::move_on).
+    pub(super) fn move_on(self: &Arc<Self>, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
+        let left = {
+            let mut state = self.state.lock();
+            let outbox = state.machine.outbox_mut();
+            let found = outbox.subscriptions().find(|it| Arc::ptr_eq(&it.channel.channel, from));
+            let Some((slot, key)) = found.map(|it| (it.slot, it.channel.key)) else { return };
+            let moved = to.join(self, |log, add| {
+                let follow = |slot| Followed { channel: Arc::clone(to), key: add(slot) };
+                outbox.move_on(slot, follow, cut, log);
+            });
+            moved.is_ok().then_some(key)
+        };
+        if let Some(key) = left {
+            from.remove_subscriber(key);
+            self.wake_to_read();
+        }
+    }
+}
+
 impl SessionState {
     fn find(&self, name: &str) -> Option<(Slot, &Followed)> {
         let mut subscriptions = self.machine.outbox().subscriptions();
@@ -228,13 +251,12 @@ struct Start {
 }
 
 impl Start {
-    fn of(since: Option<&Since<'_>>, epoch: &str, log: Bounds) -> Self {
+    /// `goes_on` is whether the log is that of the epoch.
+    fn of(since: Option<&Since<'_>>, goes_on: bool, log: Bounds) -> Self {
         match since {
             None => Self { cursor: log.last, gap: false, recovered: None },
             // Another life of the log: the client has seen nothing of this one.
-            Some(since) if since.epoch != epoch => {
-                Self { cursor: log.first - 1, gap: true, recovered: Some(false) }
-            }
+            Some(_) if !goes_on => Self { cursor: log.first - 1, gap: true, recovered: Some(false) },
             Some(since) if since.offset > log.last => {
                 Self { cursor: log.last, gap: true, recovered: Some(false) }
             }
@@ -263,7 +285,12 @@ mod tests {
             (since("old", 7), (4, true, Some(false))),
         ];
         for (since, (cursor, gap, recovered)) in table {
-            assert_eq!(Start::of(since.as_ref(), "e", log), Start { cursor, gap, recovered }, "{since:?}");
+            let goes_on = since.as_ref().is_none_or(|since| since.epoch == "e");
+            assert_eq!(
+                Start::of(since.as_ref(), goes_on, log),
+                Start { cursor, gap, recovered },
+                "{since:?}"
+            );
         }
     }
 }

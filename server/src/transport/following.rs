@@ -9,6 +9,7 @@ use futures_util::future::{BoxFuture, Either};
 
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Speaker};
+use crate::engine::EngineError;
 use crate::session::{NotSubscribed, Subscribed};
 use crate::timeouts::Sleep;
 
@@ -61,7 +62,14 @@ impl Following {
                 Ok(subscribed) => followed(&subscribed, since),
                 Err(error) => {
                     tracing::debug!(%channel, %error, "not subscribed");
-                    let reason = if error == NotSubscribed::Forbidden { "forbidden" } else { "limit" };
+                    let reason = match error {
+                        NotSubscribed::Forbidden => "forbidden",
+                        NotSubscribed::Engine(EngineError::TooManyChannels(_))
+                        | NotSubscribed::TooManySubscriptions { .. }
+                        | NotSubscribed::Detached => "limit",
+                        NotSubscribed::Draining => "draining",
+                        NotSubscribed::Engine(_) => "unavailable",
+                    };
                     self.refused.push((channel, reason));
                 }
             }

@@ -1,3 +1,5 @@
+use std::time::Duration;
+
 use hyper::StatusCode;
 use serde::Serialize;
 
@@ -5,6 +7,9 @@ use crate::admin::Context;
 use crate::http::Reply;
 use crate::http::reply::json_with;
 use crate::timeouts::Stalled;
+
+/// How long an engine may be out of reach: its clients need not go elsewhere when it is started again.
+const ENGINE_DOWN: Duration = Duration::from_secs(2);
 
 #[derive(Serialize)]
 struct Health {
@@ -25,6 +30,9 @@ pub(crate) fn alive(context: &Context) -> Reply {
 pub(crate) fn ready(context: &Context) -> Reply {
     if context.stop.is_cancelled() {
         return json_with(StatusCode::SERVICE_UNAVAILABLE, &Health { status: "draining" });
+    }
+    if context.client.engine_health.as_ref().is_some_and(|engine| engine.is_down_for(ENGINE_DOWN)) {
+        return json_with(StatusCode::SERVICE_UNAVAILABLE, &Health { status: "engine_down" });
     }
     alive(context)
 }

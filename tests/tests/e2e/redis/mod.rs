@@ -1,6 +1,28 @@
 //! Redis as the engine of channels.
 
+use encke_tests::redis::Redis;
+use encke_tests::{Launch, RunningServer};
+
+// Redis goes away, comes back, stands still, is another.
+mod faults;
 // What the scripts do, in Rust.
 mod model;
+// Several servers, one Redis.
+mod nodes;
 // The scripts held against the model.
 mod scripts;
+
+/// A server whose channels are there.
+fn launch(redis: &Redis) -> Launch {
+    Launch::with(&["engine.kind=redis", &format!("engine.url={}", redis.url())])
+}
+
+#[track_caller]
+fn node(redis: &Redis) -> RunningServer {
+    launch(redis).start()
+}
+
+/// The keys of the channel `news`: what is known of it, its log, where servers listen.
+fn keys_of_news() -> [String; 3] {
+    ["m", "l", "c"].map(|kind| format!("encke:{{38}}{kind}:news"))
+}

@@ -12,6 +12,7 @@
 //! A message may be in several logs, of a channel and of patterns that stand for it: `overlap` says how a session
 //! that reads them gets it once.
 
+mod move_on;
 mod overlap;
 mod resume;
 mod ring;

@@ -1,0 +1,73 @@
+//! `[engine]`: where channels live.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::raw::Checks;
+use super::{ConfigError, EngineConfig, RedisSettings};
+
+#[derive(Deserialize)]
+pub(super) struct RawEngine {
+    kind: Kind,
+    url: String,
+    user: String,
+    password: String,
+    database: u32,
+    prefix: String,
+    allow_eviction: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Memory,
+    Redis,
+}
+
+/// It stands in every key.
+const LONGEST_PREFIX: usize = 64;
+
+impl Checks<'_> {
+    pub(super) fn engine(
+        &self,
+        raw: &RawEngine,
+        history_messages: usize,
+        history_age: Option<Duration>,
+        has_snapshot: bool,
+    ) -> Result<EngineConfig, ConfigError> {
+        if raw.kind == Kind::Memory {
+            for (key, value) in
+                [("engine.url", &raw.url), ("engine.user", &raw.user), ("engine.password", &raw.password)]
+            {
+                self.require(value.is_empty(), key, "needs engine.kind = \"redis\"")?;
+            }
+            return Ok(EngineConfig::Memory);
+        }
+        let message = "does not go with engine.kind = \"redis\" yet: sessions would go on with logs that other servers have added to";
+        self.require(!has_snapshot, "shutdown.snapshot", message)?;
+        let address = raw.url.parse().or_else(|error: String| self.refuse("engine.url", error))?;
+        let has_password = raw.user.is_empty() || !raw.password.is_empty();
+        self.require(has_password, "engine.user", "needs engine.password")?;
+        let is_prefix = |prefix: &str| {
+            prefix.len() <= LONGEST_PREFIX
+                && prefix.bytes().all(|byte| byte.is_ascii_graphic() && !b"{}*?[]\\^".contains(&byte))
+        };
+        let message = format!(
+            "must have at most {LONGEST_PREFIX} characters of ASCII, and none that has a meaning in patterns or clusters"
+        );
+        self.require(is_prefix(&raw.prefix), "engine.prefix", message)?;
+        let message = "0, no limit, does not go with engine.kind = \"redis\": nothing else bounds what a channel takes there";
+        self.require(history_messages > 0, "channel.history_messages", message)?;
+        Ok(EngineConfig::Redis(RedisSettings {
+            address,
+            user: raw.user.clone(),
+            password: raw.password.clone(),
+            database: i64::from(raw.database),
+            prefix: raw.prefix.clone(),
+            allow_eviction: raw.allow_eviction,
+            history_messages,
+            history_age,
+        }))
+    }
+}

@@ -1,0 +1,93 @@
+//! One connection to Redis. It has no deadlines of its own: whoever uses it has.
+
+use std::io;
+use std::sync::Arc;
+
+use futures_util::future::select;
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::{AsyncConnectionConfig, ProtocolVersion, RedisConnectionInfo, RedisError};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::settings::{RedisAddress, RedisSettings};
+use crate::executor::Executor;
+
+/// Requests that may wait to be written: more than there ever are, so that whatever is asked is on its way at once, in the order in which it was
+/// asked.
+const MOST_UNWRITTEN: usize = 4096;
+
+/// An open connection. It is closed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) commands: MultiplexedConnection,
+    _end: DropGuard,
+}
+
+impl Connection {
+    /// Connects, and says who it is. What Redis says by itself goes to `pushes`. `over` is cancelled when it ends, and ends it.
+    pub(super) async fn open(
+        settings: &RedisSettings,
+        over: CancellationToken,
+        pushes: impl AsyncPushSender,
+        executor: &Arc<dyn Executor>,
+    ) -> Result<Self, RedisError> {
+        match &settings.address {
+            RedisAddress::Tcp(host, port) => {
+                let stream = TcpStream::connect((host.as_str(), *port)).await?;
+                stream.set_nodelay(true)?;
+                Self::greet(stream, settings, over, pushes, executor).await
+            }
+            RedisAddress::Unix(path) => {
+                let stream = UnixStream::connect(path).await?;
+                Self::greet(stream, settings, over, pushes, executor).await
+            }
+        }
+    }
+
+    async fn greet(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        settings: &RedisSettings,
+        over: CancellationToken,
+        pushes: impl AsyncPushSender,
+        executor: &Arc<dyn Executor>,
+    ) -> Result<Self, RedisError> {
+        let mut who = RedisConnectionInfo::default()
+            .set_protocol(ProtocolVersion::RESP3)
+            .set_db(settings.database)
+            .set_lib_name("encke", env!("CARGO_PKG_VERSION"));
+        if !settings.user.is_empty() {
+            who = who.set_username(&settings.user);
+        }
+        if !settings.password.is_empty() {
+            who = who.set_password(&settings.password);
+        }
+        // Timeouts of the crate's own would be tokio's, which the server has none of.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(MOST_UNWRITTEN)
+            .set_push_sender(pushes);
+        let (commands, driver) = MultiplexedConnection::new_with_config(&who, stream, config).await?;
+        let end = over.clone().drop_guard();
+        let ended = over.clone();
+        executor.spawn(Box::pin(async move {
+            select(Box::pin(driver), Box::pin(ended.clone().cancelled_owned())).await;
+            ended.cancel();
+        }));
+        Ok(Self { commands, _end: end })
+    }
+}
+
+/// What an error is called in logs and answers: without what was sent.
+pub(super) fn describe(error: &RedisError) -> String {
+    match error.code() {
+        Some(code) => format!("Redis says {code}: {}", error.detail().unwrap_or_default()),
+        None => error.to_string(),
+    }
+}
+
+/// As an error of this crate's user.
+pub(super) fn odd(what: &'static str) -> RedisError {
+    io::Error::other(what).into()
+}

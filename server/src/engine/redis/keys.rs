@@ -1,0 +1,89 @@
+//! The names of what is in Redis.
+
+/// Channels are spread over so many parts, each of which a cluster keeps in one place. All servers must agree on the number, for ever.
+const PARTITIONS: u64 = 128;
+
+/// Begins all names.
+#[derive(Clone, Debug)]
+pub(super) struct Keys {
+    prefix: Box<str>,
+}
+
+/// Of one channel.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ChannelKeys {
+    /// A hash: its epoch, its newest message.
+    pub(super) meta: String,
+    /// A stream: its messages.
+    pub(super) log: String,
+    /// Where servers listen.
+    pub(super) feed: String,
+}
+
+impl Keys {
+    pub(super) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.into() }
+    }
+
+    /// What a channel's keys are. The part in braces is what a cluster goes by.
+    pub(super) fn of(&self, channel: &str) -> ChannelKeys {
+        let (prefix, partition) = (&self.prefix, fnv1a(channel.as_bytes()) % PARTITIONS);
+        ChannelKeys {
+            meta: format!("{prefix}{{{partition}}}m:{channel}"),
+            log: format!("{prefix}{{{partition}}}l:{channel}"),
+            feed: format!("{prefix}{{{partition}}}c:{channel}"),
+        }
+    }
+
+    /// The channel of which servers hear here.
+    pub(super) fn channel_of<'a>(&self, feed: &'a str) -> Option<&'a str> {
+        let (_, channel) = feed.strip_prefix(&*self.prefix)?.split_once("}c:")?;
+        Some(channel)
+    }
+
+    /// Which Redis it is.
+    pub(super) fn life(&self) -> String {
+        format!("{}life", self.prefix)
+    }
+
+    /// Where a server listens for itself.
+    pub(super) fn probe(&self, node: &str) -> String {
+        format!("{}probe:{node}", self.prefix)
+    }
+}
+
+/// FNV-1a of 64 bits: the same everywhere, and in every version.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_as_they_are() {
+        assert_eq!((fnv1a(b""), fnv1a(b"a")), (0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c));
+        let keys = Keys::new("encke:");
+        let expected = ChannelKeys {
+            meta: "encke:{12}m:a".into(),
+            log: "encke:{12}l:a".into(),
+            feed: "encke:{12}c:a".into(),
+        };
+        assert_eq!(keys.of("a"), expected);
+        assert_eq!((keys.life(), keys.probe("n")), ("encke:life".into(), "encke:probe:n".into()));
+    }
+
+    #[test]
+    fn the_channel_of_a_feed() {
+        let keys = Keys::new("p:");
+        for channel in ["a", "/a/b", "x}c:y", "{", "c:"] {
+            assert_eq!(keys.channel_of(&keys.of(channel).feed), Some(channel));
+        }
+        for stranger in ["", "p:", "p:{1}m:a", "q:{1}c:a"] {
+            assert_eq!(keys.channel_of(stranger), None, "{stranger}");
+        }
+    }
+}

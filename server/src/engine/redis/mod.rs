@@ -1,0 +1,91 @@
+//! Channels in Redis, which several servers share.
+//!
+//! Redis has the logs. A publish is one script there ([`scripts`]), and its answer is Redis's. One task ([`feed`]) follows the channels that
+//! sessions here follow, and keeps a log of each in this process, which all of them read: so a message comes here once, however many follow its
+//! channel. What comes is in order, or the task reads what is missing; what cannot be had any more is a gap, as in any log.
+//!
+//! While Redis cannot be reached, publishes are refused at once, sessions stay, and what they have missed is read afterwards. Every deadline is on
+//! the server's own wheel.
+
+mod asked;
+mod connection;
+mod feed;
+mod following;
+mod keys;
+mod link;
+mod message;
+mod opening;
+mod probe;
+mod pushes;
+mod scripts;
+mod settings;
+
+use std::sync::Arc;
+
+use encke_core::message::CompactJson;
+
+use super::{Answer, EngineError, History, LogEngine};
+use crate::admission::Holder;
+use crate::channel::{ChannelName, Channels, Hold, PublishId, Published, Subscriber};
+use crate::entropy::Entropy;
+use crate::executor::Executor;
+use crate::timeouts::Timeouts;
+
+use feed::Feed;
+pub use link::EvictsKeys;
+pub(crate) use link::Health;
+use link::Link;
+pub use settings::{RedisAddress, RedisSettings};
+
+/// See the [module](self).
+#[derive(Debug)]
+pub(crate) struct RedisEngine<S: Subscriber>(Arc<Link<S>>);
+
+impl<S: Subscriber> RedisEngine<S> {
+    /// Begins to connect, and goes on with it for ever.
+    pub(crate) fn start(
+        settings: RedisSettings,
+        channels: Arc<Channels<S>>,
+        timeouts: Arc<Timeouts>,
+        entropy: Entropy,
+        executor: &Arc<dyn Executor>,
+    ) -> Self {
+        let (link, requests) = Link::new(settings, channels, timeouts, entropy, Arc::clone(executor));
+        let link = Arc::new(link);
+        executor.spawn(Box::pin(Feed::new(Arc::clone(&link), requests).run()));
+        Self(link)
+    }
+
+    pub(crate) fn health(&self) -> Arc<Health> {
+        Arc::clone(&self.0.health)
+    }
+}
+
+impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
+    fn append(
+        &self,
+        channel: &ChannelName,
+        _: &Holder,
+        data: &CompactJson<'_>,
+        id: Option<&PublishId>,
+    ) -> Answer<Result<Published, EngineError>> {
+        // The scripts know no keys: a repeat would be published again.
+        if id.is_some() {
+            return Answer::Ready(Err(EngineError::Unavailable));
+        }
+        self.0.publish(channel, data)
+    }
+
+    fn read(
+        &self,
+        channel: &ChannelName,
+        since: u64,
+        limit: usize,
+    ) -> Answer<Result<Option<History>, EngineError>> {
+        self.0.read(channel, since, limit)
+    }
+
+    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>> {
+        self.0.follow(channel, maker)
+    }
+}

@@ -1,0 +1,192 @@
+use std::time::Duration;
+
+use encke_tests::redis::Redis;
+use encke_tests::waiting::{eventually_within, until};
+use encke_tests::{Client, RunningServer};
+use serde_json::{Value, json};
+
+use super::nodes::assert_message;
+use super::{keys_of_news, launch, node};
+
+/// A server notices within two probes that Redis stands still, and connects anew within a second.
+const NOTICED: Duration = Duration::from_secs(30);
+
+/// Waits until messages can be published again.
+#[track_caller]
+fn await_published(server: &RunningServer, data: &Value) -> Value {
+    let body = json!({"channel": "news", "data": data}).to_string();
+    eventually_within(NOTICED, "it is published", || {
+        let answer = server.admin.post("/api/publish", &body);
+        assert!(answer.status == 200 || answer.status == 503, "{answer:?}");
+        (answer.status == 200).then(|| answer.json())
+    })
+}
+
+#[track_caller]
+fn next(client: &mut Client) -> Value {
+    client.object()
+}
+
+#[test]
+fn an_empty_redis_is_told_to_everyone() {
+    let mut redis = Redis::start();
+    let nodes = [node(&redis), node(&redis)];
+    let mut followers = nodes.each_ref().map(RunningServer::client);
+    let epochs = followers.each_mut().map(|follower| follower.subscribe("news"));
+    for offset in 1..=3 {
+        nodes[0].admin.publish("news", offset);
+    }
+    for follower in &mut followers {
+        (1..=3).for_each(|offset| assert_message(follower, offset, &json!(offset)));
+    }
+    redis.kill();
+    until("it is noticed", || nodes.iter().all(|node| node.admin.get("/readyz").status == 503));
+    assert_eq!(nodes[0].admin.get("/readyz").json(), json!({"status": "engine_down"}));
+    for node in &nodes {
+        assert_eq!(node.admin.get("/healthz").status, 200);
+        let reply = node.client().ask(r#"{"id":1,"publish":{"channel":"news","data":1}}"#);
+        assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
+    }
+    // What is followed already can still be followed here; what is not, cannot.
+    let mut late = nodes[0].client();
+    assert_eq!(late.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#)["ok"]["offset"], 3);
+    let reply = late.ask(r#"{"id":2,"subscribe":{"channel":"sports"}}"#);
+    assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
+    redis.revive();
+    let published = await_published(&nodes[1], &json!("again"));
+    assert_ne!(published["epoch"], json!(epochs[0]));
+    for follower in followers.iter_mut().chain([&mut late]) {
+        let gap = next(follower);
+        assert_eq!(gap["gap"]["epoch"], published["epoch"], "{gap}");
+        assert_eq!(gap["gap"].get("from"), None, "{gap}");
+        assert_message(follower, 1, &json!("again"));
+    }
+    until("it is ready", || nodes.iter().all(|node| node.admin.get("/readyz").status == 200));
+}
+
+#[test]
+fn a_redis_that_stands_still_loses_nothing() {
+    let redis = Redis::start();
+    let nodes = [node(&redis), node(&redis)];
+    let mut follower = nodes[0].client();
+    follower.subscribe("news");
+    nodes[1].admin.publish("news", 1);
+    assert_message(&mut follower, 1, &json!(1));
+    redis.process().stopped(|| {
+        let answer = nodes[1].admin.post("/api/publish", r#"{"channel":"news","data":"perhaps"}"#);
+        assert_eq!((answer.status, &*answer.error_code()), (503, "outcome_unknown"), "{answer:?}");
+        until("it is noticed", || {
+            let answer = nodes[1].admin.post("/api/publish", r#"{"channel":"news","data":"no"}"#);
+            answer.error_code() == "unavailable"
+        });
+    });
+    await_published(&nodes[1], &json!("after"));
+    // Whatever of it was published comes, once and in order.
+    let mut offset = 1;
+    loop {
+        let object = next(&mut follower);
+        assert_eq!(object["message"]["offset"], offset + 1, "{object}");
+        offset += 1;
+        if object["message"]["data"] == "after" {
+            break;
+        }
+    }
+}
+
+#[test]
+fn connections_that_break_lose_nothing() {
+    const MESSAGES: u64 = 300;
+    let redis = Redis::start();
+    let nodes = [node(&redis), node(&redis)];
+    let mut follower = nodes[0].client();
+    follower.subscribe("news");
+    let mut connection = redis.connect();
+    let mut published = 0;
+    for number in 1..=MESSAGES {
+        if number % 50 == 0 {
+            for kind in ["pubsub", "normal"] {
+                redis::cmd("CLIENT").arg(&["KILL", "TYPE", kind]).exec(&mut connection).expect("killed");
+            }
+        }
+        let answer =
+            nodes[1].admin.post("/api/publish", &json!({"channel": "news", "data": number}).to_string());
+        match answer.status {
+            200 => published = answer.json()["offset"].as_u64().expect("an offset"),
+            // It was killed in the middle of it.
+            503 => {
+                published = await_published(&nodes[1], &json!(number))["offset"].as_u64().expect("an offset")
+            }
+            status => panic!("{status}: {answer:?}"),
+        }
+    }
+    assert!(published >= MESSAGES);
+    let (mut last, mut offset) = (0, 0);
+    while offset < published {
+        let object = next(&mut follower);
+        assert_eq!(object["message"]["offset"], offset + 1, "{object}");
+        let number = object["message"]["data"].as_u64().expect("a number");
+        // An answer that was lost may have been published as well.
+        assert!(number == last + 1 || number == last, "{object} after {last}");
+        (last, offset) = (number, offset + 1);
+    }
+    assert_eq!(last, MESSAGES);
+}
+
+/// What a failover to a replica that lagged leaves behind: the newest messages are missing, and their numbers are given again.
+#[test]
+fn only_those_who_have_seen_a_lost_message_are_told() {
+    let redis = Redis::with(&["--enable-debug-command", "yes"]);
+    let node = node(&redis);
+    let mut saw_all = node.client();
+    let epoch = saw_all.subscribe("news");
+    let mut left_early = node.client();
+    left_early.subscribe("news");
+    for offset in 1..=3 {
+        node.admin.publish("news", offset);
+    }
+    (1..=3).for_each(|offset| assert_message(&mut left_early, offset, &json!(offset)));
+    let hello = left_early.drop_connection();
+    node.await_phase(&hello.session, "suspended");
+    for offset in 4..=5 {
+        node.admin.publish("news", offset);
+    }
+    (1..=5).for_each(|offset| assert_message(&mut saw_all, offset, &json!(offset)));
+
+    let mut connection = redis.connect();
+    let [meta, log, _] = keys_of_news();
+    let mut lose = redis::pipe();
+    lose.atomic();
+    lose.cmd("XDEL").arg(&log).arg(&["0-4", "0-5"]).cmd("XSETID").arg(&log).arg("0-3");
+    lose.cmd("HSET").arg(&meta).arg(&["offset", "3"]);
+    lose.cmd("DEBUG").arg("CHANGE-REPL-ID");
+    lose.exec(&mut connection).expect("the newest messages are lost");
+    let gap = eventually_within(NOTICED, "it is noticed", || saw_all.next_within(Duration::from_millis(100)));
+    drop(gap);
+    let published = node.admin.publish("news", "four");
+    assert_eq!(published["offset"], 4);
+    assert_ne!(published["epoch"], json!(epoch));
+    assert_message(&mut saw_all, 4, &json!("four"));
+    let mut back = Client::connect(node.public, &format!("resume={}&seq=3", hello.resume));
+    assert!(back.hello.recovered);
+    assert_message(&mut back, 4, &json!("four"));
+    // The same by position, in a session of its own.
+    for (offset, recovered) in [(3, true), (5, false)] {
+        let since = json!({"epoch": epoch, "offset": offset});
+        let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
+        let reply = node.client().ask(&subscribe.to_string());
+        assert_eq!(reply["ok"]["recovered"], recovered, "{reply}");
+    }
+}
+
+#[test]
+fn without_redis_a_server_starts_and_waits_for_it() {
+    let mut redis = Redis::start();
+    redis.kill();
+    let server = launch(&redis).start();
+    let mut client = server.client();
+    let reply = client.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
+    redis.revive();
+    await_published(&server, &json!(1));
+    assert_eq!(client.ask(r#"{"id":2,"subscribe":{"channel":"news"}}"#)["ok"]["offset"], 1);
+}

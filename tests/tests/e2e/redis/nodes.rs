@@ -1,0 +1,234 @@
+use std::time::Duration;
+
+use encke_tests::redis::Redis;
+use encke_tests::server::run_to_end;
+use encke_tests::waiting::{eventually_within, until};
+use encke_tests::{Client, RunningServer};
+use redis::Connection;
+use serde_json::{Value, json};
+
+use super::{keys_of_news, launch, node};
+
+/// The next message has this offset and these data.
+#[track_caller]
+pub(super) fn assert_message(client: &mut Client, offset: u64, data: &Value) {
+    let object = client.object();
+    let message = &object["message"];
+    assert_eq!((&message["offset"], &message["data"]), (&json!(offset), data), "{object}");
+}
+
+#[track_caller]
+fn exec(connection: &mut Connection, command: &[&str]) {
+    let mut all = redis::cmd(command[0]);
+    command[1..].iter().for_each(|argument| _ = all.arg(argument));
+    all.exec(connection).unwrap_or_else(|error| panic!("{command:?}: {error}"));
+}
+
+#[test]
+fn what_is_published_on_one_server_is_heard_on_all() {
+    let redis = Redis::start();
+    let nodes = [node(&redis), node(&redis)];
+    let mut followers = nodes.each_ref().map(RunningServer::client);
+    let epochs = followers.each_mut().map(|follower| follower.subscribe("news"));
+    assert_eq!(epochs[0], epochs[1]);
+    for (offset, node) in (1..=10).zip(nodes.iter().cycle()) {
+        let published = node.admin.publish("news", offset);
+        assert_eq!(published, json!({"offset": offset, "epoch": epochs[0]}));
+    }
+    for follower in &mut followers {
+        (1..=10).for_each(|offset| assert_message(follower, offset, &json!(offset)));
+    }
+    // A publisher who follows hears itself.
+    followers[0].send(r#"{"publish":{"channel":"news","data":"me"}}"#);
+    followers.iter_mut().for_each(|follower| assert_message(follower, 11, &json!("me")));
+}
+
+#[test]
+fn a_client_goes_on_at_another_server() {
+    let redis = Redis::start();
+    let nodes = [node(&redis), node(&redis)];
+    let mut client = nodes[0].client();
+    let epoch = client.subscribe("news");
+    nodes[0].admin.publish("news", 1);
+    assert_message(&mut client, 1, &json!(1));
+    drop(client);
+    nodes[0].admin.publish("news", 2);
+    // The first here to follow it.
+    let since = json!({"epoch": epoch, "offset": 1});
+    let mut client = nodes[1].client();
+    let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
+    let reply = client.ask(&subscribe.to_string());
+    let expected = json!({"channel": "news", "epoch": epoch, "offset": 2, "recovered": true});
+    assert_eq!(reply["ok"], expected);
+    assert_message(&mut client, 2, &json!(2));
+    let history = nodes[1].admin.get("/api/channels/news/history?since=1").json();
+    assert_eq!(
+        (&history["epoch"], &history["first"], &history["last"]),
+        (&json!(epoch), &json!(1), &json!(2))
+    );
+    assert_eq!(
+        (history["messages"].as_array().map(Vec::len), &history["messages"][0]["data"]),
+        (Some(1), &json!(2))
+    );
+    assert_eq!(nodes[1].admin.get("/api/channels/other/history").status, 404);
+}
+
+#[test]
+fn many_follow_many_channels_from_many_servers() {
+    const CHANNELS: usize = 100;
+    let redis = Redis::start();
+    let nodes = [node(&redis), node(&redis)];
+    let mut followers = nodes.each_ref().map(RunningServer::client);
+    // As many at once as a connection may ask for, and more.
+    for follower in &mut followers {
+        for channel in 0..CHANNELS {
+            follower.send(&format!(r#"{{"id":{channel},"subscribe":{{"channel":"c{channel}"}}}}"#));
+        }
+        for channel in 0..CHANNELS {
+            let reply = follower.object();
+            assert_eq!(
+                (&reply["reply"]["id"], &reply["reply"]["ok"]["offset"]),
+                (&json!(channel), &json!(0)),
+                "{reply}"
+            );
+        }
+    }
+    let channels: Vec<_> = (0..CHANNELS).map(|channel| format!("c{channel}")).collect();
+    nodes[0].admin.post("/api/broadcast", &json!({"channels": channels, "data": 1}).to_string());
+    for follower in &mut followers {
+        let mut heard: Vec<_> =
+            channels.iter().map(|_| follower.object()["message"]["channel"].clone()).collect();
+        heard.sort_by_key(ToString::to_string);
+        let mut expected: Vec<_> = channels.iter().map(|channel| json!(channel)).collect();
+        expected.sort_by_key(ToString::to_string);
+        assert_eq!(heard, expected);
+    }
+}
+
+#[test]
+fn a_message_that_was_told_to_nobody_is_read_from_the_log() {
+    let redis = Redis::start();
+    let node = node(&redis);
+    let mut client = node.client();
+    client.subscribe("news");
+    node.admin.publish("news", 1);
+    assert_message(&mut client, 1, &json!(1));
+    let mut connection = redis.connect();
+    let [meta, log, _] = keys_of_news();
+    exec(&mut connection, &["XADD", &log, "0-2", "t", "1", "d", "\"untold\""]);
+    exec(&mut connection, &["HSET", &meta, "offset", "2"]);
+    node.admin.publish("news", 3);
+    assert_message(&mut client, 2, &json!("untold"));
+    assert_message(&mut client, 3, &json!(3));
+    // One that is nowhere is a gap.
+    exec(&mut connection, &["HSET", &meta, "offset", "5"]);
+    node.admin.publish("news", 6);
+    let gap = &client.object()["gap"];
+    assert_eq!((&gap["from"], &gap["to"]), (&json!(4), &json!(5)), "{gap}");
+    assert_message(&mut client, 6, &json!(6));
+}
+
+#[test]
+fn what_strangers_write_into_redis_harms_nobody() {
+    let redis = Redis::start();
+    let node = node(&redis);
+    let mut client = node.client();
+    let epoch = client.subscribe("news");
+    let mut connection = redis.connect();
+    let [meta, log, feed] = keys_of_news();
+    for stray in
+        ["", "x", "e 1", "e 1 2 3", &format!("{epoch} 0 1 1"), &format!("{epoch} 18446744073709551615 1 1")]
+    {
+        exec(&mut connection, &["PUBLISH", &feed, stray]);
+    }
+    // What is no JSON is left out, wherever it is.
+    exec(&mut connection, &["HSET", &meta, "offset", "1"]);
+    exec(&mut connection, &["PUBLISH", &feed, &format!("{epoch} 1 1 {{no json")]);
+    exec(&mut connection, &["XADD", &log, "0-2", "t", "1", "d", "{\"a\":"]);
+    exec(&mut connection, &["HSET", &meta, "offset", "2"]);
+    node.admin.publish("news", 3);
+    // One gap or two.
+    let mut last = json!(0);
+    while last != 2 {
+        let gap = client.object()["gap"].take();
+        assert_eq!(gap["from"].as_u64(), last.as_u64().map(|last| last + 1), "{gap}");
+        last = gap["to"].clone();
+    }
+    assert_message(&mut client, 3, &json!(3));
+    let history = node.admin.get("/api/channels/news/history").json();
+    assert_eq!(history["messages"].as_array().map(Vec::len), Some(1), "{history}");
+    // A key that is no log.
+    exec(&mut connection, &["SET", "encke:{126}m:odd", "x"]);
+    let reply = client.ask(r#"{"id":1,"subscribe":{"channel":"odd"}}"#);
+    assert_eq!(reply["error"]["code"], "unavailable", "{reply}");
+    node.assert_unharmed();
+}
+
+#[test]
+fn a_redis_that_may_drop_keys_is_refused() {
+    let redis = Redis::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let url = format!("engine.url={}", redis.url());
+    let output = run_to_end(
+        &["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", "engine.kind=redis", "--set", &url],
+        &[],
+    );
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && complaint.contains("engine.allow_eviction"), "{complaint}");
+    let server = launch(&redis).set("engine.allow_eviction=true").start();
+    assert_eq!(server.admin.publish("news", 1)["offset"], 1);
+}
+
+#[test]
+fn a_socket_of_the_file_system_a_password_a_database_and_a_prefix_of_its_own() {
+    let redis = Redis::with(&["--requirepass", "hunter2"]);
+    let settings = ["engine.kind=redis", &format!("engine.url={}", redis.socket_url()), "engine.database=3"];
+    let server = encke_tests::Launch::with(&settings)
+        .set("engine.prefix=other:")
+        .environment("ENCKE_ENGINE__PASSWORD", "hunter2")
+        .start();
+    assert_eq!(server.admin.publish("news", 1)["offset"], 1);
+    let mut connection = redis.connect_with("hunter2");
+    exec(&mut connection, &["SELECT", "3"]);
+    let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).expect("keys");
+    assert!(keys.iter().all(|key| key.starts_with("other:")) && keys.len() == 3, "{keys:?}");
+    // Without the password nothing works, and the log says why without saying what was tried.
+    let wrong = launch(&redis).environment("ENCKE_ENGINE__PASSWORD", "hunter3").start();
+    let answer = wrong.admin.post("/api/publish", r#"{"channel":"news","data":1}"#);
+    assert_eq!((answer.status, &*answer.error_code()), (503, "unavailable"), "{answer:?}");
+    until("the log says why", || wrong.logs.text().contains("no channels"));
+    assert!(!wrong.logs.text().contains("hunter"), "{}", wrong.logs.text());
+}
+
+#[test]
+fn a_channel_that_nobody_follows_is_followed_no_more_after_a_while() {
+    let redis = Redis::start();
+    let node = node(&redis);
+    let mut client = node.client();
+    let epoch = client.subscribe("news");
+    node.admin.publish("news", 1);
+    assert_message(&mut client, 1, &json!(1));
+    let mut connection = redis.connect();
+    let [.., feed] = keys_of_news();
+    let mut listeners = || -> u64 {
+        let (_, count): (String, u64) =
+            redis::cmd("PUBSUB").arg(&["NUMSUB", &feed]).query(&mut connection).expect("a number");
+        count
+    };
+    assert_eq!(listeners(), 1);
+    client.ask(r#"{"id":1,"unsubscribe":{"channel":"news"}}"#);
+    // 30 s, and what is between two looks.
+    eventually_within(Duration::from_secs(60), "nobody listens", || (listeners() == 0).then_some(()));
+    until("the log here is gone", || node.admin.metrics().value("encke_channels") == 0.0);
+    node.admin.publish("news", 2);
+    // The first has not answered a ping for long.
+    let mut client = node.client();
+    let reply = client.ask(r#"{"id":2,"subscribe":{"channel":"news"}}"#);
+    assert_eq!(reply["ok"], json!({"channel": "news", "epoch": epoch, "offset": 2}));
+    node.admin.publish("news", 3);
+    assert_message(&mut client, 3, &json!(3));
+    let metrics = node.admin.metrics();
+    assert_eq!(metrics.value("encke_engine_up"), 1.0);
+    assert_eq!(metrics.value("encke_engine_connects_total"), 1.0);
+    assert_eq!(metrics.value("encke_engine_publish_seconds_count"), 3.0);
+    assert!(metrics.value("encke_engine_feed_lag_seconds_count") >= 1.0);
+}
