@@ -110,6 +110,8 @@ impl Link {
     }
 
     /// For the connection's task: takes the notes, and registers the task to be woken by the next.
+    // Apart from its callers, these few lines take 1 % of a delivery.
+    #[inline]
     pub(crate) fn take_notes(&self, context: &Context<'_>) -> Notes {
         self.waker.register(context.waker());
         // Most wake-ups bring bytes and no note: then a read will do.

@@ -104,6 +104,8 @@ macro_rules! of_either {
 }
 
 impl AsyncRead for TcpSocket {
+    // As for all that only hands on: apart from its callers, it takes 1 % of a delivery.
+    #[inline]
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -114,6 +116,7 @@ impl AsyncRead for TcpSocket {
 }
 
 impl AsyncWrite for TcpSocket {
+    #[inline]
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         of_either!(self, poll_write(context, buf))
     }
