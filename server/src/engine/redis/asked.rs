@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use tokio::task::unconstrained;
 
 use crate::executor::Executor;
 
@@ -22,7 +23,8 @@ impl<T: Send + 'static> Asked<T> {
         question: impl Future<Output = T> + Send + 'static,
         executor: &Arc<dyn Executor>,
     ) -> Self {
-        let mut question = question.boxed();
+        // A task that has done a lot would have the question wait for its next turn, and others overtake it.
+        let mut question = unconstrained(question).boxed();
         // Whoever waits is polled once more, and leaves a waker then.
         match question.poll_unpin(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(answer) => {

@@ -44,6 +44,21 @@ fn what_is_published_on_one_server_is_heard_on_all() {
 }
 
 #[test]
+fn what_one_connection_publishes_keeps_its_order() {
+    const MESSAGES: u64 = 5000;
+    let redis = Redis::start();
+    let node = launch(&redis)
+        .set("limits.commands_per_second=0")
+        .set("limits.frames_per_second=0")
+        .set("channel.history_messages=5000")
+        .start();
+    let mut follower = node.client();
+    follower.subscribe("news");
+    assert_eq!(node.client().publish("news", 1..=MESSAGES), MESSAGES);
+    (1..=MESSAGES).for_each(|offset| assert_message(&mut follower, offset, &json!(offset)));
+}
+
+#[test]
 fn a_client_goes_on_at_another_server() {
     let redis = Redis::start();
     let nodes = [node(&redis), node(&redis)];
