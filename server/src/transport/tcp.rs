@@ -136,6 +136,7 @@ impl AsyncWrite for TcpSocket {
         }
     }
 
+    #[inline]
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         of_either!(self, poll_flush(context))
     }
