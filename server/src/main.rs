@@ -193,36 +193,29 @@ fn run(config: Config, handed_over: HandedOver, mut signals: Signals) -> ExitCod
     }
     tracing::info!(max_sessions = config.limits.max_sessions, "room for sessions");
     let mut ended_by = None;
-    let listeners = sockets.map_err(ListenError::from).and_then(|sockets| {
-        Listeners::inherit_or_bind(&config, sockets, || {
-            ended_by = signals.pending().find(|signal| *signal != SIGHUP);
-            ended_by.is_some()
-        })
-    });
-    let server = match (ended_by, listeners) {
-        (Some(signal), _) => {
-            tracing::info!(signal, "stopped before it began");
-            return ExitCode::SUCCESS;
-        }
-        (None, listeners) => listeners.map_err(StartError::from).and_then(|listeners| {
-            let claimed = Server::claim_snapshot(&config, || {
-                ended_by = signals.pending().find(|signal| *signal != SIGHUP);
-                ended_by.is_some()
-            })?;
-            Server::start_on(listeners, claimed, config, Box::new(NoHooks), logging.dropped())
-        }),
+    let mut is_over = || {
+        ended_by = signals.pending().find(|signal| *signal != SIGHUP);
+        ended_by.is_some()
     };
-    if let (Some(signal), Err(StartError::Claim(_))) = (ended_by, &server) {
-        tracing::info!(signal, "stopped before it began");
-        return ExitCode::SUCCESS;
-    }
-    match server {
-        Ok(server) => {
+    let listeners = sockets
+        .map_err(ListenError::from)
+        .and_then(|sockets| Listeners::inherit_or_bind(&config, sockets, &mut is_over));
+    let server = listeners.map_err(StartError::from).and_then(|listeners| {
+        let claimed = Server::claim_snapshot(&config, &mut is_over)?;
+        Server::start_on(listeners, claimed, config, Box::new(NoHooks), logging.dropped())
+    });
+    match (server, ended_by) {
+        (Ok(server), _) => {
             print(&banner(&server, descriptors));
             serve_until_signal(server, &supervisor, signals);
             ExitCode::SUCCESS
         }
-        Err(error) => failed(&error.to_string()),
+        // It was waiting for what another process has.
+        (Err(_), Some(signal)) => {
+            tracing::info!(signal, "stopped before it began");
+            ExitCode::SUCCESS
+        }
+        (Err(error), None) => failed(&error.to_string()),
     }
 }
 

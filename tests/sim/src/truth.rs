@@ -17,8 +17,8 @@ pub(crate) struct ChannelTruth {
     messages: VecDeque<(u64, u64)>,
     /// Lives that are over,
     former: Vec<String>,
-    /// and the last messages of them.
-    former_messages: VecDeque<(u64, u64)>,
+    /// and the last messages of them, each with its place in that list.
+    former_messages: VecDeque<(usize, (u64, u64))>,
 }
 
 /// All channels.
@@ -107,16 +107,26 @@ impl Truth {
 
 impl ChannelTruth {
     fn begin_life(&mut self, epoch: String) {
+        let life = self.former.len();
         self.former.push(std::mem::replace(&mut self.epoch, epoch));
-        self.former_messages.append(&mut self.messages);
+        self.former_messages.extend(self.messages.drain(..).map(|message| (life, message)));
         self.former_messages.drain(..self.former_messages.len().saturating_sub(REMEMBERED));
         self.last = 0;
     }
 
     /// Whether this is a message of another life than this one.
     pub(crate) fn is_of_another_life(&self, epoch: &str, offset: u64, number: u64) -> bool {
-        self.former_messages.contains(&(offset, number))
+        self.former_messages.iter().any(|(_, message)| *message == (offset, number))
             || self.epoch != epoch && self.message(offset) == Some(number)
+    }
+
+    /// The life that this is a message of: of none that is known, the present one.
+    pub(crate) fn epoch_of(&self, offset: u64, number: u64) -> &str {
+        if self.message(offset) == Some(number) {
+            return &self.epoch;
+        }
+        let former = self.former_messages.iter().rev().find(|(_, message)| *message == (offset, number));
+        former.map_or(&self.epoch, |(life, _)| &self.former[*life])
     }
 
     /// Whether this is a life of the channel, now or before.

@@ -218,6 +218,8 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             Some(Poll::Ready(())) => return Ok(Poll::Ready(())),
         };
         match next {
+            // What the client has said cannot be read before an engine has answered, which wakes the task.
+            Poll::Pending if hears_first && self.holds_bytes() => Ok(Poll::Pending),
             Poll::Pending if self.backlog.more && self.dialect.takes_messages() => {
                 // Others first.
                 context.waker().wake_by_ref();

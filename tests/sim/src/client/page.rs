@@ -215,7 +215,8 @@ impl Page {
             self.early.push((channel, Early::Message(EarlyMessage { offset, number, known_from, is_new })));
         }
         if let following @ Following::FromHere = self.following(channel) {
-            let (epoch, begun) = (truth.channel(channel).epoch.clone(), offset - 1);
+            // An answer may be read when the channel has another life already.
+            let (epoch, begun) = (truth.channel(channel).epoch_of(offset, number).to_owned(), offset - 1);
             *following = Following::Yes(Place {
                 epoch,
                 begun,
