@@ -42,6 +42,7 @@ mod http;
 mod listeners;
 pub mod logging;
 mod metrics;
+mod patience;
 pub mod proxies;
 mod public;
 mod server;

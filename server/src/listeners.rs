@@ -2,15 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::thread;
-use std::time::Duration;
 
 use crate::config::{Config, ListenerKind};
 use crate::http::{Listener, SocketOptions};
+use crate::patience::Patience;
 use crate::systemd::{InheritError, InheritedSocket, InheritedSockets};
-
-/// How often to look whether an address is free.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(100);
 
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
@@ -80,7 +76,7 @@ impl Listeners {
     pub fn inherit_or_bind(
         config: &Config,
         mut inherited: InheritedSockets,
-        mut is_over: impl FnMut() -> bool,
+        is_over: impl FnMut() -> bool,
     ) -> Result<Self, ListenError> {
         let mut inherit = |kind| {
             let socket = inherited.take_first(|socket| is_for(kind, socket, config));
@@ -91,22 +87,14 @@ impl Listeners {
             let Config { public, admin, .. } = *config;
             return Err(ListenError::Unwanted { name, address, public, admin });
         }
-        let mut waited = Duration::ZERO;
+        let mut patience = Patience::new(config.listen_wait, is_over);
         let mut bind_when_free = |address| loop {
+            let say = |at_most| {
+                tracing::warn!(%address, ?at_most, "waiting for the address: another process has it");
+            };
             match bind(address, config) {
                 Err(ListenError::Address { error, .. })
-                    if error.kind() == io::ErrorKind::AddrInUse
-                        && waited < config.listen_wait
-                        && !is_over() =>
-                {
-                    if waited.is_zero() {
-                        let at_most = config.listen_wait;
-                        tracing::warn!(%address, ?at_most, "waiting for the address: another process has it");
-                    }
-                    #[expect(clippy::disallowed_methods, reason = "there is no wheel yet")]
-                    thread::sleep(BETWEEN_LOOKS);
-                    waited += BETWEEN_LOOKS;
-                }
+                    if error.kind() == io::ErrorKind::AddrInUse && patience.wait(say) => {}
                 result => return result,
             }
         };

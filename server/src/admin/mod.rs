@@ -6,7 +6,6 @@ use std::convert::Infallible;
 use std::error::Error;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -102,11 +101,9 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
 
 async fn serve_http(socket: TcpStream, context: &Arc<Context>) -> Result<(), Box<dyn Error + Send + Sync>> {
     let timeouts = &context.client.timeouts;
-    let accepted = pin!(TcpSocket::accept(socket, context.tls.as_deref()));
-    let socket = match select(accepted, timeouts.sleep(context.handshake_timeout)).await {
-        Either::Left((socket, _)) => socket?,
-        Either::Right(_) => return Err("limits.handshake_timeout".into()),
-    };
+    let accepted = TcpSocket::accept(socket, context.tls.as_deref());
+    let socket = timeouts.within(context.handshake_timeout, accepted).await;
+    let socket = socket.ok_or("limits.handshake_timeout")??;
     let service = service_fn(|request| async {
         Ok::<_, Infallible>(answer(request, context).await.unwrap_or_else(Reply::from))
     });

@@ -42,23 +42,15 @@ struct Open {
     /// The number of the next socket.
     next: u64,
     /// Those that may be cut, by address, while there are many sockets. To keep this all the time would cost every connect.
-    crowd: Option<Holders<Candidate>>,
+    crowd: Option<Holders<Arc<Cut>>>,
 }
 
 #[derive(Debug)]
 struct Socket {
     address: IpAddr,
     number: u64,
-    since: Timestamp,
     /// Its number in the crowd, if it was counted there.
     counted: Option<u64>,
-    cut: Arc<Cut>,
-}
-
-/// A socket that may be cut.
-#[derive(Debug)]
-struct Candidate {
-    since: Timestamp,
     cut: Arc<Cut>,
 }
 
@@ -70,8 +62,10 @@ pub(crate) struct Handshake {
     cut: Arc<Cut>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Cut {
+    /// Since when it has been silent.
+    since: Timestamp,
     is_due: AtomicBool,
     task: AtomicWaker,
 }
@@ -100,19 +94,18 @@ impl Handshakes {
             return None;
         }
         // Where all are cut already, they will be gone soon.
-        let until =
-            open.crowd().oldest_of_most().map_or(now, |candidate| candidate.since) + open.grace(self.limit);
+        let until = open.crowd().oldest_of_most().map_or(now, |cut| cut.since) + open.grace(self.limit);
         (until > now).then_some(until)
     }
 
     /// Begins one, for which another may be cut.
     pub(crate) fn begin(self: &Arc<Self>, address: IpAddr, now: Timestamp) -> Handshake {
-        let cut = Arc::new(Cut::default());
+        let cut = Arc::new(Cut { since: now, is_due: AtomicBool::new(false), task: AtomicWaker::new() });
         let mut open = self.open.lock();
         let number = open.next;
         open.next += 1;
         let address = network(address);
-        let socket = Socket { address, number, since: now, counted: None, cut: Arc::clone(&cut) };
+        let socket = Socket { address, number, counted: None, cut: Arc::clone(&cut) };
         let place = open.sockets.insert(socket);
         open.count(place);
         let excess = if open.sockets.len() > self.limit { open.take_excess() } else { None };
@@ -129,7 +122,7 @@ impl Open {
     /// The oldest of the address with most, of those that are not cut already.
     fn take_excess(&mut self) -> Option<Arc<Cut>> {
         self.silent += 1;
-        self.crowd().take_from_most().map(|candidate| candidate.cut)
+        self.crowd().take_from_most()
     }
 
     /// How long a socket may be silent now.
@@ -138,7 +131,7 @@ impl Open {
         GRACE.mul_f64(left).max(LEAST_GRACE)
     }
 
-    fn crowd(&mut self) -> &mut Holders<Candidate> {
+    fn crowd(&mut self) -> &mut Holders<Arc<Cut>> {
         if self.crowd.is_none() {
             self.crowd = Some(Holders::default());
             let mut places: Vec<_> =
@@ -154,8 +147,7 @@ impl Open {
         if let Some(crowd) = &mut self.crowd
             && !socket.cut.is_due.load(Ordering::Relaxed)
         {
-            let candidate = Candidate { since: socket.since, cut: Arc::clone(&socket.cut) };
-            socket.counted = Some(crowd.add(&Holder::Address(socket.address), candidate));
+            socket.counted = Some(crowd.add(&Holder::Address(socket.address), Arc::clone(&socket.cut)));
         }
     }
 

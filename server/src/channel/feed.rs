@@ -16,7 +16,6 @@ use super::publish::Outcome;
 use super::state::{Change, Channel, Life, Retired, State};
 use super::subscribers::Subscriber;
 use crate::admission::Holder;
-use crate::timeouts::RequestedDeadline;
 
 /// Subscribers that are moved before others have the lock.
 const MOVED_AT_ONCE: usize = 128;
@@ -85,7 +84,7 @@ impl<S: Subscriber> Channels<S> {
         Fed::Appended
     }
 
-    /// The messages up to `last` cannot be had: those before them go as well, and who has not read them is told of a gap.
+    /// The messages up to `last` cannot be had: those before them go as well, and sessions that have not read them are told of a gap.
     pub(crate) fn skip_to(&self, channel: &Arc<Channel<S>>, last: u64) {
         self.trim_if(channel, |state| state.log.bounds().last < last, |log| log.skip_to(last));
         self.wake_all(channel);
@@ -129,13 +128,9 @@ impl<S: Subscriber> Channels<S> {
             state.retired = true;
             let change = Change { before: state.log.size(), after: LogSize::default() };
             self.budget.changed(channel.account(), change);
-            if let Some(age_key) = state.age_key.take() {
-                channel.account().unlist(age_key);
-            }
-            self.timeouts.request(&channel.timer, RequestedDeadline::NONE)
+            self.forget_age(channel, &mut state)
         };
-        self.timeouts.carry_out(&channel.timer, action);
-        self.owners.remove(&channel.timer);
+        self.end_timer(channel, action);
         true
     }
 

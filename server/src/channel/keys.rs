@@ -8,7 +8,7 @@ use encke_core::Timestamp;
 /// How many a channel knows. The oldest gives way.
 pub(super) const MOST_KEYS: usize = 1024;
 
-/// Who has published.
+/// The publisher of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Publisher {
     User(Arc<str>),

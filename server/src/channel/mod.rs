@@ -24,6 +24,7 @@ mod record;
 mod snapshot;
 mod state;
 mod subscribers;
+mod trim;
 
 pub use channels::LogLimits;
 pub(crate) use channels::{Channels, Hold, NotPublished, Published, TooManyChannels};

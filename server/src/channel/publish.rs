@@ -115,7 +115,7 @@ impl<S: Subscriber> Channels<S> {
         self.keep_to_budget(now);
     }
 
-    /// Wakes everyone who has read to the end.
+    /// Wakes the subscribers that have read to the end.
     pub(super) fn wake_all(&self, channel: &Arc<Channel<S>>) {
         let begins = channel.state.lock().sweep.published();
         if begins {
@@ -189,9 +189,7 @@ impl<S: Subscriber> Channels<S> {
         let ends = channel.pattern().is_some() && state.has_been_left();
         self.note_growth(channel, state, before);
         if state.age_key.is_none() {
-            let age_key = (now, channel.number());
-            state.age_key = Some(age_key);
-            channel.account().list(age_key, Arc::downgrade(channel));
+            channel.list(state);
         }
         After { arm: self.request_age(channel, state), sweep: state.sweep.published(), ends }
     }

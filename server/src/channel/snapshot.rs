@@ -184,11 +184,7 @@ impl<S: Subscriber> Channels<S> {
             state.log = log;
             self.budget
                 .changed(channel.account(), Change { before: LogSize::default(), after: state.log.size() });
-            if let Some(oldest_at) = state.log.oldest_at() {
-                let age_key = (oldest_at, channel.number());
-                state.age_key = Some(age_key);
-                channel.account().list(age_key, Arc::downgrade(channel));
-            }
+            channel.list(&mut state);
             self.request_age(channel, &state)
         };
         self.timeouts.carry_out(&channel.timer, action);

@@ -10,6 +10,9 @@ use super::id::SessionId;
 
 const SHARDS: usize = 16;
 
+/// Sessions looked up at a time.
+pub(super) const PAGE: usize = 1024;
+
 /// The only table of sessions: by id and in the order of ids, so that a listing can be taken page by page.
 ///
 /// Ids are random. A shard holds those with the same first four bits, so the shards are in order, too. Each is locked for
@@ -63,6 +66,16 @@ impl Registry {
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
+    }
+
+    /// All sessions, some at a time, in the order of their ids. Nothing is locked in between.
+    pub(crate) fn pages(&self) -> impl Iterator<Item = Vec<Arc<SessionCell>>> {
+        let mut cursor = None;
+        std::iter::from_fn(move || {
+            let page = self.after(cursor, PAGE);
+            cursor = Some(page.last()?.id());
+            Some(page)
+        })
     }
 
     /// The sessions after `cursor`, at most `limit` of them, in the order of their ids.

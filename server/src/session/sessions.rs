@@ -6,7 +6,7 @@ use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
 
 use super::attach::Refusal;
 use super::cell::SessionCell;
-use super::registry::Registry;
+use super::registry::{PAGE, Registry};
 use super::suspended::Suspended;
 use super::unclaimed::Unclaimed;
 use super::untold::Untold;
@@ -31,9 +31,6 @@ pub(crate) trait EventSink: Send + Sync + 'static {
 const STAYING: u8 = 0;
 const DRAINING: u8 = 1;
 const MOVING: u8 = 2;
-
-/// Sessions looked up at a time.
-pub(super) const PAGE: usize = 1024;
 
 /// What sessions may use.
 #[derive(Clone, Copy, Debug)]
@@ -149,20 +146,12 @@ impl Sessions {
             }
         }
     }
-}
 
-impl Sessions {
     /// Has every session go on in another process, and lets none begin.
     pub(crate) fn move_all(&self) {
         self.end.store(MOVING, Ordering::Release);
-        let mut cursor = None;
-        loop {
-            let page = self.registry.after(cursor, PAGE);
-            let Some(last) = page.last() else { return };
-            cursor = Some(last.id());
-            for session in page {
-                self.handle(&session, Input::Move);
-            }
+        for session in self.registry.pages().flatten() {
+            self.handle(&session, Input::Move);
         }
     }
 }

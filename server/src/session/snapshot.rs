@@ -11,7 +11,7 @@ use super::Channel;
 use super::cell::{Advised, SessionCell, SessionState};
 use super::id::SecretDigest;
 use super::record::{DIALECTS, StoredSession, TRANSPORTS, number_of, numbered};
-use super::sessions::{PAGE, Sessions};
+use super::sessions::Sessions;
 use super::subscriptions::Followed;
 use crate::admission::Holder;
 use crate::auth::Identity;
@@ -44,17 +44,12 @@ impl Sessions {
         &self,
         mut write: impl FnMut(&StoredSession, &[Arc<Channel>]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut cursor = None;
-        loop {
-            let page = self.registry.after(cursor, PAGE);
-            let Some(last) = page.last() else { return Ok(()) };
-            cursor = Some(last.id());
-            for session in &page {
-                if let Some((stored, channels)) = self.snapshot_of(session) {
-                    write(&stored, &channels)?;
-                }
+        for session in self.registry.pages().flatten() {
+            if let Some((stored, channels)) = self.snapshot_of(&session) {
+                write(&stored, &channels)?;
             }
         }
+        Ok(())
     }
 
     fn snapshot_of(&self, session: &SessionCell) -> Option<(StoredSession, Vec<Arc<Channel>>)> {

@@ -4,13 +4,10 @@ use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::thread;
 use std::time::Duration;
 
 use super::SnapshotSettings;
-
-/// How often to look whether the lock is free.
-const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+use crate::patience::Patience;
 
 /// The right to read and write a snapshot, until this is dropped or the process ends, however it does.
 #[derive(Debug)]
@@ -46,28 +43,22 @@ impl Claimed {
     pub fn when_free(
         settings: &SnapshotSettings,
         at_most: Duration,
-        mut is_over: impl FnMut() -> bool,
+        is_over: impl FnMut() -> bool,
     ) -> Result<Self, ClaimError> {
         let path = beside(&settings.path, "lock");
         // It stays when the process ends: if it were removed, two processes could have a lock each.
         let opened = OpenOptions::new().create(true).append(true).mode(super::write::PRIVATE).open(&path);
         let lock = opened.map_err(|error| ClaimError::Open { path: path.clone(), error })?;
-        let mut waited = Duration::ZERO;
+        let mut patience = Patience::new(at_most, is_over);
         loop {
+            let say = |at_most| {
+                tracing::warn!(path = %path.display(), ?at_most, "waiting for the process that has the snapshot");
+            };
             match lock.try_lock() {
                 Ok(()) => return Ok(Self { settings: settings.clone(), _lock: lock }),
                 Err(TryLockError::Error(error)) => return Err(ClaimError::Open { path, error }),
-                Err(TryLockError::WouldBlock) if waited >= at_most || is_over() => {
-                    return Err(ClaimError::Taken { path });
-                }
-                Err(TryLockError::WouldBlock) => {
-                    if waited.is_zero() {
-                        tracing::warn!(path = %path.display(), ?at_most, "waiting for the process that has the snapshot");
-                    }
-                    #[expect(clippy::disallowed_methods, reason = "there is no wheel yet")]
-                    thread::sleep(BETWEEN_LOOKS);
-                    waited += BETWEEN_LOOKS;
-                }
+                Err(TryLockError::WouldBlock) if patience.wait(say) => {}
+                Err(TryLockError::WouldBlock) => return Err(ClaimError::Taken { path }),
             }
         }
     }

@@ -1,10 +1,11 @@
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use encke_core::Timestamp;
+use futures_util::future::{Either, select};
 
 use super::arming::RequestedDeadline;
 use super::waiting::poll_expiry;
@@ -30,6 +31,21 @@ impl Timeouts {
     /// Sleeps for `duration` from now.
     pub(crate) fn sleep(self: &Arc<Self>, duration: Duration) -> Sleep {
         self.sleep_until(self.clock().now() + duration)
+    }
+
+    /// What a future comes to, if it does within `duration` from now.
+    pub(crate) fn within<F: Future>(
+        self: &Arc<Self>,
+        duration: Duration,
+        future: F,
+    ) -> impl Future<Output = Option<F::Output>> + use<F> {
+        let sleep = self.sleep(duration);
+        async move {
+            match select(pin!(future), sleep).await {
+                Either::Left((output, _)) => Some(output),
+                Either::Right(_) => None,
+            }
+        }
     }
 }
 

@@ -3,45 +3,33 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, poll_fn};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::task::Poll;
 use std::time::Duration;
 
-use encke_core::Timestamp;
-use futures_util::future::{BoxFuture, Either, select};
-use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
-use redis::aio::SendError;
-use redis::{RedisError, cmd};
+use redis::RedisError;
 use tokio::sync::mpsc;
-use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::asked::Asked;
-use super::connection::{Connection, describe};
+use super::connected::Connected;
+use super::connection::describe;
 use super::following::{Following, Next};
-use super::link::{EvictsKeys, Link, NotConnected, Request, Up};
+use super::link::{Link, NotConnected, Request};
 use super::message::Told;
 use super::opening::{MOST_NEW, MOST_WHOLE, Opening, ToOpen, open};
-use super::probe::{Info, learn_life, send};
-use super::pushes::{Push, Pushes, pushes};
-use super::scripts::Scripts;
+use super::probe::{Info, learn_life};
+use super::pushes::Push;
 use crate::channel::{ChannelName, Subscriber, new_epoch};
 use crate::engine::EngineError;
-use crate::timeouts::Sleep;
 
 /// How long connecting may take.
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// Between two attempts to connect: from this,
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const SHORTEST_PAUSE_MS: u64 = 50;
 
 /// twice as long each time, to this.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
-/// Between two probes. An answer may take as long.
-const PROBE: Duration = Duration::from_secs(5);
+const LONGEST_PAUSE_MS: u64 = 1000;
 
 /// After so many probes, what nobody follows is looked for.
 const PROBES_BETWEEN_SWEEPS: u64 = 2;
@@ -64,33 +52,6 @@ pub(super) struct Feed<S: Subscriber> {
     to_open: VecDeque<ChannelName>,
 }
 
-/// Connections to one Redis, for as long as they last.
-struct Session {
-    up: Up,
-    /// For commands, and for what is followed.
-    connections: [Connection; 2],
-    pushes: Pushes,
-    replication_id: String,
-    /// Where probes come back.
-    probe_feed: String,
-    over: Pin<Box<WaitForCancellationFutureOwned>>,
-    openings: FuturesUnordered<BoxFuture<'static, Result<Opening, RedisError>>>,
-    probe: Probe,
-    tick: Sleep,
-}
-
-#[derive(Default)]
-struct Probe {
-    /// How many were sent.
-    number: u64,
-    /// When the last was.
-    sent_at: Option<Timestamp>,
-    /// The answer to the last, until it is there.
-    answer: Option<BoxFuture<'static, Result<Info, RedisError>>>,
-    /// The last has come back.
-    is_back: bool,
-}
-
 /// What the task acts on.
 enum Event<S: Subscriber> {
     Over,
@@ -108,17 +69,17 @@ impl<S: Subscriber> Feed<S> {
 
     /// Connects, serves, and begins anew.
     pub(super) async fn run(mut self) {
-        let (mut pause, mut said) = (SHORTEST_PAUSE, String::new());
+        let (mut pause_ms, mut said) = (SHORTEST_PAUSE_MS, String::new());
         loop {
             let connected = self.connect().await;
             let why = match connected {
-                Ok(session) => {
+                Ok(connected) => {
                     tracing::info!(address = %self.link.settings.address, "connected to Redis");
-                    (pause, said) = (SHORTEST_PAUSE, String::new());
+                    (pause_ms, said) = (SHORTEST_PAUSE_MS, String::new());
                     self.link.channels.metrics().engine.connected();
-                    self.link.set_up(Some(session.up.clone()));
+                    self.link.set_up(Some(connected.up.clone()));
                     self.link.health.has_tried(Ok(()));
-                    self.serve(session).await
+                    self.serve(connected).await
                 }
                 Err(why) => {
                     self.link.health.has_tried(Err(&why));
@@ -132,80 +93,37 @@ impl<S: Subscriber> Feed<S> {
                 tracing::warn!(address = %self.link.settings.address, "no channels: {why}");
                 said = why;
             }
-            let spread = self.link.entropy.number_in(50..101);
-            self.link.timeouts.sleep(pause.mul_f64(spread_of(spread))).await;
-            pause = (2 * pause).min(LONGEST_PAUSE);
+            // Servers that have lost the same Redis do not all come back at the same time.
+            let spread = self.link.entropy.number_in(pause_ms / 2..pause_ms + 1);
+            self.link.timeouts.sleep(Duration::from_millis(spread)).await;
+            pause_ms = (2 * pause_ms).min(LONGEST_PAUSE_MS);
         }
     }
 
-    async fn connect(&self) -> Result<Session, NotConnected> {
-        let timeout = self.link.timeouts.sleep(CONNECT);
-        match select(self.connect_both().boxed(), timeout).await {
-            Either::Left((connected, _)) => connected,
-            Either::Right(_) => Err(NotConnected::TimedOut(CONNECT)),
-        }
-    }
-
-    async fn connect_both(&self) -> Result<Session, NotConnected> {
-        let Link { settings, executor, .. } = &*self.link;
-        // Both end with either.
-        let over = CancellationToken::new();
-        let mut commands =
-            Connection::open(settings, over.clone(), |_| Ok::<_, SendError>(()), executor).await?;
-        let info = Info::ask(&mut commands.commands).await?;
-        if !info.is_master {
-            return Err(NotConnected::Replica);
-        }
-        if info.evicts && !settings.allow_eviction {
-            return Err(EvictsKeys.into());
-        }
-        let scripts = Scripts::load(&mut commands.commands, settings).await?;
-        let up = Up {
-            commands: commands.commands.clone(),
-            scripts: Arc::new(scripts),
-            life: Arc::new(AtomicU64::new(0)),
-            over: over.clone(),
-        };
-        let life = learn_life(&up, &self.link.keys.life(), &info.replication_id).await?;
-        self.link.channels.metrics().engine.lives(life);
-        let (sender, pushes) = pushes(over.clone());
-        let mut feed = Connection::open(settings, over.clone(), sender, executor).await?;
-        let probe_feed = self.link.keys.probe(&new_epoch(&self.link.entropy));
-        let mut subscribe = cmd("SUBSCRIBE");
-        subscribe.arg(&probe_feed);
-        feed.commands.send_packed_command(&subscribe).await?;
-        Ok(Session {
-            up,
-            connections: [commands, feed],
-            pushes,
-            replication_id: info.replication_id,
-            probe_feed,
-            over: Box::pin(over.cancelled_owned()),
-            openings: FuturesUnordered::new(),
-            probe: Probe { is_back: true, ..Probe::default() },
-            tick: self.link.timeouts.sleep(Duration::ZERO),
-        })
+    async fn connect(&self) -> Result<Connected, NotConnected> {
+        let connected = self.link.timeouts.within(CONNECT, Connected::open(&self.link)).await;
+        connected.unwrap_or(Err(NotConnected::TimedOut(CONNECT)))
     }
 
     /// Returns why it is over.
-    async fn serve(&mut self, mut session: Session) -> NotConnected {
+    async fn serve(&mut self, mut connected: Connected) -> NotConnected {
         self.open_all();
         loop {
-            self.begin_openings(&mut session);
-            match self.next_event(&mut session).await {
+            self.begin_openings(&mut connected);
+            match self.next_event(&mut connected).await {
                 Event::Over => return NotConnected::Over,
                 Event::Request(request) => self.requested(request),
-                Event::Push(push) => self.pushed(push, &mut session),
-                Event::Opened(Ok(opening)) => self.opened(opening, &session),
+                Event::Push(push) => self.pushed(push, &mut connected),
+                Event::Opened(Ok(opening)) => self.opened(opening, &connected),
                 Event::Opened(Err(error)) => return error.into(),
                 Event::Probed(Ok(info)) => {
-                    if let Err(why) = self.probed(info, &mut session).await {
+                    if let Err(why) = self.probed(info, &mut connected).await {
                         return why;
                     }
                 }
                 Event::Probed(Err(error)) => return error.into(),
                 Event::Tick => {
-                    if let Err(why) = self.tick(&mut session) {
+                    if let Err(why) = self.tick(&mut connected) {
                         return why;
                     }
                 }
@@ -213,27 +131,27 @@ impl<S: Subscriber> Feed<S> {
         }
     }
 
-    async fn next_event(&mut self, session: &mut Session) -> Event<S> {
+    async fn next_event(&mut self, connected: &mut Connected) -> Event<S> {
         poll_fn(|task| {
-            if session.over.as_mut().poll(task).is_ready() {
+            if connected.over.as_mut().poll(task).is_ready() {
                 return Poll::Ready(Event::Over);
             }
-            if let Poll::Ready(Some(opened)) = session.openings.poll_next_unpin(task) {
+            if let Poll::Ready(Some(opened)) = connected.openings.poll_next_unpin(task) {
                 return Poll::Ready(Event::Opened(opened));
             }
-            if let Some(answer) = &mut session.probe.answer
+            if let Some(answer) = &mut connected.probe.answer
                 && let Poll::Ready(answer) = answer.poll_unpin(task)
             {
-                session.probe.answer = None;
+                connected.probe.answer = None;
                 return Poll::Ready(Event::Probed(answer));
             }
-            if session.tick.poll_unpin(task).is_ready() {
+            if connected.tick.poll_unpin(task).is_ready() {
                 return Poll::Ready(Event::Tick);
             }
             if let Poll::Ready(Some(request)) = self.requests.poll_recv(task) {
                 return Poll::Ready(Event::Request(request));
             }
-            match session.pushes.poll_next(task) {
+            match connected.pushes.poll_next(task) {
                 Poll::Ready(Some(push)) => Poll::Ready(Event::Push(push)),
                 // Its sender goes with the connection.
                 Poll::Ready(None) => Poll::Ready(Event::Over),
@@ -272,8 +190,8 @@ impl<S: Subscriber> Feed<S> {
         }
     }
 
-    fn begin_openings(&mut self, session: &mut Session) {
-        while session.openings.len() < MOST_OPENINGS && !self.to_open.is_empty() {
+    fn begin_openings(&mut self, connected: &mut Connected) {
+        while connected.openings.len() < MOST_OPENINGS && !self.to_open.is_empty() {
             let (mut batch, mut whole) = (Vec::new(), 0);
             while batch.len() < MOST_NEW && whole < MOST_WHOLE {
                 let Some(channel) = self.to_open.pop_front() else { break };
@@ -288,12 +206,12 @@ impl<S: Subscriber> Feed<S> {
                 // Nobody waits for those any more.
                 continue;
             }
-            let feed = session.connections[1].commands.clone();
-            session.openings.push(open(batch, feed, session.up.clone(), self.link.keys.clone()).boxed());
+            let feed = connected.connections[1].commands.clone();
+            connected.openings.push(open(batch, feed, connected.up.clone(), self.link.keys.clone()).boxed());
         }
     }
 
-    fn opened(&mut self, opening: Opening, session: &Session) {
+    fn opened(&mut self, opening: Opening, connected: &Connected) {
         self.link.channels.metrics().engine.opened(opening.len());
         for (channel, result) in opening {
             let Some(following) = self.following.get_mut(&channel) else { continue };
@@ -312,17 +230,17 @@ impl<S: Subscriber> Feed<S> {
                     following.answer_all(Some(error));
                     if following.hold.is_none() {
                         self.following.remove(&channel);
-                        self.unsubscribe(&channel, session);
+                        connected.unsubscribe(&channel, &self.link);
                     }
                 }
             }
         }
     }
 
-    fn pushed(&mut self, push: Push, session: &mut Session) {
+    fn pushed(&mut self, push: Push, connected: &mut Connected) {
         let Ok(feed) = std::str::from_utf8(&push.feed) else { return };
-        if feed == session.probe_feed {
-            self.probe_came_back(&push, session);
+        if feed == connected.probe_feed {
+            connected.probe_came_back(&push, &self.link);
             return;
         }
         let Some(name) = self.link.keys.channel_of(feed) else { return };
@@ -340,28 +258,12 @@ impl<S: Subscriber> Feed<S> {
         }
     }
 
-    fn probe_came_back(&self, push: &Push, session: &mut Session) {
-        let probe = &mut session.probe;
-        if push.payload == probe.number.to_string().as_bytes() && !std::mem::replace(&mut probe.is_back, true)
-        {
-            let took = probe.sent_at.map(|sent_at| self.link.timeouts.clock().now().since(sent_at));
-            took.into_iter().for_each(|took| self.link.channels.metrics().engine.probed(took));
-        }
-    }
-
     /// # Errors
     /// The last probe has not come back, or has not been answered.
-    fn tick(&mut self, session: &mut Session) -> Result<(), NotConnected> {
-        if !session.probe.is_back || session.probe.answer.is_some() {
-            return Err(NotConnected::Silent(PROBE));
-        }
-        let number = session.probe.number + 1;
-        let answer = send(session.up.clone(), session.probe_feed.clone(), number).boxed();
-        let sent_at = Some(self.link.timeouts.clock().now());
-        session.probe = Probe { number, sent_at, answer: Some(answer), is_back: false };
-        session.tick = self.link.timeouts.sleep(PROBE);
+    fn tick(&mut self, connected: &mut Connected) -> Result<(), NotConnected> {
+        let number = connected.begin_probe(&self.link)?;
         if number.is_multiple_of(PROBES_BETWEEN_SWEEPS) {
-            self.let_go(session);
+            self.let_go(connected);
         }
         if number.is_multiple_of(PROBES_BETWEEN_COMPARISONS) {
             self.open_all();
@@ -371,27 +273,24 @@ impl<S: Subscriber> Feed<S> {
 
     /// # Errors
     /// It is no master any more.
-    async fn probed(&mut self, info: Info, session: &mut Session) -> Result<(), NotConnected> {
+    async fn probed(&mut self, info: Info, connected: &mut Connected) -> Result<(), NotConnected> {
         if !info.is_master {
             return Err(NotConnected::Replica);
         }
-        if info.replication_id != session.replication_id {
+        if info.replication_id != connected.replication_id {
             // It was a replica in between, and may lack what it had.
             let key = self.link.keys.life();
-            let life = learn_life(&session.up, &key, &info.replication_id).boxed();
-            match select(life, self.link.timeouts.sleep(CONNECT)).await {
-                Either::Left((Ok(life), _)) => self.link.channels.metrics().engine.lives(life),
-                Either::Left((Err(error), _)) => return Err(error.into()),
-                Either::Right(_) => return Err(NotConnected::TimedOut(CONNECT)),
-            }
-            session.replication_id = info.replication_id;
+            let life = learn_life(&connected.up, &key, &info.replication_id);
+            let life = self.link.timeouts.within(CONNECT, life).await;
+            self.link.channels.metrics().engine.lives(life.ok_or(NotConnected::TimedOut(CONNECT))??);
+            connected.replication_id = info.replication_id;
             self.open_all();
         }
         Ok(())
     }
 
     /// Stops following what nobody here has followed for long.
-    fn let_go(&mut self, session: &Session) {
+    fn let_go(&mut self, connected: &Connected) {
         let now = self.link.timeouts.clock().now();
         let mut idle = Vec::new();
         for (name, following) in &mut self.following {
@@ -410,17 +309,9 @@ impl<S: Subscriber> Feed<S> {
                     following.hold = Some(hold);
                     self.following.insert(channel, following);
                 }
-                Some(Ok(())) | None => self.unsubscribe(&channel, session),
+                Some(Ok(())) | None => connected.unsubscribe(&channel, &self.link),
             }
         }
-    }
-
-    fn unsubscribe(&self, channel: &ChannelName, session: &Session) {
-        let mut unsubscribe = cmd("UNSUBSCRIBE");
-        unsubscribe.arg(self.link.keys.of(channel.as_str()).feed);
-        let mut feed = session.connections[1].commands.clone();
-        let asked = async move { feed.send_packed_command(&unsubscribe).await.is_ok() };
-        drop(Asked::new(asked, &self.link.executor));
     }
 
     /// What sessions here follow stays: it is followed again on the next connection.
@@ -433,9 +324,4 @@ impl<S: Subscriber> Feed<S> {
             _ = request.answer.send(Err(EngineError::Unavailable));
         }
     }
-}
-
-/// Servers that have lost the same Redis do not all come back at the same time.
-fn spread_of(percent: u64) -> f64 {
-    f64::from(u32::try_from(percent).unwrap_or(100)) / 100.0
 }

@@ -21,7 +21,7 @@ type Answers<S> = Vec<oneshot::Sender<Result<Hold<S>, EngineError>>>;
 pub(super) struct Following<S: Subscriber> {
     /// The log here, once the channel has been open.
     pub(super) hold: Option<Hold<S>>,
-    /// Who was the first to follow it.
+    /// Of the first that followed it.
     pub(super) maker: Holder,
     /// Those who wait for the log.
     pub(super) waiting: Answers<S>,

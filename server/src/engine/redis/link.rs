@@ -8,7 +8,6 @@ use encke_core::Timestamp;
 use encke_core::message::CompactJson;
 use encke_core::session::outbox::Bounds;
 use futures_util::FutureExt;
-use futures_util::future::{Either, select};
 use parking_lot::{Mutex, RwLock};
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value, cmd, from_redis_value};
@@ -212,14 +211,8 @@ impl<S: Subscriber> Link<S> {
             published
         };
         let asked = Asked::new(publish, &self.executor);
-        let timeout = self.timeouts.sleep(ANSWER);
-        let answer = async move {
-            match select(asked, timeout).await {
-                Either::Left((answer, _)) => answer,
-                Either::Right(_) => Err(EngineError::OutcomeUnknown),
-            }
-        };
-        Answer::Later(answer.boxed())
+        let answer = self.timeouts.within(ANSWER, asked);
+        Answer::Later(answer.map(|answer| answer.unwrap_or(Err(EngineError::OutcomeUnknown))).boxed())
     }
 
     /// Messages of a channel's log, as Redis has it.
@@ -244,14 +237,8 @@ impl<S: Subscriber> Link<S> {
                 pipeline.query_async(&mut commands).await?;
             history(values)
         };
-        let timeout = self.timeouts.sleep(ANSWER);
-        let answer = async move {
-            match select(Box::pin(read), timeout).await {
-                Either::Left((Ok(history), _)) => Ok(history),
-                Either::Left((Err(_), _)) | Either::Right(_) => Err(EngineError::Unavailable),
-            }
-        };
-        Answer::Later(answer.boxed())
+        let answer = self.timeouts.within(ANSWER, read);
+        Answer::Later(answer.map(|read| read.and_then(Result::ok).ok_or(EngineError::Unavailable)).boxed())
     }
 
     /// A log that is fed from Redis.
@@ -272,14 +259,11 @@ impl<S: Subscriber> Link<S> {
         if self.requests.try_send(request).is_err() {
             return Answer::Ready(Err(EngineError::Overloaded));
         }
-        let timeout = self.timeouts.sleep(ANSWER);
-        let answer = async move {
-            match select(answered, timeout).await {
-                Either::Left((Ok(followed), _)) => followed,
-                Either::Left((Err(_), _)) | Either::Right(_) => Err(EngineError::Unavailable),
-            }
+        let answer = self.timeouts.within(ANSWER, answered);
+        let followed = |answer: Option<Result<_, _>>| {
+            answer.and_then(Result::ok).unwrap_or(Err(EngineError::Unavailable))
         };
-        Answer::Later(answer.boxed())
+        Answer::Later(answer.map(followed).boxed())
     }
 }
 

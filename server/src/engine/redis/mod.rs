@@ -8,6 +8,7 @@
 //! the server's own wheel.
 
 mod asked;
+mod connected;
 mod connection;
 mod feed;
 mod following;
