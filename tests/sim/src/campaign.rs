@@ -18,6 +18,23 @@ thread_local! {
     static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
 }
 
+/// How much may be spent on one scenario.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    /// Steps in which things happen, if they are bounded.
+    pub(crate) steps: Option<u64>,
+    /// Whether a smaller scenario is looked for when one fails.
+    pub(crate) shrinks: bool,
+}
+
+impl Bounds {
+    fn scenario(self, seed: u64) -> Scenario {
+        let mut scenario = Scenario::of(seed);
+        scenario.calm_after_steps = self.steps.unwrap_or(u64::MAX);
+        scenario
+    }
+}
+
 /// Panics are remembered instead of printed: also those that the server catches are faults.
 pub(crate) fn quiet_panics() {
     std::panic::set_hook(Box::new(|info| {
@@ -79,7 +96,7 @@ impl Totals {
 
 /// Runs scenarios until `length` has passed or one fails.
 #[expect(clippy::print_stdout, reason = "what a campaign is for")]
-pub(crate) fn run(from: u64, length: Duration, jobs: usize, shrinks: bool) -> ExitCode {
+pub(crate) fn run(from: u64, length: Duration, jobs: usize, bounds: Bounds) -> ExitCode {
     println!("seeds from {from} on");
     let (next, stop) = (AtomicU64::new(from), AtomicBool::new(false));
     let totals = Mutex::new(Totals::default());
@@ -89,7 +106,7 @@ pub(crate) fn run(from: u64, length: Duration, jobs: usize, shrinks: bool) -> Ex
         for _ in 0..jobs {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) && started.elapsed() < length {
-                    let scenario = Scenario::of(next.fetch_add(1, Ordering::Relaxed));
+                    let scenario = bounds.scenario(next.fetch_add(1, Ordering::Relaxed));
                     let outcome = simulate(scenario.clone(), false);
                     totals.lock().add(scenario.kind, &outcome);
                     if outcome.violation.is_some() {
@@ -111,14 +128,14 @@ pub(crate) fn run(from: u64, length: Duration, jobs: usize, shrinks: bool) -> Ex
             println!("every invariant holds");
             ExitCode::SUCCESS
         }
-        Some((scenario, outcome)) => report(scenario, outcome, shrinks),
+        Some((scenario, outcome)) => report(scenario, outcome, bounds),
     }
 }
 
 /// Runs one seed.
 #[expect(clippy::print_stdout, reason = "what it is for")]
-pub(crate) fn one(seed: u64, shrinks: bool) -> ExitCode {
-    let scenario = Scenario::of(seed);
+pub(crate) fn one(seed: u64, bounds: Bounds) -> ExitCode {
+    let scenario = bounds.scenario(seed);
     let outcome = simulate(scenario.clone(), true);
     let mut totals = Totals::default();
     totals.add(scenario.kind, &outcome);
@@ -128,15 +145,15 @@ pub(crate) fn one(seed: u64, shrinks: bool) -> ExitCode {
         println!("every invariant holds");
         return ExitCode::SUCCESS;
     }
-    report(scenario, outcome, shrinks)
+    report(scenario, outcome, bounds)
 }
 
 #[expect(clippy::print_stdout, reason = "what it is for")]
-fn report(scenario: Scenario, outcome: Outcome, shrinks: bool) -> ExitCode {
+fn report(scenario: Scenario, outcome: Outcome, bounds: Bounds) -> ExitCode {
     let Some(violation) = outcome.violation.clone() else { return ExitCode::SUCCESS };
     println!("\nseed {} fails after {} steps", scenario.seed, outcome.steps);
     print_violation(&violation);
-    if !shrinks {
+    if !bounds.shrinks {
         print_tail(&outcome);
         return ExitCode::FAILURE;
     }
@@ -151,7 +168,8 @@ fn report(scenario: Scenario, outcome: Outcome, shrinks: bool) -> ExitCode {
     if let Some(violation) = &shrunk.outcome.violation {
         print_violation(violation);
     }
-    println!("again: cargo run --release -p encke-sim -- --seed {}", scenario.seed);
+    let steps = bounds.steps.map_or_else(String::new, |steps| format!(" --steps {steps}"));
+    println!("again: cargo run --release -p encke-sim -- --seed {}{steps}", scenario.seed);
     ExitCode::FAILURE
 }
 

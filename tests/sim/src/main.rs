@@ -23,6 +23,7 @@ mod world;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use campaign::Bounds;
 use clap::Parser;
 
 /// Runs the server in seeded simulations and checks its invariants.
@@ -43,6 +44,9 @@ struct Arguments {
     /// Scenarios at a time.
     #[arg(long, default_value_t = 1)]
     jobs: usize,
+    /// How many steps of a scenario things may happen in, before everyone catches up and leaves. Without it, as many as it takes.
+    #[arg(long)]
+    steps: Option<u64>,
     /// Do not look for a smaller scenario that fails in the same way.
     #[arg(long)]
     no_shrinking: bool,
@@ -51,13 +55,14 @@ struct Arguments {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     campaign::quiet_panics();
+    let bounds = Bounds { steps: arguments.steps, shrinks: !arguments.no_shrinking };
     if let Some(seed) = arguments.seed {
-        return campaign::one(seed, !arguments.no_shrinking);
+        return campaign::one(seed, bounds);
     }
     let minutes = arguments.hours.map_or(arguments.minutes.unwrap_or(1.0), |hours| hours * 60.0);
     let Ok(length) = Duration::try_from_secs_f64(minutes * 60.0) else {
         return ExitCode::FAILURE;
     };
     let from = arguments.from.unwrap_or_else(|| u64::from(rand::random::<u32>()));
-    campaign::run(from, length, arguments.jobs.max(1), !arguments.no_shrinking)
+    campaign::run(from, length, arguments.jobs.max(1), bounds)
 }
