@@ -222,6 +222,9 @@ impl World {
             && !may_have_lost
             && !page.has_missed_the_end_of_a_pause();
         let interval = page.pause(reply.interval());
+        if may_have_lost && reply.interval().is_none() {
+            page.excuse_pause();
+        }
         if let Err(what) = wrong {
             self.violate("exactly once or a gap", format!("client {number}: {what}"));
         } else if is_ack_wrong {

@@ -160,6 +160,11 @@ impl Page {
         self.interval
     }
 
+    /// The end of the pause was in an answer that was lost, as far as anyone can tell: no later one says it again.
+    pub(crate) fn excuse_pause(&mut self) {
+        self.has_lost_connect = true;
+    }
+
     /// An answer that it did not read has told it to go on without a pause.
     pub(crate) fn has_missed_the_end_of_a_pause(&self) -> bool {
         let end = b"\"interval\":0";

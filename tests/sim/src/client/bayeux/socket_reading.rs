@@ -4,6 +4,7 @@ use encke_core::Timestamp;
 use rand::RngExt;
 
 use super::heard::{Heard, Reply};
+use crate::scenario::nanos;
 use crate::schedule::{ClientNumber, ConnectionNumber};
 use crate::world::World;
 
@@ -99,10 +100,14 @@ impl World {
             return;
         }
         let is_busy = self.is_busy();
+        let longest_rest = 2 * nanos(self.scenario.config.session.ping_interval);
         let client = &mut self.clients[number as usize];
         let Some(bayeux) = &mut client.bayeux else { return };
         let has_session = bayeux.page.is_some();
-        bayeux.connects_at = self.now + pause;
+        // Some ask for nothing for a while, and answer pings meanwhile.
+        let rests = is_busy && has_session && client.rng.random_bool(0.1);
+        let rest = if rests { client.rng.random_range(0..longest_rest) } else { 0 };
+        bayeux.connects_at = self.now + pause.max(rest);
         match client.rng.random_range(0..20) {
             // Another session on the same socket, if the server leaves it open.
             0..10 if !has_session && is_busy => self.handshake_on_socket(number),
