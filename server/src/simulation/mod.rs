@@ -7,6 +7,7 @@
 mod bayeux;
 mod late_engine;
 mod polls;
+mod restart;
 mod socket;
 mod views;
 
@@ -48,6 +49,7 @@ use late_engine::LateEngine;
 pub use crate::clock::SimulatedTime;
 pub use bayeux::{ConnectRequest, HeldConnect};
 pub use polls::Poll;
+pub use restart::GoneOn;
 pub use socket::Socket;
 pub use views::{ChannelView, Held, SessionView};
 

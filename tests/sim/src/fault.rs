@@ -46,10 +46,14 @@ pub(crate) enum Fault {
     Latency,
     /// The server drains before the end.
     Drain,
+    /// The server is told to stop, and another one takes up what it has written down.
+    Restart,
+    /// The server is killed, and another one begins with nothing.
+    Kill,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 21] = [
+    pub(crate) const ALL: [Self; 23] = [
         Self::Cut,
         Self::HalfOpen,
         Self::Leave,
@@ -71,7 +75,12 @@ impl Fault {
         Self::Pieces,
         Self::Latency,
         Self::Drain,
+        Self::Restart,
+        Self::Kill,
     ];
+
+    /// Those that one server meets, whatever becomes of it.
+    pub(crate) const OF_ONE_SERVER: &[Self] = Self::ALL.split_at(21).0;
 }
 
 /// Some classes of faults.

@@ -54,6 +54,23 @@ impl Lifecycles {
         self.lives.get(&session).is_some_and(|life| life.phase == Phase::Ended)
     }
 
+    /// All sessions have ended with their server, which has told nobody.
+    pub(crate) fn end_all(&mut self) {
+        self.alive = 0;
+        for life in self.lives.values_mut() {
+            life.phase = Phase::Ended;
+        }
+    }
+
+    /// Time stood still for them this long.
+    pub(crate) fn stand_still(&mut self, length: Duration) {
+        for life in self.lives.values_mut() {
+            for at in [&mut life.opened_at, &mut life.changed_at, &mut life.left_at] {
+                *at = *at + length;
+            }
+        }
+    }
+
     /// Takes an event in. `left_at` is when the client was last there, if that is not now. Returns what is wrong with it, if anything.
     pub(crate) fn event(
         &mut self,

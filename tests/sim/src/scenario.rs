@@ -57,6 +57,10 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// The scenario of a seed.
     pub(crate) fn of(seed: u64) -> Self {
+        Self::of_one_server(seed).with_restarts()
+    }
+
+    fn of_one_server(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let kind = match rng.random_range(0..20) {
             0..16 => Kind::Dense,
@@ -66,9 +70,9 @@ impl Scenario {
         let config = config(kind, &mut rng);
         let mut faults = Faults::default();
         let share = rng.random_range(0.1..0.9);
-        for fault in Fault::ALL {
+        for fault in Fault::OF_ONE_SERVER {
             if rng.random_bool(share) {
-                faults = faults.with(fault);
+                faults = faults.with(*fault);
             }
         }
         if kind != Kind::Dense {
@@ -121,6 +125,17 @@ impl Scenario {
             longest_message: rng.random_range(40..longest_message),
             config,
         }
+    }
+
+    /// Some have more servers than one, one after another. That changes nothing else in them.
+    fn with_restarts(mut self) -> Self {
+        let mut rng = self.rng(3);
+        for fault in [Fault::Restart, Fault::Kill] {
+            if rng.random_bool(0.3) {
+                self.faults = self.faults.with(fault);
+            }
+        }
+        self
     }
 
     /// A channel, or a pattern, that a client may follow.

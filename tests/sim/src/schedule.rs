@@ -64,6 +64,10 @@ pub(crate) enum Action {
     Administrate,
     /// The server stops for a while.
     Stall,
+    /// The server is told to stop, or killed.
+    Restart,
+    /// The server that was told to stop writes down what it has, and ends; unless it has been killed before.
+    Replace { server: u32 },
     /// A stage of the run ends, if it has not ended before.
     EndStage(Stage),
 }

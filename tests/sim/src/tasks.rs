@@ -115,6 +115,17 @@ impl Tasks {
         }
     }
 
+    /// Drops all tasks, as the end of their process does.
+    pub(crate) fn cancel_all(&mut self) {
+        for index in 0..self.slots.len() {
+            if self.slots[index].task.take().is_some() {
+                self.free.push(u32::try_from(index).expect("few tasks"));
+            }
+        }
+        self.queue.spawned.lock().clear();
+        self.queue.woken.lock().clear();
+    }
+
     /// How many have not ended.
     pub(crate) fn len(&self) -> usize {
         self.slots.len() - self.free.len()

@@ -31,6 +31,17 @@ pub(crate) struct Post {
     pub(crate) published_to: u8,
 }
 
+impl Post {
+    /// It has reached the server.
+    pub(crate) fn is_served(&self) -> bool {
+        self.task.is_some()
+    }
+
+    pub(crate) fn is_answered(&self) -> bool {
+        self.answer.is_some()
+    }
+}
+
 impl World {
     /// The client sends one command by itself, unless it waits for the answer to another: requests may overtake each other.
     pub(super) fn post(&mut self, number: ClientNumber, command: &str, question: Question, published_to: u8) {

@@ -15,7 +15,7 @@ use crate::truth::{channel_name, channel_of};
 impl World {
     /// What the server told its hooks.
     pub(super) fn hear_events(&mut self) {
-        let told = std::mem::take(&mut *self.told.0.lock());
+        let told = std::mem::take(&mut *self.given.told.0.lock());
         for (session, event) in told {
             let now = self.server.now();
             self.trace.note(&[u64::from(event.number), event.transition.reason().len() as u64]);
@@ -84,6 +84,10 @@ impl World {
     /// Nothing is to be done at this moment: what has to be, has been.
     pub(super) fn check_when_quiet(&mut self) {
         self.unchecked += 1;
+        if self.lives.is_moving() {
+            // Time stands still for sessions.
+            return;
+        }
         if self.unchecked * 8 <= self.lifecycles.alive() || !self.schedule.nothing_put_off() {
             return;
         }

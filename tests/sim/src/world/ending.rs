@@ -22,7 +22,8 @@ impl World {
         if stage != self.stage {
             return;
         }
-        self.engine_delays.end();
+        self.replace(self.lives.number);
+        self.given.engine_delays.end();
         match stage {
             Stage::Busy if self.scenario.faults.allows(Fault::Drain) => self.drain(),
             Stage::Busy => self.calm_down(),

@@ -6,23 +6,25 @@ mod checks;
 mod ending;
 mod network;
 mod polls;
+mod restart;
 mod stepping;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Wake, Waker};
+use std::task::Wake;
 
 use browsers::{BrowserPoll, HeldOf};
 use encke_core::session::LifecycleEvent;
 use encke_server::SessionId;
 use encke_server::clock::UnixTime;
 use encke_server::events::Hooks;
-use encke_server::simulation::{Answer, Parameters, Server, SimulatedTime};
+use encke_server::simulation::{Answer, Server, SimulatedTime};
 use parking_lot::Mutex;
 use polls::Polled;
 use rand::RngExt;
 use rand::rngs::SmallRng;
+use restart::{Given, Lives};
 
 use crate::client::{Client, Post, Request};
 use crate::engine_delays::EngineDelays;
@@ -112,16 +114,14 @@ pub(crate) struct World {
     pub(crate) scenario: Scenario,
     /// The machine's clock, in nanoseconds since the start.
     pub(crate) now: u64,
-    time: Arc<SimulatedTime>,
+    given: Given,
     times: Arc<Times>,
     news: News,
-    told: ToldEvents,
-    wheel_woken: Arc<WheelWoken>,
-    engine_delays: EngineDelays,
     /// Counts the turns that were planned: an earlier plan is void.
     wheel_plan: u32,
     work_planned: bool,
     pub(crate) server: Server,
+    lives: Lives,
     pub(crate) tasks: Tasks,
     /// The connection that a task serves, by the task's index.
     served_by: Vec<Option<Served>>,
@@ -162,33 +162,24 @@ pub(crate) struct World {
 
 impl World {
     pub(crate) fn new(scenario: Scenario, in_words: bool) -> Self {
-        let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(1_700_000_000)));
-        let told = ToldEvents::default();
-        let wheel_woken = Arc::new(WheelWoken::default());
         let tasks = Tasks::default();
-        let engine_delays = EngineDelays::new(&scenario);
-        let delays = engine_delays.clone();
-        let server = Server::new(Parameters {
-            config: scenario.config.clone(),
-            seed: scenario.seed,
-            time: Arc::clone(&time),
-            hooks: Box::new(told.clone()),
-            spawn: tasks.spawner(),
-            wheel_waker: Waker::from(Arc::clone(&wheel_woken)),
-            dispatch_batches: scenario.dispatch_batches,
-            engine_delay: Box::new(move || delays.draw()),
-        });
+        let given = Given {
+            time: Arc::new(SimulatedTime::new(UnixTime::from_secs(1_700_000_000))),
+            told: ToldEvents::default(),
+            wheel_woken: Arc::default(),
+            engine_delays: EngineDelays::new(&scenario),
+        };
+        let lives = Lives::new(&scenario);
+        let server = Self::start_server(&scenario, lives.number, &given, &tasks);
         let mut world = Self {
             now: 0,
-            time,
+            given,
             times: Arc::default(),
             news: News::default(),
-            told,
-            wheel_woken,
-            engine_delays,
             wheel_plan: 0,
             work_planned: false,
             server,
+            lives,
             tasks,
             served_by: Vec::new(),
             schedule: Schedule::default(),
@@ -233,6 +224,7 @@ impl World {
         self.schedule.plan(self.rng.random_range(0..pause * 4), Action::Administrate);
         self.schedule.plan(self.rng.random_range(0..self.scenario.length), Action::Stall);
         self.schedule.plan(self.scenario.length, Action::EndStage(Stage::Busy));
+        self.plan_restart();
     }
 
     /// Runs to the end, or to the first invariant that does not hold.

@@ -94,7 +94,7 @@ impl World {
                 let over_at = polled.as_ref().and_then(|polled| polled.over_at);
                 let is_wrong = match (reason, &polled) {
                     (SuspendReason::PollGap, _) => over_at.is_none_or(|over_at| now < over_at + gap),
-                    (SuspendReason::Disconnected, _) | (_, None) => false,
+                    (SuspendReason::Disconnected | SuspendReason::Moved, _) | (_, None) => false,
                     (_, Some(_)) => true,
                 };
                 if is_wrong {

@@ -42,7 +42,7 @@ impl World {
     }
 
     /// Until then something may be late for a reason.
-    fn disturb(&mut self, until: u64) {
+    pub(super) fn disturb(&mut self, until: u64) {
         self.disturbed_at = self.disturbed_at.max(until);
     }
 
@@ -54,10 +54,10 @@ impl World {
     }
 
     /// Time goes on.
-    fn pass(&mut self, nanos: u64) {
+    pub(super) fn pass(&mut self, nanos: u64) {
         self.session_nanos += u128::from(nanos) * self.lifecycles.alive() as u128;
         self.now += nanos;
-        self.time.advance(std::time::Duration::from_nanos(nanos));
+        self.given.time.advance(std::time::Duration::from_nanos(nanos));
         self.tell_times();
     }
 
@@ -102,6 +102,8 @@ impl World {
             Action::Publish => self.publish(),
             Action::Administrate => self.administrate(),
             Action::Stall => self.stall(),
+            Action::Restart => self.restart(),
+            Action::Replace { server } => self.replace(server),
             Action::EndStage(stage) => self.end_stage(stage),
         }
     }
@@ -149,10 +151,10 @@ impl World {
     /// What the last action has set off.
     fn follow_up(&mut self) {
         self.hear_events();
-        for _ in 0..self.engine_delays.take_drawn() {
+        for _ in 0..self.given.engine_delays.take_drawn() {
             self.fault_counts.count(Fault::LateEngine);
         }
-        if self.wheel_woken.0.swap(false, Ordering::Relaxed) {
+        if self.given.wheel_woken.0.swap(false, Ordering::Relaxed) {
             self.wheel_plan = self.wheel_plan.wrapping_add(1);
             // Awake or asleep, it goes on with its loop; a turn that was planned is void.
             self.ready.retain(|action| !matches!(action, Action::Wheel { .. }));
@@ -201,7 +203,7 @@ impl World {
         (MOST_CHANNELS..LOGS).for_each(|pattern| self.look_at_log(pattern));
     }
 
-    fn look_at_log(&mut self, channel: u8) {
+    pub(super) fn look_at_log(&mut self, channel: u8) {
         match self.truth.look(channel, &self.server) {
             Ok(0) => {}
             Ok(fresh) => {
@@ -285,6 +287,8 @@ fn code(action: &Action) -> [u64; 2] {
         Action::Publish => [10, 0],
         Action::Administrate => [11, 0],
         Action::Stall => [12, 0],
+        Action::Restart => [18, 0],
+        Action::Replace { server } => [19, server.into()],
         Action::EndStage(stage) => [13, stage as u64],
     }
 }
