@@ -3,10 +3,12 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use data_encoding::BASE64URL_NOPAD;
 use encke_core::Timestamp;
+use ring::digest::{Context, SHA256};
 
 /// How many a channel knows. The oldest gives way.
-pub(super) const MOST_KEYS: usize = 1024;
+pub(crate) const MOST_KEYS: usize = 1024;
 
 /// The publisher of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +45,20 @@ impl Publisher {
 pub(crate) struct PublishId {
     pub(crate) publisher: Publisher,
     pub(crate) key: Box<str>,
+}
+
+impl PublishId {
+    /// Text of 43 letters, digits, `-` and `_` that stands for it, the same everywhere and in every version: a digest, since a user's name may
+    /// be long.
+    pub(crate) fn digest(&self) -> String {
+        let mut context = Context::new(&SHA256);
+        let publisher = self.publisher.to_text();
+        // Its length: no two of them make the same text.
+        context.update(&(publisher.len() as u64).to_le_bytes());
+        context.update(publisher.as_bytes());
+        context.update(self.key.as_bytes());
+        BASE64URL_NOPAD.encode(context.finish().as_ref())
+    }
 }
 
 /// What one takes up besides its text, here and in the order of ages.

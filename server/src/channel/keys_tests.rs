@@ -137,6 +137,15 @@ fn the_oldest_key_makes_room() {
 }
 
 #[test]
+fn what_stands_for_a_key_stays_as_it_is() {
+    let digest = |publisher, key: &str| PublishId { publisher, key: key.into() }.digest();
+    assert_eq!(digest(Publisher::Operator, "k"), "MAHwVX8ctPEJFS99ENYnnW8MCaJtSaQRXft4DMd6MRk");
+    let users = [("a", "b c"), ("a b", "c"), ("a", "bc")]
+        .map(|(user, key)| digest(Publisher::User(user.into()), key));
+    assert!(users[0] != users[1] && users[1] != users[2] && users[0] != users[2], "{users:?}");
+}
+
+#[test]
 fn keys_count_as_what_logs_hold_and_go_with_the_messages_that_are_as_old() {
     let total_bytes = 100_000;
     let world = World::new(LogLimits { messages: 1, total_bytes, ..WIDE });

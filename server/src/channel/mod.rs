@@ -29,7 +29,7 @@ mod trim;
 pub use channels::LogLimits;
 pub(crate) use channels::{Channels, Hold, NotPublished, Published, TooManyChannels};
 pub(crate) use feed::Fed;
-pub(crate) use keys::{PublishId, Publisher};
+pub(crate) use keys::{MOST_KEYS, PublishId, Publisher};
 pub(crate) use message::{LogMessage, Origin};
 pub(crate) use name::{BadChannelName, ChannelName};
 pub(crate) use pattern::overlap;

@@ -27,12 +27,17 @@ impl Keys {
 
     /// What a channel's keys are. The part in braces is what a cluster goes by.
     pub(super) fn of(&self, channel: &str) -> ChannelKeys {
-        let (prefix, partition) = (&self.prefix, fnv1a(channel.as_bytes()) % PARTITIONS);
+        let (prefix, partition) = (&self.prefix, partition(channel));
         ChannelKeys {
             meta: format!("{prefix}{{{partition}}}m:{channel}"),
             log: format!("{prefix}{{{partition}}}l:{channel}"),
             feed: format!("{prefix}{{{partition}}}c:{channel}"),
         }
+    }
+
+    /// Where publishes of a channel that had keys are known: a hash.
+    pub(super) fn publishes(&self, channel: &str) -> String {
+        format!("{}{{{}}}k:{channel}", self.prefix, partition(channel))
     }
 
     /// The channel of which servers hear here.
@@ -50,6 +55,10 @@ impl Keys {
     pub(super) fn probe(&self, node: &str) -> String {
         format!("{}probe:{node}", self.prefix)
     }
+}
+
+fn partition(channel: &str) -> u64 {
+    fnv1a(channel.as_bytes()) % PARTITIONS
 }
 
 /// FNV-1a of 64 bits: the same everywhere, and in every version.
@@ -73,6 +82,7 @@ mod tests {
             feed: "encke:{12}c:a".into(),
         };
         assert_eq!(keys.of("a"), expected);
+        assert_eq!(keys.publishes("a"), "encke:{12}k:a");
         assert_eq!((keys.life(), keys.probe("n")), ("encke:life".into(), "encke:probe:n".into()));
     }
 

@@ -21,7 +21,9 @@ use super::message::{Opened, json};
 use super::scripts::Scripts;
 use super::settings::RedisSettings;
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Channels, HistoryMessage, Hold, Published, Subscriber, new_epoch};
+use crate::channel::{
+    ChannelName, Channels, HistoryMessage, Hold, PublishId, Published, Subscriber, new_epoch,
+};
 use crate::engine::{Answer, EngineError, History};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
@@ -183,6 +185,7 @@ impl<S: Subscriber> Link<S> {
         &self,
         channel: &ChannelName,
         data: &CompactJson<'_>,
+        id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
         let Some(up) = self.up() else { return Answer::Ready(Err(EngineError::Unavailable)) };
         let Ok(permit) = Arc::clone(&self.publishes).try_acquire_owned() else {
@@ -190,7 +193,9 @@ impl<S: Subscriber> Link<S> {
         };
         let keys = self.keys.of(channel.as_str());
         let life = up.life.load(Ordering::Relaxed);
-        let command = up.scripts.publish(&keys, data.as_str(), &new_epoch(&self.entropy), life);
+        let once = id.map(|id| (self.keys.publishes(channel.as_str()), id.digest()));
+        let epoch = new_epoch(&self.entropy);
+        let command = up.scripts.publish(&keys, data.as_str(), &epoch, life, once.as_ref());
         let (metrics, timeouts) = (Arc::clone(self.channels.metrics()), Arc::clone(&self.timeouts));
         let asked_at = timeouts.clock().now();
         let publish = async move {
@@ -203,12 +208,12 @@ impl<S: Subscriber> Link<S> {
             {
                 up.over.cancel();
             }
-            let published = published(answer);
-            if published.is_ok() {
+            let (published, is_repeated) = published(answer)?;
+            metrics.engine.published(timeouts.clock().now().since(asked_at));
+            if !is_repeated {
                 metrics.channels.published();
-                metrics.engine.published(timeouts.clock().now().since(asked_at));
             }
-            published
+            Ok(published)
         };
         let asked = Asked::new(publish, &self.executor);
         let answer = self.timeouts.within(ANSWER, asked);
@@ -272,10 +277,17 @@ pub(super) fn checked(value: Value) -> Result<Value, RedisError> {
     value.extract_error()
 }
 
-fn published(answer: Result<Value, RedisError>) -> Result<Published, EngineError> {
-    let parsed = answer.and_then(|value| Ok(from_redis_value::<(String, u64)>(value)?));
+/// What was published, and whether that was before.
+fn published(answer: Result<Value, RedisError>) -> Result<(Published, bool), EngineError> {
+    let parsed = answer.and_then(|mut value| {
+        let mark = match &mut value {
+            Value::Array(values) if values.len() == 3 => values.pop(),
+            _ => None,
+        };
+        Ok((from_redis_value::<(String, u64)>(value)?, mark.is_some()))
+    });
     match parsed {
-        Ok((epoch, offset)) => Ok(Published { offset, epoch: epoch.into() }),
+        Ok(((epoch, offset), is_repeated)) => Ok((Published { offset, epoch: epoch.into() }, is_repeated)),
         Err(error) if was_refused(&error) => Err(EngineError::Unavailable),
         Err(_) => Err(EngineError::OutcomeUnknown),
     }

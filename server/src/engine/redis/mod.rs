@@ -70,11 +70,7 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
         data: &CompactJson<'_>,
         id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
-        // The scripts know no keys: a repeat would be published again.
-        if id.is_some() {
-            return Answer::Ready(Err(EngineError::Unavailable));
-        }
-        self.0.publish(channel, data)
+        self.0.publish(channel, data, id)
     }
 
     fn read(

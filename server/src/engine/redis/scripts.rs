@@ -5,6 +5,7 @@ use redis::{Cmd, RedisResult, cmd};
 
 use super::keys::ChannelKeys;
 use super::settings::RedisSettings;
+use crate::channel::MOST_KEYS;
 
 /// Comes before those that concern channels.
 const EPOCH: &str = include_str!("scripts/epoch.lua");
@@ -12,7 +13,10 @@ const PUBLISH: &str = include_str!("scripts/publish.lua");
 const OPEN: &str = include_str!("scripts/open.lua");
 const LIFE: &str = include_str!("scripts/life.lua");
 
-/// A channel that nobody publishes to, follows or reads is remembered for so much longer than its newest message.
+/// A log is kept for this part of its age longer than it must be, so that not every message has to say it.
+const KEPT_LONGER: u128 = 8;
+
+/// A channel that nobody publishes to, follows or reads is remembered for so much longer than its log.
 const META_KEPT_LONGER_MS: u128 = 60 * 60 * 1000;
 
 /// Scripts that a Redis has, by what it calls them.
@@ -22,6 +26,7 @@ pub(super) struct Scripts {
     open: String,
     life: String,
     most_messages: usize,
+    age_ms: String,
     log_kept_ms: String,
     meta_kept_ms: String,
 }
@@ -35,22 +40,41 @@ impl Scripts {
         let mut load = async |script: String| -> RedisResult<String> {
             cmd("SCRIPT").arg("LOAD").arg(script).query_async(connection).await
         };
-        let kept_ms = |longer| settings.history_age.map_or(0, |age| age.as_millis() + longer).to_string();
+        let age_ms = settings.history_age.map(|age| age.as_millis());
+        let log_kept_ms = age_ms.map(|age| age + age / KEPT_LONGER);
+        let meta_kept_ms = log_kept_ms.map(|kept| kept + META_KEPT_LONGER_MS);
+        let argument = |ms: Option<u128>| ms.unwrap_or(0).to_string();
         Ok(Self {
             publish: load(format!("{EPOCH}\n{PUBLISH}")).await?,
             open: load(format!("{EPOCH}\n{OPEN}")).await?,
             life: load(LIFE.to_owned()).await?,
             most_messages: settings.history_messages,
-            log_kept_ms: kept_ms(0),
-            meta_kept_ms: kept_ms(META_KEPT_LONGER_MS),
+            age_ms: argument(age_ms),
+            log_kept_ms: argument(log_kept_ms),
+            meta_kept_ms: argument(meta_kept_ms),
         })
     }
 
-    pub(super) fn publish(&self, keys: &ChannelKeys, data: &str, new_epoch: &str, life: u64) -> Cmd {
+    /// `once` is for a publish that has a key: where those are known, and what stands for it.
+    pub(super) fn publish(
+        &self,
+        keys: &ChannelKeys,
+        data: &str,
+        new_epoch: &str,
+        life: u64,
+        once: Option<&(String, String)>,
+    ) -> Cmd {
         let mut call = cmd("EVALSHA");
-        call.arg(&self.publish).arg(2).arg(&keys.meta).arg(&keys.log);
-        call.arg(data).arg(self.most_messages).arg(&self.log_kept_ms).arg(&self.meta_kept_ms);
+        call.arg(&self.publish).arg(if once.is_some() { 3 } else { 2 }).arg(&keys.meta).arg(&keys.log);
+        if let Some((known, _)) = once {
+            call.arg(known);
+        }
+        call.arg(data).arg(self.most_messages);
+        call.arg(&self.age_ms).arg(&self.log_kept_ms).arg(&self.meta_kept_ms);
         call.arg(new_epoch).arg(life).arg(&keys.feed);
+        if let Some((_, id)) = once {
+            call.arg(id).arg(MOST_KEYS);
+        }
         call
     }
 

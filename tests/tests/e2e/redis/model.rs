@@ -13,6 +13,8 @@ pub(super) struct Model {
 
 #[derive(Clone, Debug, Default)]
 struct Channel {
+    /// What is known of publishes that had keys, oldest first, and what they were answered.
+    known: Vec<(String, (String, u64))>,
     /// Nothing, if its meta key is gone.
     meta: Option<Meta>,
     /// Offsets and messages, oldest first.
@@ -39,6 +41,33 @@ pub(super) struct Opened {
 }
 
 impl Model {
+    /// A publish that has a key; so many of these are known. Returns also whether it was published before.
+    pub(super) fn publish_once(
+        &mut self,
+        channel: &str,
+        data: &str,
+        new_epoch: &str,
+        life: u64,
+        (id, most): (&str, usize),
+    ) -> (String, u64, bool) {
+        let known = &mut self.channels.entry(channel.to_owned()).or_default().known;
+        if let Some((_, (epoch, offset))) = known.iter().find(|(known, _)| known == id) {
+            return (epoch.clone(), *offset, true);
+        }
+        if known.len() == most {
+            known.remove(0);
+        }
+        let published = self.publish(channel, data, new_epoch, life);
+        let known = &mut self.channels.entry(channel.to_owned()).or_default().known;
+        known.push((id.to_owned(), published.clone()));
+        (published.0, published.1, false)
+    }
+
+    /// All publishes that had keys have become too old to be known.
+    pub(super) fn forget_publishes(&mut self, channel: &str) {
+        self.channels.entry(channel.to_owned()).or_default().known.clear();
+    }
+
     /// Returns the epoch and the offset.
     pub(super) fn publish(&mut self, channel: &str, data: &str, new_epoch: &str, life: u64) -> (String, u64) {
         let channel = self.channels.entry(channel.to_owned()).or_default();

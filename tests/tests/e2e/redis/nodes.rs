@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use encke_tests::redis::Redis;
 use encke_tests::server::run_to_end;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{eventually_within, until};
 use encke_tests::{Client, RunningServer};
 use redis::Connection;
@@ -41,6 +42,29 @@ fn what_is_published_on_one_server_is_heard_on_all() {
     // A publisher who follows hears itself.
     followers[0].send(r#"{"publish":{"channel":"news","data":"me"}}"#);
     followers.iter_mut().for_each(|follower| assert_message(follower, 11, &json!("me")));
+}
+
+#[test]
+fn a_repeat_on_another_server_gets_the_first_reply() {
+    let redis = Redis::start();
+    let secret = format!("auth.secret={SECRET}");
+    let nodes = [(); 2].map(|()| launch(&redis).set(&secret).start());
+    let token = sign(&json!({"sub": "alice", "channels": {"*": ["publish"]}}), SECRET);
+    let mut of_user = nodes.each_ref().map(|node| Client::connect(node.public, &format!("token={token}")));
+    let first = of_user[0].ask(r#"{"id":1,"publish":{"channel":"news","data":1,"key":"k"}}"#);
+    assert_eq!(first["ok"]["offset"], 1, "{first}");
+    let again = of_user[1].ask(r#"{"id":1,"publish":{"channel":"news","data":2,"key":"k"}}"#);
+    assert_eq!(again, first);
+    let of_api = nodes
+        .each_ref()
+        .map(|node| node.admin.post("/api/publish", r#"{"channel":"news","data":3,"key":"k"}"#).json());
+    assert_eq!(of_api[0]["offset"], 2, "it is another publisher");
+    assert_eq!(of_api[0], of_api[1]);
+    let history = nodes[1].admin.get("/api/channels/news/history").json();
+    let data = history["messages"].as_array().expect("a list").iter().map(|message| &message["data"]);
+    assert_eq!(data.collect::<Vec<_>>(), [1, 3]);
+    let published = |node: &RunningServer| node.admin.metrics().value("encke_messages_published_total");
+    assert_eq!(nodes.each_ref().map(published), [2.0, 0.0], "a repeat is none");
 }
 
 #[test]

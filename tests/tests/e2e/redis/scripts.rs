@@ -1,7 +1,7 @@
 use encke_tests::redis::Redis;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
-use redis::{Connection, Script, Value};
+use redis::{Connection, Script, Value, from_redis_value};
 
 use super::model::{Model, Opened};
 
@@ -16,6 +16,12 @@ const CHANNELS: [&str; 3] = ["a", "b", "c"];
 const MESSAGES: usize = 20;
 
 const MINUTE_MS: &str = "60000";
+
+/// For how long logs are kept, so that they are kept for a minute, and the keys that say what is known of channels.
+const KEPT_MS: [&str; 2] = ["70000", "80000"];
+
+/// Publishes that are known by their keys.
+const MOST_KNOWN: usize = 8;
 
 /// The scripts, as a server calls them.
 struct Real {
@@ -33,21 +39,81 @@ impl Real {
     fn publish(&mut self, channel: &str, data: &str, new_epoch: &str, life: u64) -> (String, u64) {
         let [meta, log, feed] = keys(channel);
         let mut call = self.publish.key(meta);
-        call.key(log)
-            .arg(data)
-            .arg(MESSAGES)
-            .arg(MINUTE_MS)
-            .arg(MINUTE_MS)
-            .arg(new_epoch)
-            .arg(life)
-            .arg(feed);
-        call.invoke(&mut self.connection).expect("an epoch and an offset")
+        call.key(log).arg(data).arg(MESSAGES).arg(MINUTE_MS).arg(&KEPT_MS);
+        call.arg(new_epoch).arg(life).arg(feed);
+        let published = call.invoke(&mut self.connection).expect("an epoch and an offset");
+        self.assert_kept(channel);
+        published
+    }
+
+    fn publish_once(
+        &mut self,
+        channel: &str,
+        data: &str,
+        new_epoch: &str,
+        life: u64,
+        id: &str,
+    ) -> (String, u64, bool) {
+        let [meta, log, feed] = keys(channel);
+        let mut call = self.publish.key(meta);
+        call.key(log).key(known(channel)).arg(data).arg(MESSAGES).arg(MINUTE_MS).arg(&KEPT_MS);
+        call.arg(new_epoch).arg(life).arg(feed).arg(id).arg(MOST_KNOWN);
+        let answer: Value = call.invoke(&mut self.connection).expect("an epoch, an offset, perhaps a mark");
+        let left = self.left_ms(&known(channel));
+        assert!((1..=60_000).contains(&left), "{left} ms");
+        let fields: usize =
+            redis::cmd("HLEN").arg(known(channel)).query(&mut self.connection).expect("a number");
+        assert!(fields <= 2 * MOST_KNOWN + 1, "{fields}");
+        match from_redis_value::<(String, u64)>(answer.clone()) {
+            Ok((epoch, offset)) => {
+                self.assert_kept(channel);
+                (epoch, offset, false)
+            }
+            Err(_) => {
+                let (epoch, offset, _): (String, u64, u64) = from_redis_value(answer).expect("a mark");
+                (epoch, offset, true)
+            }
+        }
+    }
+
+    /// A log is kept for as long as it must be, and what is known of its channel for longer.
+    #[track_caller]
+    fn assert_kept(&mut self, channel: &str) {
+        let [meta, log, _] = keys(channel).map(|key| self.left_ms(&key));
+        // Less what has passed since; an hour says that it was not said at all.
+        assert!((55_000..=70_000).contains(&log) && (log..=80_000).contains(&meta), "{log} {meta}");
+    }
+
+    fn left_ms(&mut self, key: &str) -> i64 {
+        redis::cmd("PTTL").arg(key).query(&mut self.connection).expect("a number")
+    }
+
+    /// The log has not been used for so long that it is gone.
+    fn expire_log(&mut self, channel: &str) {
+        let [meta, log, _] = keys(channel);
+        self.delete(&log);
+        if self.left_ms(&meta) > 0 {
+            redis::cmd("HSET").arg(&[&meta, "kept", "1"]).exec(&mut self.connection).expect("set");
+        }
+    }
+
+    /// All publishes that had keys were long ago.
+    fn age_publishes(&mut self, channel: &str) {
+        let known = known(channel);
+        let fields: Vec<(String, String)> =
+            redis::cmd("HGETALL").arg(&known).query(&mut self.connection).expect("a hash");
+        for (id, record) in fields {
+            if let Some((_, rest)) = record.split_once(' ') {
+                let record = format!("1 {rest}");
+                redis::cmd("HSET").arg(&[&known, &id, &record]).exec(&mut self.connection).expect("set");
+            }
+        }
     }
 
     fn open(&mut self, channel: &str, new_epoch: &str, life: u64) -> Opened {
         let [meta, log, _] = keys(channel);
         let mut call = self.open.key(meta);
-        call.key(&log).arg(MINUTE_MS).arg(new_epoch).arg(life);
+        call.key(&log).arg(KEPT_MS[1]).arg(new_epoch).arg(life);
         let (epoch, offset, past, _ms): (String, u64, String, u64) =
             call.invoke(&mut self.connection).expect("what is known of the channel");
         let words: Vec<&str> = past.split_whitespace().collect();
@@ -71,6 +137,11 @@ impl Real {
 /// The meta key, the log, and where servers listen.
 fn keys(channel: &str) -> [String; 3] {
     ["m", "l", "c"].map(|kind| format!("{{7}}{kind}:{channel}"))
+}
+
+/// Where publishes that had keys are known.
+fn known(channel: &str) -> String {
+    format!("{{7}}k:{channel}")
 }
 
 /// The newest that must be there, and nothing that was not: Redis trims logs by whole blocks.
@@ -105,18 +176,28 @@ fn random_run(redis: &Redis, seed: u64) {
         // A server that has not noticed yet says a lower one.
         let said = if rng.random_ratio(1, 8) { 1.max(life - 1) } else { life };
         match rng.random_range(0..200) {
-            0..150 => {
+            0..75 => {
+                let data = format!(r#"{{"step":{step}}}"#);
+                let id = format!("id-{}", rng.random_range(0..3 * MOST_KNOWN));
+                let expected = model.publish_once(channel, &data, &new_epoch, said, (&id, MOST_KNOWN));
+                assert_eq!(real.publish_once(channel, &data, &new_epoch, said, &id), expected, "step {step}");
+            }
+            75..150 => {
                 let data = format!(r#"{{"step":{step}}}"#);
                 let expected = model.publish(channel, &data, &new_epoch, said);
                 assert_eq!(real.publish(channel, &data, &new_epoch, said), expected, "step {step}");
             }
-            150..190 => {
+            150..152 => {
+                real.age_publishes(channel);
+                model.forget_publishes(channel);
+            }
+            152..190 => {
                 let expected = model.open(channel, &new_epoch, said);
                 assert_same(real.open(channel, &new_epoch, said), expected);
             }
             190..193 => life += 1,
             193..196 => {
-                real.delete(&keys(channel)[1]);
+                real.expire_log(channel);
                 model.expire_log(channel);
             }
             196..199 => {
@@ -137,7 +218,7 @@ fn what_is_published_is_told() {
     let mut real = Real::new(&redis);
     let mut listener = redis.connect();
     let mut listener = listener.as_pubsub();
-    let [meta, log, feed] = keys("a");
+    let [.., feed] = keys("a");
     listener.subscribe(&feed).expect("subscribed");
     real.publish("a", r#""one two""#, "e", 1);
     let message: String = listener.get_message().expect("a message").get_payload().expect("text");
@@ -145,10 +226,27 @@ fn what_is_published_is_told() {
     assert_eq!((words.next(), words.next()), (Some("e"), Some("1")));
     assert!(words.next().is_some_and(|at| at.parse::<u64>().is_ok()), "{message}");
     assert_eq!(words.next(), Some(r#""one two""#));
-    for key in [meta, log] {
-        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut real.connection).expect("a number");
-        assert!((1..=60_000).contains(&left), "{key}: {left} ms");
-    }
+}
+
+#[test]
+fn that_a_log_is_kept_is_said_when_it_has_to_be() {
+    let redis = Redis::start();
+    let mut real = Real::new(&redis);
+    let [meta, log, _] = keys("a");
+    let kept = |real: &mut Real| -> u64 {
+        redis::cmd("HGET").arg(&[&*meta, "kept"]).query(&mut real.connection).expect("a time")
+    };
+    real.publish("a", "1", "e", 1);
+    let first = kept(&mut real);
+    real.publish("a", "2", "e", 1);
+    assert_eq!(kept(&mut real), first, "there is time left");
+    // As if that had been said twelve seconds ago.
+    let long_ago = first - 12_000;
+    redis::cmd("HSET").arg(&meta).arg("kept").arg(long_ago).exec(&mut real.connection).expect("set");
+    redis::cmd("PEXPIREAT").arg(&log).arg(long_ago).exec(&mut real.connection).expect("set");
+    real.publish("a", "3", "e", 1);
+    assert!(kept(&mut real) >= first);
+    real.assert_kept("a");
 }
 
 #[test]
@@ -156,12 +254,19 @@ fn what_is_kept_for_ever_does_not_expire() {
     let redis = Redis::start();
     let mut real = Real::new(&redis);
     let [meta, log, feed] = keys("a");
-    let mut call = real.publish.key(&meta);
-    call.key(&log).arg("1").arg(MESSAGES).arg(0).arg(0).arg("e").arg(1).arg(feed);
-    let _: Value = call.invoke(&mut real.connection).expect("published");
-    for key in [meta, log] {
-        let left: i64 = redis::cmd("PTTL").arg(&key).query(&mut real.connection).expect("a number");
-        assert_eq!(left, -1, "{key}");
+    // Another server has kept it for a time.
+    for before in [false, true] {
+        if before {
+            real.publish("a", "0", "e", 1);
+        }
+        let mut call = real.publish.key(&meta);
+        call.key(&log).key(known("a")).arg("1").arg(MESSAGES).arg(&["0"; 3]);
+        call.arg("e").arg(1).arg(&feed).arg(format!("id-{before}")).arg(MOST_KNOWN);
+        let _: Value = call.invoke(&mut real.connection).expect("published");
+        for key in [&meta, &log, &known("a")] {
+            assert_eq!(real.left_ms(key), -1, "{key}");
+        }
+        real.delete(&meta);
     }
 }
 

@@ -2,7 +2,7 @@
 --
 -- A channel's meta key is a hash: `epoch`; `offset`, the number of the newest message; `life`, that of the Redis in which the epoch began;
 -- `past`, earlier epochs, newest first, each with its cut: the newest message that was still there when the next began.
--- `<epoch> <cut> <epoch> <cut> ...`
+-- `<epoch> <cut> <epoch> <cut> ...`; `kept`, the time at which the log expires: see `publish.lua`.
 --
 -- A Redis that took over from another may have lost the newest messages. Servers notice, and from then on say a higher life. The channel
 -- gets a new epoch then, so that nobody takes what comes for what was lost. Its offsets go on. A server that has not noticed yet says
@@ -11,10 +11,10 @@
 local MOST_PAST_EPOCHS = 4
 
 local function epoch_of(meta, log, new_epoch, life)
-  local known = redis.call('HMGET', meta, 'epoch', 'life', 'offset', 'past')
-  local epoch, past = known[1], known[4] or ''
+  local known = redis.call('HMGET', meta, 'epoch', 'life', 'offset', 'past', 'kept')
+  local epoch, past, kept = known[1], known[4] or '', known[5]
   if epoch and tonumber(known[2]) >= tonumber(life) then
-    return epoch, past
+    return epoch, past, kept
   end
   if epoch then
     local epochs = { epoch .. ' ' .. (known[3] or '0') }
@@ -29,17 +29,10 @@ local function epoch_of(meta, log, new_epoch, life)
     redis.call('DEL', log)
   end
   redis.call('HSET', meta, 'epoch', new_epoch, 'life', life, 'past', past)
-  return new_epoch, past
+  return new_epoch, past, kept
 end
 
 local function milliseconds()
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
-end
-
--- After so many milliseconds, unless they are 0.
-local function expire(key, after)
-  if after ~= '0' then
-    redis.call('PEXPIRE', key, after)
-  end
 end

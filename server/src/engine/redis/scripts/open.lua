@@ -6,6 +6,8 @@
 -- Returns the epoch, the offset of the newest message, past epochs with their cuts, and the time.
 
 local epoch, past = epoch_of(KEYS[1], KEYS[2], ARGV[2], ARGV[3])
-expire(KEYS[1], ARGV[1])
+if ARGV[1] ~= '0' then
+  redis.call('PEXPIRE', KEYS[1], ARGV[1])
+end
 local offset = tonumber(redis.call('HGET', KEYS[1], 'offset') or '0')
 return { epoch, offset, past, milliseconds() }
