@@ -8,6 +8,7 @@
 //! Everything blocks and nothing waits for ever: all waiting goes through [`waiting`].
 
 pub mod admin;
+pub mod authority;
 pub mod bayeux;
 pub mod binaries;
 pub mod client;

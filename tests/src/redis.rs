@@ -1,7 +1,7 @@
 //! A Redis of the test's own: on a socket in a directory that goes with it, keeping nothing on disk.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use redis::{Client, Connection};
@@ -38,8 +38,27 @@ impl Redis {
     #[must_use]
     #[track_caller]
     pub fn with(options: &[&str]) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
+        Self::at(free_address(), options)
+    }
+
+    /// The same, whose port speaks TLS alone. The certificate and its key are read anew at each start.
+    ///
+    /// # Panics
+    /// When it does not come up, or is not installed.
+    #[must_use]
+    #[track_caller]
+    pub fn behind_tls(certificate: &Path, key: &Path, options: &[&str]) -> Self {
         let address = free_address();
+        let (port, certificate, key) =
+            (address.port().to_string(), certificate.display().to_string(), key.display().to_string());
+        let tls =
+            ["--port", "0", "--tls-port", &port, "--tls-cert-file", &certificate, "--tls-key-file", &key];
+        Self::at(address, &[&tls, options].concat())
+    }
+
+    #[track_caller]
+    fn at(address: SocketAddr, options: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
         let process = spawn(&directory, address, &options);
         let redis = Self { process, directory, address, options };
@@ -51,6 +70,12 @@ impl Redis {
     #[must_use]
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
+    }
+
+    /// Where servers find it: on a port that speaks TLS. The certificate must be for `localhost`.
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        format!("rediss://localhost:{}", self.address.port())
     }
 
     /// Where servers find it: on a socket of the file system.

@@ -25,7 +25,7 @@ use crate::tls::Tls;
 use layers::Layers;
 
 pub use crate::channel::LogLimits;
-pub use crate::engine::{RedisAddress, RedisSettings};
+pub use crate::engine::{RedisAddress, RedisSettings, RedisTls};
 pub use crate::timeouts::Scheme;
 pub use layers::{Source, default_file};
 

@@ -327,7 +327,7 @@ fn an_engine_elsewhere() {
         (with(&["engine.kind=paper"]), "`engine.kind` (set by --set engine.kind)"),
         (
             with(&["engine.kind=redis"]),
-            "`engine.url` (set by the default): must be redis://HOST:PORT or unix:///PATH",
+            "`engine.url` (set by the default): must be redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH",
         ),
         (redis(&["engine.url=http://x"]), "`engine.url` (set by --set engine.url): must be redis://"),
         (redis(&["engine.url=redis://u:hunter2@x"]), "(engine.user, engine.password)"),
@@ -340,6 +340,27 @@ fn an_engine_elsewhere() {
         ),
         (with(&["engine.password=hunter2"]), "`engine.password` (set by --set engine.password): needs"),
         (redis(&["engine.database=hunter2"]), "`engine.database`"),
+        (
+            redis(&["engine.ca=/x"]),
+            "`engine.ca` (set by --set engine.ca): needs an engine.url that begins with rediss://",
+        ),
+        (with(&["engine.key=/x"]), "`engine.key` (set by --set engine.key): needs engine.kind"),
+        (
+            redis(&["engine.url=rediss://x", "engine.ca=/no/such"]),
+            "`engine.ca` (set by --set engine.ca): /no/such: cannot be read",
+        ),
+        (
+            redis(&["engine.url=rediss://x", "engine.key=/x"]),
+            "`engine.certificate` (set by the default): must be set when engine.key is",
+        ),
+        (
+            redis(&["engine.url=rediss://x", "engine.certificate=/x"]),
+            "`engine.key` (set by the default): must be set when engine.certificate is",
+        ),
+        (
+            redis(&["engine.url=rediss://x", "engine.ca=Cargo.toml"]),
+            "`engine.ca` (set by --set engine.ca): Cargo.toml: has no certificate in PEM",
+        ),
     ] {
         let error = error(&settings);
         assert!(error.contains(message) && !error.contains("hunter"), "{error}");

@@ -20,7 +20,7 @@ use crate::channel::{ChannelName, HistoryMessage, Hold, PublishId, Published, Su
 pub(crate) use answer::{Answer, all};
 pub(crate) use error::EngineError;
 pub(crate) use memory::MemoryEngine;
-pub use redis::{EvictsKeys, RedisAddress, RedisSettings};
+pub use redis::{EvictsKeys, RedisAddress, RedisSettings, RedisTls};
 pub(crate) use redis::{Health, RedisEngine};
 
 /// Where the logs of channels live.

@@ -10,7 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::settings::{RedisAddress, RedisSettings};
+use super::address::RedisAddress;
+use super::settings::RedisSettings;
 use crate::executor::Executor;
 
 /// Requests that may wait to be written: more than there ever are, so that whatever is asked is on its way at once, in the order in which it was
@@ -34,8 +35,12 @@ impl Connection {
     ) -> Result<Self, RedisError> {
         match &settings.address {
             RedisAddress::Tcp(host, port) => {
-                let stream = TcpStream::connect((host.as_str(), *port)).await?;
-                stream.set_nodelay(true)?;
+                let stream = tcp(host, *port).await?;
+                Self::greet(stream, settings, over, pushes, executor).await
+            }
+            RedisAddress::Tls(host, port) => {
+                let tls = settings.tls.as_ref().ok_or_else(|| odd("there are no settings for TLS"))?;
+                let stream = tls.connect(host, tcp(host, *port).await?).await?;
                 Self::greet(stream, settings, over, pushes, executor).await
             }
             RedisAddress::Unix(path) => {
@@ -77,6 +82,12 @@ impl Connection {
         }));
         Ok(Self { commands, _end: end })
     }
+}
+
+async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {
+    let stream = TcpStream::connect((host, port)).await?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// What an error is called in logs and answers: without what was sent.

@@ -7,6 +7,7 @@
 //! While Redis cannot be reached, publishes are refused at once, sessions stay, and what they have missed is read afterwards. Every deadline is on
 //! the server's own wheel.
 
+mod address;
 mod asked;
 mod connected;
 mod connection;
@@ -20,6 +21,7 @@ mod probe;
 mod pushes;
 mod scripts;
 mod settings;
+mod tls;
 
 use std::sync::Arc;
 
@@ -32,11 +34,13 @@ use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::timeouts::Timeouts;
 
+pub use address::RedisAddress;
 use feed::Feed;
 pub use link::EvictsKeys;
 pub(crate) use link::Health;
 use link::Link;
-pub use settings::{RedisAddress, RedisSettings};
+pub use settings::RedisSettings;
+pub use tls::RedisTls;
 
 /// See the [module](self).
 #[derive(Debug)]

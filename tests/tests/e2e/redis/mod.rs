@@ -11,6 +11,8 @@ mod model;
 mod nodes;
 // The scripts held against the model.
 mod scripts;
+// TLS, and certificates that will not do.
+mod tls;
 
 /// A server whose channels are there.
 fn launch(redis: &Redis) -> Launch {

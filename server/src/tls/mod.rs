@@ -1,5 +1,7 @@
 //! TLS of the public listener: a certificate and its key, which can be exchanged while the server runs.
 
+mod files;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,12 +9,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use parking_lot::RwLock;
-use rustls::ServerConfig;
 use rustls::crypto::ring;
-use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::sign::SingleCertAndKey;
+use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::TlsAcceptor;
+
+pub use files::TlsError;
+pub(crate) use files::{PemFile, certified_key};
+
+/// Those that the server speaks, with whomever.
+pub(crate) const VERSIONS: [&SupportedProtocolVersion; 2] =
+    [&rustls::version::TLS13, &rustls::version::TLS12];
 
 /// WebSocket is upgraded to from this alone.
 const HTTP_1_1: &[u8] = b"http/1.1";
@@ -25,31 +32,6 @@ pub struct Tls {
     acceptor: RwLock<TlsAcceptor>,
     /// The files are being read.
     reloading: AtomicBool,
-}
-
-/// Why certificate and key cannot be used. It does not quote the key file.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {problem}", path.display())]
-pub struct TlsError {
-    setting: &'static str,
-    path: PathBuf,
-    problem: String,
-}
-
-impl TlsError {
-    /// The setting whose file it is.
-    #[must_use]
-    pub fn setting(&self) -> &'static str {
-        self.setting
-    }
-
-    fn of_certificate(path: &Path, problem: impl fmt::Display) -> Self {
-        Self { setting: "tls.certificate", path: path.to_owned(), problem: problem.to_string() }
-    }
-
-    fn of_key(path: &Path, problem: impl fmt::Display) -> Self {
-        Self { setting: "tls.key", path: path.to_owned(), problem: problem.to_string() }
-    }
 }
 
 impl Tls {
@@ -110,10 +92,12 @@ impl fmt::Debug for Tls {
 
 fn read(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
     let provider = Arc::new(ring::default_provider());
+    let certificate = PemFile { setting: "tls.certificate", path: certificate };
+    let key = PemFile { setting: "tls.key", path: key };
     let certified = certified_key(certificate, key, &provider)?;
-    let failed = |error: rustls::Error| TlsError::of_certificate(certificate, error);
+    let failed = |error: rustls::Error| certificate.error(error);
     let mut config = ServerConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .with_protocol_versions(&VERSIONS)
         .map_err(failed)?
         .with_no_client_auth()
         .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
@@ -123,41 +107,4 @@ fn read(certificate: &Path, key: &Path) -> Result<TlsAcceptor, TlsError> {
     // One connection a client, so one ticket is enough.
     config.send_tls13_tickets = 1;
     Ok(Arc::new(config).into())
-}
-
-fn certified_key(
-    certificate: &Path,
-    key: &Path,
-    provider: &rustls::crypto::CryptoProvider,
-) -> Result<CertifiedKey, TlsError> {
-    let chain = CertificateDer::pem_file_iter(certificate).and_then(Iterator::collect);
-    let chain: Vec<_> = chain.map_err(|error| TlsError::of_certificate(certificate, pem_problem(&error)))?;
-    if chain.is_empty() {
-        return Err(TlsError::of_certificate(certificate, "has no certificate in PEM"));
-    }
-    let der = PrivateKeyDer::from_pem_file(key).map_err(|error| {
-        let nothing = matches!(error, pem::Error::NoItemsFound);
-        let problem = if nothing { "has no private key in PEM".to_owned() } else { pem_problem(&error) };
-        TlsError::of_key(key, problem)
-    })?;
-    let signing = provider.key_provider.load_private_key(der);
-    let signing = signing.map_err(|_| TlsError::of_key(key, "is not a key for TLS"))?;
-    let certified = CertifiedKey::new(chain, signing);
-    match certified.keys_match() {
-        // Unknown: it cannot be told.
-        Ok(()) | Err(rustls::Error::InconsistentKeys(rustls::InconsistentKeys::Unknown)) => Ok(certified),
-        Err(rustls::Error::InconsistentKeys(_)) => Err(TlsError::of_key(
-            key,
-            format!("does not belong to the certificate in {}", certificate.display()),
-        )),
-        Err(error) => Err(TlsError::of_certificate(certificate, error)),
-    }
-}
-
-/// The library's own words may quote the file.
-fn pem_problem(error: &pem::Error) -> String {
-    match error {
-        pem::Error::Io(error) => format!("cannot be read: {error}"),
-        _ => "is damaged PEM".to_owned(),
-    }
 }

@@ -1,0 +1,125 @@
+//! Where a Redis is.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use rustls::pki_types::ServerName;
+
+/// Where a Redis is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RedisAddress {
+    /// A host, by name or number, and a port.
+    Tcp(String, u16),
+    /// The same, behind TLS. The host is what the certificate must be for.
+    Tls(String, u16),
+    /// A socket of the file system.
+    Unix(PathBuf),
+}
+
+const DEFAULT_PORT: u16 = 6379;
+
+impl FromStr for RedisAddress {
+    type Err = String;
+
+    /// `redis://host`, `redis://host:port`, `rediss://host:port`, `unix:///path`.
+    fn from_str(url: &str) -> Result<Self, String> {
+        if let Some(path) = url.strip_prefix("unix://") {
+            let is_path = path.starts_with('/');
+            return if is_path {
+                Ok(Self::Unix(path.into()))
+            } else {
+                Err(format!("{EXPECTED}: the path must begin with a slash"))
+            };
+        }
+        if let Some(rest) = url.strip_prefix("rediss://") {
+            let (host, port) = host_and_port(rest)?;
+            return match ServerName::try_from(&*host) {
+                Ok(_) => Ok(Self::Tls(host, port)),
+                Err(_) => Err(format!("{EXPECTED}: no certificate can be for this host")),
+            };
+        }
+        let (host, port) = host_and_port(url.strip_prefix("redis://").ok_or(EXPECTED)?)?;
+        Ok(Self::Tcp(host, port))
+    }
+}
+
+const EXPECTED: &str = "must be redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH";
+
+fn host_and_port(rest: &str) -> Result<(String, u16), String> {
+    let address = rest.strip_suffix('/').unwrap_or(rest);
+    if address.contains('@') {
+        return Err(format!(
+            "{EXPECTED}: user and password have keys of their own (engine.user, engine.password)"
+        ));
+    }
+    if address.contains(['/', '?', '#']) {
+        return Err(format!("{EXPECTED}: nothing follows the port"));
+    }
+    // A number of IPv6 is in brackets.
+    let (host, port) = match address.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => {
+            (host, port.parse().map_err(|_| format!("{EXPECTED}: the port is no number from 0 to 65535"))?)
+        }
+        _ => (address, DEFAULT_PORT),
+    };
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+    if bare.is_empty() || (bare.contains(':') && bare.len() == host.len()) {
+        return Err(format!("{EXPECTED}: there is no host"));
+    }
+    Ok((bare.to_owned(), port))
+}
+
+impl fmt::Display for RedisAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (scheme, host, port) = match self {
+            Self::Unix(path) => return write!(f, "unix://{}", path.display()),
+            Self::Tcp(host, port) => ("redis", host, port),
+            Self::Tls(host, port) => ("rediss", host, port),
+        };
+        if host.contains(':') {
+            write!(f, "{scheme}://[{host}]:{port}")
+        } else {
+            write!(f, "{scheme}://{host}:{port}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (url, expected) in [
+            ("redis://localhost", "redis://localhost:6379"),
+            ("redis://10.0.0.1:7000/", "redis://10.0.0.1:7000"),
+            ("redis://[::1]", "redis://[::1]:6379"),
+            ("redis://[::1]:7000", "redis://[::1]:7000"),
+            ("rediss://redis.example", "rediss://redis.example:6379"),
+            ("rediss://[::1]:7000", "rediss://[::1]:7000"),
+            ("unix:///run/redis.sock", "unix:///run/redis.sock"),
+        ] {
+            let address: RedisAddress = url.parse().expect(url);
+            assert_eq!(address.to_string(), expected);
+        }
+        for (url, problem) in [
+            ("", "must be redis://"),
+            ("http://localhost", "must be redis://"),
+            ("redis://", "there is no host"),
+            ("redis://:6379", "there is no host"),
+            ("redis://::1", "there is no host"),
+            ("redis://host:port", "the port is no number"),
+            ("redis://host:65536", "the port is no number"),
+            ("redis://me:secret@host", "engine.password"),
+            ("rediss://me:secret@host", "engine.password"),
+            ("redis://host/2", "nothing follows the port"),
+            ("rediss://a b", "no certificate can be for this host"),
+            ("unix://run/redis.sock", "must begin with a slash"),
+        ] {
+            let error = url.parse::<RedisAddress>().expect_err(url);
+            assert!(error.contains(problem), "{url}: {error}");
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

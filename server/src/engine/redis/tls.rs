@@ -1,0 +1,93 @@
+//! TLS to a Redis: whom the server trusts, and how it shows who it is.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::{fmt, io};
+
+use rustls::crypto::ring;
+use rustls::pki_types::ServerName;
+use rustls::sign::SingleCertAndKey;
+use rustls::{CertificateError, ClientConfig, RootCertStore};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use crate::tls::{PemFile, TlsError, VERSIONS, certified_key};
+
+const CA: &str = "engine.ca";
+
+/// See the [module](self).
+#[derive(Clone)]
+pub struct RedisTls(TlsConnector);
+
+impl RedisTls {
+    /// Trusts the authorities in `ca` alone, or else those that this machine trusts. Redis may ask for a certificate: the second is the server's own
+    /// chain and its key. All are files in PEM.
+    ///
+    /// # Errors
+    /// [`TlsError`], which names the setting and the file.
+    pub fn load(ca: Option<&Path>, own: Option<(&Path, &Path)>) -> Result<Self, TlsError> {
+        let provider = Arc::new(ring::default_provider());
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&VERSIONS)
+            .map_err(|error| TlsError::new(CA, error))?
+            .with_root_certificates(ca.map_or_else(authorities_of_this_machine, authorities_in)?);
+        let config = match own {
+            None => builder.with_no_client_auth(),
+            Some((certificate, key)) => {
+                let certificate = PemFile { setting: "engine.certificate", path: certificate };
+                let key = PemFile { setting: "engine.key", path: key };
+                let certified = certified_key(certificate, key, &provider)?;
+                builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(certified)))
+            }
+        };
+        Ok(Self(Arc::new(config).into()))
+    }
+
+    /// Makes the handshake. It has no deadline of its own.
+    ///
+    /// # Errors
+    /// Why there is no TLS.
+    pub(super) async fn connect(&self, host: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
+        let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+        self.0.connect(name, stream).await.map_err(|error| io::Error::new(error.kind(), described(&error)))
+    }
+}
+
+fn authorities_in(path: &Path) -> Result<RootCertStore, TlsError> {
+    let file = PemFile { setting: CA, path };
+    let mut roots = RootCertStore::empty();
+    for certificate in file.certificates()? {
+        roots.add(certificate).map_err(|error| file.error(error))?;
+    }
+    Ok(roots)
+}
+
+fn authorities_of_this_machine() -> Result<RootCertStore, TlsError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    // Some of them may be odd, which concerns nobody here.
+    roots.add_parsable_certificates(found.certs);
+    if roots.is_empty() {
+        let why: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
+        let message = format!("must be set, since this machine trusts no authorities {}", why.join(", "));
+        return Err(TlsError::new(CA, message.trim_end()));
+    }
+    Ok(roots)
+}
+
+/// What went wrong in a handshake.
+fn described(error: &io::Error) -> String {
+    match error.get_ref().and_then(|error| error.downcast_ref()) {
+        Some(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            "TLS: its certificate comes from no authority that is trusted (engine.ca)".to_owned()
+        }
+        _ => format!("TLS: {error}"),
+    }
+}
+
+impl fmt::Debug for RedisTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RedisTls").finish_non_exhaustive()
+    }
+}

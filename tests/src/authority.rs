@@ -1,0 +1,70 @@
+//! A certificate authority of the test's own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair};
+use tempfile::TempDir;
+
+/// Signs certificates.
+#[derive(Debug)]
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    directory: TempDir,
+}
+
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Authority {
+    /// A new one, unlike all others.
+    ///
+    /// # Panics
+    /// When there is no randomness, or no room.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut params = CertificateParams::default();
+        // Whoever is trusted is known by name and by key.
+        let name = format!("Authority {}", rand::random::<u64>());
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let issuer = CertifiedIssuer::self_signed(params, key()).expect("it signs itself");
+        let directory = TempDir::new().expect("a temporary directory");
+        let authority = Self { issuer, directory };
+        write(&authority.path(), &authority.issuer.pem());
+        authority
+    }
+
+    /// Its own certificate.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("authority.pem")
+    }
+
+    /// Writes `certificate.pem`, for this name or address, and `key.pem`; returns their paths.
+    ///
+    /// # Panics
+    /// When there is no room.
+    #[track_caller]
+    pub fn issue(&self, name: &str, directory: &Path) -> (PathBuf, PathBuf) {
+        let key = key();
+        let params = CertificateParams::new([name.to_owned()]).expect("it is a name");
+        let certificate = params.signed_by(&key, &self.issuer).expect("it is signed");
+        let (certificate_path, key_path) = (directory.join("certificate.pem"), directory.join("key.pem"));
+        write(&certificate_path, &certificate.pem());
+        write(&key_path, &key.serialize_pem());
+        (certificate_path, key_path)
+    }
+}
+
+fn key() -> KeyPair {
+    KeyPair::generate().expect("randomness makes a key")
+}
+
+#[track_caller]
+fn write(path: &Path, text: &str) {
+    fs::write(path, text).expect("there is room for a file");
+}

@@ -1,0 +1,145 @@
+use std::path::PathBuf;
+
+use encke_tests::authority::Authority;
+use encke_tests::redis::Redis;
+use encke_tests::server::run_to_end;
+use encke_tests::waiting::until;
+use encke_tests::{Launch, RunningServer};
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::nodes::assert_message;
+
+/// Files of a Redis: what it shows, and whom it trusts.
+struct Files {
+    directory: TempDir,
+    certificate: PathBuf,
+    key: PathBuf,
+}
+
+impl Files {
+    /// For a host of this name.
+    fn of(authority: &Authority, name: &str) -> Self {
+        let directory = TempDir::new().expect("a temporary directory");
+        let (certificate, key) = authority.issue(name, directory.path());
+        Self { directory, certificate, key }
+    }
+
+    /// Others, in the same place.
+    fn replace(&self, authority: &Authority, name: &str) {
+        authority.issue(name, self.directory.path());
+    }
+}
+
+fn redis_that_asks_nobody(files: &Files) -> Redis {
+    // It wants some authority to trust, whether or not it asks for certificates.
+    let trusted = files.certificate.display().to_string();
+    let options = ["--tls-auth-clients", "no", "--tls-ca-cert-file", &trusted];
+    Redis::behind_tls(&files.certificate, &files.key, &options)
+}
+
+/// A server that trusts this authority alone.
+fn launch(redis: &Redis, authority: &Authority) -> Launch {
+    Launch::with(&["engine.kind=redis", &format!("engine.url={}", redis.tls_url())])
+        .set(&format!("engine.ca={}", authority.path().display()))
+}
+
+#[track_caller]
+fn assert_serves(server: &RunningServer) {
+    until("it is connected", || server.admin.metrics().value("encke_engine_up") == 1.0);
+    let mut client = server.client();
+    client.subscribe("news");
+    let offset = server.admin.publish("news", "behind TLS")["offset"].as_u64().expect("an offset");
+    assert_message(&mut client, offset, &json!("behind TLS"));
+}
+
+/// It is refused for that, until it has a certificate that will do.
+#[track_caller]
+fn assert_refused_until_mended(mut redis: Redis, files: &Files, authority: &Authority, why: &str) {
+    let server = launch(&redis, authority).start();
+    server.logs.await_line(why);
+    let answer = server.admin.post("/api/publish", r#"{"channel":"news","data":1}"#);
+    assert_eq!((answer.status, &*answer.error_code()), (503, "unavailable"), "{answer:?}");
+    redis.kill();
+    files.replace(authority, "localhost");
+    redis.revive();
+    assert_serves(&server);
+    assert_eq!(server.logs.count(why), 1, "said once, however often it is tried");
+}
+
+#[test]
+fn channels_are_behind_tls() {
+    let authority = Authority::new();
+    let files = Files::of(&authority, "localhost");
+    let redis = redis_that_asks_nobody(&files);
+    let server = launch(&redis, &authority).start();
+    assert_serves(&server);
+    // A machine may trust the authority already.
+    let machine = Launch::with(&["engine.kind=redis", &format!("engine.url={}", redis.tls_url())])
+        .environment("SSL_CERT_FILE", authority.path())
+        .start();
+    assert_serves(&machine);
+}
+
+#[test]
+fn a_certificate_of_another_authority_is_refused() {
+    let (ours, other) = (Authority::new(), Authority::new());
+    let files = Files::of(&other, "localhost");
+    let redis = redis_that_asks_nobody(&files);
+    assert_refused_until_mended(redis, &files, &ours, "no authority that is trusted (engine.ca)");
+}
+
+#[test]
+fn a_certificate_for_another_name_is_refused() {
+    let authority = Authority::new();
+    let files = Files::of(&authority, "elsewhere.example");
+    let redis = redis_that_asks_nobody(&files);
+    assert_refused_until_mended(redis, &files, &authority, "not valid for name");
+}
+
+#[test]
+fn a_redis_may_ask_who_comes() {
+    let authority = Authority::new();
+    let files = Files::of(&authority, "localhost");
+    let trusted = authority.path().display().to_string();
+    let options = ["--tls-auth-clients", "yes", "--tls-ca-cert-file", &trusted];
+    let redis = Redis::behind_tls(&files.certificate, &files.key, &options);
+    let stranger = launch(&redis, &authority).start();
+    stranger.logs.await_line("CertificateRequired");
+    assert_eq!(stranger.admin.post("/api/publish", r#"{"channel":"news","data":1}"#).status, 503);
+    let own = Files::of(&authority, "encke");
+    let server = launch(&redis, &authority)
+        .set(&format!("engine.certificate={}", own.certificate.display()))
+        .set(&format!("engine.key={}", own.key.display()))
+        .start();
+    assert_serves(&server);
+}
+
+#[test]
+fn files_that_will_not_do_are_told_at_the_start() {
+    let authority = Authority::new();
+    let (own, other) = (Files::of(&authority, "encke"), Files::of(&authority, "encke"));
+    let ca = format!("engine.ca={}", authority.path().display());
+    let certificate = format!("engine.certificate={}", own.certificate.display());
+    for (settings, problem) in [
+        (vec!["engine.ca=/no/such/file".to_owned()], "engine.ca"),
+        (vec![format!("engine.ca={}", own.key.display())], "has no certificate in PEM"),
+        (
+            vec![ca, certificate, format!("engine.key={}", other.key.display())],
+            "does not belong to the certificate",
+        ),
+    ] {
+        let mut arguments = vec!["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+        for setting in ["engine.kind=redis", "engine.url=rediss://localhost"] {
+            arguments.extend(["--set", setting]);
+        }
+        settings.iter().for_each(|setting| arguments.extend(["--set", setting]));
+        let output = run_to_end(&arguments, &[]);
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && complaint.contains(problem), "{complaint}");
+    }
+    let arguments = ["--set", "engine.kind=redis", "--set", "engine.url=rediss://localhost"];
+    let output = run_to_end(&arguments, &[("SSL_CERT_FILE", "/no/such/file"), ("SSL_CERT_DIR", "/no/such")]);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && complaint.contains("engine.ca"), "{complaint}");
+}
