@@ -3,6 +3,8 @@
 use encke_tests::redis::Redis;
 use encke_tests::{Launch, RunningServer};
 
+// What a server's user must be allowed.
+mod access;
 // Redis goes away, comes back, stands still, is another.
 mod faults;
 // What the scripts do, in Rust.

@@ -18,8 +18,9 @@ pub(super) fn assert_message(client: &mut Client, offset: u64, data: &Value) {
     assert_eq!((&message["offset"], &message["data"]), (&json!(offset), data), "{object}");
 }
 
+/// Asks Redis for it.
 #[track_caller]
-fn exec(connection: &mut Connection, command: &[&str]) {
+pub(super) fn exec(connection: &mut Connection, command: &[&str]) {
     let mut all = redis::cmd(command[0]);
     command[1..].iter().for_each(|argument| _ = all.arg(argument));
     all.exec(connection).unwrap_or_else(|error| panic!("{command:?}: {error}"));
