@@ -22,6 +22,7 @@ use crate::expiry::ExpiryHandler;
 use crate::http::{Acceptor, Listener};
 use crate::listeners::{ListenError, Listeners};
 use crate::public;
+use crate::session::Channel;
 use crate::snapshot::{self, ClaimError, Claimed, Kept, Loaded};
 use crate::systemd::Supervisor;
 use crate::timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
@@ -122,9 +123,11 @@ impl Server {
             Arc::clone(&executor),
             events,
         ));
-        if let Some(claimed) = &snapshot {
-            go_on(claimed, &client).map_err(StartError::Snapshot)?;
-        }
+        let channels = match &snapshot {
+            Some(claimed) => go_on(claimed, &client).map_err(StartError::Snapshot)?,
+            None => Vec::new(),
+        };
+        client.logs.engine.go_on_with(channels);
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
         let handler = ExpiryHandler { context: Arc::clone(&client), executor };
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler), &timeouts)?;
@@ -247,13 +250,14 @@ fn kept(client: &client::Context) -> Kept {
     Kept { sessions: Arc::clone(&client.sessions), channels: Arc::clone(&client.logs.channels) }
 }
 
-/// Goes on with what the process before has left.
-fn go_on(claimed: &Claimed, client: &client::Context) -> io::Result<()> {
+/// Goes on with what the process before has left. Returns the channels that its engine is to go on with.
+fn go_on(claimed: &Claimed, client: &client::Context) -> io::Result<Vec<Arc<Channel>>> {
     let path = claimed.settings().path.display();
     match snapshot::load(claimed.settings(), &kept(client), client.timeouts.clock().unix_now())? {
         Loaded::Nothing => tracing::info!(%path, "there is no snapshot"),
-        Loaded::All { logs, sessions, skipped, age } => {
+        Loaded::All { logs, sessions, skipped, age, channels } => {
             tracing::info!(%path, logs, sessions, skipped, ?age, "the snapshot was read");
+            return Ok(channels);
         }
         Loaded::TooOld { aside, age } => {
             tracing::warn!(%path, ?age, aside = %aside.display(), "the snapshot is too old");
@@ -262,7 +266,7 @@ fn go_on(claimed: &Claimed, client: &client::Context) -> io::Result<()> {
             tracing::error!(%path, %error, aside = %aside.display(), "the snapshot cannot be read");
         }
     }
-    Ok(())
+    Ok(Vec::new())
 }
 
 fn write_down(claimed: &Claimed, client: &client::Context) {

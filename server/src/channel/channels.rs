@@ -45,7 +45,7 @@ pub(crate) struct Channels<S: Subscriber> {
     pub(super) idle: Idle,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) metrics: Arc<Metrics>,
-    entropy: Entropy,
+    pub(super) entropy: Entropy,
     pub(super) executor: Arc<dyn Executor>,
     numbers: AtomicU64,
     /// How many of the channels are patterns. While there are none, a publish looks for none.
@@ -153,7 +153,8 @@ impl<S: Subscriber> Channels<S> {
         self.closed.store(true, Ordering::Release);
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    /// Whether nothing is appended any more.
+    pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 

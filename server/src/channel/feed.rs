@@ -39,8 +39,12 @@ impl<S: Subscriber> Channels<S> {
     }
 
     /// The log has what it begins with.
-    pub(crate) fn filled(&self, channel: &Channel<S>) {
-        channel.state.lock().is_filling = false;
+    pub(crate) fn filled(&self, channel: &Arc<Channel<S>>) {
+        let was_filling = std::mem::take(&mut channel.state.lock().is_filling);
+        // Those that have followed it in an earlier process wait for that.
+        if was_filling {
+            self.wake_all(channel);
+        }
     }
 
     /// The channel; if it is not there, with a log of this life.
@@ -71,6 +75,9 @@ impl<S: Subscriber> Channels<S> {
         data: &CompactJson<'_>,
     ) -> Fed {
         let last = channel.last_offset();
+        if self.is_closed() {
+            return Fed::Known;
+        }
         if offset != last + 1 {
             return if offset <= last { Fed::Known } else { Fed::Ahead };
         }
@@ -86,7 +93,8 @@ impl<S: Subscriber> Channels<S> {
 
     /// The messages up to `last` cannot be had: those before them go as well, and sessions that have not read them are told of a gap.
     pub(crate) fn skip_to(&self, channel: &Arc<Channel<S>>, last: u64) {
-        self.trim_if(channel, |state| state.log.bounds().last < last, |log| log.skip_to(last));
+        let is_right = |state: &mut State<S>| state.log.bounds().last < last && !self.is_closed();
+        self.trim_if(channel, is_right, |log| log.skip_to(last));
         self.wake_all(channel);
     }
 
@@ -119,7 +127,7 @@ impl<S: Subscriber> Channels<S> {
     }
 
     /// Nobody joins it any more. What is in it stays for those who have sent it and may have to send it again.
-    fn retire(&self, channel: &Arc<Channel<S>>, is_right: impl FnOnce(&State<S>) -> bool) -> bool {
+    pub(super) fn retire(&self, channel: &Arc<Channel<S>>, is_right: impl FnOnce(&State<S>) -> bool) -> bool {
         let action = {
             let mut state = channel.state.lock();
             if state.retired || !is_right(&state) {

@@ -19,7 +19,7 @@ pub(crate) struct LogRecord {
     /// The number of the newest message there ever was.
     #[n(4)]
     pub(crate) last: u64,
-    /// It is in no table: sessions alone remember it.
+    /// It is in no table: sessions alone remember it, and what it has, if it has ended because another has taken its place.
     #[n(5)]
     pub(super) retired: bool,
     /// Its newest message when the last that followed it left, if nothing follows it.
@@ -31,6 +31,9 @@ pub(crate) struct LogRecord {
     /// Publishes that are known again when they are repeated, the oldest first.
     #[cbor(n(8), default)]
     pub(super) keys: Vec<KeyRecord>,
+    /// Its messages are elsewhere, where other processes add to them.
+    #[cbor(n(9), default)]
+    pub(super) elsewhere: bool,
 }
 
 /// A publish that is known again when it is repeated.
@@ -88,6 +91,11 @@ impl LogRecord {
     /// How many messages it still has.
     pub(crate) fn len(&self) -> usize {
         self.messages.len()
+    }
+
+    /// Whether its messages are in no file, but where other processes add to them.
+    pub(crate) fn is_elsewhere(&self) -> bool {
+        self.elsewhere
     }
 
     /// Whether only sessions remember it.

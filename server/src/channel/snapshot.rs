@@ -1,7 +1,8 @@
 //! Writing logs down, and going on with them in another process.
 //!
 //! Logs keep their numbers and epochs, so that cursors and places mean the same. A message that several logs share is written with
-//! the first of them, and shared again by those that follow.
+//! the first of them, and shared again by those that follow. Of a log that is elsewhere, only where it was is written, and only if a session
+//! follows it.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -47,11 +48,13 @@ pub(crate) struct LogsWritten {
 pub(crate) struct RestoredLogs<S: Subscriber> {
     logs: HashMap<u64, (Arc<Channel<S>>, Option<u64>)>,
     shared: HashMap<(u64, u64), Arc<SharedMessage>>,
+    /// Logs that nobody follows any more, in the place of those that are elsewhere.
+    ended: HashMap<u64, Arc<Channel<S>>>,
 }
 
 impl<S: Subscriber> Default for RestoredLogs<S> {
     fn default() -> Self {
-        Self { logs: HashMap::new(), shared: HashMap::new() }
+        Self { logs: HashMap::new(), shared: HashMap::new(), ended: HashMap::new() }
     }
 }
 
@@ -89,7 +92,7 @@ impl<S: Subscriber> Channels<S> {
         let mut cursor: Option<ChannelName> = None;
         loop {
             let page = self.after(cursor.as_ref().map(ChannelName::as_str), PAGE);
-            for channel in &page {
+            for channel in page.iter().filter(|channel| !channel.is_fed()) {
                 if let Some(record) = self.snapshot_of(channel, written) {
                     write(&record)?;
                 }
@@ -108,7 +111,10 @@ impl<S: Subscriber> Channels<S> {
         }
         let now = self.timeouts.clock().now();
         let state = channel.state.lock();
-        let messages = state.log.since(0).map(|(_, at, message)| {
+        // One in whose place there is another has messages that are nowhere else.
+        let elsewhere = channel.is_fed() && !state.retired;
+        let kept = state.log.since(0).filter(|_| !elsewhere);
+        let messages = kept.map(|(_, at, message)| {
             let age_ns = nanos(now.since(at));
             let data = || Some(message.encodings().data().as_str().to_owned());
             match message {
@@ -140,6 +146,7 @@ impl<S: Subscriber> Channels<S> {
             last: state.log.bounds().last,
             retired: state.retired,
             left_at: state.idle.map(|_| state.left_at),
+            elsewhere,
         })
     }
 
@@ -156,26 +163,51 @@ impl<S: Subscriber> Channels<S> {
             record.last < MOST_OFFSETS && record.messages.len() as u64 <= record.last,
             "has too many messages",
         )?;
-        check(!record.retired || record.messages.is_empty(), "has messages, though it is gone")?;
         let epoch: Arc<str> = record.epoch.into();
-        let make = |account| {
-            Channel::new(&self.owners, name.clone(), account, record.number, Life::of(Arc::clone(&epoch)))
-        };
+        check(!record.elsewhere || record.messages.is_empty(), "has messages, though they are elsewhere")?;
+        let life = Life { is_filling: record.elsewhere, ..Life::of(Arc::clone(&epoch)) };
+        let make = |account| Channel::new(&self.owners, name.clone(), account, record.number, life.clone());
         let now = self.timeouts.clock().now();
         let mut log = restore_log(&name, &epoch, now, (record.last, record.messages), restored)?;
         restore_keys(&mut log, now, record.keys)?;
         let channel = if record.retired {
-            let channel = make(Account::new(maker));
-            channel.state.lock().retired = true;
-            self.owners.remove(&channel.timer);
+            let channel = self.retired(make(Account::new(maker)));
+            log.keep_to(&self.log_limits);
+            channel.state.lock().log = log;
             channel
         } else {
-            self.put_back(&name, maker, make).ok_or(BadLog("has the name of another"))?
+            let channel = self.put_back(&name, maker, make).ok_or(BadLog("has the name of another"))?;
+            self.fill(&channel, log);
+            channel
         };
-        self.fill(&channel, log);
         self.pass_number(record.number);
         restored.logs.insert(record.number, (channel, record.left_at));
         Ok(())
+    }
+
+    /// What one that has ended its subscription remembers of a log. Of one that is elsewhere that is nothing: nobody would tell it when that is
+    /// there again.
+    pub(crate) fn remembered(&self, number: u64, restored: &mut RestoredLogs<S>) -> Option<Arc<Channel<S>>> {
+        let channel = restored.get(number)?;
+        if !channel.is_fed() || channel.state.lock().retired {
+            return Some(Arc::clone(channel));
+        }
+        if let Some(ended) = restored.ended.get(&number) {
+            return Some(Arc::clone(ended));
+        }
+        let life = Life { last: channel.last_offset(), ..Life::of(channel.shared_epoch()) };
+        let account = Account::new(channel.account().maker().clone());
+        let (name, number_here) = (channel.name().clone(), self.next_number());
+        let ended = self.retired(Channel::new(&self.owners, name, account, number_here, life));
+        restored.ended.insert(number, Arc::clone(&ended));
+        Some(ended)
+    }
+
+    /// One that is in no table.
+    fn retired(&self, channel: Arc<Channel<S>>) -> Arc<Channel<S>> {
+        channel.state.lock().retired = true;
+        self.owners.remove(&channel.timer);
+        channel
     }
 
     fn fill(&self, channel: &Arc<Channel<S>>, log: Log) {
@@ -190,19 +222,26 @@ impl<S: Subscriber> Channels<S> {
         self.timeouts.carry_out(&channel.timer, action);
     }
 
-    /// All is restored that may follow a log: those that nothing follows are known as such, and limits hold again.
-    pub(crate) fn settle(&self, restored: RestoredLogs<S>) {
-        let RestoredLogs { logs, shared } = restored;
+    /// All is restored that may follow a log: those that nothing follows are known as such, and limits hold again. Returns those that are still
+    /// there.
+    pub(crate) fn settle(&self, restored: RestoredLogs<S>) -> Vec<Arc<Channel<S>>> {
+        let RestoredLogs { logs, shared, ended: _ } = restored;
         // What nobody shares any more counts as free when it is dropped.
         drop(shared);
+        let mut settled = Vec::with_capacity(logs.len());
         for (channel, left_at) in logs.into_values().filter(|(channel, _)| !channel.state.lock().retired) {
             self.trim_if(&channel, |_| true, |log| log.keep_to(&self.log_limits));
             let mut state = channel.state.lock();
             if let (Some(_), Some(left_at)) = (state.idle, left_at) {
                 state.left_at = left_at.min(state.log.bounds().last);
             }
+            if !state.retired {
+                drop(state);
+                settled.push(channel);
+            }
         }
         self.keep_to_budget(self.timeouts.clock().now());
+        settled
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Life {
     pub(crate) last: u64,
     /// Earlier epochs that go on in this one, each with the newest message that this one has of it.
     pub(crate) past: Box<[(Box<str>, u64)]>,
-    /// What it begins with is still to come: nobody joins it before.
+    /// An engine elsewhere feeds it. What it begins with is still to come: nobody joins or reads it before.
     pub(crate) is_filling: bool,
 }
 
@@ -52,6 +52,8 @@ pub(crate) struct Channel<S> {
     epoch: Arc<str>,
     /// See [`Life::past`].
     past: Box<[(Box<str>, u64)]>,
+    /// An engine elsewhere has its log.
+    is_fed: bool,
     /// Of a pattern.
     pattern: Option<PatternEncodings>,
     /// Told apart from all others that were here since the start.
@@ -168,6 +170,7 @@ impl<S: Subscriber> Channel<S> {
             account,
             epoch,
             past,
+            is_fed: is_filling,
             number,
             timer: owners.new_timer(Weak::clone(this)),
             state: Mutex::new(State { log: Log::after(last), is_filling, ..State::default() }),
@@ -194,6 +197,11 @@ impl<S: Subscriber> Channel<S> {
     /// What all messages by it say of it, if it is a pattern.
     pub(crate) fn pattern(&self) -> Option<&PatternEncodings> {
         self.pattern.as_ref()
+    }
+
+    /// Whether its log is elsewhere, and is only repeated here.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.is_fed
     }
 
     pub(super) fn account(&self) -> &Arc<Account<S>> {
@@ -315,8 +323,14 @@ impl<S: Subscriber> Channel<S> {
 pub(crate) struct Reader<'a, S>(MutexGuard<'a, State<S>>);
 
 impl<S: Subscriber> Reader<'_, S> {
+    /// While it is [filling](Self::is_filling) there is nothing new.
     pub(crate) fn bounds(&self) -> Bounds {
-        self.0.log.bounds()
+        if self.0.is_filling { Bounds { first: 1, last: 0 } } else { self.0.log.bounds() }
+    }
+
+    /// Whether what it has is still to come: not even what was sent is there to be sent again.
+    pub(crate) fn is_filling(&self) -> bool {
+        self.0.is_filling
     }
 
     /// The messages from the number `offset` on.

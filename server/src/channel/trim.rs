@@ -116,7 +116,7 @@ impl<S: Subscriber> Channel<S> {
         }
     }
 
-    fn unlist(&self, state: &mut State<S>) {
+    pub(super) fn unlist(&self, state: &mut State<S>) {
         if let Some(age_key) = state.age_key.take() {
             self.account().unlist(age_key);
         }

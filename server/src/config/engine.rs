@@ -38,7 +38,6 @@ impl Checks<'_> {
         raw: &RawEngine,
         history_messages: usize,
         history_age: Option<Duration>,
-        has_snapshot: bool,
     ) -> Result<EngineConfig, ConfigError> {
         if raw.kind == Kind::Memory {
             let strings =
@@ -49,8 +48,6 @@ impl Checks<'_> {
             }
             return Ok(EngineConfig::Memory);
         }
-        let message = "does not go with engine.kind = \"redis\" yet: sessions would go on with logs that other servers have added to";
-        self.require(!has_snapshot, "shutdown.snapshot", message)?;
         let address = raw.url.parse().or_else(|error: String| self.refuse("engine.url", error))?;
         let tls = self.engine_tls(raw, &address)?;
         let has_password = raw.user.is_empty() || !raw.password.is_empty();

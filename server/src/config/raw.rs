@@ -153,9 +153,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.bayeux(&raw.bayeux)?;
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
-    let has_snapshot = !raw.shutdown.snapshot.as_os_str().is_empty();
-    let engine =
-        checks.engine(&raw.engine, raw.channel.history_messages, raw.channel.history_age.0, has_snapshot)?;
+    let engine = checks.engine(&raw.engine, raw.channel.history_messages, raw.channel.history_age.0)?;
     let mut config = raw.into_config(engine, auth, tls, proxies, insecure);
     if checks.is_default(MAX_SESSIONS) {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());

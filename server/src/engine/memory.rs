@@ -4,7 +4,7 @@ use encke_core::message::CompactJson;
 
 use super::{Answer, EngineError, History, LogEngine};
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Channels, Hold, PublishId, Published, Subscriber};
+use crate::channel::{Channel, ChannelName, Channels, Hold, PublishId, Published, Subscriber};
 use crate::timeouts::Timeouts;
 
 /// Logs in the memory of this process, which end with it. It answers everything at once.
@@ -40,5 +40,9 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
 
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>> {
         Answer::Ready(self.channels.hold(channel, maker).map_err(EngineError::from))
+    }
+
+    fn go_on_with(&self, restored: Vec<Arc<Channel<S>>>) {
+        self.channels.begin_anew(restored.iter().filter(|channel| channel.is_fed()));
     }
 }

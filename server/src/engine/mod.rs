@@ -10,12 +10,13 @@ mod memory;
 mod redis;
 
 use std::fmt;
+use std::sync::Arc;
 
 use encke_core::message::CompactJson;
 use encke_core::session::outbox::Bounds;
 
 use crate::admission::Holder;
-use crate::channel::{ChannelName, HistoryMessage, Hold, PublishId, Published, Subscriber};
+use crate::channel::{Channel, ChannelName, HistoryMessage, Hold, PublishId, Published, Subscriber};
 
 pub(crate) use answer::{Answer, all};
 pub(crate) use error::EngineError;
@@ -50,6 +51,10 @@ pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
     /// The log to read the channel, or the pattern, from: it follows the channel for as long as it is held or has
     /// subscribers. `maker` makes it if there is none.
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>>;
+
+    /// Channels of an earlier process, which may have had another engine, and which sessions follow already. Called once, at the start, before anything
+    /// else is asked. Engines that stand before another one need not know.
+    fn go_on_with(&self, _restored: Vec<Arc<Channel<S>>>) {}
 }
 
 /// What a log still has.

@@ -55,8 +55,10 @@ impl Sessions {
     ) -> Backlog {
         let share = Self::with_outbox(session, link, |outbox| {
             let taken = take_share(outbox, out);
-            let backlog =
-                Backlog { more: outbox.next_turn().is_some(), until_acknowledged: outbox.is_stopped() };
+            let backlog = Backlog {
+                more: !taken.waits && outbox.next_turn().is_some(),
+                until_acknowledged: outbox.is_stopped(),
+            };
             (taken, backlog, outbox.needs_acknowledgement())
         });
         let Some((taken, backlog, needs_acknowledgement)) = share else { return Backlog::default() };
@@ -73,6 +75,8 @@ impl Sessions {
 struct Taken {
     messages: u64,
     gaps: u64,
+    /// For a log that is still to come: nothing is taken before it is there.
+    waits: bool,
 }
 
 // In each transport's own code: apart from it, a delivery takes 7 % more instructions.
@@ -86,6 +90,11 @@ fn take_share(outbox: &mut Outbox<Followed>, out: &mut impl Outgoing) -> Taken {
             break;
         };
         let mut log = followed.channel.read();
+        if log.is_filling() && outbox.needs_log() {
+            log.wait(followed.key);
+            taken.waits = true;
+            break;
+        }
         let sizes = log.since(turn.from).take(RUN_MESSAGES).map(|message| message.encodings().size());
         let fitting = fitting(sizes, BATCH_BYTES - bytes);
         let run = outbox.take(turn, log.bounds(), fitting, |offset| log.places(offset));

@@ -92,7 +92,7 @@ impl Sessions {
     pub(crate) fn restore(
         &self,
         stored: StoredSession,
-        logs: &RestoredLogs<SessionCell>,
+        logs: &mut RestoredLogs<SessionCell>,
         restored: &mut RestoredSessions,
     ) -> Result<(), NotRestored> {
         let id = stored.id();
@@ -136,17 +136,18 @@ impl Sessions {
         &self,
         session: &Arc<SessionCell>,
         machine: &SessionRecord,
-        logs: &RestoredLogs<SessionCell>,
+        logs: &mut RestoredLogs<SessionCell>,
     ) -> Result<Outbox<Followed>, NotRestored> {
         let mut joined: Vec<Followed> = Vec::new();
-        let follow = |number, slot, live| {
-            let channel = Arc::clone(logs.get(number)?);
-            let key = if live { channel.rejoin(session, slot)? } else { SubscriberKey::NOBODY };
-            let followed = Followed { channel, key };
-            if live {
-                joined.push(followed.clone());
+        let follow = |number, slot, live: bool| {
+            if !live {
+                let channel = self.logs.channels.remembered(number, logs)?;
+                return Some(Followed { channel, key: SubscriberKey::NOBODY });
             }
-            Some(followed)
+            let channel = Arc::clone(logs.get(number)?);
+            let key = channel.rejoin(session, slot)?;
+            joined.push(Followed { channel: Arc::clone(&channel), key });
+            Some(Followed { channel, key })
         };
         let outbox = Outbox::restore(&machine.outbox, self.limits.unacked, follow);
         let outbox = outbox.map_err(NotRestored::from).and_then(|mut outbox| {

@@ -2,6 +2,7 @@ use std::collections::HashSet;
 use std::fs::{File, rename};
 use std::io::{self, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::session::Outbox;
@@ -13,7 +14,7 @@ use super::write::sync_folder;
 use super::{Kept, SnapshotSettings};
 use crate::channel::{LogRecord, RestoredLogs};
 use crate::clock::UnixTime;
-use crate::session::{RestoredSessions, SessionCell, StoredSession};
+use crate::session::{Channel, RestoredSessions, SessionCell, StoredSession};
 
 /// Why a snapshot is not read.
 #[derive(Debug, thiserror::Error)]
@@ -25,7 +26,7 @@ pub enum LoadError {
     #[error("this is no snapshot")]
     Foreign,
     /// A later server has written it.
-    #[error("its version is {major}, and this server reads up to {MAJOR}")]
+    #[error("a later server has written it: its version is {major}, and this one reads {MAJOR}")]
     Newer {
         /// The version.
         major: u16,
@@ -40,13 +41,23 @@ pub enum LoadError {
     },
 }
 
+impl LoadError {
+    /// What the name of a file ends with that is set aside for this.
+    fn ending(&self) -> &'static str {
+        match self {
+            Self::Newer { .. } => "newer",
+            Self::Io(_) | Self::Foreign | Self::Damaged { .. } => "damaged",
+        }
+    }
+}
+
 /// What came of a start's look for a snapshot.
 #[derive(Debug)]
 pub(crate) enum Loaded {
     /// There was none.
     Nothing,
-    /// So many logs and sessions go on; and what does not, though the file is whole.
-    All { logs: usize, sessions: usize, skipped: usize, age: Duration },
+    /// So many logs and sessions go on; and what does not, though the file is whole. The channels are for the engine to go on with.
+    All { logs: usize, sessions: usize, skipped: usize, age: Duration, channels: Vec<Arc<Channel>> },
     /// It was older than it may be, and is here now.
     TooOld { aside: PathBuf, age: Duration },
     /// It cannot be read, and is here now, unless it could not be moved.
@@ -77,8 +88,8 @@ pub(crate) fn load(settings: &SnapshotSettings, kept: &Kept, now: UnixTime) -> i
             return Ok(Loaded::TooOld { aside: set_aside("stale"), age });
         }
         file.rewind()?;
-        let Counts { logs, sessions, skipped } = apply(BufReader::new(&file), kept)?;
-        Ok(Loaded::All { logs, sessions, skipped, age })
+        let (Counts { logs, sessions, skipped }, channels) = apply(BufReader::new(&file), kept)?;
+        Ok(Loaded::All { logs, sessions, skipped, age, channels })
     });
     match loaded {
         Ok(loaded @ Loaded::All { .. }) => {
@@ -86,7 +97,7 @@ pub(crate) fn load(settings: &SnapshotSettings, kept: &Kept, now: UnixTime) -> i
             Ok(loaded)
         }
         Ok(loaded) => Ok(loaded),
-        Err(error) => Ok(Loaded::Unreadable { aside: set_aside("damaged"), error }),
+        Err(error) => Ok(Loaded::Unreadable { aside: set_aside(error.ending()), error }),
     }
 }
 
@@ -94,7 +105,9 @@ pub(crate) fn load(settings: &SnapshotSettings, kept: &Kept, now: UnixTime) -> i
 #[cfg(feature = "fuzzing")]
 pub(crate) fn load_from(bytes: &[u8], kept: &Kept) -> Result<(), LoadError> {
     check(bytes)?;
-    apply(bytes, kept).map(drop)
+    let (_, restored) = apply(bytes, kept)?;
+    kept.channels.begin_anew(restored.iter().filter(|channel| channel.is_fed()));
+    Ok(())
 }
 
 /// Looks at every record, so that a file that is damaged anywhere changes nothing.
@@ -139,7 +152,7 @@ struct Counts {
     skipped: usize,
 }
 
-fn apply(from: impl Read, kept: &Kept) -> Result<Counts, LoadError> {
+fn apply(from: impl Read, kept: &Kept) -> Result<(Counts, Vec<Arc<Channel>>), LoadError> {
     let Kept { sessions, channels } = kept;
     let mut counts = Counts::default();
     let mut logs = RestoredLogs::<SessionCell>::default();
@@ -155,7 +168,7 @@ fn apply(from: impl Read, kept: &Kept) -> Result<Counts, LoadError> {
                 channels.restore(log, &mut logs).map_err(|error| error.to_string())
             }
             Record::Session(session) => {
-                sessions.restore(session, &logs, &mut restored).map_err(|error| error.to_string())
+                sessions.restore(session, &mut logs, &mut restored).map_err(|error| error.to_string())
             }
         };
         if let Err(problem) = outcome {
@@ -167,9 +180,9 @@ fn apply(from: impl Read, kept: &Kept) -> Result<Counts, LoadError> {
         Ok(())
     })?;
     counts.sessions = restored.len();
-    channels.settle(logs);
+    let channels = channels.settle(logs);
     sessions.settle(restored);
-    Ok(counts)
+    Ok((counts, channels))
 }
 
 pub(super) enum Record {

@@ -42,6 +42,9 @@ pub fn show(path: &Path, now: UnixTime) -> Result<String, LoadError> {
 fn write_log(text: &mut String, log: &LogRecord) -> std::fmt::Result {
     let LogRecord { name, epoch, last, .. } = log;
     let gone = if log.is_retired() { ", gone" } else { "" };
+    if log.is_elsewhere() {
+        return writeln!(text, "log {name:?} epoch {epoch}: in the engine, up to {last}");
+    }
     writeln!(text, "log {name:?} epoch {epoch}: {} messages, up to {last}{gone}", log.len())
 }
 

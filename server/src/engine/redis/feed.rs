@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_util::{FutureExt, StreamExt};
 use redis::RedisError;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::connected::Connected;
 use super::connection::describe;
@@ -19,7 +19,7 @@ use super::message::Told;
 use super::opening::{MOST_NEW, MOST_WHOLE, Opening, ToOpen, open};
 use super::probe::{Info, learn_life};
 use super::pushes::Push;
-use crate::channel::{ChannelName, Subscriber, new_epoch};
+use crate::channel::{ChannelName, Hold, Subscriber, new_epoch};
 use crate::engine::EngineError;
 
 /// How long connecting may take.
@@ -67,8 +67,12 @@ impl<S: Subscriber> Feed<S> {
         Self { link, requests, following: BTreeMap::new(), to_open: VecDeque::new() }
     }
 
-    /// Connects, serves, and begins anew.
-    pub(super) async fn run(mut self) {
+    /// Connects, serves, and begins anew, once it knows which channels were followed before.
+    pub(super) async fn run(mut self, restored: oneshot::Receiver<Vec<Hold<S>>>) {
+        for hold in restored.await.unwrap_or_default() {
+            let name = hold.channel().name().clone();
+            self.following.insert(name, Following::restored(hold));
+        }
         let (mut pause_ms, mut said) = (SHORTEST_PAUSE_MS, String::new());
         loop {
             let connected = self.connect().await;
@@ -228,7 +232,7 @@ impl<S: Subscriber> Feed<S> {
                 Ok(Next::Nothing) => following.answer_all(None),
                 Err(error) => {
                     following.answer_all(Some(error));
-                    if following.hold.is_none() {
+                    if !following.stays() {
                         self.following.remove(&channel);
                         connected.unsubscribe(&channel, &self.link);
                     }

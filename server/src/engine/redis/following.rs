@@ -7,6 +7,7 @@ use encke_core::Timestamp;
 use tokio::sync::oneshot;
 
 use super::message::{Opened, Told, json};
+use super::restored::take_up;
 use crate::admission::Holder;
 use crate::channel::{ChannelName, Channels, Fed, Hold, Life, Subscriber};
 use crate::engine::EngineError;
@@ -21,6 +22,8 @@ type Answers<S> = Vec<oneshot::Sender<Result<Hold<S>, EngineError>>>;
 pub(super) struct Following<S: Subscriber> {
     /// The log here, once the channel has been open.
     pub(super) hold: Option<Hold<S>>,
+    /// The log here that an earlier process has left, until the channel is open.
+    restored: Option<Hold<S>>,
     /// Of the first that followed it.
     pub(super) maker: Holder,
     /// Those who wait for the log.
@@ -53,6 +56,7 @@ impl<S: Subscriber> Following<S> {
     pub(super) fn new(maker: Holder) -> Self {
         Self {
             hold: None,
+            restored: None,
             maker,
             waiting: Vec::new(),
             is_opening: false,
@@ -65,12 +69,23 @@ impl<S: Subscriber> Following<S> {
         }
     }
 
+    /// One that sessions follow already.
+    pub(super) fn restored(hold: Hold<S>) -> Self {
+        // A log that is here is not made.
+        Self { restored: Some(hold), ..Self::new(Holder::Operator) }
+    }
+
+    /// Whether it is followed, also while Redis does not say what it has.
+    pub(super) fn stays(&self) -> bool {
+        self.hold.is_some() || self.restored.is_some()
+    }
+
     /// There is no connection any more. Returns whether it is to be followed again on the next.
     pub(super) fn disconnected(&mut self) -> bool {
         self.answer_all(Some(EngineError::Unavailable));
         (self.is_opening, self.opens_again, self.is_subscribed) = (false, false, false);
         self.queue = Vec::new();
-        self.hold.is_some()
+        self.stays()
     }
 
     /// It begins to be opened. Returns after which message its log is to be read.
@@ -130,6 +145,9 @@ impl<S: Subscriber> Following<S> {
         self.is_opening = false;
         self.is_subscribed = true;
         let had_all = self.hold.is_none() || self.needs_all;
+        if let Some(restored) = self.restored.take() {
+            self.hold = Some(take_up(restored, opened, &life(opened), channels));
+        }
         match &self.hold {
             Some(hold) if hold.channel().epoch() == &*opened.epoch => fill(hold, opened, channels),
             Some(_) if !had_all => {
@@ -180,7 +198,7 @@ fn life(opened: &Opened) -> Life {
 }
 
 /// Adds what was found. What cannot be had any more is left out.
-fn fill<S: Subscriber>(hold: &Hold<S>, opened: &Opened, channels: &Channels<S>) {
+pub(super) fn fill<S: Subscriber>(hold: &Hold<S>, opened: &Opened, channels: &Channels<S>) {
     let channel = hold.channel();
     for entry in &opened.entries {
         if entry.offset > channel.last_offset() + 1 {

@@ -19,6 +19,7 @@ mod message;
 mod opening;
 mod probe;
 mod pushes;
+mod restored;
 mod scripts;
 mod settings;
 mod tls;
@@ -26,10 +27,12 @@ mod tls;
 use std::sync::Arc;
 
 use encke_core::message::CompactJson;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use super::{Answer, EngineError, History, LogEngine};
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Channels, Hold, PublishId, Published, Subscriber};
+use crate::channel::{Channel, ChannelName, Channels, Hold, PublishId, Published, Subscriber};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::timeouts::Timeouts;
@@ -44,10 +47,14 @@ pub use tls::RedisTls;
 
 /// See the [module](self).
 #[derive(Debug)]
-pub(crate) struct RedisEngine<S: Subscriber>(Arc<Link<S>>);
+pub(crate) struct RedisEngine<S: Subscriber> {
+    link: Arc<Link<S>>,
+    /// To the task, which waits for it before it connects.
+    restored: Mutex<Option<oneshot::Sender<Vec<Hold<S>>>>>,
+}
 
 impl<S: Subscriber> RedisEngine<S> {
-    /// Begins to connect, and goes on with it for ever.
+    /// Connects once it knows what there is to [go on with](LogEngine::go_on_with), and goes on with it for ever.
     pub(crate) fn start(
         settings: RedisSettings,
         channels: Arc<Channels<S>>,
@@ -57,12 +64,13 @@ impl<S: Subscriber> RedisEngine<S> {
     ) -> Self {
         let (link, requests) = Link::new(settings, channels, timeouts, entropy, Arc::clone(executor));
         let link = Arc::new(link);
-        executor.spawn(Box::pin(Feed::new(Arc::clone(&link), requests).run()));
-        Self(link)
+        let (restored, to_restore) = oneshot::channel();
+        executor.spawn(Box::pin(Feed::new(Arc::clone(&link), requests).run(to_restore)));
+        Self { link, restored: Mutex::new(Some(restored)) }
     }
 
     pub(crate) fn health(&self) -> Arc<Health> {
-        Arc::clone(&self.0.health)
+        Arc::clone(&self.link.health)
     }
 }
 
@@ -74,7 +82,10 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
         data: &CompactJson<'_>,
         id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
-        self.0.publish(channel, data, id)
+        if self.link.channels.is_closed() {
+            return Answer::Ready(Err(EngineError::Draining));
+        }
+        self.link.publish(channel, data, id)
     }
 
     fn read(
@@ -83,10 +94,24 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
         since: u64,
         limit: usize,
     ) -> Answer<Result<Option<History>, EngineError>> {
-        self.0.read(channel, since, limit)
+        self.link.read(channel, since, limit)
     }
 
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>> {
-        self.0.follow(channel, maker)
+        self.link.follow(channel, maker)
+    }
+
+    fn go_on_with(&self, restored: Vec<Arc<Channel<S>>>) {
+        let channels = &self.link.channels;
+        // A pattern's log is this process's own.
+        let (patterns, restored): (Vec<_>, Vec<_>) =
+            restored.into_iter().partition(|channel| channel.name().is_pattern());
+        channels.begin_anew(&patterns);
+        let holds = restored.iter().filter_map(|channel| channels.await_filling(channel)).collect();
+        let sender = self.restored.lock().take();
+        if let Some(sender) = sender {
+            // The task goes with the runtime.
+            _ = sender.send(holds);
+        }
     }
 }

@@ -11,6 +11,8 @@ mod faults;
 mod model;
 // Several servers, one Redis.
 mod nodes;
+// Sessions that outlive their server, and what they follow in Redis.
+mod restarts;
 // The scripts held against the model.
 mod scripts;
 // TLS, and certificates that will not do.

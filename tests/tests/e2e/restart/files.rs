@@ -82,6 +82,28 @@ fn a_foreign_file_is_set_aside() {
     assert_set_aside(restarts, &hello, "snapshot.damaged", "this is no snapshot");
 }
 
+/// A whole one, of which nothing is known but its version.
+#[test]
+fn a_file_of_a_later_version_is_set_aside() {
+    let (restarts, hello) = written(&[]);
+    let mut bytes = std::fs::read(restarts.path()).expect("it was written");
+    // After the mark, the first record: its kind, length and checksum, and a map whose first entry, 0, is the version.
+    let (head, payload) = (&bytes[16..25], &bytes[33..]);
+    let length = u64::from_le_bytes(head[1..].try_into().expect("eight bytes"));
+    let mut payload = payload[..usize::try_from(length).expect("a small one")].to_vec();
+    assert_eq!(payload[1..3], [0, 1]);
+    payload[2] = 2;
+    let checksum = ring::digest::digest(&ring::digest::SHA256, &[head, &payload].concat());
+    bytes[25..33].copy_from_slice(&checksum.as_ref()[..8]);
+    bytes[33..33 + payload.len()].copy_from_slice(&payload);
+    std::fs::write(restarts.path(), &bytes).expect("a file");
+    let shown = run_to_end(&["snapshot", "show", &restarts.path().display().to_string()], &[]);
+    let complaint = String::from_utf8(shown.stderr).expect("text");
+    let why = "a later server has written it: its version is 2, and this one reads 1";
+    assert!(complaint.contains(why), "{complaint}");
+    assert_set_aside(restarts, &hello, "snapshot.newer", why);
+}
+
 #[test]
 fn an_old_file_is_set_aside() {
     // Less than any restart takes.

@@ -17,7 +17,7 @@ fn assert_moved(client: &mut Client) {
 
 /// The same session as before.
 #[track_caller]
-fn back(restarts: &Restarts, hello: &Hello, seq: u64) -> Client {
+pub(crate) fn back(restarts: &Restarts, hello: &Hello, seq: u64) -> Client {
     let query = format!("resume={}&seq={seq}", hello.resume);
     let client = Client::connect(restarts.server.public, &query);
     assert!(client.hello.recovered, "{:?}", client.hello);
@@ -27,7 +27,7 @@ fn back(restarts: &Restarts, hello: &Hello, seq: u64) -> Client {
 
 /// Seq, offset and data of the next message.
 #[track_caller]
-fn message(client: &mut Client) -> (u64, u64, Value) {
+pub(crate) fn message(client: &mut Client) -> (u64, u64, Value) {
     let object = client.object();
     let number = |name: &str| object["message"][name].as_u64().unwrap_or_else(|| panic!("{object}"));
     (number("seq"), number("offset"), object["message"]["data"].clone())

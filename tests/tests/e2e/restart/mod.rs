@@ -11,30 +11,32 @@ mod files;
 // The json dialect over a restart, on each transport.
 mod json;
 
+pub(crate) use json::{back, message};
+
 const MOVED: u16 = 4008;
 
 /// A server with a snapshot, and where that is.
-struct Restarts {
+pub(crate) struct Restarts {
     folder: TempDir,
-    settings: Vec<String>,
-    server: RunningServer,
+    pub(crate) settings: Vec<String>,
+    pub(crate) server: RunningServer,
 }
 
 impl Restarts {
     #[track_caller]
-    fn with(settings: &[&str]) -> Self {
+    pub(crate) fn with(settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let settings: Vec<_> = settings.iter().map(|setting| (*setting).to_owned()).collect();
         let server = launch("127.0.0.1:0", &folder.path().join("snapshot"), &settings).start();
         Self { folder, settings, server }
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.folder.path().join("snapshot")
     }
 
     /// What the folder has, without the lock.
-    fn files(&self) -> Vec<String> {
+    pub(crate) fn files(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.folder.path()).expect("a folder");
         let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
         let mut names: Vec<_> = names.filter(|name| name != "snapshot.lock").collect();
@@ -44,7 +46,7 @@ impl Restarts {
 
     /// Ends the process in the ordinary way.
     #[track_caller]
-    fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         self.stop_before_another();
         assert!(self.path().exists(), "{}", self.server.logs.text());
     }
@@ -58,7 +60,7 @@ impl Restarts {
 
     /// Starts the next process.
     #[track_caller]
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         self.server = self.launch().start();
     }
 
@@ -67,7 +69,7 @@ impl Restarts {
     }
 
     #[track_caller]
-    fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.stop();
         self.start();
         assert_eq!(self.files(), [""; 0], "it is read once");

@@ -127,6 +127,13 @@ impl<C> Outbox<C> {
         Some(Turn { slot: Slot(slot), from: self.get(slot)?.cursor + 1 })
     }
 
+    /// Whether a message is next that was sent before, and is to be read again.
+    #[must_use]
+    pub fn needs_log(&self) -> bool {
+        let next = self.ring.get(self.sent + 1).filter(|_| self.pending_gaps.is_empty() && !self.tells_gaps);
+        next.is_some_and(|entry| matches!(entry.kind(), EntryKind::Message))
+    }
+
     /// The channel of a subscription.
     #[must_use]
     pub fn channel(&self, slot: Slot) -> Option<&C> {

@@ -56,6 +56,22 @@ fn a_cursor_that_fell_off_the_log_gets_a_gap_and_goes_on() {
 }
 
 #[test]
+fn what_is_sent_again_needs_its_log() {
+    let mut outbox = Outbox::new(2);
+    outbox.subscribe((), 0, true);
+    assert!(!outbox.needs_log());
+    assert!(matches!(take(&mut outbox, 1, 2), Some(Run::Gap { seq: 1, .. })));
+    assert!(!outbox.needs_log(), "what is new can come later");
+    assert_eq!(take(&mut outbox, 1, 1), messages(2, 1, 1));
+    outbox.resume(Some(0), WhenFull::Stop);
+    assert!(!outbox.needs_log(), "first the gap");
+    take(&mut outbox, 1, 0);
+    assert!(outbox.needs_log());
+    outbox.resume_with_gaps(WhenFull::Stop);
+    assert!(!outbox.needs_log(), "all are gaps");
+}
+
+#[test]
 fn a_full_ring_stops_until_something_is_acknowledged() {
     let mut outbox = Outbox::new(4);
     outbox.subscribe((), 0, false);
