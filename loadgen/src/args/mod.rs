@@ -8,6 +8,7 @@ mod mix;
 mod needs;
 mod number;
 mod plan;
+mod restart;
 mod sessions;
 mod vacuous;
 mod worker;
@@ -23,6 +24,7 @@ pub(crate) use self::churn::{Churn, Lifetime};
 pub(crate) use self::load::{Held, Load};
 pub(crate) use self::mix::Mix;
 pub(crate) use self::plan::{Kind, Phase};
+pub(crate) use self::restart::Restart;
 pub(crate) use self::sessions::{Expire, Hold, Kill, Late, Mute, Omission, Takeover, Vanish};
 pub(crate) use self::worker::WorkerId;
 
@@ -111,6 +113,15 @@ pub(crate) enum Scenario {
                             --publish-rate 50 --size 60000 --share 0.1 --assert 'still_open==0' \
                             --assert 'lost==0'")]
     Slow(Slow),
+    /// Restart the server while messages are published: are all sessions back, with all messages, and how soon?
+    #[command(
+        after_help = "Example: loadgen restart ws://127.0.0.1:8000/ws --connections 10000 --rate 2000 \
+                            --messages 2000 --publish-rate 200 --assert 'resumed==10010' --assert 'lost==0' \
+                            --assert 'duplicated==0' --assert 'refused==0' \
+                            --start 'encke --set shutdown.snapshot=/tmp/encke/snapshot --set shutdown.drain=1s'\n\
+                            Example: loadgen restart ws://127.0.0.1:8000/ws --restart 'systemctl restart encke'"
+    )]
+    Restart(Restart),
     /// Attack the server, beside one session that does nothing wrong: what does an attack cost whom, and is that session harmed?
     #[command(
         after_help = "Example: loadgen abuse ws://127.0.0.1:8000/ws --attack frames --pid $(pidof encke) \
@@ -143,6 +154,7 @@ impl Scenario {
     /// Why it cannot be spread over several processes, if it cannot.
     pub(crate) fn needs_one_process(&self) -> Option<&'static str> {
         match self {
+            Self::Restart(_) => Some("it restarts the server once, and must see all that arrives"),
             Self::Fanout(_) | Self::Resume(_) | Self::Slow(_) => {
                 Some("one publisher serves all subscribers, and one process must see all that arrives")
             }
@@ -172,6 +184,7 @@ impl Scenario {
             Self::Fanout(fanout) => fanout.channel_load.load(),
             Self::Resume(resume) => resume.channel_load.load(),
             Self::Slow(slow) => slow.channel_load.load(),
+            Self::Restart(restart) => restart.load(),
             Self::Abuse(abuse) => abuse.load(),
             Self::Mix(mix) => mix.load(),
         }
@@ -191,6 +204,8 @@ impl Scenario {
             Self::Takeover(_) => connections.saturating_mul(2),
             // And the publisher.
             Self::Fanout(_) | Self::Resume(_) | Self::Slow(_) => connections.saturating_add(1),
+            // The listeners of the server, too.
+            Self::Restart(restart) => connections.saturating_add(restart.publishers).saturating_add(2),
             // One attack has two at a time; and the session beside it, and a visitor.
             Self::Abuse(_) => connections.saturating_mul(2).saturating_add(2),
             Self::Mix(mix) => mix.sockets(),

@@ -62,6 +62,7 @@ impl Scenario {
                 &[Channels, Acks, Resume, TellsRecovered, TellsWindow]
             }
             Self::Resume(_) => &[Channels, Resume, TellsRecovered, TellsWindow],
+            Self::Restart(_) => &[JsonFrames],
             Self::Abuse(abuse) if abuse.attacks().into_iter().any(Attack::speaks_encke) => &[JsonFrames],
             Self::Abuse(_) => &[AnswersPings],
         }

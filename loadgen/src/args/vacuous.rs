@@ -21,6 +21,7 @@ impl Scenario {
             }
             Self::Mute(mute) => none_of(&self.load(), mute.share, "mute"),
             Self::Abuse(abuse) => abuse.contradiction(),
+            Self::Restart(restart) => restart.contradiction(),
             Self::Slow(slow) => none_of(&self.load(), slow.share, "slow"),
             _ => None,
         }
@@ -53,6 +54,8 @@ mod tests {
             ("mute ws://h/ws --connections 2 --rate 10 --duration 1s --share 0.5", false),
             ("mute ws://h/ws --connections 2 --rate 10 --duration 1s --share 0.5 --processes 2", true),
             ("mute ws://h/ws --connections 3 --rate 10 --duration 1s --share 0.5 --processes 2", false),
+            ("restart ws://h/ws --restart true --messages 10 --publish-rate 10 --restart-after 1s", true),
+            ("restart ws://h/ws --restart true --messages 11 --publish-rate 10 --restart-after 1s", false),
             ("slow ws://h/ws --connections 9", true),
             ("slow ws://h/ws --connections 10", false),
         ] {

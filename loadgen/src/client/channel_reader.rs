@@ -1,6 +1,7 @@
 //! What concerns channels, of the objects of the `json` dialect and of Bayeux.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -35,6 +36,10 @@ pub enum Received<'a> {
     /// A message or gap of another channel: its seq counts all the same.
     Elsewhere {
         seq: u64,
+    },
+    /// The server is about to close, and says how long to stay away.
+    Goaway {
+        retry: Duration,
     },
     Other,
 }
@@ -112,6 +117,7 @@ impl JsonReader {
                 Received::Gap { seq, messages }
             }
             Ok(Object::Reply(reply)) => Received::Reply(reply.error.map(|error| error.code)),
+            Ok(Object::Goaway(goaway)) => Received::Goaway { retry: Duration::from_millis(goaway.retry_ms) },
             Err(_) => Received::Other,
         }
     }
@@ -132,6 +138,7 @@ enum Object<'a> {
     Gap(Gap<'a>),
     #[serde(borrow)]
     Reply(Reply<'a>),
+    Goaway(Goaway),
 }
 
 #[derive(Deserialize)]
@@ -158,6 +165,11 @@ struct Gap<'a> {
 struct Reply<'a> {
     #[serde(borrow)]
     error: Option<ReplyError<'a>>,
+}
+
+#[derive(Deserialize)]
+struct Goaway {
+    retry_ms: u64,
 }
 
 #[derive(Deserialize)]
@@ -208,6 +220,12 @@ mod tests {
             read(r#"{"gap":{"seq":58,"channel":"news","epoch":"e"}}"#),
             Received::Gap { seq: 58, messages: 0 }
         );
+    }
+
+    #[test]
+    fn a_goaway_says_when_to_come_back() {
+        let text = r#"{"goaway":{"reason":"moved","retry_ms":1205}}"#;
+        assert_eq!(read(text), Received::Goaway { retry: Duration::from_millis(1205) });
     }
 
     #[test]

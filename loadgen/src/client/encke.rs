@@ -40,6 +40,12 @@ pub(super) fn publish(id: u64, channel: &str, data: &str) -> String {
     format!(r#"{{"id":{id},"publish":{{"channel":{},"data":{data}}}}}"#, Value::from(channel))
 }
 
+/// The same, with a key: said again, it is not published again.
+pub(super) fn publish_once(id: u64, channel: &str, data: &str, key: &str) -> String {
+    let (channel, key) = (Value::from(channel), Value::from(key));
+    format!(r#"{{"id":{id},"publish":{{"channel":{channel},"data":{data},"key":{key}}}}}"#)
+}
+
 /// An object of the dialect has one field, whose name says what it is.
 pub(super) fn is_reply(text: &str) -> bool {
     let field = text.trim_start().strip_prefix('{').map(str::trim_start);

@@ -30,6 +30,8 @@ pub enum Failure {
     Publish(String),
     /// The publisher's connection broke.
     PublisherGone(String),
+    /// The server was not restarted.
+    Restart(String),
 }
 
 impl Failure {
@@ -50,6 +52,7 @@ impl Failure {
             Self::Subscribe(code) => format!("subscribe_{code}"),
             Self::Publish(code) => format!("publish_{code}"),
             Self::PublisherGone(_) => "publisher_gone".to_owned(),
+            Self::Restart(_) => "restart".to_owned(),
         }
     }
 }
@@ -93,6 +96,7 @@ impl fmt::Display for Failure {
             Self::Subscribe(code) => write!(f, "the subscription failed: {code}"),
             Self::Publish(code) => write!(f, "a message was not published: {code}"),
             Self::PublisherGone(why) => write!(f, "the publisher's connection broke: {why}"),
+            Self::Restart(why) => write!(f, "the server was not restarted: {why}"),
         }
     }
 }

@@ -220,6 +220,11 @@ impl Connection {
         self.send(&command).await;
     }
 
+    /// The same under a key, in Encke's dialect: said again, it is not published again.
+    pub(crate) async fn publish_once(&mut self, id: u64, channel: &str, data: &str, key: &str) {
+        self.send(&encke::publish_once(id, channel, data, key)).await;
+    }
+
     /// Hands every event to `on_event` until it breaks or the connection ends. May be dropped and called again at
     /// any time.
     pub fn each<T>(

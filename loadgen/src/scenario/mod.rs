@@ -23,6 +23,7 @@ mod ping_times;
 mod pongs;
 mod prepare;
 mod refusal;
+mod restart;
 mod resume;
 mod slow;
 mod spread;

@@ -11,6 +11,7 @@ use super::hold::Hold;
 use super::late::Late;
 use super::mix::Mix;
 use super::mute::Mute;
+use super::restart::Restart;
 use super::resume::Resume;
 use super::slow::Slow;
 use super::storm::Storm;
@@ -87,6 +88,7 @@ fn specific(options: &args::Scenario, load: &Load) -> (Group, Rc<dyn Scenario>) 
                 .with("seed", it.seed),
             Rc::new(Resume::new(it)),
         ),
+        args::Scenario::Restart(it) => (it.settings(), Rc::new(Restart::new(it))),
         args::Scenario::Abuse(it) => {
             (held().with("quiet_for_seconds", seconds(it.quiet_for)), Rc::new(Abuse::new(it)))
         }

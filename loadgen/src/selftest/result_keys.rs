@@ -37,6 +37,12 @@ fn the_keys_of_each_scenario_stay() {
         Run { words: "hold URL --connections 2 --rate 100 --duration 300ms --ping-every 50ms", clean: &[] };
     let abuse =
         Run { words: "abuse URL --attack none --duration 300ms --quiet-for 100ms --rate 50", clean: &[] };
+    // Nothing is restarted, so nobody comes back: it ends after the grace period.
+    let restart = Run {
+        words: "restart URL --restart true --connections 2 --channels 2 --publishers 1 --messages 4 \
+                --publish-rate 20 --restart-after 50ms --grace 300ms",
+        clean: &[],
+    };
     let runs = [
         &HOLD,
         &hold_and_ping,
@@ -50,6 +56,7 @@ fn the_keys_of_each_scenario_stay() {
         &FANOUT,
         &RESUME,
         &SLOW,
+        &restart,
         &mix,
         &abuse,
     ];

@@ -32,6 +32,9 @@ impl PlannedRun {
         if scenario == "abuse" {
             return Err(in_run("it measures one attacker beside one session, and nothing else".to_owned()));
         }
+        if scenario == "restart" {
+            return Err(in_run("it would restart the server of all others, too".to_owned()));
+        }
         if kind == Kind::Ramp && scenario != "hold" {
             return Err(in_run("in a ramp there is only hold, for the others do not stay".to_owned()));
         }

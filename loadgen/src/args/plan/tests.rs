@@ -74,6 +74,7 @@ fn what_is_wrong_is_named() {
         (&run("scenario = 'dance'"), "dance"),
         (&run("scenario = 'mix'"), "no mix"),
         (&run("scenario = 'abuse'"), "one attacker"),
+        (&run("scenario = 'restart'"), "restart the server"),
         (&run("scenario = 'storm', connections = 5"), "--rate"),
         (&with("connectoins = 5"), "run \"storm\": unexpected key '--connectoins'"),
         (&with("json = 'x'"), "json belongs to the mix"),

@@ -11,5 +11,6 @@ mod tally;
 
 pub(super) use self::ledger::{Arrival, Ledger};
 pub(super) use self::round::Round;
+pub(super) use self::schedule::Schedule;
 pub(super) use self::subscriber::Subscriber;
 pub(super) use self::subscribers::{Concurrent, ConnectionsOutcome, Subscribers, SubscribersOutcome};

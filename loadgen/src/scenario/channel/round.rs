@@ -29,6 +29,25 @@ pub(crate) struct Round {
 }
 
 impl Round {
+    /// One at the same time in another channel: connections and the answers to subscriptions are counted for both.
+    pub(crate) fn beside(&self) -> Self {
+        Self { connected: self.connected.clone(), settled: self.settled.clone(), ..Self::default() }
+    }
+
+    /// From now on this is to be published.
+    pub(crate) fn plan(&self, schedule: Schedule) -> &Schedule {
+        self.schedule.get_or_init(|| schedule)
+    }
+
+    pub(crate) fn schedule(&self) -> Option<&Schedule> {
+        self.schedule.get()
+    }
+
+    /// Whether all subscribers have all.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.received.get() >= self.expected()
+    }
+
     /// The first message is due.
     pub(crate) fn start(&self) -> Option<Instant> {
         self.schedule.get().map(Schedule::start)

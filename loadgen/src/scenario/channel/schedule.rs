@@ -10,7 +10,7 @@ use crate::client::take_number;
 /// The messages of a run. The n-th one's data is the JSON string `"n t xxx.."`, where t is when it was due, in
 /// microseconds of Unix time: with that no message of another run is taken for one of this.
 #[derive(Debug)]
-pub(super) struct Schedule {
+pub(crate) struct Schedule {
     due: Vec<Instant>,
     /// When publishing each of them actually began.
     starts: Vec<Cell<Option<Instant>>>,
@@ -32,7 +32,7 @@ pub(super) enum Recognized {
 
 impl Schedule {
     /// `count` messages, `rate` a second, the first one at `start`; `size` is the length of their data.
-    pub(super) fn new(start: Instant, count: u32, rate: f64, size: usize) -> Self {
+    pub(crate) fn new(start: Instant, count: u32, rate: f64, size: usize) -> Self {
         let lead = start.saturating_duration_since(Instant::now());
         let unix = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default() + lead;
         let due = (0..count).map(|number| start + Duration::from_secs_f64(f64::from(number) / rate));
@@ -41,7 +41,7 @@ impl Schedule {
         Self { due, starts, unix_micros: as_micros(unix), size, filler: "x".repeat(size) }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.due.len()
     }
 
@@ -49,17 +49,17 @@ impl Schedule {
         self.due[0]
     }
 
-    pub(super) fn due(&self, number: u32) -> Instant {
+    pub(crate) fn due(&self, number: u32) -> Instant {
         self.due[number as usize]
     }
 
     /// Publishing this message begins now.
-    pub(super) fn note_start(&self, number: u32) {
+    pub(crate) fn note_start(&self, number: u32) {
         self.starts[number as usize].set(Some(Instant::now()));
     }
 
     /// When publishing this message actually began.
-    pub(super) fn start_of(&self, number: u32) -> Instant {
+    pub(crate) fn start_of(&self, number: u32) -> Instant {
         self.starts[number as usize].get().unwrap_or_else(|| self.due(number))
     }
 
@@ -68,11 +68,16 @@ impl Schedule {
     }
 
     /// The JSON text of a message's data.
-    pub(super) fn data(&self, number: u32) -> String {
+    pub(crate) fn data(&self, number: u32) -> String {
         let said = format!("{number} {} ", self.time_of(self.due(number)));
         let quotes = 2;
         let filler = &self.filler[..self.size.saturating_sub(quotes + said.len())];
         format!("\"{said}{filler}\"")
+    }
+
+    /// What no other message to its channel has for a key, not even one of another run.
+    pub(crate) fn key(&self, number: u32) -> String {
+        format!("{number}-{}", self.time_of(self.due(number)))
     }
 
     /// The message that has this data.

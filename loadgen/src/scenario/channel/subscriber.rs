@@ -1,5 +1,7 @@
 //! One subscriber, over all its connections.
 
+use std::time::Duration;
+
 use super::ledger::Ledger;
 use super::numbering::Numbering;
 use crate::client::Ticket;
@@ -12,12 +14,14 @@ pub(crate) struct Subscriber {
     pub(super) numbering: Numbering,
     pub(super) ledger: Ledger,
     pub(super) unacked: u32,
+    /// What the server said last of when to come back.
+    pub(crate) retry: Option<Duration>,
 }
 
 impl Subscriber {
     pub(crate) fn new(ticket: Ticket, counts: bool) -> Self {
         let numbering = Numbering::after(ticket.seq);
-        Self { ticket, counts, numbering, ledger: Ledger::default(), unacked: 0 }
+        Self { ticket, counts, numbering, ledger: Ledger::default(), unacked: 0, retry: None }
     }
 
     /// Continues in a new session.

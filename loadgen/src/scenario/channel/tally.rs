@@ -1,6 +1,7 @@
 //! What all subscribers together received, over all rounds.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -63,8 +64,9 @@ impl Tally {
         self.received.get()
     }
 
-    pub(super) fn expected(&self, round: &Round) -> u64 {
-        self.expected.get() + round.expected()
+    /// In the rounds that are over, and in these.
+    pub(super) fn expected(&self, rounds: &[Rc<Round>]) -> u64 {
+        self.expected.get() + rounds.iter().map(|round| round.expected()).sum::<u64>()
     }
 
     pub(super) fn foreign(&self) {
@@ -104,11 +106,11 @@ impl Tally {
         self.took.set(self.took.get() + took(round));
     }
 
-    /// The outcome of all finished rounds and of the current one.
-    pub(super) fn outcome(&self, round: &Round) -> TallyOutcome {
-        let expected = self.expected(round);
+    /// The outcome of all finished rounds and of these.
+    pub(super) fn outcome(&self, rounds: &[Rc<Round>]) -> TallyOutcome {
+        let expected = self.expected(rounds);
         let to_last = self.to_last.snapshot();
-        record_last(round, &to_last);
+        rounds.iter().for_each(|round| record_last(round, &to_last));
         TallyOutcome {
             expected,
             received: self.received.get(),
@@ -124,13 +126,14 @@ impl Tally {
             latency_from_start_ms: to_last.since_start(),
             delivery_latency_ms: self.latency.since_due(),
             delivery_latency_from_start_ms: self.latency.since_start(),
-            deliveries_per_second: self.rate(round),
+            deliveries_per_second: self.rate(rounds),
         }
     }
 
     #[expect(clippy::cast_precision_loss, reason = "no count comes near 2^53")]
-    fn rate(&self, round: &Round) -> Option<f64> {
-        let took = self.took.get() + took(round);
+    fn rate(&self, rounds: &[Rc<Round>]) -> Option<f64> {
+        let longest = rounds.iter().map(|round| took(round)).max().unwrap_or_default();
+        let took = self.took.get() + longest;
         (!took.is_zero()).then(|| self.received.get() as f64 / took.as_secs_f64())
     }
 }

@@ -1,9 +1,10 @@
 use std::fs;
+use std::net::TcpListener;
 use std::time::Duration;
 
-use encke_tests::RunningServer;
 use encke_tests::loadgen::{Report, Running};
 use encke_tests::waiting::{heavy, until};
+use encke_tests::{RunningServer, binaries};
 
 /// How many resumed with a hello within the window.
 fn resumed_or_undecided(report: &Report) -> f64 {
@@ -289,4 +290,47 @@ fn mix_all_at_once_holds_together() {
         ("/plan/spike/runs/fanout/dropped", 100.0),
         ("/traffic/frame_faults", 0.0),
     ]);
+}
+
+/// Each client's session, and each message, once and in order.
+fn assert_restarted(publisher: &str, sessions: f64) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [public, admin] = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
+    let [public, admin] = [public, admin].map(|it| it.local_addr().expect("it is bound"));
+    let snapshot = folder.path().join("snapshot");
+    let encke = binaries::encke();
+    let start = format!(
+        "{} --set shutdown.snapshot={} --set shutdown.drain=15s",
+        encke.display(),
+        snapshot.display()
+    );
+    let admin = format!("http://{admin}");
+    let crowd = ["--connections", "100", "--rate", "400", "--channels", "5", "--publishers", "2"];
+    let messages = ["--messages", "200", "--publish-rate", "50", "--restart-after", "1s", "--grace", "20s"];
+    let server = ["--start", &start, "--admin", &admin, "--publisher", publisher];
+    let arguments = [&crowd[..], &messages, &server].concat();
+    let report = Report::at(&format!("ws://{public}/ws"), "restart", &arguments);
+    report.assert(&ONCE_AND_IN_ORDER);
+    report.assert(&[
+        ("subscribed", 100.0),
+        ("moved", sessions),
+        ("resumed", sessions),
+        ("not_recovered", 0.0),
+        ("refused", 0.0),
+        ("gaps", 0.0),
+        ("published", 200.0),
+        ("received", 4000.0),
+    ]);
+}
+
+#[test]
+fn restart_all_sessions_are_back_with_all_that_publishers_say() {
+    let _turn = heavy();
+    assert_restarted("ws", 102.0);
+}
+
+#[test]
+fn restart_what_the_admin_api_is_asked_to_publish_meanwhile_comes_once() {
+    let _turn = heavy();
+    assert_restarted("admin", 100.0);
 }

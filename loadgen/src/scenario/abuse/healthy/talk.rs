@@ -79,6 +79,7 @@ impl Talk {
                 Received::Unnumbered { .. }
                 | Received::Missed { .. }
                 | Received::Elsewhere { .. }
+                | Received::Goaway { .. }
                 | Received::Other => Said::Other,
             },
             (Self::Pings, Event::Pong(payload)) => payload.try_into().map_or(Said::Other, |number| {

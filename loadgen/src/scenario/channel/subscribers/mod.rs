@@ -23,30 +23,60 @@ use crate::scenario::connects::{Connects, ConnectsOutcome};
 #[derive(Debug)]
 pub(crate) struct Subscribers {
     pub(crate) options: args::ChannelLoad,
+    channel: String,
     reader: ChannelReader,
-    round: RefCell<Rc<Round>>,
+    /// Those under way at the same time.
+    rounds: RefCell<Vec<Rc<Round>>>,
     pub(crate) connected: Counter,
     pub(crate) subscribed: Counter,
     /// Messages whose publishing the server confirmed.
-    published: Counter,
-    tally: Tally,
-    connects: Connects,
-    pub(crate) answering: Answering,
+    pub(crate) published: Counter,
+    tally: Rc<Tally>,
+    connects: Rc<Connects>,
+    pub(crate) answering: Rc<Answering>,
 }
 
 impl Subscribers {
     pub(crate) fn new(options: args::ChannelLoad) -> Self {
+        let channel = options.channel();
         Self {
-            reader: ChannelReader::of(options.server.target, &options.channel()),
+            reader: ChannelReader::of(options.server.target, &channel),
             options,
-            round: RefCell::default(),
+            channel,
+            rounds: RefCell::default(),
             connected: Counter::default(),
             subscribed: Counter::default(),
             published: Counter::default(),
-            tally: Tally::default(),
-            connects: Connects::default(),
-            answering: Answering::default(),
+            tally: Rc::default(),
+            connects: Rc::default(),
+            answering: Rc::default(),
         }
+    }
+
+    /// Those of one more channel. All counts are of both.
+    pub(crate) fn beside(&self, channel: String) -> Self {
+        Self {
+            reader: ChannelReader::of(self.options.server.target, &channel),
+            options: self.options.clone(),
+            channel,
+            rounds: RefCell::default(),
+            connected: self.connected.clone(),
+            subscribed: self.subscribed.clone(),
+            published: self.published.clone(),
+            tally: self.tally.clone(),
+            connects: self.connects.clone(),
+            answering: self.answering.clone(),
+        }
+    }
+
+    /// From now on these are under way, one a channel.
+    pub(crate) fn begin(&self, rounds: Vec<Rc<Round>>) {
+        self.rounds.replace(rounds);
+    }
+
+    /// Changes with everything that arrives, and with every message that is confirmed.
+    pub(crate) fn progress(&self) -> u64 {
+        self.tally.arrivals() + self.published.get()
     }
 
     pub(crate) fn register(&self, recorder: &Recorder) {
@@ -58,7 +88,7 @@ impl Subscribers {
     }
 
     pub(crate) fn bars(&self, setup: &Setup) -> Vec<Bar> {
-        let expected = self.tally.expected(&self.round.borrow());
+        let expected = self.tally.expected(&self.rounds.borrow());
         vec![
             Bar { label: "subscribed", done: self.subscribed.get(), of: setup.load.connections.into() },
             Bar { label: "received", done: self.tally.received(), of: expected },
@@ -72,7 +102,7 @@ impl Subscribers {
             subscribed: self.subscribed.get(),
             errors: setup.failures.total(),
             published: self.published.get(),
-            tally: self.tally.outcome(&self.round.borrow()),
+            tally: self.tally.outcome(&self.rounds.borrow()),
         }
     }
 

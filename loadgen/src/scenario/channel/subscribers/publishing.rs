@@ -58,7 +58,7 @@ impl Subscribers {
             }
         }
         // The next round must not count this one again.
-        self.round.replace(Rc::default());
+        self.rounds.take();
         self.tally.add(round);
     }
 
@@ -69,7 +69,7 @@ impl Subscribers {
 
     fn work<'a>(&'a self, schedule: &'a Schedule, setup: &'a Setup) -> Work<'a> {
         Work {
-            channel: self.options.channel(),
+            channel: self.channel.clone(),
             schedule,
             reader: &self.reader,
             published: &self.published,
@@ -84,7 +84,7 @@ impl Subscribers {
         let (mut progress, mut since) = (0, Instant::now());
         loop {
             let now = look.tick().await;
-            let so_far = self.tally.arrivals() + self.published.get() + (others.progress)();
+            let so_far = self.progress() + (others.progress)();
             if so_far != progress {
                 (progress, since) = (so_far, now);
             }

@@ -65,6 +65,10 @@ impl Subscribers {
             }
             // A message or a gap: apply the rule that holds for both.
             Received::Elsewhere { seq } => (seq, subscriber.numbering.gap(seq)),
+            Received::Goaway { retry } => {
+                subscriber.retry = Some(retry);
+                return;
+            }
             Received::Reply(_) | Received::Other => return,
         };
         if !follows {

@@ -35,7 +35,7 @@ impl Subscribers {
         adapt: impl Fn(Attempt) -> Attempt,
         mut on_open: impl FnMut(Opened),
     ) {
-        self.round.replace(Rc::clone(round));
+        self.begin(vec![Rc::clone(round)]);
         let pace = Pace::from_now(&setup.load);
         setup.recorder.phase("subscribe");
         open_all(setup, pace.attempts(&setup.load).map(adapt), |opened| {
@@ -72,7 +72,7 @@ impl Subscribers {
 
     /// Whether the subscription succeeded. A failure is recorded.
     pub(crate) async fn subscribe(&self, connection: &mut Connection, setup: &Setup) -> bool {
-        connection.subscribe(&self.options.channel()).await;
+        connection.subscribe(&self.channel).await;
         let reply = connection.each(|event| match event {
             Event::Ping(_) | Event::Held(_) => {
                 self.answering.pings.increment();

@@ -1,0 +1,244 @@
+//! Restart the server while messages are published, and count who comes back, and with what.
+//!
+//! [`operator`] restarts it; [`following`] is the life of a subscriber, [`publishing`] that of a publisher; both come back by
+//! [`returning`].
+
+mod following;
+mod operator;
+mod publishing;
+mod returning;
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, interval, sleep, sleep_until};
+
+use self::operator::Operator;
+use self::publishing::Publisher;
+use self::returning::{Returns, ReturnsOutcome};
+use super::channel::{ConnectionsOutcome, Round, Schedule, Subscribers, SubscribersOutcome};
+use super::{Figures, Outcome, Run, Scenario, Setup};
+use crate::args;
+use crate::client::Failure;
+use crate::progress::Bar;
+use crate::record::{Counter, Latency, Recorder};
+use crate::result::{Distribution, Group, seconds};
+
+/// From the last subscription to the first message.
+const LEAD: Duration = Duration::from_millis(100);
+/// How often to check whether the run is over.
+const LOOK: Duration = Duration::from_millis(10);
+/// How long to keep reading after everything has arrived: duplicates arrive late.
+const SETTLE: Duration = Duration::from_millis(200);
+
+#[derive(Debug)]
+pub(crate) struct Restart {
+    options: args::Restart,
+    subscribers: Subscribers,
+    returns: Returns,
+    /// Publishes that were said again, since the server did not take them or its answer was lost.
+    repeated: Counter,
+    /// From when a message was due to when the server confirmed it.
+    publish: Latency,
+    /// Publishers that have published all, or cannot.
+    finished: Counter,
+    /// From SIGTERM to the end of the process, or until the command that restarts it has ended.
+    ended: Cell<Option<Duration>>,
+    is_over: Cell<bool>,
+}
+
+/// One of the channels, and what is published to it.
+#[derive(Debug)]
+struct Channel {
+    name: String,
+    subscribers: Subscribers,
+    round: Rc<Round>,
+}
+
+impl Scenario for Restart {
+    fn record(&self, recorder: &Recorder) {
+        self.subscribers.register(recorder);
+        self.returns.register(recorder);
+        recorder.counter("repeated", &self.repeated);
+        recorder.latency("publish", &self.publish);
+    }
+
+    fn run(self: Rc<Self>, setup: Rc<Setup>) -> Run {
+        Box::pin(async move {
+            match Operator::open(&self.options, &setup).await {
+                Ok(operator) => self.publish_over_restart(operator, setup).await,
+                Err(why) => {
+                    setup.refuse_if(Some(why));
+                    std::future::pending().await
+                }
+            }
+        })
+    }
+
+    fn figures(&self) -> Figures {
+        Figures::of_phases(["subscribe", "publish", "restart"])
+    }
+
+    fn connected(&self) -> u64 {
+        self.subscribers.connected.get()
+    }
+
+    fn bars(&self, setup: &Setup) -> Vec<Bar> {
+        let mut bars = self.subscribers.bars(setup);
+        bars.push(Bar { label: "back", done: self.returns.back(), of: self.returns.lost() });
+        bars
+    }
+
+    fn outcome(&self, setup: &Setup) -> Outcome {
+        Outcome::Single(Group::of(&RestartOutcome {
+            subscribers: self.subscribers.outcome(setup),
+            ended_seconds: self.ended.get().map(seconds),
+            returns: self.returns.outcome(),
+            repeated: self.repeated.get(),
+            publish_ms: self.publish.since_due(),
+            publish_from_start_ms: self.publish.since_start(),
+            connections: self.subscribers.connections(),
+        }))
+    }
+}
+
+#[derive(Serialize)]
+struct RestartOutcome {
+    #[serde(flatten)]
+    subscribers: SubscribersOutcome,
+    ended_seconds: Option<f64>,
+    #[serde(flatten)]
+    returns: ReturnsOutcome,
+    repeated: u64,
+    publish_ms: Distribution,
+    publish_from_start_ms: Distribution,
+    #[serde(flatten)]
+    connections: ConnectionsOutcome,
+}
+
+impl Restart {
+    pub(crate) fn new(options: args::Restart) -> Self {
+        Self {
+            subscribers: Subscribers::new(options.channel_load.clone()),
+            options,
+            returns: Returns::default(),
+            repeated: Counter::default(),
+            publish: Latency::default(),
+            finished: Counter::default(),
+            ended: Cell::new(None),
+            is_over: Cell::new(false),
+        }
+    }
+
+    async fn publish_over_restart(self: Rc<Self>, mut operator: Operator, setup: Rc<Setup>) {
+        let all = Rc::<Round>::default();
+        let channels = self.channels(&all);
+        let mut lives = JoinSet::new();
+        self.subscribers
+            .connect_all(&setup, &all, |opened| {
+                let channel = channels[opened.index as usize % channels.len()].clone();
+                lives.spawn_local(self.clone().follow(setup.clone(), channel, opened));
+            })
+            .await;
+        self.subscribers.begin(channels.iter().map(|channel| channel.round.clone()).collect());
+        let publishers = self.open_publishers(&setup).await;
+        if self.subscribers.subscribed.get() == 0 || publishers.is_empty() {
+            return;
+        }
+        setup.recorder.phase("publish");
+        let start = Instant::now() + LEAD;
+        let last_due = self.plan(&channels, start);
+        for (index, publisher) in publishers.into_iter().enumerate() {
+            let of_its_own = channels.iter().skip(index).step_by(self.options.publishers as usize);
+            let of_its_own = of_its_own.cloned().collect();
+            lives.spawn_local(self.clone().publish(setup.clone(), publisher, of_its_own));
+        }
+        tokio::select! {
+            () = self.wait_for_end(&channels, last_due) => {}
+            () = self.restart(&mut operator, &setup, start + self.options.restart_after) => {
+                self.wait_for_end(&channels, last_due).await;
+            }
+        }
+        // Who is cut by the server's end would come back.
+        drop(lives);
+        operator.end().await;
+    }
+
+    fn channels(&self, all: &Round) -> Vec<Rc<Channel>> {
+        let channel = |index| {
+            let name = self.options.channel(index);
+            let subscribers = self.subscribers.beside(name.clone());
+            Rc::new(Channel { name, subscribers, round: Rc::new(all.beside()) })
+        };
+        (0..self.options.channels).map(channel).collect()
+    }
+
+    async fn open_publishers(&self, setup: &Rc<Setup>) -> Vec<Publisher> {
+        let mut publishers = Vec::new();
+        for _ in 0..self.options.publishers {
+            match Publisher::open(&self.options.channel_load, setup).await {
+                Ok(publisher) => publishers.push(publisher),
+                Err(failure) => setup.failures.record(&failure),
+            }
+        }
+        publishers
+    }
+
+    /// Messages go to the channels in turn, as many to each. Returns when the last one is due.
+    fn plan(&self, channels: &[Rc<Channel>], start: Instant) -> Instant {
+        let args::ChannelLoad { messages, publish_rate, size, .. } = self.options.channel_load;
+        let count = self.options.channels;
+        let each = messages.div_ceil(count);
+        let apart = Duration::from_secs_f64(1.0 / publish_rate);
+        for (channel, index) in channels.iter().zip(0..) {
+            let rate = publish_rate / f64::from(count);
+            channel.round.plan(Schedule::new(start + apart * index, each, rate, size as usize));
+        }
+        start + apart * (each * count - 1)
+    }
+
+    async fn restart(&self, operator: &mut Operator, setup: &Setup, at: Instant) {
+        sleep_until(at).await;
+        setup.recorder.brief_phase("restart");
+        self.returns.count_from_now();
+        let begun = Instant::now();
+        let restarted = operator.restart(|| self.ended.set(Some(begun.elapsed()))).await;
+        if let Err(why) = restarted {
+            setup.failures.record(&Failure::Restart(why));
+        }
+        self.is_over.set(true);
+    }
+
+    /// Returns when all are back and have all, or when nothing has happened for the grace period.
+    async fn wait_for_end(&self, channels: &[Rc<Channel>], last_due: Instant) {
+        let clients = self.subscribers.subscribed.get() + self.publisher_sessions();
+        let mut look = interval(LOOK);
+        let (mut progress, mut since) = (0, Instant::now());
+        loop {
+            let now = look.tick().await;
+            let so_far = self.subscribers.progress() + self.returns.back() + self.finished.get();
+            if so_far != progress {
+                (progress, since) = (so_far, now);
+            }
+            let is_published = self.finished.get() >= u64::from(self.options.publishers);
+            let is_back = self.is_over.get() && self.returns.back() >= clients;
+            if is_published && is_back && channels.iter().all(|channel| channel.round.is_complete()) {
+                return sleep(SETTLE).await;
+            }
+            if now >= since.max(last_due) + self.options.channel_load.grace {
+                return;
+            }
+        }
+    }
+
+    /// Those of publishers that have one.
+    fn publisher_sessions(&self) -> u64 {
+        match self.options.channel_load.publisher {
+            args::PublishBy::Ws => self.options.publishers.into(),
+            args::PublishBy::Admin => 0,
+        }
+    }
+}
