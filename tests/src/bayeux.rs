@@ -1,6 +1,7 @@
 //! A Bayeux client that sends what it is told, and nothing more.
 
-use std::net::SocketAddr;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
 
 use serde_json::{Value, json};
 
@@ -90,9 +91,9 @@ pub fn post(path: &str, headers: &str, body: &str) -> String {
 
 /// A connection for requests of Bayeux.
 #[derive(Debug)]
-pub struct Polls {
+pub struct Polls<S = TcpStream> {
     /// The connection.
-    pub requests: Requests,
+    pub requests: Requests<S>,
 }
 
 impl Polls {
@@ -101,6 +102,14 @@ impl Polls {
     #[track_caller]
     pub fn connect(server: SocketAddr) -> Self {
         Self { requests: Requests::connect(server) }
+    }
+}
+
+impl<S: Read + Write> Polls<S> {
+    /// Takes a connected socket whose reads time out.
+    #[must_use]
+    pub fn over(stream: S) -> Self {
+        Self { requests: Requests::over(stream) }
     }
 
     /// Sends a message, or an array, and awaits nothing.

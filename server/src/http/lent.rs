@@ -3,7 +3,6 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, ready};
 
-use encke_sys::Unacknowledged;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -21,15 +20,23 @@ pub(crate) struct Peer<S>(Weak<Mutex<Loan<S>>>);
 struct Loan<S> {
     /// Until it is taken back.
     socket: Option<S>,
-    /// What the peer had not acknowledged when it ended its stream. hyper then ends ours, which has to be acknowledged, too.
-    unacknowledged_at_end: Option<Unacknowledged>,
+    end: Option<End>,
+}
+
+/// How the peer's stream has ended.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Before it had acknowledged all that was sent, or not. hyper then ends ours, which has to be acknowledged, too.
+    Ended { had_all: bool },
+    /// The kernel may have had what its program has not.
+    Failed,
 }
 
 const LENT: &str = "it is there as long as it is lent";
 
 impl<S: Unpin> Lent<S> {
     pub(crate) fn new(socket: S) -> (Self, Peer<S>) {
-        let loan = Arc::new(Mutex::new(Loan { socket: Some(socket), unacknowledged_at_end: None }));
+        let loan = Arc::new(Mutex::new(Loan { socket: Some(socket), end: None }));
         let peer = Peer(Arc::downgrade(&loan));
         (Self(loan), peer)
     }
@@ -50,9 +57,16 @@ impl<S: Socket> Peer<S> {
         self.0.upgrade().is_some_and(|loan| loan.lock().socket.as_ref().is_some_and(Socket::is_over))
     }
 
-    /// What it had not acknowledged when it ended its stream, if it has done so.
-    pub(crate) fn unacknowledged_at_end(&self) -> Option<Unacknowledged> {
-        self.0.upgrade()?.lock().unacknowledged_at_end
+    /// Whether it may not have all that was sent to it: by the end of its stream, or else by now.
+    pub(crate) fn may_lack(&self) -> bool {
+        self.0.upgrade().is_some_and(|loan| {
+            let Loan { socket, end } = &*loan.lock();
+            match end {
+                Some(End::Ended { had_all }) => !had_all,
+                Some(End::Failed) => true,
+                None => socket.as_ref().is_some_and(|socket| socket.unacknowledged().bytes > 0),
+            }
+        })
     }
 }
 
@@ -69,7 +83,7 @@ impl<S: Socket> AsyncRead for Lent<S> {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut loan = self.0.lock();
-        let Loan { socket, unacknowledged_at_end } = &mut *loan;
+        let Loan { socket, end } = &mut *loan;
         let socket = socket.as_mut().expect(LENT);
         let before = buf.remaining();
         let read = ready!(Pin::new(&mut *socket).poll_read(context, buf));
@@ -78,8 +92,10 @@ impl<S: Socket> AsyncRead for Lent<S> {
             // Without the farewell of TLS.
             Err(error) => error.kind() == io::ErrorKind::UnexpectedEof,
         };
-        if has_ended && unacknowledged_at_end.is_none() {
-            *unacknowledged_at_end = Some(socket.unacknowledged());
+        if has_ended {
+            end.get_or_insert_with(|| End::Ended { had_all: socket.unacknowledged().bytes == 0 });
+        } else if read.is_err() {
+            end.get_or_insert(End::Failed);
         }
         Poll::Ready(read)
     }
@@ -113,7 +129,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Lent<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -128,12 +144,32 @@ mod tests {
             let (mut lent, peer) = Lent::new(TcpSocket::Plain(listener.accept().await?.0));
             assert!(!peer.is_gone());
             drop(client);
-            assert_eq!(peer.unacknowledged_at_end(), None);
             assert_eq!(lent.read(&mut [0]).await?, 0);
-            assert!(peer.is_gone());
-            assert_eq!(peer.unacknowledged_at_end().map(|it| it.bytes), Some(0));
+            assert!(peer.is_gone() && !peer.may_lack());
+            // What is sent from here on is no matter.
+            lent.write_all(b"late").await?;
+            assert!(!peer.may_lack());
             let _socket = lent.into_inner();
             assert!(!peer.is_gone(), "nobody asks a socket that was taken back");
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_peer_whose_connection_fails_may_lack_what_its_machine_has() -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await?;
+            let client = TcpStream::connect(listener.local_addr()?).await?;
+            let (mut lent, peer) = Lent::new(TcpSocket::Plain(listener.accept().await?.0));
+            lent.write_all(b"answer").await?;
+            client.readable().await?;
+            assert!(!peer.may_lack());
+            // With that unread, its kernel sends a reset.
+            drop(client);
+            let error = lent.read(&mut [0]).await.expect_err("it was reset");
+            assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
+            assert!(peer.may_lack());
             Ok(())
         })
     }

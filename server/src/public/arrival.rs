@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
 
 use encke_core::session::ConnectionInput;
-use encke_sys::Unacknowledged;
 use futures_util::future::Either;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,7 +19,7 @@ use super::end::{End, RequestTimeout, until};
 use super::request::{Answer, Outcome};
 use super::{Context, NotServed, polls};
 use crate::admission::{Handshake, OpenConnection};
-use crate::http::{Lent, MAX_HEAD_BYTES, Rewound};
+use crate::http::{Lent, MAX_HEAD_BYTES, Peer, Rewound};
 use crate::proxies::read_source;
 use crate::session::{Attached, Link, SessionCell};
 use crate::transport::poll::{ConnectForm, JsonForm};
@@ -45,17 +44,26 @@ impl Answered {
         Self { session: Arc::clone(&attached.session), link: Arc::clone(&attached.link) }
     }
 
-    /// The connection has ended before the client has asked for anything else. If its machine has not acknowledged all that was sent, it
-    /// may not have the answer.
-    fn connection_ended(&self, unacknowledged: Unacknowledged, context: &Context) {
-        if unacknowledged.bytes > 0 {
-            self.is_lost(context);
-        }
-    }
-
     /// The client may not have the answer.
     fn is_lost(&self, context: &Context) {
         context.client.sessions.handle_connection(&self.session, &self.link, ConnectionInput::AnswerLost);
+    }
+}
+
+/// Until the client asks for something else, the answer before may be lost with the connection, however that ends.
+struct Unproven<'a> {
+    answered: Answered,
+    peer: Peer<TcpSocket>,
+    /// Whether the client has asked.
+    has_asked: &'a AtomicBool,
+    context: &'a Context,
+}
+
+impl Drop for Unproven<'_> {
+    fn drop(&mut self) {
+        if !self.has_asked.load(Ordering::Relaxed) && self.peer.may_lack() {
+            self.answered.is_lost(self.context);
+        }
     }
 }
 
@@ -142,8 +150,10 @@ impl Arrival<'_> {
                 yield_now().await;
             }
             if let Err(ended) = until(poll_fn(|task| socket.poll_readable(task)), end).await {
-                if let Arriving::Again(socket, _, Some(answered)) = &socket {
-                    answered.connection_ended(socket.unacknowledged(), self.context);
+                if let Arriving::Again(socket, _, Some(answered)) = &socket
+                    && socket.unacknowledged().bytes > 0
+                {
+                    answered.is_lost(self.context);
                 }
                 ended.tell(self.address, self.timeout, self.context);
                 return None;
@@ -167,7 +177,7 @@ impl Arrival<'_> {
         };
         let this = &*self;
         let (socket, peer) = Lent::new(socket);
-        let (taken, has_answered) = (Mutex::new(None), AtomicBool::new(false));
+        let (taken, has_asked) = (Mutex::new(None), AtomicBool::new(false));
         let service = service_fn(|request| {
             // Noted at once: hyper may drop what is below without a look at it, when it finds that the client is gone. The session
             // would never learn of that.
@@ -180,7 +190,7 @@ impl Arrival<'_> {
                     None
                 }
             };
-            let is_first = !has_answered.swap(true, Ordering::Relaxed);
+            let is_first = !has_asked.swap(true, Ordering::Relaxed);
             async move {
                 let Some(reply) = reply else { return pending().await };
                 let reply = match reply.await {
@@ -201,6 +211,13 @@ impl Arrival<'_> {
             .max_buf_size(MAX_HEAD_BYTES)
             .serve_connection(TokioIo::new(Rewound::new(socket, read_already)), service)
             .with_upgrades();
+        // Dropped before the connection, which has the socket.
+        let _unproven = answered.map(|answered| Unproven {
+            answered,
+            peer: peer.clone(),
+            has_asked: &has_asked,
+            context: this.context,
+        });
         let taken = poll_fn(|context| {
             let ended = Pin::new(&mut connection).poll(context);
             match taken.lock().take() {
@@ -208,16 +225,7 @@ impl Arrival<'_> {
                 None => ended.map(|ended| ended.map(|()| None).map_err(NotServed::Http)),
             }
         });
-        let taken = taken.await;
-        if let Some(answered) = answered.filter(|_| !has_answered.load(Ordering::Relaxed)) {
-            match (&taken, peer.unacknowledged_at_end()) {
-                (Ok(Some(_)), _) => {}
-                (_, Some(unacknowledged)) => answered.connection_ended(unacknowledged, this.context),
-                (Err(_), None) => answered.is_lost(this.context),
-                (Ok(None), None) => {}
-            }
-        }
-        let Some((taken, of_client)) = taken? else { return Ok(None) };
+        let Some((taken, of_client)) = taken.await? else { return Ok(None) };
         let parts = connection.into_parts().expect("it was not upgraded, for no request had that answer");
         let (socket, read_already) = parts.io.into_inner().into_parts(&parts.read_buf);
         Ok(Some(Served { socket: socket.into_inner(), read_already, taken, of_client }))

@@ -1,4 +1,5 @@
 use std::future::poll_fn;
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -6,22 +7,27 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 /// Ends our stream, then discards input until the peer ends its own. Closing a socket with unread bytes in it would send
 /// a reset, which may overtake what was sent last.
-pub(super) async fn end_stream(mut socket: impl AsyncRead + AsyncWrite + Unpin) {
-    if socket.shutdown().await.is_ok() {
-        poll_fn(|context| poll_discard(&mut socket, context)).await;
-    }
+///
+/// # Errors
+/// The connection has failed first.
+pub(super) async fn end_stream(mut socket: impl AsyncRead + AsyncWrite + Unpin) -> io::Result<()> {
+    socket.shutdown().await?;
+    poll_fn(|context| poll_discard(&mut socket, context)).await
 }
 
 /// Reads to the end of the stream, into a buffer that exists only while there is something to read.
-fn poll_discard(socket: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<()> {
-    while !ready!(poll_read_some(socket, context)) {}
-    Poll::Ready(())
+fn poll_discard(socket: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<io::Result<()>> {
+    while !ready!(poll_read_some(socket, context))? {}
+    Poll::Ready(Ok(()))
 }
 
 /// Reads something and throws it away. Returns whether that was the end of the stream.
-pub(super) fn poll_read_some(socket: &mut (impl AsyncRead + Unpin), context: &mut Context<'_>) -> Poll<bool> {
+pub(super) fn poll_read_some(
+    socket: &mut (impl AsyncRead + Unpin),
+    context: &mut Context<'_>,
+) -> Poll<io::Result<bool>> {
     let mut scratch = [0; 2048];
     let mut buffer = ReadBuf::new(&mut scratch);
-    let read = ready!(Pin::new(socket).poll_read(context, &mut buffer));
-    Poll::Ready(read.is_err() || buffer.filled().is_empty())
+    ready!(Pin::new(socket).poll_read(context, &mut buffer))?;
+    Poll::Ready(Ok(buffer.filled().is_empty()))
 }

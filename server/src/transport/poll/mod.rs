@@ -10,8 +10,12 @@ mod form;
 mod json;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+
+use encke_core::session::ConnectionInput;
+use futures_util::future::{Either, select};
 
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Context};
@@ -62,10 +66,7 @@ pub(crate) fn serve<S: Socket, F: Form>(
         match connection.run().await {
             Ending::Answered if connection.keep_alive => Some(connection.into_socket()),
             Ending::Answered => {
-                let context = Arc::clone(&connection.attachment.context);
-                let timeout = context.timeouts.sleep(context.settings.close_timeout);
-                let (socket, _) = connection.into_socket();
-                Box::pin(end(socket, timeout)).await;
+                Box::pin(end(connection)).await;
                 None
             }
             Ending::Lost => None,
@@ -73,8 +74,22 @@ pub(crate) fn serve<S: Socket, F: Form>(
     }
 }
 
-async fn end(socket: impl Socket, timeout: impl Future<Output = ()> + Unpin) {
-    futures_util::future::select(timeout, std::pin::pin!(end_stream(socket))).await;
+/// Ends a connection on which no other request may follow. If the peer's machine has not acknowledged the answer by then, the client may
+/// not have it.
+async fn end<S: Socket, F: Form>(connection: Connection<S, F>) {
+    let Attachment { session, link, context, .. } = &connection.attachment;
+    let (session, link, context) = (Arc::clone(session), Arc::clone(link), Arc::clone(context));
+    let (mut socket, _) = connection.into_socket();
+    let timeout = pin!(context.timeouts.sleep(context.settings.close_timeout));
+    let has_failed = {
+        let ended = pin!(end_stream(&mut socket));
+        matches!(select(ended, timeout).await, Either::Left((Err(_), _)))
+    };
+    // The end of our stream counts as a byte. TLS says farewell before it.
+    let own_end = 1 + socket.sent(0) as u64;
+    if has_failed || socket.unacknowledged().bytes > own_end {
+        context.sessions.handle_connection(&session, &link, ConnectionInput::AnswerLost);
+    }
 }
 
 fn open<S: Socket, F: Form>(

@@ -90,9 +90,9 @@ impl<S: Socket> Connection<S> {
                 Ok(Poll::Pending)
             }
             Poll::Pending => Ok(Poll::Pending),
-            Poll::Ready(true) => Err(self.lost(SuspendReason::ConnectionLost)),
             // There is nothing that it could say.
-            Poll::Ready(false) => Ok(Poll::Ready(())),
+            Poll::Ready(Ok(false)) => Ok(Poll::Ready(())),
+            Poll::Ready(Ok(true) | Err(_)) => Err(self.lost(SuspendReason::ConnectionLost)),
         }
     }
 
@@ -183,7 +183,7 @@ impl<S: Socket> Connection<S> {
         let timeout = std::pin::pin!(context.timeouts.sleep(context.settings.close_timeout));
         let goodbye = std::pin::pin!(async {
             if poll_fn(|context| out.poll_write(context, &mut socket)).await.is_ok() {
-                end_stream(socket).await;
+                let _ = end_stream(socket).await;
             }
         });
         futures_util::future::select(timeout, goodbye).await;

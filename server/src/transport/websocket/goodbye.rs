@@ -63,7 +63,7 @@ pub(super) async fn say<S, D>(
             queue(&mut socket, Message::Close(Some(frame)));
         }
         if socket.flush().await.is_ok() {
-            end_stream(socket.into_inner()).await;
+            let _ = end_stream(socket.into_inner()).await;
         }
     });
     select(timeout, handshake).await;

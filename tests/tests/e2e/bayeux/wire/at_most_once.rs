@@ -1,10 +1,14 @@
+use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
 
-use encke_tests::bayeux::{Polls, connect_now, events, session};
+use encke_tests::bayeux::{JSON, Polls, connect_now, events, post, session};
 use encke_tests::raw::Dial;
-use encke_tests::waiting::until;
-use encke_tests::{Requests, RunningServer};
+use encke_tests::tls::{VERSIONS, handshake_over};
+use encke_tests::waiting::{TIMEOUT, until};
+use encke_tests::{Certificate, Launch, RunningServer};
 use serde_json::{Value, json};
+use socket2::SockRef;
 
 use super::connect_reply;
 
@@ -17,38 +21,79 @@ fn await_answered(server: &RunningServer, client_id: &str, seq: u64) {
     });
 }
 
-/// Does something after which the server has one connection less.
-#[track_caller]
-fn await_closed(server: &RunningServer, before: usize, end: impl FnOnce()) {
-    end();
-    until("the server has closed the connection", || server.descriptors() == before);
-}
-
 fn gaps(answer: &[Value]) -> &Value {
     &connect_reply(answer)["ext"]["encke"]["gaps"]
 }
 
-/// A client that ends its stream before its machine has acknowledged the answer may not have it.
+/// How the connection ends of a client that has not taken its answer.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// The client ends its stream.
+    Stream,
+    /// It resets the connection, as the kernel of one that is killed.
+    Reset,
+    /// It says nothing more, and the server waits no longer.
+    Silence,
+    /// The same, in the middle of its next request.
+    Half,
+}
+
+/// A client that has not acknowledged the answer when the connection ends may not have it, however that is.
+fn assert_told<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream) -> S) {
+    let polls = || {
+        let stream = Dial::default().connect(server.public);
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+        Polls::over(over(stream))
+    };
+    let before = server.descriptors();
+    let await_closed = || until("no connection is open", || server.descriptors() == before);
+    let id = polls().open(&["/news"]);
+    let mut number = 0;
+    for headers in [JSON.to_owned(), format!("{JSON}Connection: close\r\n")] {
+        for end in [End::Stream, End::Reset, End::Silence, End::Half] {
+            number += 1;
+            await_closed();
+            server.admin.publish("/news", "x".repeat(12_000));
+            let socket = Dial { receive_buffer: Some(2048), ..Dial::default() }.connect(server.public);
+            let mut slow = over(socket.try_clone().expect("there is a descriptor"));
+            let next = if let End::Half = end { "POST" } else { "" };
+            let request = post("/bayeux", &headers, &connect_now(&id).to_string()) + next;
+            slow.write_all(request.as_bytes()).and_then(|()| slow.flush()).expect("the server reads");
+            await_answered(server, &id, number);
+            match end {
+                End::Stream => socket.shutdown(Shutdown::Write).expect("it is open"),
+                End::Reset => {
+                    let linger = Some(Duration::ZERO);
+                    SockRef::from(&socket).set_linger(linger).expect("a socket takes an option");
+                    drop((slow, socket));
+                }
+                End::Silence | End::Half => {}
+            }
+            await_closed();
+            let answer = polls().ask(&connect_now(&id));
+            assert_eq!(events(&answer), [] as [i32; 0]);
+            let gap = &gaps(&answer)[0];
+            let range = json!([gap["from"], gap["to"]]);
+            assert_eq!(range, json!([number, number]), "{end:?}, {headers:?}: {answer:?}");
+        }
+    }
+}
+
+const SHORT: [&str; 2] = ["limits.handshake_timeout=1s", "session.close_timeout=1s"];
+
 #[test]
 fn an_answer_that_has_not_arrived_before_the_end_is_a_gap() {
-    let server = RunningServer::with(&[]);
-    let mut polls = Polls::connect(server.public);
-    let id = polls.open(&["/news"]);
-    for number in 1..=3 {
-        let before = server.descriptors();
-        let dial = Dial { receive_buffer: Some(2048), ..Dial::default() };
-        let mut slow = Polls { requests: Requests::over(dial.connect(server.public)) };
-        server.admin.publish("/news", "x".repeat(12_000));
-        slow.send(&connect_now(&id));
-        await_answered(&server, &id, number);
-        let stream: &TcpStream = slow.requests.stream();
-        await_closed(&server, before, || stream.shutdown(Shutdown::Write).expect("it is open"));
-        let answer = polls.ask(&connect_now(&id));
-        assert_eq!(events(&answer), [] as [i32; 0]);
-        let offset = json!([number, number]);
-        let gap = &gaps(&answer)[0];
-        assert_eq!(json!([gap["from"], gap["to"]]), offset, "{answer:?}");
-    }
+    assert_told(&RunningServer::with(&SHORT), |socket| socket);
+}
+
+#[test]
+fn an_answer_over_tls_that_has_not_arrived_before_the_end_is_a_gap() {
+    let directory = tempfile::tempdir().expect("there is room for files");
+    let certificate = Certificate::generate();
+    let (chain, key) = certificate.write(directory.path());
+    let tls = [format!("tls.certificate={}", chain.display()), format!("tls.key={}", key.display())];
+    let server = tls.iter().fold(Launch::with(&SHORT), |launch, setting| launch.set(setting)).start();
+    assert_told(&server, |socket| handshake_over(socket, &certificate, VERSIONS[1]).expect("it is trusted"));
 }
 
 /// One that has it ends its stream as it likes.
@@ -60,9 +105,12 @@ fn an_answer_that_has_arrived_is_none() {
     let id = polls.open(&["/news"]);
     for number in 1..=20 {
         server.admin.publish("/news", number);
-        let answer = polls.ask(&connect_now(&id));
+        let close = if number % 2 == 0 { "Connection: close\r\n" } else { "" };
+        polls.requests.send(&post("/bayeux", &format!("{JSON}{close}"), &connect_now(&id).to_string()));
+        let answer = polls.answer();
         assert_eq!((events(&answer), gaps(&answer)), (vec![json!(number)], &Value::Null));
-        await_closed(&server, before, || drop(polls));
+        drop(polls);
+        until("the server has closed the connection", || server.descriptors() == before);
         polls = Polls::connect(server.public);
     }
 }
