@@ -25,7 +25,8 @@ const GRACE: Duration = Duration::from_secs(1);
 /// How long at least. This long a crowd that says nothing can keep a newcomer waiting.
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
-/// The sockets in the handshake, at most `limit`. When one too many comes, the oldest of the address with most is cut.
+/// The sockets in the handshake, at most `limit`. When one too many comes, the oldest of the address with most is cut, once it has had
+/// its grace: until then a newcomer waits, or is one too many, if it had been accepted before.
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     limit: usize,
@@ -37,6 +38,8 @@ pub(crate) struct Handshakes {
 #[derive(Debug)]
 struct Open {
     sockets: Slab<Socket>,
+    /// How many of them are cut already, and will be gone soon.
+    leaving: usize,
     /// How many were cut since there were few. The more, the less grace is left: a crowd that means to say nothing gains no time by it.
     silent: usize,
     /// The number of the next socket.
@@ -72,7 +75,7 @@ struct Cut {
 
 impl Handshakes {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
-        let open = Open { sockets: Slab::new(), silent: 0, next: 0, crowd: None };
+        let open = Open { sockets: Slab::new(), leaving: 0, silent: 0, next: 0, crowd: None };
         Arc::new(Self { limit, open: Mutex::new(open), waiting: AtomicWaker::new() })
     }
 
@@ -98,7 +101,7 @@ impl Handshakes {
         (until > now).then_some(until)
     }
 
-    /// Begins one, for which another may be cut.
+    /// Begins one, for which others may be cut: as many as there are too many, and have had their grace.
     pub(crate) fn begin(self: &Arc<Self>, address: IpAddr, now: Timestamp) -> Handshake {
         let cut = Arc::new(Cut { since: now, is_due: AtomicBool::new(false), task: AtomicWaker::new() });
         let mut open = self.open.lock();
@@ -108,21 +111,28 @@ impl Handshakes {
         let socket = Socket { address, number, counted: None, cut: Arc::clone(&cut) };
         let place = open.sockets.insert(socket);
         open.count(place);
-        let excess = if open.sockets.len() > self.limit { open.take_excess() } else { None };
-        drop(open);
-        if let Some(excess) = excess {
-            excess.is_due.store(true, Ordering::Release);
-            excess.task.wake();
+        let mut excess = Vec::new();
+        while let Some(cut) = open.take_excess(self.limit, now) {
+            excess.push(cut);
         }
+        drop(open);
+        excess.iter().for_each(|cut| cut.task.wake());
         Handshake { handshakes: Arc::clone(self), place, cut }
     }
 }
 
 impl Open {
-    /// The oldest of the address with most, of those that are not cut already.
-    fn take_excess(&mut self) -> Option<Arc<Cut>> {
+    /// The oldest of the address with most, of those that are not cut already, if there are too many and it has had its grace.
+    fn take_excess(&mut self, limit: usize, now: Timestamp) -> Option<Arc<Cut>> {
+        let grace = self.grace(limit);
+        if self.sockets.len() - self.leaving <= limit || self.crowd().oldest_of_most()?.since + grace > now {
+            return None;
+        }
+        let cut = self.crowd().take_from_most()?;
+        cut.is_due.store(true, Ordering::Release);
+        self.leaving += 1;
         self.silent += 1;
-        self.crowd().take_from_most()
+        Some(cut)
     }
 
     /// How long a socket may be silent now.
@@ -153,7 +163,9 @@ impl Open {
 
     fn discount(&mut self, place: usize) {
         let socket = &mut self.sockets[place];
-        if let (Some(crowd), Some(number)) = (&mut self.crowd, socket.counted.take()) {
+        if let (Some(crowd), Some(number)) = (&mut self.crowd, socket.counted.take())
+            && !socket.cut.is_due.load(Ordering::Relaxed)
+        {
             crowd.remove(&Holder::Address(socket.address), number);
         }
     }
@@ -180,7 +192,10 @@ impl Drop for Handshake {
         let mut open = self.handshakes.open.lock();
         open.discount(self.place);
         open.sockets.remove(self.place);
-        if open.sockets.len() < self.handshakes.limit / 2 {
+        if self.cut.is_due.load(Ordering::Relaxed) {
+            open.leaving -= 1;
+        }
+        if 2 * open.sockets.len() < self.handshakes.limit {
             open.crowd = None;
             open.silent = 0;
         }
@@ -208,6 +223,11 @@ mod tests {
         handshakes.begin(address, at(0))
     }
 
+    /// One more, when all of the others have had their grace.
+    fn begin_later(handshakes: &Arc<Handshakes>, address: IpAddr) -> Handshake {
+        handshakes.begin(address, at(1000))
+    }
+
     fn is_cut(handshake: &Handshake) -> bool {
         handshake.cut.is_due.load(Ordering::Relaxed)
     }
@@ -219,9 +239,9 @@ mod tests {
         let crowd: Vec<_> = (0..3).map(|_| begin(&handshakes, address(2))).collect();
         let cut = |all: &[Handshake]| all.iter().map(is_cut).collect::<Vec<_>>();
         assert_eq!(cut(&crowd), [false; 3]);
-        let newcomer = begin(&handshakes, address(3));
+        let newcomer = begin_later(&handshakes, address(3));
         assert_eq!(cut(&crowd), [true, false, false]);
-        let more = begin(&handshakes, address(2));
+        let more = begin_later(&handshakes, address(2));
         assert_eq!(cut(&crowd), [true, true, false]);
         assert_eq!(cut(&[one, newcomer, more]), [false; 3]);
     }
@@ -231,7 +251,7 @@ mod tests {
         let handshakes = Handshakes::new(3);
         let behind: Vec<_> = (0..3).map(|_| begin(&handshakes, address(1))).collect();
         behind.iter().zip(2..).for_each(|(handshake, client)| handshake.is_of(address(client)));
-        let crowd = [begin(&handshakes, address(2)), begin(&handshakes, address(2))];
+        let crowd = [begin(&handshakes, address(2)), begin_later(&handshakes, address(2))];
         assert_eq!(
             [&behind[0], &behind[1], &behind[2], &crowd[0], &crowd[1]].map(is_cut),
             [true, false, false, true, false]
@@ -252,8 +272,24 @@ mod tests {
     fn one_address_cuts_its_own() {
         let handshakes = Handshakes::new(1);
         let first = begin(&handshakes, address(1));
-        let second = begin(&handshakes, address(1));
+        let second = begin_later(&handshakes, address(1));
         assert!(is_cut(&first) && !is_cut(&second));
+    }
+
+    /// A socket that has lost its session, or was upgraded, has been accepted already.
+    #[test]
+    fn one_that_could_not_wait_cuts_none_before_its_time() {
+        let handshakes = Handshakes::new(2);
+        let all = [100, 200, 300, 400].map(|since| handshakes.begin(address(1), at(since)));
+        let cut = || all.each_ref().map(is_cut);
+        assert_eq!(cut(), [false; 4]);
+        assert_eq!(handshakes.is_full_until(at(400)), Some(at(1100)));
+        let fifth = handshakes.begin(address(1), at(1250));
+        assert_eq!(cut(), [true, true, true, false], "there were three too many");
+        drop(fifth);
+        let _fifth = handshakes.begin(address(1), at(1250));
+        drop(all);
+        assert_eq!(handshakes.open.lock().leaving, 0);
     }
 
     #[test]
@@ -278,10 +314,9 @@ mod tests {
         let mut crowd: Vec<_> = (0..4).map(|_| begin(&handshakes, address(1))).collect();
         let waits = (0..5).map(|_| {
             let until = handshakes.is_full_until(at(0)).expect("it is full");
-            crowd.push(begin(&handshakes, address(1)));
+            crowd.push(handshakes.begin(address(1), until));
             let cut = crowd.iter().position(is_cut).expect("one is cut");
-            drop(crowd.remove(cut));
-            until.since(at(0)).as_millis()
+            until.since(crowd.remove(cut).cut.since).as_millis()
         });
         assert_eq!(waits.collect::<Vec<_>>(), [1000, 750, 500, 250, 10]);
         drop(crowd);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 use encke_tests::admin::ask;
 use encke_tests::raw::Dial;
 use encke_tests::waiting::{LATE, TIMEOUT, until};
-use encke_tests::{RawClient, RunningServer};
+use encke_tests::{RawClient, RunningServer, bayeux};
 
 const HANDSHAKE: Duration = Duration::from_secs(1);
 
@@ -107,6 +107,19 @@ fn a_storm_from_one_address_is_served() {
     for client in &mut storm {
         assert!(client.http_head().starts_with("HTTP/1.1 101 "));
         client.hello();
+    }
+    assert_eq!(server.admin.metrics().refusals("handshakes"), 0.0);
+}
+
+/// A WebSocket of Bayeux is upgraded before it has a session: it goes on with the place that it has, and costs no other its own.
+#[test]
+fn a_storm_of_bayeux_sockets_is_served() {
+    let server = RunningServer::with(&["limits.max_handshakes=5"]);
+    let mut storm: Vec<_> = (0..50).map(|_| RawClient::connect(server.public)).collect();
+    storm.iter_mut().for_each(|client| client.ask_upgrade_at("/bayeux", ""));
+    for mut client in storm {
+        client.await_upgrade();
+        bayeux::Socket { raw: client }.handshake();
     }
     assert_eq!(server.admin.metrics().refusals("handshakes"), 0.0);
 }

@@ -15,7 +15,7 @@ use super::handshake::{Opened, connection_types, greeting, open};
 use super::session::session;
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller, unsubscribed};
-use crate::public::Context;
+use crate::public::{Context, NotServed};
 use crate::session::Attached;
 use crate::transport::Socket;
 use crate::transport::websocket::{self, BayeuxSocket, Over, Upgraded, Waiting};
@@ -82,7 +82,13 @@ async fn begin<S: Socket>(
         let stopped = pin!(context.stop.cancelled());
         match select(begun, select(select(timeout, cut), stopped)).await {
             Either::Left((begun, _)) => begun,
-            Either::Right((Either::Left(_), _)) => Err(CloseCode::Limit.into()),
+            Either::Right((Either::Left((timeout_or_cut, _)), _)) => Err(match timeout_or_cut {
+                Either::Left(_) => CloseCode::Limit.into(),
+                Either::Right(_) => {
+                    context.refused(&NotServed::Cut, upgrade.caller.address);
+                    CloseCode::Overloaded.into()
+                }
+            }),
             Either::Right((Either::Right(_), _)) => Err(CloseCode::Draining.into()),
         }
     };
