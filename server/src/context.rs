@@ -146,7 +146,7 @@ pub(crate) fn admin(
             watchdog: timers.watchdog,
         },
         tls: config.tls.clone().filter(|_| config.tls_for_admin),
-        sockets: Handshakes::new(config.limits.max_admin_connections),
+        sockets: Handshakes::without_grace(config.limits.max_admin_connections),
         handshake_timeout: config.limits.handshake_timeout,
         batches,
         log_lines_dropped,

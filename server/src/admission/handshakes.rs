@@ -30,6 +30,8 @@ const LEAST_GRACE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Handshakes {
     limit: usize,
+    /// How long a socket may be silent before it can be cut for another, as long as none were.
+    grace: Duration,
     open: Mutex<Open>,
     /// The task that waits for [room](Self::room).
     waiting: AtomicWaker,
@@ -75,8 +77,17 @@ struct Cut {
 
 impl Handshakes {
     pub(crate) fn new(limit: usize) -> Arc<Self> {
+        Self::with_grace(limit, GRACE)
+    }
+
+    /// Those of which the oldest gives way at once.
+    pub(crate) fn without_grace(limit: usize) -> Arc<Self> {
+        Self::with_grace(limit, Duration::ZERO)
+    }
+
+    fn with_grace(limit: usize, grace: Duration) -> Arc<Self> {
         let open = Open { sockets: Slab::new(), leaving: 0, silent: 0, next: 0, crowd: None };
-        Arc::new(Self { limit, open: Mutex::new(open), waiting: AtomicWaker::new() })
+        Arc::new(Self { limit, grace, open: Mutex::new(open), waiting: AtomicWaker::new() })
     }
 
     /// Waits until another can begin without cutting one that may yet speak. One task at a time may wait.
@@ -97,7 +108,7 @@ impl Handshakes {
             return None;
         }
         // Where all are cut already, they will be gone soon.
-        let until = open.crowd().oldest_of_most().map_or(now, |cut| cut.since) + open.grace(self.limit);
+        let until = open.crowd().oldest_of_most().map_or(now, |cut| cut.since) + self.grace(&open);
         (until > now).then_some(until)
     }
 
@@ -112,20 +123,27 @@ impl Handshakes {
         let place = open.sockets.insert(socket);
         open.count(place);
         let mut excess = Vec::new();
-        while let Some(cut) = open.take_excess(self.limit, now) {
+        while open.sockets.len() - open.leaving > self.limit {
+            let grace = self.grace(&open);
+            let Some(cut) = open.cut_one(now, grace) else { break };
             excess.push(cut);
         }
         drop(open);
         excess.iter().for_each(|cut| cut.task.wake());
         Handshake { handshakes: Arc::clone(self), place, cut }
     }
+
+    /// How long a socket may be silent now.
+    fn grace(&self, open: &Open) -> Duration {
+        let left = self.limit.saturating_sub(open.silent) as f64 / self.limit as f64;
+        self.grace.mul_f64(left).max(self.grace.min(LEAST_GRACE))
+    }
 }
 
 impl Open {
-    /// The oldest of the address with most, of those that are not cut already, if there are too many and it has had its grace.
-    fn take_excess(&mut self, limit: usize, now: Timestamp) -> Option<Arc<Cut>> {
-        let grace = self.grace(limit);
-        if self.sockets.len() - self.leaving <= limit || self.crowd().oldest_of_most()?.since + grace > now {
+    /// Cuts the oldest of the address with most, of those that are not cut already, if it has had its grace.
+    fn cut_one(&mut self, now: Timestamp, grace: Duration) -> Option<Arc<Cut>> {
+        if self.crowd().oldest_of_most()?.since + grace > now {
             return None;
         }
         let cut = self.crowd().take_from_most()?;
@@ -133,12 +151,6 @@ impl Open {
         self.leaving += 1;
         self.silent += 1;
         Some(cut)
-    }
-
-    /// How long a socket may be silent now.
-    fn grace(&self, limit: usize) -> Duration {
-        let left = limit.saturating_sub(self.silent) as f64 / limit as f64;
-        GRACE.mul_f64(left).max(LEAST_GRACE)
     }
 
     fn crowd(&mut self) -> &mut Holders<Arc<Cut>> {
@@ -256,6 +268,13 @@ mod tests {
             [&behind[0], &behind[1], &behind[2], &crowd[0], &crowd[1]].map(is_cut),
             [true, false, false, true, false]
         );
+    }
+
+    #[test]
+    fn without_grace_the_oldest_gives_way_at_once() {
+        let sockets = Handshakes::without_grace(2);
+        let all = [(); 4].map(|()| begin(&sockets, address(1)));
+        assert_eq!(all.each_ref().map(is_cut), [true, true, false, false]);
     }
 
     #[test]
