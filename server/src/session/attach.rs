@@ -115,7 +115,7 @@ impl Sessions {
         if let Some(offered) = &request.resume {
             let token = ResumeToken::parse(offered);
             let resumed = match &token {
-                Some(token) => self.resume(token, attach, request, &link, has_ended)?,
+                Some(token) => self.resume(token, attach, request, &link, &has_ended)?,
                 None => None,
             };
             self.metrics.sessions.resumed(resumed.is_some());
@@ -123,7 +123,10 @@ impl Sessions {
                 let revoked = self.revoke(&session);
                 return Ok(attached(session, true, link, revoked));
             }
-            if let Some(code) = token.and_then(|token| self.untold.take(&token)) {
+            // A client whose connection has ended does not hear it, and one of Bayeux may have another message under way.
+            let is_told = request.dialect != DialectName::Bayeux && !has_ended();
+            let told = |token| if is_told { self.untold.take(token) } else { self.untold.get(token) };
+            if let Some(code) = token.as_ref().and_then(told) {
                 return Err(Refusal::Ended(code));
             }
             if request.only_resume {

@@ -30,7 +30,7 @@ pub(crate) use id::BadSessionId;
 pub(crate) use id::ResumeToken;
 pub use id::SessionId;
 pub(crate) use link::{Link, Notes};
-pub(crate) use record::StoredSession;
+pub(crate) use record::{StoredEnd, StoredSession};
 pub(crate) use sessions::{EventSink, Logs, SessionLimits, Sessions};
 pub(crate) use snapshot::RestoredSessions;
 pub(crate) use subscriptions::{NotSubscribed, Subscribed};

@@ -38,6 +38,26 @@ pub(crate) struct StoredSession {
     pub(super) holder: String,
 }
 
+/// The end of a session that its client was not told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct StoredEnd {
+    #[cbor(n(0), with = "minicbor::bytes")]
+    pub(super) id: [u8; 16],
+    /// SHA-256.
+    #[cbor(n(1), with = "minicbor::bytes")]
+    pub(super) secret_digest: [u8; 32],
+    /// The close code.
+    #[n(2)]
+    pub(crate) code: u16,
+}
+
+impl StoredEnd {
+    pub(crate) fn id(&self) -> SessionId {
+        SessionId::of_bytes(self.id)
+    }
+}
+
 /// Transports by their numbers in records.
 pub(super) const TRANSPORTS: [Transport; 3] = [Transport::WebSocket, Transport::Events, Transport::Poll];
 

@@ -10,7 +10,7 @@ use encke_core::session::{BadRecord, Outbox, Phase, Session, SessionRecord};
 use super::Channel;
 use super::cell::{Advised, SessionCell, SessionState};
 use super::id::SecretDigest;
-use super::record::{DIALECTS, StoredSession, TRANSPORTS, number_of, numbered};
+use super::record::{DIALECTS, StoredEnd, StoredSession, TRANSPORTS, number_of, numbered};
 use super::sessions::Sessions;
 use super::subscriptions::Followed;
 use crate::admission::Holder;
@@ -50,6 +50,20 @@ impl Sessions {
             }
         }
         Ok(())
+    }
+
+    /// Writes down the ends that clients were not told.
+    pub(crate) fn snapshot_ends(&self) -> Vec<StoredEnd> {
+        self.untold.snapshot()
+    }
+
+    /// Remembers an end that a client was not told.
+    ///
+    /// # Errors
+    /// [`NotRestored`], and nothing changes.
+    pub(crate) fn restore_end(&self, stored: &StoredEnd) -> Result<(), NotRestored> {
+        let is_told = self.untold.restore(stored);
+        is_told.then_some(()).ok_or(NotRestored::Contradiction("an end that nobody is told"))
     }
 
     fn snapshot_of(&self, session: &SessionCell) -> Option<(StoredSession, Vec<Arc<Channel>>)> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use arrayvec::ArrayVec;
 use encke_core::Timestamp;
+use encke_core::close::CloseReason;
 use encke_core::session::{
     ConnectionId, ConnectionInput, Deadline, Input, LifecycleEvent, Outbox, Output, Phase, Session,
 };
@@ -97,9 +98,11 @@ impl Sessions {
             while let Some(output) = state.machine.poll_output() {
                 outputs.push(output);
             }
+            let has_farewell = outputs.iter().any(|output| matches!(output, Output::Close(..)));
             if let Phase::Closed(reason) = after
                 && before != after
-                && !outputs.iter().any(|output| matches!(output, Output::Close(..)))
+                // The connection that is to say so may have ended, and nobody know yet: a client that comes back after a kick has not heard.
+                && (!has_farewell || reason == CloseReason::Kicked)
             {
                 self.untold.ended(session.id, || self.unclaimed.digest_of(session), before, reason);
             }

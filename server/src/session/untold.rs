@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::SessionId;
 use super::id::{ResumeToken, SecretDigest};
+use super::record::StoredEnd;
 
 /// How many ends are remembered. Whoever comes back after so many others hears of an unknown session.
 const REMEMBERED: usize = 1024;
@@ -17,7 +18,7 @@ const REMEMBERED: usize = 1024;
 pub(super) struct Untold(Mutex<VecDeque<End>>);
 
 /// The end of a session. Of a secret, the digest may be all that was ever known here.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct End {
     session: SessionId,
     secret: SecretDigest,
@@ -46,11 +47,42 @@ impl Untold {
             return;
         }
         let Some(secret) = secret() else { return };
+        self.add(End { session, secret, code });
+    }
+
+    /// What clients bring upon themselves, one of them could do a thousand times: that is forgotten before a kick is.
+    fn add(&self, end: End) {
         let mut ends = self.0.lock();
         if ends.len() == REMEMBERED {
-            ends.pop_front();
+            let own_fault = ends.iter().position(|end| end.code != CloseCode::Kicked);
+            match (own_fault, end.code) {
+                (Some(oldest), _) => drop(ends.remove(oldest)),
+                (None, CloseCode::Kicked) => drop(ends.pop_front()),
+                (None, _) => return,
+            }
         }
-        ends.push_back(End { session, secret, code });
+        ends.push_back(end);
+    }
+
+    /// Writes down what is remembered, the oldest first.
+    pub(super) fn snapshot(&self) -> Vec<StoredEnd> {
+        let stored = |end: &End| StoredEnd {
+            id: end.session.bytes(),
+            secret_digest: end.secret.0,
+            code: end.code.code(),
+        };
+        self.0.lock().iter().map(stored).collect()
+    }
+
+    /// Remembers what another process has. Returns whether a client is to be told of such an end.
+    pub(super) fn restore(&self, stored: &StoredEnd) -> bool {
+        let code = CloseCode::from_repr(stored.code);
+        let Some(code) = code.filter(|code| *code != CloseCode::Normal && !code.invites_back()) else {
+            return false;
+        };
+        let secret = SecretDigest(stored.secret_digest);
+        self.add(End { session: stored.id(), secret, code });
+        true
     }
 
     /// Why the session of this token has ended, if its client was not told.
@@ -115,6 +147,39 @@ mod tests {
             untold.told_later(token, before, reason);
             assert_eq!(untold.get(&token), told, "{before:?}, {reason:?}");
         }
+    }
+
+    /// One client can open sessions and break their rules, as often as it likes.
+    #[test]
+    fn a_kick_is_forgotten_last() {
+        let (untold, kicked, fault) = (Untold::default(), token(), token());
+        untold.told_later(kicked, Phase::BetweenPolls, CloseReason::Kicked);
+        for _ in 0..REMEMBERED {
+            untold.told_later(token(), Phase::BetweenPolls, CloseReason::Limit);
+        }
+        assert_eq!(untold.get(&kicked), Some(CloseCode::Kicked));
+        for _ in 1..REMEMBERED {
+            untold.told_later(token(), Phase::Suspended, CloseReason::Kicked);
+        }
+        untold.told_later(fault, Phase::BetweenPolls, CloseReason::Limit);
+        assert_eq!((untold.get(&kicked), untold.get(&fault)), (Some(CloseCode::Kicked), None));
+        untold.told_later(fault, Phase::BetweenPolls, CloseReason::Kicked);
+        assert_eq!((untold.get(&kicked), untold.get(&fault)), (None, Some(CloseCode::Kicked)));
+        assert_eq!(untold.0.lock().len(), REMEMBERED);
+    }
+
+    #[test]
+    fn another_process_remembers_the_same() {
+        let (before, after, token) = (Untold::default(), Untold::default(), token());
+        before.told_later(token, Phase::BetweenPolls, CloseReason::Kicked);
+        let stored = before.snapshot();
+        assert!(stored.iter().all(|end| after.restore(end)));
+        assert_eq!(after.snapshot(), stored);
+        assert_eq!(after.take(&token), Some(CloseCode::Kicked));
+        for code in [0, CloseCode::Normal.code(), CloseCode::Draining.code(), u16::MAX] {
+            assert!(!after.restore(&StoredEnd { code, ..stored[0] }), "{code}");
+        }
+        assert_eq!(after.snapshot(), []);
     }
 
     #[test]

@@ -15,6 +15,7 @@ pub(super) const HEADER: u8 = 1;
 pub(super) const LOG: u8 = 2;
 pub(super) const SESSION: u8 = 3;
 pub(super) const END: u8 = 4;
+pub(super) const ENDED: u8 = 5;
 
 const CHECKSUM_BYTES: usize = 8;
 

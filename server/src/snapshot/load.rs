@@ -8,13 +8,13 @@ use std::time::Duration;
 use encke_core::session::Outbox;
 
 use super::claim::beside;
-use super::frames::{END, HEADER, LOG, Reader, SESSION};
+use super::frames::{END, ENDED, HEADER, LOG, Reader, SESSION};
 use super::header::{End, Header, MAJOR};
 use super::write::sync_folder;
 use super::{Kept, SnapshotSettings};
 use crate::channel::{LogRecord, RestoredLogs};
 use crate::clock::UnixTime;
-use crate::session::{Channel, RestoredSessions, SessionCell, StoredSession};
+use crate::session::{Channel, RestoredSessions, SessionCell, StoredEnd, StoredSession};
 
 /// Why a snapshot is not read.
 #[derive(Debug, thiserror::Error)]
@@ -129,6 +129,7 @@ pub(super) fn check(from: impl Read) -> Result<Header, LoadError> {
                 let known = |log, _, _| logs.contains(&log).then_some(());
                 Outbox::restore(outbox, 1, known).map_err(|error| reader.damaged(error))?;
             }
+            Record::Ended(_) => {}
         }
         Ok(())
     })
@@ -170,6 +171,7 @@ fn apply(from: impl Read, kept: &Kept) -> Result<(Counts, Vec<Arc<Channel>>), Lo
             Record::Session(session) => {
                 sessions.restore(session, &mut logs, &mut restored).map_err(|error| error.to_string())
             }
+            Record::Ended(ended) => sessions.restore_end(&ended).map_err(|error| error.to_string()),
         };
         if let Err(problem) = outcome {
             counts.skipped += 1;
@@ -189,6 +191,7 @@ pub(super) enum Record {
     Header(Header),
     Log(LogRecord),
     Session(StoredSession),
+    Ended(StoredEnd),
 }
 
 /// Reads every record but the last. Returns the reader, which stands there, and what it says.
@@ -214,6 +217,7 @@ pub(super) fn each<R: Read>(
             }
             LOG => visit(&reader, Record::Log(reader.decode()?))?,
             SESSION => visit(&reader, Record::Session(reader.decode()?))?,
+            ENDED => visit(&reader, Record::Ended(reader.decode()?))?,
             END => {
                 let end = reader.decode()?;
                 return match reader.next()? {

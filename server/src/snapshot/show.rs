@@ -31,6 +31,14 @@ pub fn show(path: &Path, now: UnixTime) -> Result<String, LoadError> {
                 sessions += 1;
                 write_session(&mut text, &session)
             }
+            Record::Ended(ended) => {
+                writeln!(
+                    text,
+                    "session {}: ended with {}, which its client was not told",
+                    ended.id(),
+                    ended.code
+                )
+            }
         };
         written.expect("memory takes everything");
         Ok(())

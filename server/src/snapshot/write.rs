@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Kept;
 use super::claim::beside;
-use super::frames::{END, HEADER, LOG, SESSION, Writer};
+use super::frames::{END, ENDED, HEADER, LOG, SESSION, Writer};
 use super::header::{End, Header, MAJOR};
 use crate::channel::LogsWritten;
 use crate::clock::UnixTime;
@@ -72,6 +72,9 @@ pub(super) fn write_to<W: Write>(out: W, kept: &Kept, now: UnixTime) -> io::Resu
         end.sessions += 1;
         writer.write(SESSION, session)
     })?;
+    for ended in sessions.snapshot_ends() {
+        writer.write(ENDED, &ended)?;
+    }
     writer.write(END, &end)?;
     Ok((writer.into_inner(), end))
 }

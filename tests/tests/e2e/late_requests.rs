@@ -14,14 +14,19 @@ const ENDS: [End; 2] = [|late| late.stream().shutdown(Shutdown::Both).expect("it
 
 /// A request that the server reads after the end of its connection, and after `newer`: it stands still meanwhile.
 fn read_late(server: &RunningServer, request: &str, end: End, newer: impl FnOnce()) {
-    let before = server.admin.metrics().refusals("late");
+    refuse_late(server, "late", request, end, newer);
+}
+
+/// The same, which it refuses for this reason.
+fn refuse_late(server: &RunningServer, reason: &str, request: &str, end: End, newer: impl FnOnce()) {
+    let before = server.admin.metrics().refusals(reason);
     let mut late = RawClient::connect(server.public);
     newer();
     server.signal(Signal::STOP);
     late.send(request.as_bytes());
     end(late);
     server.signal(Signal::CONT);
-    until("it is read", || server.admin.metrics().refusals("late") == before + 1.0);
+    until("it is read", || server.admin.metrics().refusals(reason) == before + 1.0);
 }
 
 #[track_caller]
@@ -52,6 +57,22 @@ fn a_poll_of_a_client_that_is_gone_answers_no_other() {
         read_late(&server, &get(&query), end, || ());
     }
     server.logs.await_lifecycle(&session, &[("opened", "connect")]);
+}
+
+/// That it was kicked, its client hears on the next connection.
+#[test]
+fn a_poll_of_a_client_that_is_gone_is_not_told_of_the_end() {
+    let server = RunningServer::with(&[]);
+    for end in ENDS {
+        let mut requests = Requests::connect(server.public);
+        let opened = requests.get("channels=news").json();
+        let hello = &opened[0]["hello"];
+        server.admin.kick(hello["session"].as_str().expect("a session"));
+        let query = format!("resume={}&seq=0", hello["resume"].as_str().expect("a token"));
+        refuse_late(&server, "gone", &get(&query), end, || ());
+        assert_eq!(requests.get(&query).json()[0]["goaway"]["reason"], "kicked");
+        assert_eq!(requests.get(&query).json()[0]["hello"]["recovered"], false);
+    }
 }
 
 #[test]

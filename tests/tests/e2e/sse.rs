@@ -283,8 +283,9 @@ fn who_is_kicked_is_told_so() {
     assert_eq!(server.admin.kick(&hello.session).status, 204);
     assert_eq!(events.to_end(), [NEVER, &goaway("kicked")]);
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect"), ("closed", "kicked")]);
-    let answer = ask_events(server.public, "", &format!("Last-Event-ID: {}:0\r\n", hello.resume));
-    assert_eq!(answer.status, 410);
+    let come_back = || ask_events(server.public, "", &format!("Last-Event-ID: {}:0\r\n", hello.resume));
+    assert!(come_back().body.contains(r#""reason":"kicked""#), "once more, for it may not have heard");
+    assert_eq!(come_back().status, 410);
 }
 
 #[test]

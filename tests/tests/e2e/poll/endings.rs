@@ -39,6 +39,21 @@ fn who_is_kicked_is_told_so() {
     assert!(!super::hello(&requests.get("channels=news").json()).recovered);
 }
 
+/// The connection on which a client is told may have ended without its server's knowledge.
+#[test]
+fn who_is_kicked_is_told_so_again_when_it_comes_back() {
+    let server = RunningServer::with(&[]);
+    let (mut requests, polling) = open(&server, "news");
+    requests.ask(&after(&polling, 0));
+    await_held(&server, &polling);
+    let (_socket, other) = RawClient::greeted(server.public, "");
+    for hello in [&polling, &other] {
+        assert_eq!(server.admin.kick(&hello.session).status, 204);
+        assert_eq!(Client::refusal(server.public, &format!("resume={}", hello.resume)), 4101);
+        assert!(!server.resume(&hello.resume).hello.recovered);
+    }
+}
+
 /// Between two polls, and after them, there is nobody to tell. The next connection is told, once, whatever it is.
 #[test]
 fn who_is_kicked_between_two_polls_is_told_so_by_the_next() {

@@ -114,6 +114,19 @@ fn a_session_that_nobody_has_come_back_to_may_be_kicked() {
 
 /// A message that comes by a channel and a pattern comes once.
 #[test]
+fn who_was_kicked_before_is_told_so_afterwards() {
+    let mut restarts = Restarts::with(&[]);
+    let kicked = restarts.server.suspended_session();
+    assert_eq!(restarts.server.admin.kick(&kicked.session).status, 204);
+    for _ in 0..2 {
+        restarts.restart();
+    }
+    let query = format!("resume={}", kicked.resume);
+    assert_eq!(Client::refusal(restarts.server.public, &query), 4101);
+    assert!(!restarts.server.resume(&kicked.resume).hello.recovered);
+}
+
+#[test]
 fn patterns_go_on() {
     let mut restarts = Restarts::with(&[]);
     let mut client = restarts.server.client();
