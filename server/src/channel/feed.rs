@@ -11,8 +11,9 @@ use encke_core::message::CompactJson;
 
 use super::channels::{Channels, Hold, TooManyChannels};
 use super::log::LogSize;
+use super::message::Origin;
 use super::name::ChannelName;
-use super::publish::Outcome;
+use super::publish::{NotAppended, Outcome};
 use super::state::{Change, Channel, Life, Retired, State};
 use super::subscribers::Subscriber;
 use crate::admission::Holder;
@@ -74,6 +75,28 @@ impl<S: Subscriber> Channels<S> {
         age: Duration,
         data: &CompactJson<'_>,
     ) -> Fed {
+        self.feed_with(channel, offset, age, data, true)
+    }
+
+    /// The same, but it is nothing new to the patterns that stand for the channel.
+    pub(crate) fn feed_alone(
+        &self,
+        channel: &Arc<Channel<S>>,
+        offset: u64,
+        age: Duration,
+        data: &CompactJson<'_>,
+    ) -> Fed {
+        self.feed_with(channel, offset, age, data, false)
+    }
+
+    fn feed_with(
+        &self,
+        channel: &Arc<Channel<S>>,
+        offset: u64,
+        age: Duration,
+        data: &CompactJson<'_>,
+        with_patterns: bool,
+    ) -> Fed {
         let last = channel.last_offset();
         if self.is_closed() {
             return Fed::Known;
@@ -83,12 +106,32 @@ impl<S: Subscriber> Channels<S> {
         }
         let now = self.timeouts.clock().now();
         let at = now.before(age).unwrap_or(Timestamp::from_nanos(0));
-        let patterns = self.patterns_of(channel.name());
-        // Nobody else appends to it. It is retired only by the caller.
-        if let Ok(Outcome::Appended(appended)) = self.append(at, channel, &patterns, data, None) {
-            self.finish_append(now, channel, &patterns, appended);
+        loop {
+            let patterns = if with_patterns { self.patterns_of(channel.name()) } else { Vec::new() };
+            match self.append(at, channel, &patterns, data, None) {
+                Ok(Outcome::Appended(appended)) => {
+                    self.finish_append(now, channel, &patterns, appended);
+                    return Fed::Appended;
+                }
+                Err(NotAppended::Retired(retired)) if !Arc::ptr_eq(retired, channel) => self.forget(retired),
+                // Nobody else appends to it. It is retired only by the caller.
+                _ => return Fed::Appended,
+            }
         }
-        Fed::Appended
+    }
+
+    /// Appends a message of a channel that has no log here to the logs of the patterns that stand for it.
+    pub(crate) fn feed_patterns(&self, name: &ChannelName, epoch: &str, offset: u64, data: &CompactJson<'_>) {
+        let now = self.timeouts.clock().now();
+        let origin = Origin { channel: name.clone(), epoch: epoch.into(), offset };
+        loop {
+            let patterns = self.patterns_of(name);
+            match self.append_to_patterns(now, &patterns, &origin, data) {
+                Err(NotAppended::Retired(retired)) => self.forget(retired),
+                Err(NotAppended::Closed) => return,
+                Ok(appended) => return self.finish_patterns(now, &patterns, appended),
+            }
+        }
     }
 
     /// The messages up to `last` cannot be had: those before them go as well, and sessions that have not read them are told of a gap.

@@ -64,6 +64,11 @@ impl ChannelName {
         Pattern::parse(&self.0).is_some()
     }
 
+    /// Whether it is a pattern that stands for this channel.
+    pub(crate) fn stands_for(&self, channel: &Self) -> bool {
+        Pattern::parse(&self.0).is_some_and(|pattern| pattern.matches(&channel.0))
+    }
+
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }

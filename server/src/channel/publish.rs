@@ -55,7 +55,7 @@ pub(super) struct Appended {
 }
 
 /// What is to be done for a log once it is unlocked.
-struct After {
+pub(super) struct After {
     arm: ArmAction,
     /// The caller has begun a sweep.
     sweep: bool,
@@ -162,6 +162,43 @@ impl<S: Subscriber> Channels<S> {
         let channel = self.append_to(&mut own, now, LogMessage::Shared(message), true);
         self.remember(&mut own, now, id);
         Ok(Outcome::Appended(Appended { offset, channel, patterns }))
+    }
+
+    /// Appends a message of a channel that has no log here.
+    pub(super) fn append_to_patterns<'a>(
+        &self,
+        now: Timestamp,
+        patterns: &'a [Arc<Channel<S>>],
+        origin: &Origin,
+        data: &CompactJson<'_>,
+    ) -> Result<Vec<After>, NotAppended<'a, S>> {
+        let mut logs = patterns.iter().map(Open::lock).collect::<Result<Vec<_>, _>>()?;
+        if self.is_closed() {
+            return Err(NotAppended::Closed);
+        }
+        if logs.is_empty() {
+            return Ok(Vec::new());
+        }
+        let Origin { channel, epoch, offset } = origin;
+        let message = Message { channel: channel.as_str(), epoch, offset: *offset, data };
+        let (encodings, places) = (Encodings::new(&message), logs.iter().map(Open::next_place).collect());
+        let message = Arc::new(SharedMessage { encodings, origin: origin.clone(), places });
+        // The first counts its bytes.
+        let appended = logs.iter_mut().enumerate().map(|(index, open)| {
+            self.append_to(open, now, LogMessage::Shared(Arc::clone(&message)), index == 0)
+        });
+        Ok(appended.collect())
+    }
+
+    /// What follows once no log is locked.
+    pub(super) fn finish_patterns(&self, now: Timestamp, patterns: &[Arc<Channel<S>>], appended: Vec<After>) {
+        if appended.is_empty() {
+            return;
+        }
+        for (pattern, after) in patterns.iter().zip(appended) {
+            self.follow_up(pattern, after);
+        }
+        self.keep_to_budget(now);
     }
 
     fn remember(&self, open: &mut Open<'_, S>, now: Timestamp, id: Option<&PublishId>) {

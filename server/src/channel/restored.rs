@@ -41,11 +41,17 @@ impl<S: Subscriber> Channels<S> {
 
     /// A log that is to be filled from elsewhere before anyone goes on with it; nothing, if nobody follows it: then it ends.
     pub(crate) fn await_filling(self: &Arc<Self>, channel: &Arc<Channel<S>>) -> Option<Hold<S>> {
+        let hold = self.hold_followed(channel)?;
+        channel.state.lock().is_filling = true;
+        Some(hold)
+    }
+
+    /// A log that goes on; nothing, if nobody follows it: then it ends.
+    pub(crate) fn hold_followed(self: &Arc<Self>, channel: &Arc<Channel<S>>) -> Option<Hold<S>> {
         if self.retire(channel, |state| state.subscribers.len() == 0) {
             self.forget(channel);
             return None;
         }
-        channel.state.lock().is_filling = true;
         self.hold_open(Arc::clone(channel)).ok()
     }
 

@@ -32,10 +32,8 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
         limit: usize,
     ) -> Answer<Result<Option<History>, EngineError>> {
         let now = self.timeouts.clock().now();
-        Answer::Ready(Ok(self.channels.get(channel.as_str()).map(|channel| {
-            let (bounds, messages) = channel.history(since, limit, now);
-            History { epoch: channel.epoch().into(), bounds, messages }
-        })))
+        let log = self.channels.get(channel.as_str());
+        Answer::Ready(Ok(log.map(|log| History::of(&log, since, limit, now))))
     }
 
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>> {

@@ -12,6 +12,7 @@ mod redis;
 use std::fmt;
 use std::sync::Arc;
 
+use encke_core::Timestamp;
 use encke_core::message::CompactJson;
 use encke_core::session::outbox::Bounds;
 
@@ -63,4 +64,12 @@ pub(crate) struct History {
     pub(crate) epoch: Box<str>,
     pub(crate) bounds: Bounds,
     pub(crate) messages: Vec<HistoryMessage>,
+}
+
+impl History {
+    /// What a log here has, at this time.
+    fn of<S: Subscriber>(log: &Channel<S>, since: u64, limit: usize, now: Timestamp) -> Self {
+        let (bounds, messages) = log.history(since, limit, now);
+        Self { epoch: log.epoch().into(), bounds, messages }
+    }
 }

@@ -9,7 +9,7 @@ use encke_core::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use redis::aio::SendError;
+use redis::aio::{MultiplexedConnection, SendError};
 use redis::{RedisError, cmd};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -98,6 +98,11 @@ impl Connected {
             probe: Probe { is_back: true, ..Probe::default() },
             tick: link.timeouts.sleep(Duration::ZERO),
         })
+    }
+
+    /// The connection for what is followed.
+    pub(super) fn feed(&self) -> &MultiplexedConnection {
+        &self.connections[1].commands
     }
 
     /// Sends a probe. Returns its number.

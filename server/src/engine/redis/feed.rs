@@ -17,8 +17,9 @@ use super::following::{Following, Next};
 use super::link::{Link, NotConnected, Request};
 use super::message::Told;
 use super::opening::{MOST_NEW, MOST_WHOLE, Opening, ToOpen, open};
+use super::patterns::Patterns;
 use super::probe::{Info, learn_life};
-use super::pushes::Push;
+use super::pushes::{Push, PushedAs};
 use crate::channel::{ChannelName, Hold, Subscriber, new_epoch};
 use crate::engine::EngineError;
 
@@ -38,7 +39,7 @@ const PROBES_BETWEEN_SWEEPS: u64 = 2;
 const PROBES_BETWEEN_COMPARISONS: u64 = 12;
 
 /// How long a channel is followed that nobody here follows any more.
-const LINGER: Duration = Duration::from_secs(30);
+pub(super) const LINGER: Duration = Duration::from_secs(30);
 
 /// Questions to Redis about channels at a time.
 const MOST_OPENINGS: usize = 4;
@@ -50,6 +51,9 @@ pub(super) struct Feed<S: Subscriber> {
     following: BTreeMap<ChannelName, Following<S>>,
     /// Those that are to be opened.
     to_open: VecDeque<ChannelName>,
+    patterns: Patterns<S>,
+    /// The last message that Redis has told.
+    last_push: Option<Push>,
 }
 
 /// What the task acts on.
@@ -60,18 +64,26 @@ enum Event<S: Subscriber> {
     Tick,
     Request(Request<S>),
     Push(Push),
+    /// A glob, and why it is not told what that stands for.
+    Refused(String, RedisError),
 }
 
 impl<S: Subscriber> Feed<S> {
     pub(super) fn new(link: Arc<Link<S>>, requests: mpsc::Receiver<Request<S>>) -> Self {
-        Self { link, requests, following: BTreeMap::new(), to_open: VecDeque::new() }
+        let patterns = Patterns::new(Arc::clone(&link));
+        let (following, to_open) = (BTreeMap::new(), VecDeque::new());
+        Self { link, requests, following, to_open, patterns, last_push: None }
     }
 
     /// Connects, serves, and begins anew, once it knows which channels were followed before.
     pub(super) async fn run(mut self, restored: oneshot::Receiver<Vec<Hold<S>>>) {
         for hold in restored.await.unwrap_or_default() {
             let name = hold.channel().name().clone();
-            self.following.insert(name, Following::restored(hold));
+            if name.is_pattern() {
+                self.patterns.restored(name, hold);
+            } else {
+                self.following.insert(name, Following::restored(hold));
+            }
         }
         let (mut pause_ms, mut said) = (SHORTEST_PAUSE_MS, String::new());
         loop {
@@ -104,21 +116,29 @@ impl<S: Subscriber> Feed<S> {
         }
     }
 
-    async fn connect(&self) -> Result<Connected, NotConnected> {
+    async fn connect(&mut self) -> Result<Connected, NotConnected> {
         let connected = self.link.timeouts.within(CONNECT, Connected::open(&self.link)).await;
         connected.unwrap_or(Err(NotConnected::TimedOut(CONNECT)))
     }
 
     /// Returns why it is over.
     async fn serve(&mut self, mut connected: Connected) -> NotConnected {
+        self.patterns.ask_all(connected.feed());
         self.open_all();
         loop {
             self.begin_openings(&mut connected);
             match self.next_event(&mut connected).await {
                 Event::Over => return NotConnected::Over,
+                Event::Request(request) if request.channel.is_pattern() => {
+                    self.patterns.requested(request, connected.feed())
+                }
                 Event::Request(request) => self.requested(request),
+                Event::Refused(glob, error) => self.patterns.refused(&glob, &error, connected.feed()),
                 Event::Push(push) => self.pushed(push, &mut connected),
-                Event::Opened(Ok(opening)) => self.opened(opening, &connected),
+                Event::Opened(Ok(opening)) => {
+                    self.take_pushes(&mut connected);
+                    self.opened(opening, &connected)
+                }
                 Event::Opened(Err(error)) => return error.into(),
                 Event::Probed(Ok(info)) => {
                     if let Err(why) = self.probed(info, &mut connected).await {
@@ -154,6 +174,9 @@ impl<S: Subscriber> Feed<S> {
             }
             if let Poll::Ready(Some(request)) = self.requests.poll_recv(task) {
                 return Poll::Ready(Event::Request(request));
+            }
+            if let Poll::Ready((glob, error)) = self.patterns.poll_refused(task) {
+                return Poll::Ready(Event::Refused(glob, error));
             }
             match connected.pushes.poll_next(task) {
                 Poll::Ready(Some(push)) => Poll::Ready(Event::Push(push)),
@@ -210,8 +233,17 @@ impl<S: Subscriber> Feed<S> {
                 // Nobody waits for those any more.
                 continue;
             }
-            let feed = connected.connections[1].commands.clone();
+            let feed = connected.feed().clone();
             connected.openings.push(open(batch, feed, connected.up.clone(), self.link.keys.clone()).boxed());
+        }
+    }
+
+    /// Everything that has come: before channels were read, and perhaps after.
+    fn take_pushes(&mut self, connected: &mut Connected) {
+        for _ in 0..connected.pushes.len() {
+            if let Some(push) = connected.pushes.take() {
+                self.pushed(push, connected);
+            }
         }
     }
 
@@ -228,28 +260,64 @@ impl<S: Subscriber> Feed<S> {
                 }
             };
             match outcome {
-                Ok(Next::Open) => self.wants_open(channel),
-                Ok(Next::Nothing) => following.answer_all(None),
+                Ok((next, missed)) => {
+                    if next == Next::Nothing {
+                        following.answer_all(None);
+                    }
+                    if missed {
+                        self.patterns.missed(&channel);
+                    }
+                    if next == Next::Open {
+                        self.wants_open(channel);
+                    }
+                }
                 Err(error) => {
                     following.answer_all(Some(error));
                     if !following.stays() {
-                        self.following.remove(&channel);
-                        connected.unsubscribe(&channel, &self.link);
+                        self.give_up(&channel, connected);
                     }
                 }
             }
         }
     }
 
+    /// There is no log of this channel here. What has come for it is for patterns alone.
+    fn give_up(&mut self, channel: &ChannelName, connected: &Connected) {
+        let Some(following) = self.following.remove(channel) else { return };
+        connected.unsubscribe(channel, &self.link);
+        let (queue, is_some) = following.give_up();
+        for told in queue {
+            self.patterns.told(channel.as_str(), &told);
+        }
+        if is_some {
+            self.patterns.missed(channel);
+        }
+    }
+
     fn pushed(&mut self, push: Push, connected: &mut Connected) {
+        if push.kind == PushedAs::Confirmation {
+            self.patterns.confirmed(&push.feed);
+        } else if !self.last_push.as_ref().is_some_and(|last| push.repeats(last)) {
+            self.told(&push, connected);
+            self.last_push = Some(push);
+        }
+    }
+
+    fn told(&mut self, push: &Push, connected: &mut Connected) {
         let Ok(feed) = std::str::from_utf8(&push.feed) else { return };
         if feed == connected.probe_feed {
-            connected.probe_came_back(&push, &self.link);
+            connected.probe_came_back(push, &self.link);
             return;
         }
         let Some(name) = self.link.keys.channel_of(feed) else { return };
-        let Some(following) = self.following.get_mut(name) else { return };
-        let next = match Told::parse(&push.payload) {
+        let told = Told::parse(&push.payload);
+        let Some(following) = self.following.get_mut(name) else {
+            if let (PushedAs::ByGlob, Some(told)) = (push.kind, told) {
+                self.patterns.told(name, &told);
+            }
+            return;
+        };
+        let next = match told {
             Some(told) => following.told(told, &self.link.channels),
             // Whatever that was, the log knows.
             None => Next::Open,
@@ -268,6 +336,8 @@ impl<S: Subscriber> Feed<S> {
         let number = connected.begin_probe(&self.link)?;
         if number.is_multiple_of(PROBES_BETWEEN_SWEEPS) {
             self.let_go(connected);
+            self.patterns.let_go(connected.feed());
+            self.patterns.ask_all(connected.feed());
         }
         if number.is_multiple_of(PROBES_BETWEEN_COMPARISONS) {
             self.open_all();
@@ -322,6 +392,8 @@ impl<S: Subscriber> Feed<S> {
     fn disconnected(&mut self) {
         self.link.set_up(None);
         self.to_open.clear();
+        self.patterns.disconnected();
+        self.last_push = None;
         self.following.retain(|_, following| following.disconnected());
         while let Ok(request) = self.requests.try_recv() {
             // It may have given up.

@@ -15,7 +15,8 @@ use crate::engine::EngineError;
 /// Messages that wait until a channel is open. What is more is read from its log.
 const MOST_QUEUED: usize = 1024;
 
-type Answers<S> = Vec<oneshot::Sender<Result<Hold<S>, EngineError>>>;
+/// Those who wait for a log.
+pub(super) type Waiting<S> = Vec<oneshot::Sender<Result<Hold<S>, EngineError>>>;
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(super) struct Following<S: Subscriber> {
     /// Of the first that followed it.
     pub(super) maker: Holder,
     /// Those who wait for the log.
-    pub(super) waiting: Answers<S>,
+    pub(super) waiting: Waiting<S>,
     /// It is being opened, or is about to be.
     pub(super) is_opening: bool,
     /// It is to be opened once more after that.
@@ -116,6 +117,11 @@ impl<S: Subscriber> Following<S> {
         }
     }
 
+    /// There is to be no log here. Returns what was to come into the logs of patterns, and whether that is not all.
+    pub(super) fn give_up(self) -> (Vec<Told>, bool) {
+        (self.queue, self.opens_again)
+    }
+
     /// Puts a message into the log here, if it comes next.
     fn take(&self, told: &Told, channels: &Channels<S>) -> Fed {
         let Some(channel) = self.hold.as_ref().map(Hold::channel) else { return Fed::Known };
@@ -132,7 +138,7 @@ impl<S: Subscriber> Following<S> {
         }
     }
 
-    /// It was opened.
+    /// It was opened. Returns also whether messages are missing that should have come to its patterns.
     ///
     /// # Errors
     /// There may be no log for it here.
@@ -141,31 +147,38 @@ impl<S: Subscriber> Following<S> {
         name: &ChannelName,
         opened: &Opened,
         channels: &Arc<Channels<S>>,
-    ) -> Result<Next, EngineError> {
+    ) -> Result<(Next, bool), EngineError> {
         self.is_opening = false;
-        self.is_subscribed = true;
+        let was_subscribed = std::mem::replace(&mut self.is_subscribed, true);
         let had_all = self.hold.is_none() || self.needs_all;
+        let of_this_epoch = self.queue.iter().filter(|told| told.epoch == opened.epoch);
+        let first_queued = of_this_epoch.map(|told| told.offset).min().unwrap_or(u64::MAX);
+        let mut missed = false;
         if let Some(restored) = self.restored.take() {
-            self.hold = Some(take_up(restored, opened, &life(opened), channels));
+            let (hold, lacks) = take_up(restored, opened, (life(opened), first_queued), channels);
+            (self.hold, missed) = (Some(hold), lacks);
         }
         match &self.hold {
-            Some(hold) if hold.channel().epoch() == &*opened.epoch => fill(hold, opened, channels),
+            Some(hold) if hold.channel().epoch() == &*opened.epoch => {
+                // What was missed on the last connection, its patterns have been told already.
+                missed |= fill(hold, opened, 0, channels) && was_subscribed;
+            }
             Some(_) if !had_all => {
                 // Another life of the channel.
                 self.needs_all = true;
-                return Ok(Next::Open);
+                return Ok((Next::Open, false));
             }
             Some(old) => {
                 let cut = opened.cut(old.channel().epoch());
                 if let Some(new) = channels.succeed(old.channel(), &life(opened)) {
-                    fill(&new, opened, channels);
+                    missed = fill(&new, opened, first_queued, channels);
                     channels.move_subscribers(old.channel(), new.channel(), cut);
                     self.hold = Some(new);
                 }
             }
             None => {
                 let new = channels.hold_in_life(name, &self.maker, &life(opened))?;
-                fill(&new, opened, channels);
+                missed = fill(&new, opened, first_queued, channels);
                 self.hold = Some(new);
             }
         }
@@ -177,17 +190,26 @@ impl<S: Subscriber> Following<S> {
             }
         }
         let again = std::mem::take(&mut self.opens_again) || !self.queue.is_empty();
-        Ok(if again { Next::Open } else { Next::Nothing })
+        Ok((if again { Next::Open } else { Next::Nothing }, missed))
     }
 
     /// Tells all that wait: of the log, or why there is none.
     pub(super) fn answer_all(&mut self, refusal: Option<EngineError>) {
-        for waiting in std::mem::take(&mut self.waiting) {
-            let log = self.hold.as_ref().and_then(Hold::another);
-            let answer = log.filter(|_| refusal.is_none());
-            // Some have given up.
-            _ = waiting.send(answer.ok_or(refusal.unwrap_or(EngineError::Unavailable)));
-        }
+        answer_all(&mut self.waiting, self.hold.as_ref(), refusal);
+    }
+}
+
+/// Tells all that wait: of the log, or why there is none.
+pub(super) fn answer_all<S: Subscriber>(
+    waiting: &mut Waiting<S>,
+    hold: Option<&Hold<S>>,
+    refusal: Option<EngineError>,
+) {
+    for waiting in std::mem::take(waiting) {
+        let log = hold.and_then(Hold::another);
+        let answer = log.filter(|_| refusal.is_none());
+        // Some have given up.
+        _ = waiting.send(answer.ok_or(refusal.unwrap_or(EngineError::Unavailable)));
     }
 }
 
@@ -197,18 +219,31 @@ fn life(opened: &Opened) -> Life {
     Life { epoch: (&*opened.epoch).into(), last, past: opened.past.clone(), is_filling: true }
 }
 
-/// Adds what was found. What cannot be had any more is left out.
-pub(super) fn fill<S: Subscriber>(hold: &Hold<S>, opened: &Opened, channels: &Channels<S>) {
+/// Adds what was found. What cannot be had any more is left out. From a certain message on, all is new to the patterns that stand for the channel: what
+/// is before it has come to them already, or was published before they were followed. Returns whether some of what is new is left out.
+pub(super) fn fill<S: Subscriber>(
+    hold: &Hold<S>,
+    opened: &Opened,
+    first_new: u64,
+    channels: &Arc<Channels<S>>,
+) -> bool {
     let channel = hold.channel();
+    let mut missed = false;
+    let mut skip_to = |last| {
+        missed |= channel.last_offset() < last && first_new <= last;
+        channels.skip_to(channel, last);
+    };
     for entry in &opened.entries {
-        if entry.offset > channel.last_offset() + 1 {
-            channels.skip_to(channel, entry.offset - 1);
-        }
+        skip_to(entry.offset - 1);
         match entry.data.as_deref().and_then(json) {
+            Some(data) if entry.offset < first_new => {
+                _ = channels.feed_alone(channel, entry.offset, entry.age, &data)
+            }
             Some(data) => _ = channels.feed(channel, entry.offset, entry.age, &data),
             None => channels.skip_to(channel, entry.offset),
         }
     }
-    channels.skip_to(channel, opened.offset);
+    skip_to(opened.offset);
     channels.filled(channel);
+    missed
 }

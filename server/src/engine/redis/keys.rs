@@ -46,6 +46,19 @@ impl Keys {
         Some(channel)
     }
 
+    /// What Redis is to compare with the names of feeds, for a pattern of channels: at least what that stands for. Both end with the same wildcard, which
+    /// here stands for slashes, too: so patterns that differ have globs that differ.
+    pub(super) fn glob(&self, pattern: &str) -> String {
+        let before = pattern.trim_end_matches('*');
+        let wildcard = &pattern[before.len()..];
+        format!("{}{{*}}c:{}{wildcard}", escaped(&self.prefix), escaped(before))
+    }
+
+    /// The same for all that any pattern can stand for.
+    pub(super) fn widest_glob(&self) -> String {
+        self.glob("/**")
+    }
+
     /// Which Redis it is.
     pub(super) fn life(&self) -> String {
         format!("{}life", self.prefix)
@@ -55,6 +68,18 @@ impl Keys {
     pub(super) fn probe(&self, node: &str) -> String {
         format!("{}probe:{node}", self.prefix)
     }
+}
+
+/// Text that stands for itself in a glob.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for char in text.chars() {
+        if matches!(char, '*' | '?' | '[' | ']' | '^' | '\\') {
+            escaped.push('\\');
+        }
+        escaped.push(char);
+    }
+    escaped
 }
 
 fn partition(channel: &str) -> u64 {
@@ -84,6 +109,20 @@ mod tests {
         assert_eq!(keys.of("a"), expected);
         assert_eq!(keys.publishes("a"), "encke:{12}k:a");
         assert_eq!((keys.life(), keys.probe("n")), ("encke:life".into(), "encke:probe:n".into()));
+    }
+
+    #[test]
+    fn globs() {
+        let keys = Keys::new("p*:");
+        for (pattern, expected) in [
+            ("/*", r"p\*:{*}c:/*"),
+            ("/a/**", r"p\*:{*}c:/a/**"),
+            ("/a*/*", r"p\*:{*}c:/a\*/*"),
+            (r"/[a-b]?\^/**", r"p\*:{*}c:/\[a-b\]\?\\\^/**"),
+        ] {
+            assert_eq!(keys.glob(pattern), expected);
+        }
+        assert_eq!(keys.widest_glob(), r"p\*:{*}c:/**");
     }
 
     #[test]

@@ -227,6 +227,11 @@ impl<S: Subscriber> Link<S> {
         since: u64,
         limit: usize,
     ) -> Answer<Result<Option<History>, EngineError>> {
+        // Redis knows nothing of patterns.
+        if channel.is_pattern() {
+            let (log, now) = (self.channels.get(channel.as_str()), self.timeouts.clock().now());
+            return Answer::Ready(Ok(log.map(|log| History::of(&log, since, limit, now))));
+        }
         let Some(up) = self.up() else { return Answer::Ready(Err(EngineError::Unavailable)) };
         let keys = self.keys.of(channel.as_str());
         let read = async move {
@@ -256,7 +261,7 @@ impl<S: Subscriber> Link<S> {
         if let Some(hold) = self.channels.hold_filled(channel.as_str()) {
             return Answer::Ready(Ok(hold));
         }
-        if channel.is_pattern() || self.up.read().is_none() {
+        if self.up.read().is_none() {
             return Answer::Ready(Err(EngineError::Unavailable));
         }
         let (answer, answered) = oneshot::channel();

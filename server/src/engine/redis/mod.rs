@@ -17,6 +17,7 @@ mod keys;
 mod link;
 mod message;
 mod opening;
+mod patterns;
 mod probe;
 mod pushes;
 mod restored;
@@ -103,11 +104,12 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
 
     fn go_on_with(&self, restored: Vec<Arc<Channel<S>>>) {
         let channels = &self.link.channels;
-        // A pattern's log is this process's own.
-        let (patterns, restored): (Vec<_>, Vec<_>) =
-            restored.into_iter().partition(|channel| channel.name().is_pattern());
-        channels.begin_anew(&patterns);
-        let holds = restored.iter().filter_map(|channel| channels.await_filling(channel)).collect();
+        let holds = restored.iter().filter_map(|channel| {
+            // A pattern's log is not in Redis: it has what it has until another begins.
+            let is_pattern = channel.name().is_pattern();
+            if is_pattern { channels.hold_followed(channel) } else { channels.await_filling(channel) }
+        });
+        let holds = holds.collect();
         let sender = self.restored.lock().take();
         if let Some(sender) = sender {
             // The task goes with the runtime.

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Pipeline, RedisError, Value};
+use redis::{Pipeline, RedisError, Value, cmd};
 
 use super::connection::odd;
 use super::keys::Keys;
@@ -62,6 +62,8 @@ pub(super) async fn open(
     let mut commands = up.commands;
     let count = read.len();
     let replies = commands.send_packed_commands(&read, 0, count).await?;
+    // When this is answered, all that was published before is here.
+    checked(feed.send_packed_command(&cmd("PING")).await?)?;
     if replies.len() != REPLIES * channels.len() {
         return Err(odd("Redis has answered to another number of commands"));
     }

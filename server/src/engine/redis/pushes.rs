@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use redis::aio::{AsyncPushSender, SendError};
 use redis::{PushInfo, PushKind, Value};
@@ -15,15 +16,31 @@ const MOST_PUSHES: usize = 65_536;
 /// Bytes of them.
 const MOST_PUSHED_BYTES: usize = 64 * 1024 * 1024;
 
-/// A message that was published in Redis.
+/// What Redis says.
 #[derive(Debug)]
 pub(super) struct Push {
-    /// Where.
+    pub(super) kind: PushedAs,
+    /// Where it was published; or a glob.
     pub(super) feed: Vec<u8>,
     pub(super) payload: Vec<u8>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PushedAs {
+    /// Redis was asked for what is published there.
+    Message,
+    /// The same, by a glob that stands for it.
+    ByGlob,
+    /// From here on it tells what this glob stands for.
+    Confirmation,
+}
+
 impl Push {
+    /// One message comes several times, if it was asked for in several ways: one right after the other, for Redis tells all of one before another.
+    pub(super) fn repeats(&self, last: &Self) -> bool {
+        self.kind == PushedAs::ByGlob && self.feed == last.feed && self.payload == last.payload
+    }
+
     fn bytes(&self) -> usize {
         self.feed.len() + self.payload.len()
     }
@@ -53,9 +70,22 @@ pub(super) fn pushes(over: CancellationToken) -> (PushSender, Pushes) {
 }
 
 impl Pushes {
-    pub(super) fn poll_next(&mut self, task: &mut std::task::Context<'_>) -> std::task::Poll<Option<Push>> {
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.pushes.len()
+    }
+
+    /// The next, if there is one already.
+    pub(super) fn take(&mut self) -> Option<Push> {
+        match self.poll_next(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(push) => push,
+            Poll::Pending => None,
+        }
+    }
+
+    pub(super) fn poll_next(&mut self, task: &mut Context<'_>) -> Poll<Option<Push>> {
         let next = self.pushes.poll_recv(task);
-        if let std::task::Poll::Ready(Some(push)) = &next {
+        if let Poll::Ready(Some(push)) = &next {
             self.bytes.fetch_sub(push.bytes(), Ordering::Relaxed);
         }
         next
@@ -76,18 +106,25 @@ impl AsyncPushSender for PushSender {
 }
 
 fn message(info: PushInfo) -> Option<Push> {
-    let (PushKind::Message, Ok([Value::BulkString(feed), Value::BulkString(payload)])) =
-        (info.kind, <[Value; 2]>::try_from(info.data))
-    else {
-        return None;
+    let mut words = info.data.into_iter().map(|word| match word {
+        Value::BulkString(bytes) => bytes,
+        _ => Vec::new(),
+    });
+    let kind = match info.kind {
+        PushKind::Message => PushedAs::Message,
+        PushKind::PMessage => PushedAs::ByGlob,
+        PushKind::PSubscribe => PushedAs::Confirmation,
+        _ => return None,
     };
-    Some(Push { feed, payload })
+    if kind == PushedAs::ByGlob {
+        // The glob.
+        words.next()?;
+    }
+    Some(Push { kind, feed: words.next()?, payload: words.next()? })
 }
 
 #[cfg(test)]
 mod tests {
-    use std::task::{Context, Poll, Waker};
-
     use super::*;
 
     fn info(kind: PushKind, payload: Vec<u8>) -> PushInfo {
@@ -118,5 +155,25 @@ mod tests {
         assert!(sender.send(info(PushKind::Subscribe, Vec::new())).is_ok(), "not a message");
         assert!(sender.send(info(PushKind::Message, Vec::new())).is_err());
         assert!(over.is_cancelled());
+    }
+    #[test]
+    fn what_comes_by_a_glob_may_repeat_what_came_before() {
+        let (sender, mut receiver) = pushes(CancellationToken::new());
+        let mut push = |kind, words: &[&str]| {
+            let data = words.iter().map(|word| Value::BulkString(word.as_bytes().to_vec())).collect();
+            assert!(sender.send(PushInfo { kind, data }).is_ok());
+            receiver.take().expect("a push")
+        };
+        let message = push(PushKind::Message, &["feed", "1"]);
+        let by_glob = push(PushKind::PMessage, &["f*", "feed", "1"]);
+        assert_eq!((&*by_glob.feed, &*by_glob.payload), (&b"feed"[..], &b"1"[..]));
+        assert!(by_glob.repeats(&message) && !message.repeats(&by_glob));
+        assert!(!push(PushKind::PMessage, &["f*", "feed", "2"]).repeats(&by_glob));
+        assert!(!push(PushKind::PMessage, &["f*", "food", "1"]).repeats(&by_glob));
+        let confirmed = push(PushKind::PSubscribe, &["f*", ""]);
+        assert_eq!((confirmed.kind, &*confirmed.feed), (PushedAs::Confirmation, &b"f*"[..]));
+        assert!(receiver.take().is_none());
+        assert!(sender.send(PushInfo { kind: PushKind::PMessage, data: Vec::new() }).is_ok());
+        assert!(receiver.take().is_none(), "not even a message");
     }
 }

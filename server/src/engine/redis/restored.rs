@@ -7,18 +7,20 @@ use super::following::fill;
 use super::message::{Entry, Opened, json};
 use crate::channel::{Channels, Hold, Life, Refill, Subscriber};
 
-/// Goes on with what Redis has. Returns the log that is to be fed from now on.
+/// Goes on with what Redis has. From this message on, all is new to patterns, and comes later, or, into a log of another life, with what is before it. Returns
+/// the log that is to be fed from now on, and whether some of what is new is left out.
 pub(super) fn take_up<S: Subscriber>(
     restored: Hold<S>,
     opened: &Opened,
-    life: &Life,
+    (life, first_new): (Life, u64),
     channels: &Arc<Channels<S>>,
-) -> Hold<S> {
+) -> (Hold<S>, bool) {
     let old = restored.channel();
     if old.epoch() == &*opened.epoch {
-        channels.refill(old, opened.entries.iter().map(refill), opened.offset);
+        let known = opened.entries.iter().filter(|entry| entry.offset < first_new);
+        channels.refill(old, known.map(refill), opened.offset.min(first_new - 1));
         channels.filled(old);
-        return restored;
+        return (restored, false);
     }
     // Another life of the channel, or another place.
     let cut = opened.cut(old.epoch());
@@ -26,11 +28,11 @@ pub(super) fn take_up<S: Subscriber>(
         let same = opened.entries.iter().filter(|entry| entry.offset <= cut);
         channels.refill(old, same.map(refill), cut);
     }
-    let Some(new) = channels.succeed(old, life) else { return restored };
-    fill(&new, opened, channels);
+    let Some(new) = channels.succeed(old, &life) else { return (restored, false) };
+    let missed = fill(&new, opened, first_new, channels);
     channels.filled(old);
     channels.move_subscribers(old, new.channel(), cut);
-    new
+    (new, missed)
 }
 
 fn refill(entry: &Entry) -> Refill<'_> {

@@ -11,6 +11,8 @@ mod faults;
 mod model;
 // Several servers, one Redis.
 mod nodes;
+// Patterns, which are one server's own.
+mod patterns;
 // Sessions that outlive their server, and what they follow in Redis.
 mod restarts;
 // The scripts held against the model.

@@ -245,19 +245,21 @@ fn a_channel_that_nobody_follows_is_followed_no_more_after_a_while() {
     let node = node(&redis);
     let mut client = node.client();
     let epoch = client.subscribe("news");
+    client.subscribe("/a/*");
     node.admin.publish("news", 1);
     assert_message(&mut client, 1, &json!(1));
     let mut connection = redis.connect();
     let [.., feed] = keys_of_news();
-    let mut listeners = || -> u64 {
+    let mut listeners = || -> (u64, u64) {
         let (_, count): (String, u64) =
             redis::cmd("PUBSUB").arg(&["NUMSUB", &feed]).query(&mut connection).expect("a number");
-        count
+        (count, redis::cmd("PUBSUB").arg("NUMPAT").query(&mut connection).expect("a number"))
     };
-    assert_eq!(listeners(), 1);
+    assert_eq!(listeners(), (1, 1));
     client.ask(r#"{"id":1,"unsubscribe":{"channel":"news"}}"#);
+    client.ask(r#"{"id":2,"unsubscribe":{"channel":"/a/*"}}"#);
     // 30 s, and what is between two looks.
-    eventually_within(Duration::from_secs(60), "nobody listens", || (listeners() == 0).then_some(()));
+    eventually_within(Duration::from_secs(60), "nobody listens", || (listeners() == (0, 0)).then_some(()));
     until("the log here is gone", || node.admin.metrics().value("encke_channels") == 0.0);
     node.admin.publish("news", 2);
     // The first has not answered a ping for long.

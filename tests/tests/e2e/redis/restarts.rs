@@ -81,6 +81,41 @@ fn a_session_comes_back_to_what_was_published_elsewhere_meanwhile() {
     assert!(!bytes.windows(8).any(|window| window == b"messages"));
 }
 
+/// A pattern's log is the process's own, and so is what it misses while it is away.
+#[test]
+fn a_pattern_goes_on_after_a_gap() {
+    let redis = Redis::start();
+    let mut restarts = restarts_on(&redis);
+    let other = node(&redis);
+    let mut client = restarts.server.client();
+    client.subscribe("/a/*");
+    client.subscribe("/a/b");
+    for number in 1..=2 {
+        other.admin.publish("/a/b", number);
+        assert_eq!(message(&mut client), (number, number, json!(number)));
+    }
+    let hello = client.drop_connection();
+    restarts.server.await_phase(&hello.session, "suspended");
+    restarts.stop();
+    other.admin.publish("/a/b", 3);
+    restarts.start();
+    let mut client = back(&restarts, &hello, 1);
+    let (mut gaps, mut heard) = (0, Vec::new());
+    while heard.last() != Some(&json!(3)) || gaps == 0 {
+        let object = client.object();
+        if object["gap"]["channel"] == "/a/*" {
+            gaps += 1;
+        } else {
+            heard.push(object["message"]["data"].clone());
+        }
+    }
+    assert_eq!((gaps, &heard[..]), (1, &[json!(2), json!(3)][..]));
+    other.admin.publish("/a/c", 4);
+    assert_eq!(client.object()["message"]["data"], 4);
+    other.admin.publish("/a/b", 5);
+    assert_eq!(client.object()["message"]["data"], 5);
+}
+
 #[test]
 fn nothing_is_lost_or_doubled_while_others_publish() {
     const MESSAGES: u64 = 600;
