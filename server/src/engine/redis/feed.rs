@@ -224,10 +224,11 @@ impl<S: Subscriber> Feed<S> {
                 let Some(channel) = self.to_open.pop_front() else { break };
                 let Some(following) = self.following.get_mut(&channel) else { continue };
                 let after = following.begin_opening();
-                whole += usize::from(after == 0);
+                let known = following.known_epoch();
+                whole += usize::from(known.is_none());
                 let subscribe = !following.is_subscribed;
                 let new_epoch = new_epoch(&self.link.entropy);
-                batch.push(ToOpen { channel, after, subscribe, new_epoch });
+                batch.push(ToOpen { channel, after, known, subscribe, new_epoch });
             }
             if batch.is_empty() {
                 // Nobody waits for those any more.

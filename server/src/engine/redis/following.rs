@@ -98,6 +98,12 @@ impl<S: Subscriber> Following<S> {
         }
     }
 
+    /// The epoch of the log here, if that is to be gone on with.
+    pub(super) fn known_epoch(&self) -> Option<Box<str>> {
+        let hold = self.hold.as_ref().filter(|_| !self.needs_all);
+        hold.map(|hold| hold.channel().epoch().into())
+    }
+
     /// A message was published.
     pub(super) fn told(&mut self, told: Told, channels: &Channels<S>) -> Next {
         if self.is_opening {

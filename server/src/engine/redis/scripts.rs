@@ -85,6 +85,20 @@ impl Scripts {
         call
     }
 
+    /// Without a script: the epoch of a channel, the number of its newest message, and the life in which the epoch began. Its meta key is
+    /// kept, as by opening it.
+    pub(super) fn check(&self, keys: &ChannelKeys) -> Vec<Cmd> {
+        let mut read = cmd("HMGET");
+        read.arg(&keys.meta).arg("epoch").arg("offset").arg("life");
+        let mut commands = vec![read];
+        if self.meta_kept_ms != "0" {
+            let mut keep = cmd("PEXPIRE");
+            keep.arg(&keys.meta).arg(&self.meta_kept_ms);
+            commands.push(keep);
+        }
+        commands
+    }
+
     pub(super) fn life(&self, key: &str, replication_id: &str) -> Cmd {
         let mut call = cmd("EVALSHA");
         call.arg(&self.life).arg(1).arg(key).arg(replication_id);
