@@ -1,4 +1,4 @@
-use std::future::ready;
+use std::future::{IntoFuture, ready};
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -226,6 +226,7 @@ impl Server {
         if let Some(claimed) = &self.snapshot {
             write_down(claimed, client);
         }
+        self.runtime.block_on(client.logs.engine.leave().into_future());
         left
     }
 

@@ -35,6 +35,10 @@ impl Subscriber for Nobody {
     fn move_on(self: &Arc<Self>, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {
         match **self {}
     }
+
+    fn member(&self) -> super::Member {
+        match *self {}
+    }
 }
 
 #[derive(Debug)]

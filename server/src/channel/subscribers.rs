@@ -5,6 +5,7 @@ use std::task::Waker;
 use encke_core::session::outbox::Slot;
 use slab::Slab;
 
+use super::presence::Member;
 use super::state::Channel;
 
 /// A subscriber of one channel, while it is one.
@@ -26,6 +27,9 @@ pub(crate) trait Subscriber: fmt::Debug + Send + Sync + 'static {
     fn move_on(self: &Arc<Self>, from: &Arc<Channel<Self>>, to: &Arc<Channel<Self>>, cut: Option<u64>)
     where
         Self: Sized;
+
+    /// What others may see of it.
+    fn member(&self) -> Member;
 }
 
 /// Everything that follows one channel.
@@ -113,6 +117,10 @@ mod tests {
         }
 
         fn move_on(self: &Arc<Self>, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {}
+
+        fn member(&self) -> Member {
+            unreachable!("nobody asks")
+        }
     }
 
     #[test]

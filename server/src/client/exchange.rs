@@ -13,7 +13,7 @@ use super::errors::{bad_data, forbidden};
 use super::{Context, Speaker, unsubscribed};
 use crate::auth::{AuthError, Permission};
 use crate::channel::{BadChannelName, ChannelName, PublishId};
-use crate::engine::{Answer, all};
+use crate::engine::{Answer, Presence, all};
 use crate::session::{Backlog, NotSubscribed, Said, Subscribed};
 
 /// The most subscribers that a client is shown; it is told how many there are.
@@ -46,7 +46,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
                 self.unsubscribe(channels.iter().map(|channel| &**channel));
                 Ok(Success::Done)
             }
-            Command::Presence { channel } => self.presence(&channel),
+            Command::Presence { channel } => return self.presence(&channel),
             Command::Refresh { token } => self.refresh(&token),
             Command::Ack { .. }
             | Command::Pong { .. }
@@ -182,17 +182,23 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         })
     }
 
-    fn presence(&self, channel: &str) -> Outcome {
-        let name = self.allowed_channel(Permission::Presence, channel)?;
-        let (subscribers, total) = match self.context().logs.channels.get(name.as_str()) {
-            Some(channel) => channel.subscribers(0, MOST_PRESENT),
-            None => Default::default(),
+    fn presence(&self, channel: &str) -> Answer<Outcome> {
+        let name = match self.allowed_channel(Permission::Presence, channel) {
+            Ok(name) => name,
+            Err(error) => return Answer::Ready(Err(error)),
         };
-        let members = subscribers.iter().map(|(_, session)| {
-            let presence = session.presence();
-            Member { user: presence.user.map(|user| String::from(&*user).into()), phase: presence.phase }
-        });
-        Ok(Success::Presence { channel: name.as_str().to_owned().into(), total, members: members.collect() })
+        self.context().logs.engine.presence(&name, 0, MOST_PRESENT).map(move |presence| {
+            let Presence { total, members, incomplete, .. } = presence?;
+            let members = members
+                .into_iter()
+                .map(|member| Member { user: member.user.map(Into::into), phase: member.phase.into() });
+            Ok(Success::Presence {
+                channel: name.as_str().to_owned().into(),
+                total,
+                members: members.collect(),
+                incomplete: incomplete.into_iter().map(Into::into).collect(),
+            })
+        })
     }
 
     fn refresh(&mut self, token: &str) -> Outcome {

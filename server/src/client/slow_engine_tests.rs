@@ -21,7 +21,7 @@ use crate::channel::{ChannelName, Hold, PublishId, Published, TooManyChannels};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context;
-use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine};
+use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine, Presence};
 use crate::entropy::Entropy;
 use crate::executor::{Executor, Task};
 use crate::session::{AttachRequest, Attached, Backlog, EventSink, SessionCell, SessionId};
@@ -80,6 +80,15 @@ impl LogEngine<SessionCell> for SlowEngine {
         maker: &Holder,
     ) -> Answer<Result<Hold<SessionCell>, EngineError>> {
         self.later(self.memory.follow(channel, maker))
+    }
+
+    fn presence(
+        &self,
+        channel: &ChannelName,
+        cursor: u64,
+        limit: usize,
+    ) -> Answer<Result<Presence, EngineError>> {
+        self.later(self.memory.presence(channel, cursor, limit))
     }
 }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use encke_core::message::CompactJson;
 
-use super::{Answer, EngineError, History, LogEngine};
+use super::{Answer, EngineError, History, LogEngine, Presence};
 use crate::admission::Holder;
 use crate::channel::{Channel, ChannelName, Channels, Hold, PublishId, Published, Subscriber};
 use crate::timeouts::Timeouts;
@@ -38,6 +38,16 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
 
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>> {
         Answer::Ready(self.channels.hold(channel, maker).map_err(EngineError::from))
+    }
+
+    fn presence(
+        &self,
+        channel: &ChannelName,
+        cursor: u64,
+        limit: usize,
+    ) -> Answer<Result<Presence, EngineError>> {
+        let from = usize::try_from(cursor).unwrap_or(usize::MAX);
+        Answer::Ready(Ok(Presence::here(self.channels.present(channel.as_str(), from, limit))))
     }
 
     fn go_on_with(&self, restored: Vec<Arc<Channel<S>>>) {

@@ -7,6 +7,7 @@
 mod answer;
 mod error;
 mod memory;
+mod presence;
 mod redis;
 
 use std::fmt;
@@ -22,6 +23,7 @@ use crate::channel::{Channel, ChannelName, HistoryMessage, Hold, PublishId, Publ
 pub(crate) use answer::{Answer, all};
 pub(crate) use error::EngineError;
 pub(crate) use memory::MemoryEngine;
+pub(crate) use presence::Presence;
 pub use redis::{EvictsKeys, RedisAddress, RedisSettings, RedisTls};
 pub(crate) use redis::{Health, RedisEngine};
 
@@ -52,6 +54,20 @@ pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
     /// The log to read the channel, or the pattern, from: it follows the channel for as long as it is held or has
     /// subscribers. `maker` makes it if there is none.
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>>;
+
+    /// Those who follow a channel, on all servers that share it: a page of at most `limit`, from the beginning or from where another
+    /// [ended](Presence::next_cursor).
+    fn presence(
+        &self,
+        channel: &ChannelName,
+        cursor: u64,
+        limit: usize,
+    ) -> Answer<Result<Presence, EngineError>>;
+
+    /// The server ends: those that share its channels need not wait for it. Nothing, where nobody does.
+    fn leave(&self) -> Answer<()> {
+        Answer::Ready(())
+    }
 
     /// Channels of an earlier process, which may have had another engine, and which sessions follow already. Called once, at the start, before anything
     /// else is asked. Engines that stand before another one need not know.

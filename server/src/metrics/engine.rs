@@ -14,6 +14,8 @@ pub(crate) struct EngineMetrics {
     pub(super) publish_seconds: Histogram,
     pub(super) feed_lag_seconds: Histogram,
     pub(super) openings: Counter,
+    /// Servers that share channels by it, this one included.
+    pub(super) servers: Gauge,
 }
 
 impl EngineMetrics {
@@ -27,6 +29,7 @@ impl EngineMetrics {
             publish_seconds: seconds(),
             feed_lag_seconds: seconds(),
             openings: Counter::default(),
+            servers: Gauge::default(),
         }
     }
 
@@ -36,6 +39,11 @@ impl EngineMetrics {
 
     pub(crate) fn is_up(&self, is_up: bool) {
         self.up.set(i64::from(is_up));
+    }
+
+    /// So many servers share channels by it.
+    pub(crate) fn servers(&self, servers: usize) {
+        self.servers.set(i64::try_from(servers).unwrap_or(i64::MAX));
     }
 
     /// Which life of the engine it is.

@@ -122,6 +122,8 @@ impl Metrics {
         add.metric("engine_feed_lag_seconds", help, &engine.feed_lag_seconds);
         let help = "Channels that were opened there: followed, followed again, or read because something was missing";
         add.metric("engine_openings", help, &engine.openings);
+        let help = "Servers that share channels by it, this one included";
+        add.metric("engine_servers", help, &engine.servers);
     }
 
     /// The metrics in the OpenMetrics text format, which Prometheus reads.

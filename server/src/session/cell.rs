@@ -15,7 +15,7 @@ use super::subscriptions::Followed;
 use super::suspended::PlaceInLine;
 use crate::admission::Rate;
 use crate::auth::Identity;
-use crate::channel::Subscriber;
+use crate::channel::{Member, Subscriber};
 use crate::clock::Clock;
 use crate::timeouts::{Owners, TimerCell};
 
@@ -180,5 +180,9 @@ impl Subscriber for SessionCell {
 
     fn move_on(self: &Arc<Self>, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
         Self::move_on(self, from, to, cut);
+    }
+
+    fn member(&self) -> Member {
+        Self::member(self)
     }
 }

@@ -9,6 +9,7 @@ use super::Channel;
 use super::cell::{SessionCell, Transport};
 use super::id::SessionId;
 use crate::auth::Identity;
+use crate::channel::{Member, MemberPhase};
 
 /// What others may see of a session.
 #[derive(Debug)]
@@ -36,24 +37,17 @@ pub(crate) struct SessionView {
 impl SessionView {
     /// The phase's name in the admin API.
     pub(crate) fn phase_name(&self) -> &'static str {
-        phase_name(self.phase)
+        as_others_see(self.phase).into()
     }
 }
 
-fn phase_name(phase: Phase) -> &'static str {
+fn as_others_see(phase: Phase) -> MemberPhase {
     match phase {
-        // Others see no difference.
-        Phase::Attached(_) | Phase::BetweenPolls => "attached",
-        Phase::Suspended | Phase::Moved => "suspended",
-        Phase::Closed(_) => "closed",
+        // They see no difference.
+        Phase::Attached(_) | Phase::BetweenPolls => MemberPhase::Attached,
+        Phase::Suspended | Phase::Moved => MemberPhase::Suspended,
+        Phase::Closed(_) => MemberPhase::Closed,
     }
-}
-
-/// What others on a channel may see of a session. Many are asked for at a time.
-#[derive(Debug)]
-pub(crate) struct Presence {
-    pub(crate) user: Option<Arc<str>>,
-    pub(crate) phase: &'static str,
 }
 
 /// What can be read of a session without a step: none of it changes anything.
@@ -76,11 +70,14 @@ impl SessionCell {
         self.state.lock().machine.outbox().seq()
     }
 
-    /// What others on a channel see of it.
-    #[must_use]
-    pub(crate) fn presence(&self) -> Presence {
-        let state = self.state.lock();
-        Presence { user: state.identity.shared_user(), phase: phase_name(state.machine.phase()) }
+    /// What others on a channel see of it. Many are asked for at a time.
+    pub(super) fn member(&self) -> Member {
+        let (user, phase) = {
+            let state = self.state.lock();
+            (state.identity.shared_user(), as_others_see(state.machine.phase()))
+        };
+        let user = user.map(|user| String::from(&*user));
+        Member { id: self.id.to_string(), user, phase }
     }
 
     /// The channels it follows, and how far it has read each.

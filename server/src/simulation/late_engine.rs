@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 
 use crate::admission::Holder;
 use crate::channel::{ChannelName, Hold, PublishId, Published};
-use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine};
+use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine, Presence};
 use crate::session::SessionCell;
 
 /// Decides how late the next answer is, if it is late.
@@ -90,6 +90,15 @@ impl LogEngine<SessionCell> for LateEngine {
     ) -> Answer<Result<Hold<SessionCell>, EngineError>> {
         let (channel, maker) = (channel.clone(), maker.clone());
         self.answer(move |memory| memory.follow(&channel, &maker))
+    }
+
+    fn presence(
+        &self,
+        channel: &ChannelName,
+        cursor: u64,
+        limit: usize,
+    ) -> Answer<Result<Presence, EngineError>> {
+        self.memory.presence(channel, cursor, limit)
     }
 }
 

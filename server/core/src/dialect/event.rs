@@ -98,6 +98,8 @@ pub enum Success<'a> {
         total: usize,
         /// Some of them, if there are many.
         members: Vec<Member<'a>>,
+        /// Servers that share the channel and have not said who there is.
+        incomplete: Vec<Cow<'a, str>>,
     },
 }
 

@@ -53,21 +53,6 @@ struct Message {
     data: Box<RawValue>,
 }
 
-#[derive(Serialize)]
-struct Presence<'a> {
-    channel: &'a str,
-    total: usize,
-    present: Vec<Present>,
-    next_cursor: Option<usize>,
-}
-
-#[derive(Serialize)]
-struct Present {
-    session: String,
-    user: Option<String>,
-    phase: &'static str,
-}
-
 /// `GET /api/channels?limit=&cursor=`
 pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
     let (mut limit, mut cursor) = (DEFAULT_LIMIT, None);
@@ -130,40 +115,13 @@ impl HistoryQuery {
     }
 }
 
-/// `GET /api/channels/{name}/presence?limit=&cursor=`
-pub(super) fn presence(call: &Call<'_>) -> Result<Reply, ApiError> {
-    let (mut limit, mut cursor) = (DEFAULT_LIMIT, 0);
-    for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
-        match &*name {
-            "limit" => limit = parse_limit(&value)?,
-            "cursor" => cursor = parse_number("cursor", &value)?,
-            _ => return Err(unknown_parameter(&name)),
-        }
-    }
-    let name = name_of(call)?;
-    let index = usize::try_from(cursor).unwrap_or(usize::MAX);
-    // A channel that nobody uses goes away: it has no subscribers then, and is no error.
-    let channel = call.context.client.logs.channels.get(name.as_str());
-    let (mut subscribers, total) =
-        channel.map(|channel| channel.subscribers(index, limit + 1)).unwrap_or_default();
-    // The index of the first that is not shown.
-    let next_cursor = subscribers.get(limit).map(|(index, _)| *index);
-    subscribers.truncate(limit);
-    let present = subscribers.iter().map(|(_, session)| {
-        let presence = session.presence();
-        let user = presence.user.map(|user| String::from(&*user));
-        Present { session: session.id().to_string(), user, phase: presence.phase }
-    });
-    Ok(json(&Presence { channel: name.as_str(), total, present: present.collect(), next_cursor }))
-}
-
 fn find(call: &Call<'_>) -> Result<Arc<Channel>, ApiError> {
     let name = name_of(call)?;
     call.context.client.logs.channels.get(name.as_str()).ok_or_else(|| no_such_channel(&name))
 }
 
 /// The name in the path.
-fn name_of(call: &Call<'_>) -> Result<ChannelName, ApiError> {
+pub(super) fn name_of(call: &Call<'_>) -> Result<ChannelName, ApiError> {
     let decoded = percent_decode_str(call.parameter).decode_utf8();
     let text = decoded.map_err(|_| bad_channel("a channel's name must be UTF-8".to_owned()))?;
     Ok(ChannelName::new(&text, call.context.client.settings.channel_name_bytes)?)
@@ -174,7 +132,7 @@ fn no_such_channel(name: &ChannelName) -> ApiError {
 }
 
 /// A number too large for 64 bits counts as the largest: nothing comes after it.
-fn parse_number(name: &str, text: &str) -> Result<u64, ApiError> {
+pub(super) fn parse_number(name: &str, text: &str) -> Result<u64, ApiError> {
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(ApiError::bad_request(format!("{name} must be a number, not negative")));
     }

@@ -4,6 +4,7 @@ mod channels;
 mod health;
 mod metrics;
 mod openapi;
+mod presence;
 mod publish;
 pub(crate) mod routes;
 mod sessions;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper::Method;
 
-use super::{channels, health, metrics, openapi, publish, sessions, timers};
+use super::{channels, health, metrics, openapi, presence, publish, sessions, timers};
 use crate::admin::Context;
 use crate::http::{ApiError, Reply};
 
@@ -57,7 +57,7 @@ static ROUTES: &[Route] = &[
     Route::get("/api/channels", channels::list),
     Route::get("/api/channels/{name}", channels::show),
     Route::get_later("/api/channels/{name}/history", channels::history),
-    Route::get("/api/channels/{name}/presence", channels::presence),
+    Route::get_later("/api/channels/{name}/presence", presence::show),
 ];
 
 impl Route {

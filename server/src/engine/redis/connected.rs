@@ -85,7 +85,7 @@ impl Connected {
         let mut feed = Connection::open(settings, over.clone(), sender, executor).await?;
         let probe_feed = link.keys.probe(&new_epoch(&link.entropy));
         let mut subscribe = cmd("SUBSCRIBE");
-        subscribe.arg(&probe_feed);
+        subscribe.arg(&probe_feed).arg(link.peers.feeds());
         feed.commands.send_packed_command(&subscribe).await?;
         Ok(Self {
             up,

@@ -90,7 +90,8 @@ impl<S: Subscriber> Feed<S> {
             let connected = self.connect().await;
             let why = match connected {
                 Ok(connected) => {
-                    tracing::info!(address = %self.link.settings.address, "connected to Redis");
+                    let server = self.link.peers.server();
+                    tracing::info!(address = %self.link.settings.address, server, "connected to Redis");
                     (pause_ms, said) = (SHORTEST_PAUSE_MS, String::new());
                     self.link.channels.metrics().engine.connected();
                     self.link.set_up(Some(connected.up.clone()));
@@ -310,6 +311,9 @@ impl<S: Subscriber> Feed<S> {
             connected.probe_came_back(push, &self.link);
             return;
         }
+        if self.link.heard_of_peers(feed, &push, &connected.up.commands) {
+            return;
+        }
         let Some(name) = self.link.keys.channel_of(feed) else { return };
         let told = Told::parse(&push.payload);
         let Some(following) = self.following.get_mut(name) else {
@@ -335,6 +339,7 @@ impl<S: Subscriber> Feed<S> {
     /// The last probe has not come back, or has not been answered.
     fn tick(&mut self, connected: &mut Connected) -> Result<(), NotConnected> {
         let number = connected.begin_probe(&self.link)?;
+        self.link.renew_lease(connected.up.clone());
         if number.is_multiple_of(PROBES_BETWEEN_SWEEPS) {
             self.let_go(connected);
             self.patterns.let_go(connected.feed());

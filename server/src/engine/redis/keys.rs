@@ -64,6 +64,21 @@ impl Keys {
         format!("{}life", self.prefix)
     }
 
+    /// A sorted set: the servers that share channels.
+    pub(super) fn servers(&self) -> String {
+        format!("{}servers", self.prefix)
+    }
+
+    /// Where all of them listen.
+    pub(super) fn questions(&self) -> String {
+        format!("{}questions", self.prefix)
+    }
+
+    /// Where one of them listens for answers.
+    pub(super) fn answers(&self, server: &str) -> String {
+        format!("{}answers:{server}", self.prefix)
+    }
+
     /// Where a server listens for itself.
     pub(super) fn probe(&self, node: &str) -> String {
         format!("{}probe:{node}", self.prefix)
@@ -109,6 +124,8 @@ mod tests {
         assert_eq!(keys.of("a"), expected);
         assert_eq!(keys.publishes("a"), "encke:{12}k:a");
         assert_eq!((keys.life(), keys.probe("n")), ("encke:life".into(), "encke:probe:n".into()));
+        assert_eq!((keys.servers(), keys.questions()), ("encke:servers".into(), "encke:questions".into()));
+        assert_eq!(keys.answers("n"), "encke:answers:n");
     }
 
     #[test]

@@ -18,6 +18,7 @@ use super::asked::Asked;
 use super::connection::describe;
 use super::keys::Keys;
 use super::message::{Opened, json};
+use super::presence::Peers;
 use super::scripts::Scripts;
 use super::settings::RedisSettings;
 use crate::admission::Holder;
@@ -48,6 +49,7 @@ pub(super) struct Link<S: Subscriber> {
     pub(super) entropy: Entropy,
     pub(super) executor: Arc<dyn Executor>,
     pub(super) health: Arc<Health>,
+    pub(super) peers: Peers,
     /// While there is a connection.
     up: RwLock<Option<Up>>,
     publishes: Arc<Semaphore>,
@@ -144,8 +146,10 @@ impl<S: Subscriber> Link<S> {
     ) -> (Self, mpsc::Receiver<Request<S>>) {
         let (sender, requests) = mpsc::channel(MOST_REQUESTS);
         let down_since = Mutex::new(Some(timeouts.clock().now()));
+        let keys = Keys::new(&settings.prefix);
         let link = Self {
-            keys: Keys::new(&settings.prefix),
+            peers: Peers::new(&keys, &entropy),
+            keys,
             settings,
             channels,
             health: Arc::new(Health {

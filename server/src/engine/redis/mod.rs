@@ -18,6 +18,7 @@ mod link;
 mod message;
 mod opening;
 mod patterns;
+mod presence;
 mod probe;
 mod pushes;
 mod restored;
@@ -31,7 +32,7 @@ use encke_core::message::CompactJson;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use super::{Answer, EngineError, History, LogEngine};
+use super::{Answer, EngineError, History, LogEngine, Presence};
 use crate::admission::Holder;
 use crate::channel::{Channel, ChannelName, Channels, Hold, PublishId, Published, Subscriber};
 use crate::entropy::Entropy;
@@ -100,6 +101,19 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
 
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>> {
         self.link.follow(channel, maker)
+    }
+
+    fn presence(
+        &self,
+        channel: &ChannelName,
+        cursor: u64,
+        limit: usize,
+    ) -> Answer<Result<Presence, EngineError>> {
+        self.link.presence(channel, cursor, limit)
+    }
+
+    fn leave(&self) -> Answer<()> {
+        self.link.leave()
     }
 
     fn go_on_with(&self, restored: Vec<Arc<Channel<S>>>) {

@@ -12,6 +12,7 @@ const EPOCH: &str = include_str!("scripts/epoch.lua");
 const PUBLISH: &str = include_str!("scripts/publish.lua");
 const OPEN: &str = include_str!("scripts/open.lua");
 const LIFE: &str = include_str!("scripts/life.lua");
+const SERVERS: &str = include_str!("scripts/servers.lua");
 
 /// A log is kept for this part of its age longer than it must be, so that not every message has to say it.
 const KEPT_LONGER: u128 = 8;
@@ -25,6 +26,7 @@ pub(super) struct Scripts {
     publish: String,
     open: String,
     life: String,
+    servers: String,
     most_messages: usize,
     age_ms: String,
     log_kept_ms: String,
@@ -48,6 +50,7 @@ impl Scripts {
             publish: load(format!("{EPOCH}\n{PUBLISH}")).await?,
             open: load(format!("{EPOCH}\n{OPEN}")).await?,
             life: load(LIFE.to_owned()).await?,
+            servers: load(SERVERS.to_owned()).await?,
             most_messages: settings.history_messages,
             age_ms: argument(age_ms),
             log_kept_ms: argument(log_kept_ms),
@@ -97,6 +100,12 @@ impl Scripts {
             commands.push(keep);
         }
         commands
+    }
+
+    pub(super) fn servers(&self, key: &str, server: &str, lease_ms: &str, feed: &str, question: &str) -> Cmd {
+        let mut call = cmd("EVALSHA");
+        call.arg(&self.servers).arg(1).arg(key).arg(server).arg(lease_ms).arg(feed).arg(question);
+        call
     }
 
     pub(super) fn life(&self, key: &str, replication_id: &str) -> Cmd {

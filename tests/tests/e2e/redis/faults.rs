@@ -190,3 +190,25 @@ fn without_redis_a_server_starts_and_waits_for_it() {
     await_published(&server, &json!(1));
     assert_eq!(client.ask(r#"{"id":2,"subscribe":{"channel":"news"}}"#)["ok"]["offset"], 1);
 }
+
+#[test]
+fn metrics_tell_how_redis_does() {
+    let mut redis = Redis::start();
+    let node = node(&redis);
+    let value = |name: &str| node.admin.metrics().value(&format!("encke_engine_{name}"));
+    node.admin.publish("news", 1);
+    assert_eq!((value("up"), value("life"), value("connects_total")), (1.0, 1.0, 1.0));
+    assert_eq!(value("publish_seconds_count"), 1.0);
+    let mut client = node.client();
+    client.subscribe("news");
+    assert_eq!(value("openings_total"), 1.0);
+    until("a probe is back", || value("feed_lag_seconds_count") >= 1.0);
+    until("it has its lease", || value("servers") == 1.0);
+    redis.kill();
+    until("it is noticed", || value("up") == 0.0);
+    redis.revive();
+    until("it is back", || value("up") == 1.0 && value("connects_total") == 2.0);
+    // This one has counted no life yet.
+    assert_eq!(value("life"), 1.0);
+    until("what is followed is read again", || value("openings_total") >= 2.0);
+}

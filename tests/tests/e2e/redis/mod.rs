@@ -13,6 +13,8 @@ mod model;
 mod nodes;
 // Patterns, which are one server's own.
 mod patterns;
+// Who follows a channel, on all servers.
+mod presence;
 // Sessions that outlive their server, and what they follow in Redis.
 mod restarts;
 // The scripts held against the model.

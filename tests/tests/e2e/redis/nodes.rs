@@ -230,7 +230,7 @@ fn a_socket_of_the_file_system_a_password_a_database_and_a_prefix_of_its_own() {
     let mut connection = redis.connect_with("hunter2");
     exec(&mut connection, &["SELECT", "3"]);
     let keys: Vec<String> = redis::cmd("KEYS").arg("*").query(&mut connection).expect("keys");
-    assert!(keys.iter().all(|key| key.starts_with("other:")) && keys.len() == 3, "{keys:?}");
+    assert!(keys.iter().all(|key| key.starts_with("other:")) && keys.len() == 4, "{keys:?}");
     // Without the password nothing works, and the log says why without saying what was tried.
     let wrong = launch(&redis).environment("ENCKE_ENGINE__PASSWORD", "hunter3").start();
     let answer = wrong.admin.post("/api/publish", r#"{"channel":"news","data":1}"#);

@@ -25,6 +25,7 @@ fn server_messages_are_the_bytes_of_the_contract() {
             Present { user: Some("alice".into()), phase: "attached".into() },
             Present { user: None, phase: "suspended".into() },
         ],
+        incomplete: vec!["n_1".into()],
     };
     let error = ReplyError { code: ErrorCode::UnknownCommand, message: "no".into() };
     let table = [
@@ -50,7 +51,7 @@ fn server_messages_are_the_bytes_of_the_contract() {
         ),
         (
             ServerMessage::Reply(Reply { id: Some(6), outcome: Outcome::Ok(present) }),
-            r#"{"reply":{"id":6,"ok":{"channel":"news","total":2,"present":[{"user":"alice","phase":"attached"},{"user":null,"phase":"suspended"}]}}}"#,
+            r#"{"reply":{"id":6,"ok":{"channel":"news","total":2,"present":[{"user":"alice","phase":"attached"},{"user":null,"phase":"suspended"}],"incomplete":["n_1"]}}}"#,
         ),
         (
             ServerMessage::Gap(gap(Some(10), Some(35))),
@@ -160,6 +161,8 @@ fn a_hello_is_written_as_serde_would() {
 fn every_error_and_every_success_with_an_id_is_answered() {
     let refused = || Err(CommandError { code: ErrorCode::RateLimited, message: "no".to_owned() });
     let members = vec![Member { user: None, phase: "suspended" }];
+    let presence =
+        |members, incomplete| Success::Presence { channel: "news".into(), total: 1, members, incomplete };
     let subscribed =
         Success::Subscribed { channel: "news".into(), epoch: "e".into(), offset: 40, recovered: Some(true) };
     let responses = [
@@ -169,7 +172,8 @@ fn every_error_and_every_success_with_an_id_is_answered() {
         Response { id: Some(2), result: Ok(Success::Done) },
         Response { id: Some(3), result: Ok(subscribed) },
         Response { id: Some(4), result: Ok(Success::Published { offset: 42, epoch: "e".into() }) },
-        Response { id: Some(5), result: Ok(Success::Presence { channel: "news".into(), total: 1, members }) },
+        Response { id: Some(5), result: Ok(presence(members, Vec::new())) },
+        Response { id: Some(6), result: Ok(presence(Vec::new(), vec!["n_1".into()])) },
     ];
     let mut written = Written::default();
     Json::default().respond(&responses, &mut written);
@@ -180,6 +184,7 @@ fn every_error_and_every_success_with_an_id_is_answered() {
         r#"{"reply":{"id":3,"ok":{"channel":"news","epoch":"e","offset":40,"recovered":true}}}"#,
         r#"{"reply":{"id":4,"ok":{"offset":42,"epoch":"e"}}}"#,
         r#"{"reply":{"id":5,"ok":{"channel":"news","total":1,"present":[{"user":null,"phase":"suspended"}]}}}"#,
+        r#"{"reply":{"id":6,"ok":{"channel":"news","total":1,"present":[],"incomplete":["n_1"]}}}"#,
     ];
     assert_eq!(written.0, expected);
 }

@@ -115,6 +115,9 @@ pub enum Done<'a> {
         /// Some of them, if there are many.
         #[serde(borrow)]
         present: Vec<Present<'a>>,
+        /// Servers that share the channel and have not said who there is.
+        #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
+        incomplete: Vec<Cow<'a, str>>,
     },
     /// Of `publish`.
     Published {

@@ -69,12 +69,17 @@ impl<'a> From<&'a Success<'_>> for Done<'a> {
             Success::Published { offset, epoch } => {
                 Self::Published { offset: *offset, epoch: borrowed(epoch) }
             }
-            Success::Presence { channel, total, members } => {
+            Success::Presence { channel, total, members, incomplete } => {
                 let present = members.iter().map(|Member { user, phase }| Present {
                     user: user.as_deref().map(Cow::Borrowed),
                     phase: borrowed(phase),
                 });
-                Self::Present { channel: borrowed(channel), total: *total, present: present.collect() }
+                Self::Present {
+                    channel: borrowed(channel),
+                    total: *total,
+                    present: present.collect(),
+                    incomplete: incomplete.iter().map(|server| borrowed(server)).collect(),
+                }
             }
         }
     }

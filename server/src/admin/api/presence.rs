@@ -1,0 +1,75 @@
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use serde::Serialize;
+
+use super::channels::{name_of, parse_number};
+use super::routes::Call;
+use super::{DEFAULT_LIMIT, parse_limit, unknown_parameter};
+use crate::channel::{ChannelName, Member, MemberPhase};
+use crate::http::reply::json;
+use crate::http::{ApiError, Reply};
+
+#[derive(Serialize)]
+struct Presence<'a> {
+    channel: &'a str,
+    total: usize,
+    present: Vec<Present>,
+    next_cursor: Option<u64>,
+    /// Servers that share the channel and have not said who there is.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    incomplete: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Present {
+    session: String,
+    user: Option<String>,
+    phase: MemberPhase,
+}
+
+/// `GET /api/channels/{name}/presence?limit=&cursor=`
+pub(super) fn show(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+    let asked = Query::parse(call);
+    let engine = Arc::clone(&call.context.client.logs.engine);
+    async move {
+        let Query { name, limit, cursor } = asked?;
+        let presence = engine.presence(&name, cursor, limit).await?;
+        let present = presence.members.into_iter().map(Present::from);
+        Ok(json(&Presence {
+            channel: name.as_str(),
+            total: presence.total,
+            present: present.collect(),
+            next_cursor: presence.next_cursor,
+            incomplete: presence.incomplete,
+        }))
+    }
+    .boxed()
+}
+
+struct Query {
+    name: ChannelName,
+    limit: usize,
+    cursor: u64,
+}
+
+impl Query {
+    fn parse(call: &Call<'_>) -> Result<Self, ApiError> {
+        let (mut limit, mut cursor) = (DEFAULT_LIMIT, 0);
+        for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
+            match &*name {
+                "limit" => limit = parse_limit(&value)?,
+                "cursor" => cursor = parse_number("cursor", &value)?,
+                _ => return Err(unknown_parameter(&name)),
+            }
+        }
+        Ok(Self { name: name_of(call)?, limit, cursor })
+    }
+}
+
+impl From<Member> for Present {
+    fn from(Member { id, user, phase }: Member) -> Self {
+        Self { session: id, user, phase }
+    }
+}
