@@ -237,6 +237,13 @@ impl World {
         match status {
             200 => self.hear_replies(client, &session, questions, &body),
             410 => self.check_session_may_be_lost(&session, false),
+            // Its session has moved, and nothing was done.
+            503 if self.scenario.faults.allows(Fault::Restart) => {
+                let page = self.clients[client as usize].page.as_mut();
+                if let Some(page) = page.filter(|page| page.session == session) {
+                    page.disconnected();
+                }
+            }
             400 | 413 if questions.is_empty() => {}
             _ => self.violate("replies", format!("client {client} is answered {status}: {body}")),
         }
