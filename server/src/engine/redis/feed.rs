@@ -311,7 +311,7 @@ impl<S: Subscriber> Feed<S> {
             connected.probe_came_back(push, &self.link);
             return;
         }
-        if self.link.heard_of_peers(feed, &push, &connected.up.commands) {
+        if self.link.heard_of_peers(feed, push, &connected.up.commands) {
             return;
         }
         let Some(name) = self.link.keys.channel_of(feed) else { return };

@@ -1,7 +1,7 @@
 //! The user that the README makes for servers may do what they need, and nothing else.
 
 use encke_tests::redis::Redis;
-use encke_tests::waiting::until;
+use encke_tests::waiting::{TIMEOUT, until};
 use encke_tests::{Launch, RunningServer};
 use redis::Connection;
 use serde_json::json;
@@ -62,8 +62,10 @@ fn the_user_of_the_readme_may_do_what_a_server_needs() {
     let server = launch_as_the_user(&redis).start();
     use_everything(&server, &mut connection);
     // What was kept for a time is kept for ever by another.
-    let other = launch_as_the_user(&redis).set("channel.history_age=off").start();
+    let mut other = launch_as_the_user(&redis).set("channel.history_age=off").start();
     other.admin.publish("news", "kept");
+    other.terminate();
+    assert!(other.await_exit(TIMEOUT).success());
     let denied: Vec<String> =
         redis::cmd("ACL").arg("LOG").query::<Vec<redis::Value>>(&mut connection).map_or_else(
             |error| panic!("{error}"),
