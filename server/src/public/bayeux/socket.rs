@@ -4,15 +4,16 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
 
-use encke_core::close::CloseCode;
+use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::Dialect;
 use encke_core::dialect::bayeux::{ClientMessage, MessageKind, messages};
+use encke_core::session::Phase;
 use futures_util::future::{Either, select};
 
 use super::command::{Replies, command};
 use super::connect::{WEBSOCKET, resume};
 use super::handshake::{Opened, connection_types, greeting, open};
-use super::session::session;
+use super::session::{session, told};
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller, unsubscribed};
 use crate::public::{Context, NotServed};
@@ -148,19 +149,19 @@ async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Co
             Err(refused) => Read::Replies(format!("[{refused}]")),
         });
     }
-    let mut replies = Replies::default();
-    let mut is_first = true;
+    let mut refused = None;
     if let Some(message) = first(MessageKind::Connect) {
-        let resumed = session(message, client)
-            .and_then(|session| resume(message, &session, (caller, query_token), has_ended, client));
-        match resumed {
+        let found = session(message, client);
+        let resume = |session| resume(message, session, (caller, query_token), has_ended, client);
+        match found.as_ref().map_err(Clone::clone).and_then(resume) {
             Ok((attached, acknowledged)) => {
                 let client_id = attached.session.resume_token().expose();
                 return Ok(Read::Resumed(attached, BayeuxSocket::new(&client_id, acknowledged)));
             }
-            Err(refused) => replies.push(&refused),
+            Err(reply) => refused = Some((reply, found, told(message, CloseCode::Normal, client))),
         }
     }
+    let (mut replies, mut is_first) = (Replies::default(), true);
     for message in parsed {
         match message {
             // It has been refused.
@@ -168,6 +169,11 @@ async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Co
             Ok(message) => _ = command(message, caller.address, client, &mut replies).await,
             Err(error) => replies.push(&error.reply()),
         }
+    }
+    if let Some((reply, found, over)) = refused {
+        // What came with it may have ended the session.
+        let is_over = found.is_ok_and(|session| session.phase() == Phase::Closed(CloseReason::Client));
+        replies.push(if is_over { &over } else { &reply });
     }
     Ok(Read::Replies(format!("[{}]", replies.0)))
 }

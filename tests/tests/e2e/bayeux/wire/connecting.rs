@@ -221,13 +221,27 @@ fn a_client_without_a_valid_token_may_end_its_session() {
     let token = sign(&json!({"sub": "alice", "exp": now + 2, "channels": {"*": ["subscribe"]}}), SECRET);
     let hello = with(handshake(), "ext", json!({"authentication": {"token": token}}));
     let mut polls = Polls::connect(server.public);
-    let id = client_id(&polls.reply(&hello));
-    server.await_phase(&session(&id), "suspended");
+    let [id, ids @ ..] = [(); 5].map(|()| client_id(&polls.reply(&hello)));
+    ids.iter().chain([&id]).for_each(|id| server.await_phase(&session(id), "suspended"));
     for other in [connect(&id), subscribe(&id, "/x")] {
         assert_refused(&polls.reply(&other), "401");
     }
     assert_successful(&polls.reply(&disconnect(&id)));
     server.await_gone(&session(&id));
+    // Nor does a connect beside it tell the client to come back.
+    for (number, id) in ids.iter().enumerate() {
+        let mut leave = [connect(id), disconnect(id)];
+        leave.rotate_left(number % 2);
+        assert_both_answered(match number {
+            0 | 1 => polls.ask(&json!(leave)),
+            _ => {
+                let mut socket = Socket::connect(server.public);
+                socket.send(&json!(leave));
+                two_messages(&mut socket)
+            }
+        });
+        server.await_gone(&session(id));
+    }
 }
 
 #[test]
