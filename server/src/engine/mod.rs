@@ -26,6 +26,8 @@ pub(crate) use memory::MemoryEngine;
 pub(crate) use presence::Presence;
 pub use redis::{EvictsKeys, RedisAddress, RedisSettings, RedisTls};
 pub(crate) use redis::{Health, RedisEngine};
+#[cfg(feature = "simulation")]
+pub(crate) use redis::{SimulatedRedis, Stream};
 
 /// Where the logs of channels live.
 ///

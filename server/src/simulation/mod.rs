@@ -5,6 +5,7 @@
 //! executor are given.
 
 mod bayeux;
+mod engine;
 mod late_engine;
 mod polls;
 mod restart;
@@ -17,7 +18,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Waker;
-use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
@@ -44,10 +44,11 @@ use crate::timeouts::{Batch, SteppedWheel, Timeouts, Worker};
 use crate::transport::sse;
 use crate::transport::websocket::{self, Upgrade};
 
-use late_engine::LateEngine;
+use engine::make_engine;
 
 pub use crate::clock::SimulatedTime;
 pub use bayeux::{ConnectRequest, HeldConnect};
+pub use engine::Engine;
 pub use polls::Poll;
 pub use restart::GoneOn;
 pub use socket::Socket;
@@ -73,8 +74,8 @@ pub struct Parameters {
     pub wheel_waker: Waker,
     /// Batches of expiries that may wait for a worker.
     pub dispatch_batches: usize,
-    /// How late the engine's next answer is, if it is late.
-    pub engine_delay: Box<dyn Fn() -> Option<Duration> + Send + Sync>,
+    /// Where logs live.
+    pub engine: Engine,
 }
 
 /// The server.
@@ -131,20 +132,21 @@ impl Server {
     /// A server at the start of its life.
     #[must_use]
     pub fn new(parameters: Parameters) -> Self {
-        let Parameters { config, seed, time, hooks, spawn, wheel_waker, dispatch_batches, engine_delay } =
+        let Parameters { config, seed, time, hooks, spawn, wheel_waker, dispatch_batches, engine } =
             parameters;
         let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
         let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack);
         let late_answers = Arc::new(AtomicUsize::new(0));
         let late = Arc::clone(&late_answers);
         let executor: Arc<dyn Executor> = Arc::new(Spawner(spawn));
+        let entropy = Entropy::seeded(seed);
         let client = Arc::new(context::client_on(
             &config,
             Arc::clone(&timeouts),
-            Entropy::seeded(seed),
+            entropy.clone(),
             Arc::clone(&executor),
             Box::new(HookSink(hooks)),
-            |memory| Arc::new(LateEngine { memory: Arc::new(memory), delay: engine_delay, late }),
+            |memory| make_engine(engine, memory, late, entropy, &executor),
         ));
         let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
         let handler = Arc::new(ExpiryHandler { context: Arc::clone(&client), executor });

@@ -50,12 +50,23 @@ impl Server {
     pub fn go_on(&self, path: &Path, max_age: Duration) -> io::Result<GoneOn> {
         let settings = SnapshotSettings { path: path.to_owned(), max_age };
         let now = self.public.client.timeouts.clock().unix_now();
-        Ok(match snapshot::load(&settings, &self.kept(), now)? {
+        let mut restored = Vec::new();
+        let gone_on = match snapshot::load(&settings, &self.kept(), now)? {
             Loaded::Nothing => GoneOn::WithNothing,
-            Loaded::All { sessions, skipped, .. } => GoneOn::With { sessions, skipped },
+            Loaded::All { sessions, skipped, channels, .. } => {
+                restored = channels;
+                GoneOn::With { sessions, skipped }
+            }
             Loaded::TooOld { .. } => GoneOn::TooOld,
             Loaded::Unreadable { error, .. } => GoneOn::Unreadable(error.to_string()),
-        })
+        };
+        self.public.client.logs.engine.go_on_with(restored);
+        Ok(gone_on)
+    }
+
+    /// At the start of one that has no file.
+    pub fn begin_anew(&self) {
+        self.public.client.logs.engine.go_on_with(Vec::new());
     }
 
     fn kept(&self) -> Kept {

@@ -28,6 +28,32 @@ pub trait Socket: Unpin + Send + 'static {
     fn unacknowledged(&self) -> Unacknowledged;
 }
 
+impl Socket for Box<dyn Socket> {
+    fn poll_receive(&mut self, context: &mut Context<'_>, into: &mut [u8]) -> Poll<io::Result<usize>> {
+        (**self).poll_receive(context, into)
+    }
+
+    fn poll_send(&mut self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        (**self).poll_send(context, bytes)
+    }
+
+    fn end_stream(&mut self) {
+        (**self).end_stream();
+    }
+
+    fn holds_bytes(&self) -> bool {
+        (**self).holds_bytes()
+    }
+
+    fn is_over(&self) -> bool {
+        (**self).is_over()
+    }
+
+    fn unacknowledged(&self) -> Unacknowledged {
+        (**self).unacknowledged()
+    }
+}
+
 /// What connections see of it.
 pub(super) struct Adapter<S>(pub(super) S);
 

@@ -50,10 +50,22 @@ pub(crate) enum Fault {
     Restart,
     /// The server is killed, and another one begins with nothing.
     Kill,
+    /// All connections to Redis break.
+    RedisCut,
+    /// Redis is not there for a while.
+    RedisDown,
+    /// Connections to Redis bring nothing any more, and do not end.
+    RedisSilent,
+    /// What Redis tells by itself gets lost.
+    RedisLostPush,
+    /// Redis has lost everything.
+    RedisEmptied,
+    /// Another Redis takes over, which lacks the newest messages.
+    RedisFailover,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Self; 23] = [
+    pub(crate) const ALL: [Self; 29] = [
         Self::Cut,
         Self::HalfOpen,
         Self::Leave,
@@ -77,10 +89,19 @@ impl Fault {
         Self::Drain,
         Self::Restart,
         Self::Kill,
+        Self::RedisCut,
+        Self::RedisDown,
+        Self::RedisSilent,
+        Self::RedisLostPush,
+        Self::RedisEmptied,
+        Self::RedisFailover,
     ];
 
     /// Those that one server meets, whatever becomes of it.
     pub(crate) const OF_ONE_SERVER: &[Self] = Self::ALL.split_at(21).0;
+
+    /// Those of Redis.
+    pub(crate) const OF_REDIS: &[Self] = Self::ALL.split_at(23).1;
 }
 
 /// Some classes of faults.

@@ -33,6 +33,8 @@ pub(crate) struct Scenario {
     pub(crate) channels: u8,
     /// How many of the clients speak Bayeux.
     pub(crate) bayeux: f64,
+    /// Channels are in Redis, where others publish as well.
+    pub(crate) redis: bool,
     /// Clients follow patterns, too.
     pub(crate) patterns: bool,
     pub(crate) faults: Faults,
@@ -57,7 +59,7 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// The scenario of a seed.
     pub(crate) fn of(seed: u64) -> Self {
-        Self::of_one_server(seed).with_restarts()
+        Self::of_one_server(seed).with_restarts().with_redis()
     }
 
     fn of_one_server(seed: u64) -> Self {
@@ -107,6 +109,7 @@ impl Scenario {
             clients,
             bayeux,
             channels: rng.random_range(1..=MOST_CHANNELS),
+            redis: false,
             patterns: rng.random_bool(0.5),
             faults,
             calm_after_steps: u64::MAX,
@@ -133,6 +136,26 @@ impl Scenario {
         for fault in [Fault::Restart, Fault::Kill] {
             if rng.random_bool(0.3) {
                 self.faults = self.faults.with(fault);
+            }
+        }
+        self
+    }
+
+    /// Some have their channels in Redis.
+    fn with_redis(mut self) -> Self {
+        let mut rng = self.rng(5);
+        self.redis = self.kind == Kind::Dense && rng.random_bool(0.2);
+        if !self.redis {
+            return self;
+        }
+        // Logs that other servers have added to do not go on with sessions from a file.
+        self.faults = self.faults.without(Fault::Restart);
+        // Patterns are not there yet.
+        self.patterns = false;
+        let share = rng.random_range(0.1..0.9);
+        for fault in Fault::OF_REDIS {
+            if rng.random_bool(share) {
+                self.faults = self.faults.with(*fault);
             }
         }
         self
@@ -194,7 +217,11 @@ fn config(kind: Kind, rng: &mut SmallRng) -> Config {
     set("session.poll_gap", millis(rng.random_range(2 * tick..window)));
     set(
         "session.poll_hold",
-        millis(if rng.random_bool(0.1) { 2 * tick } else { rng.random_range(ping / 4..ping * 2) }),
+        // In days, there would be nothing else.
+        millis(match rng.random_bool(0.1) && kind == Kind::Dense {
+            true => 2 * tick,
+            false => rng.random_range(ping / 4..ping * 2),
+        }),
     );
     let lifetime = match kind {
         Kind::Dense if rng.random_bool(0.5) => millis(rng.random_range(1_000..300_000)),

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
+use crate::redis::RedisConnection;
 use crate::tasks::TaskId;
 
 /// A connection, by its number. No number is used twice.
@@ -37,7 +38,9 @@ pub(crate) enum Way {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Action {
     /// The wheel turns, if this is the turn that was planned last.
-    Wheel { plan: u32 },
+    Wheel {
+        plan: u32,
+    },
     /// A worker takes a batch.
     Work,
     /// A woken task is polled.
@@ -67,7 +70,15 @@ pub(crate) enum Action {
     /// The server is told to stop, or killed.
     Restart,
     /// The server that was told to stop writes down what it has, and ends; unless it has been killed before.
-    Replace { server: u32 },
+    Replace {
+        server: u32,
+    },
+    /// Redis does what it was asked on a connection.
+    Redis(RedisConnection),
+    /// What Redis has said on a connection arrives.
+    RedisSays(RedisConnection),
+    TroubleWithRedis,
+    RedisIsBack,
     /// A stage of the run ends, if it has not ended before.
     EndStage(Stage),
 }

@@ -4,6 +4,40 @@ use std::collections::VecDeque;
 
 use encke_server::simulation::Server;
 
+use crate::redis::Redis;
+
+/// When a run begins, in milliseconds since 1970.
+pub(crate) const START_MS: u64 = 1_700_000_000_000;
+
+/// Where logs live.
+pub(crate) trait Logs {
+    /// The epoch and the newest message of a log, if it is there.
+    fn state(&self, name: &str) -> Option<(String, u64)>;
+
+    /// Its messages after this one that are there.
+    fn after(&self, name: &str, since: u64) -> Vec<(u64, String)>;
+}
+
+impl Logs for Server {
+    fn state(&self, name: &str) -> Option<(String, u64)> {
+        self.channel(name).map(|view| (view.epoch, view.last))
+    }
+
+    fn after(&self, name: &str, since: u64) -> Vec<(u64, String)> {
+        self.history(name, since)
+    }
+}
+
+impl Logs for Redis {
+    fn state(&self, name: &str) -> Option<(String, u64)> {
+        self.state_of(name)
+    }
+
+    fn after(&self, name: &str, since: u64) -> Vec<(u64, String)> {
+        self.history(name, since)
+    }
+}
+
 /// Messages of which the content is remembered. The server's logs hold fewer.
 const REMEMBERED: usize = 512;
 
@@ -13,6 +47,8 @@ pub(crate) struct ChannelTruth {
     pub(crate) epoch: String,
     /// The number of the newest message.
     pub(crate) last: u64,
+    /// A life may go on where a former one was.
+    goes_on: bool,
     /// What was published last, each with its number.
     messages: VecDeque<(u64, u64)>,
     /// Lives that are over,
@@ -70,8 +106,10 @@ pub(crate) fn number_in(text: &str) -> Option<u64> {
 }
 
 impl Truth {
-    pub(crate) fn new() -> Self {
-        Self { channels: (0..LOGS).map(|_| ChannelTruth::default()).collect() }
+    /// In Redis, a life of a log may go on where a former one was.
+    pub(crate) fn new(is_in_redis: bool) -> Self {
+        let channel = || ChannelTruth { goes_on: is_in_redis, ..ChannelTruth::default() };
+        Self { channels: (0..LOGS).map(|_| channel()).collect() }
     }
 
     pub(crate) fn channel(&self, channel: u8) -> &ChannelTruth {
@@ -79,28 +117,28 @@ impl Truth {
     }
 
     /// Reads what was published on a channel since the last look. Returns what is wrong with it, if anything.
-    pub(crate) fn look(&mut self, channel: u8, server: &Server) -> Result<u64, String> {
+    pub(crate) fn look(&mut self, channel: u8, logs: &impl Logs) -> Result<u64, String> {
         let truth = &mut self.channels[usize::from(channel)];
         let name = channel_name(channel);
-        let Some(view) = server.channel(&name) else { return Ok(0) };
-        if view.epoch != truth.epoch {
-            truth.begin_life(view.epoch);
+        let Some((epoch, last)) = logs.state(&name) else { return Ok(0) };
+        if epoch != truth.epoch {
+            truth.begin_life(epoch);
         }
-        if view.last < truth.last {
-            return Err(format!("{name} has gone back from {} to {}", truth.last, view.last));
+        if last < truth.last {
+            return Err(format!("{name} has gone back from {} to {last}", truth.last));
         }
-        if view.last == truth.last {
+        if last == truth.last {
             return Ok(0);
         }
-        let fresh = view.last - truth.last;
-        for (offset, data) in server.history(&name, truth.last) {
+        let fresh = last - truth.last;
+        for (offset, data) in logs.after(&name, truth.last) {
             let number = number_in(&data).ok_or_else(|| format!("{name} holds {data}"))?;
             truth.messages.push_back((offset, number));
             if truth.messages.len() > REMEMBERED {
                 truth.messages.pop_front();
             }
         }
-        truth.last = view.last;
+        truth.last = last;
         Ok(fresh)
     }
 }
@@ -132,6 +170,21 @@ impl ChannelTruth {
     /// Whether this is a life of the channel, now or before.
     pub(crate) fn has_lived(&self, epoch: &str) -> bool {
         self.epoch == epoch || self.former.iter().any(|former| former == epoch)
+    }
+
+    /// Whether sessions that were in one life may be in the other now.
+    pub(crate) fn may_go_on(&self, one: &str, other: &str) -> bool {
+        self.goes_on && one != other && self.has_lived(one) && self.has_lived(other)
+    }
+
+    /// Whether the present life has the same as a former one up to here, as far as anyone remembers.
+    pub(crate) fn goes_on_from(&self, epoch: &str, up_to: u64) -> bool {
+        let of_epoch = |life: &usize| self.former.get(*life).is_some_and(|former| former == epoch);
+        let before =
+            self.former_messages.iter().find(|(life, (offset, _))| *offset == up_to && of_epoch(life));
+        let before = before.map(|(_, (_, number))| *number);
+        before.zip(self.message(up_to)).is_none_or(|(before, now)| before == now)
+            && (before.is_none() || up_to <= self.last)
     }
 
     /// The number of the message at this offset, if it is remembered.

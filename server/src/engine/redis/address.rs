@@ -15,6 +15,9 @@ pub enum RedisAddress {
     Tls(String, u16),
     /// A socket of the file system.
     Unix(PathBuf),
+    /// In a simulation.
+    #[cfg(feature = "simulation")]
+    Simulated(super::simulated::SimulatedRedis),
 }
 
 const DEFAULT_PORT: u16 = 6379;
@@ -74,6 +77,8 @@ impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (scheme, host, port) = match self {
             Self::Unix(path) => return write!(f, "unix://{}", path.display()),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(redis) => return write!(f, "{redis:?}"),
             Self::Tcp(host, port) => ("redis", host, port),
             Self::Tls(host, port) => ("rediss", host, port),
         };

@@ -47,6 +47,11 @@ impl Connection {
                 let stream = UnixStream::connect(path).await?;
                 Self::greet(stream, settings, over, pushes, executor).await
             }
+            #[cfg(feature = "simulation")]
+            RedisAddress::Simulated(redis) => {
+                let stream = redis.connect()?;
+                Self::greet(stream, settings, over, pushes, executor).await
+            }
         }
     }
 

@@ -24,6 +24,8 @@ mod pushes;
 mod restored;
 mod scripts;
 mod settings;
+#[cfg(feature = "simulation")]
+mod simulated;
 mod tls;
 
 use std::sync::Arc;
@@ -46,6 +48,8 @@ pub(crate) use link::Health;
 use link::Link;
 pub use settings::RedisSettings;
 pub use tls::RedisTls;
+#[cfg(feature = "simulation")]
+pub(crate) use simulated::{SimulatedRedis, Stream};
 
 /// See the [module](self).
 #[derive(Debug)]

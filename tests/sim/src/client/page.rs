@@ -232,6 +232,15 @@ impl Page {
         if place.asked_beside && known.is_of_another_life(&place.epoch, offset, number) {
             return Ok(());
         }
+        if fresh && known.may_go_on(&place.epoch, &known.epoch) && known.message(offset) == Some(number) {
+            // Another life of the log has gone on, with all that it has.
+            if !known.goes_on_from(&place.epoch, place.up_to) {
+                return Err(format!(
+                    "message {offset} of channel {channel} came at {place:?}, which was lost"
+                ));
+            }
+            place.epoch.clone_from(&known.epoch);
+        }
         if known.epoch == place.epoch {
             if offset > known.last {
                 return Err(format!("message {offset} of channel {channel} was not published"));
@@ -294,6 +303,11 @@ impl Page {
             return Ok(());
         }
         if place.asked_beside && gap.epoch != place.epoch && log.has_lived(&gap.epoch) {
+            return Ok(());
+        }
+        if log.may_go_on(&place.epoch, &gap.epoch) {
+            // Another life of the log has gone on, and lacks what it had.
+            self.channels[usize::from(channel)] = Following::FromHere;
             return Ok(());
         }
         if gap.epoch != place.epoch {

@@ -8,14 +8,23 @@ use crate::fault::Fault;
 use crate::scenario::{SECOND, nanos};
 use crate::schedule::{Action, ClientNumber, Stage};
 
+/// Servers compare their logs with those in Redis once a minute, and follow what nobody wants for half a minute more. Before that they may
+/// have to notice that it is silent.
+const FOR_REDIS: u64 = 120 * SECOND;
+
+/// A server's task that follows channels, and its connections to Redis.
+const TASKS_FOR_REDIS: usize = 3;
+
 impl World {
     /// For bytes under way, questions and answers: all that is not a timeout.
     fn exchanges(&self) -> u64 {
-        match (self.scenario.faults.allows(Fault::Latency), self.scenario.config.max_unacked) {
-            (false, _) => 10 * SECOND,
-            (true, 0..16) => 900 * SECOND,
-            (true, _) => 90 * SECOND,
-        }
+        let to_redis = if self.scenario.redis { FOR_REDIS } else { 0 };
+        to_redis
+            + match (self.scenario.faults.allows(Fault::Latency), self.scenario.config.max_unacked) {
+                (false, _) => 10 * SECOND,
+                (true, 0..16) => 900 * SECOND,
+                (true, _) => 90 * SECOND,
+            }
     }
 
     pub(super) fn end_stage(&mut self, stage: Stage) {
@@ -23,6 +32,7 @@ impl World {
             return;
         }
         self.replace(self.lives.number);
+        self.redis_is_back();
         self.given.engine_delays.end();
         match stage {
             Stage::Busy if self.scenario.faults.allows(Fault::Drain) => self.drain(),
@@ -140,6 +150,7 @@ impl World {
 
     /// Whoever is there has everything, and whoever is not has been noticed.
     fn check_settled(&mut self) {
+        self.check_followed();
         let sessions = self.server.sessions();
         for session in &sessions {
             let client = self.clients.iter().find(|client| {
@@ -190,6 +201,7 @@ impl World {
     fn check_empty(&mut self) {
         let held = self.server.held();
         let channels = self.server.channels();
+        let has_redis = self.redis.is_some();
         let has_age = self.scenario.config.channel.log.age.is_some();
         let is_referred_to = channels.iter().any(|it| it.subscribers + it.references > 0);
         let left = [
@@ -198,8 +210,9 @@ impl World {
             ("permits", held.permits),
             ("connections", usize::try_from(held.connections).unwrap_or(usize::MAX)),
             ("open sockets", held.open_connections),
-            ("tasks", self.tasks.len()),
-            ("entries in the wheel", held.timer_entries),
+            ("tasks", self.tasks.len().saturating_sub(if has_redis { TASKS_FOR_REDIS } else { 0 })),
+            // Those tasks sleep.
+            ("entries in the wheel", if has_redis { 0 } else { held.timer_entries }),
             ("channels that someone holds", usize::from(is_referred_to)),
             ("channels with messages of a limited age", if has_age { channels.len() } else { 0 }),
             ("bytes of a limited age", if has_age { held.log_bytes } else { 0 }),

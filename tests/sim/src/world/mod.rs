@@ -6,6 +6,7 @@ mod checks;
 mod ending;
 mod network;
 mod polls;
+mod redis;
 mod restart;
 mod stepping;
 
@@ -24,6 +25,7 @@ use parking_lot::Mutex;
 use polls::Polled;
 use rand::RngExt;
 use rand::rngs::SmallRng;
+use redis::TheRedis;
 use restart::{Given, Lives};
 
 use crate::client::{Client, Post, Request};
@@ -34,7 +36,7 @@ use crate::scenario::Scenario;
 use crate::schedule::{Action, ConnectionNumber, PostNumber, Schedule, Stage};
 use crate::tasks::{TaskId, Tasks};
 use crate::trace::Trace;
-use crate::truth::Truth;
+use crate::truth::{START_MS, Truth};
 use crate::wire::{News, Shared, Times};
 
 /// Whom a task of the server serves.
@@ -122,6 +124,7 @@ pub(crate) struct World {
     work_planned: bool,
     pub(crate) server: Server,
     lives: Lives,
+    redis: Option<TheRedis>,
     pub(crate) tasks: Tasks,
     /// The connection that a task serves, by the task's index.
     served_by: Vec<Option<Served>>,
@@ -163,14 +166,17 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(scenario: Scenario, in_words: bool) -> Self {
         let tasks = Tasks::default();
+        let lives = Lives::new(&scenario);
+        let redis = TheRedis::of(&scenario);
         let given = Given {
-            time: Arc::new(SimulatedTime::new(UnixTime::from_secs(1_700_000_000))),
+            time: Arc::new(SimulatedTime::new(UnixTime::from_secs(START_MS / 1000))),
             told: ToldEvents::default(),
             wheel_woken: Arc::default(),
             engine_delays: EngineDelays::new(&scenario),
+            redis: redis.as_ref().map(|it| it.redis.clone()),
         };
-        let lives = Lives::new(&scenario);
         let server = Self::start_server(&scenario, lives.number, &given, &tasks);
+        server.begin_anew();
         let mut world = Self {
             now: 0,
             given,
@@ -180,6 +186,7 @@ impl World {
             work_planned: false,
             server,
             lives,
+            redis,
             tasks,
             served_by: Vec::new(),
             schedule: Schedule::default(),
@@ -194,7 +201,7 @@ impl World {
             browser_polls: Vec::new(),
             polled: BTreeMap::new(),
             served_polls: BTreeSet::new(),
-            truth: Truth::new(),
+            truth: Truth::new(scenario.redis),
             lifecycles: Lifecycles::new(&scenario.config.session),
             stage: Stage::Busy,
             disturbed_at: 0,
@@ -225,6 +232,7 @@ impl World {
         self.schedule.plan(self.rng.random_range(0..self.scenario.length), Action::Stall);
         self.schedule.plan(self.scenario.length, Action::EndStage(Stage::Busy));
         self.plan_restart();
+        self.plan_trouble_with_redis();
     }
 
     /// Runs to the end, or to the first invariant that does not hold.

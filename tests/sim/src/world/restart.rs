@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::session::Deadline;
-use encke_server::simulation::{ChannelView, GoneOn, Parameters, Server, SessionView, SimulatedTime};
+use encke_server::simulation::{ChannelView, Engine, GoneOn, Parameters, Server, SessionView, SimulatedTime};
 use rand::RngExt;
 use rand::rngs::SmallRng;
 use tempfile::TempDir;
@@ -15,6 +15,7 @@ use tempfile::TempDir;
 use super::{ToldEvents, WheelWoken, World};
 use crate::engine_delays::EngineDelays;
 use crate::fault::Fault;
+use crate::redis::Redis;
 use crate::scenario::{MILLI, SECOND, Scenario};
 use crate::schedule::{Action, PostNumber};
 use crate::tasks::Tasks;
@@ -42,6 +43,7 @@ pub(super) struct Given {
     pub(super) told: ToldEvents,
     pub(super) wheel_woken: Arc<WheelWoken>,
     pub(super) engine_delays: EngineDelays,
+    pub(super) redis: Option<Redis>,
 }
 
 /// What is to be the same in the next server.
@@ -216,7 +218,18 @@ impl World {
 
     /// The first server, or one after it.
     pub(super) fn start_server(scenario: &Scenario, number: u32, given: &Given, tasks: &Tasks) -> Server {
-        let delays = given.engine_delays.clone();
+        let log = &scenario.config.channel.log;
+        let engine = match given.redis.clone() {
+            None => {
+                let delays = given.engine_delays.clone();
+                Engine::Memory(Box::new(move || delays.draw()))
+            }
+            Some(redis) => Engine::Redis {
+                connect: Box::new(move || redis.connect()),
+                history_messages: log.messages,
+                history_age: log.age,
+            },
+        };
         Server::new(Parameters {
             config: scenario.config.clone(),
             // No two have the same random numbers.
@@ -226,7 +239,7 @@ impl World {
             spawn: tasks.spawner(),
             wheel_waker: Waker::from(Arc::clone(&given.wheel_woken)),
             dispatch_batches: scenario.dispatch_batches,
-            engine_delay: Box::new(move || delays.draw()),
+            engine,
         })
     }
 }

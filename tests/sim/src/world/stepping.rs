@@ -103,6 +103,10 @@ impl World {
             Action::Administrate => self.administrate(),
             Action::Stall => self.stall(),
             Action::Restart => self.restart(),
+            Action::Redis(number) => self.redis_works(number),
+            Action::RedisSays(number) => self.redis_says(number),
+            Action::TroubleWithRedis => self.trouble_with_redis(),
+            Action::RedisIsBack => self.redis_is_back(),
             Action::Replace { server } => self.replace(server),
             Action::EndStage(stage) => self.end_stage(stage),
         }
@@ -165,6 +169,7 @@ impl World {
             self.now_or_late(Action::Work, Fault::LateWorker);
         }
         self.hear_of_held();
+        self.hear_redis();
         loop {
             let answered = self.answers.lock().pop();
             let Some((post, answer)) = answered else { break };
@@ -204,7 +209,11 @@ impl World {
     }
 
     pub(super) fn look_at_log(&mut self, channel: u8) {
-        match self.truth.look(channel, &self.server) {
+        let looked = match &self.redis {
+            None => self.truth.look(channel, &self.server),
+            Some(it) => self.truth.look(channel, &it.redis),
+        };
+        match looked {
             Ok(0) => {}
             Ok(fresh) => {
                 self.published += if channel < MOST_CHANNELS { fresh } else { 0 };
@@ -224,7 +233,13 @@ impl World {
             let length = self.rng.random_range(0..self.scenario.longest_message);
             let text = text_of(self.next_message(), length);
             // The limit of channels may be reached.
-            let result = self.server.publish(&channel_name(channel), &text);
+            let name = channel_name(channel);
+            let result = match &self.redis {
+                None => self.server.publish(&name, &text),
+                // By another server.
+                Some(it) if it.redis.is_there() => Ok(it.redis.publish(&name, &text)),
+                Some(_) => Err("Redis is not there".to_owned()),
+            };
             self.trace.say(self.now, format_args!("the API publishes on {channel}: {result:?}"));
             self.look_at(channel);
         }
@@ -288,6 +303,10 @@ fn code(action: &Action) -> [u64; 2] {
         Action::Administrate => [11, 0],
         Action::Stall => [12, 0],
         Action::Restart => [18, 0],
+        Action::Redis(number) => [20, number.into()],
+        Action::RedisSays(number) => [21, number.into()],
+        Action::TroubleWithRedis => [22, 0],
+        Action::RedisIsBack => [23, 0],
         Action::Replace { server } => [19, server.into()],
         Action::EndStage(stage) => [13, stage as u64],
     }

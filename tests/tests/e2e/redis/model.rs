@@ -1,4 +1,6 @@
-//! What the scripts of channels do, without Redis: slow, and plain enough to be believed.
+//! What the scripts of channels do, without Redis: slow, and plain enough to be believed. The simulation has it for its Redis.
+
+#![expect(dead_code, reason = "each of those that use it needs another part")]
 
 use std::collections::BTreeMap;
 
@@ -92,6 +94,31 @@ impl Model {
     /// Nobody has used the channel for long, or somebody has removed the key.
     pub(super) fn lose_meta(&mut self, channel: &str) {
         self.channels.entry(channel.to_owned()).or_default().meta = None;
+    }
+
+    /// The log keeps so many messages.
+    pub(super) fn trim(&mut self, channel: &str, most: usize) {
+        let log = &mut self.channels.entry(channel.to_owned()).or_default().log;
+        log.drain(..log.len().saturating_sub(most));
+    }
+
+    /// Another Redis takes over, which lacks the newest messages, so many of each log.
+    pub(super) fn lose_tails(&mut self, mut lost: impl FnMut() -> u64) {
+        for Channel { meta, log } in self.channels.values_mut() {
+            let Some(meta) = meta else { continue };
+            meta.offset -= lost().min(meta.offset);
+            log.retain(|(offset, _)| *offset <= meta.offset);
+        }
+    }
+
+    /// The epoch, the newest message and the life, if the channel is known.
+    pub(super) fn state(&self, channel: &str) -> Option<(String, u64, u64)> {
+        let meta = self.channels.get(channel)?.meta.as_ref()?;
+        Some((meta.epoch.clone(), meta.offset, meta.life))
+    }
+
+    pub(super) fn log(&self, channel: &str) -> &[(u64, String)] {
+        self.channels.get(channel).map_or(&[], |channel| &channel.log)
     }
 
     /// Redis is empty.

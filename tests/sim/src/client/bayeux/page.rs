@@ -221,6 +221,11 @@ impl Page {
                 continue;
             }
             let Following::Yes(place) = &self.logs[usize::from(log)] else { continue };
+            if truth.channel(log).may_go_on(&place.epoch, &gap.epoch) {
+                // Another life of the log has gone on, and lacks what it had: from where is not told.
+                *self.following(log) = Following::Unknown;
+                continue;
+            }
             let Some((from, to)) = gap.range else {
                 return Err(format!("{gap:?} of unknown length that nothing explains at {place:?}"));
             };
@@ -318,6 +323,7 @@ impl Page {
         let life = truth.channel(log);
         match &self.logs[usize::from(log)] {
             Following::No => Some("it does not follow that any more".to_owned()),
+            Following::Yes(place) if life.may_go_on(&place.epoch, epoch) => None,
             Following::Yes(place) if place.epoch != epoch => Some(format!("{place:?} in {epoch}")),
             Following::Yes(place) if self.is_certain() => {
                 let is_unknown = |offset: &u64| {

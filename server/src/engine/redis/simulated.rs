@@ -1,0 +1,42 @@
+//! A Redis that a simulation stands for. What comes after connecting is as it is with any other.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// A connection in memory.
+pub(crate) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
+
+type Connect = dyn Fn() -> io::Result<Box<dyn Stream>> + Send + Sync;
+
+/// Connects to it.
+#[derive(Clone)]
+pub struct SimulatedRedis(Arc<Connect>);
+
+impl SimulatedRedis {
+    pub(crate) fn new(connect: impl Fn() -> io::Result<Box<dyn Stream>> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(connect))
+    }
+
+    pub(super) fn connect(&self) -> io::Result<Box<dyn Stream>> {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for SimulatedRedis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SimulatedRedis")
+    }
+}
+
+impl PartialEq for SimulatedRedis {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for SimulatedRedis {}
