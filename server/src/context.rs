@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::{self, LogLinesDropped, TimersView};
 use crate::admission::{Handshakes, OpenConnections, Permits, Rates, Refusals, Unfinished};
 use crate::client::{self, ClientSettings};
-use crate::config::{Config, EngineConfig};
+use crate::config::{Config, EngineConfig, RedisSettings};
 use crate::engine::{LogEngine, MemoryEngine, RedisEngine};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
@@ -31,7 +31,7 @@ pub(crate) fn client(
         EngineConfig::Memory => Arc::new(memory),
         EngineConfig::Redis(settings) => {
             let MemoryEngine { channels, timeouts } = memory;
-            let settings = settings.clone();
+            let settings = RedisSettings::clone(settings);
             let redis = RedisEngine::start(settings, channels, timeouts, engine_entropy, &engine_executor);
             health = Some(redis.health());
             Arc::new(redis)

@@ -26,6 +26,7 @@ pub mod redis;
 pub mod relay;
 pub mod schemathesis;
 pub mod script;
+pub mod sentinels;
 pub mod server;
 pub mod stock;
 pub mod supervisor;

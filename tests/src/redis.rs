@@ -66,6 +66,12 @@ impl Redis {
         redis
     }
 
+    /// Its port.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Where servers find it: on a port.
     #[must_use]
     pub fn url(&self) -> String {
@@ -142,7 +148,11 @@ impl Redis {
         eventually("Redis answers", || self.try_connect().ok().and_then(answers));
     }
 
-    fn try_connect(&self) -> redis::RedisResult<Connection> {
+    /// A connection of the test's own, if it takes any.
+    ///
+    /// # Errors
+    /// Why it takes none.
+    pub fn try_connect(&self) -> redis::RedisResult<Connection> {
         Client::open(format!("redis+unix://{}", self.socket().display()))?.get_connection()
     }
 

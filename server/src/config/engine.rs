@@ -6,12 +6,15 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use super::raw::Checks;
-use super::{ConfigError, EngineConfig, RedisAddress, RedisSettings, RedisTls};
+use super::{ConfigError, EngineConfig, RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
 
 #[derive(Deserialize)]
 pub(super) struct RawEngine {
     kind: Kind,
     url: String,
+    master: String,
+    sentinel_user: String,
+    sentinel_password: String,
     ca: PathBuf,
     certificate: PathBuf,
     key: PathBuf,
@@ -32,6 +35,9 @@ enum Kind {
 /// It stands in every key.
 const LONGEST_PREFIX: usize = 64;
 
+/// Each may take a second when the master is looked for.
+const MOST_SENTINELS: usize = 16;
+
 impl Checks<'_> {
     pub(super) fn engine(
         &self,
@@ -42,14 +48,15 @@ impl Checks<'_> {
         if raw.kind == Kind::Memory {
             let strings =
                 [("engine.url", &raw.url), ("engine.user", &raw.user), ("engine.password", &raw.password)];
+            let strings = strings.into_iter().chain(raw.of_sentinels());
             let strings = strings.map(|(key, value)| (key, Path::new(value)));
-            for (key, value) in strings.into_iter().chain(raw.files()) {
+            for (key, value) in strings.chain(raw.files()) {
                 self.require(is_unset(value), key, "needs engine.kind = \"redis\"")?;
             }
             return Ok(EngineConfig::Memory);
         }
-        let address = raw.url.parse().or_else(|error: String| self.refuse("engine.url", error))?;
-        let tls = self.engine_tls(raw, &address)?;
+        let place = self.place(raw)?;
+        let tls = self.engine_tls(raw, &place)?;
         let has_password = raw.user.is_empty() || !raw.password.is_empty();
         self.require(has_password, "engine.user", "needs engine.password")?;
         let is_prefix = |prefix: &str| {
@@ -62,8 +69,8 @@ impl Checks<'_> {
         self.require(is_prefix(&raw.prefix), "engine.prefix", message)?;
         let message = "0, no limit, does not go with engine.kind = \"redis\": nothing else bounds what a channel takes there";
         self.require(history_messages > 0, "channel.history_messages", message)?;
-        Ok(EngineConfig::Redis(RedisSettings {
-            address,
+        Ok(EngineConfig::Redis(Box::new(RedisSettings {
+            place,
             tls,
             user: raw.user.clone(),
             password: raw.password.clone(),
@@ -72,11 +79,44 @@ impl Checks<'_> {
             allow_eviction: raw.allow_eviction,
             history_messages,
             history_age,
+        })))
+    }
+
+    fn place(&self, raw: &RawEngine) -> Result<RedisPlace, ConfigError> {
+        if raw.master.is_empty() {
+            for (key, value) in raw.of_sentinels() {
+                self.require(value.is_empty(), key, "needs engine.master")?;
+            }
+            let is_one = raw.url.starts_with("unix:") || !raw.url.contains(',');
+            self.require(is_one, "engine.master", "must be set when engine.url names several Sentinels")?;
+            let address = raw.url.parse().map(RedisPlace::At);
+            return address.or_else(|error: String| self.refuse("engine.url", error));
+        }
+        let addresses = raw.url.split(',').map(|url| RedisAddress::of_sentinel(url.trim()));
+        let addresses: Vec<_> =
+            addresses.collect::<Result<_, _>>().or_else(|error: String| self.refuse("engine.url", error))?;
+        let fits = addresses.len() <= MOST_SENTINELS;
+        self.require(fits, "engine.url", format!("must name at most {MOST_SENTINELS} Sentinels"))?;
+        let is_alike = addresses.iter().all(|address| address.is_tls() == addresses[0].is_tls());
+        self.require(is_alike, "engine.url", "must have all Sentinels behind TLS, or none")?;
+        let is_name = raw.master.bytes().all(|byte| byte.is_ascii_graphic());
+        self.require(is_name, "engine.master", "must be a name of ASCII without spaces")?;
+        let has_password = raw.sentinel_user.is_empty() || !raw.sentinel_password.is_empty();
+        self.require(has_password, "engine.sentinel_user", "needs engine.sentinel_password")?;
+        Ok(RedisPlace::Asked(Sentinels {
+            addresses,
+            master: raw.master.clone(),
+            user: raw.sentinel_user.clone(),
+            password: raw.sentinel_password.clone(),
         }))
     }
 
-    fn engine_tls(&self, raw: &RawEngine, address: &RedisAddress) -> Result<Option<RedisTls>, ConfigError> {
-        if !matches!(address, RedisAddress::Tls(..)) {
+    fn engine_tls(&self, raw: &RawEngine, place: &RedisPlace) -> Result<Option<RedisTls>, ConfigError> {
+        let is_tls = match place {
+            RedisPlace::At(address) => address.is_tls(),
+            RedisPlace::Asked(sentinels) => sentinels.addresses.iter().any(RedisAddress::is_tls),
+        };
+        if !is_tls {
             for (key, file) in raw.files() {
                 self.require(is_unset(file), key, "needs an engine.url that begins with rediss://")?;
             }
@@ -99,6 +139,14 @@ impl Checks<'_> {
 }
 
 impl RawEngine {
+    fn of_sentinels(&self) -> [(&'static str, &String); 3] {
+        [
+            ("engine.master", &self.master),
+            ("engine.sentinel_user", &self.sentinel_user),
+            ("engine.sentinel_password", &self.sentinel_password),
+        ]
+    }
+
     fn files(&self) -> [(&'static str, &Path); 3] {
         [("engine.ca", &self.ca), ("engine.certificate", &self.certificate), ("engine.key", &self.key)]
     }

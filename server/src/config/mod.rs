@@ -25,7 +25,7 @@ use crate::tls::Tls;
 use layers::Layers;
 
 pub use crate::channel::LogLimits;
-pub use crate::engine::{RedisAddress, RedisSettings, RedisTls};
+pub use crate::engine::{RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
 pub use crate::timeouts::Scheme;
 pub use layers::{Source, default_file};
 
@@ -163,7 +163,7 @@ pub enum EngineConfig {
     /// In this process.
     Memory,
     /// In a Redis.
-    Redis(RedisSettings),
+    Redis(Box<RedisSettings>),
 }
 
 /// Channels and their logs.

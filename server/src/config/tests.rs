@@ -320,7 +320,8 @@ fn an_engine_elsewhere() {
     else {
         panic!("no Redis");
     };
-    assert_eq!(settings.address, RedisAddress::Tcp("10.0.0.1".into(), 6379));
+    let RedisPlace::At(address) = &settings.place else { panic!("Sentinels") };
+    assert_eq!(*address, RedisAddress::Tcp("10.0.0.1".into(), 6379));
     assert!(!format!("{settings:?}").contains("hunter"), "{settings:?}");
     assert!(matches!(Settings::default().resolve().expect("valid").engine, EngineConfig::Memory));
     for (settings, message) in [
@@ -361,6 +362,38 @@ fn an_engine_elsewhere() {
             redis(&["engine.url=rediss://x", "engine.ca=Cargo.toml"]),
             "`engine.ca` (set by --set engine.ca): Cargo.toml: has no certificate in PEM",
         ),
+    ] {
+        let error = error(&settings);
+        assert!(error.contains(message) && !error.contains("hunter"), "{error}");
+    }
+}
+
+#[test]
+fn an_engine_that_sentinels_know() {
+    let sentinels = |url: &str, more: &[&str]| {
+        let url = format!("engine.url={url}");
+        with(&[&["engine.kind=redis", "engine.master=main", &*url], more].concat())
+    };
+    let settings = sentinels("redis://a, redis://b:7000", &["engine.sentinel_password=hunter2"]);
+    let EngineConfig::Redis(settings) = settings.resolve().expect("valid").engine else { panic!("no Redis") };
+    assert_eq!(settings.place.to_string(), "main of redis://a:26379,redis://b:7000");
+    assert!(!format!("{settings:?}").contains("hunter"), "{settings:?}");
+    let many = vec!["redis://a"; 17].join(",");
+    for (settings, message) in [
+        (
+            with(&["engine.kind=redis", "engine.url=redis://a,redis://b"]),
+            "`engine.master` (set by the default): must be set when engine.url names several Sentinels",
+        ),
+        (
+            with(&["engine.kind=redis", "engine.url=redis://a", "engine.sentinel_password=hunter2"]),
+            "`engine.sentinel_password` (set by --set engine.sentinel_password): needs engine.master",
+        ),
+        (with(&["engine.master=main"]), "`engine.master` (set by --set engine.master): needs engine.kind"),
+        (sentinels("redis://a,", &[]), "`engine.url` (set by --set engine.url): must be redis://"),
+        (sentinels("redis://a,rediss://b", &[]), "must have all Sentinels behind TLS, or none"),
+        (sentinels(&many, &[]), "must name at most 16 Sentinels"),
+        (sentinels("redis://a", &["engine.master=a b"]), "must be a name"),
+        (sentinels("redis://a", &["engine.sentinel_user=me"]), "needs engine.sentinel_password"),
     ] {
         let error = error(&settings);
         assert!(error.contains(message) && !error.contains("hunter"), "{error}");

@@ -24,7 +24,7 @@ pub(crate) use answer::{Answer, all};
 pub(crate) use error::EngineError;
 pub(crate) use memory::MemoryEngine;
 pub(crate) use presence::Presence;
-pub use redis::{EvictsKeys, RedisAddress, RedisSettings, RedisTls};
+pub use redis::{EvictsKeys, RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
 pub(crate) use redis::{Health, RedisEngine};
 #[cfg(feature = "simulation")]
 pub(crate) use redis::{SimulatedRedis, Stream};

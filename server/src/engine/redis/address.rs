@@ -20,13 +20,28 @@ pub enum RedisAddress {
     Simulated(super::simulated::SimulatedRedis),
 }
 
-const DEFAULT_PORT: u16 = 6379;
+const PORT: u16 = 6379;
+const PORT_OF_SENTINELS: u16 = 26379;
 
 impl FromStr for RedisAddress {
     type Err = String;
 
     /// `redis://host`, `redis://host:port`, `rediss://host:port`, `unix:///path`.
     fn from_str(url: &str) -> Result<Self, String> {
+        Self::parse(url, PORT)
+    }
+}
+
+impl RedisAddress {
+    /// The address of a Sentinel.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(crate) fn of_sentinel(url: &str) -> Result<Self, String> {
+        Self::parse(url, PORT_OF_SENTINELS)
+    }
+
+    fn parse(url: &str, port_if_none: u16) -> Result<Self, String> {
         if let Some(path) = url.strip_prefix("unix://") {
             let is_path = path.starts_with('/');
             return if is_path {
@@ -36,20 +51,26 @@ impl FromStr for RedisAddress {
             };
         }
         if let Some(rest) = url.strip_prefix("rediss://") {
-            let (host, port) = host_and_port(rest)?;
+            let (host, port) = host_and_port(rest, port_if_none)?;
             return match ServerName::try_from(&*host) {
                 Ok(_) => Ok(Self::Tls(host, port)),
                 Err(_) => Err(format!("{EXPECTED}: no certificate can be for this host")),
             };
         }
-        let (host, port) = host_and_port(url.strip_prefix("redis://").ok_or(EXPECTED)?)?;
+        let (host, port) = host_and_port(url.strip_prefix("redis://").ok_or(EXPECTED)?, port_if_none)?;
         Ok(Self::Tcp(host, port))
+    }
+
+    /// Whether it is behind TLS.
+    #[must_use]
+    pub fn is_tls(&self) -> bool {
+        matches!(self, Self::Tls(..))
     }
 }
 
 const EXPECTED: &str = "must be redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH";
 
-fn host_and_port(rest: &str) -> Result<(String, u16), String> {
+fn host_and_port(rest: &str, port_if_none: u16) -> Result<(String, u16), String> {
     let address = rest.strip_suffix('/').unwrap_or(rest);
     if address.contains('@') {
         return Err(format!(
@@ -64,7 +85,7 @@ fn host_and_port(rest: &str) -> Result<(String, u16), String> {
         Some((host, port)) if !port.ends_with(']') => {
             (host, port.parse().map_err(|_| format!("{EXPECTED}: the port is no number from 0 to 65535"))?)
         }
-        _ => (address, DEFAULT_PORT),
+        _ => (address, port_if_none),
     };
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     if bare.is_empty() || (bare.contains(':') && bare.len() == host.len()) {
@@ -108,6 +129,8 @@ mod tests {
             let address: RedisAddress = url.parse().expect(url);
             assert_eq!(address.to_string(), expected);
         }
+        let sentinel = RedisAddress::of_sentinel("redis://localhost").expect("an address");
+        assert_eq!(sentinel.to_string(), "redis://localhost:26379");
         for (url, problem) in [
             ("", "must be redis://"),
             ("http://localhost", "must be redis://"),

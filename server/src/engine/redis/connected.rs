@@ -13,8 +13,9 @@ use redis::aio::{MultiplexedConnection, SendError};
 use redis::{RedisError, cmd};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
+use super::address::RedisAddress;
 use super::asked::Asked;
-use super::connection::Connection;
+use super::connection::{Connection, login};
 use super::link::{EvictsKeys, Link, NotConnected, Up};
 use super::opening::Opening;
 use super::probe::{Info, learn_life, send};
@@ -55,16 +56,21 @@ pub(super) struct Probe {
 }
 
 impl Connected {
-    /// Connects.
+    /// Connects to the Redis that is there.
     ///
     /// # Errors
     /// Why that cannot be.
-    pub(super) async fn open<S: Subscriber>(link: &Link<S>) -> Result<Self, NotConnected> {
+    pub(super) async fn open<S: Subscriber>(
+        address: &RedisAddress,
+        link: &Link<S>,
+    ) -> Result<Self, NotConnected> {
         let Link { settings, executor, .. } = link;
+        let tls = settings.tls.as_ref();
+        let who = login(&settings.user, &settings.password).set_db(settings.database);
         // Both end with either.
         let over = CancellationToken::new();
         let mut commands =
-            Connection::open(settings, over.clone(), |_| Ok::<_, SendError>(()), executor).await?;
+            Connection::open(address, tls, &who, over.clone(), |_| Ok::<_, SendError>(()), executor).await?;
         let info = Info::ask(&mut commands.commands).await?;
         if !info.is_master {
             return Err(NotConnected::Replica);
@@ -82,7 +88,7 @@ impl Connected {
         let life = learn_life(&up, &link.keys.life(), &info.replication_id).await?;
         link.channels.metrics().engine.lives(life);
         let (sender, pushes) = pushes(over.clone());
-        let mut feed = Connection::open(settings, over.clone(), sender, executor).await?;
+        let mut feed = Connection::open(address, tls, &who, over.clone(), sender, executor).await?;
         let probe_feed = link.keys.probe(&new_epoch(&link.entropy));
         let mut subscribe = cmd("SUBSCRIBE");
         subscribe.arg(&probe_feed).arg(link.peers.feeds());

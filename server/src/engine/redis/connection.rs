@@ -11,7 +11,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::address::RedisAddress;
-use super::settings::RedisSettings;
+use super::tls::RedisTls;
 use crate::executor::Executor;
 
 /// Requests that may wait to be written: more than there ever are, so that whatever is asked is on its way at once, in the order in which it was
@@ -28,24 +28,26 @@ pub(super) struct Connection {
 impl Connection {
     /// Connects, and says who it is. What Redis says by itself goes to `pushes`. `over` is cancelled when it ends, and ends it.
     pub(super) async fn open(
-        settings: &RedisSettings,
+        address: &RedisAddress,
+        tls: Option<&RedisTls>,
+        who: &RedisConnectionInfo,
         over: CancellationToken,
         pushes: impl AsyncPushSender,
         executor: &Arc<dyn Executor>,
     ) -> Result<Self, RedisError> {
-        match &settings.address {
+        match address {
             RedisAddress::Tcp(host, port) => {
                 let stream = tcp(host, *port).await?;
-                Self::greet(stream, settings, over, pushes, executor).await
+                Self::greet(stream, who, over, pushes, executor).await
             }
             RedisAddress::Tls(host, port) => {
-                let tls = settings.tls.as_ref().ok_or_else(|| odd("there are no settings for TLS"))?;
+                let tls = tls.ok_or_else(|| odd("there are no settings for TLS"))?;
                 let stream = tls.connect(host, tcp(host, *port).await?).await?;
-                Self::greet(stream, settings, over, pushes, executor).await
+                Self::greet(stream, who, over, pushes, executor).await
             }
             RedisAddress::Unix(path) => {
                 let stream = UnixStream::connect(path).await?;
-                Self::greet(stream, settings, over, pushes, executor).await
+                Self::greet(stream, who, over, pushes, executor).await
             }
             #[cfg(feature = "simulation")]
             RedisAddress::Simulated(redis) => {
@@ -57,28 +59,18 @@ impl Connection {
 
     async fn greet(
         stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-        settings: &RedisSettings,
+        who: &RedisConnectionInfo,
         over: CancellationToken,
         pushes: impl AsyncPushSender,
         executor: &Arc<dyn Executor>,
     ) -> Result<Self, RedisError> {
-        let mut who = RedisConnectionInfo::default()
-            .set_protocol(ProtocolVersion::RESP3)
-            .set_db(settings.database)
-            .set_lib_name("encke", env!("CARGO_PKG_VERSION"));
-        if !settings.user.is_empty() {
-            who = who.set_username(&settings.user);
-        }
-        if !settings.password.is_empty() {
-            who = who.set_password(&settings.password);
-        }
         // Timeouts of the crate's own would be tokio's, which the server has none of.
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None)
             .set_pipeline_buffer_size(MOST_UNWRITTEN)
             .set_push_sender(pushes);
-        let (commands, driver) = MultiplexedConnection::new_with_config(&who, stream, config).await?;
+        let (commands, driver) = MultiplexedConnection::new_with_config(who, stream, config).await?;
         let end = over.clone().drop_guard();
         let ended = over.clone();
         executor.spawn(Box::pin(async move {
@@ -87,6 +79,20 @@ impl Connection {
         }));
         Ok(Self { commands, _end: end })
     }
+}
+
+/// Who connects; empty: the default user, no password.
+pub(super) fn login(user: &str, password: &str) -> RedisConnectionInfo {
+    let mut who = RedisConnectionInfo::default()
+        .set_protocol(ProtocolVersion::RESP3)
+        .set_lib_name("encke", env!("CARGO_PKG_VERSION"));
+    if !user.is_empty() {
+        who = who.set_username(user);
+    }
+    if !password.is_empty() {
+        who = who.set_password(password);
+    }
+    who
 }
 
 async fn tcp(host: &str, port: u16) -> io::Result<TcpStream> {

@@ -11,6 +11,7 @@ use futures_util::{FutureExt, StreamExt};
 use redis::RedisError;
 use tokio::sync::{mpsc, oneshot};
 
+use super::address::RedisAddress;
 use super::connected::Connected;
 use super::connection::describe;
 use super::following::{Following, Next};
@@ -20,6 +21,7 @@ use super::opening::{MOST_NEW, MOST_WHOLE, Opening, ToOpen, open};
 use super::patterns::Patterns;
 use super::probe::{Info, learn_life};
 use super::pushes::{Push, PushedAs};
+use super::settings::RedisPlace;
 use crate::channel::{ChannelName, Hold, Subscriber, new_epoch};
 use crate::engine::EngineError;
 
@@ -54,6 +56,8 @@ pub(super) struct Feed<S: Subscriber> {
     patterns: Patterns<S>,
     /// The last message that Redis has told.
     last_push: Option<Push>,
+    /// Which Sentinel is asked first, if there are any: the one that was right.
+    sentinel: usize,
 }
 
 /// What the task acts on.
@@ -72,7 +76,7 @@ impl<S: Subscriber> Feed<S> {
     pub(super) fn new(link: Arc<Link<S>>, requests: mpsc::Receiver<Request<S>>) -> Self {
         let patterns = Patterns::new(Arc::clone(&link));
         let (following, to_open) = (BTreeMap::new(), VecDeque::new());
-        Self { link, requests, following, to_open, patterns, last_push: None }
+        Self { link, requests, following, to_open, patterns, last_push: None, sentinel: 0 }
     }
 
     /// Connects, serves, and begins anew, once it knows which channels were followed before.
@@ -87,11 +91,16 @@ impl<S: Subscriber> Feed<S> {
         }
         let (mut pause_ms, mut said) = (SHORTEST_PAUSE_MS, String::new());
         loop {
-            let connected = self.connect().await;
+            let address = self.find().await;
+            let shown = address.as_ref().map_or(self.link.settings.place.to_string(), ToString::to_string);
+            let connected = match address {
+                Ok(address) => self.connect(&address).await,
+                Err(why) => Err(why),
+            };
             let why = match connected {
                 Ok(connected) => {
                     let server = self.link.peers.server();
-                    tracing::info!(address = %self.link.settings.address, server, "connected to Redis");
+                    tracing::info!(address = shown, server, "connected to Redis");
                     (pause_ms, said) = (SHORTEST_PAUSE_MS, String::new());
                     self.link.channels.metrics().engine.connected();
                     self.link.set_up(Some(connected.up.clone()));
@@ -107,7 +116,7 @@ impl<S: Subscriber> Feed<S> {
             self.disconnected();
             // The same once, however often it is tried.
             if why != said {
-                tracing::warn!(address = %self.link.settings.address, "no channels: {why}");
+                tracing::warn!(address = shown, "no channels: {why}");
                 said = why;
             }
             // Servers that have lost the same Redis do not all come back at the same time.
@@ -117,9 +126,26 @@ impl<S: Subscriber> Feed<S> {
         }
     }
 
-    async fn connect(&mut self) -> Result<Connected, NotConnected> {
-        let connected = self.link.timeouts.within(CONNECT, Connected::open(&self.link)).await;
-        connected.unwrap_or(Err(NotConnected::TimedOut(CONNECT)))
+    /// Where Redis is now.
+    async fn find(&mut self) -> Result<RedisAddress, NotConnected> {
+        match &self.link.settings.place {
+            RedisPlace::At(address) => Ok(address.clone()),
+            RedisPlace::Asked(sentinels) => {
+                let found = sentinels.find(self.sentinel, &self.link).await?;
+                self.sentinel = found.sentinel;
+                Ok(found.address)
+            }
+        }
+    }
+
+    async fn connect(&mut self, address: &RedisAddress) -> Result<Connected, NotConnected> {
+        let connected = self.link.timeouts.within(CONNECT, Connected::open(address, &self.link)).await;
+        let connected = connected.unwrap_or(Err(NotConnected::TimedOut(CONNECT)));
+        if connected.is_err() {
+            // Another may know better.
+            self.sentinel = self.sentinel.wrapping_add(1);
+        }
+        connected
     }
 
     /// Returns why it is over.

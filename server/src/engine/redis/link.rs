@@ -88,6 +88,8 @@ pub struct EvictsKeys;
 pub(super) enum NotConnected {
     #[error("{}", describe(.0))]
     Failed(#[from] RedisError),
+    #[error("no Sentinel says where the master {0:?} is: {1}")]
+    NoMaster(String, String),
     #[error("it is a replica")]
     Replica,
     #[error(transparent)]

@@ -23,6 +23,7 @@ mod probe;
 mod pushes;
 mod restored;
 mod scripts;
+mod sentinel;
 mod settings;
 #[cfg(feature = "simulation")]
 mod simulated;
@@ -46,7 +47,8 @@ use feed::Feed;
 pub use link::EvictsKeys;
 pub(crate) use link::Health;
 use link::Link;
-pub use settings::RedisSettings;
+pub use sentinel::Sentinels;
+pub use settings::{RedisPlace, RedisSettings};
 pub use tls::RedisTls;
 #[cfg(feature = "simulation")]
 pub(crate) use simulated::{SimulatedRedis, Stream};

@@ -4,13 +4,14 @@ use std::fmt;
 use std::time::Duration;
 
 use super::address::RedisAddress;
+use super::sentinel::Sentinels;
 use super::tls::RedisTls;
 
 /// See the [module](self).
 #[derive(Clone)]
 pub struct RedisSettings {
     /// Where it is.
-    pub address: RedisAddress,
+    pub place: RedisPlace,
     /// For addresses behind TLS.
     pub tls: Option<RedisTls>,
     /// A user of its access lists; empty: the default one.
@@ -29,9 +30,27 @@ pub struct RedisSettings {
     pub history_age: Option<Duration>,
 }
 
+/// Where a Redis is, or who knows.
+#[derive(Clone, Debug)]
+pub enum RedisPlace {
+    /// There.
+    At(RedisAddress),
+    /// Where they say that the master is.
+    Asked(Sentinels),
+}
+
+impl fmt::Display for RedisPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::At(address) => address.fmt(f),
+            Self::Asked(sentinels) => sentinels.fmt(f),
+        }
+    }
+}
+
 impl fmt::Debug for RedisSettings {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RedisSettings").field("address", &self.address).finish_non_exhaustive()
+        f.debug_struct("RedisSettings").field("place", &self.place).finish_non_exhaustive()
     }
 }

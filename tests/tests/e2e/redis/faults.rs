@@ -13,7 +13,7 @@ const NOTICED: Duration = Duration::from_secs(30);
 
 /// Waits until messages can be published again.
 #[track_caller]
-fn await_published(server: &RunningServer, data: &Value) -> Value {
+pub(super) fn await_published(server: &RunningServer, data: &Value) -> Value {
     let body = json!({"channel": "news", "data": data}).to_string();
     eventually_within(NOTICED, "it is published", || {
         let answer = server.admin.post("/api/publish", &body);

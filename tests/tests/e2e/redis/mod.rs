@@ -19,6 +19,8 @@ mod presence;
 mod restarts;
 // The scripts held against the model.
 mod scripts;
+// A master that fails, and Sentinels that make a replica the master.
+mod sentinels;
 // TLS, and certificates that will not do.
 mod tls;
 

@@ -1,0 +1,132 @@
+use encke_tests::redis::Redis;
+use encke_tests::sentinels::{MASTER, PASSWORD, Sentinels};
+use encke_tests::waiting::until;
+use encke_tests::{Client, Launch, RunningServer};
+use serde_json::{Value, json};
+
+use super::faults::await_published;
+use super::nodes::assert_message;
+use super::{keys_of_news, launch};
+
+fn launch_by(sentinels: &Sentinels) -> Launch {
+    Launch::with(&["engine.kind=redis", &format!("engine.url={}", sentinels.url())])
+        .set(&format!("engine.master={MASTER}"))
+        .environment("ENCKE_ENGINE__SENTINEL_PASSWORD", PASSWORD)
+}
+
+/// Waits until a Redis, master or replica, has the message with this number as its newest.
+#[track_caller]
+fn await_newest(redis: &Redis, offset: u64) {
+    let (mut connection, [meta, ..]) = (redis.connect(), keys_of_news());
+    until("the newest message is there", || {
+        redis::cmd("HGET").arg(&[&meta, "offset"]).query(&mut connection) == Ok(Some(offset))
+    });
+}
+
+/// Everything up to this message comes once, in order, and without a gap.
+#[track_caller]
+fn assert_all_up_to(client: &mut Client, mut offset: u64, last: &Value) {
+    loop {
+        offset += 1;
+        let object = client.object();
+        assert_eq!(object["message"]["offset"], offset, "{object}");
+        if object["message"]["data"] == *last {
+            return;
+        }
+    }
+}
+
+#[test]
+fn sessions_outlive_their_master() {
+    let mut sentinels = Sentinels::start();
+    let nodes = [launch_by(&sentinels).start(), launch_by(&sentinels).start()];
+    let mut followers = nodes.each_ref().map(RunningServer::client);
+    let epochs = followers.each_mut().map(|follower| follower.subscribe("news"));
+    for offset in 1..=3 {
+        nodes[0].admin.publish("news", offset);
+    }
+    for follower in &mut followers {
+        (1..=3).for_each(|offset| assert_message(follower, offset, &json!(offset)));
+    }
+    await_newest(&sentinels.replica, 3);
+    sentinels.fail_over();
+    let published = await_published(&nodes[1], &json!("after"));
+    assert_ne!(published["epoch"], json!(epochs[0]));
+    for follower in &mut followers {
+        assert_all_up_to(follower, 3, &json!("after"));
+    }
+    // Whoever was away, too: it had all that the other master had.
+    let since = json!({"epoch": epochs[0], "offset": 3});
+    let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
+    let mut back = nodes[0].client();
+    let reply = back.ask(&subscribe.to_string());
+    assert_eq!(reply["ok"]["recovered"], true, "{reply}");
+    assert_all_up_to(&mut back, 3, &json!("after"));
+    // The one that was killed comes back and is sent where it belongs: nobody minds.
+    sentinels.master.revive();
+    let last = nodes[0].admin.publish("news", "last")["offset"].as_u64().expect("an offset");
+    for follower in &mut followers {
+        assert_message(follower, last, &json!("last"));
+    }
+}
+
+#[test]
+fn only_those_who_have_seen_what_a_failover_lost_are_told() {
+    let mut sentinels = Sentinels::start();
+    let nodes = [launch_by(&sentinels).start(), launch_by(&sentinels).start()];
+    let mut saw_all = nodes.each_ref().map(RunningServer::client);
+    let epochs = saw_all.each_mut().map(|client| client.subscribe("news"));
+    let mut left_early = nodes[0].client();
+    left_early.subscribe("news");
+    for offset in 1..=3 {
+        nodes[0].admin.publish("news", offset);
+    }
+    (1..=3).for_each(|offset| assert_message(&mut left_early, offset, &json!(offset)));
+    let hello = left_early.drop_connection();
+    nodes[0].await_phase(&hello.session, "suspended");
+    await_newest(&sentinels.replica, 3);
+    // What comes now, the replica lacks.
+    sentinels.between.silence_all();
+    for offset in 4..=5 {
+        nodes[0].admin.publish("news", offset);
+    }
+    for client in &mut saw_all {
+        (1..=5).for_each(|offset| assert_message(client, offset, &json!(offset)));
+    }
+    sentinels.fail_over();
+    let published = await_published(&nodes[1], &json!("after"));
+    let offset = published["offset"].as_u64().expect("an offset");
+    assert!(offset >= 4 && published["epoch"] != json!(epochs[0]), "{published}");
+    for client in &mut saw_all {
+        let gap = client.object();
+        assert_eq!(gap["gap"]["epoch"], published["epoch"], "{gap}");
+        assert_all_up_to(client, 3, &json!("after"));
+    }
+    let mut back = Client::connect(nodes[0].public, &format!("resume={}&seq=3", hello.resume));
+    assert!(back.hello.recovered);
+    assert_all_up_to(&mut back, 3, &json!("after"));
+    // The same by position, in a session of its own.
+    for (offset, recovered) in [(3, true), (5, false)] {
+        let since = json!({"epoch": epochs[0], "offset": offset});
+        let subscribe = json!({"id": 1, "subscribe": {"channel": "news", "since": since}});
+        let reply = nodes[1].client().ask(&subscribe.to_string());
+        assert_eq!(reply["ok"]["recovered"], recovered, "{reply}");
+    }
+}
+
+#[test]
+fn why_no_sentinel_helps_is_said() {
+    let sentinels = Sentinels::start();
+    let stranger = launch_by(&sentinels).set("engine.master=another").start();
+    stranger.logs.await_line("knows no such master");
+    let wrong = launch_by(&sentinels).environment("ENCKE_ENGINE__SENTINEL_PASSWORD", "hunter3").start();
+    wrong.logs.await_line("no Sentinel says where the master");
+    assert!(!wrong.logs.text().contains("hunter"), "{}", wrong.logs.text());
+    // A replica is none that servers write to.
+    let misled = launch(&sentinels.replica).start();
+    misled.logs.await_line("it is a replica");
+    for server in [stranger, wrong, misled] {
+        let answer = server.admin.post("/api/publish", r#"{"channel":"news","data":1}"#);
+        assert_eq!((answer.status, &*answer.error_code()), (503, "unavailable"), "{answer:?}");
+    }
+}
