@@ -9,7 +9,7 @@ use super::Socket;
 use super::late_engine::LateEngine;
 use super::socket::Adapter;
 use crate::config::{EngineConfig, Settings};
-use crate::engine::{LogEngine, MemoryEngine, RedisAddress, RedisEngine, SimulatedRedis, Stream};
+use crate::engine::{LogEngine, MemoryEngine, RedisAddress, RedisEngine, RedisPlace, SimulatedRedis, Stream};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::session::SessionCell;
@@ -46,10 +46,10 @@ pub(super) fn make_engine(
                 unreachable!("the settings are right, and say so");
             };
             let connect = move || connect().map(|socket| Box::new(Adapter(socket)) as Box<dyn Stream>);
-            settings.address = RedisAddress::Simulated(SimulatedRedis::new(connect));
+            settings.place = RedisPlace::At(RedisAddress::Simulated(SimulatedRedis::new(connect)));
             (settings.history_messages, settings.history_age) = (history_messages, history_age);
             let MemoryEngine { channels, timeouts } = memory;
-            Arc::new(RedisEngine::start(settings, channels, timeouts, entropy, executor))
+            Arc::new(RedisEngine::start(*settings, channels, timeouts, entropy, executor))
         }
     }
 }

@@ -9,7 +9,7 @@ use encke_core::Timestamp;
 use encke_server::clock::UnixTime;
 use encke_server::config::Config;
 use encke_server::events::NoHooks;
-use encke_server::simulation::{Parameters, Server, SimulatedTime, Task};
+use encke_server::simulation::{Engine, Parameters, Server, SimulatedTime, Task};
 use parking_lot::Mutex;
 
 /// Batches of expiries that may wait for a worker.
@@ -60,7 +60,7 @@ impl Simulated {
             spawn: Box::new(move |task| spawner.lock().push(task)),
             wheel_waker: Waker::from(Arc::clone(&wheel_woken)),
             dispatch_batches: DISPATCH_BATCHES,
-            engine_delay: Box::new(move || engine_delay),
+            engine: Engine::Memory(Box::new(move || engine_delay)),
         });
         let wheel_sleeps_until = server.now();
         Self { server, time, tasks: Vec::new(), spawned, wheel_woken, wheel_sleeps_until }

@@ -52,7 +52,7 @@ impl Connection {
             #[cfg(feature = "simulation")]
             RedisAddress::Simulated(redis) => {
                 let stream = redis.connect()?;
-                Self::greet(stream, settings, over, pushes, executor).await
+                Self::greet(stream, who, over, pushes, executor).await
             }
         }
     }

@@ -49,9 +49,9 @@ pub(crate) use link::Health;
 use link::Link;
 pub use sentinel::Sentinels;
 pub use settings::{RedisPlace, RedisSettings};
-pub use tls::RedisTls;
 #[cfg(feature = "simulation")]
 pub(crate) use simulated::{SimulatedRedis, Stream};
+pub use tls::RedisTls;
 
 /// See the [module](self).
 #[derive(Debug)]
