@@ -104,10 +104,11 @@ impl Model {
 
     /// Another Redis takes over, which lacks the newest messages, so many of each log.
     pub(super) fn lose_tails(&mut self, mut lost: impl FnMut() -> u64) {
-        for Channel { meta, log } in self.channels.values_mut() {
+        for Channel { meta, log, known } in self.channels.values_mut() {
             let Some(meta) = meta else { continue };
             meta.offset -= lost().min(meta.offset);
             log.retain(|(offset, _)| *offset <= meta.offset);
+            known.retain(|(_, (epoch, offset))| *epoch != meta.epoch || *offset <= meta.offset);
         }
     }
 
