@@ -56,12 +56,15 @@ struct Unproven<'a> {
     peer: Peer<TcpSocket>,
     /// Whether the client has asked.
     has_asked: &'a AtomicBool,
+    /// It had done so before it could have the answer, which proves nothing.
+    has_asked_ahead: bool,
     context: &'a Context,
 }
 
 impl Drop for Unproven<'_> {
     fn drop(&mut self) {
-        if !self.has_asked.load(Ordering::Relaxed) && self.peer.may_lack() {
+        let is_proven = self.has_asked.load(Ordering::Relaxed) && !self.has_asked_ahead;
+        if !is_proven && self.peer.may_lack() {
             self.answered.is_lost(self.context);
         }
     }
@@ -176,6 +179,7 @@ impl Arrival<'_> {
             Arriving::Again(socket, read_already, answered) => (socket, read_already, answered),
         };
         let this = &*self;
+        let has_asked_ahead = !read_already.is_empty();
         let (socket, peer) = Lent::new(socket);
         let (taken, has_asked) = (Mutex::new(None), AtomicBool::new(false));
         let service = service_fn(|request| {
@@ -216,6 +220,7 @@ impl Arrival<'_> {
             answered,
             peer: peer.clone(),
             has_asked: &has_asked,
+            has_asked_ahead,
             context: this.context,
         });
         let taken = poll_fn(|context| {

@@ -2,7 +2,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::Duration;
 
-use encke_tests::bayeux::{JSON, Polls, connect_now, events, post, session};
+use encke_tests::bayeux::{JSON, Polls, connect_now, events, post, publish, session};
 use encke_tests::raw::Dial;
 use encke_tests::tls::{VERSIONS, handshake_over};
 use encke_tests::waiting::{TIMEOUT, until};
@@ -36,6 +36,8 @@ enum End {
     Silence,
     /// The same, in the middle of its next request.
     Half,
+    /// As [`Self::Reset`], behind another request that it had sent before.
+    Ahead,
 }
 
 /// A client that has not acknowledged the answer when the connection ends may not have it, however that is.
@@ -50,19 +52,23 @@ fn assert_told<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream)
     let id = polls().open(&["/news"]);
     let mut number = 0;
     for headers in [JSON.to_owned(), format!("{JSON}Connection: close\r\n")] {
-        for end in [End::Stream, End::Reset, End::Silence, End::Half] {
+        for end in [End::Stream, End::Reset, End::Silence, End::Half, End::Ahead] {
             number += 1;
             await_closed();
             server.admin.publish("/news", "x".repeat(12_000));
             let socket = Dial { receive_buffer: Some(2048), ..Dial::default() }.connect(server.public);
             let mut slow = over(socket.try_clone().expect("there is a descriptor"));
-            let next = if let End::Half = end { "POST" } else { "" };
-            let request = post("/bayeux", &headers, &connect_now(&id).to_string()) + next;
+            let next = match end {
+                End::Half => "POST".to_owned(),
+                End::Ahead => post("/bayeux", JSON, &publish(&id, "/other", number).to_string()),
+                End::Stream | End::Reset | End::Silence => String::new(),
+            };
+            let request = post("/bayeux", &headers, &connect_now(&id).to_string()) + &next;
             slow.write_all(request.as_bytes()).and_then(|()| slow.flush()).expect("the server reads");
             await_answered(server, &id, number);
             match end {
                 End::Stream => socket.shutdown(Shutdown::Write).expect("it is open"),
-                End::Reset => {
+                End::Reset | End::Ahead => {
                     let linger = Some(Duration::ZERO);
                     SockRef::from(&socket).set_linger(linger).expect("a socket takes an option");
                     drop((slow, socket));
