@@ -59,8 +59,11 @@ fn calls(redis: &mut Connection) -> String {
 fn the_user_of_the_readme_may_do_what_a_server_needs() {
     let (redis, mut connection) = redis_with(&rule());
     exec(&mut connection, &["CONFIG", "RESETSTAT"]);
-    let server = launch_as_the_user(&redis).start();
+    let mut server = launch_as_the_user(&redis).start();
     use_everything(&server, &mut connection);
+    // It says that it ends.
+    server.terminate();
+    server.await_exit(TIMEOUT);
     // What was kept for a time is kept for ever by another.
     let mut other = launch_as_the_user(&redis).set("channel.history_age=off").start();
     other.admin.publish("news", "kept");

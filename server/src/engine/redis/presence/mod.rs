@@ -58,6 +58,8 @@ pub(super) struct Peers {
     answers: Arc<Semaphore>,
     /// It is about to end.
     has_left: AtomicBool,
+    /// Redis would not give it a lease, and that was said.
+    lacks_lease: Arc<AtomicBool>,
 }
 
 impl Peers {
@@ -69,6 +71,7 @@ impl Peers {
             questions: Questions::default(),
             answers: Arc::new(Semaphore::new(MOST_ANSWERS)),
             has_left: AtomicBool::new(false),
+            lacks_lease: Arc::default(),
         }
     }
 
@@ -145,11 +148,17 @@ impl<S: Subscriber> Link<S> {
         if self.peers.has_left.load(Ordering::Relaxed) {
             return;
         }
-        let metrics = Arc::clone(self.channels.metrics());
+        let (metrics, lacks) = (Arc::clone(self.channels.metrics()), Arc::clone(&self.peers.lacks_lease));
         let renewed = self.say_it_is_here(up, None).map(move |servers| match servers {
-            Ok(servers) => metrics.engine.servers(servers.len()),
-            // Others do not ask it, then.
-            Err(error) => tracing::warn!("no lease in Redis: {}", describe(&error)),
+            Ok(servers) => {
+                metrics.engine.servers(servers.len());
+                lacks.store(false, Ordering::Relaxed);
+            }
+            // Others do not ask it, then. The same once, however often it is tried.
+            Err(error) if !lacks.swap(true, Ordering::Relaxed) => {
+                tracing::warn!("no lease in Redis: {}", describe(&error));
+            }
+            Err(_) => {}
         });
         drop(Asked::new(renewed, &self.executor));
     }
