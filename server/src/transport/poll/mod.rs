@@ -10,6 +10,7 @@ mod form;
 mod json;
 
 use std::future::Future;
+use std::io::ErrorKind;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,11 +84,15 @@ async fn end<S: Socket, F: Form>(connection: Connection<S, F>) {
     let timeout = pin!(context.timeouts.sleep(context.settings.close_timeout));
     let has_failed = {
         let ended = pin!(end_stream(&mut socket));
-        matches!(select(ended, timeout).await, Either::Left((Err(_), _)))
+        let ended = select(ended, timeout).await;
+        // Without the farewell of TLS, it has ended.
+        matches!(ended, Either::Left((Err(error), _)) if error.kind() != ErrorKind::UnexpectedEof)
     };
-    // The end of our stream counts as a byte. TLS says farewell before it.
-    let own_end = 1 + socket.sent(0) as u64;
-    if has_failed || socket.unacknowledged().bytes > own_end {
+    // What TLS has said before the end of our stream, which counts as a byte. A client may have read its answer and not that: its kernel
+    // resets the connection then, which tells nothing.
+    let farewell = socket.sent(0) as u64;
+    let is_lost = if has_failed { farewell == 0 } else { socket.unacknowledged().bytes > farewell + 1 };
+    if is_lost {
         context.sessions.handle_connection(&session, &link, ConnectionInput::AnswerLost);
     }
 }

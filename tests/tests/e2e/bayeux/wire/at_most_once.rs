@@ -40,19 +40,26 @@ enum End {
     Ahead,
 }
 
+/// A connection for requests, over whatever `over` makes of a socket.
+fn polls<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream) -> S) -> Polls<S> {
+    let stream = Dial::default().connect(server.public);
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+    Polls::over(over(stream))
+}
+
 /// A client that has not acknowledged the answer when the connection ends may not have it, however that is.
-fn assert_told<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream) -> S) {
-    let polls = || {
-        let stream = Dial::default().connect(server.public);
-        stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
-        Polls::over(over(stream))
-    };
+///
+/// Where a client of TLS closes a connection that was to end after the answer, its kernel resets it whatever it has read.
+fn assert_told<S: Read + Write>(server: &RunningServer, is_tls: bool, over: impl Fn(TcpStream) -> S) {
     let before = server.descriptors();
     let await_closed = || until("no connection is open", || server.descriptors() == before);
-    let id = polls().open(&["/news"]);
+    let id = polls(server, &over).open(&["/news"]);
     let mut number = 0;
     for headers in [JSON.to_owned(), format!("{JSON}Connection: close\r\n")] {
         for end in [End::Stream, End::Reset, End::Silence, End::Half, End::Ahead] {
+            if is_tls && headers.len() > JSON.len() && matches!(end, End::Reset | End::Ahead) {
+                continue;
+            }
             number += 1;
             await_closed();
             server.admin.publish("/news", "x".repeat(12_000));
@@ -76,47 +83,48 @@ fn assert_told<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream)
                 End::Silence | End::Half => {}
             }
             await_closed();
-            let answer = polls().ask(&connect_now(&id));
+            let answer = polls(server, &over).ask(&connect_now(&id));
             assert_eq!(events(&answer), [] as [i32; 0]);
             let gap = &gaps(&answer)[0];
             let range = json!([gap["from"], gap["to"]]);
             assert_eq!(range, json!([number, number]), "{end:?}, {headers:?}: {answer:?}");
         }
     }
+    await_closed();
 }
 
 const SHORT: [&str; 2] = ["limits.handshake_timeout=1s", "session.close_timeout=1s"];
 
 #[test]
-fn an_answer_that_has_not_arrived_before_the_end_is_a_gap() {
-    assert_told(&RunningServer::with(&SHORT), |socket| socket);
+fn only_an_answer_that_has_not_arrived_before_the_end_is_a_gap() {
+    let server = RunningServer::with(&SHORT);
+    assert_told(&server, false, |socket| socket);
+    assert_none_told(&server, |socket| socket);
 }
 
 #[test]
-fn an_answer_over_tls_that_has_not_arrived_before_the_end_is_a_gap() {
+fn only_an_answer_over_tls_that_has_not_arrived_before_the_end_is_a_gap() {
     let directory = tempfile::tempdir().expect("there is room for files");
     let certificate = Certificate::generate();
     let (chain, key) = certificate.write(directory.path());
     let tls = [format!("tls.certificate={}", chain.display()), format!("tls.key={}", key.display())];
     let server = tls.iter().fold(Launch::with(&SHORT), |launch, setting| launch.set(setting)).start();
-    assert_told(&server, |socket| handshake_over(socket, &certificate, VERSIONS[1]).expect("it is trusted"));
+    let over = |socket| handshake_over(socket, &certificate, VERSIONS[1]).expect("it is trusted");
+    assert_told(&server, true, over);
+    assert_none_told(&server, over);
 }
 
-/// One that has it ends its stream as it likes.
-#[test]
-fn an_answer_that_has_arrived_is_none() {
-    let server = RunningServer::with(&[]);
+/// One that has taken it ends the connection as it likes.
+fn assert_none_told<S: Read + Write>(server: &RunningServer, over: impl Fn(TcpStream) -> S) {
     let before = server.descriptors();
-    let mut polls = Polls::connect(server.public);
-    let id = polls.open(&["/news"]);
+    let id = polls(server, &over).open(&["/news"]);
     for number in 1..=20 {
+        until("no connection is open", || server.descriptors() == before);
         server.admin.publish("/news", number);
+        let mut polls = polls(server, &over);
         let close = if number % 2 == 0 { "Connection: close\r\n" } else { "" };
         polls.requests.send(&post("/bayeux", &format!("{JSON}{close}"), &connect_now(&id).to_string()));
         let answer = polls.answer();
         assert_eq!((events(&answer), gaps(&answer)), (vec![json!(number)], &Value::Null));
-        drop(polls);
-        until("the server has closed the connection", || server.descriptors() == before);
-        polls = Polls::connect(server.public);
     }
 }
