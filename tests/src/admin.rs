@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use serde_json::{Value, json};
 
 use crate::Metrics;
-use crate::waiting::TIMEOUT;
+use crate::server::tests_are_on_redis;
+use crate::waiting::{TIMEOUT, until};
 
 /// Asks the admin listener, on a connection of its own each time.
 #[derive(Clone, Copy, Debug)]
@@ -106,13 +107,24 @@ impl Admin {
         (answer.status == 200).then(|| answer.json()["phase"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Publishes one message: where it is now.
+    /// Publishes one message: where it is now. If all tests are on Redis, it is also in the log here, if there is one, as it would be in memory.
     #[track_caller]
     pub fn publish(&self, channel: &str, data: impl Into<Value>) -> Value {
         let message = json!({ "channel": channel, "data": data.into() });
         let answer = self.post("/api/publish", &message.to_string());
         assert_eq!(answer.status, 200, "{answer:?}");
-        answer.json()
+        let published = answer.json();
+        if tests_are_on_redis() {
+            until("it has come here", || self.has(channel, &published));
+        }
+        published
+    }
+
+    /// Whether what is followed here of the channel has come to this message.
+    fn has(&self, channel: &str, published: &Value) -> bool {
+        let name: String = channel.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let log = self.get(&format!("/api/channels/{name}"));
+        log.status != 200 || log.json()["last"].as_u64() >= published["offset"].as_u64()
     }
 
     /// `POST /api/sessions/{id}/disconnect`

@@ -204,6 +204,10 @@ impl Starting {
     }
 }
 
+/// The setting for tests of what the memory engine alone promises, whatever engine other tests are run on: exact limits of logs; channels that nobody
+/// follows; a message that is in its log here when its publisher is answered.
+pub const IN_MEMORY: &str = "engine.kind=memory";
+
 /// Whether every server of these tests has its channels in a Redis: `ENCKE_TESTS_ENGINE=redis`.
 #[must_use]
 pub fn tests_are_on_redis() -> bool {

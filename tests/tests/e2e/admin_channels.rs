@@ -1,6 +1,7 @@
 use std::io::Write;
 use std::net::TcpStream;
 
+use encke_tests::server::IN_MEMORY;
 use encke_tests::waiting::until;
 use encke_tests::{Answer, RunningServer};
 use serde_json::{Value, json};
@@ -38,7 +39,7 @@ fn what_is_published_reaches_its_subscribers() {
 
 #[test]
 fn a_broadcast_says_what_became_of_each() {
-    let server = RunningServer::with(&["limits.max_channels=2"]);
+    let server = RunningServer::with(&[IN_MEMORY, "limits.max_channels=2"]);
     // Channels that somebody follows make room for no others.
     let (mut follower, mut other) = (server.client(), server.client_from("127.0.0.2"));
     follower.subscribe("a");
@@ -85,7 +86,7 @@ fn a_broadcast_outlives_the_connection_that_asked_for_it() {
 
 #[test]
 fn history_is_read_from_an_offset_on() {
-    let server = RunningServer::with(&["channel.history_messages=5"]);
+    let server = RunningServer::with(&[IN_MEMORY, "channel.history_messages=5"]);
     for number in 1..=7 {
         server.admin.publish("a/b c", json!(number));
     }
@@ -139,7 +140,7 @@ fn presence_has_who_may_come_back_and_not_who_is_gone() {
 
 #[test]
 fn pages_of_channels_and_of_subscribers() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[IN_MEMORY]);
     let mut clients: Vec<_> = (0..5).map(|_| server.client()).collect();
     for client in &mut clients {
         client.ask(&subscribe("b"));
@@ -200,7 +201,7 @@ fn bodies_are_checked() {
         assert!(answer.body.contains(named), "{body}: {}", answer.body);
     }
     assert_error(&server.admin.post("/api/publish", r#"{"channel":"a,b","data":1}"#), 400, "bad_channel");
-    assert_eq!(get(&server, "/api/channels/news")["last"], 1, "nothing else was published");
+    assert_eq!(get(&server, "/api/channels/news/history")["last"], 1, "nothing else was published");
     let (get, post) = (server.admin.get("/api/publish"), server.admin.post("/api/channels", good));
     assert_eq!((get.status, get.header("allow")), (405, Some("POST")));
     assert_eq!((post.status, post.header("allow")), (405, Some("GET, HEAD")));

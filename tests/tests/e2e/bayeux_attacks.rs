@@ -8,6 +8,7 @@ use encke_tests::bayeux::{
     connect_with_ack, events, handshake, is_reply, publish, subscribe, with,
 };
 use encke_tests::raw::{PING, TEXT, masked};
+use encke_tests::server::IN_MEMORY;
 use encke_tests::waiting::until;
 use serde_json::{Value, json};
 
@@ -42,7 +43,7 @@ fn a_connect_that_is_answered_at_once_brings_what_there_is() {
 /// A client that is told that its session is gone opens another.
 #[test]
 fn of_two_connects_in_one_request_neither_is_refused() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[IN_MEMORY]);
     let mut polls = Polls::connect(server.public);
     let id = polls.open(&["/a"]);
     server.admin.publish("/a", 1);

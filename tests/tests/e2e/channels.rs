@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use encke_tests::events::ask_events;
 use encke_tests::raw::{CLOSE, RawClient, TEXT, masked};
+use encke_tests::server::IN_MEMORY;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{let_pass, until};
 use encke_tests::{Client, Launch, RunningServer};
@@ -119,7 +120,7 @@ fn a_session_numbers_what_it_is_sent_across_its_channels() {
 
 #[test]
 fn who_unsubscribes_hears_no_more() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[IN_MEMORY]);
     let (mut client, epoch) = follower(&server);
     let mut publisher = server.client();
     publisher.publish("news", [1]);
@@ -288,7 +289,7 @@ fn a_session_follows_as_many_channels_as_it_may() {
 
 #[test]
 fn there_are_as_many_channels_as_there_may_be() {
-    let server = RunningServer::with(&["limits.max_channels=2"]);
+    let server = RunningServer::with(&[IN_MEMORY, "limits.max_channels=2"]);
     let (mut client, mut other) = (server.client(), server.client_from("127.0.0.2"));
     client.subscribe("a");
     assert_refused(&mut client, r#"{"id":1,"subscribe":{"channel":"b"}}"#, "limit");
@@ -310,7 +311,7 @@ fn names(server: &RunningServer) -> Vec<String> {
 
 #[test]
 fn who_has_made_most_channels_that_nobody_follows_makes_room() {
-    let launch = Launch::with(&["limits.max_channels=6", "limits.max_channels_per_user=4"]);
+    let launch = Launch::with(&[IN_MEMORY, "limits.max_channels=6", "limits.max_channels_per_user=4"]);
     let server = launch.environment("ENCKE_AUTH__SECRET", SECRET).start();
     let connect = |user: &str| {
         let claims = json!({"sub": user, "channels": {format!("{user}.*"): ["subscribe", "publish"]}});
@@ -418,7 +419,7 @@ fn data_loses_the_white_space_between_its_tokens_and_nothing_else() {
 
 #[test]
 fn messages_that_reach_their_age_go_and_so_does_a_channel_nobody_needs() {
-    let server = RunningServer::with(&["channel.history_age=500ms"]);
+    let server = RunningServer::with(&[IN_MEMORY, "channel.history_age=500ms"]);
     let (mut keeps, epoch) = follower(&server);
     let mut publisher = server.client();
     publisher.publish("news", [1, 2, 3]);
@@ -447,7 +448,7 @@ fn messages_that_reach_their_age_go_and_so_does_a_channel_nobody_needs() {
 
 #[test]
 fn a_session_that_ends_lets_go_of_its_channels() {
-    let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+    let server = RunningServer::with(&[IN_MEMORY, "session.reconnect_window=300ms"]);
     let mut client = server.client();
     client.subscribe("a");
     let mut other = server.client();
@@ -463,6 +464,7 @@ fn a_session_that_ends_lets_go_of_its_channels() {
 fn all_logs_together_have_a_limit() {
     const TOTAL: f64 = 262_144.0;
     let server = RunningServer::with(&[
+        IN_MEMORY,
         "channel.history_bytes=128KiB",
         "channel.history_total_bytes=256KiB",
         "limits.commands_per_second=0",

@@ -205,7 +205,7 @@ fn the_rate_of_commands_is_the_sessions() {
         drop(client);
         client = server.resume(&resume);
     }
-    let published = server.admin.get("/api/channels/news").json()["last"].as_u64().expect("a number");
+    let published = server.admin.get("/api/channels/news/history").json()["last"].as_u64().expect("a number");
     let allowed = f64::from(PER_SECOND) * (1.0 + from.elapsed().as_secs_f64()) + 1.0;
     assert!(published >= 30, "{published}");
     #[expect(clippy::cast_precision_loss, reason = "it is small")]

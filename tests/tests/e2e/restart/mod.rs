@@ -1,5 +1,6 @@
 use std::path::{Path, PathBuf};
 
+use encke_tests::server::IN_MEMORY;
 use encke_tests::waiting::TIMEOUT;
 use encke_tests::{Launch, RunningServer};
 use tempfile::TempDir;
@@ -23,10 +24,13 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
+    /// On the memory engine, if the settings do not say another: one that is each server's own would be empty after a restart.
     #[track_caller]
     pub(crate) fn with(settings: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
-        let settings: Vec<_> = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let has_engine = settings.iter().any(|setting| setting.starts_with("engine."));
+        let engine = if has_engine { &[][..] } else { &[IN_MEMORY] };
+        let settings: Vec<_> = engine.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
         let server = launch("127.0.0.1:0", &folder.path().join("snapshot"), &settings).start();
         Self { folder, settings, server }
     }

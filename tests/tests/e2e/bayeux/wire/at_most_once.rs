@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use encke_tests::bayeux::{JSON, Polls, connect_now, events, post, publish, session};
 use encke_tests::raw::Dial;
+use encke_tests::server::IN_MEMORY;
 use encke_tests::tls::{VERSIONS, handshake_over};
 use encke_tests::waiting::{TIMEOUT, until};
 use encke_tests::{Certificate, Launch, RunningServer};
@@ -93,7 +94,7 @@ fn assert_told<S: Read + Write>(server: &RunningServer, is_tls: bool, over: impl
     await_closed();
 }
 
-const SHORT: [&str; 2] = ["limits.handshake_timeout=1s", "session.close_timeout=1s"];
+const SHORT: [&str; 3] = [IN_MEMORY, "limits.handshake_timeout=1s", "session.close_timeout=1s"];
 
 #[test]
 fn only_an_answer_that_has_not_arrived_before_the_end_is_a_gap() {

@@ -3,6 +3,7 @@ use encke_tests::bayeux::{
     handshake, publish, session, subscribe,
 };
 use encke_tests::raw::{BINARY, PONG, masked};
+use encke_tests::server::IN_MEMORY;
 use encke_tests::{RawClient, RunningServer};
 use serde_json::json;
 
@@ -82,7 +83,7 @@ fn a_request_beside_a_websocket_takes_nothing_over() {
 
 #[test]
 fn frames_are_arrays_or_single_objects() {
-    let server = RunningServer::with(&[]);
+    let server = RunningServer::with(&[IN_MEMORY]);
     let mut socket = Socket::connect(server.public);
     let id = socket.open(&[]);
     socket.raw.text("[]");
