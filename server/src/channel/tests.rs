@@ -339,6 +339,41 @@ fn bytes_that_several_logs_hold_count_once() {
 }
 
 #[test]
+fn what_comes_of_a_channel_that_is_not_here_is_in_its_patterns_alone() {
+    let world = World::new(100, LogLimits { messages: 4, ..WIDE });
+    let channels = &world.channels;
+    let followed = [world.follow("/a/*"), world.follow("/**")];
+    let large = format!("\"{}\"", "x".repeat(10_000));
+    let data = CompactJson::parse(&large).expect("good JSON");
+    for offset in 7..=20 {
+        channels.feed_patterns(&name("/a/x"), "e", offset, &data);
+        assert!(channels.bytes() <= 4 * 11_000, "each counts once");
+    }
+    channels.feed_patterns(&name("/b"), "f", 1, &data);
+    channels.feed_patterns(&name("b"), "f", 1, &data);
+    assert!(channels.get("/a/x").is_none());
+    assert_eq!((world.bounds("/a/*").last, world.bounds("/**").last), (14, 15));
+    // The channel comes to be here. What it has had is nothing new to them.
+    let life = Life { epoch: "e".into(), last: 18, past: Box::default(), is_filling: true };
+    let hold = channels.hold_in_life(&name("/a/x"), &Holder::Operator, &life).expect("there is room");
+    let channel = hold.channel();
+    assert_eq!(channels.feed(channel, 20, Duration::ZERO, &data), Fed::Ahead);
+    for offset in [19, 20] {
+        assert_eq!(channels.feed_alone(channel, offset, Duration::ZERO, &data), Fed::Appended);
+    }
+    assert_eq!(channels.feed(channel, 21, Duration::ZERO, &data), Fed::Appended);
+    assert_eq!(channels.feed(channel, 21, Duration::ZERO, &data), Fed::Known);
+    let place = |name: &str, offset| Place { log: channels.get(name).expect("it is there").number(), offset };
+    assert!(channel.read().places(20).is_empty());
+    assert_eq!(channel.read().places(21), [place("/a/x", 21), place("/**", 16), place("/a/*", 15)]);
+    drop((followed, hold));
+    for channel in channels.after(None, 100) {
+        channels.trim_if(&channel, |_| true, |log| log.clear());
+    }
+    assert_eq!((channels.len(), channels.bytes()), (0, 0));
+}
+
+#[test]
 fn a_pattern_that_nobody_follows_goes_on_while_it_has_what_came_next() {
     let world = World::new(100, LogLimits { messages: 4, ..WIDE });
     let followed = world.follow("/a/*");

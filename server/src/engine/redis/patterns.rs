@@ -156,25 +156,25 @@ impl<S: Subscriber> Patterns<S> {
         Poll::Pending
     }
 
-    /// Redis does not tell what matches this glob. If it tells nothing else either, it is asked again later for patterns that have a log.
+    /// Redis does not tell what matches this glob. Perhaps it may tell more; else it is asked again later for patterns that have a log.
     pub(super) fn refused(&mut self, glob: &str, error: &RedisError, feed: &MultiplexedConnection) {
         self.globs.remove(glob);
-        let is_last = glob == self.link.keys.widest_glob();
+        let may_tell_more = error.code() == Some("NOPERM") && glob != self.link.keys.widest_glob();
         self.followed.retain(|_, pattern| {
             if pattern.glob.as_deref() != Some(glob) {
                 return true;
             }
             pattern.glob = None;
-            if is_last {
+            if !may_tell_more {
                 answer_all(&mut pattern.waiting, None, Some(EngineError::Unavailable));
             }
-            !is_last || pattern.hold.is_some()
+            may_tell_more || pattern.hold.is_some()
         });
-        if is_last {
-            tracing::warn!(glob, "patterns cannot be followed: {}", describe(error));
-        } else {
+        if may_tell_more {
             self.only_widest = true;
             self.ask_all(feed);
+        } else {
+            tracing::warn!(glob, "patterns cannot be followed: {}", describe(error));
         }
     }
 
