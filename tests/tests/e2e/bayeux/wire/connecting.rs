@@ -6,6 +6,7 @@ use encke_tests::bayeux::{
     handshake, publish, session, subscribe, with,
 };
 use encke_tests::process::Signal;
+use encke_tests::server::IN_MEMORY;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::TIMEOUT;
 use serde_json::{Value, json};
@@ -62,7 +63,7 @@ fn without_anything_a_connect_is_answered_after_its_hold() {
 
 #[test]
 fn a_connect_that_wants_no_hold_or_shares_its_request_is_answered_at_once() {
-    let server = RunningServer::with(&["session.poll_hold=50s"]);
+    let server = RunningServer::with(&[IN_MEMORY, "session.poll_hold=50s"]);
     let mut polls = Polls::connect(server.public);
     let id = polls.open(&[]);
     assert_successful(&polls.reply(&connect_now(&id)));
