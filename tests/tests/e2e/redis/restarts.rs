@@ -7,7 +7,7 @@ use encke_tests::waiting::until;
 use encke_tests::{Client, Hello};
 use serde_json::{Value, json};
 
-use super::node;
+use super::{launch, node};
 use crate::restart::{Restarts, back, message};
 
 /// What a server with a snapshot is told of Redis.
@@ -130,7 +130,8 @@ fn nothing_is_lost_or_doubled_while_others_publish() {
     let mut restarts = restarts_on(&redis);
     restarts.settings.push("channel.history_messages=1000".to_owned());
     restarts.restart();
-    let other = node(&redis);
+    // Whoever publishes says how much of a log is kept.
+    let other = launch(&redis).set("channel.history_messages=1000").start();
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| restarts.server.client()).collect();
     clients.iter_mut().for_each(|client| _ = client.subscribe("news"));
     let published = AtomicU64::new(0);
