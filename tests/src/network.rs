@@ -69,6 +69,12 @@ impl Link {
         self.address(1)
     }
 
+    /// The address of the other end.
+    #[must_use]
+    pub fn address_there(&self) -> IpAddr {
+        self.address(2)
+    }
+
     fn address(&self, end: u32) -> IpAddr {
         Ipv4Addr::from_bits(Ipv4Addr::new(198, 18, 0, 0).to_bits() + self.number * 4 + end).into()
     }
@@ -92,9 +98,16 @@ impl Link {
     /// A command that is run in the namespace.
     #[must_use]
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.namespace, program]);
+        let [ip, arguments @ ..] = self.wrapper();
+        let mut command = Command::new(ip);
+        command.args(arguments).arg(program);
         command
+    }
+
+    /// Words before a command that have it run in the namespace.
+    #[must_use]
+    pub fn wrapper(&self) -> [String; 4] {
+        ["ip", "netns", "exec", &self.namespace].map(str::to_owned)
     }
 
     /// The processes that run in the namespace.
@@ -167,20 +180,36 @@ impl Link {
         } else {
             "meta protocol ip drop".to_owned()
         };
-        for (mut nft, device) in self.ends() {
-            let chain = format!("type filter hook ingress device {device} priority 0");
-            run(nft.arg(format!(
-                "table netdev {0} {{}}; delete table netdev {0}; \
-                 table netdev {0} {{ chain loss {{ {chain}; {drop}; }}; }}",
-                self.namespace
-            )));
-        }
+        self.ends().into_iter().for_each(|end| self.filter(end, &drop));
     }
 
-    /// From here on none is.
+    /// From here on nothing that the other end sends arrives at this one, which is heard there as ever.
+    pub fn deafen_here(&self) {
+        let [here, _] = self.ends();
+        self.filter(here, "meta protocol ip drop");
+    }
+
+    /// From here on nothing that this end sends arrives at the other, which is heard here as ever.
+    pub fn deafen_there(&self) {
+        let [_, there] = self.ends();
+        self.filter(there, "meta protocol ip drop");
+    }
+
+    /// Does this with what arrives at an end.
+    fn filter(&self, (mut nft, device): (Command, &str), rule: &str) {
+        let chain = format!("type filter hook ingress device {device} priority 0");
+        run(nft.arg(format!(
+            "table netdev {0} {{}}; delete table netdev {0}; \
+             table netdev {0} {{ chain loss {{ {chain}; {rule}; }}; }}",
+            self.namespace
+        )));
+    }
+
+    /// From here on none is lost.
     pub fn lose_none(&self) {
         for (mut nft, _) in self.ends() {
-            run(nft.arg(format!("delete table netdev {}", self.namespace)));
+            // It need not be there.
+            run(nft.arg(format!("table netdev {0} {{}}; delete table netdev {0}", self.namespace)));
         }
     }
 

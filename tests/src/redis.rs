@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use redis::{Client, Connection};
 use tempfile::TempDir;
 
+use crate::network::Link;
 use crate::process::{Process, Signal};
 use crate::proxy::free_address;
 use crate::waiting::{TIMEOUT, eventually};
@@ -18,6 +19,8 @@ pub struct Redis {
     directory: TempDir,
     address: SocketAddr,
     options: Vec<String>,
+    /// Words before its command.
+    wrapper: Vec<String>,
 }
 
 impl Redis {
@@ -38,7 +41,18 @@ impl Redis {
     #[must_use]
     #[track_caller]
     pub fn with(options: &[&str]) -> Self {
-        Self::at(free_address(), options)
+        Self::at(free_address(), &[], options)
+    }
+
+    /// One at the other end of a link. Its socket of the file system leads there past the link.
+    ///
+    /// # Panics
+    /// When it does not come up, or is not installed.
+    #[must_use]
+    #[track_caller]
+    pub fn behind(link: &Link) -> Self {
+        let address = SocketAddr::new(link.address_there(), 6379);
+        Self::at(address, &link.wrapper(), &["--protected-mode", "no"])
     }
 
     /// The same, whose port speaks TLS alone. The certificate and its key are read anew at each start.
@@ -53,15 +67,15 @@ impl Redis {
             (address.port().to_string(), certificate.display().to_string(), key.display().to_string());
         let tls =
             ["--port", "0", "--tls-port", &port, "--tls-cert-file", &certificate, "--tls-key-file", &key];
-        Self::at(address, &[&tls, options].concat())
+        Self::at(address, &[], &[&tls, options].concat())
     }
 
     #[track_caller]
-    fn at(address: SocketAddr, options: &[&str]) -> Self {
+    fn at(address: SocketAddr, wrapper: &[String], options: &[&str]) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let options: Vec<_> = options.iter().map(ToString::to_string).collect();
-        let process = spawn(&directory, address, &options);
-        let redis = Self { process, directory, address, options };
+        let process = spawn(&directory, address, wrapper, &options);
+        let redis = Self { process, directory, address, options, wrapper: wrapper.to_vec() };
         redis.await_up();
         redis
     }
@@ -112,6 +126,12 @@ impl Redis {
         connection
     }
 
+    /// The directory in which it keeps what it keeps.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
     /// The process.
     #[must_use]
     pub fn process(&self) -> &Process {
@@ -134,7 +154,7 @@ impl Redis {
     /// When it does not come up.
     #[track_caller]
     pub fn revive(&mut self) {
-        self.process = spawn(&self.directory, self.address, &self.options);
+        self.process = spawn(&self.directory, self.address, &self.wrapper, &self.options);
         self.await_up();
     }
 
@@ -162,8 +182,10 @@ impl Redis {
 }
 
 #[track_caller]
-fn spawn(directory: &TempDir, address: SocketAddr, options: &[String]) -> Process {
-    let child = Command::new("redis-server")
+fn spawn(directory: &TempDir, address: SocketAddr, wrapper: &[String], options: &[String]) -> Process {
+    let words = [wrapper, &["redis-server".to_owned()]].concat();
+    let child = Command::new(&words[0])
+        .args(&words[1..])
         .args(["--bind", &address.ip().to_string(), "--port", &address.port().to_string()])
         .args(["--unixsocket", "redis.sock", "--save", "", "--appendonly", "no", "--daemonize", "no"])
         .args(options)

@@ -9,7 +9,7 @@ use super::nodes::assert_message;
 use super::{keys_of_news, launch, node};
 
 /// A server notices within two probes that Redis stands still, and connects anew within a second.
-const NOTICED: Duration = Duration::from_secs(30);
+pub(super) const NOTICED: Duration = Duration::from_secs(30);
 
 /// Waits until messages can be published again.
 #[track_caller]

@@ -5,8 +5,12 @@ use encke_tests::{Launch, RunningServer};
 
 // What a server's user must be allowed.
 mod access;
+// What Redis keeps on disk, and what it may have lost of that.
+mod disk;
 // Redis goes away, comes back, stands still, is another.
 mod faults;
+// Links that fail one way, and a reader that Redis gives up.
+mod links;
 // What the scripts do, in Rust.
 mod model;
 // Several servers, one Redis.

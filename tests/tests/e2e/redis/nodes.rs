@@ -18,6 +18,19 @@ pub(super) fn assert_message(client: &mut Client, offset: u64, data: &Value) {
     assert_eq!((&message["offset"], &message["data"]), (&json!(offset), data), "{object}");
 }
 
+/// Everything up to this message comes once, in order, and without a gap. Returns what has come.
+#[track_caller]
+pub(super) fn assert_all_up_to(client: &mut Client, mut offset: u64, last: &Value) -> Vec<Value> {
+    let mut all = Vec::new();
+    while all.last() != Some(last) {
+        offset += 1;
+        let mut object = client.object();
+        assert_eq!(object["message"]["offset"], offset, "{object}");
+        all.push(object["message"]["data"].take());
+    }
+    all
+}
+
 /// Asks Redis for it.
 #[track_caller]
 pub(super) fn exec(connection: &mut Connection, command: &[&str]) {

@@ -2,10 +2,10 @@ use encke_tests::redis::Redis;
 use encke_tests::sentinels::{MASTER, PASSWORD, Sentinels};
 use encke_tests::waiting::until;
 use encke_tests::{Client, Launch, RunningServer};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::faults::await_published;
-use super::nodes::assert_message;
+use super::nodes::{assert_all_up_to, assert_message};
 use super::{keys_of_news, launch};
 
 fn launch_by(sentinels: &Sentinels) -> Launch {
@@ -21,19 +21,6 @@ fn await_newest(redis: &Redis, offset: u64) {
     until("the newest message is there", || {
         redis::cmd("HGET").arg(&[&meta, "offset"]).query(&mut connection) == Ok(Some(offset))
     });
-}
-
-/// Everything up to this message comes once, in order, and without a gap.
-#[track_caller]
-fn assert_all_up_to(client: &mut Client, mut offset: u64, last: &Value) {
-    loop {
-        offset += 1;
-        let object = client.object();
-        assert_eq!(object["message"]["offset"], offset, "{object}");
-        if object["message"]["data"] == *last {
-            return;
-        }
-    }
 }
 
 #[test]
