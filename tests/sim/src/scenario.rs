@@ -144,7 +144,7 @@ impl Scenario {
     /// Some have their channels in Redis.
     fn with_redis(mut self) -> Self {
         let mut rng = self.rng(5);
-        self.redis = self.kind == Kind::Dense && rng.random_bool(0.2);
+        self.redis = self.kind == Kind::Dense && rng.random_bool(0.3);
         if !self.redis {
             return self;
         }

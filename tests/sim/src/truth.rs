@@ -177,12 +177,16 @@ impl ChannelTruth {
         self.goes_on && one != other && self.has_lived(one) && self.has_lived(other)
     }
 
+    /// The number of the message at this offset in a former life, if it is remembered.
+    pub(crate) fn former_message(&self, epoch: &str, offset: u64) -> Option<u64> {
+        let of_epoch = |life: &usize| self.former.get(*life).is_some_and(|former| former == epoch);
+        let found = self.former_messages.iter().find(|(life, (at, _))| *at == offset && of_epoch(life));
+        found.map(|(_, (_, number))| *number)
+    }
+
     /// Whether the present life has the same as a former one up to here, as far as anyone remembers.
     pub(crate) fn goes_on_from(&self, epoch: &str, up_to: u64) -> bool {
-        let of_epoch = |life: &usize| self.former.get(*life).is_some_and(|former| former == epoch);
-        let before =
-            self.former_messages.iter().find(|(life, (offset, _))| *offset == up_to && of_epoch(life));
-        let before = before.map(|(_, (_, number))| *number);
+        let before = self.former_message(epoch, up_to);
         before.zip(self.message(up_to)).is_none_or(|(before, now)| before == now)
             && (before.is_none() || up_to <= self.last)
     }

@@ -115,6 +115,8 @@ pub(crate) struct Wire {
     pub(crate) dead: bool,
     /// The server has closed its socket.
     pub(crate) server_gone: bool,
+    /// When it did, the client's machine had not acknowledged all.
+    pub(crate) was_given_up: bool,
     /// The client has closed its socket.
     client_gone: bool,
     reader: Option<Waker>,
@@ -320,6 +322,7 @@ impl Shared {
             reset_for_client: false,
             dead: false,
             server_gone: false,
+            was_given_up: false,
             client_gone: false,
             reader: None,
             writer: None,
@@ -416,6 +419,7 @@ impl Drop for ServerSocket {
     fn drop(&mut self) {
         let mut wire = self.0.lock();
         wire.server_gone = true;
+        wire.was_given_up = !wire.to_client.sent.is_empty();
         wire.to_client.ended = true;
         wire.reader = None;
         wire.writer = None;

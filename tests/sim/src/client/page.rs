@@ -232,7 +232,10 @@ impl Page {
         if place.asked_beside && known.is_of_another_life(&place.epoch, offset, number) {
             return Ok(());
         }
-        if fresh && known.may_go_on(&place.epoch, &known.epoch) && known.message(offset) == Some(number) {
+        // What both have, it may have been sent in either.
+        let is_of_former = known.former_message(&place.epoch, offset) == Some(number);
+        let is_of_present = known.message(offset) == Some(number);
+        if fresh && known.may_go_on(&place.epoch, &known.epoch) && is_of_present && !is_of_former {
             // Another life of the log has gone on, with all that it has.
             if !known.goes_on_from(&place.epoch, place.up_to) {
                 return Err(format!(

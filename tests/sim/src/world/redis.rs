@@ -12,16 +12,6 @@ use crate::scenario::{MILLI, SECOND, Scenario, nanos};
 use crate::schedule::Action;
 use crate::truth::{MOST_CHANNELS, START_MS};
 
-/// What can go wrong with it.
-const FAULTS: [Fault; 6] = [
-    Fault::RedisCut,
-    Fault::RedisDown,
-    Fault::RedisSilent,
-    Fault::RedisLostPush,
-    Fault::RedisEmptied,
-    Fault::RedisFailover,
-];
-
 /// The Redis that all servers of a scenario share.
 #[derive(Debug)]
 pub(super) struct TheRedis {
@@ -92,7 +82,7 @@ impl World {
 
     pub(super) fn plan_trouble_with_redis(&mut self) {
         if let Some(it) = &mut self.redis {
-            let wait = it.rng.random_range(0..self.scenario.length / 4);
+            let wait = it.rng.random_range(0..self.scenario.length / 8);
             self.schedule.plan(self.now + wait, Action::TroubleWithRedis);
         }
     }
@@ -101,8 +91,8 @@ impl World {
         let faults = self.faults_now();
         let Some(it) = &mut self.redis else { return };
         let TheRedis { redis, rng, .. } = it;
-        let fault = FAULTS[rng.random_range(0..FAULTS.len())];
-        if faults.allows(fault) {
+        let allowed: Vec<Fault> = Fault::OF_REDIS.iter().copied().filter(|it| faults.allows(*it)).collect();
+        if let Some(&fault) = allowed.get(rng.random_range(0..allowed.len().max(1))) {
             self.fault_counts.count(fault);
             self.trace.say(self.now, format_args!("{fault:?}"));
             match fault {

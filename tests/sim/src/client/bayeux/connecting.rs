@@ -207,6 +207,9 @@ impl World {
             wrong = wrong.and_then(|()| page.message(channel, *number, truth, false));
         }
         let wrong = wrong.and_then(|()| page.check_told(truth));
+        if connect.wire.as_ref().is_some_and(|wire| wire.lock().was_given_up) {
+            page.came_too_late();
+        }
         let came = events.len() as u64;
         let is_ack_wrong = match (connect.ack, reply.ack()) {
             (None, None) => false,

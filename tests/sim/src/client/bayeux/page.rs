@@ -147,6 +147,11 @@ impl Page {
         }
     }
 
+    /// An answer has come, but too late for the server, which waits no longer and takes it for lost.
+    pub(crate) fn came_too_late(&mut self) {
+        self.lossy_for = LOSSY_FOR;
+    }
+
     /// An answer may have been lost since the last that came.
     pub(crate) fn may_have_lost(&self) -> bool {
         !self.lost.is_empty() || self.has_lost_socket
