@@ -247,9 +247,11 @@ impl World {
                 return Some(format!("{name} is at {}, the session at {cursor}", channel.last));
             }
             let number = channel_of(name)?;
-            if let Some(Following::Yes(place)) = page.channels.get(usize::from(number))
-                && (!self.is_same_life(number, &place.epoch, &channel.epoch)
-                    || !page.has_up_to(number, place, *cursor, &self.truth))
+            let Some(Following::Yes(place)) = page.channels.get(usize::from(number)) else { continue };
+            // In a life that lacks what it had, it is told so before what comes next.
+            let is_ahead = place.epoch != channel.epoch && place.up_to > *cursor;
+            if !self.is_same_life(number, &place.epoch, &channel.epoch)
+                || !is_ahead && !page.has_up_to(number, place, *cursor, &self.truth)
             {
                 return Some(format!("{place:?} in {channel:?}, the session at {cursor}"));
             }
