@@ -9,6 +9,7 @@ use encke_core::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use parking_lot::RwLock;
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{RedisError, cmd};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -83,6 +84,7 @@ impl Connected {
             commands: commands.commands.clone(),
             scripts: Arc::new(scripts),
             life: Arc::new(AtomicU64::new(0)),
+            replication_id: Arc::new(RwLock::new((&*info.replication_id).into())),
             over: over.clone(),
         };
         let life = learn_life(&up, &link.keys.life(), &info.replication_id).await?;

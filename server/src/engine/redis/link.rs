@@ -63,6 +63,8 @@ pub(super) struct Up {
     pub(super) scripts: Arc<Scripts>,
     /// Of Redis: see `scripts/life.lua`.
     pub(super) life: Arc<AtomicU64>,
+    /// Of Redis, in that life.
+    pub(super) replication_id: Arc<RwLock<Arc<str>>>,
     /// Ends the connection.
     pub(super) over: CancellationToken,
 }
@@ -198,10 +200,13 @@ impl<S: Subscriber> Link<S> {
             return Answer::Ready(Err(EngineError::Overloaded));
         };
         let keys = self.keys.of(channel.as_str());
+        // In this order: whoever has the id of a life knows the life.
+        let replication_id = Arc::clone(&up.replication_id.read());
         let life = up.life.load(Ordering::Relaxed);
         let once = id.map(|id| (self.keys.publishes(channel.as_str()), id.digest()));
         let epoch = new_epoch(&self.entropy);
-        let command = up.scripts.publish(&keys, data.as_str(), &epoch, life, once.as_ref());
+        let command =
+            up.scripts.publish(&keys, data.as_str(), &epoch, (life, &replication_id), once.as_ref());
         let (metrics, timeouts) = (Arc::clone(self.channels.metrics()), Arc::clone(&self.timeouts));
         let asked_at = timeouts.clock().now();
         let publish = async move {
@@ -306,7 +311,8 @@ fn published(answer: Result<Value, RedisError>) -> Result<(Published, bool), Eng
 
 /// Redis has not begun to do it.
 fn was_refused(error: &RedisError) -> bool {
-    const REFUSALS: [&str; 11] = [
+    const REFUSALS: [&str; 12] = [
+        "ANOTHER",
         "BUSY",
         "CLUSTERDOWN",
         "LOADING",
@@ -324,7 +330,7 @@ fn was_refused(error: &RedisError) -> bool {
 
 /// It is another Redis than it was, or has lost its scripts.
 fn has_to_begin_anew(error: &RedisError) -> bool {
-    error.code().is_some_and(|code| ["NOSCRIPT", "READONLY", "NOAUTH"].contains(&code))
+    error.code().is_some_and(|code| ["ANOTHER", "NOSCRIPT", "READONLY", "NOAUTH"].contains(&code))
 }
 
 fn history(

@@ -48,6 +48,7 @@ pub(super) async fn learn_life(up: &Up, key: &str, replication_id: &str) -> Resu
     let mut commands = up.commands.clone();
     let life: u64 = up.scripts.life(key, replication_id).query_async(&mut commands).await?;
     up.life.store(life, Ordering::Relaxed);
+    *up.replication_id.write() = replication_id.into();
     Ok(life)
 }
 

@@ -9,6 +9,8 @@ use crate::channel::MOST_KEYS;
 
 /// Comes before those that concern channels.
 const EPOCH: &str = include_str!("scripts/epoch.lua");
+/// Comes before the one that publishes.
+const SAME: &str = include_str!("scripts/same.lua");
 const PUBLISH: &str = include_str!("scripts/publish.lua");
 const OPEN: &str = include_str!("scripts/open.lua");
 const LIFE: &str = include_str!("scripts/life.lua");
@@ -47,7 +49,7 @@ impl Scripts {
         let meta_kept_ms = log_kept_ms.map(|kept| kept + META_KEPT_LONGER_MS);
         let argument = |ms: Option<u128>| ms.unwrap_or(0).to_string();
         Ok(Self {
-            publish: load(format!("{EPOCH}\n{PUBLISH}")).await?,
+            publish: load(format!("{EPOCH}\n{SAME}\n{PUBLISH}")).await?,
             open: load(format!("{EPOCH}\n{OPEN}")).await?,
             life: load(LIFE.to_owned()).await?,
             servers: load(SERVERS.to_owned()).await?,
@@ -64,7 +66,7 @@ impl Scripts {
         keys: &ChannelKeys,
         data: &str,
         new_epoch: &str,
-        life: u64,
+        (life, replication_id): (u64, &str),
         once: Option<&(String, String)>,
     ) -> Cmd {
         let mut call = cmd("EVALSHA");
@@ -78,6 +80,7 @@ impl Scripts {
         if let Some((_, id)) = once {
             call.arg(id).arg(MOST_KEYS);
         }
+        call.arg(replication_id);
         call
     }
 

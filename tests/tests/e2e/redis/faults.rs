@@ -132,6 +132,19 @@ fn connections_that_break_lose_nothing() {
     assert_eq!(last, MESSAGES);
 }
 
+/// Messages 4 and 5 are gone, as on a replica that lagged, and connections stay.
+#[track_caller]
+fn lose_the_newest(redis: &Redis) {
+    let mut connection = redis.connect();
+    let [meta, log, _] = keys_of_news();
+    let mut lose = redis::pipe();
+    lose.atomic();
+    lose.cmd("XDEL").arg(&log).arg(&["0-4", "0-5"]).cmd("XSETID").arg(&log).arg("0-3");
+    lose.cmd("HSET").arg(&meta).arg(&["offset", "3"]);
+    lose.cmd("DEBUG").arg("CHANGE-REPL-ID");
+    lose.exec(&mut connection).expect("the newest messages are lost");
+}
+
 /// What a failover to a replica that lagged leaves behind: the newest messages are missing, and their numbers are given again.
 #[test]
 fn only_those_who_have_seen_a_lost_message_are_told() {
@@ -152,14 +165,7 @@ fn only_those_who_have_seen_a_lost_message_are_told() {
     }
     (1..=5).for_each(|offset| assert_message(&mut saw_all, offset, &json!(offset)));
 
-    let mut connection = redis.connect();
-    let [meta, log, _] = keys_of_news();
-    let mut lose = redis::pipe();
-    lose.atomic();
-    lose.cmd("XDEL").arg(&log).arg(&["0-4", "0-5"]).cmd("XSETID").arg(&log).arg("0-3");
-    lose.cmd("HSET").arg(&meta).arg(&["offset", "3"]);
-    lose.cmd("DEBUG").arg("CHANGE-REPL-ID");
-    lose.exec(&mut connection).expect("the newest messages are lost");
+    lose_the_newest(&redis);
     let gap = eventually_within(NOTICED, "it is noticed", || saw_all.next_within(Duration::from_millis(100)));
     drop(gap);
     let published = node.admin.publish("news", "four");
@@ -176,6 +182,27 @@ fn only_those_who_have_seen_a_lost_message_are_told() {
         let reply = node.client().ask(&subscribe.to_string());
         assert_eq!(reply["ok"]["recovered"], recovered, "{reply}");
     }
+}
+
+/// Whoever publishes first, before any server has noticed by itself, gives no number a second time.
+#[test]
+fn numbers_are_not_given_again_on_a_connection_that_survives_a_failover() {
+    let redis = Redis::with(&["--enable-debug-command", "yes"]);
+    let nodes = [node(&redis), node(&redis)];
+    let mut saw_all = nodes[0].client();
+    let epoch = saw_all.subscribe("news");
+    for offset in 1..=5 {
+        nodes[0].admin.publish("news", offset);
+    }
+    (1..=5).for_each(|offset| assert_message(&mut saw_all, offset, &json!(offset)));
+    lose_the_newest(&redis);
+    for node in &nodes {
+        let published = await_published(node, &json!("again"));
+        assert_ne!(published["epoch"], json!(epoch));
+    }
+    let gap = next(&mut saw_all);
+    assert!(gap["gap"].is_object(), "{gap}");
+    (4..=5).for_each(|offset| assert_message(&mut saw_all, offset, &json!("again")));
 }
 
 #[test]
