@@ -48,7 +48,7 @@ pub(crate) struct ChannelTruth {
     /// The number of the newest message.
     pub(crate) last: u64,
     /// A life may go on where a former one was.
-    goes_on: bool,
+    pub(crate) goes_on: bool,
     /// What was published last, each with its number.
     messages: VecDeque<(u64, u64)>,
     /// Lives that are over,

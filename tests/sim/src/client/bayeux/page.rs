@@ -226,7 +226,10 @@ impl Page {
                 continue;
             }
             let Following::Yes(place) = &self.logs[usize::from(log)] else { continue };
-            if truth.channel(log).may_go_on(&place.epoch, &gap.epoch) {
+            // Perhaps between its question and the answer, of which it knows the end alone.
+            let has_moved_since =
+                truth.channel(log).goes_on && gap.range.is_none() && place.up_to <= place.high;
+            if has_moved_since || truth.channel(log).may_go_on(&place.epoch, &gap.epoch) {
                 // Another life of the log has gone on, and lacks what it had: from where is not told.
                 *self.following(log) = Following::Unknown;
                 continue;
