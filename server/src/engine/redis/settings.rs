@@ -1,4 +1,4 @@
-//! What connects the server to a Redis.
+//! Settings of the engine that is a Redis.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::address::RedisAddress;
 use super::sentinel::Sentinels;
 use super::tls::RedisTls;
 
-/// See the [module](self).
+/// What connects the server to a Redis.
 #[derive(Clone)]
 pub struct RedisSettings {
     /// Where it is.

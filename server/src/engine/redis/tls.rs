@@ -1,4 +1,4 @@
-//! TLS to a Redis: whom the server trusts, and how it shows who it is.
+//! TLS to a Redis.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::tls::{PemFile, TlsError, VERSIONS, certified_key};
 
 const CA: &str = "engine.ca";
 
-/// See the [module](self).
+/// Whom the server trusts, and how it shows who it is.
 #[derive(Clone)]
 pub struct RedisTls(TlsConnector);
 
