@@ -23,7 +23,7 @@ use crate::http::{Acceptor, Listener};
 use crate::listeners::{ListenError, Listeners};
 use crate::public;
 use crate::session::Channel;
-use crate::snapshot::{self, ClaimError, Claimed, Kept, Loaded};
+use crate::snapshot::{self, ClaimError, Claimed, Kept, Loaded, Taken};
 use crate::systemd::Supervisor;
 use crate::timeouts::{DISPATCH_BATCHES, Timeouts, WheelThread, WorkerPool};
 use crate::watchdog;
@@ -123,9 +123,10 @@ impl Server {
             Arc::clone(&executor),
             events,
         ));
-        let channels = match &snapshot {
+        // From here on an error puts the snapshot back.
+        let (channels, taken) = match &snapshot {
             Some(claimed) => go_on(claimed, &client).map_err(StartError::Snapshot)?,
-            None => Vec::new(),
+            None => (Vec::new(), None),
         };
         client.logs.engine.go_on_with(channels);
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
@@ -139,6 +140,9 @@ impl Server {
             wheel.stop();
             workers.join();
             return Err(refusal.into());
+        }
+        if let Some(taken) = taken {
+            taken.remove().map_err(StartError::Snapshot)?;
         }
 
         let stop = CancellationToken::new();
@@ -251,14 +255,14 @@ fn kept(client: &client::Context) -> Kept {
     Kept { sessions: Arc::clone(&client.sessions), channels: Arc::clone(&client.logs.channels) }
 }
 
-/// Goes on with what the process before has left. Returns the channels that its engine is to go on with.
-fn go_on(claimed: &Claimed, client: &client::Context) -> io::Result<Vec<Arc<Channel>>> {
+/// Goes on with what the process before has left. Returns the channels that its engine is to go on with, and the file.
+fn go_on(claimed: &Claimed, client: &client::Context) -> io::Result<(Vec<Arc<Channel>>, Option<Taken>)> {
     let path = claimed.settings().path.display();
     match snapshot::load(claimed.settings(), &kept(client), client.timeouts.clock().unix_now())? {
         Loaded::Nothing => tracing::info!(%path, "there is no snapshot"),
-        Loaded::All { logs, sessions, skipped, age, channels } => {
+        Loaded::All { logs, sessions, skipped, age, channels, taken } => {
             tracing::info!(%path, logs, sessions, skipped, ?age, "the snapshot was read");
-            return Ok(channels);
+            return Ok((channels, Some(taken)));
         }
         Loaded::TooOld { aside, age } => {
             tracing::warn!(%path, ?age, aside = %aside.display(), "the snapshot is too old");
@@ -267,7 +271,7 @@ fn go_on(claimed: &Claimed, client: &client::Context) -> io::Result<Vec<Arc<Chan
             tracing::error!(%path, %error, aside = %aside.display(), "the snapshot cannot be read");
         }
     }
-    Ok(Vec::new())
+    Ok((Vec::new(), None))
 }
 
 fn write_down(claimed: &Claimed, client: &client::Context) {

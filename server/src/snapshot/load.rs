@@ -57,11 +57,56 @@ pub(crate) enum Loaded {
     /// There was none.
     Nothing,
     /// So many logs and sessions go on; and what does not, though the file is whole. The channels are for the engine to go on with.
-    All { logs: usize, sessions: usize, skipped: usize, age: Duration, channels: Vec<Arc<Channel>> },
+    All {
+        logs: usize,
+        sessions: usize,
+        skipped: usize,
+        age: Duration,
+        channels: Vec<Arc<Channel>>,
+        taken: Taken,
+    },
     /// It was older than it may be, and is here now.
     TooOld { aside: PathBuf, age: Duration },
     /// It cannot be read, and is here now, unless it could not be moved.
     Unreadable { aside: PathBuf, error: LoadError },
+}
+
+/// A snapshot that a start has taken away and read. When this is dropped, the file is put back: the start has failed before anyone was served,
+/// and the next one is to find it.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    path: PathBuf,
+    taken: PathBuf,
+    is_over: bool,
+}
+
+impl Taken {
+    /// From here on clients are served, and the file says nothing that is still true.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub(crate) fn remove(mut self) -> io::Result<()> {
+        std::fs::remove_file(&self.taken)?;
+        self.is_over = true;
+        Ok(())
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let Self { path, taken, .. } = &*self;
+        match rename(taken, path).and_then(|()| sync_folder(path)) {
+            Ok(()) => {
+                tracing::warn!(path = %path.display(), "the snapshot was put back, since the start has failed")
+            }
+            Err(error) => {
+                tracing::error!(path = %taken.display(), %error, "the snapshot was not put back")
+            }
+        }
+    }
 }
 
 /// Goes on with what a snapshot has. The file is taken away first: nothing reads it again.
@@ -70,6 +115,10 @@ pub(crate) enum Loaded {
 /// The file cannot be taken away.
 pub(crate) fn load(settings: &SnapshotSettings, kept: &Kept, now: UnixTime) -> io::Result<Loaded> {
     let path = &settings.path;
+    // A folder, above all: someone has named the one in which the file is to be, and that must stay where it is.
+    if path.metadata().is_ok_and(|found| !found.is_file()) {
+        return Err(io::Error::other(format!("{} is not a file", path.display())));
+    }
     let taken = beside(path, "taken");
     match rename(path, &taken) {
         Ok(()) => sync_folder(path)?,
@@ -89,13 +138,10 @@ pub(crate) fn load(settings: &SnapshotSettings, kept: &Kept, now: UnixTime) -> i
         }
         file.rewind()?;
         let (Counts { logs, sessions, skipped }, channels) = apply(BufReader::new(&file), kept)?;
-        Ok(Loaded::All { logs, sessions, skipped, age, channels })
+        let taken = Taken { path: path.clone(), taken: taken.clone(), is_over: false };
+        Ok(Loaded::All { logs, sessions, skipped, age, channels, taken })
     });
     match loaded {
-        Ok(loaded @ Loaded::All { .. }) => {
-            std::fs::remove_file(&taken)?;
-            Ok(loaded)
-        }
         Ok(loaded) => Ok(loaded),
         Err(error) => Ok(Loaded::Unreadable { aside: set_aside(error.ending()), error }),
     }

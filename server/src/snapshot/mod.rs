@@ -4,7 +4,7 @@
 //! reads), the ends that clients were not told, and the end, which says how many logs and sessions there are. Kinds of records that a reader does not know are skipped, and so are fields that it
 //! does not know; a major version that it does not know is refused.
 //!
-//! A file is read once: a start takes it away before it reads it. Whoever has the lock writes and reads, so a start waits until the
+//! A file is read once: a start takes it away before it reads it, and puts it back only if it fails before anyone was served. Whoever has the lock writes and reads, so a start waits until the
 //! process before it has written.
 
 mod claim;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 pub use claim::{ClaimError, Claimed};
 pub use load::LoadError;
-pub(crate) use load::{Loaded, load};
+pub(crate) use load::{Loaded, Taken, load};
 pub use show::show;
 pub(crate) use write::write;
 #[cfg(feature = "fuzzing")]

@@ -266,3 +266,32 @@ fn sessions_go_from_one_engine_to_the_other() {
     assert_eq!(message(&mut client), (7, 1, json!("here")));
     assert_eq!(client.subscribe("news"), published["epoch"].as_str().expect("an epoch"));
 }
+
+/// A start that is refused has read the snapshot, and leaves it to the next one.
+#[test]
+fn a_start_on_a_redis_that_drops_keys_leaves_the_snapshot() {
+    let redis = Redis::start();
+    let mut restarts = restarts_on(&redis);
+    let hello = follower(&restarts);
+    restarts.stop();
+    let written = std::fs::read(restarts.path()).expect("it was written");
+
+    let evicting = Redis::with(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
+    let snapshot = format!("shutdown.snapshot={}", restarts.path().display());
+    let [kind, url] = on(&evicting);
+    let mut refused = vec!["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+    for setting in [&snapshot, &kind, &url] {
+        refused.extend(["--set", setting.as_str()]);
+    }
+    let ended = run_to_end(&refused, &[]);
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    assert!(ended.status.code() == Some(1) && complaint.contains("engine.allow_eviction"), "{complaint}");
+    assert_eq!(restarts.files(), ["snapshot"]);
+    assert_eq!(std::fs::read(restarts.path()).expect("it was put back"), written);
+
+    restarts.start();
+    let mut client = back(&restarts, &hello, 1);
+    for number in 2..=3 {
+        assert_eq!(message(&mut client), (number, number, json!(number)));
+    }
+}

@@ -126,6 +126,21 @@ fn a_folder_that_is_not_there_is_an_error_at_the_start() {
     );
 }
 
+/// Someone has named the folder in which the file was to be.
+#[test]
+fn a_folder_in_its_place_is_an_error_at_the_start_and_stays() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = folder.path().join("snapshot");
+    std::fs::create_dir(&place).expect("a folder");
+    std::fs::write(place.join("other"), "Dear diary").expect("a file");
+    let setting = format!("shutdown.snapshot={}", place.display());
+    let ended = run_to_end(&["--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--set", &setting], &[]);
+    assert_eq!(ended.status.code(), Some(1));
+    let complaint = String::from_utf8(ended.stderr).expect("text");
+    assert!(complaint.contains("is not a file") && complaint.contains("shutdown.snapshot"), "{complaint}");
+    assert!(place.join("other").exists());
+}
+
 /// A start waits until the process before has written, wherever that listens.
 #[test]
 fn of_two_processes_the_second_waits_for_the_first() {
