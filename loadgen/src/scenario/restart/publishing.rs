@@ -16,8 +16,9 @@ use crate::transport::websocket::End;
 
 /// How long to wait before a message is published again that was refused.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Nothing was done, or nobody knows: the key makes it safe to ask again.
-const TRY_AGAIN: [&str; 4] = ["draining", "unavailable", "overloaded", "outcome_unknown"];
+/// Nothing was done, or nobody knows: the key makes it safe to ask again. A publisher that was away has much to say at once, which may be more than
+/// the server takes of it.
+const TRY_AGAIN: [&str; 5] = ["draining", "unavailable", "overloaded", "outcome_unknown", "rate_limited"];
 
 /// How to publish.
 #[derive(Debug)]
