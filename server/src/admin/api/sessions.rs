@@ -3,6 +3,7 @@ use std::sync::Arc;
 use encke_core::close::CloseReason;
 use encke_core::dialect::DialectName;
 use encke_core::session::{Input, Phase};
+use hyper::StatusCode;
 use serde::Serialize;
 
 use super::routes::Call;
@@ -109,8 +110,18 @@ pub(super) fn disconnect(call: &Call<'_>) -> Result<Reply, ApiError> {
 
 /// `DELETE /api/sessions/{id}`
 pub(super) fn end(call: &Call<'_>) -> Result<Reply, ApiError> {
-    call.context.client.sessions.handle(&find(call)?, Input::Close(CloseReason::Kicked));
-    Ok(no_content())
+    let session = find(call)?;
+    call.context.client.sessions.handle(&session, Input::Close(CloseReason::Kicked));
+    match session.phase() {
+        Phase::Moved => Err(moved()),
+        Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended | Phase::Closed(_) => Ok(no_content()),
+    }
+}
+
+/// The session may be in the snapshot already: what it is asked for now, the next process would not know.
+fn moved() -> ApiError {
+    let message = "the server is going away, and the session goes on in the next one: ask that";
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message)
 }
 
 fn find(call: &Call<'_>) -> Result<Arc<SessionCell>, ApiError> {

@@ -255,6 +255,24 @@ fn nothing_is_published_while_it_drains() {
     back(&restarts, &hello, 0);
 }
 
+/// Whoever asks for an end that does not come is told so: the session may be in the file already.
+#[test]
+fn nobody_is_kicked_while_it_drains() {
+    let mut restarts = Restarts::with(&["shutdown.drain=15s", "session.close_timeout=15s"]);
+    let (mut stays, hello) = RawClient::greeted(restarts.server.public, "");
+    restarts.server.terminate();
+    stays.object();
+    assert_eq!(stays.close_code(), MOVED);
+    let answer = restarts.server.admin.kick(&hello.session);
+    assert_eq!((answer.status, &*answer.error_code()), (503, "draining"));
+    drop(stays);
+    assert_eq!(restarts.server.await_exit(TIMEOUT).code(), Some(0));
+    restarts.start();
+    assert_eq!(restarts.server.admin.kick(&hello.session).status, 204);
+    let refused = Client::refusal(restarts.server.public, &format!("resume={}", hello.resume));
+    assert_eq!(refused, 4101);
+}
+
 /// Of secrets, the file has digests.
 #[test]
 fn a_secret_is_needed_as_before() {
