@@ -153,6 +153,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.bayeux(&raw.bayeux)?;
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
+    checks.shutdown(&raw.shutdown)?;
     let engine = checks.engine(&raw.engine, raw.channel.history_messages, raw.channel.history_age.0)?;
     let mut config = raw.into_config(engine, auth, tls, proxies, insecure);
     if checks.is_default(MAX_SESSIONS) {
@@ -288,6 +289,12 @@ impl Checks<'_> {
         let same = listen.public == listen.admin && listen.public.port() != 0;
         self.require(!same, "listen.admin", "the same address as listen.public")?;
         self.require(listen.backlog > 0, "listen.backlog", "must be at least 1")
+    }
+
+    /// Of an age, 0 is no limit that anyone wants: every snapshot is older.
+    fn shutdown(&self, shutdown: &Shutdown) -> Result<(), ConfigError> {
+        let is_some = !shutdown.snapshot_max_age.0.is_zero();
+        self.require(is_some, "shutdown.snapshot_max_age", "must be longer than 0: no snapshot would be read")
     }
 
     fn timers(&self, timers: &Timers) -> Result<(), ConfigError> {

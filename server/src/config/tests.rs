@@ -62,6 +62,7 @@ fn errors_name_the_key_and_where_it_was_set() {
         ),
         (&["timers.workers=0"], "must be from 1 to 256"),
         (&["timers.workers=many"], "`timers.workers`"),
+        (&["shutdown.snapshot_max_age=0s"], "must be longer than 0: no snapshot would be read"),
         (&["timers.scheme=sundial"], "unknown variant `sundial`, expected one of `hierarchical`, `hier"),
         (&["timers.tick=0s"], "must be from 1ms to 1s"),
         (&["session.pong_timeout=26s"], "must not be longer than session.ping_interval"),
