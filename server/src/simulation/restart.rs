@@ -53,7 +53,8 @@ impl Server {
         let mut restored = Vec::new();
         let gone_on = match snapshot::load(&settings, &self.kept(), now)? {
             Loaded::Nothing => GoneOn::WithNothing,
-            Loaded::All { sessions, skipped, channels, .. } => {
+            Loaded::All { sessions, skipped, channels, taken, .. } => {
+                taken.remove()?;
                 restored = channels;
                 GoneOn::With { sessions, skipped }
             }
