@@ -329,7 +329,7 @@ fn was_refused(error: &RedisError) -> bool {
 }
 
 /// It is another Redis than it was, or has lost its scripts.
-fn has_to_begin_anew(error: &RedisError) -> bool {
+pub(super) fn has_to_begin_anew(error: &RedisError) -> bool {
     error.code().is_some_and(|code| ["ANOTHER", "NOSCRIPT", "READONLY", "NOAUTH"].contains(&code))
 }
 

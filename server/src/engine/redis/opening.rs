@@ -7,7 +7,7 @@ use redis::{Pipeline, RedisError, Value, cmd, from_redis_value};
 
 use super::connection::odd;
 use super::keys::Keys;
-use super::link::{Up, checked};
+use super::link::{Up, checked, has_to_begin_anew};
 use super::message::Opened;
 use crate::channel::ChannelName;
 
@@ -128,8 +128,15 @@ async fn read(channels: Vec<ToOpen>, up: Up, keys: &Keys) -> Result<Opening, Red
     if replies.len() != REPLIES * channels.len() {
         return Err(odd("Redis has answered to another number of commands"));
     }
-    let results = replies.into_iter().skip(REPLIES - 1).step_by(REPLIES).map(found);
-    Ok(channels.into_iter().map(|to_open| to_open.channel).zip(results).collect())
+    let mut opening = Opening::new();
+    for (to_open, reply) in channels.into_iter().zip(replies.into_iter().skip(REPLIES - 1).step_by(REPLIES)) {
+        match found(reply) {
+            // What is wrong is not the channel.
+            Err(error) if has_to_begin_anew(&error) => return Err(error),
+            result => opening.push((to_open.channel, result)),
+        }
+    }
+    Ok(opening)
 }
 
 /// What EXEC has returned.

@@ -184,6 +184,27 @@ fn only_those_who_have_seen_a_lost_message_are_told() {
     }
 }
 
+/// A server that only follows notices as well that Redis has lost its scripts.
+#[test]
+fn scripts_that_are_lost_are_brought_again() {
+    let redis = Redis::start();
+    let node = node(&redis);
+    let mut client = node.client();
+    client.subscribe("news");
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut redis.connect()).expect("flushed");
+    let mut id = 0;
+    until("another channel can be followed", || {
+        id += 1;
+        let reply = client.ask(&json!({"id": id, "subscribe": {"channel": "sports"}}).to_string());
+        assert!(reply["ok"].is_object() || reply["error"]["code"] == "unavailable", "{reply}");
+        reply["ok"].is_object()
+    });
+    redis::cmd("SCRIPT").arg("FLUSH").exec(&mut redis.connect()).expect("flushed");
+    // Nobody asks anything: the lease is what cannot be renewed.
+    let connects = || node.admin.metrics().value("encke_engine_connects_total");
+    eventually_within(NOTICED, "it is noticed", || (connects() >= 3.0).then_some(()));
+}
+
 /// What servers count lives by may be lost while they are connected, and with it how many there were.
 #[test]
 fn lost_messages_are_noticed_also_after_the_count_of_lives_was_lost() {

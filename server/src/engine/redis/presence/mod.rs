@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use super::asked::Asked;
 use super::connection::describe;
 use super::keys::Keys;
-use super::link::{Link, Up};
+use super::link::{Link, Up, has_to_begin_anew};
 use super::pushes::Push;
 use crate::channel::{ChannelName, Present, Subscriber, new_epoch};
 use crate::engine::{Answer, EngineError, Presence};
@@ -149,11 +149,13 @@ impl<S: Subscriber> Link<S> {
             return;
         }
         let (metrics, lacks) = (Arc::clone(self.channels.metrics()), Arc::clone(&self.peers.lacks_lease));
+        let over = up.over.clone();
         let renewed = self.say_it_is_here(up, None).map(move |servers| match servers {
             Ok(servers) => {
                 metrics.engine.servers(servers.len());
                 lacks.store(false, Ordering::Relaxed);
             }
+            Err(error) if has_to_begin_anew(&error) => over.cancel(),
             // Others do not ask it, then. The same once, however often it is tried.
             Err(error) if !lacks.swap(true, Ordering::Relaxed) => {
                 tracing::warn!("no lease in Redis: {}", describe(&error));
