@@ -3,10 +3,12 @@
 /// Channels are spread over so many parts, each of which a cluster keeps in one place. All servers must agree on the number, for ever.
 const PARTITIONS: u64 = 128;
 
-/// Begins all names.
+/// What all names begin with.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     prefix: Box<str>,
+    /// What the names of feeds begin with: Redis tells all its databases what is published in one.
+    feeds: Box<str>,
 }
 
 /// Of one channel.
@@ -21,17 +23,19 @@ pub(super) struct ChannelKeys {
 }
 
 impl Keys {
-    pub(super) fn new(prefix: &str) -> Self {
-        Self { prefix: prefix.into() }
+    pub(super) fn new(prefix: &str, database: i64) -> Self {
+        let feeds = if database == 0 { prefix.into() } else { format!("{prefix}{database}:").into() };
+        Self { prefix: prefix.into(), feeds }
     }
 
     /// What a channel's keys are. The part in braces is what a cluster goes by.
     pub(super) fn of(&self, channel: &str) -> ChannelKeys {
-        let (prefix, partition) = (&self.prefix, partition(channel));
+        let Self { prefix, feeds } = self;
+        let partition = partition(channel);
         ChannelKeys {
             meta: format!("{prefix}{{{partition}}}m:{channel}"),
             log: format!("{prefix}{{{partition}}}l:{channel}"),
-            feed: format!("{prefix}{{{partition}}}c:{channel}"),
+            feed: format!("{feeds}{{{partition}}}c:{channel}"),
         }
     }
 
@@ -42,7 +46,7 @@ impl Keys {
 
     /// The channel of which servers hear here.
     pub(super) fn channel_of<'a>(&self, feed: &'a str) -> Option<&'a str> {
-        let (_, channel) = feed.strip_prefix(&*self.prefix)?.split_once("}c:")?;
+        let (_, channel) = feed.strip_prefix(&*self.feeds)?.split_once("}c:")?;
         Some(channel)
     }
 
@@ -51,7 +55,7 @@ impl Keys {
     pub(super) fn glob(&self, pattern: &str) -> String {
         let before = pattern.trim_end_matches('*');
         let wildcard = &pattern[before.len()..];
-        format!("{}{{*}}c:{}{wildcard}", escaped(&self.prefix), escaped(before))
+        format!("{}{{*}}c:{}{wildcard}", escaped(&self.feeds), escaped(before))
     }
 
     /// The same for all that any pattern can stand for.
@@ -71,17 +75,17 @@ impl Keys {
 
     /// Where all of them listen.
     pub(super) fn questions(&self) -> String {
-        format!("{}questions", self.prefix)
+        format!("{}questions", self.feeds)
     }
 
     /// Where one of them listens for answers.
     pub(super) fn answers(&self, server: &str) -> String {
-        format!("{}answers:{server}", self.prefix)
+        format!("{}answers:{server}", self.feeds)
     }
 
     /// Where a server listens for itself.
     pub(super) fn probe(&self, node: &str) -> String {
-        format!("{}probe:{node}", self.prefix)
+        format!("{}probe:{node}", self.feeds)
     }
 }
 
@@ -115,7 +119,7 @@ mod tests {
     #[test]
     fn names_stay_as_they_are() {
         assert_eq!((fnv1a(b""), fnv1a(b"a")), (0xcbf2_9ce4_8422_2325, 0xaf63_dc4c_8601_ec8c));
-        let keys = Keys::new("encke:");
+        let keys = Keys::new("encke:", 0);
         let expected = ChannelKeys {
             meta: "encke:{12}m:a".into(),
             log: "encke:{12}l:a".into(),
@@ -129,8 +133,20 @@ mod tests {
     }
 
     #[test]
+    fn feeds_of_another_database_have_other_names() {
+        let keys = Keys::new("encke:", 3);
+        let ChannelKeys { meta, log, feed } = keys.of("a");
+        assert_eq!((&*meta, &*log, &*feed), ("encke:{12}m:a", "encke:{12}l:a", "encke:3:{12}c:a"));
+        assert_eq!(keys.channel_of(&feed), Some("a"));
+        assert_eq!(keys.widest_glob(), "encke:3:{*}c:/**");
+        let feeds = [keys.probe("n"), keys.answers("n"), keys.questions()];
+        assert!(feeds.iter().all(|feed| feed.starts_with("encke:3:")), "{feeds:?}");
+        assert_eq!((keys.life(), keys.servers()), ("encke:life".into(), "encke:servers".into()));
+    }
+
+    #[test]
     fn globs() {
-        let keys = Keys::new("p*:");
+        let keys = Keys::new("p*:", 0);
         for (pattern, expected) in [
             ("/*", r"p\*:{*}c:/*"),
             ("/a/**", r"p\*:{*}c:/a/**"),
@@ -144,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_channel_of_a_feed() {
-        let keys = Keys::new("p:");
+        let keys = Keys::new("p:", 0);
         for channel in ["a", "/a/b", "x}c:y", "{", "c:"] {
             assert_eq!(keys.channel_of(&keys.of(channel).feed), Some(channel));
         }

@@ -150,7 +150,7 @@ impl<S: Subscriber> Link<S> {
     ) -> (Self, mpsc::Receiver<Request<S>>) {
         let (sender, requests) = mpsc::channel(MOST_REQUESTS);
         let down_since = Mutex::new(Some(timeouts.clock().now()));
-        let keys = Keys::new(&settings.prefix);
+        let keys = Keys::new(&settings.prefix, settings.database);
         let link = Self {
             peers: Peers::new(&keys, &entropy),
             keys,

@@ -30,6 +30,18 @@ fn gap(client: &mut Client, channel: &str) -> Value {
     gap["epoch"].clone()
 }
 
+/// Redis tells all its databases what is published in one of them.
+#[test]
+fn nothing_is_heard_of_another_database() {
+    let redis = Redis::start();
+    let here = launch(&redis).set("engine.database=1").start();
+    let mut client = here.client();
+    client.subscribe("/a/*");
+    node(&redis).admin.publish("/a/b", "of another");
+    here.admin.publish("/a/b", "of this one");
+    assert_eq!(message(&mut client)["data"], "of this one");
+}
+
 #[test]
 fn what_matches_is_heard_wherever_it_was_published() {
     let redis = Redis::start();
