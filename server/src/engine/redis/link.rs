@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::asked::Asked;
 use super::connection::describe;
 use super::keys::Keys;
-use super::message::{Opened, json};
+use super::message::{Opened, json, number};
 use super::presence::Peers;
 use super::scripts::Scripts;
 use super::settings::RedisSettings;
@@ -254,7 +254,7 @@ impl<S: Subscriber> Link<S> {
             pipeline.cmd("XRANGE").arg(&keys.log).arg("-").arg("+").arg("COUNT").arg(1);
             pipeline.cmd("XRANGE").arg(&keys.log).arg(from).arg("+").arg("COUNT").arg(limit);
             pipeline.atomic();
-            let values: (Value, (Option<String>, Option<u64>), Value, Value) =
+            let values: (Value, (Option<String>, Option<i64>), Value, Value) =
                 pipeline.query_async(&mut commands).await?;
             history(values)
         };
@@ -334,11 +334,11 @@ pub(super) fn has_to_begin_anew(error: &RedisError) -> bool {
 }
 
 fn history(
-    (time, (epoch, offset), first, log): (Value, (Option<String>, Option<u64>), Value, Value),
+    (time, (epoch, offset), first, log): (Value, (Option<String>, Option<i64>), Value, Value),
 ) -> Result<Option<History>, RedisError> {
     let (seconds, micros): (u64, u64) = from_redis_value(time)?;
     let Some(epoch) = epoch else { return Ok(None) };
-    let (last, now_ms) = (offset.unwrap_or(0), seconds * 1000 + micros / 1000);
+    let (last, now_ms) = (number(offset.unwrap_or(0))?, seconds * 1000 + micros / 1000);
     let first = Opened::entries(first, now_ms)?.first().map_or(last + 1, |entry| entry.offset);
     let messages = Opened::entries(log, now_ms)?.into_iter().filter_map(|entry| {
         let data = json(entry.data.as_deref()?)?.as_str().to_owned();

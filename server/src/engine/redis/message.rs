@@ -21,7 +21,7 @@ impl Told {
     /// `<epoch> <offset> <milliseconds> <data>`.
     pub(super) fn parse(payload: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(payload).ok()?.splitn(4, ' ');
-        let (epoch, offset) = (words.next()?, words.next()?.parse().ok()?);
+        let (epoch, offset) = (words.next()?, number(words.next()?.parse().ok()?).ok()?);
         let _at: u64 = words.next()?.parse().ok()?;
         (offset > 0).then_some(())?;
         Some(Self { epoch: epoch.into(), offset, data: words.next()?.into() })
@@ -55,7 +55,8 @@ type RawEntry = (String, (String, u64, String, Vec<u8>));
 impl Opened {
     /// What the script has returned, and entries of the log.
     pub(super) fn parse(script: Value, log: Value) -> Result<Self, RedisError> {
-        let (epoch, offset, past, now_ms): (String, u64, String, u64) = from_redis_value(script)?;
+        let (epoch, offset, past, now_ms): (String, i64, String, u64) = from_redis_value(script)?;
+        let offset = number(offset)?;
         let entries = Self::entries(log, now_ms)?;
         let words: Vec<&str> = past.split_whitespace().collect();
         let past = words.chunks_exact(2).filter_map(|pair| Some((pair[0].into(), pair[1].parse().ok()?)));
@@ -68,7 +69,7 @@ impl Opened {
         let entries = raw.into_iter().map(|(id, (_, at_ms, _, data))| {
             let offset = id.strip_prefix("0-").and_then(|number| number.parse().ok());
             Ok(Entry {
-                offset: offset.ok_or_else(|| odd("a log has an id that is not ours"))?,
+                offset: number(offset.ok_or_else(|| odd("a log has an id that is not ours"))?)?,
                 age: Duration::from_millis(now_ms.saturating_sub(at_ms)),
                 data: String::from_utf8(data).ok(),
             })
@@ -81,6 +82,11 @@ impl Opened {
         let found = self.past.iter().find(|(past, _)| **past == *epoch);
         found.map(|(_, cut)| *cut)
     }
+}
+
+/// The number of a message. Redis counts to 2^63 - 1, and nothing here can overflow at that.
+pub(super) fn number(offset: i64) -> Result<u64, RedisError> {
+    u64::try_from(offset).map_err(|_| odd("the number of a message is negative"))
 }
 
 /// A message, if it is one that any client may be sent.
@@ -101,7 +107,8 @@ mod tests {
     fn what_is_told() {
         let told = Told::parse(br#"e 7 1700000000000 "a b""#).expect("a message");
         assert_eq!(told, Told { epoch: "e".into(), offset: 7, data: r#""a b""#.into() });
-        for other in ["", "e", "e 7", "e 7 1", "e x 1 2", "e 7 x 2", "e -1 1 2", "e 0 1 2"] {
+        let beyond = "e 9223372036854775808 1 2";
+        for other in ["", "e", "e 7", "e 7 1", "e x 1 2", "e 7 x 2", "e -1 1 2", "e 0 1 2", beyond] {
             assert_eq!(Told::parse(other.as_bytes()), None, "{other}");
         }
         assert_eq!(Told::parse(b"e 7 1 \xff"), None);
@@ -125,7 +132,11 @@ mod tests {
             Entry { offset: 9, age: Duration::ZERO, data: None },
         ];
         assert_eq!(opened.entries, expected);
-        assert!(Opened::parse(script, Value::Array(vec![entry("7-7", "1", bulk("1"))])).is_err());
+        for id in ["7-7", "0-18446744073709551615"] {
+            assert!(Opened::parse(script.clone(), Value::Array(vec![entry(id, "1", bulk("1"))])).is_err());
+        }
+        let negative = Value::Array(vec![bulk("e"), Value::Int(-1), bulk(""), Value::Int(1)]);
+        assert!(Opened::parse(negative, Value::Array(Vec::new())).is_err());
         assert!(Opened::parse(Value::Nil, Value::Nil).is_err());
     }
 }
