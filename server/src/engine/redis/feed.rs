@@ -34,6 +34,9 @@ const SHORTEST_PAUSE_MS: u64 = 50;
 /// twice as long each time, to this.
 const LONGEST_PAUSE_MS: u64 = 1000;
 
+/// After a connection that has lasted so long, in which probes came back, it begins with the shortest again.
+const STEADY: Duration = Duration::from_secs(10);
+
 /// After so many probes, what nobody follows is looked for.
 const PROBES_BETWEEN_SWEEPS: u64 = 2;
 
@@ -101,11 +104,16 @@ impl<S: Subscriber> Feed<S> {
                 Ok(connected) => {
                     let server = self.link.peers.server();
                     tracing::info!(address = shown, server, "connected to Redis");
-                    (pause_ms, said) = (SHORTEST_PAUSE_MS, String::new());
                     self.link.channels.metrics().engine.connected();
                     self.link.set_up(Some(connected.up.clone()));
                     self.link.health.has_tried(Ok(()));
-                    self.serve(connected).await
+                    let began = self.link.timeouts.clock().now();
+                    let why = self.serve(connected).await;
+                    // A Redis that takes connections and then does not do what is asked is not asked all the time.
+                    if self.link.timeouts.clock().now().since(began) >= STEADY {
+                        (pause_ms, said) = (SHORTEST_PAUSE_MS, String::new());
+                    }
+                    why
                 }
                 Err(why) => {
                     self.link.health.has_tried(Err(&why));
