@@ -42,9 +42,9 @@ mod http;
 mod listeners;
 pub mod logging;
 mod metrics;
-mod patience;
 pub mod proxies;
 mod public;
+mod retry;
 mod server;
 mod session;
 #[cfg(feature = "simulation")]

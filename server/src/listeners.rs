@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use crate::config::{Config, ListenerKind};
 use crate::http::{Listener, SocketOptions};
-use crate::patience::Patience;
+use crate::retry::Retry;
 use crate::systemd::{InheritError, InheritedSocket, InheritedSockets};
 
 /// Why the server cannot listen.
@@ -87,14 +87,14 @@ impl Listeners {
             let Config { public, admin, .. } = *config;
             return Err(ListenError::Unwanted { name, address, public, admin });
         }
-        let mut patience = Patience::new(config.listen_wait, is_over);
+        let mut retry = Retry::new(config.listen_wait, is_over);
         let mut bind_when_free = |address| loop {
             let say = |at_most| {
                 tracing::warn!(%address, ?at_most, "waiting for the address: another process has it");
             };
             match bind(address, config) {
                 Err(ListenError::Address { error, .. })
-                    if error.kind() == io::ErrorKind::AddrInUse && patience.wait(say) => {}
+                    if error.kind() == io::ErrorKind::AddrInUse && retry.wait(say) => {}
                 result => return result,
             }
         };

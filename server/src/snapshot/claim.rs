@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::SnapshotSettings;
-use crate::patience::Patience;
+use crate::retry::Retry;
 
 /// The right to read and write a snapshot, until this is dropped or the process ends, however it does.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Claimed {
         // It stays when the process ends: if it were removed, two processes could have a lock each.
         let opened = OpenOptions::new().create(true).append(true).mode(super::write::PRIVATE).open(&path);
         let lock = opened.map_err(|error| ClaimError::Open { path: path.clone(), error })?;
-        let mut patience = Patience::new(at_most, is_over);
+        let mut retry = Retry::new(at_most, is_over);
         loop {
             let say = |at_most| {
                 tracing::warn!(path = %path.display(), ?at_most, "waiting for the process that has the snapshot");
@@ -57,7 +57,7 @@ impl Claimed {
             match lock.try_lock() {
                 Ok(()) => return Ok(Self { settings: settings.clone(), _lock: lock }),
                 Err(TryLockError::Error(error)) => return Err(ClaimError::Open { path, error }),
-                Err(TryLockError::WouldBlock) if patience.wait(say) => {}
+                Err(TryLockError::WouldBlock) if retry.wait(say) => {}
                 Err(TryLockError::WouldBlock) => return Err(ClaimError::Taken { path }),
             }
         }

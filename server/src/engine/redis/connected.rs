@@ -2,14 +2,12 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use encke_core::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use parking_lot::RwLock;
 use redis::aio::{MultiplexedConnection, SendError};
 use redis::{RedisError, cmd};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
@@ -34,7 +32,6 @@ pub(super) struct Connected {
     /// For commands, and for what is followed.
     pub(super) connections: [Connection; 2],
     pub(super) pushes: Pushes,
-    pub(super) replication_id: String,
     /// Where probes come back.
     pub(super) probe_feed: String,
     pub(super) over: Pin<Box<WaitForCancellationFutureOwned>>,
@@ -83,8 +80,7 @@ impl Connected {
         let up = Up {
             commands: commands.commands.clone(),
             scripts: Arc::new(scripts),
-            life: Arc::new(AtomicU64::new(0)),
-            replication_id: Arc::new(RwLock::new((&*info.replication_id).into())),
+            life: Arc::default(),
             over: over.clone(),
         };
         let life = learn_life(&up, &link.keys.life(), &info.replication_id).await?;
@@ -99,7 +95,6 @@ impl Connected {
             up,
             connections: [commands, feed],
             pushes,
-            replication_id: info.replication_id,
             probe_feed,
             over: Box::pin(over.cancelled_owned()),
             openings: FuturesUnordered::new(),

@@ -1,6 +1,8 @@
 //! The one task that keeps the connections and follows channels. What sessions here follow is what is wanted; what Redis has confirmed is what
 //! there is; the task makes the second like the first, whatever happens to the connections.
 
+mod openings;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::future::{Future, poll_fn};
 use std::sync::Arc;
@@ -13,16 +15,15 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::address::RedisAddress;
 use super::connected::Connected;
-use super::connection::describe;
 use super::following::{Following, Next};
 use super::link::{Link, NotConnected, Request};
 use super::message::Told;
-use super::opening::{MOST_NEW, MOST_WHOLE, Opening, ToOpen, open};
+use super::opening::Opening;
 use super::patterns::Patterns;
 use super::probe::{Info, learn_life};
 use super::pushes::{Push, PushedAs};
 use super::settings::RedisPlace;
-use crate::channel::{ChannelName, Hold, Subscriber, new_epoch};
+use crate::channel::{ChannelName, Hold, Subscriber};
 use crate::engine::EngineError;
 
 /// How long connecting may take.
@@ -45,9 +46,6 @@ const PROBES_BETWEEN_COMPARISONS: u64 = 12;
 
 /// How long a channel is followed that nobody here follows any more.
 pub(super) const LINGER: Duration = Duration::from_secs(30);
-
-/// Questions to Redis about channels at a time.
-const MOST_OPENINGS: usize = 4;
 
 /// See the [module](self).
 pub(super) struct Feed<S: Subscriber> {
@@ -223,113 +221,6 @@ impl<S: Subscriber> Feed<S> {
         .await
     }
 
-    fn requested(&mut self, Request { channel, maker, answer }: Request<S>) {
-        let following = self.following.entry(channel.clone()).or_insert_with(|| Following::new(maker));
-        following.waiting.push(answer);
-        following.waiting.retain(|waiting| !waiting.is_closed());
-        if following.hold.is_some() {
-            following.answer_all(None);
-        } else {
-            self.wants_open(channel);
-        }
-    }
-
-    fn wants_open(&mut self, channel: ChannelName) {
-        if let Some(following) = self.following.get_mut(&channel) {
-            if following.is_opening {
-                following.opens_again = true;
-            } else {
-                following.is_opening = true;
-                self.to_open.push_back(channel);
-            }
-        }
-    }
-
-    fn open_all(&mut self) {
-        let channels: Vec<_> = self.following.keys().cloned().collect();
-        for channel in channels {
-            self.wants_open(channel);
-        }
-    }
-
-    fn begin_openings(&mut self, connected: &mut Connected) {
-        while connected.openings.len() < MOST_OPENINGS && !self.to_open.is_empty() {
-            let (mut batch, mut whole) = (Vec::new(), 0);
-            while batch.len() < MOST_NEW && whole < MOST_WHOLE {
-                let Some(channel) = self.to_open.pop_front() else { break };
-                let Some(following) = self.following.get_mut(&channel) else { continue };
-                let after = following.begin_opening();
-                let known = following.known_epoch();
-                whole += usize::from(known.is_none());
-                let subscribe = !following.is_subscribed;
-                let new_epoch = new_epoch(&self.link.entropy);
-                batch.push(ToOpen { channel, after, known, subscribe, new_epoch });
-            }
-            if batch.is_empty() {
-                // Nobody waits for those any more.
-                continue;
-            }
-            let feed = connected.feed().clone();
-            connected.openings.push(open(batch, feed, connected.up.clone(), self.link.keys.clone()).boxed());
-        }
-    }
-
-    /// Everything that has come: before channels were read, and perhaps after.
-    fn take_pushes(&mut self, connected: &mut Connected) {
-        for _ in 0..connected.pushes.len() {
-            if let Some(push) = connected.pushes.take() {
-                self.pushed(push, connected);
-            }
-        }
-    }
-
-    fn opened(&mut self, opening: Opening, connected: &Connected) {
-        self.link.channels.metrics().engine.opened(opening.len());
-        for (channel, result) in opening {
-            let Some(following) = self.following.get_mut(&channel) else { continue };
-            let outcome = match result {
-                Ok(opened) => following.opened(&channel, &opened, &self.link.channels),
-                Err(error) => {
-                    tracing::warn!(%channel, "a channel cannot be read: {}", describe(&error));
-                    following.is_opening = false;
-                    Err(EngineError::Unavailable)
-                }
-            };
-            match outcome {
-                Ok((next, missed)) => {
-                    if next == Next::Nothing {
-                        following.answer_all(None);
-                    }
-                    if missed {
-                        self.patterns.missed(&channel);
-                    }
-                    if next == Next::Open {
-                        self.wants_open(channel);
-                    }
-                }
-                Err(error) => {
-                    following.answer_all(Some(error));
-                    if !following.stays() {
-                        self.give_up(&channel, connected);
-                    }
-                }
-            }
-        }
-    }
-
-    /// There is no log of this channel here. What has come for it is for patterns alone.
-    fn give_up(&mut self, channel: &ChannelName, connected: &Connected) {
-        let Some(following) = self.following.remove(channel) else { return };
-        connected.unsubscribe(channel, &self.link);
-        let (queue, is_some) = following.give_up();
-        for told in queue {
-            self.patterns.told(channel.as_str(), &told);
-        }
-        if is_some {
-            self.patterns.missed(channel);
-        }
-    }
-
     fn pushed(&mut self, push: Push, connected: &mut Connected) {
         if push.kind == PushedAs::Confirmation {
             self.patterns.confirmed(&push.feed);
@@ -391,13 +282,12 @@ impl<S: Subscriber> Feed<S> {
         if !info.is_master {
             return Err(NotConnected::Replica);
         }
-        if info.replication_id != connected.replication_id {
+        if *info.replication_id != *connected.up.life.read().replication_id {
             // It was a replica in between, and may lack what it had.
             let key = self.link.keys.life();
             let life = learn_life(&connected.up, &key, &info.replication_id);
             let life = self.link.timeouts.within(CONNECT, life).await;
             self.link.channels.metrics().engine.lives(life.ok_or(NotConnected::TimedOut(CONNECT))??);
-            connected.replication_id = info.replication_id;
             self.open_all();
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! What everyone who asks Redis for something shares, and the task that keeps the connections.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use encke_core::Timestamp;
@@ -61,12 +61,17 @@ pub(super) struct Link<S: Subscriber> {
 pub(super) struct Up {
     pub(super) commands: MultiplexedConnection,
     pub(super) scripts: Arc<Scripts>,
-    /// Of Redis: see `scripts/life.lua`.
-    pub(super) life: Arc<AtomicU64>,
-    /// Of Redis, in that life.
-    pub(super) replication_id: Arc<RwLock<Arc<str>>>,
+    /// Of Redis, once it is known.
+    pub(super) life: Arc<RwLock<RedisLife>>,
     /// Ends the connection.
     pub(super) over: CancellationToken,
+}
+
+/// Which life of Redis it is, as all servers count them (see `scripts/life.lua`), and the replication id that it has in that.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RedisLife {
+    pub(super) number: u64,
+    pub(super) replication_id: Arc<str>,
 }
 
 /// Somebody wants to follow a channel.
@@ -200,13 +205,10 @@ impl<S: Subscriber> Link<S> {
             return Answer::Ready(Err(EngineError::Overloaded));
         };
         let keys = self.keys.of(channel.as_str());
-        // In this order: whoever has the id of a life knows the life.
-        let replication_id = Arc::clone(&up.replication_id.read());
-        let life = up.life.load(Ordering::Relaxed);
+        let life = up.life.read().clone();
         let once = id.map(|id| (self.keys.publishes(channel.as_str()), id.digest()));
         let epoch = new_epoch(&self.entropy);
-        let command =
-            up.scripts.publish(&keys, data.as_str(), &epoch, (life, &replication_id), once.as_ref());
+        let command = up.scripts.publish(&keys, data.as_str(), &epoch, &life, once.as_ref());
         let (metrics, timeouts) = (Arc::clone(self.channels.metrics()), Arc::clone(&self.timeouts));
         let asked_at = timeouts.clock().now();
         let publish = async move {

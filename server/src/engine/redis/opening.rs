@@ -1,7 +1,5 @@
 //! Opening channels, many at a time: Redis is asked to tell what is published from now on, then what there is.
 
-use std::sync::atomic::Ordering;
-
 use redis::aio::MultiplexedConnection;
 use redis::{Pipeline, RedisError, Value, cmd, from_redis_value};
 
@@ -87,7 +85,7 @@ async fn check(known: Vec<ToOpen>, up: &Up, keys: &Keys) -> Result<(Opening, Vec
     if replies.len() != count {
         return Err(odd("Redis has answered to another number of commands"));
     }
-    let life = up.life.load(Ordering::Relaxed);
+    let life = up.life.read().number;
     let (mut opening, mut changed) = (Opening::new(), Vec::new());
     for (to_open, reply) in known.into_iter().zip(replies.into_iter().step_by(replies_each)) {
         match unchanged(&to_open, reply, life) {
@@ -111,7 +109,7 @@ fn unchanged(to_open: &ToOpen, reply: Value, life: u64) -> Option<Opened> {
 
 async fn read(channels: Vec<ToOpen>, up: Up, keys: &Keys) -> Result<Opening, RedisError> {
     let mut read = Pipeline::new();
-    let life = up.life.load(Ordering::Relaxed);
+    let life = up.life.read().number;
     for to_open in &channels {
         let keys = keys.of(to_open.channel.as_str());
         read.cmd("MULTI");

@@ -1,12 +1,10 @@
 //! Whether Redis is still there, and still the same. Silence is not health: a message must go all the way round.
 
-use std::sync::atomic::Ordering;
-
 use redis::aio::MultiplexedConnection;
 use redis::{RedisError, Value, cmd, from_redis_value};
 
 use super::connection::odd;
-use super::link::Up;
+use super::link::{RedisLife, Up};
 
 /// What Redis says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,8 +45,7 @@ pub(super) async fn send(up: Up, feed: String, number: u64) -> Result<Info, Redi
 pub(super) async fn learn_life(up: &Up, key: &str, replication_id: &str) -> Result<u64, RedisError> {
     let mut commands = up.commands.clone();
     let life: u64 = up.scripts.life(key, replication_id).query_async(&mut commands).await?;
-    up.life.store(life, Ordering::Relaxed);
-    *up.replication_id.write() = replication_id.into();
+    *up.life.write() = RedisLife { number: life, replication_id: replication_id.into() };
     Ok(life)
 }
 

@@ -4,6 +4,7 @@ use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, cmd};
 
 use super::keys::ChannelKeys;
+use super::link::RedisLife;
 use super::settings::RedisSettings;
 use crate::channel::MOST_KEYS;
 
@@ -66,7 +67,7 @@ impl Scripts {
         keys: &ChannelKeys,
         data: &str,
         new_epoch: &str,
-        (life, replication_id): (u64, &str),
+        life: &RedisLife,
         once: Option<&(String, String)>,
     ) -> Cmd {
         let mut call = cmd("EVALSHA");
@@ -76,11 +77,11 @@ impl Scripts {
         }
         call.arg(data).arg(self.most_messages);
         call.arg(&self.age_ms).arg(&self.log_kept_ms).arg(&self.meta_kept_ms);
-        call.arg(new_epoch).arg(life).arg(&keys.feed);
+        call.arg(new_epoch).arg(life.number).arg(&keys.feed);
         if let Some((_, id)) = once {
             call.arg(id).arg(MOST_KEYS);
         }
-        call.arg(replication_id);
+        call.arg(&*life.replication_id);
         call
     }
 

@@ -5,7 +5,7 @@ use encke_tests::waiting::{eventually_within, until};
 use encke_tests::{Client, RunningServer};
 use serde_json::{Value, json};
 
-use super::nodes::assert_message;
+use super::nodes::{assert_message, followers_of_three};
 use super::{keys_of_news, launch, node};
 
 /// A server notices within two probes that Redis stands still, and connects anew within a second.
@@ -31,14 +31,7 @@ fn next(client: &mut Client) -> Value {
 fn an_empty_redis_is_told_to_everyone() {
     let mut redis = Redis::start();
     let nodes = [node(&redis), node(&redis)];
-    let mut followers = nodes.each_ref().map(RunningServer::client);
-    let epochs = followers.each_mut().map(|follower| follower.subscribe("news"));
-    for offset in 1..=3 {
-        nodes[0].admin.publish("news", offset);
-    }
-    for follower in &mut followers {
-        (1..=3).for_each(|offset| assert_message(follower, offset, &json!(offset)));
-    }
+    let (mut followers, epochs) = followers_of_three(&nodes);
     redis.kill();
     until("it is noticed", || nodes.iter().all(|node| node.admin.get("/readyz").status == 503));
     assert_eq!(nodes[0].admin.get("/readyz").json(), json!({"status": "engine_down"}));

@@ -31,6 +31,19 @@ pub(super) fn assert_all_up_to(client: &mut Client, mut offset: u64, last: &Valu
     all
 }
 
+/// A client of each server, all of which have messages 1 to 3 of a channel, and its epochs, as they were told.
+pub(super) fn followers_of_three(nodes: &[RunningServer; 2]) -> ([Client; 2], [String; 2]) {
+    let mut followers = nodes.each_ref().map(RunningServer::client);
+    let epochs = followers.each_mut().map(|follower| follower.subscribe("news"));
+    for offset in 1..=3 {
+        nodes[0].admin.publish("news", offset);
+    }
+    for follower in &mut followers {
+        (1..=3).for_each(|offset| assert_message(follower, offset, &json!(offset)));
+    }
+    (followers, epochs)
+}
+
 /// Asks Redis for it.
 #[track_caller]
 pub(super) fn exec(connection: &mut Connection, command: &[&str]) {

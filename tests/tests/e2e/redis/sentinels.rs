@@ -5,7 +5,7 @@ use encke_tests::{Client, Launch, RunningServer};
 use serde_json::json;
 
 use super::faults::await_published;
-use super::nodes::{assert_all_up_to, assert_message};
+use super::nodes::{assert_all_up_to, assert_message, followers_of_three};
 use super::{keys_of_news, launch};
 
 fn launch_by(sentinels: &Sentinels) -> Launch {
@@ -27,14 +27,7 @@ fn await_newest(redis: &Redis, offset: u64) {
 fn sessions_outlive_their_master() {
     let mut sentinels = Sentinels::start();
     let nodes = [launch_by(&sentinels).start(), launch_by(&sentinels).start()];
-    let mut followers = nodes.each_ref().map(RunningServer::client);
-    let epochs = followers.each_mut().map(|follower| follower.subscribe("news"));
-    for offset in 1..=3 {
-        nodes[0].admin.publish("news", offset);
-    }
-    for follower in &mut followers {
-        (1..=3).for_each(|offset| assert_message(follower, offset, &json!(offset)));
-    }
+    let (mut followers, epochs) = followers_of_three(&nodes);
     await_newest(&sentinels.replica, 3);
     sentinels.fail_over();
     let published = await_published(&nodes[1], &json!("after"));

@@ -1,7 +1,7 @@
 //! Who follows a channel, on all servers that share it.
 //!
 //! Each server has a lease in Redis, which it renews with its probes. A question goes to all of them at once, by a feed on which all listen, and in the same
-//! step Redis says who has a lease: so it is known who has to answer. Answers come to the asker's own feed. Those that do not come in time
+//! step Redis says which servers have a lease: these have to answer. Answers come to the asker's own feed. Those that do not come in time
 //! are named.
 
 mod pages;
@@ -126,7 +126,7 @@ impl<S: Subscriber> Link<S> {
         Answer::Later(all.boxed())
     }
 
-    /// Renews this server's lease, and asks all others something. Returns who has a lease.
+    /// Renews this server's lease, and asks all others something. Returns the servers that have a lease.
     fn say_it_is_here(
         &self,
         up: Up,
@@ -214,7 +214,7 @@ impl<S: Subscriber> Link<S> {
 /// What is known of an answer so far.
 struct All {
     said: Vec<(String, Present)>,
-    /// Those that have not answered, once it is known who has to.
+    /// Servers that have to answer and have not, once they are known.
     silent: Option<BTreeSet<String>>,
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for what another process has, before there is a wheel.
+//! Trying again to get what another process has, before there is a wheel.
 
 use std::thread;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use std::time::Duration;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 
 /// The time that is left to wait.
-pub(crate) struct Patience<F> {
+pub(crate) struct Retry<F> {
     at_most: Duration,
     waited: Duration,
     is_over: F,
 }
 
-impl<F: FnMut() -> bool> Patience<F> {
+impl<F: FnMut() -> bool> Retry<F> {
     /// At most so long, and not longer than until `is_over`.
     pub(crate) fn new(at_most: Duration, is_over: F) -> Self {
         Self { at_most, waited: Duration::ZERO, is_over }
