@@ -8,7 +8,7 @@ use encke_core::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
-use redis::aio::{MultiplexedConnection, SendError};
+use redis::aio::SendError;
 use redis::{RedisError, cmd};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
@@ -29,8 +29,7 @@ const PROBE: Duration = Duration::from_secs(5);
 /// See the [module](self).
 pub(super) struct Connected {
     pub(super) up: Up,
-    /// For commands, and for what is followed.
-    pub(super) connections: [Connection; 2],
+    _connections: [Connection; 2],
     pub(super) pushes: Pushes,
     /// Where probes come back.
     pub(super) probe_feed: String,
@@ -67,33 +66,35 @@ impl Connected {
         let who = login(&settings.user, &settings.password).set_db(settings.database);
         // Both end with either.
         let over = CancellationToken::new();
-        let mut commands =
-            Connection::open(address, tls, &who, over.clone(), |_| Ok::<_, SendError>(()), executor).await?;
-        let info = Info::ask(&mut commands.commands).await?;
+        let (sender, pushes) = pushes(over.clone());
+        let told = Connection::open(address, tls, &who, over.clone(), sender, executor).await?;
+        let mut commands = told.commands.clone();
+        let info = Info::ask(&mut commands).await?;
         if !info.is_master {
             return Err(NotConnected::Replica);
         }
         if info.evicts && !settings.allow_eviction {
             return Err(EvictsKeys.into());
         }
-        let scripts = Scripts::load(&mut commands.commands, settings).await?;
+        let scripts = Scripts::load(&mut commands, settings).await?;
+        let nothing_told = |_| Ok::<_, SendError>(());
+        let reads = Connection::open(address, tls, &who, over.clone(), nothing_told, executor).await?;
         let up = Up {
-            commands: commands.commands.clone(),
+            commands,
+            reads: reads.commands.clone(),
             scripts: Arc::new(scripts),
             life: Arc::default(),
             over: over.clone(),
         };
         let life = learn_life(&up, &link.keys.life(), &info.replication_id).await?;
         link.channels.metrics().engine.lives(life);
-        let (sender, pushes) = pushes(over.clone());
-        let mut feed = Connection::open(address, tls, &who, over.clone(), sender, executor).await?;
         let probe_feed = link.keys.probe(&new_epoch(&link.entropy));
         let mut subscribe = cmd("SUBSCRIBE");
         subscribe.arg(&probe_feed).arg(link.peers.feeds());
-        feed.commands.send_packed_command(&subscribe).await?;
+        up.commands.clone().send_packed_command(&subscribe).await?;
         Ok(Self {
             up,
-            connections: [commands, feed],
+            _connections: [told, reads],
             pushes,
             probe_feed,
             over: Box::pin(over.cancelled_owned()),
@@ -101,11 +102,6 @@ impl Connected {
             probe: Probe { is_back: true, ..Probe::default() },
             tick: link.timeouts.sleep(Duration::ZERO),
         })
-    }
-
-    /// The connection for what is followed.
-    pub(super) fn feed(&self) -> &MultiplexedConnection {
-        &self.connections[1].commands
     }
 
     /// Sends a probe. Returns its number.
@@ -138,8 +134,8 @@ impl Connected {
     pub(super) fn unsubscribe<S: Subscriber>(&self, channel: &ChannelName, link: &Link<S>) {
         let mut unsubscribe = cmd("UNSUBSCRIBE");
         unsubscribe.arg(link.keys.of(channel.as_str()).feed);
-        let mut feed = self.connections[1].commands.clone();
-        let asked = async move { feed.send_packed_command(&unsubscribe).await.is_ok() };
+        let mut commands = self.up.commands.clone();
+        let asked = async move { commands.send_packed_command(&unsubscribe).await.is_ok() };
         drop(Asked::new(asked, &link.executor));
     }
 }

@@ -156,17 +156,17 @@ impl<S: Subscriber> Feed<S> {
 
     /// Returns why it is over.
     async fn serve(&mut self, mut connected: Connected) -> NotConnected {
-        self.patterns.ask_all(connected.feed());
+        self.patterns.ask_all(&connected.up.commands);
         self.open_all();
         loop {
             self.begin_openings(&mut connected);
             match self.next_event(&mut connected).await {
                 Event::Over => return NotConnected::Over,
                 Event::Request(request) if request.channel.is_pattern() => {
-                    self.patterns.requested(request, connected.feed())
+                    self.patterns.requested(request, &connected.up.commands)
                 }
                 Event::Request(request) => self.requested(request),
-                Event::Refused(glob, error) => self.patterns.refused(&glob, &error, connected.feed()),
+                Event::Refused(glob, error) => self.patterns.refused(&glob, &error, &connected.up.commands),
                 Event::Push(push) => self.pushed(push, &mut connected),
                 Event::Opened(Ok(opening)) => {
                     self.take_pushes(&mut connected);
@@ -267,8 +267,8 @@ impl<S: Subscriber> Feed<S> {
         self.link.renew_lease(connected.up.clone());
         if number.is_multiple_of(PROBES_BETWEEN_SWEEPS) {
             self.let_go(connected);
-            self.patterns.let_go(connected.feed());
-            self.patterns.ask_all(connected.feed());
+            self.patterns.let_go(&connected.up.commands);
+            self.patterns.ask_all(&connected.up.commands);
         }
         if number.is_multiple_of(PROBES_BETWEEN_COMPARISONS) {
             self.open_all();

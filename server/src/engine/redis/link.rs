@@ -56,10 +56,13 @@ pub(super) struct Link<S: Subscriber> {
     requests: mpsc::Sender<Request<S>>,
 }
 
-/// A connection for commands.
+/// Connections for commands.
 #[derive(Clone, Debug)]
 pub(super) struct Up {
+    /// On which Redis also tells what is published: the answer to a publish and the message come in one piece.
     pub(super) commands: MultiplexedConnection,
+    /// For answers that may be long. Redis ends a connection on which it tells something when too much waits there.
+    pub(super) reads: MultiplexedConnection,
     pub(super) scripts: Arc<Scripts>,
     /// Of Redis, once it is known.
     pub(super) life: Arc<RwLock<RedisLife>>,
@@ -248,7 +251,7 @@ impl<S: Subscriber> Link<S> {
         let Some(up) = self.up() else { return Answer::Ready(Err(EngineError::Unavailable)) };
         let keys = self.keys.of(channel.as_str());
         let read = async move {
-            let mut commands = up.commands;
+            let mut reads = up.reads;
             let mut pipeline = redis::pipe();
             pipeline.add_command(cmd("TIME"));
             pipeline.cmd("HMGET").arg(&keys.meta).arg("epoch").arg("offset");
@@ -257,7 +260,7 @@ impl<S: Subscriber> Link<S> {
             pipeline.cmd("XRANGE").arg(&keys.log).arg(from).arg("+").arg("COUNT").arg(limit);
             pipeline.atomic();
             let values: (Value, (Option<String>, Option<i64>), Value, Value) =
-                pipeline.query_async(&mut commands).await?;
+                pipeline.query_async(&mut reads).await?;
             history(values)
         };
         let answer = self.timeouts.within(ANSWER, read);

@@ -34,25 +34,21 @@ pub(super) type Opening = Vec<(ChannelName, Result<Opened, RedisError>)>;
 /// Replies to each channel: to MULTI, to both commands, to EXEC.
 const REPLIES: usize = 4;
 
-pub(super) async fn open(
-    channels: Vec<ToOpen>,
-    mut feed: MultiplexedConnection,
-    up: Up,
-    keys: Keys,
-) -> Result<Opening, RedisError> {
-    subscribe(&channels, feed.clone(), &keys).await?;
+pub(super) async fn open(channels: Vec<ToOpen>, up: Up, keys: Keys) -> Result<Opening, RedisError> {
+    let mut commands = up.commands.clone();
+    subscribe(&channels, &mut commands, &keys).await?;
     let (known, mut to_read) = channels.into_iter().partition(|to_open| to_open.known.is_some());
     let (mut opening, changed) = check(known, &up, &keys).await?;
     to_read.extend(changed);
     opening.extend(read(to_read, up, &keys).await?);
     // When this is answered, all that was published before is here.
-    checked(feed.send_packed_command(&cmd("PING")).await?)?;
+    checked(commands.send_packed_command(&cmd("PING")).await?)?;
     Ok(opening)
 }
 
 async fn subscribe(
     channels: &[ToOpen],
-    mut feed: MultiplexedConnection,
+    commands: &mut MultiplexedConnection,
     keys: &Keys,
 ) -> Result<(), RedisError> {
     let mut subscribe = Pipeline::new();
@@ -61,7 +57,7 @@ async fn subscribe(
     }
     if !subscribe.is_empty() {
         let count = subscribe.len();
-        for confirmed in feed.send_packed_commands(&subscribe, 0, count).await? {
+        for confirmed in commands.send_packed_commands(&subscribe, 0, count).await? {
             checked(confirmed)?;
         }
     }
@@ -81,7 +77,7 @@ async fn check(known: Vec<ToOpen>, up: &Up, keys: &Keys) -> Result<(Opening, Vec
         return Ok((Opening::new(), known));
     }
     let count = check.len();
-    let replies = up.commands.clone().send_packed_commands(&check, 0, count).await?;
+    let replies = up.reads.clone().send_packed_commands(&check, 0, count).await?;
     if replies.len() != count {
         return Err(odd("Redis has answered to another number of commands"));
     }
@@ -120,9 +116,9 @@ async fn read(channels: Vec<ToOpen>, up: Up, keys: &Keys) -> Result<Opening, Red
     if read.is_empty() {
         return Ok(Opening::new());
     }
-    let mut commands = up.commands;
+    let mut reads = up.reads;
     let count = read.len();
-    let replies = commands.send_packed_commands(&read, 0, count).await?;
+    let replies = reads.send_packed_commands(&read, 0, count).await?;
     if replies.len() != REPLIES * channels.len() {
         return Err(odd("Redis has answered to another number of commands"));
     }

@@ -70,7 +70,7 @@ impl<S: Subscriber> Patterns<S> {
     }
 
     /// Somebody wants to follow one.
-    pub(super) fn requested(&mut self, request: Request<S>, feed: &MultiplexedConnection) {
+    pub(super) fn requested(&mut self, request: Request<S>, commands: &MultiplexedConnection) {
         let Request { channel, maker, answer } = request;
         let pattern = self.followed.entry(channel.clone()).or_insert_with(|| Followed::new(maker));
         pattern.waiting.retain(|waiting| !waiting.is_closed());
@@ -78,19 +78,19 @@ impl<S: Subscriber> Patterns<S> {
         if pattern.hold.is_some() {
             answer_all(&mut pattern.waiting, pattern.hold.as_ref(), None);
         } else {
-            self.ask(&channel, feed);
+            self.ask(&channel, commands);
         }
     }
 
     /// Asks for all that Redis has not been asked for on this connection, or has refused.
-    pub(super) fn ask_all(&mut self, feed: &MultiplexedConnection) {
+    pub(super) fn ask_all(&mut self, commands: &MultiplexedConnection) {
         let missing = self.followed.iter().filter(|(_, pattern)| pattern.glob.is_none());
         for name in missing.map(|(name, _)| name.clone()).collect::<Vec<_>>() {
-            self.ask(&name, feed);
+            self.ask(&name, commands);
         }
     }
 
-    fn ask(&mut self, name: &ChannelName, feed: &MultiplexedConnection) {
+    fn ask(&mut self, name: &ChannelName, commands: &MultiplexedConnection) {
         let Some(pattern) = self.followed.get_mut(name).filter(|pattern| pattern.glob.is_none()) else {
             return;
         };
@@ -104,17 +104,22 @@ impl<S: Subscriber> Patterns<S> {
             Some(false) => {}
             None => {
                 self.globs.insert(glob.clone(), false);
-                let asked = self.send("PSUBSCRIBE", &glob, feed);
+                let asked = self.send("PSUBSCRIBE", &glob, commands);
                 self.answers.push(asked.map(|answer| (glob, answer)).boxed());
             }
         }
     }
 
-    fn send(&self, what: &str, glob: &str, feed: &MultiplexedConnection) -> Asked<Result<(), RedisError>> {
+    fn send(
+        &self,
+        what: &str,
+        glob: &str,
+        commands: &MultiplexedConnection,
+    ) -> Asked<Result<(), RedisError>> {
         let mut command = cmd(what);
         command.arg(glob);
-        let mut feed = feed.clone();
-        let asked = async move { feed.send_packed_command(&command).await.and_then(checked).map(drop) };
+        let mut commands = commands.clone();
+        let asked = async move { commands.send_packed_command(&command).await.and_then(checked).map(drop) };
         Asked::new(asked, &self.link.executor)
     }
 
@@ -157,7 +162,7 @@ impl<S: Subscriber> Patterns<S> {
     }
 
     /// Redis does not tell what matches this glob. Perhaps it may tell more; else it is asked again later for patterns that have a log.
-    pub(super) fn refused(&mut self, glob: &str, error: &RedisError, feed: &MultiplexedConnection) {
+    pub(super) fn refused(&mut self, glob: &str, error: &RedisError, commands: &MultiplexedConnection) {
         self.globs.remove(glob);
         let may_tell_more = error.code() == Some("NOPERM") && glob != self.link.keys.widest_glob();
         self.followed.retain(|_, pattern| {
@@ -172,7 +177,7 @@ impl<S: Subscriber> Patterns<S> {
         });
         if may_tell_more {
             self.only_widest = true;
-            self.ask_all(feed);
+            self.ask_all(commands);
         } else {
             tracing::warn!(glob, "patterns cannot be followed: {}", describe(error));
         }
@@ -198,7 +203,7 @@ impl<S: Subscriber> Patterns<S> {
     }
 
     /// Stops following what nobody here has followed for long.
-    pub(super) fn let_go(&mut self, feed: &MultiplexedConnection) {
+    pub(super) fn let_go(&mut self, commands: &MultiplexedConnection) {
         let now = self.link.timeouts.clock().now();
         let mut ended = Vec::new();
         for (name, pattern) in &mut self.followed {
@@ -221,7 +226,7 @@ impl<S: Subscriber> Patterns<S> {
                 && !self.followed.values().any(|other| other.glob.as_ref() == Some(&glob))
             {
                 self.globs.remove(&glob);
-                drop(self.send("PUNSUBSCRIBE", &glob, feed));
+                drop(self.send("PUNSUBSCRIBE", &glob, commands));
             }
         }
     }

@@ -103,15 +103,12 @@ impl World {
         if self.now >= self.disturbed_at + 2 * self.scenario.tick() {
             self.check_overdue(&sessions);
         }
-        if self.server.late_answers() > 0 {
+        // Redis may owe an answer: at the end, it has given all.
+        if self.server.late_answers() > 0 || self.redis.is_some() {
             return;
         }
         if self.now >= self.disturbed_at + 2 * self.scenario.tick() {
             self.check_holds();
-        }
-        if self.redis.is_some() {
-            // Redis may owe an answer: at the end, it has given all.
-            return;
         }
         for client in 0..self.clients.len() {
             if let Some(what) = self.what_is_missed(&self.clients[client], &sessions) {

@@ -61,8 +61,7 @@ impl<S: Subscriber> Feed<S> {
                 // Nobody waits for those any more.
                 continue;
             }
-            let feed = connected.feed().clone();
-            connected.openings.push(open(batch, feed, connected.up.clone(), self.link.keys.clone()).boxed());
+            connected.openings.push(open(batch, connected.up.clone(), self.link.keys.clone()).boxed());
         }
     }
 

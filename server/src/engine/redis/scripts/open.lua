@@ -10,4 +10,4 @@ if ARGV[1] ~= '0' then
   redis.call('PEXPIRE', KEYS[1], ARGV[1])
 end
 local offset = tonumber(redis.call('HGET', KEYS[1], 'offset') or '0')
-return { epoch, offset, past, milliseconds() }
+return { epoch, offset, past, tonumber(milliseconds()) }

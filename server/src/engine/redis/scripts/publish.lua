@@ -17,17 +17,18 @@ if KEYS[3] then
   local known = redis.call('HGET', KEYS[3], ARGV[9])
   if known then
     local first_at, offset, epoch = string.match(known, '^(%d+) (%d+) %d+ (.*)$')
-    if ARGV[3] == '0' or first_at + ARGV[3] > at then
+    if ARGV[3] == '0' or first_at + ARGV[3] > tonumber(at) then
       return { epoch, tonumber(offset), 1 }
     end
   end
 end
 
 local epoch, _, kept = epoch_of(KEYS[1], KEYS[2], ARGV[6], ARGV[7])
-local offset = redis.call('HINCRBY', KEYS[1], 'offset', 1)
-redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], '0-' .. offset, 't', at, 'd', ARGV[1])
+local offset = redis.call('HINCRBY', KEYS[1], 'offset', '1')
+local written_offset = string.format('%d', offset)
+redis.call('XADD', KEYS[2], 'MAXLEN', '~', ARGV[2], '0-' .. written_offset, 't', at, 'd', ARGV[1])
 if ARGV[3] ~= '0' then
-  if not kept or tonumber(kept) < at + ARGV[3] then
+  if not kept or kept - ARGV[3] < tonumber(at) then
     redis.call('PEXPIRE', KEYS[2], ARGV[4])
     redis.call('PEXPIRE', KEYS[1], ARGV[5])
     redis.call('HSET', KEYS[1], 'kept', at + ARGV[4])
@@ -50,10 +51,10 @@ if KEYS[3] then
       redis.call('HDEL', KEYS[3], oldest)
     end
   end
-  redis.call('HSET', KEYS[3], place, ARGV[9], ARGV[9], at .. ' ' .. offset .. ' ' .. number .. ' ' .. epoch)
+  redis.call('HSET', KEYS[3], place, ARGV[9], ARGV[9], at .. ' ' .. written_offset .. ' ' .. number .. ' ' .. epoch)
   if ARGV[3] ~= '0' then
     redis.call('PEXPIRE', KEYS[3], ARGV[3])
   end
 end
-redis.call('PUBLISH', ARGV[8], epoch .. ' ' .. offset .. ' ' .. at .. ' ' .. ARGV[1])
+redis.call('PUBLISH', ARGV[8], epoch .. ' ' .. written_offset .. ' ' .. at .. ' ' .. ARGV[1])
 return { epoch, offset }
