@@ -24,6 +24,10 @@ use signal_hook::iterator::Signals;
 /// A session server for WebSocket and server-sent events, every timeout on one timing wheel.
 #[derive(Parser)]
 #[command(version, about, args_conflicts_with_subcommands = true)]
+#[cfg_attr(
+    not(feature = "schemes"),
+    command(after_help = "This build has only `hierarchical` for timers.scheme.")
+)]
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,

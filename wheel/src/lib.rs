@@ -116,6 +116,7 @@ mod key;
 mod keyed;
 mod queue;
 mod range;
+#[cfg(feature = "schemes")]
 pub mod schemes;
 #[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@
 /// cannot keep its thread from everything else.
 ///
 /// One unit pays for one timer touched: one that expires, one that moves, one that was cancelled and is come across, or, in the
-/// [schemes](crate::schemes) that have to, one that is looked at without being due. Empty slots cost nothing.
+/// schemes that have to, one that is looked at without being due. Empty slots cost nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Work {
     left: u64,

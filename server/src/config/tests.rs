@@ -63,7 +63,7 @@ fn errors_name_the_key_and_where_it_was_set() {
         (&["timers.workers=0"], "must be from 1 to 256"),
         (&["timers.workers=many"], "`timers.workers`"),
         (&["shutdown.snapshot_max_age=0s"], "must be longer than 0: no snapshot would be read"),
-        (&["timers.scheme=sundial"], "unknown variant `sundial`, expected one of `hierarchical`, `hier"),
+        (&["timers.scheme=sundial"], "`timers.scheme` (set by --set timers.scheme=sundial): "),
         (&["timers.tick=0s"], "must be from 1ms to 1s"),
         (&["session.pong_timeout=26s"], "must not be longer than session.ping_interval"),
         (&["session.close_timeout=15ms"], "must be at least two ticks"),
@@ -122,8 +122,21 @@ fn a_poll_gap_that_is_not_set_fits_the_window() {
 }
 
 #[test]
+#[cfg(not(feature = "schemes"))]
+fn a_build_with_one_scheme_says_so() {
+    let config = with(&["timers.scheme=hierarchical"]).resolve().expect("valid");
+    assert_eq!(config.timers.scheme, Scheme::Hierarchical);
+    assert_eq!(
+        error(&with(&["timers.scheme=lawn"])),
+        "`timers.scheme` (set by --set timers.scheme=lawn): `lawn`: this build has only `hierarchical`"
+    );
+}
+
+#[test]
+#[cfg(feature = "schemes")]
 fn every_scheme_has_a_name() {
     let error = error(&with(&["timers.scheme=sundial"]));
+    assert!(error.contains("unknown variant `sundial`, expected one of `hierarchical`, `hier"), "{error}");
     for scheme in Scheme::ALL {
         assert!(error.contains(&format!("`{scheme}`")), "{scheme}: {error}");
         let config = with(&[&format!("timers.scheme={scheme}")]).resolve().expect("valid");
@@ -136,6 +149,7 @@ fn every_scheme_has_a_name() {
 }
 
 #[test]
+#[cfg(feature = "schemes")]
 fn a_scheme_that_comes_late_is_a_warning() {
     for scheme in Scheme::ALL {
         let warnings =

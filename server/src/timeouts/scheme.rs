@@ -1,57 +1,20 @@
 use std::time::Duration;
 
-use encke_wheel::schemes::{
-    BalancedTree, BinaryHeap, CalendarQueue, CoarseWheel, HashedSortedWheel, HashedUnsortedWheel,
-    HierarchicalWheel, Lawn, LogicSimulationWheel, OneMigrationWheel, OrderedList, SimpleWheel,
-    UnorderedList,
-};
-use encke_wheel::{Tick, TimerQueue, TimingWheel};
-use serde::{Deserialize, Serialize};
-use strum::{Display, EnumCount, VariantArray};
+use encke_wheel::{Tick, TimerQueue};
+use strum::{EnumCount, VariantArray};
 
 use super::TickLength;
 use crate::clock::nanos;
 
-/// The slots of wheels that stand alone. At 10 ms a tick one turn is 164 s, longer than what every session waits for by
-/// default (25 s, 10 s, 120 s): of those a wheel that reaches one turn refuses none, and one that hashes looks at none in
-/// vain. Only a lifetime, idleness or the age of a log lies further ahead. It is 66 KiB, and has a few timers a slot for as
-/// many sessions as a process serves.
-const SLOTS: usize = 1 << 14;
+#[cfg(not(feature = "schemes"))]
+mod alone;
+#[cfg(feature = "schemes")]
+mod family;
 
-/// How the wheel thread keeps its timers: `timers.scheme`. It is displayed by its name there.
-#[derive(Clone, Copy, Debug, Display, PartialEq, Eq, Deserialize, EnumCount, Serialize, VariantArray)]
-#[serde(rename_all = "kebab-case")]
-#[strum(serialize_all = "kebab-case")]
-pub enum Scheme {
-    /// [`TimingWheel`]
-    Hierarchical,
-    /// [`HierarchicalWheel`]
-    HierarchicalLists,
-    /// [`OneMigrationWheel`]
-    OneMigration,
-    /// [`CoarseWheel`]
-    Coarse,
-    /// [`SimpleWheel`]
-    Simple,
-    /// [`HashedSortedWheel`]
-    HashedSorted,
-    /// [`HashedUnsortedWheel`]
-    HashedUnsorted,
-    /// [`LogicSimulationWheel`]
-    LogicSimulation,
-    /// [`CalendarQueue`]
-    CalendarQueue,
-    /// [`BinaryHeap`]
-    BinaryHeap,
-    /// [`BalancedTree`]
-    BalancedTree,
-    /// [`OrderedList`]
-    OrderedList,
-    /// [`UnorderedList`]
-    UnorderedList,
-    /// [`Lawn`]
-    Lawn,
-}
+#[cfg(not(feature = "schemes"))]
+pub use alone::Scheme;
+#[cfg(feature = "schemes")]
+pub use family::Scheme;
 
 /// What is to be done with a queue of timers, whatever its scheme. It is compiled for each.
 pub(super) trait UseQueue<T> {
@@ -61,28 +24,8 @@ pub(super) trait UseQueue<T> {
 }
 
 impl Scheme {
-    /// All of them.
+    /// All that this build has.
     pub const ALL: [Self; Self::COUNT] = *Self::VARIANTS.as_array().expect("COUNT counts VARIANTS");
-
-    /// Makes a queue that stands at `now`.
-    pub(super) fn queue<T: Send + 'static, U: UseQueue<T>>(self, now: Tick, user: U) -> U::Output {
-        match self {
-            Self::Hierarchical => user.with(TimingWheel::new(now)),
-            Self::HierarchicalLists => user.with(HierarchicalWheel::new(now)),
-            Self::OneMigration => user.with(OneMigrationWheel::new(now)),
-            Self::Coarse => user.with(CoarseWheel::new(now)),
-            Self::Simple => user.with(SimpleWheel::new(now, SLOTS)),
-            Self::HashedSorted => user.with(HashedSortedWheel::new(now, SLOTS)),
-            Self::HashedUnsorted => user.with(HashedUnsortedWheel::new(now, SLOTS)),
-            Self::LogicSimulation => user.with(LogicSimulationWheel::new(now, SLOTS)),
-            Self::CalendarQueue => user.with(CalendarQueue::new(now)),
-            Self::BinaryHeap => user.with(BinaryHeap::new(now)),
-            Self::BalancedTree => user.with(BalancedTree::new(now)),
-            Self::OrderedList => user.with(OrderedList::new(now)),
-            Self::UnorderedList => user.with(UnorderedList::new(now)),
-            Self::Lawn => user.with(Lawn::new(now)),
-        }
-    }
 
     /// How late a timeout may pass that is armed so far ahead, beside what rounding up to a tick takes.
     #[must_use]
