@@ -8,7 +8,7 @@
 //! | `HashedUnsortedWheel`, 4,096 slots | is looked at once a turn |
 //! | `HashedSortedWheel`, 4,096 slots | is searched for its place among the others of its slot |
 //! | `HierarchicalWheel`, `TimingWheel` | moves down once a level |
-//! | `CoarseWheel`, `OneMigrationWheel` | comes out late |
+//! | `NonCascadingWheel`, `OneMigrationWheel` | comes out late |
 //! | `Lawn` | is as any other, if there are few lengths of time |
 //!
 //! A tick is a millisecond. Within a second, so many timers are set, with lengths of time up to the one across the table:

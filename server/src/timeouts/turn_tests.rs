@@ -3,7 +3,7 @@
 use std::num::NonZeroU64;
 
 use encke_core::Timestamp;
-use encke_wheel::schemes::{CoarseWheel, SimpleWheel};
+use encke_wheel::schemes::{NonCascadingWheel, SimpleWheel};
 use encke_wheel::{Tick, TimerQueue};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -114,7 +114,7 @@ fn a_wheel_far_behind_its_horizon_catches_up() {
 
 #[test]
 fn an_entry_that_may_come_late_serves_no_deadline_before_that() {
-    let mut turns = Turns::new(CoarseWheel::new(START));
+    let mut turns = Turns::new(NonCascadingWheel::new(START));
     let start = turns.now;
     let late = turns.wheel_loop.wheel.precision(60_000);
     assert!(late > 1_000, "seconds");

@@ -15,7 +15,7 @@
 //! | 5, hashed, sorted | [`HashedSortedWheel`] | V&L VI-A | n / 1 | 1 | 1 | 24 | all | 0 |
 //! | 6, hashed, unsorted | [`HashedUnsortedWheel`] | V&L VI-A | 1 | 1 | n / (1 + n / slots) | 24 | all | 0 |
 //! | 7, hierarchical | [`HierarchicalWheel`] | V&L VI-B | 1 | 1 | n / 1 | 24 | all | 0 |
-//! | 7, no migration | [`CoarseWheel`] | V&L VI-B, Nichols; Linux 4.8 | 1 | 1 | 1 | 24 | all | 1/7 |
+//! | 7, no migration | [`NonCascadingWheel`] | V&L VI-B, Nichols; Linux 4.8 | 1 | 1 | 1 | 24 | all | 1/7 |
 //! | 7, one migration | [`OneMigrationWheel`] | V&L VI-B | 1 | 1 | n / 1 | 24 | all | 1/255 |
 //! | calendar queue | [`CalendarQueue`] | Brown 1988 | n / 1 | n / 1 | n / 1 | 26 - 32 | all | 0 |
 //! | lawn, of t TTLs | [`Lawn`] | Lev-Libfeld 2019 | log t / 1 | log t / 1 | t / 1 | 24 | all | 0 |
@@ -45,7 +45,6 @@ mod binary_heap;
 mod calendar;
 #[cfg(test)]
 mod check;
-mod coarse;
 mod hashed_sorted;
 mod hashed_unsorted;
 mod hierarchical;
@@ -53,6 +52,7 @@ mod hierarchy;
 mod lawn;
 mod list;
 mod logic_simulation;
+mod non_cascading;
 mod one_migration;
 mod ordered_list;
 mod simple;
@@ -66,12 +66,12 @@ mod unordered_list;
 pub use balanced_tree::BalancedTree;
 pub use binary_heap::BinaryHeap;
 pub use calendar::CalendarQueue;
-pub use coarse::CoarseWheel;
 pub use hashed_sorted::HashedSortedWheel;
 pub use hashed_unsorted::HashedUnsortedWheel;
 pub use hierarchical::HierarchicalWheel;
 pub use lawn::Lawn;
 pub use logic_simulation::LogicSimulationWheel;
+pub use non_cascading::NonCascadingWheel;
 pub use one_migration::OneMigrationWheel;
 pub use ordered_list::OrderedList;
 pub use simple::SimpleWheel;

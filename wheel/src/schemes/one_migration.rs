@@ -1,4 +1,4 @@
-//! Scheme 7 with one migration: between exact and coarse.
+//! Scheme 7 with one migration: between exact and non-cascading.
 
 use super::hierarchical::{Wheels, place};
 use super::list::{Link, ListNode};

@@ -119,23 +119,23 @@ fn a_logic_simulator_searches_its_overflow_list_once_a_cycle() {
 }
 
 #[test]
-fn coarse_wheels_are_as_precise_as_they_say() {
-    let coarse = CoarseWheel::<()>::new(Tick(0));
+fn wheels_that_come_late_are_as_precise_as_they_say() {
+    let late = NonCascadingWheel::<()>::new(Tick(0));
     let one = OneMigrationWheel::<()>::new(Tick(0));
-    assert_eq!([0, 1, 63, 64, 495, 496, 512].map(|ahead| coarse.precision(ahead)), [0, 0, 0, 7, 7, 63, 63]);
+    assert_eq!([0, 1, 63, 64, 495, 496, 512].map(|ahead| late.precision(ahead)), [0, 0, 0, 7, 7, 63, 63]);
     assert_eq!([0, 65_279, 65_280, 1 << 24].map(|ahead| one.precision(ahead)), [0, 0, 255, 65_535]);
     for bits in (0..u64::BITS).step_by(if cfg!(miri) { 13 } else { 1 }) {
         for ahead in [1_u64 << bits, (1_u64 << bits) - 1, u64::MAX >> bits] {
-            assert!(coarse.precision(ahead) <= ahead / 7, "{ahead}");
+            assert!(late.precision(ahead) <= ahead / 7, "{ahead}");
             assert!(one.precision(ahead) <= ahead / 255, "{ahead}");
         }
     }
 }
 
 #[test]
-fn a_coarse_wheel_moves_nothing_and_the_other_once() {
+fn a_non_cascading_wheel_moves_nothing_and_the_other_once() {
     for (deadline, due) in [(1000, 1024), (70_000, 73_728)] {
-        let mut wheel = CoarseWheel::new(Tick(0));
+        let mut wheel = NonCascadingWheel::new(Tick(0));
         wheel.schedule(Tick(deadline), ()).expect("no horizon");
         let mut work = Work::new(10);
         assert!(matches!(wheel.expire_next(Tick::MAX, &mut work), Expire::Due(_)));

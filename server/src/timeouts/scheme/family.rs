@@ -1,9 +1,8 @@
 //! The schemes of a build with the feature `schemes`.
 
 use encke_wheel::schemes::{
-    BalancedTree, BinaryHeap, CalendarQueue, CoarseWheel, HashedSortedWheel, HashedUnsortedWheel,
-    HierarchicalWheel, Lawn, LogicSimulationWheel, OneMigrationWheel, OrderedList, SimpleWheel,
-    UnorderedList,
+    BalancedTree, BinaryHeap, CalendarQueue, HashedSortedWheel, HashedUnsortedWheel, HierarchicalWheel, Lawn,
+    LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, SimpleWheel, UnorderedList,
 };
 use encke_wheel::{Tick, TimingWheel};
 use serde::{Deserialize, Serialize};
@@ -28,7 +27,7 @@ pub enum Scheme {
     HierarchicalLists,
     /// [`OneMigrationWheel`]
     OneMigration,
-    /// [`CoarseWheel`]
+    /// [`NonCascadingWheel`]
     Coarse,
     /// [`SimpleWheel`]
     Simple,
@@ -63,7 +62,7 @@ impl Scheme {
             Self::Hierarchical => user.with(TimingWheel::new(now)),
             Self::HierarchicalLists => user.with(HierarchicalWheel::new(now)),
             Self::OneMigration => user.with(OneMigrationWheel::new(now)),
-            Self::Coarse => user.with(CoarseWheel::new(now)),
+            Self::Coarse => user.with(NonCascadingWheel::new(now)),
             Self::Simple => user.with(SimpleWheel::new(now, SLOTS)),
             Self::HashedSorted => user.with(HashedSortedWheel::new(now, SLOTS)),
             Self::HashedUnsorted => user.with(HashedUnsortedWheel::new(now, SLOTS)),

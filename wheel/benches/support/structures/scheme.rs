@@ -1,9 +1,8 @@
 //! The schemes of this crate.
 
 use encke_wheel::schemes::{
-    BalancedTree, BinaryHeap, CalendarQueue, CoarseWheel, HashedSortedWheel, HashedUnsortedWheel,
-    HierarchicalWheel, Lawn, LogicSimulationWheel, OneMigrationWheel, OrderedList, SimpleWheel,
-    UnorderedList,
+    BalancedTree, BinaryHeap, CalendarQueue, HashedSortedWheel, HashedUnsortedWheel, HierarchicalWheel, Lawn,
+    LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, SimpleWheel, UnorderedList,
 };
 use encke_wheel::{Expire, Tick, TimerKey, TimerQueue, TimingWheel, Work};
 
@@ -56,7 +55,7 @@ all_schemes! {
     TimingWheel: |_| TimingWheel::new(Tick::ZERO), Limits::NONE;
     HierarchicalWheel: |_| HierarchicalWheel::new(Tick::ZERO), Limits::NONE;
     OneMigrationWheel: |_| OneMigrationWheel::new(Tick::ZERO), Limits::NONE;
-    CoarseWheel: |_| CoarseWheel::new(Tick::ZERO), Limits::NONE;
+    NonCascadingWheel: |_| NonCascadingWheel::new(Tick::ZERO), Limits::NONE;
     SimpleWheel: |reach| SimpleWheel::new(Tick::ZERO, slots_for(reach)), Limits::NONE;
     // Every turn looks at all timers.
     HashedUnsortedWheel: |_| HashedUnsortedWheel::new(Tick::ZERO, SLOTS), Limits::NONE;

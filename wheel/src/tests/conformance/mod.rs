@@ -5,9 +5,8 @@ use core::num::NonZeroU64;
 
 use super::{seed, size};
 use crate::schemes::{
-    BalancedTree, BinaryHeap, CalendarQueue, CoarseWheel, HashedSortedWheel, HashedUnsortedWheel,
-    HierarchicalWheel, Lawn, LogicSimulationWheel, OneMigrationWheel, OrderedList, SimpleWheel,
-    UnorderedList,
+    BalancedTree, BinaryHeap, CalendarQueue, HashedSortedWheel, HashedUnsortedWheel, HierarchicalWheel, Lawn,
+    LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, SimpleWheel, UnorderedList,
 };
 use crate::{Expire, LEVELS, Tick, TimerKey, TimerQueue, TimingWheel, Work};
 
@@ -52,7 +51,7 @@ queue! {
     HashedSortedWheel: None,
     HashedUnsortedWheel: None,
     HierarchicalWheel: Some(8),
-    CoarseWheel: Some(1),
+    NonCascadingWheel: Some(1),
     OneMigrationWheel: Some(2),
     CalendarQueue: None,
     Lawn: None,
@@ -138,7 +137,7 @@ mod safe {
         #[cfg(not(miri))]
         hashed_unsorted_wheel_of_256: |now| HashedUnsortedWheel::new(now, 256),
         hierarchical_wheel: HierarchicalWheel::new,
-        coarse_wheel: CoarseWheel::new,
+        non_cascading_wheel: NonCascadingWheel::new,
         one_migration_wheel: OneMigrationWheel::new,
         calendar_queue: CalendarQueue::new,
         lawn: Lawn::new,

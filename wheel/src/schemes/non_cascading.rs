@@ -26,17 +26,17 @@ use crate::{Tick, Work};
 ///
 /// A range is met wherever it has the beginning of a slot that is as long as the timers so far ahead need. It wants to be
 /// woken exactly when a timer comes out.
-pub struct CoarseWheel<T>(pub(super) Timers<Coarse, T>);
+pub struct NonCascadingWheel<T>(pub(super) Timers<NonCascading, T>);
 
-impl<T> CoarseWheel<T> {
+impl<T> NonCascadingWheel<T> {
     /// An empty wheel that stands at `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        CoarseWheel(Timers::new(now, Coarse { wheels: Wheels::new() }))
+        NonCascadingWheel(Timers::new(now, NonCascading { wheels: Wheels::new() }))
     }
 }
 
-timer_queue!(CoarseWheel);
+timer_queue!(NonCascadingWheel);
 
 const SLOT_BITS: u32 = 6;
 const GRAIN_BITS: u32 = 3;
@@ -44,7 +44,7 @@ const LEVELS: usize = 21;
 
 type Wheels = Hierarchy<SLOT_BITS, GRAIN_BITS, LEVELS>;
 
-pub(super) struct Coarse {
+pub(super) struct NonCascading {
     wheels: Wheels,
 }
 
@@ -64,7 +64,7 @@ fn place(now: Tick, due: Tick) -> (u32, u64) {
     (level + 1, Wheels::number_from(level + 1, due))
 }
 
-impl Scheme for Coarse {
+impl Scheme for NonCascading {
     type Link = Link;
 
     fn precision(&self, ahead: u64) -> u64 {
