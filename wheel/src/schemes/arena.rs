@@ -1,4 +1,23 @@
 //! The memory of all timers of a scheme: nodes and values, found by index, reused through a free list.
+//!
+//! ```text
+//!    index         0              1              2              3              4
+//!
+//!    nodes    [ due        ] [ next free 4] [ due        ] [ due        ] [ next free  ]
+//!             [ link       ] [            ] [ link       ] [ link       ] [       none ]
+//!             [ generation ] [ generation ] [ generation ] [ generation ] [ generation ]
+//!                                  ^
+//!                             first free
+//!
+//!    values   [ T          ] [ None       ] [ T          ] [ T          ] [ None       ]
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | the free list through the free nodes is as old as allocators; generations tell lives of a node apart |
+//! | costs | O(1) to take a node and to free it; the arrays double when they are full |
+//! | memory | 24 bytes a node with the link of a list, 16 with none or a position; an `Option<T>`; none is given back |
+//! | limits | `u32::MAX` timers; 2^31 lives a node, after which it is not used again |
 
 use alloc::vec::Vec;
 use core::num::NonZeroU32;

@@ -1,4 +1,27 @@
-//! Scheme 3: a heap.
+//! Scheme 3 as a binary heap.
+//!
+//! ```text
+//!   position 0                 [ 12 ]                   the earliest
+//!                             /      \
+//!            1, 2        [ 31 ]      [ 12 ]
+//!                        /    \      /                  below p are 2p + 1 and 2p + 2,
+//!            3, 4, 5  [ 70 ] [ 31 ] [ 45 ]              neither of them due before p
+//!                                ^
+//!                                |
+//!   node         [ due | position 4 | generation ]      so that STOP need not search
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, section IV-A, *Scheme 3: Tree-Based Algorithms*; heaps: J. Williams, 1964 |
+//! | start | O(log n); O(1) on average if deadlines are random |
+//! | stop | O(log n) |
+//! | per tick | O(1), and O(log n) for each timer due |
+//! | memory | 32 bytes a timer and an `Option<T>` |
+//! | horizon | none |
+//! | precision | exact |
+//! | wakes | when a timer is due |
+//! | bad when | very many timers expire: each way down the heap is log n steps through all of the memory |
 
 use alloc::vec::Vec;
 
@@ -6,17 +29,11 @@ use super::arena::Node;
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use crate::{Tick, Work};
 
-/// Scheme 3 of Varghese & Lauck (section IV-A, *Tree-Based Algorithms*) as a binary heap, the most common timer queue of
-/// all: libevent, Java and Asio have it.
-///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(log n) | O(1) if deadlines are random |
-/// | STOP | O(log n) | O(log n) |
-/// | PER_TICK | O(1), and O(log n) for each timer due | O(1) |
+/// Scheme 3 as a binary heap, the most common timer queue of all: libevent, Java and Asio have it. [The module](self) has its picture, source, costs and
+/// limits.
 ///
 /// The heap holds deadlines, so that a comparison needs no second look-up, and each timer knows its position in the heap,
-/// so that STOP needs no search: 32 bytes a timer and an `Option<T>`. It wants to be woken exactly when a timer is due.
+/// so that STOP needs no search.
 pub struct BinaryHeap<T>(pub(super) Timers<Heap, T>);
 
 impl<T> BinaryHeap<T> {

@@ -1,4 +1,32 @@
 //! A hashed wheel that changes its size and the width of its slots.
+//!
+//! ```text
+//!   a day of 4 ticks, a year of 8 days; now = 33
+//!
+//!   page   0    1    2    3    4    5    6    7
+//!        [  ] [  ] [  ] [  ] [  ] [  ] [  ] [  ]
+//!          |         |
+//!          v         v
+//!        [34]      [41]                               34: day 8, page 0
+//!          |         |                                98: day 24, page 0 too, two years later
+//!          v         v
+//!        [98]      [43]
+//!
+//!   more than 2 timers a day: twice the days       each time, a day becomes three times as long
+//!   fewer than 1 in 2 days:   half the days        as the next timers are apart
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | R. Brown, *Calendar Queues*, CACM 31(10), 1988; an extension of timing wheels, as Varghese & Lauck 1997 see it in section VIII |
+//! | start | O(n); O(1) on average |
+//! | stop | O(n); O(1) on average |
+//! | per tick | O(n); on average O(1), and O(1) for each timer due |
+//! | memory | 24 bytes a timer and an `Option<T>`; 2 to 8 bytes a timer for the days |
+//! | horizon | none |
+//! | precision | exact |
+//! | wakes | when a timer is due; finding out takes up to a year of days |
+//! | bad when | no operation may take long, since one that changes the days moves all timers; or timers crowd in places |
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -9,26 +37,17 @@ use super::timers::{Scheme, Step, Timers, timer_queue};
 use super::turn::Turn;
 use crate::{Tick, Work};
 
-/// R. Brown, *Calendar Queues* (1988): the days of a year on one page each, all years on the same pages, each page in
-/// order. Like [`HashedSortedWheel`](super::HashedSortedWheel), but the number of days follows the number of timers, and
-/// the length of a day how closely they follow each other, so that about every day has a timer.
-///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(n) | O(1) |
-/// | STOP | O(n) | O(1) |
-/// | PER_TICK | O(n) | O(1), and O(1) for each timer due |
-///
-/// The means are Brown's measurements, over many operations: one that changes the number of days moves all timers.
-/// 24 bytes a timer and an `Option<T>`, and 2 to 8 bytes a timer for the days.
+/// A calendar: the days of a year on one page each, all years on the same pages, each page in order. Like
+/// [`HashedSortedWheel`](super::HashedSortedWheel), but the number of days follows the number of timers, and the length of a
+/// day how closely they follow each other, so that about every day has a timer. [The module](self) has its picture, source,
+/// costs and limits. The means there are Brown's measurements, over many operations.
 ///
 /// The days double when there are more than two timers a day, and halve when there are fewer than one in two. Their new
 /// length is three times the mean distance of the next timers, 25 at most, leaving out distances of more than twice the
 /// mean, as Brown has it, but rounded up to a power of two.
 ///
 /// When a whole year has nothing, the calendar goes to the earliest timer. Days are not halved when that would take more
-/// than the [`Work`] left, which pays for the moves. It wants to be woken exactly when a timer is due, and takes up to a
-/// year to find out.
+/// than the [`Work`] left, which pays for the moves.
 pub struct CalendarQueue<T>(pub(super) Timers<Calendar, T>);
 
 impl<T> CalendarQueue<T> {

@@ -1,4 +1,32 @@
 //! Scheme 5: a wheel whose slots hold the timers of every turn, in order.
+//!
+//! ```text
+//!   now = 42: a timer is in the slot of its tick mod 8, of whatever turn
+//!
+//!      0    1    2    3    4    5    6    7
+//!    [  ] [  ] [  ] [  ] [  ] [  ] [  ] [  ]
+//!                ^    |         |
+//!               now   v         v
+//!                   [43]      [45]
+//!                     |         |
+//!                     v         v
+//!                   [51]      [85]                    the first of a slot is its earliest:
+//!                     |                               no other is looked at
+//!                     v
+//!                   [99]
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, section VI-A.1, *Scheme 5: Hash Table with Sorted Lists*, figure 6 |
+//! | start | O(n); O(1) on average if there are no more timers than slots, and they spread |
+//! | stop | O(1) |
+//! | per tick | O(1), and what is due |
+//! | memory | 24 bytes a timer and an `Option<T>`; 4 bytes and a bit a slot |
+//! | horizon | none |
+//! | precision | exact |
+//! | wakes | at every slot that is not empty, due or not |
+//! | bad when | there are many more timers than slots, or many in one slot |
 
 use super::list::{Link, ListNode};
 use super::slots::Slots;
@@ -6,19 +34,11 @@ use super::timers::{Scheme, Step, Timers, timer_queue};
 use super::turn::Turn;
 use crate::{Tick, Work};
 
-/// Scheme 5 of Varghese & Lauck (section VI-A, *Hash Table with Sorted Lists*): a wheel of one tick a slot, in which a
-/// timer of any later turn waits in the slot of its tick's low bits, each slot an [`OrderedList`](super::OrderedList).
-///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(n) | O(1) if there are no more timers than slots |
-/// | STOP | O(1) | O(1) |
-/// | PER_TICK | O(1), and what is due | O(1) |
-///
-/// 24 bytes a timer and an `Option<T>`, and 4 bytes and a bit a slot.
+/// Scheme 5: a wheel of one tick a slot, in which a timer of any later turn waits in the slot of its tick's low bits, each
+/// slot an [`OrderedList`](super::OrderedList). [The module](self) has its picture, source, costs and limits.
 ///
 /// Empty slots are skipped by a bitmap. Driven further than a turn at once, the wheel goes around once, and where that
-/// finds nothing due, straight to the earliest timer. It wants to be woken at every slot that is not empty, due or not.
+/// finds nothing due, straight to the earliest timer.
 pub struct HashedSortedWheel<T>(pub(super) Timers<HashedSorted, T>);
 
 impl<T> HashedSortedWheel<T> {

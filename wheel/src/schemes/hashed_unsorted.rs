@@ -1,4 +1,32 @@
 //! Scheme 6: a wheel whose slots hold the timers of every turn.
+//!
+//! ```text
+//!   now = 42: a timer is in the slot of its tick mod 8, of whatever turn
+//!
+//!      0    1    2    3    4    5    6    7
+//!    [  ] [  ] [  ] [  ] [  ] [  ] [  ] [  ]
+//!                ^    |         |
+//!               now   v         v
+//!                   [99]      [85]                    all of a slot are looked at, once a turn:
+//!                     |         |                     at 43 these three, of which one is due
+//!                     v         v
+//!                   [43]      [45]
+//!                     |
+//!                     v
+//!                   [51]
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, section VI-A.2, *Scheme 6: Hash Table with Unsorted Lists*, figure 6; A. Costello and G. Varghese for BSD, 1995; Netty |
+//! | start | O(1) |
+//! | stop | O(1) |
+//! | per tick | n / slots on average, however they spread; O(n) if all are in one slot |
+//! | memory | 24 bytes a timer and an `Option<T>`; 4 bytes and a bit a slot |
+//! | horizon | none |
+//! | precision | exact |
+//! | wakes | at every slot that is not empty, due or not |
+//! | bad when | timers run for many turns: one of `T` ticks is looked at `T / slots` times |
 
 use super::arena::NIL;
 use super::list::{Link, ListNode, pass};
@@ -7,22 +35,13 @@ use super::timers::{Scheme, Step, Timers, timer_queue};
 use super::turn::Turn;
 use crate::{Tick, Work};
 
-/// Scheme 6 of Varghese & Lauck (section VI-A, *Hash Table with Unsorted Lists*): a wheel of one tick a slot, in which a
-/// timer of any later turn waits in the slot of its tick's low bits, and is looked at once a turn. So are the callouts of
-/// BSD since A. Costello's redesign (1995), and Netty's `HashedWheelTimer`.
-///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(1) | O(1) |
-/// | STOP | O(1) | O(1) |
-/// | PER_TICK | O(n) | O(1) if there are no more timers than slots, else n / slots |
-///
-/// A timer that runs for `T` ticks is looked at `T / slots` times. 24 bytes a timer and an `Option<T>`, and 4 bytes and a
-/// bit a slot.
+/// Scheme 6: a wheel of one tick a slot, in which a timer of any later turn waits in the slot of its tick's low bits, and is
+/// looked at once a turn. So are the callouts of BSD since A. Costello's redesign, and Netty's `HashedWheelTimer`.
+/// [The module](self) has its picture, source, costs and limits.
 ///
 /// Timers are compared with the clock, not counted down. Empty slots are skipped by a bitmap. Driven further than a turn
 /// at once, the wheel goes around once, and where that finds nothing due, straight to the earliest timer: nothing else
-/// would end a drive from tick 0 to `u64::MAX`. It wants to be woken at every slot that is not empty, due or not.
+/// would end a drive from tick 0 to `u64::MAX`.
 pub struct HashedUnsortedWheel<T>(pub(super) Timers<HashedUnsorted, T>);
 
 impl<T> HashedUnsortedWheel<T> {

@@ -1,24 +1,46 @@
 //! Scheme 7: wheels above wheels.
+//!
+//! ```text
+//!   now = 1000         the timer for 1010     for 1300              for 70,000
+//!
+//!   level 2, slots                                                  65,536 .. 131,071
+//!    of 65,536 ticks                                                   | at 65,536
+//!                                                                      v
+//!   level 1, slots                            1280 .. 1535          69,888 .. 70,143
+//!    of 256 ticks                                | at 1280             | at 69,888
+//!                                                v                     v
+//!   level 0, slots     1010                   1300                  70,000
+//!    of 1 tick           | at 1010               | at 1300             | at 70,000
+//!                        v                       v                     v
+//!                       due                     due                   due
+//!
+//!   8 levels of 256 slots: all of u64
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, section VI-B, *Extension 2: Exploiting Hierarchy*, figures 7 and 8 (Scheme 7) |
+//! | start | O(1) |
+//! | stop | O(1) |
+//! | per tick | O(1) on average, a timer moves 7 times at most; O(n) if a slot with all of them begins |
+//! | memory | 24 bytes a timer and an `Option<T>`; 8.3 KiB |
+//! | horizon | none |
+//! | precision | exact |
+//! | wakes | at every slot that is not empty, of any level |
+//! | bad when | the host should sleep while timers run for long: it is woken to move them |
 
 use super::hierarchy::Hierarchy;
 use super::list::{Link, ListNode};
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use crate::{Tick, Work};
 
-/// Scheme 7 of Varghese & Lauck (section VI-B, *Exploiting Hierarchy*): 8 wheels of 256 slots, a slot of each as long as a
-/// turn of the one below. When the wheels come to the beginning of a slot, the timers in it that are not due move down.
+/// Scheme 7: 8 wheels of 256 slots, a slot of each as long as a turn of the one below. When the wheels come to the beginning of
+/// a slot, the timers in it that are not due move down. [The module](self) has its picture, source, costs and limits.
 ///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(1) | O(1) |
-/// | STOP | O(1) | O(1) |
-/// | PER_TICK | O(n) | O(1); a timer moves 7 times at most |
+/// The slots are doubly linked lists, as everybody has them; [`TimingWheel`](crate::TimingWheel) is the same scheme made for
+/// the caches of today.
 ///
-/// 24 bytes a timer and an `Option<T>`, and 8.3 KiB. The slots are doubly linked lists, as everybody has them;
-/// [`TimingWheel`](crate::TimingWheel) is the same scheme made for the caches of today.
-///
-/// The level is found from the number of ticks ahead, in constant time. Empty slots are skipped by bitmaps. It wants to be
-/// woken at every slot that is not empty, of any level.
+/// The level is found from the number of ticks ahead, in constant time. Empty slots are skipped by bitmaps.
 pub struct HierarchicalWheel<T>(pub(super) Timers<Hierarchical, T>);
 
 impl<T> HierarchicalWheel<T> {

@@ -1,4 +1,20 @@
 //! Wheels of growing slots, one above the other.
+//!
+//! ```text
+//!                slot     0      1      2    ...  2^SLOT_BITS - 1
+//!    level 2           [     ][     ][     ] ... [     ]       a slot: 2^(2 * GRAIN_BITS) ticks
+//!    level 1           [     ][     ][     ] ... [     ]       a slot: 2^GRAIN_BITS ticks
+//!    level 0           [     ][     ][     ] ... [     ]       a slot: 1 tick
+//!                                ^
+//!                        number mod 2^SLOT_BITS, where slots are numbered from tick 0 on
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, section VI-B, figure 7; their levels have arrays of different sizes, for days to seconds |
+//! | costs | O(1) to put a node into a slot and to take it out; the next slot with timers is looked for on each level that has any |
+//! | memory | 4 bytes and a bit a slot; 8 bytes a level |
+//! | limits | a level holds what begins less than a turn ahead; which level, and what moves where, is the scheme's choice |
 
 use super::list::{List, ListNode};
 use super::slots::{Slots, next_bit};

@@ -1,4 +1,27 @@
-//! A queue for every length of time.
+//! Timer Lawn: a queue for every length of time.
+//!
+//! ```text
+//!   now = 300
+//!
+//!   TTL 100 --> [ 310 ] <--> [ 344 ] <--> [ 398 ]     a queue is in the order of starting,
+//!   TTL 300 --> [ 330 ] <--> [ 590 ]                  which is that of deadlines: nothing is sorted
+//!   TTL 999 --> [ 702 ]
+//!                  ^
+//!                  |
+//!   whenever a timer is due: the first of every queue is looked at
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | A. Lev-Libfeld, *Timer Lawn: Unbound Low Latency Timer Data Structure for Large Scale, High Throughput Systems*, 2019, section III |
+//! | start | O(log t) with t different TTLs; O(1) for few |
+//! | stop | O(1); O(log t) for the last of its TTL |
+//! | per tick | O(1) if nothing is due, else O(t), and what is due |
+//! | memory | 24 bytes a timer and an `Option<T>`; some 50 bytes a TTL |
+//! | horizon | none |
+//! | precision | exact |
+//! | wakes | when a timer is due, or was before it was cancelled |
+//! | bad when | there are many TTLs: with as many as timers, as for deadlines at random, it is worse than Scheme 1 |
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -7,24 +30,14 @@ use super::list::{Link, List, ListNode};
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use crate::{Tick, Work};
 
-/// A. Lev-Libfeld, *Timer Lawn* (2019): a queue for every TTL, the number of ticks from scheduling to deadline. Timers of
-/// one TTL fall due in the order in which they were scheduled, so nothing is ever sorted.
-///
-/// With `t` different TTLs at a time:
-///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(log t) | O(log t), and O(1) for few |
-/// | STOP | O(1), and O(log t) for the last of its TTL | O(1) |
-/// | PER_TICK | O(t), and what is due | O(1) if nothing is due |
-///
-/// 24 bytes a timer and an `Option<T>`; some 50 bytes a TTL.
+/// Timer Lawn: a queue for every TTL, the number of ticks from scheduling to deadline. Timers of one TTL fall due in the order in
+/// which they were scheduled, so nothing is ever sorted. [The module](self) has its picture, source, costs and limits.
 ///
 /// **Many TTLs are its weakness**: whenever a timer is due, the first of every queue is looked at. With as many TTLs as
 /// timers, as for deadlines at random, it is worse than [`UnorderedList`](super::UnorderedList).
 ///
 /// The author finds the queue of a TTL in a hash table; this one in a B-tree, which is a single small node for as few TTLs
-/// as the scheme is made for. It wants to be woken when a timer is due, or was before it was cancelled.
+/// as the scheme is made for.
 pub struct Lawn<T>(pub(super) Timers<Blades, T>);
 
 impl<T> Lawn<T> {

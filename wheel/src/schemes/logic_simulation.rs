@@ -1,4 +1,26 @@
-//! The wheel of logic simulators: one cycle in slots, the rest in a list.
+//! The wheel of logic simulators: the present cycle in slots, the rest in a list.
+//!
+//! ```text
+//!   cycle 3, of 8 slots; now = 26
+//!
+//!     24   25   26   27   28   29   30   31         overflow list: all later cycles, in no order
+//!    [  ] [  ] [  ] [  ] [  ] [  ] [  ] [  ]        first --> [ 40 ] <--> [ 33 ] <--> [ 97 ]
+//!                ^    |              |
+//!               now   v              v              searched at 32: 33 is in the cycle that begins
+//!                   [27]           [30]             then, and moves to its slot
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | E. Ulrich 1965; S. Szygenda, C. Hemming and J. Hemphill 1971 (TEGAS-2); Varghese & Lauck 1997, section IV-B, figure 4 |
+//! | start | O(1) |
+//! | stop | O(1) |
+//! | per tick | O(1) and a `slots`-th of the overflow list; O(n) where a cycle begins |
+//! | memory | 24 bytes a timer and an `Option<T>`; 4 bytes and a bit a slot |
+//! | horizon | none |
+//! | precision | exact |
+//! | wakes | at the next slot that is not empty, or else for the next cycle, while there is an overflow list |
+//! | bad when | timers run for longer than a cycle; the later in the cycle, the more of them end up in the list, however near |
 
 use super::arena::NIL;
 use super::list::{Link, List, ListNode};
@@ -6,24 +28,15 @@ use super::slots::Slots;
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use crate::{Tick, Work};
 
-/// The timing wheel of logic simulation (Ulrich 1965; Szygenda, Hemming, Hemphill 1971: TEGAS-2), as Varghese & Lauck
-/// tell it in section IV-B: time goes in cycles; timers of the present cycle are in slots of one tick, all others in one
-/// overflow list, which is searched at the beginning of each cycle for those that it brings.
+/// The timing wheel of logic simulation, from which the others grew: time goes in cycles; timers of the present cycle are in
+/// slots of one tick, all others in one overflow list, which is searched at the beginning of each cycle for those that it
+/// brings. [The module](self) has its picture, source, costs and limits.
 ///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(1) | O(1) |
-/// | STOP | O(1) | O(1) |
-/// | PER_TICK | O(n) | O(1) and a `slots`-th of the overflow list |
-///
-/// 24 bytes a timer and an `Option<T>`, and 4 bytes and a bit a slot.
-///
-/// This is TEGAS's wheel, which turns once a cycle; DECSIM's turns every half. So the later in the cycle, the more of what
-/// is scheduled ends up in the overflow list, however near: the weakness that led to Scheme 4.
+/// This is TEGAS's wheel, which turns once a cycle; DECSIM's turns every half. That what is near may yet end up in the overflow
+/// list is the weakness that led to Scheme 4.
 ///
 /// Empty slots are skipped by a bitmap. Driven over several cycles at once, the wheel leaves out those that nothing was
-/// scheduled for. It wants to be woken at the next slot that is not empty, or else for the next cycle, as long as there is
-/// an overflow list.
+/// scheduled for.
 pub struct LogicSimulationWheel<T>(pub(super) Timers<LogicSimulation, T>);
 
 impl<T> LogicSimulationWheel<T> {

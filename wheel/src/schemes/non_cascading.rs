@@ -1,4 +1,33 @@
 //! Scheme 7 without migrations: what is far ahead comes out late.
+//!
+//! ```text
+//!   now = 1000         the timer for 1010     for 1100              for 2000
+//!
+//!   level 2, slots                                                  2048 .. 2111
+//!    of 64 ticks                                                       | at 2048
+//!                                                                      |
+//!   level 1, slots                            1104 .. 1111             |
+//!    of 8 ticks                                  | at 1104             |
+//!                                                |                     |
+//!   level 0, slots     1010                      |                     |
+//!    of 1 tick           | at 1010               |                     |
+//!                        v                       v                     v
+//!                       due                 due, 4 late           due, 48 late
+//!
+//!   21 levels of 64 slots: all of u64
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, end of section VI-B, after W. Nichols; T. Gleixner, *timers: Switch to a non-cascading wheel*, 2016 (Linux 4.8) |
+//! | start | O(1) |
+//! | stop | O(1) |
+//! | per tick | O(1), and what comes out |
+//! | memory | 24 bytes a timer and an `Option<T>`; 5.6 KiB |
+//! | horizon | none |
+//! | precision | exact up to 63 ticks ahead, then late by less than 1/7 of the ticks ahead |
+//! | wakes | when a timer comes out |
+//! | bad when | what is far ahead must be exact |
 
 use core::ops::RangeInclusive;
 
@@ -7,25 +36,15 @@ use super::list::{Link, ListNode};
 use super::timers::{Scheme, Step, Timers, latest_or_first, timer_queue};
 use crate::{Tick, Work};
 
-/// Scheme 7 of Varghese & Lauck without migrations (section VI-B, after W. Nichols), as in Linux since 4.8: wheels of
-/// growing slots, in which a timer stays where it is put, and comes out when that slot begins.
+/// Scheme 7 without migrations, as in Linux since 4.8: wheels of growing slots, in which a timer stays where it is put, and
+/// comes out when that slot begins. [The module](self) has its picture, source, costs and limits.
 ///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(1) | O(1) |
-/// | STOP | O(1) | O(1) |
-/// | PER_TICK | O(1), and what comes out | O(1) |
+/// The wheels are those of Linux: 64 slots a level, a slot of each level 8 times as long as one of the level below; but 21
+/// levels for all of `u64`, where Linux has 8 or 9 and cuts off what lies beyond them. A timer goes to the first slot that
+/// begins at its deadline or later, so it never is early. The paper rounds to the nearest slot, and loses up to half with slots
+/// that grow 60-fold.
 ///
-/// 24 bytes a timer and an `Option<T>`, and 5.6 KiB.
-///
-/// The wheels are those of Linux (T. Gleixner, *timers: Switch to a non-cascading wheel*, 2016): 64 slots a level, a slot
-/// of each level 8 times as long as one of the level below; but 21 levels for all of `u64`, where Linux has 8 or 9 and
-/// cuts off what lies beyond them. A timer goes to the first slot that begins at its deadline or later. So it never is
-/// early; up to 63 ticks ahead it is exact; and further ahead it is late by less than 1/7 of the ticks it was scheduled
-/// ahead. The paper rounds to the nearest slot, and loses up to half with slots that grow 60-fold.
-///
-/// A range is met wherever it has the beginning of a slot that is as long as the timers so far ahead need. It wants to be
-/// woken exactly when a timer comes out.
+/// A range is met wherever it has the beginning of a slot that is as long as the timers so far ahead need.
 pub struct NonCascadingWheel<T>(pub(super) Timers<NonCascading, T>);
 
 impl<T> NonCascadingWheel<T> {

@@ -1,26 +1,45 @@
 //! Scheme 7 with one migration: between exact and non-cascading.
+//!
+//! ```text
+//!   now = 1000         the timer for 1010     for 1300              for 70,000
+//!
+//!   level 2, slots                                                  65,536 .. 131,071
+//!    of 65,536 ticks                                                   | at 65,536
+//!                                                                      v
+//!   level 1, slots                            1280 .. 1535          70,144 .. 70,399
+//!    of 256 ticks                                | at 1280             | at 70,144
+//!                                                v                     |
+//!   level 0, slots     1010                   1300                     |
+//!    of 1 tick           | at 1010               | at 1300             |
+//!                        v                       v                     v
+//!                       due                     due              due, 144 late
+//!
+//!   8 levels of 256 slots: all of u64
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, end of section VI-B, which allows "just one migration between adjacent lists" |
+//! | start | O(1) |
+//! | stop | O(1) |
+//! | per tick | O(1) on average, a timer moves once at most; O(n) if a slot with all of them begins |
+//! | memory | 24 bytes a timer and an `Option<T>`; 8.3 KiB |
+//! | horizon | none |
+//! | precision | exact up to 65,279 ticks ahead, then late by less than 1/255 of the ticks ahead |
+//! | wakes | at every slot that is not empty, of any level |
+//! | bad when | what is far ahead must be exact |
 
 use super::hierarchical::{Wheels, place};
 use super::list::{Link, ListNode};
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use crate::{Tick, Work};
 
-/// Scheme 7 of Varghese & Lauck with a single migration (end of section VI-B): the wheels of
-/// [`HierarchicalWheel`](super::HierarchicalWheel), in which a timer moves down once, and then comes out when the slot that
-/// it moved to begins.
-///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(1) | O(1) |
-/// | STOP | O(1) | O(1) |
-/// | PER_TICK | O(n) | O(1); a timer moves once at most |
-///
-/// 24 bytes a timer and an `Option<T>`, and 8.3 KiB.
+/// Scheme 7 with a single migration: the wheels of [`HierarchicalWheel`](super::HierarchicalWheel), in which a timer moves down
+/// once, and then comes out when the slot that it moved to begins. [The module](self) has its picture, source, costs and
+/// limits.
 ///
 /// When the slot of a timer begins, it moves to the first slot that begins at its deadline or later, on the lowest level
-/// that reaches so far: at least one level down. So it never is early; up to 65,279 ticks ahead it is exact; and further
-/// ahead it is late by less than 1/255 of the ticks it was scheduled ahead. It wants to be woken at every slot that is not
-/// empty, of any level.
+/// that reaches so far: at least one level down. So it never is early.
 pub struct OneMigrationWheel<T>(pub(super) Timers<OneMigration, T>);
 
 impl<T> OneMigrationWheel<T> {

@@ -1,22 +1,37 @@
 //! Scheme 2: one list in the order of deadlines.
+//!
+//! ```text
+//!                                           a new timer, 45, looks for
+//!                                           its place from the rear
+//!                                                   |
+//!                                                   v
+//!  first --> [ 12 ] <--> [ 12 ] <--> [ 31 ] <--> [ 70 ] <-- last
+//!               ^
+//!               |
+//!    every tick: is it due by now?
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, section III-B, *Scheme 2: Ordered List*; VMS and UNIX had such |
+//! | start | O(n); O(1) if all timers run equally long |
+//! | stop | O(1) |
+//! | per tick | O(1), and what is due |
+//! | memory | 24 bytes a timer and an `Option<T>` |
+//! | horizon | none |
+//! | precision | exact |
+//! | wakes | when a timer is due |
+//! | bad when | many timers are outstanding that run for different times |
 
 use super::list::{Link, List, ListNode};
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use crate::{Tick, Work};
 
-/// Scheme 2 of Varghese & Lauck (section III-B, *Ordered List*), as VMS and UNIX had it: a list in the order of
-/// deadlines, searched from the rear.
+/// Scheme 2: a list in the order of deadlines, searched from the rear. [The module](self) has its picture, source, costs and
+/// limits.
 ///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(n) | O(n); O(1) if all timers run equally long |
-/// | STOP | O(1) | O(1) |
-/// | PER_TICK | O(1), and what is due | O(1) |
-///
-/// With deadlines of an exponential distribution, a search passes a third of the list on average (Reeves 1984, as the
-/// paper quotes it). 24 bytes a timer and an `Option<T>`.
-///
-/// Timers of one tick come out in the order in which they were scheduled. It wants to be woken exactly when a timer is due.
+/// With times of an exponential distribution, a search passes a third of the list on average (Reeves 1984, as the paper
+/// quotes it). Timers of one tick come out in the order in which they were scheduled.
 pub struct OrderedList<T>(pub(super) Timers<Ordered, T>);
 
 impl<T> OrderedList<T> {

@@ -1,4 +1,29 @@
 //! Scheme 4: a wheel that reaches one turn ahead.
+//!
+//! ```text
+//!   now = 42, at slot 2 of 8: what is due in i ticks goes to slot (2 + i) mod 8, for i up to 8
+//!
+//!      0    1    2    3    4    5    6    7
+//!    [  ] [  ] [  ] [  ] [  ] [  ] [  ] [  ]          the timer for 51 is refused
+//!      |         ^    |         |
+//!      v        now   v         v
+//!    [48]           [43]      [45]
+//!                               |
+//!                               v
+//!                             [45]
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, section V, *Scheme 4: Basic Scheme*, figure 5; D. Choi, *More Efficient Timer Implementation using TimerWheel*, NHN 2013 |
+//! | start | O(1) |
+//! | stop | O(1) |
+//! | per tick | O(1), and what is due |
+//! | memory | 24 bytes a timer and an `Option<T>`; 4 bytes and a bit a slot |
+//! | horizon | a turn: `slots * width` ticks; what lies further ahead is refused |
+//! | precision | `width - 1` ticks late at most; exact with slots of one tick |
+//! | wakes | when a timer comes out |
+//! | bad when | timers run for long: 1 h 23 min 15 s by the second take 4,995 slots |
 
 use core::num::NonZeroU64;
 use core::ops::RangeInclusive;
@@ -8,24 +33,13 @@ use super::slots::Slots;
 use super::timers::{Scheme, Step, Timers, latest_or_first, timer_queue};
 use crate::{Tick, Work};
 
-/// Scheme 4 of Varghese & Lauck (section V, *Basic Scheme*), the timing wheel itself: a slot for every tick up to
-/// MaxInterval, around and around.
+/// Scheme 4, the timing wheel itself: a slot for every tick up to MaxInterval, around and around. [The module](self) has its
+/// picture, source, costs and limits.
 ///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(1) | O(1) |
-/// | STOP | O(1) | O(1) |
-/// | PER_TICK | O(1), and what is due | O(1) |
-///
-/// 24 bytes a timer and an `Option<T>`, and 4 bytes and a bit a slot.
-///
-/// What lies further ahead than the slots reach is refused. Slots may be wider than one tick, as in NHN's Comet server
-/// (D. Choi, *More Efficient Timer Implementation using TimerWheel*): 7 slots of 50 ms take 350 ms and refuse 351. There a
+/// Slots may be wider than one tick, as in NHN's Comet server: 7 slots of 50 ms take 350 ms and refuse 351. There a
 /// timer goes to slot `(current + interval / width) % slots`, and may come out early by what was rounded off. Here it goes
 /// to the first slot that begins at its deadline or later, so it may be `width - 1` ticks late, never early. Between two
 /// slots the reach is less by the ticks passed since the last one.
-///
-/// It wants to be woken at every slot that is not empty, so exactly when a timer comes out.
 pub struct SimpleWheel<T>(pub(super) Timers<Simple, T>);
 
 impl<T> SimpleWheel<T> {

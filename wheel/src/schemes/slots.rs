@@ -1,4 +1,19 @@
 //! Many lists and a bitmap of those that are not empty: the array of a wheel.
+//!
+//! ```text
+//!    occupied      0      1      0      0      1      0      0      1       64 slots a word
+//!    lists      [ NIL] [ 17 ] [ NIL] [ NIL] [  3 ] [ NIL] [ NIL] [ 80 ]
+//!                         |                    |                    |
+//!                         v                    v                    v
+//!                      node 17               node 3              node 80 ...
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, figures 5 and 6; the bits are what the chip of their appendix A keeps |
+//! | costs | O(1) to put a node into a slot and to take it out; finding the next slot that is not empty reads 64 at a time |
+//! | memory | 4 bytes and a bit a slot, whether it is empty or not |
+//! | limits | 1 to 2^31 slots |
 
 use alloc::boxed::Box;
 use alloc::vec;

@@ -1,5 +1,6 @@
 //! What only one of the schemes does, or what takes a look inside.
 
+use alloc::vec;
 use alloc::vec::Vec;
 use core::num::{NonZeroU32, NonZeroU64};
 
@@ -148,6 +149,37 @@ fn a_non_cascading_wheel_moves_nothing_and_the_other_once() {
         assert!(matches!(wheel.expire_next(Tick::MAX, &mut work), Expire::Due(_)));
         assert_eq!(wheel.now(), Tick(due));
         assert_eq!(work.left(), if deadline < 256 { 9 } else { 8 });
+    }
+}
+
+/// Where a timer is touched that is scheduled at tick 1000: the last is where it comes out.
+fn stops(mut queue: impl TimerQueue<()>, deadline: u64) -> Vec<u64> {
+    queue.schedule(Tick(deadline), ()).expect("no horizon");
+    let mut stops = Vec::new();
+    while let Some(tick) = queue.next_wakeup(Tick::MAX) {
+        stops.push(tick.0);
+        let mut work = Work::new(1);
+        if let Expire::Due(_) = queue.expire_next(tick, &mut work) {
+            break;
+        }
+        assert_eq!(work.left(), 0, "it was moved");
+    }
+    stops
+}
+
+#[test]
+fn the_pictures_of_the_hierarchies_are_true() {
+    const NOW: Tick = Tick(1000);
+    for (deadline, exact) in
+        [(1010, vec![1010]), (1300, vec![1280, 1300]), (70_000, vec![65_536, 69_888, 70_000])]
+    {
+        assert_eq!(stops(HierarchicalWheel::new(NOW), deadline), exact);
+    }
+    for (deadline, once) in [(1010, vec![1010]), (1300, vec![1280, 1300]), (70_000, vec![65_536, 70_144])] {
+        assert_eq!(stops(OneMigrationWheel::new(NOW), deadline), once);
+    }
+    for (deadline, never) in [(1010, 1010), (1100, 1104), (2000, 2048)] {
+        assert_eq!(stops(NonCascadingWheel::new(NOW), deadline), [never]);
     }
 }
 

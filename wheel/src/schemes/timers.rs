@@ -1,4 +1,21 @@
 //! What all schemes have in common: the memory of the timers, their keys, and what is late or comes after the end of time.
+//!
+//! ```text
+//!    schedule, cancel, ...                              expire_next
+//!         |                                                  |
+//!         v            key: index, generation                v
+//!    [ arena: nodes and values ] <--------------------> [ scheme: lists, slots, a heap or a tree of nodes ]
+//!         |
+//!         v
+//!    [ late: index -> the deadline that was asked for, where it was not ahead ]
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, section II: the four routines of a timer module |
+//! | costs | those of the scheme; O(log l) for one of l timers that were late when they were scheduled |
+//! | memory | that of the arena and of the scheme; an entry in a tree for each that was late |
+//! | limits | those of the arena and of the scheme |
 
 use alloc::collections::BTreeMap;
 use core::fmt;

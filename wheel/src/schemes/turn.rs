@@ -1,4 +1,18 @@
 //! Leaving out turns of a wheel in which nothing is due.
+//!
+//! ```text
+//!    start       start + slots                        earliest, or until
+//!      |----- a turn -----|..... turns left out .............|
+//!         all are seen:
+//!         the earliest of them is the earliest of all
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | of this crate: the paper's wheels are driven tick by tick, and go around whatever there is |
+//! | costs | O(1) a timer that is looked at or scheduled; a turn in which nothing is due before any is left out |
+//! | memory | 16 bytes a wheel |
+//! | limits | none |
 
 /// What a hashed wheel has seen since it began to count a turn.
 ///

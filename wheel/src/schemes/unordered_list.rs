@@ -1,24 +1,40 @@
-//! Scheme 1: one list, all of it looked at on every tick.
+//! Scheme 1: one list in no order, all of it looked at on every tick.
+//!
+//! ```text
+//!    a new timer
+//!         |
+//!         v
+//!  first --> [ 31 ] <--> [ 70 ] <--> [ 12 ] <--> [ 31 ]
+//!               ^           ^           ^           ^
+//!               +-----------+-----+-----+-----------+
+//!                                 |
+//!                     every tick: is it due by now?
+//! ```
+//!
+//! | | |
+//! |---|---|
+//! | source | Varghese & Lauck 1997, section III-A, *Scheme 1: Straightforward* |
+//! | start | O(1) |
+//! | stop | O(1) |
+//! | per tick | O(n) |
+//! | memory | 24 bytes a timer and an `Option<T>` |
+//! | horizon | none |
+//! | precision | exact |
+//! | wakes | at every tick |
+//! | bad when | timers wait for long: each costs something at every tick that it waits |
 
 use super::arena::NIL;
 use super::list::{Link, List, ListNode, pass};
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use crate::{Tick, Work};
 
-/// Scheme 1 of Varghese & Lauck (section III-A, *Straightforward*): every timer is looked at on every tick.
+/// Scheme 1: every timer is looked at on every tick. [The module](self) has its picture, source, costs and limits.
 ///
-/// | | worst | mean |
-/// |---|---|---|
-/// | START | O(1) | O(1) |
-/// | STOP | O(1) | O(1) |
-/// | PER_TICK | O(n) | O(n) |
-///
-/// 24 bytes a timer and an `Option<T>`: 16 would do for the scheme, the rest makes keys that can be trusted and a STOP
-/// that need not search. Timers are compared with the clock, not counted down.
+/// Of its 24 bytes a timer 16 would do for the scheme, the rest makes keys that can be trusted and a STOP that need not search.
+/// Timers are compared with the clock, not counted down.
 ///
 /// Driven tick by tick, this is the scheme to the letter. Driven over many ticks at once, it makes one pass over the list
-/// at each tick that something was scheduled for, and one at the last: a pass finds the earliest of what remains. It
-/// wants to be woken at every tick.
+/// at each tick that something was scheduled for, and one at the last: a pass finds the earliest of what remains.
 pub struct UnorderedList<T>(pub(super) Timers<Unordered, T>);
 
 impl<T> UnorderedList<T> {
