@@ -35,39 +35,49 @@
 //!                  ...
 //! ```
 //!
-//! A slot holds its timers as indices, in *chunks* of one cache line each. So a slot is emptied by
-//! reading memory in order, and what it will need next is known in time to be fetched: there is no list of nodes, of which
-//! each tells only where the next one is.
+//! A slot is a *line*: the 14 indices of timers that fit into a cache line with their number and where there are more. A full line is
+//! copied whole into a pool, and back when the slot has been emptied that far. So a few timers need nothing but the slot, many are
+//! read in order, and what will be needed next is known in time to be fetched: there is no list of nodes, of which each tells only where
+//! the next one is.
 //!
 //! A timer that is put off stays where it is. When the wheel comes to it there, it moves to where it belongs by then. So
 //! putting off, which is what becomes of most timeouts, is one store, however often.
 //!
 //! Each level has a bitmap of the slots that are not empty, so the wheel goes from one such slot to the next
-//! and never visits the others. Eight levels rather than the usual four cost 4 KiB that stay untouched as
-//! long as nobody schedules that far ahead, and spare the list of what lies beyond the horizon.
+//! and never visits the others. Eight levels rather than the usual four cost 64 KiB more, and spare the
+//! list of what lies beyond the horizon.
 //!
 //! That the wheel stopped halfway needs no extra state: a slot whose first tick is the present one, and which
 //! is not empty, is what remains to be done. Nothing can be added to it, because what is scheduled now is due
 //! at the next tick at the earliest. For the same reason taking what is due at one tick comes to an end even
 //! if every expiry schedules another timer at once.
 //!
+//! # Timers that stay
+//!
+//! [`TimingWheel`] has timers for once: each carries its value out when it expires. Most timeouts are not like that: a session sets
+//! the same few again and again, and whoever handles one has to find the session first. [`Owners`] keeps the sessions themselves, each
+//! with `K` timers of its own, and lends the whole owner when one of them expires. Nothing is put in, taken out or looked up in
+//! between. `TimingWheel` is made of owners that have one timer, and go when it expires.
+//!
+//! [`StandingTimers`] is what owners with one timer have in common with standing timers by any other scheme.
+//!
 //! # Memory
 //!
 //! ```text
-//!  slot ──▶ chunk: next, slot, len, 14 indices ──▶ chunk ──▶ ...       64 bytes, only the first may have room
-//!             │
-//!             ▼ index                        ▲ position
-//!           node: deadline, position, generation           16 bytes
-//!           value                                          apart
+//!  slot: 14 entries, len, next ──▶ spilled line: 14 entries, len, next ──▶ ...      64 bytes each
+//!            │
+//!            ▼ entry: which owner, which of its timers
+//!          record: K deadlines, K states, generation       12 bytes a timer, and 4
+//!          value                                           apart
 //! ```
 //!
-//! A timer alone in its slot needs no chunk. One that leaves a chunk, cancelled or moved, leaves its index behind: what stands in a
-//! chunk counts if the timer it names says that it stands there. So a chunk need neither be read nor written then. When timers and
-//! such holes are more than half as many again as the timers' pages have room for, every call fills a few holes with the last timers
-//! of their slots.
+//! A timer that is cancelled or moved leaves its entry behind: what stands in a slot counts if the *state* of the timer it names says
+//! that it stands there. So a slot need neither be read nor written then. When such holes are half as many as the owners' pages have
+//! room for timers, every call looks through one line and takes out what does not count.
 //!
-//! Nodes with values, and chunks, come in pages, of which the lowest with room is filled first; pages that run empty are given back,
-//! but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23 bytes a timer, and its value.
+//! Records with values, and spilled lines, come in pages, of which the lowest with room is filled first; pages that run empty are given
+//! back, but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23 bytes a timer, its value, and 128 KiB for the
+//! slots.
 //!
 //! # How to use it
 //!
@@ -118,6 +128,7 @@ mod queue;
 mod range;
 #[cfg(feature = "schemes")]
 pub mod schemes;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod tick;
@@ -129,6 +140,7 @@ pub use key::TimerKey;
 #[cfg(any(feature = "std", test))]
 pub use keyed::Keyed;
 pub use queue::{BeyondHorizon, TimerQueue};
+pub use standing::StandingTimers;
 pub use tick::Tick;
-pub use wheel::{LEVELS, TimingWheel};
+pub use wheel::{Due, LEVELS, Lent, OwnerMut, Owners, TimingWheel};
 pub use work::Work;

@@ -29,11 +29,6 @@ impl Work {
         self.left
     }
 
-    /// Spends so many units, which there are.
-    pub(crate) const fn spend_some(&mut self, units: u32) {
-        self.left -= units as u64;
-    }
-
     /// Spends one unit, if there is one. For those who write a [`TimerQueue`](crate::TimerQueue).
     pub const fn spend(&mut self) -> bool {
         match self.left.checked_sub(1) {

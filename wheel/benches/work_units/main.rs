@@ -5,6 +5,7 @@
 //! within a tick, and that is compared. Setting up the pairs happens within the measured time, since it is spread over the
 //! first second; making room for them does not.
 
+mod owned;
 #[path = "../support/mod.rs"]
 mod support;
 mod units;
@@ -56,6 +57,7 @@ fn main() -> Result<(), Failure> {
     let mut report = Report::new("work_units", "units");
     let mut subjects = Subjects { common: &args.common, all: Vec::new() };
     schemes(&mut subjects);
+    subjects.add_owners();
     let mut subjects = subjects.all;
 
     for &units in &args.units {
@@ -132,6 +134,33 @@ impl SchemeVisitor<u32> for Subjects<'_> {
             self.all.push(Subject { name: Q::NAME, measure: measure::<Q> });
         }
     }
+}
+
+impl Subjects<'_> {
+    /// Endpoints that live in the wheel, with their timers.
+    fn add_owners(&mut self) {
+        if self.common.wants(OWNERS) {
+            self.all.push(Subject { name: OWNERS, measure: measure_owners });
+        }
+    }
+}
+
+const OWNERS: &str = "Owners";
+
+fn measure_owners(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
+    if ranges { measure_owned::<true>(units, limit) } else { measure_owned::<false>(units, limit) }
+}
+
+/// `None` if it takes longer than the limit.
+fn measure_owned<const RANGES: bool>(units: u32, limit: Duration) -> Option<Outcome> {
+    let mut world = owned::World::<RANGES>::new(units);
+    let clock = Instant::now();
+    while world.run_for_a_second() {
+        if clock.elapsed() > limit {
+            return None;
+        }
+    }
+    Some(Outcome { time: clock.elapsed(), exact: true, totals: world.totals() })
 }
 
 /// `None` if it takes longer than the limit.

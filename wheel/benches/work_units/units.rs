@@ -17,21 +17,21 @@ use crate::support::random::{hash, mix};
 use crate::support::structures::Scheme;
 
 /// 20 µs each.
-const SECOND: u64 = 50_000;
-const END: u64 = 300 * SECOND;
+pub(crate) const SECOND: u64 = 50_000;
+pub(crate) const END: u64 = 300 * SECOND;
 
-const IDLE: u64 = 60 * SECOND;
-const IDLE_SLACK: u64 = SECOND;
-const CLOSE: u64 = 180 * SECOND;
-const LINGER: u64 = 10 * SECOND;
-const PACE: u64 = 10;
-const REQUEST: u64 = SECOND;
-const RESPONSE: u8 = 128;
-const FIRST_DEADLINE: u64 = PACE * RESPONSE as u64 * 4;
-const NEXT_DEADLINE: u64 = PACE * RESPONSE as u64 * 2;
+pub(crate) const IDLE: u64 = 60 * SECOND;
+pub(crate) const IDLE_SLACK: u64 = SECOND;
+pub(crate) const CLOSE: u64 = 180 * SECOND;
+pub(crate) const LINGER: u64 = 10 * SECOND;
+pub(crate) const PACE: u64 = 10;
+pub(crate) const REQUEST: u64 = SECOND;
+pub(crate) const RESPONSE: u8 = 128;
+pub(crate) const FIRST_DEADLINE: u64 = PACE * RESPONSE as u64 * 4;
+pub(crate) const NEXT_DEADLINE: u64 = PACE * RESPONSE as u64 * 2;
 
 /// How long to sleep at most.
-const SLEEP: u64 = SECOND / 10;
+pub(crate) const SLEEP: u64 = SECOND / 10;
 
 #[derive(Clone, Copy)]
 enum Kind {
@@ -162,12 +162,9 @@ impl<Q: Scheme<u32>> World<Q> {
         self.now = to;
     }
 
-    /// When the next pair begins. They do in the course of the first second, each somewhere in its part of it.
+    /// When the next pair begins.
     fn beginning(&self) -> u64 {
-        let pairs = self.endpoints.len() as u64 / 2;
-        let pair = u64::from(self.begun / 2);
-        let part = (pair << 16) + u64::from(hash(pair, 1 << 16));
-        if pair < pairs { (part * SECOND / pairs) >> 16 } else { u64::MAX }
+        beginning(self.begun / 2, self.endpoints.len() as u64 / 2)
     }
 
     fn begin(&mut self) {
@@ -276,4 +273,11 @@ impl<Q: Scheme<u32>> World<Q> {
             self.timers.cancel(key);
         }
     }
+}
+
+/// When a pair begins: all do in the course of the first second, each somewhere in its part of it. The end of time, if there are no more.
+pub(crate) fn beginning(pair: u32, pairs: u64) -> u64 {
+    let pair = u64::from(pair);
+    let part = (pair << 16) + u64::from(hash(pair, 1 << 16));
+    if pair < pairs { (part * SECOND / pairs) >> 16 } else { u64::MAX }
 }

@@ -61,6 +61,7 @@ pub mod one_migration;
 pub mod ordered_list;
 pub mod simple;
 mod slots;
+mod standing;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -79,4 +80,5 @@ pub use non_cascading::NonCascadingWheel;
 pub use one_migration::OneMigrationWheel;
 pub use ordered_list::OrderedList;
 pub use simple::SimpleWheel;
+pub use standing::Standing;
 pub use unordered_list::UnorderedList;

@@ -11,8 +11,10 @@ mod edges;
 mod holes;
 mod keyed;
 mod keys;
+mod owners;
 mod ranges;
 mod seed;
+mod standing;
 mod timetable;
 mod wakeup;
 

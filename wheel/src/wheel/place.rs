@@ -34,7 +34,7 @@ impl Place {
     ///
     /// A deadline that is not ahead belongs to the next tick. At the end of time there is none: the slot is
     /// then the one that would come next, and the wheel never gets there.
-    #[inline]
+    #[inline(never)]
     pub(super) fn of(now: Tick, deadline: Tick) -> Place {
         let delta = deadline.saturating_since(now).max(1);
         let due = now.0.wrapping_add(delta);
@@ -45,6 +45,18 @@ impl Place {
         let wraps = (due >> shift).wrapping_sub(now.0 >> shift) >= SLOTS as u64;
         let level = u8::try_from(level).expect("a tick has eight digits") + u8::from(wraps);
         Place::new(level, digit(due, level))
+    }
+
+    /// The same for a deadline that is less than a turn of the first level ahead; else nothing.
+    #[inline(always)]
+    pub(super) fn near(now: Tick, deadline: Tick) -> Option<Place> {
+        let ahead = deadline.0.checked_sub(now.0)?;
+        (ahead.wrapping_sub(1) < SLOTS as u64 - 1).then(|| Place::new(0, digit(deadline.0, 0)))
+    }
+
+    /// The slot of a [number](Self::number).
+    pub(super) fn numbered(number: usize) -> Place {
+        Place(u32::try_from(number).expect("below 2048"))
     }
 
     #[inline]
@@ -70,10 +82,10 @@ impl Place {
         self.0
     }
 
-    /// What [`to_bits`](Self::to_bits) has made; more significant bits do not matter.
+    /// What [`to_bits`](Self::to_bits) has made.
     #[inline]
     pub(super) fn from_bits(bits: u32) -> Place {
-        Place(bits & 0xffff)
+        Place(bits)
     }
 
     /// The slot of `level` in which `now` lies.
@@ -98,26 +110,6 @@ impl Place {
 impl fmt::Debug for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "slot {} of level {}", self.slot(), self.level())
-    }
-}
-
-/// A slot, or none, in one word: memory that is written in parts and read as a whole soon after makes the processor wait.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Known(u32);
-
-impl Known {
-    pub(super) const NONE: Known = Known(u32::MAX);
-
-    #[inline]
-    pub(super) fn place(self) -> Option<Place> {
-        (self.0 != Self::NONE.0).then(|| Place::from_bits(self.0))
-    }
-}
-
-impl From<Place> for Known {
-    #[inline]
-    fn from(place: Place) -> Self {
-        Known(place.to_bits())
     }
 }
 

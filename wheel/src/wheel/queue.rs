@@ -55,6 +55,6 @@ impl<T> TimerQueue<T> for TimingWheel<T> {
 
     #[inline]
     fn occupancy(&self, level: usize) -> usize {
-        self.slots.len(level)
+        self.timers.occupancy_of(level)
     }
 }

@@ -3,55 +3,43 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 impl Slots {
-    /// Panics unless everything that must hold does. `stands` tells whether a timer is at a position still. Returns the index, slot
-    /// and position of all that are.
-    pub(in crate::wheel) fn check(
-        &self,
-        stands: impl Fn(u32, Position) -> bool,
-    ) -> Vec<(u32, Place, Position)> {
+    /// Panics unless everything that must hold does. Returns all entries, and their slots.
+    pub(in crate::wheel) fn check(&self) -> Vec<(u32, Place)> {
         let mut used = BTreeSet::new();
         let mut found = Vec::new();
-        for level in 0..LEVELS {
-            let before = found.len();
-            let (first, occupied) = (&self.first[level * SLOTS..][..SLOTS], &self.occupied[level]);
-            for (word, first) in (0_u8..).zip(first.chunks(64)) {
-                if occupied[usize::from(word)] == 0 {
-                    assert_eq!(first, [First::NONE; 64], "level {level}, from slot {word} * 64");
-                    continue;
-                }
-                for slot in word * 64..=word * 64 + 63 {
-                    let place = Place::new(u8::try_from(level).expect("there are eight"), slot);
-                    let occupied = occupied[word_of(slot)] & bit_of(slot) != 0;
-                    assert_eq!(occupied, !self.is_empty(place), "{place:?}");
-                    if let Some(index) = self.first(place).as_alone() {
-                        found.push((index, place, Position::alone(place)));
-                    } else {
-                        self.check_list(place, &mut used, &mut found);
-                    }
-                }
+        let mut lens = [0; LEVELS];
+        for (number, line) in self.lines.iter().enumerate() {
+            let occupied = self.occupied[number / BITS] >> (number % BITS) & 1 == 1;
+            if line.is_empty() && !occupied {
+                continue;
             }
-            assert_eq!(self.len[level], found.len() - before, "level {level}");
+            let place = Place::numbered(number);
+            // Where the wheel stands, that is seen when it goes on.
+            assert!(occupied, "{place:?} has something");
+            assert!(!line.is_empty() || place.start(self.now) == Some(self.now), "{place:?} has nothing");
+            let before = found.len();
+            found.extend(line.entries().iter().map(|entry| (*entry, place)));
+            self.check_lines(place, line.next(), &mut used, &mut found);
+            self.check_lines(place, self.sweep.rest_of(place), &mut used, &mut found);
+            lens[usize::from(place.level())] += found.len() - before;
         }
-        self.pool.check(|number| used.contains(&number));
-        let all = found.len();
-        found.retain(|&(index, _, position)| stands(index, position));
-        assert_eq!(self.holes, all - found.len());
+        assert_eq!(lens, core::array::from_fn(|level| self.len(level)));
+        self.spilled.check(|number| used.contains(&number));
         found
     }
 
-    fn check_list(&self, place: Place, used: &mut BTreeSet<u32>, found: &mut Vec<(u32, Place, Position)>) {
-        let first = self.first(place).0;
-        let mut number = first;
-        while number != NIL {
-            assert!(used.insert(number), "chunk {number} is in one list");
-            let chunk = self.chunk(number);
-            assert_eq!(chunk.place(), place, "chunk {number}");
-            assert!((1..=FULL).contains(&chunk.len()), "chunk {number} has {}", chunk.len());
-            assert!(number == first || chunk.len() == FULL, "only the first of {place:?} has room");
-            for (word, index) in (2..).zip(chunk.words()) {
-                found.push((*index, place, Position::within(number, word)));
-            }
-            number = chunk.next();
+    fn check_lines(
+        &self,
+        place: Place,
+        mut next: Link,
+        used: &mut BTreeSet<u32>,
+        found: &mut Vec<(u32, Place)>,
+    ) {
+        while let (Some(line), Some(number)) = (self.spilled_line(next), next.number()) {
+            assert!(used.insert(number), "line {number} is of one slot");
+            assert_eq!(line.len(), FULL, "line {number}");
+            found.extend(line.entries().iter().map(|entry| (*entry, place)));
+            next = line.next();
         }
     }
 }

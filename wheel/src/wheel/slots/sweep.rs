@@ -1,48 +1,102 @@
-//! Filling holes, so that what was cancelled does not add up.
+//! Taking holes out, so that what has moved does not add up.
 
-use super::{Chunk, Position, Slots};
+use super::{BITS, Line, Link, Place, Slots};
 
-/// How many words, chunks that are free or pages that are gone are looked at in one sweep: that is two chunks and a bit. One
-/// chunk would do on average, while a third of what chunks hold is holes.
-const STEPS: usize = 32;
-
-/// The word that is looked at next: that of a chunk, in the order of memory.
+/// Goes through all slots, and through each a line at a time: what counts is put into the slot anew.
+///
+/// A timer that has left a slot and come back has two entries there, which both seem to count. So every other time around, whatever
+/// counts is *marked* in the timer's state, and what is marked already goes. The time between takes the marks away.
 #[derive(Debug, Default)]
-pub(super) struct Sweep {
-    chunk: u32,
-    at: u32,
+pub(in crate::wheel) struct Sweep {
+    place: Option<Place>,
+    /// Lines of that slot which are still to be looked at. The slot's own lines end in [`Link::SWEPT`].
+    rest: Option<Link>,
+    /// Whether this time around marks.
+    marks: bool,
+}
+
+impl Sweep {
+    /// The wheel comes to a slot: what was still to be looked at is the rest of its lines.
+    pub(super) fn give_up(&mut self, place: Place) -> Link {
+        if self.place == Some(place) { self.rest.take().unwrap_or(Link::END) } else { Link::END }
+    }
+}
+
+#[cfg(test)]
+impl Sweep {
+    /// What is still to be looked at of this slot.
+    pub(super) fn rest_of(&self, place: Place) -> Link {
+        self.rest.filter(|_| self.place == Some(place)).unwrap_or(Link::END)
+    }
 }
 
 impl Slots {
-    /// Fills the next few holes, in the order of memory, each with the last timer of its slot. Does only so much at a time.
+    /// Looks at one more line.
     ///
-    /// `moves` is told an index, where it stands and where it would stand. If that timer is there still, it makes it so and says
-    /// yes. The same position twice only asks.
+    /// `counts` says whether an entry of a slot counts, and is not marked already, if this time around marks; it does so then, or takes
+    /// the mark away.
     #[inline(never)]
-    pub(in crate::wheel) fn sweep(&mut self, mut moves: impl FnMut(u32, Position, Position) -> bool) {
-        for _ in 0..STEPS {
-            let Sweep { chunk: number, at } = self.sweep;
-            let Some(chunk) = self.pool.find(number).map(|(page, place)| page.get(place)) else {
-                let next = self.pool.next_page(number);
-                self.sweep = Sweep { chunk: next.unwrap_or(0), at: 0 };
-                continue;
-            };
-            // What is not in use has none.
-            if at >= chunk.len() {
-                self.sweep = Sweep { chunk: number + 1, at: 0 };
-                continue;
+    pub(in crate::wheel) fn sweep(&mut self, mut counts: impl FnMut(u32, Place, bool) -> bool) {
+        let marks = self.sweep.marks;
+        if let (Some(place), Some(rest)) = (self.sweep.place, self.sweep.rest) {
+            let line = rest.number().map(|number| self.bring(place, number));
+            self.sweep.rest = line.map(|line| line.next()).filter(|next| next.number().is_some());
+            for entry in line.as_ref().map_or(&[][..], Line::entries) {
+                if counts(*entry, place, marks) {
+                    self.put(place, *entry);
+                } else {
+                    self.holes -= 1;
+                }
             }
-            let to = Chunk::position(number, at);
-            if moves(chunk.get(at), to, to) {
-                self.sweep.at += 1;
-                continue;
-            }
-            let place = chunk.place();
-            let (last, from) = self.pop(place);
-            self.count_hole_out();
-            if moves(last, from, to) {
-                self.chunk_mut(number).replace(to, last);
+        } else if let Some(place) = self.next_to_sweep() {
+            let line = &mut self.lines[place.number()];
+            let before = line.len();
+            line.retain(|entry| counts(entry, place, marks));
+            self.holes -= (before - line.len()) as usize;
+            let next = line.next();
+            if next.number().is_some() {
+                line.set_next(Link::SWEPT);
+                self.sweep.rest = Some(next);
             }
         }
+        if let (Some(place), None) = (self.sweep.place, self.sweep.rest) {
+            self.swept(place);
+        }
+    }
+
+    /// All of a slot was looked at.
+    fn swept(&mut self, place: Place) {
+        let line = &self.lines[place.number()];
+        if line.has_entries() || line.next().number().is_some() {
+            return;
+        }
+        self.refill(place);
+        if place.start(self.now) == Some(self.quiet_until) && self.now < self.quiet_until {
+            self.look_ahead();
+        }
+    }
+
+    /// The next slot that is not empty, and where the wheel is not at work. Past the last one, it is the other kind of time around.
+    fn next_to_sweep(&mut self) -> Option<Place> {
+        let mut from = self.sweep.place.map_or(0, |place| place.number() + 1);
+        self.sweep.place = loop {
+            let Some(place) = self.occupied_from(from) else { break None };
+            if place.start(self.now) != Some(self.now) {
+                break Some(place);
+            }
+            from = place.number() + 1;
+        };
+        self.sweep.marks ^= self.sweep.place.is_none();
+        self.sweep.place
+    }
+
+    fn occupied_from(&self, from: usize) -> Option<Place> {
+        let mut at = from / BITS;
+        let mut bits = self.occupied.get(at)? & (u64::MAX << (from % BITS));
+        while bits == 0 {
+            at += 1;
+            bits = *self.occupied.get(at)?;
+        }
+        Some(Place::numbered(at * BITS + bits.trailing_zeros() as usize))
     }
 }

@@ -5,26 +5,26 @@ impl<P: Page> Pool<P> {
     /// Panics unless everything that must hold does, and just these indices are in use.
     pub(in crate::wheel) fn check(&self, in_use: impl Fn(u32) -> bool) {
         let mut empty = 0;
-        for (at, held) in self.pages.iter().enumerate() {
-            let told = self.room.pages[at / BITS] >> (at % BITS) & 1 == 1;
-            let room = held.page.is_none() || !is_full(held);
+        for (at, state) in self.states.iter().enumerate() {
+            let room = !state.is_there || !is_full::<P>(state);
+            let told = self.room.check(at);
             assert!(told || !(room || at == self.lowest), "page {at} has room");
             assert!(!room || at >= self.lowest, "page {at} has room, below {}", self.lowest);
-            assert!(!told || self.room.words[at / BITS / BITS] >> (at / BITS % BITS) & 1 == 1);
-            let mut free = vec![held.page.is_none(); P::LEN];
-            if let Some(page) = &held.page {
-                let mut place = held.first_free;
-                while usize::from(place) < P::LEN {
-                    let seen = std::mem::replace(&mut free[usize::from(place)], true);
-                    assert!(!seen, "what is free is in a circle");
-                    place = page.next_free(usize::from(place));
-                }
-                empty += usize::from(held.in_use == 0);
+            if !state.is_there {
+                continue;
             }
+            let (page, _) = self.at(index::<P>(at, 0));
+            let (mut free, mut place) = (vec![false; P::LEN], state.first_free);
+            while usize::from(place) < P::LEN {
+                let seen = std::mem::replace(&mut free[usize::from(place)], true);
+                assert!(!seen, "what is free is in a circle");
+                place = page.next_free(usize::from(place));
+            }
+            empty += usize::from(state.in_use == 0);
             for (place, free) in free.iter().enumerate() {
                 assert_eq!(*free, !in_use(index::<P>(at, place)), "page {at}, place {place}");
             }
-            assert_eq!(usize::from(held.in_use), free.iter().filter(|free| !**free).count());
+            assert_eq!(usize::from(state.in_use), free.iter().filter(|free| !**free).count());
         }
         assert_eq!(self.held, self.pages().count(), "pages");
         assert_eq!(self.empty, empty, "empty pages");
@@ -33,7 +33,8 @@ impl<P: Page> Pool<P> {
 
     /// Every page that is there.
     pub(in crate::wheel) fn pages(&self) -> impl Iterator<Item = &P> {
-        self.pages.iter().filter_map(|held| held.page.as_deref())
+        let there = self.states.iter().enumerate().filter(|(_, state)| state.is_there);
+        there.map(|(at, _)| self.at(index::<P>(at, 0)).0)
     }
 }
 
@@ -73,7 +74,7 @@ fn at_its_limit_it_panics_and_goes_on() {
         let beyond = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.take(4).0));
         assert!(beyond.is_err(), "it is full");
         pool.check(|_| true);
-        pool.give_back(given_back);
+        pool.give_back(given_back, |_| ());
         pool.check(|index| index != given_back);
         assert_eq!(pool.take(4).0, given_back);
     }

@@ -1,0 +1,205 @@
+//! The same endpoints and messages, where an endpoint lives in the wheel as the owner of its five timers: what
+//! [`units`](crate::units) keeps in an array is its value here, and whoever handles an expiry has it in hand.
+
+use encke_wheel::{Lent, OwnerMut, Owners, Tick, TimerKey, Work};
+
+use crate::support::random::{hash, mix};
+use crate::units::{
+    CLOSE, END, FIRST_DEADLINE, IDLE, IDLE_SLACK, LINGER, NEXT_DEADLINE, PACE, REQUEST, RESPONSE, SECOND,
+    SLEEP, Totals, beginning,
+};
+
+/// An endpoint's timers.
+const IDLE_TIMER: usize = 0;
+const CLOSE_TIMER: usize = 1;
+const PACE_TIMER: usize = 2;
+const REQUEST_TIMER: usize = 3;
+const DEADLINE_TIMER: usize = 4;
+const TIMERS: usize = 5;
+
+#[derive(Debug)]
+struct Endpoint {
+    peer: Option<TimerKey>,
+    number: u32,
+    closes: u32,
+    requests: u32,
+    queued: u8,
+    quota: u8,
+    expected: u8,
+}
+
+pub(crate) struct World<const RANGES: bool> {
+    endpoints: Owners<Endpoint, TIMERS>,
+    now: u64,
+    pairs: u32,
+    begun: u32,
+    /// When the next pair begins; the end of time if all have begun.
+    next_beginning: u64,
+    /// Of endpoints that are gone.
+    requested: u64,
+    totals: Totals,
+}
+
+impl<const RANGES: bool> World<RANGES> {
+    pub(crate) fn new(pairs: u32) -> Self {
+        World {
+            endpoints: Owners::new(Tick(0)),
+            now: 0,
+            pairs,
+            begun: 0,
+            next_beginning: beginning(0, pairs.into()),
+            requested: 0,
+            totals: Totals::default(),
+        }
+    }
+
+    /// A second of virtual time. Says whether there is more.
+    pub(crate) fn run_for_a_second(&mut self) -> bool {
+        let until = self.now + SECOND;
+        while self.now < until {
+            let at_most = (self.now + SLEEP).min(until).min(self.next_beginning);
+            let next = self.endpoints.next_wakeup(Tick(at_most)).map_or(at_most, |tick| tick.0);
+            self.drive(next);
+            while self.next_beginning <= self.now {
+                self.begin();
+            }
+        }
+        until < END
+    }
+
+    /// # Panics
+    ///
+    /// If an endpoint is left.
+    pub(crate) fn totals(&self) -> Totals {
+        assert!(self.endpoints.is_empty(), "every endpoint has ended");
+        assert_eq!(self.totals.messages, self.requested * u64::from(RESPONSE), "every request was answered");
+        self.totals
+    }
+
+    #[inline(always)]
+    fn drive(&mut self, to: u64) {
+        let mut work = Work::unlimited();
+        while let Lent::Due(mut due) = self.endpoints.expire_next(Tick(to), &mut work) {
+            if due.which == PACE_TIMER {
+                let peer = send::<RANGES>(&mut due.owner);
+                peer.into_iter().for_each(|peer| self.receive(peer));
+            } else {
+                let (key, which, deadline) = (due.owner.key(), due.which, due.deadline.0);
+                self.fires(key, which, deadline);
+            }
+        }
+        self.now = to;
+    }
+
+    /// What fires less often.
+    #[inline(never)]
+    fn fires(&mut self, key: TimerKey, which: usize, deadline: u64) {
+        let mut endpoint = self.endpoints.get_mut(key).expect("it was lent");
+        let (now, closes) = (endpoint.now().0, u64::from(endpoint.value().closes));
+        match which {
+            REQUEST_TIMER if now < closes => self.request(key),
+            REQUEST_TIMER => {}
+            CLOSE_TIMER if deadline == closes => {
+                endpoint.arm(CLOSE_TIMER, Tick(now + LINGER));
+            }
+            CLOSE_TIMER => {
+                let endpoint = self.endpoints.remove(key).expect("it was lent");
+                self.requested += u64::from(endpoint.requests);
+            }
+            IDLE_TIMER => panic!("an endpoint was idle"),
+            _ => panic!("a request was not answered in time"),
+        }
+    }
+
+    fn begin(&mut self) {
+        let closes = self.now + CLOSE;
+        let numbers = [self.begun * 2, self.begun * 2 + 1];
+        self.begun += 1;
+        let keys = numbers.map(|number| {
+            self.endpoints.insert(Endpoint {
+                peer: None,
+                number,
+                closes: u32::try_from(closes).expect("the virtual time fits into 32 bits"),
+                requests: 0,
+                queued: 0,
+                quota: 1,
+                expected: 0,
+            })
+        });
+        for (key, peer) in [(keys[0], keys[1]), (keys[1], keys[0])] {
+            let mut endpoint = self.endpoints.get_mut(key).expect("it was put in");
+            endpoint.value_mut().peer = Some(peer);
+            touch::<RANGES>(&mut endpoint);
+            endpoint.arm(CLOSE_TIMER, Tick(closes));
+        }
+        self.request(keys[0]);
+        self.next_beginning = beginning(self.begun, self.pairs.into());
+    }
+
+    fn request(&mut self, key: TimerKey) {
+        let mut endpoint = self.endpoints.get_mut(key).expect("it is there");
+        endpoint.value_mut().requests += 1;
+        endpoint.value_mut().expected = RESPONSE;
+        endpoint.arm(DEADLINE_TIMER, Tick(endpoint.now().0 + FIRST_DEADLINE));
+        let peer = endpoint.value().peer.expect("it has one");
+        let mut peer = self.endpoints.get_mut(peer).expect("it is there as long");
+        peer.value_mut().queued += RESPONSE;
+        if peer.value().quota > 0 && send::<RANGES>(&mut peer).is_some() {
+            self.receive(key);
+        }
+    }
+
+    #[inline(always)]
+    fn receive(&mut self, key: TimerKey) {
+        self.totals.messages += 1;
+        let mut endpoint = self.endpoints.get_mut(key).expect("it is there as long as its peer");
+        touch::<RANGES>(&mut endpoint);
+        let expected = endpoint.value().expected - 1;
+        endpoint.value_mut().expected = expected;
+        if expected == RESPONSE - 1 || expected == 0 {
+            self.received_first_or_last(key);
+        }
+    }
+
+    #[inline(never)]
+    fn received_first_or_last(&mut self, key: TimerKey) {
+        let mut endpoint = self.endpoints.get_mut(key).expect("it is there");
+        let now = endpoint.now().0;
+        let Endpoint { number, requests, expected, .. } = *endpoint.value();
+        if expected > 0 {
+            endpoint.arm(DEADLINE_TIMER, Tick(now + NEXT_DEADLINE));
+            return;
+        }
+        let random = u64::from(hash(u64::from(number) << 32 | u64::from(requests), 100));
+        self.totals.digest = self.totals.digest.wrapping_add(mix(now << 32 | u64::from(number)));
+        endpoint.disarm(DEADLINE_TIMER);
+        endpoint.arm(REQUEST_TIMER, Tick(now + REQUEST + random));
+    }
+}
+
+type Lending<'a> = OwnerMut<'a, Endpoint, TIMERS>;
+
+/// Sends what may be sent, now that one message may be. Returns to whom.
+#[inline(always)]
+fn send<const RANGES: bool>(endpoint: &mut Lending<'_>) -> Option<TimerKey> {
+    let Some(queued) = endpoint.value().queued.checked_sub(1) else {
+        endpoint.value_mut().quota = 1;
+        return None;
+    };
+    endpoint.value_mut().queued = queued;
+    endpoint.value_mut().quota = 0;
+    endpoint.arm(PACE_TIMER, Tick(endpoint.now().0 + PACE));
+    touch::<RANGES>(endpoint);
+    endpoint.value().peer
+}
+
+/// Puts off the idle timer.
+#[inline(always)]
+fn touch<const RANGES: bool>(endpoint: &mut Lending<'_>) {
+    let now = endpoint.now().0;
+    if RANGES {
+        endpoint.arm_within(IDLE_TIMER, Tick(now + IDLE)..=Tick(now + IDLE + IDLE_SLACK));
+    } else {
+        endpoint.arm(IDLE_TIMER, Tick(now + IDLE));
+    }
+}

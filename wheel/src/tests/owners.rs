@@ -1,0 +1,256 @@
+//! Owners, compared with a list of them at every step.
+
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::seed::{Random, with_seeds};
+use super::size;
+use crate::{Lent, Owners, Tick, TimerKey, Work};
+
+/// An owner as it should be.
+#[derive(Debug)]
+struct Known<const K: usize> {
+    key: TimerKey,
+    value: u64,
+    timers: [Option<Armed>; K],
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Armed {
+    deadline: Tick,
+    /// When it is due: at the next tick at the earliest. Never, if there is none.
+    due: Option<u64>,
+}
+
+struct Model<const K: usize> {
+    owners: Owners<u64, K>,
+    known: Vec<Known<K>>,
+    gone: Vec<TimerKey>,
+    /// Deadlines are mostly less than `2^magnitude` ahead.
+    magnitude: u32,
+}
+
+impl<const K: usize> Model<K> {
+    fn now(&self) -> Tick {
+        self.owners.now()
+    }
+
+    fn any(&self, random: &mut Random) -> Option<usize> {
+        let any = random.below(self.known.len().max(1) as u64);
+        (!self.known.is_empty()).then(|| usize::try_from(any).expect("an index"))
+    }
+
+    fn any_deadline(&self, random: &mut Random) -> Tick {
+        let now = self.now();
+        match random.below(16) {
+            0 => Tick(now.0.saturating_sub(random.ticks(self.magnitude))),
+            1 => Tick(u64::MAX - random.ticks(10)),
+            _ => now.saturating_add(random.ticks(self.magnitude)),
+        }
+    }
+
+    fn insert(&mut self, random: &mut Random) {
+        let value = random.next();
+        let key = self.owners.insert(value);
+        assert_eq!(self.owners.get(key), Some(&value));
+        assert!((0..K).all(|which| self.owners.deadline(key, which).is_none()), "none is armed");
+        self.known.push(Known { key, value, timers: [None; K] });
+    }
+
+    fn remove(&mut self, random: &mut Random) {
+        let Some(at) = self.any(random) else { return };
+        let known = self.known.swap_remove(at);
+        assert_eq!(self.owners.remove(known.key), Some(known.value));
+        assert_eq!(self.owners.remove(known.key), None);
+        self.gone.push(known.key);
+    }
+
+    fn arm(&mut self, random: &mut Random) {
+        let Some(at) = self.any(random) else { return };
+        let which = usize::try_from(random.below(K as u64)).expect("an index");
+        let (now, start) = (self.now(), self.any_deadline(random));
+        let known = &mut self.known[at];
+        let mut owner = self.owners.get_mut(known.key).expect("it is there");
+        assert_eq!((owner.key(), *owner.value()), (known.key, known.value));
+        let before = known.timers[which].map(|armed| armed.deadline);
+        assert_eq!(owner.deadline(which), before);
+        if random.one_in(3) {
+            let end = start.saturating_add(random.ticks(self.magnitude));
+            owner.arm_within(which, start..=end);
+            let chosen = owner.deadline(which).expect("it is armed");
+            assert!((start..=end).contains(&chosen), "{chosen} for {start} to {end}");
+            if before.is_some_and(|before| (start..=end).contains(&before)) {
+                assert_eq!(Some(chosen), before, "it stays");
+                return;
+            }
+        } else {
+            owner.arm(which, start);
+            assert_eq!(owner.deadline(which), Some(start));
+        }
+        let deadline = owner.deadline(which).expect("it is armed");
+        let due = now.0.checked_add(1).map(|next| deadline.0.max(next));
+        known.timers[which] = Some(Armed { deadline, due });
+    }
+
+    fn disarm(&mut self, random: &mut Random) {
+        let Some(at) = self.any(random) else { return };
+        let which = usize::try_from(random.below(K as u64)).expect("an index");
+        let known = &mut self.known[at];
+        let mut owner = self.owners.get_mut(known.key).expect("it is there");
+        assert_eq!(owner.disarm(which), known.timers[which].take().is_some());
+        assert!(!owner.disarm(which), "it was disarmed");
+        assert_eq!(owner.deadline(which), None);
+    }
+
+    fn stale(&mut self, random: &mut Random) {
+        let any = usize::try_from(random.below(self.gone.len().max(1) as u64)).expect("an index");
+        let Some(key) = self.gone.get(any) else { return };
+        assert!(self.owners.get_mut(*key).is_none());
+        assert_eq!(self.owners.get(*key), None);
+        assert_eq!(self.owners.remove(*key), None);
+    }
+
+    fn earliest(&self) -> Option<u64> {
+        self.known.iter().flat_map(|known| known.timers).flatten().filter_map(|armed| armed.due).min()
+    }
+
+    /// Drives the wheel, with little work at a time, and with changes in between.
+    fn drive(&mut self, random: &mut Random) {
+        let to = match random.below(8) {
+            0 => self.owners.next_wakeup(Tick::MAX).unwrap_or(self.now()),
+            1 => Tick(self.now().0.saturating_sub(random.below(3))),
+            _ => self.now().saturating_add(random.ticks(self.magnitude)),
+        };
+        let mut tick = self.now();
+        loop {
+            let wakeup = self.owners.next_wakeup(Tick::MAX);
+            assert!(self.earliest().is_none_or(|earliest| wakeup.is_some_and(|tick| tick.0 <= earliest)));
+            let mut work = Work::new(random.below(6));
+            match self.owners.expire_next(to, &mut work) {
+                Lent::Due(mut due) => {
+                    let (key, which, deadline) = (due.owner.key(), due.which, due.deadline);
+                    let now = due.owner.now();
+                    assert_eq!(due.owner.deadline(which), None, "it has fired");
+                    let known = self.known.iter_mut().find(|known| known.key == key).expect("it is there");
+                    let armed = known.timers[which].take().expect("it is armed");
+                    assert_eq!(*due.owner.value(), known.value);
+                    *due.owner.value_mut() = known.value.wrapping_add(1);
+                    known.value = known.value.wrapping_add(1);
+                    assert_eq!((armed.deadline, armed.due), (deadline, Some(now.0)), "on its tick");
+                    assert!(now >= tick, "one tick after the other");
+                    tick = now;
+                    if random.one_in(2) {
+                        due.owner.arm(which, now.saturating_add(1 + random.ticks(self.magnitude)));
+                        let deadline = due.owner.deadline(which).expect("it is armed");
+                        let due = now.0.checked_add(1).map(|next| deadline.0.max(next));
+                        known.timers[which] = Some(Armed { deadline, due });
+                    }
+                }
+                Lent::OutOfWork => {
+                    if random.one_in(3) {
+                        self.change(random);
+                    }
+                }
+                Lent::UpToDate => break,
+            }
+        }
+        assert!(self.now() >= to);
+        assert!(self.earliest().is_none_or(|earliest| earliest > self.now().0), "nothing is left");
+    }
+
+    fn change(&mut self, random: &mut Random) {
+        match random.below(16) {
+            0 => self.insert(random),
+            1 if self.known.len() > size(40, 10) => self.remove(random),
+            2..4 => self.disarm(random),
+            4 => self.stale(random),
+            _ => self.arm(random),
+        }
+    }
+}
+
+fn run<const K: usize>(random: &mut Random, begins: Tick, magnitude: u32) {
+    let owners = Owners::<u64, K>::new(begins);
+    let mut model = Model { owners, known: Vec::new(), gone: Vec::new(), magnitude };
+    for _ in 0..size(60, 10) {
+        model.insert(random);
+    }
+    for step in 0..size(4000, 150) {
+        if random.one_in(10) {
+            model.drive(random)
+        } else {
+            model.change(random)
+        }
+        assert_eq!(model.owners.len(), model.known.len());
+        if step % 16 == 0 && !cfg!(miri) {
+            model.owners.check_invariants();
+        }
+    }
+}
+
+#[test]
+fn owners_of_one_timer() {
+    with_seeds(|random| run::<1>(random, Tick(0), 20));
+}
+
+#[test]
+fn owners_of_five_timers() {
+    with_seeds(|random| run::<5>(random, Tick(1 << 40), 12));
+}
+
+#[test]
+fn owners_of_many_timers_that_are_near() {
+    with_seeds(|random| run::<17>(random, Tick(250), 5));
+}
+
+#[test]
+fn owners_at_the_end_of_time() {
+    with_seeds(|random| run::<3>(random, Tick(u64::MAX - 100_000), 18));
+}
+
+/// A timer that goes back and forth between two slots leaves an entry in each every time.
+#[test]
+fn coming_back_leaves_few_holes() {
+    let mut owners: Owners<(), 2> = Owners::new(Tick(0));
+    let key = owners.insert(());
+    for now in 0..size(100_000, 1000) as u64 {
+        let mut owner = owners.get_mut(key).expect("it is there");
+        owner.arm(0, Tick(1 << 40));
+        owner.arm(0, Tick(now + 1));
+        assert!(matches!(owners.expire_next(Tick(now + 1), &mut Work::unlimited()), Lent::Due(_)));
+        assert!(matches!(owners.expire_next(Tick(now + 1), &mut Work::unlimited()), Lent::UpToDate));
+        let entries: usize = owners.occupancy().iter().sum();
+        assert!(entries <= 200, "{entries} entries for one timer");
+    }
+    owners.check_invariants();
+}
+
+/// What is disarmed and armed again over and over stays one entry.
+#[test]
+fn disarming_leaves_no_holes() {
+    let mut owners: Owners<(), 1> = Owners::new(Tick(0));
+    let key = owners.insert(());
+    for number in 0..100 {
+        let mut owner = owners.get_mut(key).expect("it is there");
+        owner.arm(0, Tick(1000 + number));
+        assert!(owner.disarm(0));
+    }
+    assert_eq!(owners.occupancy().iter().sum::<usize>(), 1);
+}
+
+#[test]
+fn values_live_as_long_as_their_owners() {
+    let mut owners: Owners<String, 2> = Owners::new(Tick(0));
+    let keys: Vec<_> = (0..100).map(|number: u32| owners.insert(number.to_string())).collect();
+    owners.get_mut(keys[7]).expect("it is there").value_mut().push_str(" and more");
+    assert_eq!(owners.remove(keys[7]), Some(String::from("7 and more")));
+    assert_eq!(owners.len(), 99);
+}
+
+#[test]
+#[should_panic(expected = "index out of bounds")]
+fn there_is_no_third_timer_of_two() {
+    let mut owners: Owners<(), 2> = Owners::new(Tick(0));
+    let key = owners.insert(());
+    owners.get_mut(key).expect("it is there").arm(2, Tick(1));
+}

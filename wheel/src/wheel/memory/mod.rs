@@ -1,0 +1,19 @@
+//! The memory of a wheel, in pages that go when nothing is in them.
+//!
+//! This is the one module of the crate with unsafe code.
+
+#![allow(
+    unsafe_code,
+    reason = "values without the discriminant of an Option, pages without one, and prefetching"
+)]
+
+mod owners;
+mod pool;
+mod prefetch;
+mod room;
+
+#[cfg(test)]
+pub(super) use owners::PAGE;
+pub(super) use owners::{Owners, Record};
+pub(super) use pool::{Page, Pool};
+pub(super) use prefetch::prefetch;

@@ -1,0 +1,49 @@
+use super::*;
+
+impl<T, const K: usize> Owners<T, K> {
+    /// Panics unless everything that must hold does.
+    pub(in crate::wheel) fn check(&self) {
+        let records = || self.pool.pages().flat_map(|memory| &memory.records);
+        assert_eq!(records().filter(|record| record.generation % 2 == 1).count(), self.len);
+        for record in records().filter(|record| record.generation % 2 == 0) {
+            assert!(record.states.iter().all(|state| !state.is_armed()), "a free record has armed timers");
+        }
+        self.pool.check(|index| {
+            let (memory, place) = self.pool.at(index);
+            let record = &memory.records[place];
+            // What is retired is never free.
+            record.generation % 2 == 1 || record.generation == 0
+        });
+    }
+
+    /// How many timers have an entry that counts.
+    pub(in crate::wheel) fn standing(&self) -> usize {
+        self.pool.pages().map(Memory::entries).sum()
+    }
+
+    /// How many timers are armed.
+    pub(in crate::wheel) fn armed(&self) -> usize {
+        let states = self.pool.pages().flat_map(|memory| &memory.records).flat_map(|record| record.states);
+        states.filter(|state| state.is_armed()).count()
+    }
+
+    /// The deadline of an entry's timer, if that is armed.
+    pub(in crate::wheel) fn deadline_of(&self, entry: u32) -> Option<Tick> {
+        let (index, which) = Self::split(entry);
+        let (memory, place) = self.pool.at(index);
+        let record = &memory.records[place];
+        record.states[which].is_armed().then_some(record.deadlines[which])
+    }
+
+    /// Makes an owner's generation the last.
+    pub(in crate::wheel) fn last_generation(&mut self, key: TimerKey) -> TimerKey {
+        let (memory, place) = self.pool.at_mut(key.index);
+        memory.records[place].generation = u32::MAX;
+        TimerKey { generation: NonZeroU32::MAX, ..key }
+    }
+
+    /// How many pages have memory.
+    pub(in crate::wheel) fn pages(&self) -> usize {
+        self.pool.pages().count()
+    }
+}

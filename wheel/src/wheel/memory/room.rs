@@ -1,0 +1,54 @@
+use alloc::vec::Vec;
+
+/// The pages with a free entry, and some that are full by now: whether they are is seen when they are looked for, since the last
+/// entry of a page comes and goes often. A bit each, and a bit for each 64 of those.
+#[derive(Debug)]
+pub(super) struct Room {
+    pages: Vec<u64>,
+    words: Vec<u64>,
+}
+
+const BITS: usize = u64::BITS as usize;
+
+impl Room {
+    pub(super) const fn new() -> Self {
+        Room { pages: Vec::new(), words: Vec::new() }
+    }
+
+    pub(super) fn insert(&mut self, page: usize) {
+        set(&mut self.pages, page);
+        set(&mut self.words, page / BITS);
+    }
+
+    pub(super) fn remove(&mut self, page: usize) {
+        let word = page / BITS;
+        self.pages[word] &= !(1 << (page % BITS));
+        if self.pages[word] == 0 {
+            self.words[word / BITS] &= !(1 << (word % BITS));
+        }
+    }
+
+    /// Reads one word for every 4096 pages until it finds one.
+    pub(super) fn lowest(&self) -> Option<usize> {
+        let (at, word) = self.words.iter().enumerate().find(|(_, word)| **word != 0)?;
+        let word = at * BITS + word.trailing_zeros() as usize;
+        Some(word * BITS + self.pages[word].trailing_zeros() as usize)
+    }
+
+    /// Whether a page is among them, and found.
+    #[cfg(test)]
+    pub(super) fn check(&self, page: usize) -> bool {
+        let word = page / BITS;
+        let is_in = self.pages[word] >> (page % BITS) & 1 == 1;
+        assert!(!is_in || self.words[word / BITS] >> (word % BITS) & 1 == 1);
+        is_in
+    }
+}
+
+fn set(words: &mut Vec<u64>, bit: usize) {
+    let word = bit / BITS;
+    if word >= words.len() {
+        words.resize(word + 1, 0);
+    }
+    words[word] |= 1 << (bit % BITS);
+}

@@ -1,0 +1,226 @@
+//! The wheel of owners, each with a few timers.
+
+use core::fmt;
+
+use super::drive::Idle;
+use super::memory;
+use super::owner::{Due, Lent, OwnerMut};
+use super::place::LEVELS;
+use super::slots::Slots;
+use super::state::State;
+use crate::{Tick, TimerKey, Work};
+
+/// Owners that each have a value and `K` timers of their own, under one key.
+///
+/// This is what sessions, connections or requests are: things that live for a while, of which each has a handful of timers that are armed, put
+/// off and disarmed all the time. The owner stays in the wheel for as long as it lives, and its timers with it: arming one costs
+/// next to nothing, and when one fires, the wheel lends the owner to the caller, who need not look it up elsewhere.
+///
+/// ```
+/// use encke_wheel::{Lent, Owners, Tick, Work};
+///
+/// const PING: usize = 0;
+/// const EXPIRY: usize = 1;
+///
+/// let mut sessions: Owners<&str, 2> = Owners::new(Tick(0));
+/// let key = sessions.insert("comet");
+/// let mut session = sessions.get_mut(key).expect("it was just put in");
+/// session.arm(PING, Tick(25));
+/// session.arm(EXPIRY, Tick(600));
+///
+/// let mut work = Work::unlimited();
+/// let Lent::Due(mut due) = sessions.expire_next(Tick(25), &mut work) else { panic!("it is due") };
+/// assert_eq!((due.which, *due.owner.value()), (PING, "comet"));
+/// due.owner.arm(PING, Tick(50));
+///
+/// assert!(matches!(sessions.expire_next(Tick(49), &mut work), Lent::UpToDate));
+/// assert_eq!(sessions.remove(key), Some("comet"));
+/// assert!(sessions.get_mut(key).is_none(), "the key is stale by now");
+/// ```
+///
+/// An owner with one timer, `Owners<T>`, is a timer that stands: it is registered once, and armed as often as needed.
+///
+/// All that [`TimingWheel`](crate::TimingWheel) says of deadlines, order, budgets and wake-ups holds here. An owner takes 12 bytes a timer
+/// and 4, and its value, in pages of 256 owners, of which the lowest is filled first and empty ones are given back; an armed timer takes
+/// 4 to 5 bytes more, and every wheel 128 KiB. There may be 2^30 timers, where the number that each owner has counts as the next power of
+/// two.
+pub struct Owners<T, const K: usize = 1> {
+    pub(super) slots: Slots,
+    pub(super) memory: memory::Owners<T, K>,
+}
+
+impl<T, const K: usize> Owners<T, K> {
+    /// An empty wheel that stands at `now`.
+    #[must_use]
+    pub fn new(now: Tick) -> Self {
+        Owners { slots: Slots::new(now), memory: memory::Owners::new() }
+    }
+
+    /// The tick the wheel stands at: the latest it was driven to or, when [`Work`] ran out on the way there,
+    /// the one at which it stopped.
+    #[must_use]
+    #[inline(always)]
+    pub fn now(&self) -> Tick {
+        self.slots.now
+    }
+
+    /// How many owners there are, with timers that are armed or without.
+    #[must_use]
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Whether there is no owner.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many timers each level holds, the nearest level first. Some that were disarmed or moved, or whose owner is gone, are counted
+    /// still. Looks at all slots.
+    #[must_use]
+    pub fn occupancy(&self) -> [usize; LEVELS] {
+        core::array::from_fn(|level| self.slots.len(level))
+    }
+
+    pub(super) fn occupancy_of(&self, level: usize) -> usize {
+        self.slots.len(level)
+    }
+
+    /// Puts an owner in. None of its timers is armed.
+    ///
+    /// # Panics
+    ///
+    /// If there are 2^30 timers already.
+    #[inline(always)]
+    pub fn insert(&mut self, value: T) -> TimerKey {
+        self.keep_holes_few();
+        self.memory.insert(value)
+    }
+
+    /// Takes an owner out, and all its timers. Returns `None` if the key is stale.
+    #[inline(always)]
+    pub fn remove(&mut self, key: TimerKey) -> Option<T> {
+        let (value, left_behind) = self.memory.remove(key)?;
+        self.slots.holes += left_behind;
+        self.keep_holes_few();
+        Some(value)
+    }
+
+    /// An owner's value. `None` if the key is stale.
+    #[must_use]
+    #[inline(always)]
+    pub fn get(&self, key: TimerKey) -> Option<&T> {
+        self.memory.find(key).map(|(_, value)| value)
+    }
+
+    /// An owner, to arm its timers. `None` if the key is stale.
+    #[must_use]
+    #[inline(always)]
+    pub fn get_mut(&mut self, key: TimerKey) -> Option<OwnerMut<'_, T, K>> {
+        self.keep_holes_few();
+        let (record, value) = self.memory.find_mut(key)?;
+        Some(OwnerMut { slots: &mut self.slots, record, index: key.index, value })
+    }
+
+    /// The deadline that an owner's timer was armed with, even if it lies in the past. `None` if it is not armed, or the key is stale.
+    ///
+    /// # Panics
+    ///
+    /// If `which` is not below `K`.
+    #[must_use]
+    #[inline(always)]
+    pub fn deadline(&self, key: TimerKey, which: usize) -> Option<Tick> {
+        let (record, _) = self.memory.find(key)?;
+        record.states[which].is_armed().then_some(record.deadlines[which])
+    }
+
+    /// Drives the wheel towards `now`, and lends the owner of the first timer that is due on the way, or says why none is.
+    ///
+    /// Called until it says [`Lent::UpToDate`], it lends the owner of every timer with a deadline up to `now`, all of one tick before
+    /// any of the next; within a tick the order is arbitrary. The timer is not armed any more. Between the calls the
+    /// wheel may be changed at will. A `now` before that of an earlier call counts as [`now()`](Self::now): time does not go
+    /// backwards.
+    #[inline(always)]
+    pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Lent<'_, T, K> {
+        let idle = |idle| match idle {
+            Idle::OutOfWork => Lent::OutOfWork,
+            Idle::UpToDate => Lent::UpToDate,
+        };
+        self.drive(now, work, |this, entry| Lent::Due(this.lend(entry)), idle)
+    }
+
+    /// Lends the owner of a timer that is due, by its entry.
+    #[inline(always)]
+    fn lend(&mut self, entry: u32) -> Due<'_, T, K> {
+        let (index, which, record, value) = self.memory.owner(entry);
+        record.states[which] = State::NOWHERE;
+        let deadline = record.deadlines[which];
+        Due { which, deadline, owner: OwnerMut { slots: &mut self.slots, record, index, value } }
+    }
+
+    /// Takes the owner of a timer that is due out, by its entry.
+    #[inline(always)]
+    pub(super) fn expire(&mut self, entry: u32) -> (TimerKey, Tick, T) {
+        let (key, deadline, value, left_behind) = self.memory.expire(entry);
+        self.slots.holes += left_behind;
+        self.keep_holes_few();
+        (key, deadline, value)
+    }
+
+    /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later than `at_most`.
+    ///
+    /// What it has to do may be moving timers down a level, so this may be earlier than the earliest
+    /// deadline, but never later. While due timers are still waiting (because [`Work`] ran out), it is the
+    /// tick the wheel stands at. `None` means that nothing happens up to and including `at_most`, so one can
+    /// sleep until then. What was disarmed or put off may be named once more, as long as the wheel has not come to it.
+    #[must_use]
+    #[inline(always)]
+    pub fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
+        let quiet_until = self.slots.quiet_until;
+        if at_most.max(self.now()) < quiet_until {
+            return None;
+        }
+        if self.now() < quiet_until && quiet_until < Tick::MAX {
+            return Some(quiet_until);
+        }
+        let mut next = self.slots.next_event();
+        if next.is_some_and(|(_, place)| self.slots.line(place).is_empty()) {
+            next = self.slots.next_event_of_something();
+        }
+        next.map(|(tick, _)| tick).filter(|tick| *tick <= at_most.max(self.now()))
+    }
+
+    /// Every hole is one more word in a line. They may be half as many as there is room for timers; beyond that, whatever adds
+    /// to them or takes a page away looks for some. Lines need not shrink before the owners' own memory can.
+    #[inline(always)]
+    pub(super) fn keep_holes_few(&mut self) {
+        if self.slots.holes > self.memory.most_holes() {
+            self.look_for_holes();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_holes(&mut self) {
+        self.slots.sweep(|entry, place, marks| {
+            let (_, state) = self.memory.timer(entry);
+            let counts = state.is_in(place) && !(marks && state.is_marked());
+            if counts {
+                *state = state.marked(marks);
+            }
+            counts
+        });
+    }
+}
+
+impl<T, const K: usize> fmt::Debug for Owners<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owners")
+            .field("now", &self.now())
+            .field("len", &self.len())
+            .field("occupancy", &self.occupancy())
+            .finish_non_exhaustive()
+    }
+}
