@@ -67,15 +67,14 @@
 //!  slot: 14 entries, len, next ──▶ spilled line: 14 entries, len, next ──▶ ...      64 bytes each
 //!            │
 //!            ▼ entry: which owner, which of its timers
-//!          record: K deadlines, K states, generation       12 bytes a timer, and 4
-//!          value                                           apart
+//!          K deadlines, K states, generation, value        12 bytes a timer, and 4
 //! ```
 //!
 //! A timer that is cancelled or moved leaves its entry behind: what stands in a slot counts if the *state* of the timer it names says
 //! that it stands there. So a slot need neither be read nor written then. When such holes are half as many as the owners' pages have
 //! room for timers, every call looks through one line and takes out what does not count.
 //!
-//! Records with values, and spilled lines, come in pages, of which the lowest with room is filled first; pages that run empty are given
+//! Owners, and spilled lines, come in pages, of which the lowest with room is filled first; pages that run empty are given
 //! back, but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23 bytes a timer, its value, and 128 KiB for the
 //! slots.
 //!

@@ -8,12 +8,14 @@
 mod owned;
 #[path = "../support/mod.rs"]
 mod support;
+mod timers;
 mod units;
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
+use encke_wheel::{Owners, Tick};
 
 use support::args::Common;
 use support::plot::Axes;
@@ -21,7 +23,8 @@ use support::report::{Plot, Report};
 use support::statistics::{ns_each, short};
 use support::structures::{Scheme, SchemeVisitor, schemes};
 use support::{Failure, table};
-use units::{Totals, World};
+use timers::{OneShot, Standing, Timers};
+use units::{CLOSE, Totals, World};
 
 /// Ratas's workload: time per message and per work unit, for every scheme
 #[derive(Debug, Parser)]
@@ -131,14 +134,17 @@ struct Subjects<'a> {
 impl SchemeVisitor<u32> for Subjects<'_> {
     fn visit<Q: Scheme<u32>>(&mut self) {
         if self.common.wants(Q::NAME) {
-            self.all.push(Subject { name: Q::NAME, measure: measure::<Q> });
+            self.all.push(Subject { name: Q::NAME, measure: measure_one_shot::<Q> });
         }
     }
 }
 
 impl Subjects<'_> {
-    /// Endpoints that live in the wheel, with their timers.
+    /// Endpoints that live in the wheel, with their timers; and endpoints that do not, with timers that stay.
     fn add_owners(&mut self) {
+        if self.common.wants(STANDING) {
+            self.all.push(Subject { name: STANDING, measure: measure_standing });
+        }
         if self.common.wants(OWNERS) {
             self.all.push(Subject { name: OWNERS, measure: measure_owners });
         }
@@ -146,6 +152,17 @@ impl Subjects<'_> {
 }
 
 const OWNERS: &str = "Owners";
+
+/// Of one timer each.
+const STANDING: &str = "Owners<u32>";
+
+fn measure_one_shot<Q: Scheme<u32>>(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
+    measure(OneShot(Q::with_reach(CLOSE)), units, ranges, limit)
+}
+
+fn measure_standing(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
+    measure(Standing(Owners::new(Tick(0))), units, ranges, limit)
+}
 
 fn measure_owners(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
     if ranges { measure_owned::<true>(units, limit) } else { measure_owned::<false>(units, limit) }
@@ -164,8 +181,8 @@ fn measure_owned<const RANGES: bool>(units: u32, limit: Duration) -> Option<Outc
 }
 
 /// `None` if it takes longer than the limit.
-fn measure<Q: Scheme<u32>>(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
-    let mut world = World::<Q>::new(units, ranges);
+fn measure<T: Timers>(timers: T, units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
+    let mut world = World::new(timers, units, ranges);
     let clock = Instant::now();
     while world.run_for_a_second() {
         if clock.elapsed() > limit {

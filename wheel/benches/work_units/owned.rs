@@ -1,7 +1,7 @@
 //! The same endpoints and messages, where an endpoint lives in the wheel as the owner of its five timers: what
 //! [`units`](crate::units) keeps in an array is its value here, and whoever handles an expiry has it in hand.
 
-use encke_wheel::{Lent, OwnerMut, Owners, Tick, TimerKey, Work};
+use encke_wheel::{Due, Lent, OwnerMut, Owners, Tick, TimerKey, Work};
 
 use crate::support::random::{hash, mix};
 use crate::units::{
@@ -79,13 +79,15 @@ impl<const RANGES: bool> World<RANGES> {
     #[inline(always)]
     fn drive(&mut self, to: u64) {
         let mut work = Work::unlimited();
-        while let Lent::Due(mut due) = self.endpoints.expire_next(Tick(to), &mut work) {
-            if due.which == PACE_TIMER {
-                let peer = send::<RANGES>(&mut due.owner);
+        while let Lent::Due(Due { which, deadline, mut owner }) =
+            self.endpoints.expire_next(Tick(to), &mut work)
+        {
+            if which == PACE_TIMER {
+                let peer = send::<RANGES>(&mut owner);
                 peer.into_iter().for_each(|peer| self.receive(peer));
             } else {
-                let (key, which, deadline) = (due.owner.key(), due.which, due.deadline.0);
-                self.fires(key, which, deadline);
+                let key = owner.key();
+                self.fires(key, which, deadline.0);
             }
         }
         self.now = to;

@@ -11,10 +11,10 @@
 //! Nothing depends on the order of timers within a tick: an endpoint closes at a tick, not at a call; what is random is a
 //! hash of the endpoint and how often it has requested.
 
-use encke_wheel::{Expire, Tick, TimerKey, Work};
+use encke_wheel::{Tick, TimerKey, Work};
 
 use crate::support::random::{hash, mix};
-use crate::support::structures::Scheme;
+use crate::timers::Timers;
 
 /// 20 µs each.
 pub(crate) const SECOND: u64 = 50_000;
@@ -84,8 +84,8 @@ impl Totals {
     }
 }
 
-pub(crate) struct World<Q> {
-    timers: Q,
+pub(crate) struct World<T> {
+    timers: T,
     now: u64,
     ranges: bool,
     endpoints: Vec<Endpoint>,
@@ -96,10 +96,10 @@ pub(crate) struct World<Q> {
     totals: Totals,
 }
 
-impl<Q: Scheme<u32>> World<Q> {
-    pub(crate) fn new(pairs: u32, ranges: bool) -> Self {
+impl<T: Timers> World<T> {
+    /// `timers` reach to [`CLOSE`] at least.
+    pub(crate) fn new(timers: T, pairs: u32, ranges: bool) -> Self {
         let endpoints = vec![UNBORN; 2 * pairs as usize];
-        let timers = Q::with_reach(CLOSE);
         let totals = Totals::default();
         let mut world = World { timers, now: 0, ranges, endpoints, begun: 0, next_beginning: 0, totals };
         world.next_beginning = world.beginning();
@@ -139,22 +139,24 @@ impl<Q: Scheme<u32>> World<Q> {
 
     fn drive(&mut self, to: u64) {
         let mut work = Work::unlimited();
-        while let Expire::Due(expired) = self.timers.expire_next(Tick(to), &mut work) {
+        while let Some((name, deadline)) = self.timers.next(Tick(to), &mut work) {
             self.now = self.timers.now().0;
             self.totals.expiries += 1;
-            let endpoint = expired.value >> 3;
-            self.endpoints[endpoint as usize].keys[(expired.value & 7) as usize] = None;
-            match KINDS[(expired.value & 7) as usize] {
-                Kind::Pace => {
-                    self.endpoints[endpoint as usize].quota = 1;
-                    self.send(endpoint);
-                }
+            let endpoint = name >> 3;
+            T::has_fired(&mut self.endpoints[endpoint as usize].keys[(name & 7) as usize]);
+            if name & 7 == Kind::Pace as u32 {
+                self.endpoints[endpoint as usize].quota = 1;
+                self.send(endpoint);
+                continue;
+            }
+            match KINDS[(name & 7) as usize] {
+                Kind::Pace => unreachable!("that was this"),
                 Kind::Request => {
                     if self.now < u64::from(self.endpoints[endpoint as usize].closes) {
                         self.request(endpoint);
                     }
                 }
-                Kind::Close => self.close(endpoint, expired.deadline.0),
+                Kind::Close => self.close(endpoint, deadline.0),
                 Kind::Idle => panic!("an endpoint was idle"),
                 Kind::Deadline => panic!("a request was not answered in time"),
             }
@@ -174,6 +176,10 @@ impl<Q: Scheme<u32>> World<Q> {
             let closes = self.now + CLOSE;
             self.endpoints[endpoint as usize].closes =
                 u32::try_from(closes).expect("the virtual time fits into 32 bits");
+            for kind in KINDS {
+                self.timers
+                    .begin(&mut self.endpoints[endpoint as usize].keys[kind as usize], name(endpoint, kind));
+            }
             self.touch(endpoint);
             self.set(endpoint, Kind::Close, CLOSE);
         }
@@ -192,7 +198,7 @@ impl<Q: Scheme<u32>> World<Q> {
     }
 
     /// Sends what may be sent.
-    #[inline]
+    #[inline(always)]
     fn send(&mut self, endpoint: u32) {
         let this = &mut self.endpoints[endpoint as usize];
         if this.queued == 0 || this.quota == 0 {
@@ -205,6 +211,7 @@ impl<Q: Scheme<u32>> World<Q> {
         self.receive(endpoint ^ 1);
     }
 
+    #[inline(always)]
     fn receive(&mut self, endpoint: u32) {
         self.totals.messages += 1;
         self.touch(endpoint);
@@ -226,52 +233,34 @@ impl<Q: Scheme<u32>> World<Q> {
             self.set(endpoint, Kind::Close, LINGER);
             return;
         }
-        for kind in KINDS {
-            self.stop(endpoint, kind);
+        for key in &mut self.endpoints[endpoint as usize].keys {
+            self.timers.end(key);
         }
     }
 
     /// Puts off the idle timer.
-    #[inline]
+    #[inline(always)]
     fn touch(&mut self, endpoint: u32) {
         if !self.ranges {
             return self.set(endpoint, Kind::Idle, IDLE);
         }
         self.totals.schedules += 1;
         let range = Tick(self.now + IDLE)..=Tick(self.now + IDLE + IDLE_SLACK);
-        match &mut self.endpoints[endpoint as usize].keys[Kind::Idle as usize] {
-            Some(key) => {
-                let known = self.timers.reschedule_within(*key, range);
-                assert!(known == Ok(true), "the key is forgotten when the timer is");
-            }
-            key @ None => {
-                let set = self.timers.schedule_within(range, name(endpoint, Kind::Idle));
-                *key = Some(set.expect("the scheme reaches so far"));
-            }
-        }
+        let key = &mut self.endpoints[endpoint as usize].keys[Kind::Idle as usize];
+        self.timers.set_within(key, name(endpoint, Kind::Idle), range);
     }
 
     /// Sets or moves a timer to so many ticks from now.
-    #[inline]
+    #[inline(always)]
     fn set(&mut self, endpoint: u32, kind: Kind, ticks: u64) {
         self.totals.schedules += 1;
         let deadline = Tick(self.now + ticks);
-        match &mut self.endpoints[endpoint as usize].keys[kind as usize] {
-            Some(key) => {
-                let known = self.timers.reschedule(*key, deadline);
-                assert!(known == Ok(true), "the key is forgotten when the timer is");
-            }
-            key @ None => {
-                let set = self.timers.schedule(deadline, name(endpoint, kind));
-                *key = Some(set.expect("the scheme reaches so far"));
-            }
-        }
+        let key = &mut self.endpoints[endpoint as usize].keys[kind as usize];
+        self.timers.set(key, name(endpoint, kind), deadline);
     }
 
     fn stop(&mut self, endpoint: u32, kind: Kind) {
-        if let Some(key) = self.endpoints[endpoint as usize].keys[kind as usize].take() {
-            self.timers.cancel(key);
-        }
+        self.timers.stop(&mut self.endpoints[endpoint as usize].keys[kind as usize]);
     }
 }
 

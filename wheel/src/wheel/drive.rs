@@ -1,12 +1,13 @@
 //! Driving the wheel: what comes next, emptying slots, and fetching memory before it is needed.
 
+use super::memory::Owners as Memory;
 use super::owners::Owners;
 use super::place::Place;
 use super::state::State;
 use crate::{Tick, Work};
 
-/// With fewer owners than this, all of them are in the processor's cache, and asking for them beforehand only costs.
-const PREFETCH_FROM: usize = 8 * 1024;
+/// Owners of fewer bytes are in the processor's cache, and asking for them beforehand only costs.
+const PREFETCH_FROM_BYTES: usize = 1 << 20;
 
 /// What driving the wheel a little further has come to.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +27,8 @@ pub(super) enum Idle {
 }
 
 impl<T, const K: usize> Owners<T, K> {
+    const PREFETCH_FROM: usize = PREFETCH_FROM_BYTES / Memory::<T, K>::BYTES_EACH;
+
     /// Drives the wheel towards `to`, until a timer is due, or [`Work`] runs out. Returns what `due` makes of the entry of that timer, whose
     /// state still says where it stood.
     #[inline(always)]
@@ -94,7 +97,7 @@ impl<T, const K: usize> Owners<T, K> {
                 // What is in a slot that does not begin a turn is expired there, and nothing else begins then.
                 if Place::current(self.slots.quiet_until, 0).slot() != 0 && work.left() > 0 {
                     self.slots.now = self.slots.quiet_until;
-                    if self.len() >= PREFETCH_FROM {
+                    if self.len() >= Self::PREFETCH_FROM {
                         self.prefetch_first(Place::current(self.slots.now, 0));
                     }
                     return Step::GoOn;
@@ -176,14 +179,14 @@ impl<T, const K: usize> Owners<T, K> {
     /// Fetches what a slot begins with, before it is emptied.
     #[inline(never)]
     fn prefetch_first(&self, place: Place) {
-        if self.len() >= PREFETCH_FROM {
+        if self.len() >= Self::PREFETCH_FROM {
             self.slots.first_few(place).for_each(|entry| self.memory.prefetch(entry));
         }
     }
 
     /// Fetches what a slot's second line has.
     fn prefetch_next(&self, place: Place) {
-        if self.len() >= PREFETCH_FROM {
+        if self.len() >= Self::PREFETCH_FROM {
             self.slots.next_few(place).for_each(|entry| self.memory.prefetch(entry));
         }
     }

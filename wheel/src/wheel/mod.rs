@@ -150,7 +150,7 @@ impl<T> TimingWheel<T> {
     }
 
     /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later than `at_most`: see
-    /// [`Owners::next_wakeup`].
+    /// [`Owners::next_wakeup`]. What was cancelled may be named even when no timer is left.
     #[must_use]
     pub fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
         self.timers.next_wakeup(at_most)

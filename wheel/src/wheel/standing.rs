@@ -33,12 +33,12 @@ impl<T> StandingTimers<T> for Owners<T> {
         self.get(key)
     }
 
-    #[inline]
+    #[inline(always)]
     fn arm(&mut self, key: TimerKey, deadline: Tick) -> Result<bool, BeyondHorizon<()>> {
         Ok(self.get_mut(key).map(|mut timer| timer.arm(IT, deadline)).is_some())
     }
 
-    #[inline]
+    #[inline(always)]
     fn arm_within(&mut self, key: TimerKey, range: RangeInclusive<Tick>) -> Result<bool, BeyondHorizon<()>> {
         Ok(self.get_mut(key).map(|mut timer| timer.arm_within(IT, range)).is_some())
     }
@@ -53,7 +53,7 @@ impl<T> StandingTimers<T> for Owners<T> {
         self.deadline(key, IT)
     }
 
-    #[inline]
+    #[inline(always)]
     fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<&mut T> {
         match self.expire_next(now, work) {
             Lent::Due(due) => {

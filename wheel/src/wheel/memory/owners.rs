@@ -1,4 +1,4 @@
-//! The memory of all owners: what the wheel knows of their timers, and their values, apart, found by index.
+//! The memory of all owners: what the wheel knows of their timers, and their values, found by index.
 //!
 //! It rests on a single invariant, which nothing outside of it can break: **the value at an index is initialized exactly while the
 //! generation of its record is odd.**
@@ -42,9 +42,15 @@ impl<const K: usize> Record<K> {
 }
 
 #[derive(Debug)]
+#[repr(C)]
+struct Cell<T, const K: usize> {
+    record: Record<K>,
+    value: MaybeUninit<T>,
+}
+
+#[derive(Debug)]
 struct Memory<T, const K: usize> {
-    records: [Record<K>; PAGE],
-    values: [MaybeUninit<T>; PAGE],
+    cells: [Cell<T, K>; PAGE],
 }
 
 /// See the [module](self).
@@ -58,6 +64,9 @@ pub(in crate::wheel) struct Owners<T, const K: usize> {
 impl<T, const K: usize> Owners<T, K> {
     /// An entry is the index of an owner, and which of its timers it is: so many bits for that.
     const SHIFT: u32 = K.next_power_of_two().trailing_zeros();
+
+    /// What an owner takes in its page.
+    pub(in crate::wheel) const BYTES_EACH: usize = size_of::<Cell<T, K>>();
 
     pub(in crate::wheel) const fn new() -> Self {
         const { assert!(K > 0 && K <= 256, "an owner has 1 to 256 timers") }
@@ -92,11 +101,11 @@ impl<T, const K: usize> Owners<T, K> {
     #[inline(always)]
     pub(in crate::wheel) fn insert(&mut self, value: T) -> TimerKey {
         let (index, memory, place) = self.pool.take(LIMIT >> Self::SHIFT);
-        let record = &mut memory.records[place];
+        let record = &mut memory.cells[place].record;
         debug_assert!(record.generation.is_multiple_of(2), "it was free");
         record.generation += 1;
         let generation = record.generation();
-        memory.values[place].write(value);
+        memory.cells[place].value.write(value);
         self.len += 1;
         self.most_holes = self.pool.pages_held() * PAGE * K / 2;
         TimerKey { index, generation }
@@ -106,7 +115,7 @@ impl<T, const K: usize> Owners<T, K> {
     #[inline(always)]
     pub(in crate::wheel) fn remove(&mut self, key: TimerKey) -> Option<(T, usize)> {
         let (memory, place) = self.pool.find_mut(key.index)?;
-        let record = &mut memory.records[place];
+        let record = &mut memory.cells[place].record;
         if record.generation != key.generation.get() {
             return None;
         }
@@ -117,12 +126,12 @@ impl<T, const K: usize> Owners<T, K> {
     #[inline(always)]
     fn end(&mut self, index: u32) -> (T, usize) {
         let (memory, place) = self.pool.at_mut(index);
-        let record = &mut memory.records[place];
+        let record = &mut memory.cells[place].record;
         assert!(record.generation % 2 == 1, "it is in use");
         record.generation = record.generation.wrapping_add(1);
         record.states = record.states.map(State::disarmed);
         // SAFETY: The generation was odd, so the value is initialized. It is even now: the value is not read again.
-        let value = unsafe { memory.values[place].assume_init_read() };
+        let value = unsafe { memory.cells[place].value.assume_init_read() };
         let mut left_behind = 0;
         self.pool.give_back(index, |memory| left_behind = memory.entries());
         self.len -= 1;
@@ -134,20 +143,19 @@ impl<T, const K: usize> Owners<T, K> {
     #[inline(always)]
     pub(in crate::wheel) fn find(&self, key: TimerKey) -> Option<(&Record<K>, &T)> {
         let (memory, place) = self.pool.find(key.index)?;
-        let record = &memory.records[place];
+        let record = &memory.cells[place].record;
         // SAFETY: The generation of a key is odd, so the value is initialized.
         (record.generation == key.generation.get())
-            .then(|| (record, unsafe { memory.values[place].assume_init_ref() }))
+            .then(|| (record, unsafe { memory.cells[place].value.assume_init_ref() }))
     }
 
     /// The owner that a key names, unless it is stale.
     #[inline(always)]
     pub(in crate::wheel) fn find_mut(&mut self, key: TimerKey) -> Option<(&mut Record<K>, &mut T)> {
         let (memory, place) = self.pool.find_mut(key.index)?;
-        let record = &mut memory.records[place];
+        let Cell { record, value } = &mut memory.cells[place];
         // SAFETY: The generation of a key is odd, so the value is initialized.
-        (record.generation == key.generation.get())
-            .then(|| (record, unsafe { memory.values[place].assume_init_mut() }))
+        (record.generation == key.generation.get()).then(|| (record, unsafe { value.assume_init_mut() }))
     }
 
     /// The timer of an entry.
@@ -155,7 +163,7 @@ impl<T, const K: usize> Owners<T, K> {
     pub(in crate::wheel) fn timer(&mut self, entry: u32) -> (&mut Tick, &mut State) {
         let (index, which) = Self::split(entry);
         let (memory, place) = self.pool.at_mut(index);
-        let record = &mut memory.records[place];
+        let record = &mut memory.cells[place].record;
         (&mut record.deadlines[which], &mut record.states[which])
     }
 
@@ -163,7 +171,7 @@ impl<T, const K: usize> Owners<T, K> {
     pub(in crate::wheel) fn state(&self, entry: u32) -> State {
         let (index, which) = Self::split(entry);
         let (memory, place) = self.pool.at(index);
-        memory.records[place].states[which]
+        memory.cells[place].record.states[which]
     }
 
     /// The owner of an entry that counts, and which of its timers it is.
@@ -171,10 +179,10 @@ impl<T, const K: usize> Owners<T, K> {
     pub(in crate::wheel) fn owner(&mut self, entry: u32) -> (u32, usize, &mut Record<K>, &mut T) {
         let (index, which) = Self::split(entry);
         let (memory, place) = self.pool.at_mut(index);
-        let record = &mut memory.records[place];
+        let Cell { record, value } = &mut memory.cells[place];
         assert!(record.generation % 2 == 1, "it is in use");
         // SAFETY: The generation is odd, so the value is initialized.
-        (index, which, record, unsafe { memory.values[place].assume_init_mut() })
+        (index, which, record, unsafe { value.assume_init_mut() })
     }
 
     /// Ends the owner of an entry that counts. Returns the key it had, its deadline, and its value; and how many entries of its page
@@ -192,15 +200,16 @@ impl<T, const K: usize> Owners<T, K> {
     #[inline(always)]
     pub(in crate::wheel) fn prefetch(&self, entry: u32) {
         let (memory, place) = self.pool.at(Self::split(entry).0);
-        prefetch(&memory.records[place]);
-        prefetch(&memory.values[place]);
+        let cell = &memory.cells[place];
+        prefetch(&cell.record);
+        prefetch(&cell.value);
     }
 }
 
 impl<T, const K: usize> Memory<T, K> {
     /// How many entries name timers of this page, and count.
     fn entries(&self) -> usize {
-        self.records.iter().flat_map(|record| record.states).filter(|state| *state != State::NOWHERE).count()
+        self.cells.iter().flat_map(|cell| cell.record.states).filter(|state| *state != State::NOWHERE).count()
     }
 }
 
@@ -215,7 +224,7 @@ impl<T, const K: usize> Page for Memory<T, K> {
             let record =
                 Record { deadlines: [next; K], states: array::from_fn(|_| State::NOWHERE), generation };
             // SAFETY: `this` is valid for writes, and `place` lies within the array.
-            unsafe { (&raw mut (*this).records[place]).write(record) };
+            unsafe { (&raw mut (*this).cells[place].record).write(record) };
         }
         // SAFETY: Every record was written, and no value need be.
         unsafe { memory.assume_init() }
@@ -223,21 +232,21 @@ impl<T, const K: usize> Page for Memory<T, K> {
 
     #[expect(clippy::cast_possible_truncation, reason = "what was stored was one")]
     fn next_free(&self, place: usize) -> u16 {
-        self.records[place].deadlines[0].0 as u16
+        self.cells[place].record.deadlines[0].0 as u16
     }
 
     fn set_next_free(&mut self, place: usize, next: u16) {
-        self.records[place].deadlines[0] = Tick(next.into());
+        self.cells[place].record.deadlines[0] = Tick(next.into());
     }
 
     /// An index without generations is retired, so that none of its keys can ever name another owner.
     #[inline]
     fn is_retired(&self, place: usize) -> bool {
-        self.records[place].generation == 0
+        self.cells[place].record.generation == 0
     }
 
     fn generation(&self) -> u32 {
-        self.records.iter().map(|record| record.generation).max().expect("a page is not empty")
+        self.cells.iter().map(|cell| cell.record.generation).max().expect("a page is not empty")
     }
 }
 
@@ -247,7 +256,7 @@ impl<T, const K: usize> Drop for Owners<T, K> {
             return;
         }
         for memory in self.pool.pages_mut() {
-            for (record, value) in memory.records.iter_mut().zip(&mut memory.values) {
+            for Cell { record, value } in &mut memory.cells {
                 if record.generation % 2 == 1 {
                     record.generation = 0;
                     // SAFETY: The generation was odd, so the value is initialized, and it is even now.

@@ -3,14 +3,14 @@ use super::*;
 impl<T, const K: usize> Owners<T, K> {
     /// Panics unless everything that must hold does.
     pub(in crate::wheel) fn check(&self) {
-        let records = || self.pool.pages().flat_map(|memory| &memory.records);
+        let records = || self.pool.pages().flat_map(|memory| &memory.cells).map(|cell| &cell.record);
         assert_eq!(records().filter(|record| record.generation % 2 == 1).count(), self.len);
         for record in records().filter(|record| record.generation % 2 == 0) {
             assert!(record.states.iter().all(|state| !state.is_armed()), "a free record has armed timers");
         }
         self.pool.check(|index| {
             let (memory, place) = self.pool.at(index);
-            let record = &memory.records[place];
+            let record = &memory.cells[place].record;
             // What is retired is never free.
             record.generation % 2 == 1 || record.generation == 0
         });
@@ -23,7 +23,12 @@ impl<T, const K: usize> Owners<T, K> {
 
     /// How many timers are armed.
     pub(in crate::wheel) fn armed(&self) -> usize {
-        let states = self.pool.pages().flat_map(|memory| &memory.records).flat_map(|record| record.states);
+        let states = self
+            .pool
+            .pages()
+            .flat_map(|memory| &memory.cells)
+            .map(|cell| &cell.record)
+            .flat_map(|record| record.states);
         states.filter(|state| state.is_armed()).count()
     }
 
@@ -31,14 +36,14 @@ impl<T, const K: usize> Owners<T, K> {
     pub(in crate::wheel) fn deadline_of(&self, entry: u32) -> Option<Tick> {
         let (index, which) = Self::split(entry);
         let (memory, place) = self.pool.at(index);
-        let record = &memory.records[place];
+        let record = &memory.cells[place].record;
         record.states[which].is_armed().then_some(record.deadlines[which])
     }
 
     /// Makes an owner's generation the last.
     pub(in crate::wheel) fn last_generation(&mut self, key: TimerKey) -> TimerKey {
         let (memory, place) = self.pool.at_mut(key.index);
-        memory.records[place].generation = u32::MAX;
+        memory.cells[place].record.generation = u32::MAX;
         TimerKey { generation: NonZeroU32::MAX, ..key }
     }
 
