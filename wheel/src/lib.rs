@@ -108,6 +108,8 @@
 //! assert_eq!(wheel.deadline(slack), Some(Tick(1280)));
 //! ```
 #![no_std]
+// Says which feature an item needs. Only nightly can, which docs.rs has.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 
