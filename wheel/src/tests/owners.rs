@@ -219,8 +219,10 @@ fn coming_back_leaves_few_holes() {
         owner.arm(0, Tick(now + 1));
         assert!(matches!(owners.expire_next(Tick(now + 1), &mut Work::unlimited()), Lent::Due(_)));
         assert!(matches!(owners.expire_next(Tick(now + 1), &mut Work::unlimited()), Lent::UpToDate));
-        let entries: usize = owners.occupancy().iter().sum();
-        assert!(entries <= 200, "{entries} entries for one timer");
+        if now % 64 == 0 {
+            let entries: usize = owners.occupancy().iter().sum();
+            assert!(entries <= 200, "{entries} entries for one timer");
+        }
     }
     owners.check_invariants();
 }
