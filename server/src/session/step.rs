@@ -177,11 +177,13 @@ fn requested_deadline<C>(
     slack: Duration,
     pong_timeout: Duration,
 ) -> RequestedDeadline {
-    let Some((at, deadline)) = machine.next_deadline() else { return RequestedDeadline::NONE };
+    let next = machine.next_deadline();
     if machine.is_writing_ping() {
         // Pong is about to be armed. Expecting it saves the wheel one entry a ping; an expiry for nothing is harmless.
-        return RequestedDeadline::exact(at.min(now + pong_timeout).as_nanos());
+        let pong = now + pong_timeout;
+        return RequestedDeadline::exact(next.map_or(pong, |(at, _)| at.min(pong)).as_nanos());
     }
+    let Some((at, deadline)) = next else { return RequestedDeadline::NONE };
     let alone = || machine.deadlines().all(|(other, which)| which == Deadline::Ping || other > at + slack);
     let is_soft = deadline == Deadline::Ping && alone();
     if is_soft { RequestedDeadline::soft(at.as_nanos()) } else { RequestedDeadline::exact(at.as_nanos()) }
