@@ -7,7 +7,7 @@
 //!  ┌────────────┐        ┌───────────────┐               ┌──────────────┐
 //!  │ tokio:     │ ─────▶ │ wheel thread  │ ────────────▶ │ worker pool  │
 //!  │ accept,    │        │ owns the      │               │ N threads    │
-//!  │ one task a │ ◀──┐   │ TimingWheel   │               │ lock session │
+//!  │ one task a │ ◀──┐   │ Owners        │               │ lock session │
 //!  │ connection │    │   └───────────────┘               │ act          │
 //!  └────────────┘    └─────────── wake / write ◀─────────┴──────────────┘
 //! ```

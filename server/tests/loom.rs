@@ -64,9 +64,19 @@ impl Channel {
     }
 }
 
-/// The wheel thread's part, as `timeouts/wheel.rs` plays it, with a single entry.
+/// What becomes of a timer that has fired, as `TimerCell::stays` says.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Fired {
+    #[default]
+    Stays,
+    Leaves,
+}
+
+/// The wheel thread's part, as `timeouts/wheel_loop.rs` plays it, with a single timer.
 #[derive(Default)]
 struct Wheel {
+    fired: Fired,
+    is_registered: bool,
     entry: Option<u64>,
     expired: Vec<u64>,
 }
@@ -74,35 +84,46 @@ struct Wheel {
 impl Wheel {
     fn update(&mut self, arming: &Arming) {
         let requested = arming.received();
-        match (arming.armed(), requested.latest(NO_SLACK)) {
-            (None, None) => {}
-            (None, Some(_)) => self.schedule(arming, requested),
-            (Some(armed), Some(latest)) if armed <= latest => {}
-            (Some(_), _) => {
-                self.entry = None;
-                let requested = arming.forget();
-                self.schedule(arming, requested);
+        match (self.is_registered, requested.latest(NO_SLACK)) {
+            (false, None) => {}
+            (false, Some(_)) => {
+                self.is_registered = true;
+                self.arm(arming, requested);
             }
+            (true, Some(latest)) if arming.armed().is_some_and(|armed| armed <= latest) => {}
+            (true, _) => self.arm(arming, arming.rest()),
         }
     }
 
-    fn schedule(&mut self, arming: &Arming, mut requested: RequestedDeadline) {
-        while let Some(at) = requested.earliest() {
-            self.entry = Some(at);
-            if arming.set_armed(at) != RequestedDeadline::NONE {
-                return;
+    fn arm(&mut self, arming: &Arming, mut requested: RequestedDeadline) {
+        loop {
+            if let Some(at) = requested.earliest() {
+                self.entry = Some(at);
+                requested = arming.set_armed(at);
+                if requested != RequestedDeadline::NONE {
+                    return;
+                }
+            } else {
+                (self.is_registered, self.entry) = (false, None);
+                requested = arming.leave();
+                if requested == RequestedDeadline::NONE {
+                    return;
+                }
+                self.is_registered = true;
             }
-            self.entry = None;
-            requested = arming.forget();
         }
     }
 
     fn advance(&mut self, arming: &Arming, now: u64) {
         if self.entry.take_if(|at| *at <= now).is_some() {
-            let requested = arming.forget();
+            let stays = self.fired == Fired::Stays;
+            let requested = if stays { arming.rest() } else { arming.leave() };
             match requested.earliest() {
-                Some(due) if due <= now => self.expired.push(due),
-                _ => self.schedule(arming, requested),
+                Some(due) if due <= now => {
+                    self.is_registered = stays;
+                    self.expired.push(due);
+                }
+                _ => self.arm(arming, requested),
             }
         }
     }
@@ -111,12 +132,18 @@ impl Wheel {
 /// The owner requests one deadline after another while the wheel receives the timer and fires. When all is quiet, the
 /// last request must have been acted on, or be armed, or be on its way.
 fn last_request_is_kept(first: RequestedDeadline, requests: &[RequestedDeadline]) {
+    for fired in [Fired::Stays, Fired::Leaves] {
+        last_request_is_kept_if(fired, first, requests);
+    }
+}
+
+fn last_request_is_kept_if(fired: Fired, first: RequestedDeadline, requests: &[RequestedDeadline]) {
     let requests = requests.to_vec();
     loom::model(move || {
         let last = requests.last().and_then(|deadline| deadline.earliest());
         let arming = Arc::new(Arming::new());
         let channel = Arc::new(Channel::default());
-        let mut wheel = Wheel::default();
+        let mut wheel = Wheel { fired, ..Wheel::default() };
         if arming.request(first, NO_SLACK) == ArmAction::Send {
             wheel.update(&arming);
         }
@@ -149,7 +176,7 @@ fn last_request_is_kept(first: RequestedDeadline, requests: &[RequestedDeadline]
 
         match last {
             Some(last) => assert_eq!(wheel.expired.last(), Some(&last), "late: armed for {:?}", wheel.entry),
-            None => assert_eq!(wheel.entry, None, "an entry that no one wants is left behind"),
+            None => assert!(!wheel.is_registered, "a timer that no one wants is left behind"),
         }
     });
 }
@@ -187,6 +214,34 @@ fn no_deadline_and_one_after_it_are_kept() {
     last_request_is_kept(
         RequestedDeadline::exact(100),
         &[RequestedDeadline::NONE, RequestedDeadline::exact(70)],
+    );
+}
+
+/// The wheel arms the timer, finds the request withdrawn, and lets it go, while the owner sees it armed and relies on that.
+#[test]
+fn a_deadline_after_none_is_seen_by_a_wheel_that_lets_the_timer_go() {
+    last_request_is_kept(
+        RequestedDeadline::NONE,
+        &[RequestedDeadline::exact(80), RequestedDeadline::NONE, RequestedDeadline::exact(90)],
+    );
+}
+
+/// Before the wheel has received its timer, while that fires or has fired, and while it is sent for an earlier deadline.
+#[test]
+fn an_owner_that_ends_at_any_time_leaves_nothing_behind() {
+    last_request_is_kept(RequestedDeadline::NONE, &[RequestedDeadline::exact(80), RequestedDeadline::NONE]);
+    last_request_is_kept(RequestedDeadline::NONE, &[RequestedDeadline::exact(40), RequestedDeadline::NONE]);
+    last_request_is_kept(
+        RequestedDeadline::exact(40),
+        &[RequestedDeadline::exact(45), RequestedDeadline::NONE],
+    );
+    last_request_is_kept(
+        RequestedDeadline::exact(40),
+        &[RequestedDeadline::exact(300), RequestedDeadline::NONE],
+    );
+    last_request_is_kept(
+        RequestedDeadline::exact(100),
+        &[RequestedDeadline::exact(45), RequestedDeadline::NONE],
     );
 }
 

@@ -1,10 +1,13 @@
 //! How a timer's owner and the wheel thread agree on when the timer expires, without a lock.
 //!
 //! The owner stores the deadline that it requests. It sends the timer to the wheel only if the wheel would otherwise
-//! come too late. The wheel reads the request when it receives the timer and when the timer's entry fires. One rule
-//! keeps a request from being missed: the wheel moves an entry only to an *earlier* instant, unless it has first
-//! forgotten it ([`Arming::forget`]). Then either the owner sees that there is no entry and sends the timer, or the
+//! come too late. The wheel reads the request when it receives the timer and when the timer fires. One rule
+//! keeps a request from being missed: the wheel moves a timer only to an *earlier* instant, unless it has first
+//! said that the timer rests ([`Arming::rest`]). Then either the owner sees that and sends the timer, or the
 //! wheel sees the owner's new request.
+//!
+//! The wheel keeps a timer, armed or at rest, until its owner requests no deadline any more, as every owner does at its end.
+//! By the same rule it first says that it has let the timer go ([`Arming::leave`]), and then looks at the request again.
 //!
 //! This file, `parking.rs` and `waiting.rs` are compiled a second time against loom: see `server/tests/loom.rs`.
 
@@ -61,14 +64,17 @@ pub(crate) enum ArmAction {
     Send,
 }
 
-/// No entry in the wheel.
-const UNARMED: u64 = u64::MAX;
+/// The wheel does not have the timer.
+const ABSENT: u64 = u64::MAX;
+
+/// The wheel has the timer, which is not armed. Later than any deadline: whatever is requested, the wheel must know.
+const AT_REST: u64 = ABSENT - 1;
 
 /// The deadline that one timer's owner requests, and the one that the wheel has armed.
 #[derive(Debug)]
 pub(crate) struct Arming {
     requested: AtomicU64,
-    /// No request for this instant or a later one needs another entry. Written by the wheel thread.
+    /// No request for this instant or a later one needs the wheel. Written by the wheel thread.
     armed: AtomicU64,
     /// The timer is in the channel. It goes in once, so the number of timers bounds the channel.
     queued: AtomicBool,
@@ -78,7 +84,7 @@ impl Arming {
     pub(crate) fn new() -> Self {
         Self {
             requested: AtomicU64::new(RequestedDeadline::NONE.0),
-            armed: AtomicU64::new(UNARMED),
+            armed: AtomicU64::new(ABSENT),
             queued: AtomicBool::new(false),
         }
     }
@@ -86,13 +92,13 @@ impl Arming {
     /// For the owner, one thread at a time.
     pub(crate) fn request(&self, deadline: RequestedDeadline, slack: u64) -> ArmAction {
         self.requested.store(deadline.0, Ordering::Release);
-        // Pairs with the fence in `forget`: the wheel sees the request, or we see that it forgot the entry.
+        // Pairs with the fences of the wheel: it sees the request, or we see that it has put the timer to rest, or let it go.
         fence(Ordering::SeqCst);
         let armed = self.armed.load(Ordering::Relaxed);
         let wheel_must_know = match deadline.latest(slack) {
             Some(latest) => latest < armed,
-            // Nothing would go wrong, but the entry would stay until it fires.
-            None => armed != UNARMED,
+            // It has the timer, and nobody else tells it that it need not any longer.
+            None => armed != ABSENT,
         };
         if !wheel_must_know {
             ArmAction::Nothing
@@ -121,23 +127,30 @@ impl Arming {
         self.requested()
     }
 
-    /// For the wheel, when the entry has fired or is about to be dropped or postponed: the request as it is now.
-    pub(crate) fn forget(&self) -> RequestedDeadline {
-        self.armed.store(UNARMED, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-        self.requested()
+    /// For the wheel, when the timer has fired or is about to be put off: the request as it is now.
+    pub(crate) fn rest(&self) -> RequestedDeadline {
+        self.now_is(AT_REST)
     }
 
-    /// For the wheel: the entry serves every request for `nanos` or later. Returns the request as it is now: an owner
-    /// that has just withdrawn its request may have seen no entry to cancel.
+    /// For the wheel, when it lets the timer go: the request as it is now.
+    pub(crate) fn leave(&self) -> RequestedDeadline {
+        self.now_is(ABSENT)
+    }
+
+    /// For the wheel: the timer as it is armed serves every request for `nanos` or later. Returns the request as it is now: an
+    /// owner that has just withdrawn its request may have seen that the wheel has no such timer.
     pub(crate) fn set_armed(&self, nanos: u64) -> RequestedDeadline {
-        self.armed.store(nanos, Ordering::Release);
+        self.now_is(nanos)
+    }
+
+    fn now_is(&self, armed: u64) -> RequestedDeadline {
+        self.armed.store(armed, Ordering::Release);
         fence(Ordering::SeqCst);
         self.requested()
     }
 
-    /// For the wheel: the earliest request that the entry serves, if there is an entry.
+    /// For the wheel: the earliest request that the timer serves, if it is armed.
     pub(crate) fn armed(&self) -> Option<u64> {
-        Some(self.armed.load(Ordering::Relaxed)).filter(|armed| *armed != UNARMED)
+        Some(self.armed.load(Ordering::Relaxed)).filter(|armed| *armed < AT_REST)
     }
 }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use encke_wheel::{Tick, TimerQueue};
+use encke_wheel::{StandingTimers, Tick};
 use strum::{EnumCount, VariantArray};
 
 use super::TickLength;
@@ -16,11 +16,11 @@ pub use alone::Scheme;
 #[cfg(feature = "schemes")]
 pub use family::Scheme;
 
-/// What is to be done with a queue of timers, whatever its scheme. It is compiled for each.
-pub(super) trait UseQueue<T> {
+/// What is to be done with timers, whatever their scheme. It is compiled for each.
+pub(super) trait UseTimers<T> {
     type Output;
 
-    fn with<Q: TimerQueue<T> + Send + 'static>(self, queue: Q) -> Self::Output;
+    fn with<W: StandingTimers<T> + Send + 'static>(self, timers: W) -> Self::Output;
 }
 
 impl Scheme {
@@ -32,20 +32,20 @@ impl Scheme {
     pub fn lateness(self, tick: Duration, ahead: Duration) -> Duration {
         let tick = TickLength::of(tick);
         let ahead = tick.first_at_or_after(nanos(ahead)).0;
-        let late = self.queue(Tick::ZERO, Precision { ahead });
+        let late = self.timers(Tick::ZERO, Precision { ahead });
         Duration::from_nanos(tick.nanos(Tick(late)))
     }
 }
 
-/// How many ticks late a timer may come out that is scheduled so many ahead.
+/// How many ticks late a timer may come out that is armed so many ahead.
 struct Precision {
     ahead: u64,
 }
 
-impl UseQueue<()> for Precision {
+impl UseTimers<()> for Precision {
     type Output = u64;
 
-    fn with<Q: TimerQueue<()>>(self, queue: Q) -> u64 {
-        queue.precision(self.ahead)
+    fn with<W: StandingTimers<()>>(self, timers: W) -> u64 {
+        timers.precision(self.ahead)
     }
 }

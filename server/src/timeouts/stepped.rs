@@ -3,9 +3,9 @@ use std::task::Waker;
 
 use crossbeam_channel::{Receiver, Sender};
 use encke_core::Timestamp;
-use encke_wheel::TimerQueue;
+use encke_wheel::StandingTimers;
 
-use super::scheme::UseQueue;
+use super::scheme::UseTimers;
 use super::wheel_loop::WheelLoop;
 use super::wheel_thread::WheelParts;
 use super::{Batch, TickLength, Timeouts, TimerCell, WheelSettings};
@@ -28,7 +28,7 @@ impl SteppedWheel {
     ) -> Self {
         let now = TickLength::of(settings.tick).last_at_or_before(timeouts.clock().now());
         timeouts.wheel_waker.get_or_init(|| waker);
-        settings.scheme.queue(now, Boxed(WheelParts { settings, timeouts, to_arm, batches }))
+        settings.scheme.timers(now, Boxed(WheelParts { settings, timeouts, to_arm, batches }))
     }
 
     /// Arms what was sent, and sends what has expired. Returns until when the wheel may sleep.
@@ -53,7 +53,7 @@ trait Step {
     fn awake(&self);
 }
 
-impl<Q: TimerQueue<Arc<TimerCell>>> Step for WheelLoop<Q> {
+impl<W: StandingTimers<Arc<TimerCell>>> Step for WheelLoop<W> {
     fn turn(&mut self) -> Timestamp {
         self.turn()
     }
@@ -69,10 +69,10 @@ impl<Q: TimerQueue<Arc<TimerCell>>> Step for WheelLoop<Q> {
 
 struct Boxed(WheelParts);
 
-impl UseQueue<Arc<TimerCell>> for Boxed {
+impl UseTimers<Arc<TimerCell>> for Boxed {
     type Output = SteppedWheel;
 
-    fn with<Q: TimerQueue<Arc<TimerCell>> + Send + 'static>(self, wheel: Q) -> Self::Output {
+    fn with<W: StandingTimers<Arc<TimerCell>> + Send + 'static>(self, wheel: W) -> Self::Output {
         SteppedWheel(Box::new(WheelLoop::new(self.0, wheel)))
     }
 }

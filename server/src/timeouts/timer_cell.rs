@@ -12,8 +12,8 @@ use super::owners::TimerOwner;
 pub(crate) struct TimerCell {
     pub(super) owner: TimerOwner,
     pub(super) arming: Arming,
-    /// The wheel's entry. Only the wheel thread looks at it, so the lock is never waited for.
-    pub(super) entry: Mutex<Option<TimerKey>>,
+    /// What the wheel has it by. Only the wheel thread looks at it, so the lock is never waited for.
+    pub(super) key: Mutex<Option<TimerKey>>,
     /// The task that waits for the expiry, if the owner is a sleep. Boxed, so that other timers pay one word for it.
     pub(super) sleeper: Option<Box<AtomicWaker>>,
 }
@@ -23,7 +23,12 @@ impl TimerCell {
     #[must_use]
     pub(crate) fn new(owner: TimerOwner) -> Self {
         let sleeper = matches!(owner, TimerOwner::Sleep).then(Box::default);
-        Self { owner, arming: Arming::new(), entry: Mutex::new(None), sleeper }
+        Self { owner, arming: Arming::new(), key: Mutex::new(None), sleeper }
+    }
+
+    /// Whether the wheel keeps the timer when it has expired. A sleep is over then, and need not say so.
+    pub(super) fn stays(&self) -> bool {
+        self.owner != TimerOwner::Sleep
     }
 
     /// The task to wake on expiry, unless it was woken already.

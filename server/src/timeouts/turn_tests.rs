@@ -3,12 +3,12 @@
 use std::num::NonZeroU64;
 
 use encke_core::Timestamp;
-use encke_wheel::schemes::{NonCascadingWheel, SimpleWheel};
-use encke_wheel::{Tick, TimerQueue};
+use encke_wheel::schemes::{NonCascadingWheel, SimpleWheel, Standing};
+use encke_wheel::{Owners, StandingTimers, Tick};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use super::scheme::UseQueue;
+use super::scheme::UseTimers;
 use super::tests::{SETTINGS, SLACK, after, new_timer};
 use super::wheel_loop::{Dispatch, WheelLoop};
 use super::wheel_thread::WheelParts;
@@ -18,22 +18,22 @@ const START: Tick = Tick(1_000);
 const TICK: TickLength = TickLength(1_000_000);
 
 /// The wheel thread without the thread.
-struct Turns<Q> {
-    wheel_loop: WheelLoop<Q>,
+struct Turns<W> {
+    wheel_loop: WheelLoop<W>,
     timeouts: Arc<Timeouts>,
     batches: Receiver<Batch>,
     now: Timestamp,
 }
 
-impl<Q: TimerQueue<Arc<TimerCell>>> Turns<Q> {
-    /// `queue` stands at [`START`].
-    fn new(queue: Q) -> Self {
+impl<W: StandingTimers<Arc<TimerCell>>> Turns<W> {
+    /// `timers` stand at [`START`].
+    fn new(timers: W) -> Self {
         let (timeouts, to_arm) = Timeouts::new(Arc::new(Clock::new(SETTINGS.stall_threshold)), SLACK);
         let (sender, batches) = crossbeam_channel::unbounded();
         let parts =
             WheelParts { settings: SETTINGS, timeouts: Arc::clone(&timeouts), to_arm, batches: sender };
         let now = Timestamp::from_nanos(TICK.nanos(START));
-        Self { wheel_loop: WheelLoop::new(parts, queue), timeouts, batches, now }
+        Self { wheel_loop: WheelLoop::new(parts, timers), timeouts, batches, now }
     }
 
     fn arm_new(&mut self, deadline: RequestedDeadline) -> Arc<TimerCell> {
@@ -41,6 +41,13 @@ impl<Q: TimerQueue<Arc<TimerCell>>> Turns<Q> {
         self.timeouts.arm(&timer, deadline);
         self.wheel_loop.receive();
         timer
+    }
+
+    /// The owner of a timer, all of whose expiries were received, has no deadline any more.
+    fn end(&mut self, timer: &Arc<TimerCell>) {
+        self.timeouts.arm(timer, RequestedDeadline::NONE);
+        self.wheel_loop.receive();
+        assert!(timer.key.lock().is_none(), "it has left the wheel");
     }
 
     fn planned(&self) -> Timestamp {
@@ -63,8 +70,80 @@ impl<Q: TimerQueue<Arc<TimerCell>>> Turns<Q> {
 }
 
 #[test]
+fn a_timer_is_registered_once_while_it_has_deadlines() {
+    let mut turns = Turns::new(Owners::new(START));
+    let start = turns.now;
+    let timer = turns.arm_new(RequestedDeadline::exact(after(start, 10)));
+    let key = *timer.key.lock();
+    assert!(key.is_some());
+    for due in [20, 30, 40] {
+        let expired = turns.turn();
+        assert!(expired.len() == 1 && Arc::ptr_eq(&expired[0], &timer));
+        assert_eq!(turns.timeouts.entries(), 1, "it rests");
+        turns.timeouts.arm(&timer, RequestedDeadline::exact(after(start, due)));
+        turns.wheel_loop.receive();
+        // Put off, armed earlier, put off again.
+        for other in [100, due, due + 1] {
+            turns.timeouts.arm(&timer, RequestedDeadline::exact(after(start, other)));
+            turns.wheel_loop.receive();
+        }
+        assert!(turns.turn_at(Timestamp::from_nanos(after(start, due))).is_empty(), "it was put off");
+        assert_eq!(*timer.key.lock(), key);
+    }
+    turns.end(&timer);
+    assert_eq!(Arc::strong_count(&timer), 1);
+}
+
+#[test]
+fn an_owner_may_end_while_its_timer_is_on_its_way_to_a_worker() {
+    let mut turns = Turns::new(Owners::new(START));
+    let timer = turns.arm_new(RequestedDeadline::exact(after(turns.now, 10)));
+    let on_its_way = turns.turn();
+    assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::NONE), ArmAction::Send);
+    turns.timeouts.carry_out(&timer, ArmAction::Send);
+    assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::NONE), ArmAction::Wake, "sent once");
+    assert!(turns.turn_at(turns.now).is_empty());
+    assert_eq!((turns.timeouts.entries(), on_its_way.len()), (0, 1));
+    drop(on_its_way);
+    assert_eq!(Arc::strong_count(&timer), 1);
+    assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::NONE), ArmAction::Nothing);
+}
+
+#[test]
+fn an_owner_may_end_while_its_timer_is_sent_for_an_earlier_deadline() {
+    let mut turns = Turns::new(Owners::new(START));
+    let start = turns.now;
+    let timer = turns.arm_new(RequestedDeadline::exact(after(start, 100)));
+    turns.timeouts.arm(&timer, RequestedDeadline::exact(after(start, 10)));
+    turns.timeouts.arm(&timer, RequestedDeadline::NONE);
+    assert!(turns.turn_at(Timestamp::from_nanos(after(start, 10))).is_empty());
+    assert_eq!((turns.timeouts.entries(), Arc::strong_count(&timer)), (0, 1));
+}
+
+#[test]
+fn an_owner_may_end_before_the_wheel_has_its_timer() {
+    let mut turns = Turns::new(Owners::new(START));
+    let timer = new_timer();
+    turns.timeouts.arm(&timer, RequestedDeadline::exact(after(turns.now, 10)));
+    assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::NONE), ArmAction::Nothing, "it was sent");
+    assert!(turns.turn_at(turns.now).is_empty());
+    assert_eq!((turns.timeouts.entries(), Arc::strong_count(&timer)), (0, 1));
+}
+
+#[test]
+fn a_sleep_leaves_the_wheel_when_it_expires() {
+    let mut turns = Turns::new(Owners::new(START));
+    let timer = Arc::new(TimerCell::new(TimerOwner::Sleep));
+    turns.timeouts.arm(&timer, RequestedDeadline::exact(after(turns.now, 10)));
+    turns.wheel_loop.receive();
+    assert_eq!(turns.turn().len(), 1);
+    assert_eq!((turns.timeouts.entries(), Arc::strong_count(&timer)), (0, 1));
+    assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::NONE), ArmAction::Nothing);
+}
+
+#[test]
 fn what_lies_beyond_the_horizon_is_armed_step_by_step() {
-    let mut turns = Turns::new(SimpleWheel::new(START, 8));
+    let mut turns = Turns::new(Standing::new(SimpleWheel::new(START, 8)));
     let due = after(turns.now, 1_000);
     let timer = turns.arm_new(RequestedDeadline::exact(due));
     for turn in 1..125 {
@@ -82,12 +161,13 @@ fn what_lies_beyond_the_horizon_is_armed_step_by_step() {
     let expired = turns.turn();
     assert!(expired.len() == 1 && Arc::ptr_eq(&expired[0], &timer));
     assert_eq!(turns.now.as_nanos(), due);
-    assert!(turns.wheel_loop.wheel.is_empty());
+    assert_eq!(turns.wheel_loop.wheel.len(), 1, "it rests");
+    turns.end(&timer);
 }
 
 #[test]
 fn what_waits_at_the_horizon_can_be_moved_and_dropped() {
-    let mut turns = Turns::new(SimpleWheel::new(START, 8));
+    let mut turns = Turns::new(Standing::new(SimpleWheel::new(START, 8)));
     let far = RequestedDeadline::exact(after(turns.now, 60_000));
     let (moved, dropped) = (turns.arm_new(far), turns.arm_new(far));
     let due = after(turns.now, 3);
@@ -97,13 +177,14 @@ fn what_waits_at_the_horizon_can_be_moved_and_dropped() {
     let expired = turns.turn();
     assert!(expired.len() == 1 && Arc::ptr_eq(&expired[0], &moved));
     assert_eq!(turns.now.as_nanos(), due);
+    turns.end(&moved);
     assert!(turns.wheel_loop.wheel.is_empty());
 }
 
 /// The thread was kept from turning for many times as long as the scheme reaches.
 #[test]
 fn a_wheel_far_behind_its_horizon_catches_up() {
-    let mut turns = Turns::new(SimpleWheel::new(START, 8));
+    let mut turns = Turns::new(Standing::new(SimpleWheel::new(START, 8)));
     let due = after(turns.now, 100_000);
     let timer = turns.arm_new(RequestedDeadline::exact(due));
     assert!(turns.turn_at(Timestamp::from_nanos(due - 1)).is_empty(), "early");
@@ -114,7 +195,7 @@ fn a_wheel_far_behind_its_horizon_catches_up() {
 
 #[test]
 fn an_entry_that_may_come_late_serves_no_deadline_before_that() {
-    let mut turns = Turns::new(NonCascadingWheel::new(START));
+    let mut turns = Turns::new(Standing::new(NonCascadingWheel::new(START)));
     let start = turns.now;
     let late = turns.wheel_loop.wheel.precision(60_000);
     assert!(late > 1_000, "seconds");
@@ -136,11 +217,11 @@ fn nothing_is_early_or_lost_or_later_than_the_scheme_says() {
         println!("seed {seed}");
         for scheme in Scheme::ALL {
             println!("{scheme}");
-            scheme.queue(START, Run { seed });
+            scheme.timers(START, Run { seed });
         }
-        Run { seed }.with(SimpleWheel::new(START, 8));
+        Run { seed }.with(Standing::new(SimpleWheel::new(START, 8)));
         let width = NonZeroU64::new(7).expect("not 0");
-        Run { seed }.with(SimpleWheel::with_width(START, 20, width));
+        Run { seed }.with(Standing::new(SimpleWheel::with_width(START, 20, width)));
     }
 }
 
@@ -159,12 +240,12 @@ struct Expected {
     latest: u64,
 }
 
-impl UseQueue<Arc<TimerCell>> for Run {
+impl UseTimers<Arc<TimerCell>> for Run {
     type Output = ();
 
-    fn with<Q: TimerQueue<Arc<TimerCell>>>(self, queue: Q) {
+    fn with<W: StandingTimers<Arc<TimerCell>>>(self, timers: W) {
         let mut rng = SmallRng::seed_from_u64(self.seed);
-        let mut turns = Turns::new(queue);
+        let mut turns = Turns::new(timers);
         let timers: Vec<_> = (0..TIMERS).map(|_| turns.arm_new(RequestedDeadline::NONE)).collect();
         let mut expected: Vec<Option<Expected>> = vec![None; TIMERS];
         let mut changes = 0;
@@ -193,26 +274,26 @@ impl UseQueue<Arc<TimerCell>> for Run {
                 let now = now.as_nanos();
                 assert!(due <= now, "timer {index} early: {now} instead of {due}");
                 assert!(now <= latest, "timer {index} late: {now} instead of {latest}");
-                assert_eq!(
-                    turns.timeouts.request(&timers[index], RequestedDeadline::NONE),
-                    ArmAction::Nothing,
-                    "no entry is left"
-                );
+                // Some rest there until they are armed again.
+                if rng.random_bool(0.5) {
+                    turns.end(&timers[index]);
+                }
             }
             for (index, expectation) in expected.iter().enumerate() {
                 let missed = expectation.is_some_and(|expected| expected.latest < now.as_nanos());
                 assert!(!missed, "timer {index} does not come");
             }
         }
+        timers.iter().for_each(|timer| turns.end(timer));
         turns.turn();
         assert!(turns.wheel_loop.wheel.is_empty(), "nothing is left");
     }
 }
 
 /// From a tick to minutes ahead, exact or soft, or no longer at all.
-fn random_deadline<Q: TimerQueue<Arc<TimerCell>>>(
+fn random_deadline<W: StandingTimers<Arc<TimerCell>>>(
     rng: &mut SmallRng,
-    turns: &Turns<Q>,
+    turns: &Turns<W>,
     now: u64,
 ) -> (RequestedDeadline, Option<Expected>) {
     if rng.random_bool(0.1) {

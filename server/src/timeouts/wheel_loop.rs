@@ -5,23 +5,26 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use encke_core::Timestamp;
-use encke_wheel::{Expire, Tick, TimerKey, TimerQueue, Work};
+use encke_wheel::{Expire, StandingTimers, Tick, TimerKey, Work};
 
 use crate::clock::nanos;
 
 use super::wheel_thread::WheelParts;
 use super::{Batch, RequestedDeadline, TickLength, Timeouts, TimerCell};
 
-/// Expiries and cascades between two looks into the channel: when many timers expire on one tick, those cancelled
+/// Expiries and cascades between two looks into the channel: when many timers expire on one tick, those that are withdrawn
 /// meanwhile still leave the wheel.
 const WORK_PER_LOOK: u64 = 4096;
+
+const REGISTERED: &str = "nothing but this thread takes a timer out";
 
 /// What the wheel thread owns and does. It only routes: it runs no session code and takes no session's lock.
 ///
 /// One turn is [`WheelLoop::turn`], then [`WheelLoop::fall_asleep`], a sleep if that allows it, and
 /// [`WheelLoop::awake`]. The thread sleeps by parking; a simulation decides for itself how long.
-pub(super) struct WheelLoop<Q> {
-    pub(super) wheel: Q,
+pub(super) struct WheelLoop<W> {
+    /// Every timer that has a deadline, armed or on its way through the workers.
+    pub(super) wheel: W,
     tick: TickLength,
     longest_sleep: Duration,
     timeouts: Arc<Timeouts>,
@@ -38,8 +41,8 @@ pub(super) enum Dispatch {
     ChannelFull,
 }
 
-impl<Q: TimerQueue<Arc<TimerCell>>> WheelLoop<Q> {
-    pub(super) fn new(parts: WheelParts, wheel: Q) -> Self {
+impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
+    pub(super) fn new(parts: WheelParts, wheel: W) -> Self {
         parts.timeouts.stats.has_levels(wheel.levels());
         Self {
             wheel,
@@ -108,56 +111,79 @@ impl<Q: TimerQueue<Arc<TimerCell>>> WheelLoop<Q> {
 
     fn update(&mut self, timer: Arc<TimerCell>) {
         let requested = timer.arming.received();
-        match (timer.arming.armed(), requested.latest(self.timeouts.slack)) {
+        let key = *timer.key.lock();
+        match (key, requested.latest(self.timeouts.slack)) {
             (None, None) => {}
-            (None, Some(_)) => self.schedule(timer, requested),
-            (Some(armed), Some(latest)) if armed <= latest => {}
-            // Earlier than armed, or not at all: forget the entry, then look again.
-            (Some(_), _) => {
-                let key = timer.entry.lock().take();
-                if let Some(key) = key {
-                    self.wheel.cancel(key);
+            (None, Some(_)) => {
+                let key = self.register(timer);
+                self.arm(key, requested);
+            }
+            (Some(_), Some(latest)) if timer.arming.armed().is_some_and(|armed| armed <= latest) => {}
+            // Earlier than armed, or at rest, or no longer: say that it rests, then look again. A scheme that comes the later, the
+            // further ahead a timer was armed, must not leave it where it is.
+            (Some(key), _) => {
+                self.wheel.disarm(key);
+                self.arm(key, timer.arming.rest());
+            }
+        }
+    }
+
+    fn register(&mut self, timer: Arc<TimerCell>) -> TimerKey {
+        let key = self.wheel.register(Arc::clone(&timer));
+        *timer.key.lock() = Some(key);
+        key
+    }
+
+    fn unregister(&mut self, key: TimerKey) -> Arc<TimerCell> {
+        let timer = self.wheel.unregister(key).expect(REGISTERED);
+        *timer.key.lock() = None;
+        timer
+    }
+
+    /// Arms a timer of the wheel as its owner requests, or lets it go if there is no request.
+    fn arm(&mut self, mut key: TimerKey, mut requested: RequestedDeadline) {
+        loop {
+            if let (Some(earliest), Some(latest)) =
+                (requested.earliest(), requested.latest(self.timeouts.slack))
+            {
+                let serves = self.arm_between(key, earliest, latest);
+                let timer = self.wheel.get(key).expect(REGISTERED);
+                requested = timer.arming.set_armed(serves);
+                if requested != RequestedDeadline::NONE {
+                    return;
                 }
-                let requested = timer.arming.forget();
-                self.schedule(timer, requested);
+            } else {
+                let timer = self.unregister(key);
+                requested = timer.arming.leave();
+                if requested == RequestedDeadline::NONE {
+                    return;
+                }
+                key = self.register(timer);
             }
         }
     }
 
-    fn schedule(&mut self, timer: Arc<TimerCell>, mut requested: RequestedDeadline) {
-        while let (Some(earliest), Some(latest)) =
-            (requested.earliest(), requested.latest(self.timeouts.slack))
-        {
-            let first = self.tick.first_at_or_after(earliest);
-            let last = self.tick.last_at_or_before(Timestamp::from_nanos(latest)).max(first);
-            let (key, at) = self.enter(first..=last, Arc::clone(&timer));
-            let late = self.wheel.precision(at.saturating_since(self.wheel.now()));
-            let served = match late {
-                // An exact deadline within a tick is served at the end of it, also when it is requested again.
-                0 => self.tick.nanos(at).min(latest),
-                // It may come out so late. A request for an earlier instant may get an entry that does not.
-                _ => self.tick.nanos(at.saturating_add(late)),
-            };
-            if timer.arming.set_armed(served) != RequestedDeadline::NONE {
-                *timer.entry.lock() = Some(key);
-                return;
-            }
-            self.wheel.cancel(key);
-            requested = timer.arming.forget();
+    /// Returns the earliest instant of which a request is served by that.
+    fn arm_between(&mut self, key: TimerKey, earliest: u64, latest: u64) -> u64 {
+        let first = self.tick.first_at_or_after(earliest);
+        let last = self.tick.last_at_or_before(Timestamp::from_nanos(latest)).max(first);
+        let at = self.enter(key, first..=last);
+        match self.wheel.precision(at.saturating_since(self.wheel.now())) {
+            // An exact deadline within a tick is served at the end of it, also when it is requested again.
+            0 => self.tick.nanos(at).min(latest),
+            // It may come out so late. A request for an earlier instant may be armed so that it does not.
+            late => self.tick.nanos(at.saturating_add(late)),
         }
     }
 
-    /// Puts a timer into the wheel for a tick in `range`: the entry, and the tick. A tick beyond the scheme's horizon
-    /// becomes the last one within it: there the entry fires early, finds the later request, and is armed again.
-    fn enter(&mut self, range: RangeInclusive<Tick>, timer: Arc<TimerCell>) -> (TimerKey, Tick) {
-        let key = match self.wheel.schedule_within(range, timer) {
-            Ok(key) => key,
-            Err(beyond) => {
-                let at_horizon = self.wheel.schedule(beyond.last, beyond.value);
-                at_horizon.expect("the scheme reaches as far as it says")
-            }
-        };
-        (key, self.wheel.deadline(key).expect("it was put in just now"))
+    /// Arms a timer for a tick in `range`, which it returns. A tick beyond the scheme's horizon becomes the last one within it:
+    /// there the timer fires early, finds the later request, and is armed again.
+    fn enter(&mut self, key: TimerKey, range: RangeInclusive<Tick>) -> Tick {
+        if let Err(beyond) = self.wheel.arm_within(key, range) {
+            let at_horizon = self.wheel.arm(key, beyond.last);
+            at_horizon.expect("the scheme reaches as far as it says");
+        }
+        self.wheel.deadline(key).expect("it was armed just now")
     }
 
     /// Drives the wheel to `now` and sends what expires, 64 a message.
@@ -169,7 +195,10 @@ impl<Q: TimerQueue<Arc<TimerCell>>> WheelLoop<Q> {
                 return Dispatch::ChannelFull;
             }
             match self.wheel.expire_next(to, &mut work) {
-                Expire::Due(expired) => self.expired(expired.value, now),
+                Expire::Due(expired) => {
+                    let key = expired.key;
+                    self.expired(key, now);
+                }
                 Expire::OutOfWork => {
                     self.receive();
                     work = Work::new(WORK_PER_LOOK);
@@ -180,13 +209,16 @@ impl<Q: TimerQueue<Arc<TimerCell>>> WheelLoop<Q> {
         if self.pending.is_empty() { Dispatch::Done } else { self.send_pending() }
     }
 
-    fn expired(&mut self, timer: Arc<TimerCell>, now: Timestamp) {
-        *timer.entry.lock() = None;
-        let requested = timer.arming.forget();
+    fn expired(&mut self, key: TimerKey, now: Timestamp) {
+        let timer = self.wheel.get(key).expect(REGISTERED);
+        let stays = timer.stays();
+        let requested = if stays { timer.arming.rest() } else { timer.arming.leave() };
         match requested.earliest() {
-            None => {}
-            Some(due) if due <= now.as_nanos() => self.pending.push(timer, now),
-            Some(_) => self.schedule(timer, requested),
+            Some(due) if due <= now.as_nanos() => {
+                let timer = if stays { Arc::clone(timer) } else { self.unregister(key) };
+                self.pending.push(timer, now);
+            }
+            _ => self.arm(key, requested),
         }
     }
 

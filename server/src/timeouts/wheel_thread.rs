@@ -5,9 +5,9 @@ use std::thread::{self, JoinHandle, Thread};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender};
-use encke_wheel::TimerQueue;
+use encke_wheel::StandingTimers;
 
-use super::scheme::{Scheme, UseQueue};
+use super::scheme::{Scheme, UseTimers};
 use super::wheel_loop::WheelLoop;
 use super::{Batch, TickLength, Timeouts, TimerCell};
 
@@ -49,7 +49,7 @@ impl WheelThread {
         batches: Sender<Batch>,
     ) -> std::io::Result<Self> {
         let now = TickLength::of(settings.tick).last_at_or_before(timeouts.clock().now());
-        settings.scheme.queue(now, Start(WheelParts { settings, timeouts, to_arm, batches }))
+        settings.scheme.timers(now, Start(WheelParts { settings, timeouts, to_arm, batches }))
     }
 
     /// Ends the thread. The workers, finding no more batches, end after it.
@@ -72,10 +72,10 @@ pub(super) struct WheelParts {
 /// Starts the thread. Its loop is compiled for the very scheme.
 struct Start(WheelParts);
 
-impl UseQueue<Arc<TimerCell>> for Start {
+impl UseTimers<Arc<TimerCell>> for Start {
     type Output = std::io::Result<WheelThread>;
 
-    fn with<Q: TimerQueue<Arc<TimerCell>> + Send + 'static>(self, wheel: Q) -> Self::Output {
+    fn with<W: StandingTimers<Arc<TimerCell>> + Send + 'static>(self, wheel: W) -> Self::Output {
         let timeouts = Arc::clone(&self.0.timeouts);
         let wheel_loop = WheelLoop::new(self.0, wheel);
         let stop = Arc::new(AtomicBool::new(false));
@@ -90,7 +90,7 @@ impl UseQueue<Arc<TimerCell>> for Start {
     }
 }
 
-fn run<Q: TimerQueue<Arc<TimerCell>>>(mut wheel: WheelLoop<Q>, stop: &AtomicBool) {
+fn run<W: StandingTimers<Arc<TimerCell>>>(mut wheel: WheelLoop<W>, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         let wake_up = wheel.turn();
         if wheel.fall_asleep(wake_up) && !stop.load(Ordering::Acquire) {

@@ -1,30 +1,30 @@
 //! The scheme of a build without the feature `schemes`.
 
-use encke_wheel::{Tick, TimingWheel};
+use encke_wheel::{Owners, Tick};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer, Serialize};
 use strum::{Display, EnumCount, VariantArray};
 
-use super::UseQueue;
+use super::UseTimers;
 
 /// How the wheel thread keeps its timers: `timers.scheme`. It is displayed by its name there.
 #[derive(Clone, Copy, Debug, Display, PartialEq, Eq, EnumCount, Serialize, VariantArray)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Scheme {
-    /// [`TimingWheel`]
+    /// [`Owners`]
     Hierarchical,
 }
 
 impl Scheme {
-    /// Makes a queue that stands at `now`.
-    pub(in crate::timeouts) fn queue<T: Send + 'static, U: UseQueue<T>>(
+    /// Makes timers that stand at `now`.
+    pub(in crate::timeouts) fn timers<T: Send + 'static, U: UseTimers<T>>(
         self,
         now: Tick,
         user: U,
     ) -> U::Output {
         match self {
-            Self::Hierarchical => user.with(TimingWheel::new(now)),
+            Self::Hierarchical => user.with(Owners::new(now)),
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use encke_wheel::schemes::{
     BalancedTree, BinaryHeap, CalendarQueue, HashedSortedWheel, HashedUnsortedWheel, HierarchicalWheel, Lawn,
-    LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, SimpleWheel, UnorderedList,
+    LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, SimpleWheel, Standing,
+    UnorderedList,
 };
-use encke_wheel::{Tick, TimingWheel};
+use encke_wheel::{Owners, Tick};
 use serde::{Deserialize, Serialize};
 use strum::{Display, EnumCount, VariantArray};
 
-use super::UseQueue;
+use super::UseTimers;
 
 /// The slots of wheels that stand alone. At 10 ms a tick one turn is 164 s, longer than what every session waits for by
 /// default (25 s, 10 s, 120 s): of those a wheel that reaches one turn refuses none, and one that hashes looks at none in
@@ -21,7 +22,7 @@ const SLOTS: usize = 1 << 14;
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case")]
 pub enum Scheme {
-    /// [`TimingWheel`]
+    /// [`Owners`]
     Hierarchical,
     /// [`HierarchicalWheel`]
     HierarchicalLists,
@@ -52,27 +53,27 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// Makes a queue that stands at `now`.
-    pub(in crate::timeouts) fn queue<T: Send + 'static, U: UseQueue<T>>(
+    /// Makes timers that stand at `now`.
+    pub(in crate::timeouts) fn timers<T: Send + 'static, U: UseTimers<T>>(
         self,
         now: Tick,
         user: U,
     ) -> U::Output {
         match self {
-            Self::Hierarchical => user.with(TimingWheel::new(now)),
-            Self::HierarchicalLists => user.with(HierarchicalWheel::new(now)),
-            Self::OneMigration => user.with(OneMigrationWheel::new(now)),
-            Self::Coarse => user.with(NonCascadingWheel::new(now)),
-            Self::Simple => user.with(SimpleWheel::new(now, SLOTS)),
-            Self::HashedSorted => user.with(HashedSortedWheel::new(now, SLOTS)),
-            Self::HashedUnsorted => user.with(HashedUnsortedWheel::new(now, SLOTS)),
-            Self::LogicSimulation => user.with(LogicSimulationWheel::new(now, SLOTS)),
-            Self::CalendarQueue => user.with(CalendarQueue::new(now)),
-            Self::BinaryHeap => user.with(BinaryHeap::new(now)),
-            Self::BalancedTree => user.with(BalancedTree::new(now)),
-            Self::OrderedList => user.with(OrderedList::new(now)),
-            Self::UnorderedList => user.with(UnorderedList::new(now)),
-            Self::Lawn => user.with(Lawn::new(now)),
+            Self::Hierarchical => user.with(Owners::new(now)),
+            Self::HierarchicalLists => user.with(Standing::new(HierarchicalWheel::new(now))),
+            Self::OneMigration => user.with(Standing::new(OneMigrationWheel::new(now))),
+            Self::Coarse => user.with(Standing::new(NonCascadingWheel::new(now))),
+            Self::Simple => user.with(Standing::new(SimpleWheel::new(now, SLOTS))),
+            Self::HashedSorted => user.with(Standing::new(HashedSortedWheel::new(now, SLOTS))),
+            Self::HashedUnsorted => user.with(Standing::new(HashedUnsortedWheel::new(now, SLOTS))),
+            Self::LogicSimulation => user.with(Standing::new(LogicSimulationWheel::new(now, SLOTS))),
+            Self::CalendarQueue => user.with(Standing::new(CalendarQueue::new(now))),
+            Self::BinaryHeap => user.with(Standing::new(BinaryHeap::new(now))),
+            Self::BalancedTree => user.with(Standing::new(BalancedTree::new(now))),
+            Self::OrderedList => user.with(Standing::new(OrderedList::new(now))),
+            Self::UnorderedList => user.with(Standing::new(UnorderedList::new(now))),
+            Self::Lawn => user.with(Standing::new(Lawn::new(now))),
         }
     }
 }
