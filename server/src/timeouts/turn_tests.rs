@@ -63,7 +63,7 @@ impl<W: StandingTimers<Arc<TimerCell>>> Turns<W> {
         self.now = now;
         self.wheel_loop.receive();
         assert!(self.wheel_loop.advance(now) == Dispatch::Done, "the channel has no bound");
-        self.wheel_loop.publish_occupancy();
+        self.wheel_loop.publish_entries();
         assert_eq!(self.timeouts.entries(), self.wheel_loop.wheel.len());
         self.batches.try_iter().flat_map(|batch| batch.timers).collect()
     }

@@ -27,6 +27,8 @@ pub(super) struct WheelLoop<W> {
     pub(super) wheel: W,
     tick: TickLength,
     longest_sleep: Duration,
+    /// When the levels are counted next: every slot is looked at for it, which is more than a turn takes that has little to do.
+    levels_counted_next: Timestamp,
     timeouts: Arc<Timeouts>,
     to_arm: Receiver<Arc<TimerCell>>,
     batches: Sender<Batch>,
@@ -48,6 +50,7 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
             wheel,
             tick: TickLength::of(parts.settings.tick),
             longest_sleep: parts.settings.longest_sleep(),
+            levels_counted_next: Timestamp::from_nanos(0),
             timeouts: parts.timeouts,
             to_arm: parts.to_arm,
             batches: parts.batches,
@@ -61,7 +64,11 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
         let now = self.begin_turn();
         self.receive();
         let dispatch = self.advance(now);
-        self.publish_occupancy();
+        self.publish_entries();
+        if now >= self.levels_counted_next {
+            self.levels_counted_next = now + self.longest_sleep;
+            self.publish_levels();
+        }
         let wake_up = self.wake_up(now, &dispatch);
         self.timeouts.clock().plan(wake_up);
         wake_up
@@ -240,8 +247,11 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
         }
     }
 
-    pub(super) fn publish_occupancy(&self) {
+    pub(super) fn publish_entries(&self) {
         self.timeouts.stats.entries.store(self.wheel.len(), Ordering::Relaxed);
+    }
+
+    fn publish_levels(&self) {
         for (level, shown) in self.timeouts.stats.occupancy().iter().enumerate() {
             shown.store(self.wheel.occupancy(level), Ordering::Relaxed);
         }

@@ -1,7 +1,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// Written by the wheel thread after every turn, read by metrics and the admin API.
+/// Written by the wheel thread after every turn, but for the levels, which it counts now and then; read by metrics and the admin API.
 #[derive(Debug, Default)]
 pub(crate) struct WheelStats {
     /// Timers in the wheel.
