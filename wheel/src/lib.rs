@@ -72,7 +72,8 @@
 //!
 //! A timer that is cancelled or moved leaves its entry behind: what stands in a slot counts if the *state* of the timer it names says
 //! that it stands there. So a slot need neither be read nor written then. When such holes are half as many as the owners' pages have
-//! room for timers, every call looks through one line and takes out what does not count.
+//! room for timers, calls look through as many lines as an owner has timers, or as there are new holes, and take out what does not
+//! count.
 //!
 //! Owners, and spilled lines, come in pages, of which the lowest with room is filled first; pages that run empty are given
 //! back, but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23 bytes a timer, its value, and 128 KiB for the

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use super::seed::{Random, with_seeds};
 use super::size;
+use crate::wheel::check::PAGE;
 use crate::{Lent, Owners, Tick, TimerKey, Work};
 
 /// An owner as it should be.
@@ -225,6 +226,80 @@ fn coming_back_leaves_few_holes() {
         }
     }
     owners.check_invariants();
+}
+
+/// As above, but the owner is never looked up: it is armed while it is lent.
+#[test]
+fn arming_what_was_lent_leaves_few_holes() {
+    let mut owners: Owners<(), 2> = Owners::new(Tick(0));
+    for _ in 0..10 {
+        let key = owners.insert(());
+        owners.get_mut(key).expect("it is there").arm(1, Tick(1));
+    }
+    for now in 1..size(20_000, 150) as u64 {
+        while let Lent::Due(mut due) = owners.expire_next(Tick(now), &mut Work::unlimited()) {
+            due.owner.arm(1, Tick(1 << 40));
+            due.owner.arm(1, Tick(now + 1));
+        }
+        let entries: usize = owners.occupancy().iter().sum();
+        assert!(entries <= 1000, "{entries} entries for ten timers, which have left 640 in 64 ticks");
+    }
+    owners.check_invariants();
+}
+
+/// One call may leave as many holes as an owner has timers.
+#[test]
+fn owners_of_many_timers_leave_few_holes() {
+    const K: usize = 64;
+    let mut owners: Owners<(), K> = Owners::new(Tick(0));
+    let room = size(4, 1) * usize::try_from(PAGE).expect("a page is small") * K;
+    let keys: Vec<_> = (0..room / K).map(|_| owners.insert(())).collect();
+    let rounds = size(250, 5) as u64;
+    for round in 0..rounds {
+        for key in &keys {
+            let mut owner = owners.get_mut(*key).expect("it is there");
+            (0..K).for_each(|which| owner.arm(which, Tick((rounds - round) << 40)));
+        }
+        let entries: usize = owners.occupancy().iter().sum();
+        assert!(entries <= 2 * room, "{entries} entries, room for {room}");
+    }
+    owners.check_invariants();
+}
+
+/// As above, with holes that pages leave behind which are given back.
+#[test]
+fn owners_of_many_timers_that_come_and_go_leave_few_holes() {
+    const K: usize = 64;
+    let mut owners: Owners<(), K> = Owners::new(Tick(0));
+    let many = size(20, 10) * usize::try_from(PAGE).expect("a page is small");
+    for round in 0..size(20, 1) as u64 {
+        let keys: Vec<_> = (0..many).map(|_| owners.insert(())).collect();
+        for key in &keys {
+            let mut owner = owners.get_mut(*key).expect("it is there");
+            (0..K).for_each(|which| owner.arm(which, Tick((1 + (round + which as u64) % 200) << 40)));
+        }
+        for key in keys {
+            assert!(owners.remove(key).is_some());
+        }
+        let entries: usize = owners.occupancy().iter().sum();
+        assert!(entries <= 2 * many * K, "{entries} entries, room for {}", many * K);
+    }
+    owners.check_invariants();
+}
+
+/// What is late again and again stays one entry.
+#[test]
+fn arming_late_leaves_no_holes() {
+    let mut owners: Owners<(), 1> = Owners::new(Tick(100));
+    let key = owners.insert(());
+    let mut owner = owners.get_mut(key).expect("it is there");
+    for late in 0..100 {
+        owner.arm(0, Tick(late));
+    }
+    assert_eq!(owners.occupancy().iter().sum::<usize>(), 1);
+    owners.check_invariants();
+    let Lent::Due(due) = owners.expire_next(Tick(101), &mut Work::unlimited()) else { panic!("it is due") };
+    assert_eq!((due.deadline, due.owner.now()), (Tick(99), Tick(101)));
 }
 
 /// What is disarmed and armed again over and over stays one entry.

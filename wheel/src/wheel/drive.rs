@@ -130,11 +130,12 @@ impl<T, const K: usize> Owners<T, K> {
     fn move_to_next(&mut self, here: Place, to: Tick, work: &mut Work) -> Step {
         if self.slots.refill(here) {
             self.prefetch_next(here);
+            self.keep_holes_few();
             return Step::GoOn;
         }
+        self.keep_holes_few();
         let next = self.slots.look_ahead();
         let Some(next) = next.filter(|_| self.slots.quiet_until <= to.max(self.slots.now)) else {
-            self.keep_holes_few();
             return self.stop(to);
         };
         if work.left() == 0 {
@@ -150,7 +151,6 @@ impl<T, const K: usize> Owners<T, K> {
         loop {
             if !self.slots.line(from).has_entries() {
                 if !self.slots.refill(from) {
-                    self.keep_holes_few();
                     return Step::GoOn;
                 }
                 self.prefetch_next(from);

@@ -148,10 +148,15 @@ fn arm<const K: usize>(slots: &mut Slots, record: &mut Record<K>, which: usize, 
         *state = state.put_off();
         return;
     }
-    slots.holes += usize::from(state.place().is_some());
     let place = Place::of(slots.now, deadline);
+    // What is late again and again stands where it belongs already: at the next tick.
+    if !state.is_in(place) {
+        let left_behind = usize::from(state.place().is_some());
+        slots.holes += left_behind;
+        slots.new_holes += left_behind;
+        slots.push(place, entry);
+    }
     *state = State::standing_in(place);
-    slots.push(place, entry);
 }
 
 /// Whether the wheel comes to a timer's entry by then.

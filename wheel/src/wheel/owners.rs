@@ -193,7 +193,9 @@ impl<T, const K: usize> Owners<T, K> {
     }
 
     /// Every hole is one more word in a line. They may be half as many as there is room for timers; beyond that, whatever adds
-    /// to them or takes a page away looks for some. Lines need not shrink before the owners' own memory can.
+    /// to them or takes a page away looks for some. What is lent by [`expire_next`](Self::expire_next) can leave some as well: there
+    /// they are looked for whenever it comes to another line of a slot, or to slots further ahead. Lines need not shrink before the
+    /// owners' own memory can.
     #[inline(always)]
     pub(super) fn keep_holes_few(&mut self) {
         if self.slots.holes > self.memory.most_holes() {
@@ -201,17 +203,26 @@ impl<T, const K: usize> Owners<T, K> {
         }
     }
 
+    /// A line for each of an owner's timers, or for each hole that arming has left since the last time. Those from when there were few
+    /// do not count: nobody pays for all of them at once.
     #[cold]
     #[inline(never)]
     fn look_for_holes(&mut self) {
-        self.slots.sweep(|entry, place, marks| {
-            let (_, state) = self.memory.timer(entry);
-            let counts = state.is_in(place) && !(marks && state.is_marked());
-            if counts {
-                *state = state.marked(marks);
+        let too_many = self.slots.holes - self.memory.most_holes();
+        let lines = core::mem::take(&mut self.slots.new_holes).min(too_many).max(K);
+        for _ in 0..lines {
+            self.slots.sweep(|entry, place, marks| {
+                let (_, state) = self.memory.timer(entry);
+                let counts = state.is_in(place) && !(marks && state.is_marked());
+                if counts {
+                    *state = state.marked(marks);
+                }
+                counts
+            });
+            if self.slots.holes <= self.memory.most_holes() {
+                break;
             }
-            counts
-        });
+        }
     }
 }
 

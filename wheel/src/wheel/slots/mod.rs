@@ -39,6 +39,8 @@ pub(super) struct Slots {
     spilled_len: [usize; LEVELS],
     /// Entries that do not count.
     pub(super) holes: usize,
+    /// How many of them arming has left since some were last looked for.
+    pub(super) new_holes: usize,
     sweep: Sweep,
 }
 
@@ -60,6 +62,7 @@ impl Slots {
             spilled: Pool::new(),
             spilled_len: [0; LEVELS],
             holes: 0,
+            new_holes: 0,
             sweep: Sweep::default(),
         }
     }
