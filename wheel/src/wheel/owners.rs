@@ -41,9 +41,9 @@ use crate::{Tick, TimerKey, Work};
 /// An owner with one timer, `Owners<T>`, is a timer that stands: it is registered once, and armed as often as needed.
 ///
 /// All that [`TimingWheel`](crate::TimingWheel) says of deadlines, order, budgets and wake-ups holds here. An owner takes 12 bytes a timer
-/// and 4, and its value, in pages of 256 owners, of which the lowest is filled first and empty ones are given back; an armed timer takes
-/// 4 to 5 bytes more, and every wheel 128 KiB. There may be 2^30 timers, where the number that each owner has counts as the next power of
-/// two.
+/// and 4, rounded up to a multiple of 8, and its value, in pages of 256 owners, of which the lowest is filled first and empty ones are
+/// given back, but for a few to spare; an armed timer takes 4 to 5 bytes more, and every wheel 128 KiB. There may be 2^30 timers, where
+/// the number that each owner has counts as the next power of two.
 pub struct Owners<T, const K: usize = 1> {
     pub(super) slots: Slots,
     pub(super) memory: memory::Owners<T, K>,
