@@ -76,7 +76,7 @@
 //! count.
 //!
 //! Owners, and spilled lines, come in pages, of which the lowest with room is filled first; pages that run empty are given
-//! back, but for a few to spare. Nothing is ever copied to grow. All in all it is 21 to 23 bytes a timer, its value, and 128 KiB for the
+//! back, but for a few to spare. No timer is ever copied to grow. All in all it is 21 to 23 bytes a timer, its value, and 128 KiB for the
 //! slots.
 //!
 //! # How to use it

@@ -27,9 +27,14 @@ pub struct Standing<T, Q> {
 }
 
 impl<T, Q: TimerQueue<u32>> Standing<T, Q> {
-    /// Timers that are armed in `queue`, which has none yet.
+    /// Timers that are armed in `queue`.
+    ///
+    /// # Panics
+    ///
+    /// If the queue has timers already.
     #[must_use]
     pub fn new(queue: Q) -> Self {
+        assert!(queue.is_empty(), "the queue has timers that are not registered here");
         Standing { queue, timers: Arena::new() }
     }
 

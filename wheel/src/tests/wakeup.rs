@@ -64,7 +64,9 @@ fn wakeups_alone_find_every_timer_on_its_tick() {
                     wheel.schedule(wakeup.saturating_add(1 + random.ticks(8)), ());
                 }
             }
-            wheel.check_invariants();
+            if !cfg!(miri) {
+                wheel.check_invariants();
+            }
         }
         assert!(wheel.is_empty() || wheel.now() == Tick::MAX);
     });

@@ -19,7 +19,7 @@ pub(super) struct State(u32);
 /// Its entry stays where it is, and is of use should the timer be armed again.
 const DISARMED: u32 = 1 << 31;
 
-/// It is due later than its slot comes up: it was put off.
+/// It may be due later than its slot comes up: it was put off, or armed again where its entry was.
 const LATE: u32 = 1 << 30;
 
 /// See [`Sweep`](super::slots::Sweep).
@@ -54,7 +54,7 @@ impl State {
         (self.0 & PLACE != PLACE).then(|| Place::from_bits(self.0 & PLACE))
     }
 
-    /// Armed, and due later than its slot, in which it stays until that comes up.
+    /// Armed, and maybe due later than its slot, in which it stays until that comes up.
     #[inline(always)]
     pub(super) fn put_off(self) -> State {
         State(self.0 & !DISARMED | LATE)
