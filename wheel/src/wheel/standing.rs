@@ -1,6 +1,6 @@
 use core::ops::RangeInclusive;
 
-use super::{LEVELS, Lent, OwnerMut, Owners};
+use super::{LEVELS, Lent, Owners};
 use crate::{BeyondHorizon, Expire, Expired, StandingTimers, Tick, TimerKey, Work};
 
 /// The only timer of its owner.
@@ -58,7 +58,7 @@ impl<T> StandingTimers<T> for Owners<T> {
         match self.expire_next(now, work) {
             Lent::Due(due) => {
                 let key = due.owner.key();
-                Expire::Due(Expired { key, deadline: due.deadline, value: OwnerMut::into_value(due.owner) })
+                Expire::Due(Expired { key, deadline: due.deadline, value: due.owner.into_value() })
             }
             Lent::OutOfWork => Expire::OutOfWork,
             Lent::UpToDate => Expire::UpToDate,

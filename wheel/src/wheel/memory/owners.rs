@@ -48,15 +48,14 @@ struct Cell<T, const K: usize> {
     value: MaybeUninit<T>,
 }
 
+/// A page of owners.
 #[derive(Debug)]
-struct Memory<T, const K: usize> {
-    cells: [Cell<T, K>; PAGE],
-}
+struct Cells<T, const K: usize>([Cell<T, K>; PAGE]);
 
 /// See the [module](self).
 #[derive(Debug)]
 pub(in crate::wheel) struct Owners<T, const K: usize> {
-    pool: Pool<Memory<T, K>>,
+    pool: Pool<Cells<T, K>>,
     len: usize,
     most_holes: usize,
 }
@@ -83,6 +82,12 @@ impl<T, const K: usize> Owners<T, K> {
         self.most_holes
     }
 
+    /// A page may have come or gone. What follows from that is looked at far more often.
+    #[inline(always)]
+    fn count_room(&mut self) {
+        self.most_holes = self.pool.pages_held() * PAGE * K / 2;
+    }
+
     /// The entry of an owner's timer.
     #[inline(always)]
     pub(in crate::wheel) fn entry(index: u32, which: usize) -> u32 {
@@ -100,22 +105,22 @@ impl<T, const K: usize> Owners<T, K> {
     /// If there are 2^30 timers.
     #[inline(always)]
     pub(in crate::wheel) fn insert(&mut self, value: T) -> TimerKey {
-        let (index, memory, place) = self.pool.take(LIMIT >> Self::SHIFT);
-        let record = &mut memory.cells[place].record;
+        let (index, page, place) = self.pool.take(LIMIT >> Self::SHIFT);
+        let record = &mut page.0[place].record;
         debug_assert!(record.generation.is_multiple_of(2), "it was free");
         record.generation += 1;
         let generation = record.generation();
-        memory.cells[place].value.write(value);
+        page.0[place].value.write(value);
         self.len += 1;
-        self.most_holes = self.pool.pages_held() * PAGE * K / 2;
+        self.count_room();
         TimerKey { index, generation }
     }
 
     /// Ends an owner, unless the key is stale. Tells how many entries of its page do not count any more if that goes.
     #[inline(always)]
     pub(in crate::wheel) fn remove(&mut self, key: TimerKey) -> Option<(T, usize)> {
-        let (memory, place) = self.pool.find_mut(key.index)?;
-        let record = &mut memory.cells[place].record;
+        let (page, place) = self.pool.find_mut(key.index)?;
+        let record = &mut page.0[place].record;
         if record.generation != key.generation.get() {
             return None;
         }
@@ -125,35 +130,35 @@ impl<T, const K: usize> Owners<T, K> {
     /// Ends the owner of an index that is in use.
     #[inline(always)]
     fn end(&mut self, index: u32) -> (T, usize) {
-        let (memory, place) = self.pool.at_mut(index);
-        let record = &mut memory.cells[place].record;
+        let (page, place) = self.pool.at_mut(index);
+        let record = &mut page.0[place].record;
         assert!(record.generation % 2 == 1, "it is in use");
         record.generation = record.generation.wrapping_add(1);
         record.states = record.states.map(State::disarmed);
         // SAFETY: The generation was odd, so the value is initialized. It is even now: the value is not read again.
-        let value = unsafe { memory.cells[place].value.assume_init_read() };
+        let value = unsafe { page.0[place].value.assume_init_read() };
         let mut left_behind = 0;
-        self.pool.give_back(index, |memory| left_behind = memory.entries());
+        self.pool.give_back(index, |page| left_behind = page.entries());
         self.len -= 1;
-        self.most_holes = self.pool.pages_held() * PAGE * K / 2;
+        self.count_room();
         (value, left_behind)
     }
 
     /// The owner that a key names, unless it is stale.
     #[inline(always)]
     pub(in crate::wheel) fn find(&self, key: TimerKey) -> Option<(&Record<K>, &T)> {
-        let (memory, place) = self.pool.find(key.index)?;
-        let record = &memory.cells[place].record;
+        let (page, place) = self.pool.find(key.index)?;
+        let record = &page.0[place].record;
         // SAFETY: The generation of a key is odd, so the value is initialized.
         (record.generation == key.generation.get())
-            .then(|| (record, unsafe { memory.cells[place].value.assume_init_ref() }))
+            .then(|| (record, unsafe { page.0[place].value.assume_init_ref() }))
     }
 
     /// The owner that a key names, unless it is stale.
     #[inline(always)]
     pub(in crate::wheel) fn find_mut(&mut self, key: TimerKey) -> Option<(&mut Record<K>, &mut T)> {
-        let (memory, place) = self.pool.find_mut(key.index)?;
-        let Cell { record, value } = &mut memory.cells[place];
+        let (page, place) = self.pool.find_mut(key.index)?;
+        let Cell { record, value } = &mut page.0[place];
         // SAFETY: The generation of a key is odd, so the value is initialized.
         (record.generation == key.generation.get()).then(|| (record, unsafe { value.assume_init_mut() }))
     }
@@ -162,24 +167,24 @@ impl<T, const K: usize> Owners<T, K> {
     #[inline(always)]
     pub(in crate::wheel) fn timer(&mut self, entry: u32) -> (&mut Tick, &mut State) {
         let (index, which) = Self::split(entry);
-        let (memory, place) = self.pool.at_mut(index);
-        let record = &mut memory.cells[place].record;
+        let (page, place) = self.pool.at_mut(index);
+        let record = &mut page.0[place].record;
         (&mut record.deadlines[which], &mut record.states[which])
     }
 
     #[inline(always)]
     pub(in crate::wheel) fn state(&self, entry: u32) -> State {
         let (index, which) = Self::split(entry);
-        let (memory, place) = self.pool.at(index);
-        memory.cells[place].record.states[which]
+        let (page, place) = self.pool.at(index);
+        page.0[place].record.states[which]
     }
 
     /// The owner of an entry that counts, and which of its timers it is.
     #[inline(always)]
     pub(in crate::wheel) fn owner(&mut self, entry: u32) -> (u32, usize, &mut Record<K>, &mut T) {
         let (index, which) = Self::split(entry);
-        let (memory, place) = self.pool.at_mut(index);
-        let Cell { record, value } = &mut memory.cells[place];
+        let (page, place) = self.pool.at_mut(index);
+        let Cell { record, value } = &mut page.0[place];
         assert!(record.generation % 2 == 1, "it is in use");
         // SAFETY: The generation is odd, so the value is initialized.
         (index, which, record, unsafe { value.assume_init_mut() })
@@ -199,54 +204,54 @@ impl<T, const K: usize> Owners<T, K> {
     /// Fetches an owner of which a timer will soon expire.
     #[inline(always)]
     pub(in crate::wheel) fn prefetch(&self, entry: u32) {
-        let (memory, place) = self.pool.at(Self::split(entry).0);
-        let cell = &memory.cells[place];
+        let (page, place) = self.pool.at(Self::split(entry).0);
+        let cell = &page.0[place];
         prefetch(&cell.record);
         prefetch(&cell.value);
     }
 }
 
-impl<T, const K: usize> Memory<T, K> {
+impl<T, const K: usize> Cells<T, K> {
     /// How many entries name timers of this page, and count.
     fn entries(&self) -> usize {
-        self.cells.iter().flat_map(|cell| cell.record.states).filter(|state| *state != State::NOWHERE).count()
+        self.0.iter().flat_map(|cell| cell.record.states).filter(|state| *state != State::NOWHERE).count()
     }
 }
 
-impl<T, const K: usize> Page for Memory<T, K> {
+impl<T, const K: usize> Page for Cells<T, K> {
     const LEN: usize = PAGE;
 
     fn bring(generation: u32) -> Box<Self> {
-        let mut memory = Box::<Self>::new_uninit();
-        let this = memory.as_mut_ptr();
+        let mut page = Box::<Self>::new_uninit();
+        let this = page.as_mut_ptr();
         for place in 0..PAGE {
             let next = Tick(place as u64 + 1);
             let record =
                 Record { deadlines: [next; K], states: array::from_fn(|_| State::NOWHERE), generation };
             // SAFETY: `this` is valid for writes, and `place` lies within the array.
-            unsafe { (&raw mut (*this).cells[place].record).write(record) };
+            unsafe { (&raw mut (*this).0[place].record).write(record) };
         }
         // SAFETY: Every record was written, and no value need be.
-        unsafe { memory.assume_init() }
+        unsafe { page.assume_init() }
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "what was stored was one")]
     fn next_free(&self, place: usize) -> u16 {
-        self.cells[place].record.deadlines[0].0 as u16
+        self.0[place].record.deadlines[0].0 as u16
     }
 
     fn set_next_free(&mut self, place: usize, next: u16) {
-        self.cells[place].record.deadlines[0] = Tick(next.into());
+        self.0[place].record.deadlines[0] = Tick(next.into());
     }
 
     /// An index without generations is retired, so that none of its keys can ever name another owner.
     #[inline]
     fn is_retired(&self, place: usize) -> bool {
-        self.cells[place].record.generation == 0
+        self.0[place].record.generation == 0
     }
 
     fn generation(&self) -> u32 {
-        self.cells.iter().map(|cell| cell.record.generation).max().expect("a page is not empty")
+        self.0.iter().map(|cell| cell.record.generation).max().expect("a page is not empty")
     }
 }
 
@@ -255,8 +260,8 @@ impl<T, const K: usize> Drop for Owners<T, K> {
         if !needs_drop::<T>() {
             return;
         }
-        for memory in self.pool.pages_mut() {
-            for Cell { record, value } in &mut memory.cells {
+        for page in self.pool.pages_mut() {
+            for Cell { record, value } in &mut page.0 {
                 if record.generation % 2 == 1 {
                     record.generation = 0;
                     // SAFETY: The generation was odd, so the value is initialized, and it is even now.

@@ -3,14 +3,14 @@ use super::*;
 impl<T, const K: usize> Owners<T, K> {
     /// Panics unless everything that must hold does.
     pub(in crate::wheel) fn check(&self) {
-        let records = || self.pool.pages().flat_map(|memory| &memory.cells).map(|cell| &cell.record);
+        let records = || self.pool.pages().flat_map(|page| &page.0).map(|cell| &cell.record);
         assert_eq!(records().filter(|record| record.generation % 2 == 1).count(), self.len);
         for record in records().filter(|record| record.generation % 2 == 0) {
             assert!(record.states.iter().all(|state| !state.is_armed()), "a free record has armed timers");
         }
         self.pool.check(|index| {
-            let (memory, place) = self.pool.at(index);
-            let record = &memory.cells[place].record;
+            let (page, place) = self.pool.at(index);
+            let record = &page.0[place].record;
             // What is retired is never free.
             record.generation % 2 == 1 || record.generation == 0
         });
@@ -18,7 +18,7 @@ impl<T, const K: usize> Owners<T, K> {
 
     /// How many timers have an entry that counts.
     pub(in crate::wheel) fn standing(&self) -> usize {
-        self.pool.pages().map(Memory::entries).sum()
+        self.pool.pages().map(Cells::entries).sum()
     }
 
     /// How many timers are armed.
@@ -26,7 +26,7 @@ impl<T, const K: usize> Owners<T, K> {
         let states = self
             .pool
             .pages()
-            .flat_map(|memory| &memory.cells)
+            .flat_map(|page| &page.0)
             .map(|cell| &cell.record)
             .flat_map(|record| record.states);
         states.filter(|state| state.is_armed()).count()
@@ -35,19 +35,19 @@ impl<T, const K: usize> Owners<T, K> {
     /// The deadline of an entry's timer, if that is armed.
     pub(in crate::wheel) fn deadline_of(&self, entry: u32) -> Option<Tick> {
         let (index, which) = Self::split(entry);
-        let (memory, place) = self.pool.at(index);
-        let record = &memory.cells[place].record;
+        let (page, place) = self.pool.at(index);
+        let record = &page.0[place].record;
         record.states[which].is_armed().then_some(record.deadlines[which])
     }
 
     /// Makes an owner's generation the last.
     pub(in crate::wheel) fn last_generation(&mut self, key: TimerKey) -> TimerKey {
-        let (memory, place) = self.pool.at_mut(key.index);
-        memory.cells[place].record.generation = u32::MAX;
+        let (page, place) = self.pool.at_mut(key.index);
+        page.0[place].record.generation = u32::MAX;
         TimerKey { generation: NonZeroU32::MAX, ..key }
     }
 
-    /// How many pages have memory.
+    /// How many pages there are.
     pub(in crate::wheel) fn pages(&self) -> usize {
         self.pool.pages().count()
     }
