@@ -2,6 +2,8 @@
 
 use alloc::vec::Vec;
 
+use super::engine::Wheel;
+use super::memory::Layout;
 use super::place::Place;
 use super::{Owners, TimingWheel};
 use crate::{Tick, TimerKey};
@@ -12,6 +14,12 @@ pub(crate) const PAGE: u64 = super::memory::PAGE as u64;
 impl<T, const K: usize> Owners<T, K> {
     /// Panics unless everything that must hold between two calls does.
     pub(crate) fn check_invariants(&self) {
+        self.wheel.check_invariants();
+    }
+}
+
+impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
+    fn check_invariants(&self) {
         let found = self.slots.check();
         self.memory.check();
         let counting = found.iter().filter(|(entry, place)| self.memory.state(*entry).is_in(*place));

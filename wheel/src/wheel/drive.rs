@@ -1,7 +1,7 @@
 //! Driving the wheel: what comes next, emptying slots, and fetching memory before it is needed.
 
-use super::memory::Owners as Memory;
-use super::owners::Owners;
+use super::engine::Wheel;
+use super::memory::{Layout, Owners};
 use super::place::Place;
 use super::state::State;
 use crate::{Tick, Work};
@@ -19,46 +19,40 @@ pub(super) enum Step {
     UpToDate,
 }
 
-/// Why nothing comes out.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Idle {
-    OutOfWork,
-    UpToDate,
+/// What a caller gets who drives a wheel. Not closures, of which one would be a call with its result in memory.
+pub(super) trait Outcome<'a, W> {
+    /// The timer of this entry is due. Its state still says where it stood.
+    fn due(wheel: &'a mut W, entry: u32) -> Self;
+    fn out_of_work() -> Self;
+    fn up_to_date() -> Self;
 }
 
-impl<T, const K: usize> Owners<T, K> {
-    const PREFETCH_FROM: usize = PREFETCH_FROM_BYTES / Memory::<T, K>::BYTES_EACH;
+impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
+    const PREFETCH_FROM: usize = PREFETCH_FROM_BYTES / Owners::<T, K, L>::BYTES_EACH;
 
-    /// Drives the wheel towards `to`, until a timer is due, or [`Work`] runs out. Returns what `due` makes of the entry of that timer, whose
-    /// state still says where it stood.
+    /// Drives the wheel towards `to`, until a timer is due, or [`Work`] runs out.
     #[inline(always)]
-    pub(super) fn drive<'a, R>(
-        &'a mut self,
-        to: Tick,
-        work: &mut Work,
-        due: impl Fn(&'a mut Self, u32) -> R,
-        idle: impl Fn(Idle) -> R,
-    ) -> R {
+    pub(super) fn drive<'a, R: Outcome<'a, Self>>(&'a mut self, to: Tick, work: &mut Work) -> R {
         loop {
             let here = Place::current(self.slots.now, 0);
             let line = self.slots.line_mut(here);
             if !line.has_entries() {
                 match self.move_on(here, to, work) {
-                    Step::Due(entry) => return due(self, entry),
+                    Step::Due(entry) => return R::due(self, entry),
                     Step::GoOn => continue,
-                    Step::OutOfWork => return idle(Idle::OutOfWork),
-                    Step::UpToDate => return idle(Idle::UpToDate),
+                    Step::OutOfWork => return R::out_of_work(),
+                    Step::UpToDate => return R::up_to_date(),
                 }
             }
             if !work.spend() {
-                return idle(Idle::OutOfWork);
+                return R::out_of_work();
             }
             let entry = line.pop();
             if self.memory.state(entry) == State::standing_in(here) {
-                return due(self, entry);
+                return R::due(self, entry);
             }
             if self.is_due(entry, here) {
-                return due(self, entry);
+                return R::due(self, entry);
             }
         }
     }

@@ -3,6 +3,7 @@
 #[cfg(test)]
 pub(crate) mod check;
 mod drive;
+mod engine;
 mod line;
 mod memory;
 mod owner;
@@ -16,8 +17,9 @@ mod state;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::{Expire, Expired, Tick, TimerKey, Work};
-use drive::Idle;
+use crate::{Expire, Tick, TimerKey, Work};
+use engine::Wheel;
+use memory::Apart;
 pub use owner::{Due, Lent, OwnerMut};
 pub use owners::Owners;
 pub use place::LEVELS;
@@ -30,14 +32,14 @@ use standing::IT;
 /// The wheel holds at most 2^30 timers at a time and panics when asked for one more. It takes 21 to 23 bytes a timer and the value,
 /// in pages of 256 timers, of which the lowest is filled first, and 128 KiB; empty pages are given back.
 pub struct TimingWheel<T> {
-    timers: Owners<T>,
+    timers: Wheel<T, 1, Apart>,
 }
 
 impl<T> TimingWheel<T> {
     /// An empty wheel that stands at `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        TimingWheel { timers: Owners::new(now) }
+        TimingWheel { timers: Wheel::new(now) }
     }
 
     /// The tick the wheel stands at: the latest it was driven to or, when [`Work`] ran out on the way there,
@@ -57,13 +59,13 @@ impl<T> TimingWheel<T> {
     /// Whether no timer is scheduled.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.timers.is_empty()
+        self.len() == 0
     }
 
     /// How many timers each level holds, the nearest level first. Some that were cancelled or moved are counted still. Looks at all slots.
     #[must_use]
     pub fn occupancy(&self) -> [usize; LEVELS] {
-        self.timers.occupancy()
+        core::array::from_fn(|level| self.timers.slots.len(level))
     }
 
     /// Schedules a timer that is due at `deadline`, in constant time.
@@ -75,9 +77,9 @@ impl<T> TimingWheel<T> {
     ///
     /// If the wheel holds 2^30 timers already.
     pub fn schedule(&mut self, deadline: Tick, value: T) -> TimerKey {
-        let key = self.timers.insert(value);
-        self.timers.get_mut(key).expect("it was put in").arm(IT, deadline);
-        key
+        let mut timer = self.timers.insert(value);
+        timer.arm(IT, deadline);
+        timer.key()
     }
 
     /// Schedules a timer that may come out at any tick in `range`, so that the wheel can choose the cheapest: see
@@ -138,15 +140,7 @@ impl<T> TimingWheel<T> {
     ///
     /// Stretches without timers are skipped, not stepped through, however long.
     pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
-        let due = |timers: &mut Owners<T>, entry| {
-            let (key, deadline, value) = timers.expire(entry);
-            Expire::Due(Expired { key, deadline, value })
-        };
-        let idle = |idle| match idle {
-            Idle::OutOfWork => Expire::OutOfWork,
-            Idle::UpToDate => Expire::UpToDate,
-        };
-        self.timers.drive(now, work, due, idle)
+        self.timers.drive(now, work)
     }
 
     /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later than `at_most`: see

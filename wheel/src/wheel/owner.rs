@@ -3,7 +3,7 @@
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use super::memory::{Owners as Memory, Record};
+use super::memory::{self, Record};
 use super::place::Place;
 use super::slots::Slots;
 use super::state::State;
@@ -97,7 +97,7 @@ impl<'a, T, const K: usize> OwnerMut<'a, T, K> {
     /// deadline that it had before.
     #[inline(always)]
     pub fn arm(&mut self, which: usize, deadline: Tick) {
-        let entry = Memory::<T, K>::entry(self.index, which);
+        let entry = memory::entry::<K>(self.index, which);
         if self.record.states[which] == State::NOWHERE
             && let Some(place) = Place::near(self.slots.now, deadline)
         {
@@ -121,7 +121,7 @@ impl<'a, T, const K: usize> OwnerMut<'a, T, K> {
     pub fn arm_within(&mut self, which: usize, range: RangeInclusive<Tick>) {
         let is_armed = self.record.states[which].is_armed();
         if !(is_armed && range::includes(&range, self.record.deadlines[which])) {
-            let entry = Memory::<T, K>::entry(self.index, which);
+            let entry = memory::entry::<K>(self.index, which);
             let (start, end) = range.into_inner();
             arm_somewhere(self.slots, self.record, which, start, end, entry);
         }

@@ -2,12 +2,10 @@
 
 use core::fmt;
 
-use super::drive::Idle;
-use super::memory;
-use super::owner::{Due, Lent, OwnerMut};
+use super::engine::Wheel;
+use super::memory::Beside;
+use super::owner::{Lent, OwnerMut};
 use super::place::LEVELS;
-use super::slots::Slots;
-use super::state::State;
 use crate::{Tick, TimerKey, Work};
 
 /// Owners that each have a value and `K` timers of their own, under one key.
@@ -45,15 +43,14 @@ use crate::{Tick, TimerKey, Work};
 /// given back, but for a few to spare; an armed timer takes 4 to 5 bytes more, and every wheel 128 KiB. There may be 2^30 timers, where
 /// the number that each owner has counts as the next power of two.
 pub struct Owners<T, const K: usize = 1> {
-    pub(super) slots: Slots,
-    pub(super) memory: memory::Owners<T, K>,
+    pub(super) wheel: Wheel<T, K, Beside>,
 }
 
 impl<T, const K: usize> Owners<T, K> {
     /// An empty wheel that stands at `now`.
     #[must_use]
     pub fn new(now: Tick) -> Self {
-        Owners { slots: Slots::new(now), memory: memory::Owners::new() }
+        Owners { wheel: Wheel::new(now) }
     }
 
     /// The tick the wheel stands at: the latest it was driven to or, when [`Work`] ran out on the way there,
@@ -61,14 +58,14 @@ impl<T, const K: usize> Owners<T, K> {
     #[must_use]
     #[inline(always)]
     pub fn now(&self) -> Tick {
-        self.slots.now
+        self.wheel.slots.now
     }
 
     /// How many owners there are, with timers that are armed or without.
     #[must_use]
     #[inline(always)]
     pub fn len(&self) -> usize {
-        self.memory.len()
+        self.wheel.len()
     }
 
     /// Whether there is no owner.
@@ -81,11 +78,11 @@ impl<T, const K: usize> Owners<T, K> {
     /// still. Looks at all slots.
     #[must_use]
     pub fn occupancy(&self) -> [usize; LEVELS] {
-        core::array::from_fn(|level| self.slots.len(level))
+        core::array::from_fn(|level| self.wheel.slots.len(level))
     }
 
     pub(super) fn occupancy_of(&self, level: usize) -> usize {
-        self.slots.len(level)
+        self.wheel.slots.len(level)
     }
 
     /// Puts an owner in. None of its timers is armed.
@@ -95,33 +92,27 @@ impl<T, const K: usize> Owners<T, K> {
     /// If there are 2^30 timers already.
     #[inline(always)]
     pub fn insert(&mut self, value: T) -> TimerKey {
-        self.keep_holes_few();
-        self.memory.insert(value)
+        self.wheel.insert(value).key()
     }
 
     /// Takes an owner out, and all its timers. Returns `None` if the key is stale.
     #[inline(always)]
     pub fn remove(&mut self, key: TimerKey) -> Option<T> {
-        let (value, left_behind) = self.memory.remove(key)?;
-        self.slots.holes += left_behind;
-        self.keep_holes_few();
-        Some(value)
+        self.wheel.remove(key)
     }
 
     /// An owner's value. `None` if the key is stale.
     #[must_use]
     #[inline(always)]
     pub fn get(&self, key: TimerKey) -> Option<&T> {
-        self.memory.find(key).map(|(_, value)| value)
+        self.wheel.get(key)
     }
 
     /// An owner, to arm its timers. `None` if the key is stale.
     #[must_use]
     #[inline(always)]
     pub fn get_mut(&mut self, key: TimerKey) -> Option<OwnerMut<'_, T, K>> {
-        self.keep_holes_few();
-        let (record, value) = self.memory.find_mut(key)?;
-        Some(OwnerMut { slots: &mut self.slots, record, index: key.index, value })
+        self.wheel.get_mut(key)
     }
 
     /// The deadline that an owner's timer was armed with, even if it lies in the past. `None` if it is not armed, or the key is stale.
@@ -132,8 +123,7 @@ impl<T, const K: usize> Owners<T, K> {
     #[must_use]
     #[inline(always)]
     pub fn deadline(&self, key: TimerKey, which: usize) -> Option<Tick> {
-        let (record, _) = self.memory.find(key)?;
-        record.states[which].is_armed().then_some(record.deadlines[which])
+        self.wheel.deadline(key, which)
     }
 
     /// Drives the wheel towards `now`, and lends the owner of the first timer that is due on the way, or says why none is.
@@ -144,29 +134,7 @@ impl<T, const K: usize> Owners<T, K> {
     /// backwards.
     #[inline(always)]
     pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Lent<'_, T, K> {
-        let idle = |idle| match idle {
-            Idle::OutOfWork => Lent::OutOfWork,
-            Idle::UpToDate => Lent::UpToDate,
-        };
-        self.drive(now, work, |this, entry| Lent::Due(this.lend(entry)), idle)
-    }
-
-    /// Lends the owner of a timer that is due, by its entry.
-    #[inline(always)]
-    fn lend(&mut self, entry: u32) -> Due<'_, T, K> {
-        let (index, which, record, value) = self.memory.owner(entry);
-        record.states[which] = State::NOWHERE;
-        let deadline = record.deadlines[which];
-        Due { which, deadline, owner: OwnerMut { slots: &mut self.slots, record, index, value } }
-    }
-
-    /// Takes the owner of a timer that is due out, by its entry.
-    #[inline(always)]
-    pub(super) fn expire(&mut self, entry: u32) -> (TimerKey, Tick, T) {
-        let (key, deadline, value, left_behind) = self.memory.expire(entry);
-        self.slots.holes += left_behind;
-        self.keep_holes_few();
-        (key, deadline, value)
+        self.wheel.drive(now, work)
     }
 
     /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later than `at_most`.
@@ -178,51 +146,7 @@ impl<T, const K: usize> Owners<T, K> {
     #[must_use]
     #[inline(always)]
     pub fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
-        let quiet_until = self.slots.quiet_until;
-        if at_most.max(self.now()) < quiet_until {
-            return None;
-        }
-        if self.now() < quiet_until && quiet_until < Tick::MAX {
-            return Some(quiet_until);
-        }
-        let mut next = self.slots.next_event();
-        if next.is_some_and(|(_, place)| self.slots.line(place).is_empty()) {
-            next = self.slots.next_event_of_something();
-        }
-        next.map(|(tick, _)| tick).filter(|tick| *tick <= at_most.max(self.now()))
-    }
-
-    /// Every hole is one more word in a line. They may be half as many as there is room for timers; beyond that, whatever adds
-    /// to them or takes a page away looks for some. What is lent by [`expire_next`](Self::expire_next) can leave some as well: there
-    /// they are looked for whenever it comes to another line of a slot, or to slots further ahead. Lines need not shrink before the
-    /// owners' own memory can.
-    #[inline(always)]
-    pub(super) fn keep_holes_few(&mut self) {
-        if self.slots.holes > self.memory.most_holes() {
-            self.look_for_holes();
-        }
-    }
-
-    /// A line for each of an owner's timers, or for each hole that arming has left since the last time. Those from when there were few
-    /// do not count: nobody pays for all of them at once.
-    #[cold]
-    #[inline(never)]
-    fn look_for_holes(&mut self) {
-        let too_many = self.slots.holes - self.memory.most_holes();
-        let lines = core::mem::take(&mut self.slots.new_holes).min(too_many).max(K);
-        for _ in 0..lines {
-            self.slots.sweep(|entry, place, marks| {
-                let (_, state) = self.memory.timer(entry);
-                let counts = state.is_in(place) && !(marks && state.is_marked());
-                if counts {
-                    *state = state.marked(marks);
-                }
-                counts
-            });
-            if self.slots.holes <= self.memory.most_holes() {
-                break;
-            }
-        }
+        self.wheel.next_wakeup(at_most)
     }
 }
 

@@ -34,7 +34,7 @@ impl Place {
     ///
     /// A deadline that is not ahead belongs to the next tick. At the end of time there is none: the slot is
     /// then the one that would come next, and the wheel never gets there.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn of(now: Tick, deadline: Tick) -> Place {
         let delta = deadline.saturating_since(now).max(1);
         let due = now.0.wrapping_add(delta);

@@ -55,6 +55,6 @@ impl<T> TimerQueue<T> for TimingWheel<T> {
 
     #[inline]
     fn occupancy(&self, level: usize) -> usize {
-        self.timers.occupancy_of(level)
+        self.timers.slots.len(level)
     }
 }

@@ -7,13 +7,15 @@
     reason = "values without the discriminant of an Option, pages without one, and prefetching"
 )]
 
+mod layout;
 mod owners;
 mod pool;
 mod prefetch;
 mod room;
 
+pub(super) use layout::{Apart, Beside, Layout};
 #[cfg(test)]
 pub(super) use owners::PAGE;
-pub(super) use owners::{Owners, Record};
+pub(super) use owners::{Owners, Record, entry};
 pub(super) use pool::{Page, Pool};
 pub(super) use prefetch::prefetch;

@@ -81,15 +81,24 @@ impl<P: Page> Pool<P> {
     /// When all indices below `limit` are in use.
     #[inline(always)]
     pub(in crate::wheel) fn take(&mut self, limit: u32) -> (u32, &mut P, usize) {
-        if self.states.get(self.lowest).is_none_or(is_full::<P>) {
-            self.make_room(limit);
-        }
+        self.make_room(limit);
         self.take_there()
     }
 
-    /// Takes the first free entry of the lowest page with room.
+    /// Sees to it that one more may be taken.
+    ///
+    /// # Panics
+    /// When all indices below `limit` are in use.
     #[inline(always)]
-    fn take_there(&mut self) -> (u32, &mut P, usize) {
+    pub(in crate::wheel) fn make_room(&mut self, limit: u32) {
+        if self.states.get(self.lowest).is_none_or(is_full::<P>) {
+            self.find_room(limit);
+        }
+    }
+
+    /// Takes the first free entry of the lowest page with room, which there is.
+    #[inline(always)]
+    pub(in crate::wheel) fn take_there(&mut self) -> (u32, &mut P, usize) {
         let at = self.lowest;
         let place = usize::from(self.states[at].first_free) % P::LEN;
         let index = index::<P>(at, place);
@@ -103,7 +112,7 @@ impl<P: Page> Pool<P> {
 
     #[cold]
     #[inline(never)]
-    fn make_room(&mut self, limit: u32) {
+    fn find_room(&mut self, limit: u32) {
         self.lowest = self.lowest_with_room().unwrap_or_else(|| {
             let at = self.pages.len();
             // Should this panic, all pages are full, and none of them is known to have room.
@@ -135,17 +144,23 @@ impl<P: Page> Pool<P> {
         None
     }
 
-    /// Gives an entry back that was in use. `goes` is told the page if that goes.
+    /// Gives an entry back that was in use. `end` makes an end of it, and `goes` is told its page if that goes. Returns what `end` does.
     #[inline(always)]
-    pub(in crate::wheel) fn give_back(&mut self, index: u32, goes: impl FnOnce(&P)) {
+    pub(in crate::wheel) fn give_back<R>(
+        &mut self,
+        index: u32,
+        end: impl FnOnce(&mut P, usize) -> R,
+        goes: impl FnOnce(&P),
+    ) -> R {
         let (at, place) = split::<P>(index);
-        let first_free = self.states[at].first_free;
-        let (page, _) = self.at_mut(index);
-        if page.is_retired(place) {
-            return;
-        }
-        page.set_next_free(place, first_free);
         let state = &mut self.states[at];
+        // SAFETY: As for `at_mut`.
+        let page = unsafe { self.pages[at].as_mut() };
+        let ended = end(page, place);
+        if page.is_retired(place) {
+            return ended;
+        }
+        page.set_next_free(place, state.first_free);
         if is_full::<P>(state) && at != self.lowest {
             self.room.insert(at);
         }
@@ -155,11 +170,12 @@ impl<P: Page> Pool<P> {
             if self.empty < SPARE {
                 self.empty += 1;
             } else {
-                goes(self.at(index).0);
+                goes(page);
                 self.let_go(at);
             }
         }
         self.lowest = self.lowest.min(at);
+        ended
     }
 
     fn blank(&mut self) -> NonNull<P> {

@@ -74,7 +74,7 @@ impl Slots {
     }
 
     /// Adds an entry to its slot, which may be the next that the wheel comes to.
-    #[inline(never)]
+    #[inline(always)]
     pub(super) fn push(&mut self, place: Place, entry: u32) {
         if let Some(start) = place.start(self.now)
             && start < self.quiet_until
@@ -141,9 +141,7 @@ impl Slots {
 
     /// Takes a spilled line of this slot.
     fn bring(&mut self, place: Place, number: u32) -> Line {
-        let (page, at) = self.spilled.at(number);
-        let line = *page.get(at);
-        self.spilled.give_back(number, |_| ());
+        let line = self.spilled.give_back(number, |page, at| *page.get(at), |_| ());
         self.spilled_len[usize::from(place.level())] -= line.len() as usize;
         line
     }

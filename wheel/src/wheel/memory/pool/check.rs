@@ -74,7 +74,7 @@ fn at_its_limit_it_panics_and_goes_on() {
         let beyond = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| pool.take(4).0));
         assert!(beyond.is_err(), "it is full");
         pool.check(|_| true);
-        pool.give_back(given_back, |_| ());
+        pool.give_back(given_back, |_, _| (), |_| ());
         pool.check(|index| index != given_back);
         assert_eq!(pool.take(4).0, given_back);
     }
