@@ -3,14 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use serde::Deserialize;
 use serde_json::value::RawValue;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::pinger::Bell;
-
-/// As long as the server's.
-const EPOCH: &str = "AAAAAAAAAAAAAAAAAAAAAA";
+use crate::words::{self, Command};
 
 /// Messages are numbered from 1 and kept for good: they are few. A reader compares its cursor with `published`, and
 /// takes the lock only when there is something new.
@@ -36,46 +33,19 @@ pub(crate) enum Answer {
     None,
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
-struct Command<'a> {
-    id: u64,
-    #[serde(borrow)]
-    subscribe: Option<Subscribe<'a>>,
-    #[serde(borrow)]
-    publish: Option<Publish<'a>>,
-}
-
-#[derive(Deserialize)]
-struct Subscribe<'a> {
-    channel: &'a str,
-}
-
-#[derive(Deserialize)]
-struct Publish<'a> {
-    channel: &'a str,
-    #[serde(borrow)]
-    data: &'a RawValue,
-}
-
 impl Hub {
     pub(crate) fn carry_out(&self, text: &str, bell: &Arc<Bell>) -> Answer {
-        match serde_json::from_str(text) {
-            Ok(Command { id, subscribe: Some(Subscribe { channel }), .. }) => {
+        match Command::read(text) {
+            Some(Command::Subscribe { id, channel }) => {
                 let cursor = self.published();
                 self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(bell));
-                let reply = format!(
-                    r#"{{"reply":{{"id":{id},"ok":{{"channel":"{channel}","epoch":"{EPOCH}","offset":{cursor}}}}}}}"#
-                );
-                Answer::Subscribed { cursor, reply }
+                Answer::Subscribed { cursor, reply: words::subscribed(id, channel, cursor) }
             }
-            Ok(Command { id, publish: Some(Publish { channel, data }), .. }) => {
-                let offset = self.publish(channel, data.get());
-                let reply =
-                    format!(r#"{{"reply":{{"id":{id},"ok":{{"offset":{offset},"epoch":"{EPOCH}"}}}}}}"#);
-                Answer::Published { reply }
+            Some(Command::Publish { id, channel, data }) => {
+                let offset = self.publish(channel, data);
+                Answer::Published { reply: words::published(id, offset) }
             }
-            Ok(_) | Err(_) => Answer::None,
+            None => Answer::None,
         }
     }
 
@@ -89,13 +59,11 @@ impl Hub {
     }
 
     /// Prepares the text once, for all, and wakes every subscriber that is still there.
-    fn publish(&self, channel: &str, data: &str) -> usize {
+    fn publish(&self, channel: &str, data: &RawValue) -> usize {
         let offset = {
             let mut messages = self.messages.write().unwrap_or_else(PoisonError::into_inner);
             let offset = messages.len() + 1;
-            let text = format!(
-                r#"{{"message":{{"seq":{offset},"channel":"{channel}","offset":{offset},"data":{data}}}}}"#
-            );
+            let text = words::message(offset, channel, data);
             messages.push(text.into());
             self.published.store(offset, Ordering::Release);
             offset

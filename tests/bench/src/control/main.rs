@@ -1,12 +1,16 @@
-//! The control: what heartbeats and a broadcast over WebSocket cost in Rust when there is nothing else.
+//! The controls: what heartbeats and a broadcast over WebSocket cost in Rust when there is nothing else.
 //!
-//! A bare hyper upgrade and a tuned tokio-tungstenite, one task a connection, pings from one thread, one channel. No
-//! sessions, no timeouts, no cursors that outlive a connection: what the server costs beyond this is the price of what it does beyond this.
+//! A bare hyper upgrade and a tuned tokio-tungstenite, one task a connection, pings from one thread, one channel; or, with `--bare`, epoll
+//! without any of these. No sessions, no timeouts, no cursors that outlive a connection: what the server costs beyond this is the price of
+//! what it does beyond this.
 
+mod bare;
+mod frames;
 mod hub;
 mod pinger;
 mod socket;
 mod websocket;
+mod words;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -33,6 +37,9 @@ struct Args {
     /// How often the pinging thread wakes up. Everyone whose ping is due by then is pinged in one batch.
     #[arg(long, value_name = "D", default_value = "100ms", value_parser = humantime::parse_duration)]
     batch: Duration,
+    /// One thread and epoll, without tokio and hyper.
+    #[arg(long)]
+    bare: bool,
 }
 
 fn main() -> ExitCode {
@@ -54,14 +61,17 @@ fn run(args: &Args) -> io::Result<std::convert::Infallible> {
     })?;
     let listener = socket::listen(args.listen)?;
     let address = listener.local_addr()?;
-    let pinger = Pinger::start(pace)?;
-    // As the server builds it.
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().thread_name("control-io").enable_io().build()?;
     let mut out = io::stdout();
     writeln!(out, "control")?;
     writeln!(out, "  clients      ws://{address}/ws")?;
     out.flush()?;
+    if args.bare {
+        return bare::serve(listener, pace);
+    }
+    let pinger = Pinger::start(pace)?;
+    // As the server builds it.
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().thread_name("control-io").enable_io().build()?;
     runtime.block_on(async { runtime.spawn(accept(listener, pinger)).await })?
 }
 

@@ -46,8 +46,8 @@ impl Bell {
 /// An interval, cut into batches.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
-    batch: Duration,
-    batches: usize,
+    pub(crate) batch: Duration,
+    pub(crate) batches: usize,
 }
 
 impl Pace {
@@ -55,6 +55,17 @@ impl Pace {
     pub(crate) fn new(interval: Duration, batch: Duration) -> Option<Self> {
         let batches = usize::try_from(interval.as_nanos().checked_div(batch.as_nanos())?).ok()?;
         (batches >= 2).then_some(Self { batch, batches })
+    }
+
+    /// In which batch a connection is pinged that comes during the batch `current`, after `number` others. Its first ping comes after 0.5 to
+    /// 1.0 of the interval, as the server has it, then once each interval. Successive connections are spread by the golden ratio, which
+    /// is as even as it gets.
+    pub(crate) fn batch_of(self, number: usize, current: usize) -> usize {
+        const GOLDEN: u64 = 0x9E37_79B9;
+        let half = self.batches / 2;
+        let fraction = (number as u64).wrapping_mul(GOLDEN) & u64::from(u32::MAX);
+        let spread = ((half as u64 * fraction) >> 32) as usize;
+        (current + half + spread) % self.batches
     }
 }
 
@@ -78,15 +89,9 @@ impl Pinger {
         Ok(pinger)
     }
 
-    /// A connection's first ping comes after 0.5 to 1.0 of the interval, as the server has it, then once each
-    /// interval. Successive connections are spread by the golden ratio, which is as even as it gets.
     pub(crate) fn add(&self) -> Arc<Bell> {
-        const GOLDEN: u64 = 0x9E37_79B9;
-        let number = self.added.fetch_add(1, Ordering::Relaxed) as u64;
-        let half = self.pace.batches / 2;
-        let fraction = number.wrapping_mul(GOLDEN) & u64::from(u32::MAX);
-        let spread = ((half as u64 * fraction) >> 32) as usize;
-        let index = (self.current.load(Ordering::Relaxed) + half + spread) % self.pace.batches;
+        let number = self.added.fetch_add(1, Ordering::Relaxed);
+        let index = self.pace.batch_of(number, self.current.load(Ordering::Relaxed));
         let bell = Arc::new(Bell::default());
         self.due[index].lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&bell));
         bell

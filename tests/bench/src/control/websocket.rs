@@ -21,19 +21,10 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use crate::hub::{Answer, Hub};
 use crate::pinger::{Bell, Pinger};
 use crate::socket::SEND_BUFFER;
+use crate::words::{HELLO, PING_PAYLOAD};
 
 /// As small as the server has it.
 const READ_BUFFER: usize = 256;
-
-/// As long as the server's hello, so that connecting moves the same bytes.
-const HELLO: &str = concat!(
-    r#"{"hello":{"version":1,"session":"s_AAAAAAAAAAAAAAAAAAAAAA","#,
-    r#""resume":"s_AAAAAAAAAAAAAAAAAAAAAA.AAAAAAAAAAAAAAAAAAAAAA","recovered":false,"seq":0,"#,
-    r#""ping_interval_ms":10000,"pong_timeout_ms":5000,"reconnect_window_ms":120000}}"#,
-);
-
-/// As long as the server's: there, a number.
-const PING_PAYLOAD: Bytes = Bytes::from_static(&[0; 8]);
 
 /// Serves HTTP/1.1 on one connection until it is upgraded.
 pub(crate) fn serve(socket: TcpStream, pinger: Arc<Pinger>, hub: Arc<Hub>) {
@@ -120,7 +111,7 @@ impl Connection {
     /// Pings when the bell rings, passes on what is published, and reads until the end.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Error>> {
         if self.bell.was_rung(context) {
-            self.write(Message::Ping(PING_PAYLOAD))?;
+            self.write(Message::Ping(Bytes::from_static(&PING_PAYLOAD)))?;
         }
         loop {
             ready!(self.flush(context))?;

@@ -1,0 +1,151 @@
+//! WebSocket by hand, as little of it as a server without fragments, extensions and checks needs.
+
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+pub(crate) const TEXT: u8 = 1;
+pub(crate) const CLOSE: u8 = 8;
+pub(crate) const PING: u8 = 9;
+
+/// More headers than loadgen's clients send.
+const MOST_HEADERS: usize = 32;
+
+/// Input with which the connection ends.
+#[derive(Debug)]
+pub(crate) struct Refused;
+
+/// A whole frame of a client, with its payload as it came: masked.
+#[derive(Debug)]
+pub(crate) struct Frame<'a> {
+    pub(crate) opcode: u8,
+    mask: [u8; 4],
+    payload: &'a mut [u8],
+}
+
+/// The answer to a request for a WebSocket, and how long the request was; `None` if it is not all there yet.
+pub(crate) fn upgrade(input: &[u8]) -> Result<Option<(String, usize)>, Refused> {
+    let mut headers = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut request = httparse::Request::new(&mut headers);
+    let httparse::Status::Complete(length) = request.parse(input).map_err(|_| Refused)? else {
+        return Ok(None);
+    };
+    let key = request.headers.iter().find(|header| header.name.eq_ignore_ascii_case("sec-websocket-key"));
+    let accept = derive_accept_key(key.ok_or(Refused)?.value);
+    let answer = format!(
+        "HTTP/1.1 101 Switching Protocols\r\nconnection: Upgrade\r\nupgrade: websocket\r\nsec-websocket-accept: {accept}\r\n\r\n"
+    );
+    Ok(Some((answer, length)))
+}
+
+/// Takes the first frame out of the input; `None` if it is not all there yet.
+pub(crate) fn take<'a>(input: &mut &'a mut [u8]) -> Result<Option<Frame<'a>>, Refused> {
+    let Some((length, head)) = payload_length(input)? else { return Ok(None) };
+    let Some(end) = length.checked_add(head + 4).filter(|end| *end <= input.len()) else { return Ok(None) };
+    let (frame, further) = std::mem::take(input).split_at_mut(end);
+    *input = further;
+    let opcode = frame[0] & 0xF;
+    let (mask, payload) = frame[head..].split_first_chunk_mut().expect("the mask is within the frame");
+    Ok(Some(Frame { opcode, mask: *mask, payload }))
+}
+
+/// How long the payload is, and where the mask begins.
+fn payload_length(input: &[u8]) -> Result<Option<(usize, usize)>, Refused> {
+    let [first, second, further @ ..] = input else { return Ok(None) };
+    if first & 0xF0 != 0x80 || second & 0x80 == 0 {
+        // Not a whole message, or not masked.
+        return Err(Refused);
+    }
+    Ok(match second & 0x7F {
+        126 => further.first_chunk().map(|length| (usize::from(u16::from_be_bytes(*length)), 4)),
+        // Longer than any buffer here.
+        127 => return Err(Refused),
+        length => Some((length.into(), 2)),
+    })
+}
+
+impl Frame<'_> {
+    pub(crate) fn text(&mut self) -> Result<&str, Refused> {
+        for (byte, mask) in self.payload.iter_mut().zip(self.mask.iter().cycle()) {
+            *byte ^= mask;
+        }
+        std::str::from_utf8(self.payload).map_err(|_| Refused)
+    }
+}
+
+/// A frame of the server's.
+pub(crate) fn frame(opcode: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0x80 | opcode];
+    match (u8::try_from(payload.len()), u16::try_from(payload.len())) {
+        (Ok(length @ ..126), _) => frame.push(length),
+        (_, Ok(length)) => {
+            frame.push(126);
+            frame.extend(length.to_be_bytes());
+        }
+        _ => {
+            frame.push(127);
+            frame.extend((payload.len() as u64).to_be_bytes());
+        }
+    }
+    frame.extend(payload);
+    frame
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client's frame.
+    fn masked(opcode: u8, payload: &[u8]) -> Vec<u8> {
+        let mask = [1, 2, 3, 4];
+        let mut bytes = frame(opcode, payload);
+        let head = bytes.len() - payload.len();
+        bytes[1] |= 0x80;
+        let masked = payload.iter().zip(mask.iter().cycle()).map(|(byte, mask)| byte ^ mask);
+        bytes.splice(head.., mask.into_iter().chain(masked));
+        bytes
+    }
+
+    #[test]
+    fn frames_are_taken_one_by_one_and_only_whole() {
+        let long = "x".repeat(300);
+        let bytes = [masked(TEXT, b"one"), masked(10, &[0; 8]), masked(TEXT, long.as_bytes())].concat();
+        for cut in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            let mut input = &mut bytes[..cut];
+            let mut taken = 0;
+            while let Some(mut frame) = take(&mut input).expect("good frames") {
+                match taken {
+                    0 => assert_eq!(frame.text().ok(), Some("one")),
+                    1 => assert_eq!(frame.opcode, 10),
+                    _ => panic!("the third is never whole"),
+                }
+                taken += 1;
+            }
+            assert_eq!(taken, usize::from(cut >= 9) + usize::from(cut >= 23));
+        }
+        let mut bytes = bytes;
+        let mut input = &mut bytes[23..];
+        let mut third = take(&mut input).expect("a good frame").expect("a whole one");
+        assert_eq!(third.text().ok(), Some(long.as_str()));
+        assert!(input.is_empty());
+    }
+
+    #[test]
+    fn what_is_not_masked_or_not_whole_is_refused() {
+        for mut bytes in [frame(TEXT, b"one"), vec![0x01, 0x80], vec![0x81, 0xFF]] {
+            assert!(take(&mut &mut bytes[..]).is_err());
+        }
+    }
+
+    /// The example of RFC 6455, section 1.3.
+    #[test]
+    fn a_request_is_answered_when_it_is_whole() {
+        let request =
+            b"GET /ws HTTP/1.1\r\nHost: a\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\nfurther";
+        let whole = request.len() - "further".len();
+        assert!(upgrade(&request[..whole - 1]).expect("a good beginning").is_none());
+        let (answer, length) = upgrade(request).expect("a good request").expect("a whole one");
+        assert_eq!(length, whole);
+        assert!(answer.contains("sec-websocket-accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n"), "{answer}");
+        assert!(upgrade(b"GET / HTTP/1.1\r\n\r\n").is_err());
+    }
+}
