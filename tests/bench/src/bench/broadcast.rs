@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Failure;
 use crate::args::Plan;
-use crate::clients::Clients;
+use crate::clients::{Clients, Errand};
 use crate::pairs::Measured;
 use crate::placement::Placement;
 use crate::process::{Binaries, Kind, Server};
@@ -79,8 +79,8 @@ pub(crate) async fn measure(
     let server = Server::start(kind, plan, binaries, placement).await?;
     let pid = server.pid()?;
     sleep(SETTLE).await;
-    let subscribers = Subscribers::of(plan.messages);
-    let clients = Clients::subscribe(server.clients, plan.connections, plan.rate, subscribers).await?;
+    let errand = Errand::Subscribe(Subscribers::of(plan.messages, 1));
+    let clients = Clients::connect(server.clients, plan.connections, plan.rate, errand).await?;
     let mut publisher = Publisher::connect(server.clients, plan.data_bytes).await?;
     sleep(SETTLE).await;
 
@@ -97,7 +97,7 @@ pub(crate) async fn measure(
     }
     let expected = u64::from(plan.connections) * u64::from(plan.messages);
     let subscribers = clients.subscribers().ok_or("the clients have not subscribed")?;
-    all_arrived(subscribers, expected).await;
+    all_arrived(subscribers, expected, POLL_INTERVAL).await;
     let (took, end) = (start.elapsed().as_secs_f64(), cpu_time(pid)?);
     let threads_end = threads(pid)?;
     let unexpected_closes = clients.ended();
@@ -131,10 +131,10 @@ pub(crate) async fn measure(
 }
 
 /// Waits for the last delivery, or until nothing has come for a while.
-async fn all_arrived(subscribers: &Subscribers, expected: u64) {
+pub(crate) async fn all_arrived(subscribers: &Subscribers, expected: u64, poll_interval: Duration) {
     let (mut received, mut since) = (subscribers.received.get(), Instant::now());
     while received < expected && since.elapsed() < GRACE {
-        sleep(POLL_INTERVAL).await;
+        sleep(poll_interval).await;
         if subscribers.received.get() > received {
             (received, since) = (subscribers.received.get(), Instant::now());
         }

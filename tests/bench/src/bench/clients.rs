@@ -1,4 +1,4 @@
-//! Many clients that connect at a rate and answer pings. Where a broadcast is measured, they subscribe and count what they receive.
+//! Many clients that connect at a rate and answer pings. For some measurements they also subscribe and count what they receive, or speak.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -11,7 +11,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::Failure;
-use crate::subscribers::{Progress, SUBSCRIBE, Subscribers};
+use crate::speaking::Speaking;
+use crate::subscribers::{Progress, Subscribers};
 
 /// How long a client may take to its hello.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(20);
@@ -36,26 +37,33 @@ struct Counts {
     /// Connections that have ended, greeted or not.
     ended: Cell<u32>,
     last_error: RefCell<Option<String>>,
-    subscribers: Option<Subscribers>,
+    errand: Errand,
+}
+
+/// What each client does beside answering pings.
+#[derive(Debug, Default)]
+pub(crate) enum Errand {
+    #[default]
+    None,
+    /// It subscribes, and counts what it receives.
+    Subscribe(Subscribers),
+    Speak(Rc<Speaking>),
 }
 
 impl Clients {
-    /// Connects `size` clients, `rate` a second, and waits for their hellos.
-    pub(crate) async fn connect(server: SocketAddr, size: u32, rate: u32) -> Result<Self, Failure> {
-        Self::connect_all(server, size, rate, Counts::default()).await
-    }
-
-    /// The same; each client also subscribes.
-    pub(crate) async fn subscribe(
+    /// Connects `size` clients, `rate` a second, and waits until all have their hellos, and what they have subscribed to.
+    pub(crate) async fn connect(
         server: SocketAddr,
         size: u32,
         rate: u32,
-        subscribers: Subscribers,
+        errand: Errand,
     ) -> Result<Self, Failure> {
-        let counts = Counts { subscribers: Some(subscribers), ..Counts::default() };
-        let clients = Self::connect_all(server, size, rate, counts).await?;
-        let subscribed = |counts: &Counts| counts.subscribers.as_ref().map_or(0, |it| it.subscribed.get());
-        clients.wait_for(subscribed, CONNECT_TIMEOUT, "subscribed").await?;
+        let clients = Self::connect_all(server, size, rate, Counts { errand, ..Counts::default() }).await?;
+        if let Some(subscribers) = clients.subscribers() {
+            let each = u32::try_from(subscribers.commands.len())?;
+            let subscribed = |_: &Counts| subscribers.subscribed.get() / each;
+            clients.wait_for(subscribed, CONNECT_TIMEOUT, "subscribed").await?;
+        }
         Ok(clients)
     }
 
@@ -68,7 +76,7 @@ impl Clients {
             if due > Instant::now() {
                 sleep_until(due).await;
             }
-            tasks.spawn_local(run(Rc::clone(&dialer), Rc::clone(&counts)));
+            tasks.spawn_local(run(Rc::clone(&dialer), Rc::clone(&counts), number));
         }
         let clients = Self { counts, size, _tasks: tasks };
         clients.wait_for(|counts| counts.greeted.get(), CONNECT_TIMEOUT, "greeted").await?;
@@ -87,7 +95,10 @@ impl Clients {
 
     /// What the clients received, if they have subscribed.
     pub(crate) fn subscribers(&self) -> Option<&Subscribers> {
-        self.counts.subscribers.as_ref()
+        match &self.counts.errand {
+            Errand::Subscribe(subscribers) => Some(subscribers),
+            Errand::None | Errand::Speak(_) => None,
+        }
     }
 
     /// How many connections have ended.
@@ -133,11 +144,16 @@ pub(crate) fn dialer(server: SocketAddr) -> Result<Dialer, Failure> {
     Ok(Dialer::new(options, Sources::new(server, 0..ADDRESSES), &Traffic::default()))
 }
 
-async fn run(dialer: Rc<Dialer>, counts: Rc<Counts>) {
+async fn run(dialer: Rc<Dialer>, counts: Rc<Counts>, number: u32) {
     let error = match dialer.open(None).await {
-        Ok((connection, _)) => {
+        Ok((mut connection, _)) => {
             increment(&counts.greeted);
-            stay(connection, &counts).await
+            match &counts.errand {
+                Errand::None => stay(connection, &counts, None).await,
+                Errand::Subscribe(subscribers) => stay(connection, &counts, Some(subscribers)).await,
+                // Boxed, since a task is as large as the largest of these.
+                Errand::Speak(speaking) => Box::pin(speaking.speak(&mut connection, number)).await,
+            }
         }
         Err(failure) => failure.to_string(),
     };
@@ -146,9 +162,9 @@ async fn run(dialer: Rc<Dialer>, counts: Rc<Counts>) {
 }
 
 /// Returns why the connection has ended.
-async fn stay(mut connection: Connection, counts: &Counts) -> String {
-    if counts.subscribers.is_some() {
-        connection.send(SUBSCRIBE).await;
+async fn stay(mut connection: Connection, counts: &Counts, subscribers: Option<&Subscribers>) -> String {
+    for command in subscribers.iter().flat_map(|subscribers| &subscribers.commands) {
+        connection.send(command).await;
     }
     let (mut is_pinged, mut progress) = (false, Progress::default());
     let ended = connection.each(|event| {
@@ -160,8 +176,7 @@ async fn stay(mut connection: Connection, counts: &Counts) -> String {
                 }
             }
             Event::Text(text) => {
-                let received =
-                    counts.subscribers.as_ref().map_or(Ok(()), |it| it.receive(text, &mut progress));
+                let received = subscribers.map_or(Ok(()), |it| it.receive(text, &mut progress));
                 if let Err(code) = received {
                     return ControlFlow::Break(format!("the server refuses the subscription: {code}"));
                 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::Failure;
 use crate::args::Plan;
 use crate::placement::Placement;
-use crate::process::{Binaries, Server};
+use crate::process::{Binaries, Kind, Server};
 
 /// Clients that stop answering pings: none may be dropped early, and how late is each noticed?
 pub(crate) async fn mute(plan: &Plan, binaries: &Binaries, placement: &Placement) -> Result<Value, Failure> {
@@ -24,6 +24,19 @@ pub(crate) async fn storm(plan: &Plan, binaries: &Binaries, placement: &Placemen
     let (count, rate) = (plan.storm_connections.to_string(), plan.rate.to_string());
     let load = ["--connections", &count, "--rate", &rate, "--duration", "2s"];
     run("storm", &load, server, binaries).await
+}
+
+/// The same, of any encke, where as many may come back at once as there are.
+pub(crate) async fn storm_at_once(
+    kind: Kind,
+    plan: &Plan,
+    binaries: &Binaries,
+    placement: &Placement,
+) -> Result<Value, Failure> {
+    let mut plan = plan.clone();
+    plan.set = plan.settings(kind);
+    plan.set.push(format!("limits.max_handshakes={}", plan.storm_connections * 6 / 5));
+    storm(&plan, binaries, placement).await
 }
 
 /// Runs a scenario against a fresh server, and gives loadgen's report.

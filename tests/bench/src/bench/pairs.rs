@@ -1,6 +1,6 @@
-//! Figures of both servers, and the server's against the control's, pair by pair, run by run.
+//! Figures of all servers, and each against the barest of them, pair by pair, run by run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -17,35 +17,74 @@ pub(crate) trait Measured {
 pub(crate) struct Figure<R> {
     pub(crate) name: &'static str,
     pub(crate) decimals: usize,
-    pub(crate) of: fn(&R) -> f64,
+    /// `None` where it was not measured.
+    pub(crate) of: fn(&R) -> Option<f64>,
 }
 
 /// A figure over all runs.
 #[derive(Debug, Serialize)]
 pub(crate) struct Summary {
-    pub(crate) encke: Option<Spread>,
-    pub(crate) control: Option<Spread>,
-    pub(crate) ratio: Option<Spread>,
-    pub(crate) difference: Option<Spread>,
+    #[serde(flatten)]
+    pub(crate) servers: BTreeMap<Kind, Spread>,
+    /// With which the others are compared.
+    base: Option<Kind>,
+    ratios: BTreeMap<Kind, Spread>,
+    differences: BTreeMap<Kind, Spread>,
 }
 
 impl<R: Measured> Figure<R> {
     pub(crate) fn summary(&self, rows: &[R]) -> Summary {
-        let all = |kind| rows.iter().filter(move |row| row.server() == kind);
-        let of = |kind| Spread::of(all(kind).map(self.of));
-        let pairs = || {
-            all(Kind::Encke).filter_map(|encke| {
-                let control = all(Kind::Control).find(|control| control.run() == encke.run())?;
-                Some(((self.of)(encke), (self.of)(control)))
-            })
-        };
+        let of = |kind| Some((kind, Spread::of(self.of_server(rows, kind).map(|(_, figure)| figure))?));
         Summary {
-            encke: of(Kind::Encke),
-            control: of(Kind::Control),
-            ratio: Spread::of(pairs().map(|(encke, control)| encke / control)),
-            difference: Spread::of(pairs().map(|(encke, control)| encke - control)),
+            servers: kinds(rows).into_iter().filter_map(of).collect(),
+            base: base(rows),
+            ratios: self.pair_by_pair(rows, |figure, base| figure / base),
+            differences: self.pair_by_pair(rows, |figure, base| figure - base),
         }
     }
+
+    /// What was measured of one server, with the number of the run.
+    fn of_server(&self, rows: &[R], kind: Kind) -> impl Iterator<Item = (u32, f64)> {
+        rows.iter()
+            .filter(move |row| row.server() == kind)
+            .filter_map(|row| Some((row.run(), (self.of)(row)?)))
+    }
+
+    fn pair_by_pair(&self, rows: &[R], combine: fn(f64, f64) -> f64) -> BTreeMap<Kind, Spread> {
+        let of = |(kind, base)| {
+            let pairs = self.of_server(rows, kind).filter_map(|(run, figure)| {
+                let (_, of_base) = self.of_server(rows, base).find(|(other, _)| *other == run)?;
+                // Nothing against nothing is no ratio.
+                Some(combine(figure, of_base)).filter(|combined| combined.is_finite())
+            });
+            Some((kind, Spread::of(pairs)?))
+        };
+        compared(rows).into_iter().filter_map(of).collect()
+    }
+}
+
+impl Summary {
+    /// The ratio of one server to another, if it was the one that all are compared with.
+    pub(crate) fn against(&self, base: Kind, kind: Kind) -> Option<Spread> {
+        self.ratios.get(&kind).copied().filter(|_| self.base == Some(base))
+    }
+}
+
+/// The servers that there are figures of.
+fn kinds<R: Measured>(rows: &[R]) -> BTreeSet<Kind> {
+    rows.iter().map(Measured::server).collect()
+}
+
+/// The barest one, if there are others.
+fn base<R: Measured>(rows: &[R]) -> Option<Kind> {
+    let kinds = kinds(rows);
+    kinds.last().copied().filter(|_| kinds.len() > 1)
+}
+
+/// Each server but the barest, and that.
+fn compared<R: Measured>(rows: &[R]) -> Vec<(Kind, Kind)> {
+    let Some(base) = base(rows) else { return Vec::new() };
+    kinds(rows).into_iter().filter(|kind| *kind != base).map(|kind| (kind, base)).collect()
 }
 
 /// The summaries by the names of their figures.
@@ -68,7 +107,9 @@ pub(crate) fn table_of_run<R: Measured, const N: usize>(
     table.set_header(header);
     for row in rows.iter().filter(|row| row.run() == run) {
         let mut cells = vec![run.to_string(), row.server().name().to_owned()];
-        cells.extend(figures.iter().map(|figure| format!("{:.*}", figure.decimals, (figure.of)(row))));
+        cells.extend(figures.iter().map(|figure| {
+            (figure.of)(row).map_or_else(|| "-".to_owned(), |of| format!("{of:.*}", figure.decimals))
+        }));
         cells.extend(cells_of(row));
         table.add_row(cells);
     }
@@ -77,31 +118,38 @@ pub(crate) fn table_of_run<R: Measured, const N: usize>(
 
 /// Medians over the runs.
 pub(crate) fn summary_table<R: Measured>(figures: &[Figure<R>], rows: &[R]) -> String {
+    let (kinds, compared) = (kinds(rows), compared(rows));
+    // With more servers the table would be too wide.
+    let with_differences = if kinds.len() == 2 { compared.as_slice() } else { &[] };
     let mut table = new_table();
-    table.set_header(["median (min .. max)", "encke", "control", "encke/control", "encke - control"]);
+    let mut header = vec!["median (min .. max)".to_owned()];
+    header.extend(kinds.iter().map(|kind| kind.name().to_owned()));
+    header.extend(compared.iter().map(|(kind, base)| format!("{}/{}", kind.name(), base.name())));
+    header.extend(with_differences.iter().map(|(kind, base)| format!("{} - {}", kind.name(), base.name())));
+    table.set_header(header);
     for figure in figures {
-        let Summary { encke, control, ratio, difference } = figure.summary(rows);
-        let show = |spread: Option<Spread>, decimals| {
+        let summary = figure.summary(rows);
+        let show = |spread: Option<&Spread>, decimals| {
             spread.map_or_else(|| "-".to_owned(), |spread| spread.show(decimals))
         };
-        table.add_row([
-            figure.name.to_owned(),
-            show(encke, figure.decimals),
-            show(control, figure.decimals),
-            show(ratio, 2),
-            show(difference, figure.decimals),
-        ]);
+        let mut cells = vec![figure.name.to_owned()];
+        cells.extend(kinds.iter().map(|kind| show(summary.servers.get(kind), figure.decimals)));
+        cells.extend(compared.iter().map(|(kind, _)| show(summary.ratios.get(kind), 2)));
+        cells.extend(
+            with_differences.iter().map(|(kind, _)| show(summary.differences.get(kind), figure.decimals)),
+        );
+        table.add_row(cells);
     }
     aligned(table)
 }
 
 /// How many threads of which names each server has.
 pub(crate) fn threads<R: Measured>(rows: &[R], of: impl Fn(&R) -> &BTreeMap<String, u32>) -> String {
-    let told = |kind| {
-        let row = rows.iter().find(|row| row.server() == kind);
-        row.map_or_else(String::new, |row| list(of(row)))
-    };
-    format!("threads  encke: {}\n         control: {}", told(Kind::Encke), told(Kind::Control))
+    let lines = kinds(rows).into_iter().filter_map(|kind| {
+        let row = rows.iter().find(|row| row.server() == kind)?;
+        Some(format!("{}: {}", kind.name(), list(of(row))))
+    });
+    format!("threads  {}", lines.collect::<Vec<_>>().join("\n         "))
 }
 
 fn new_table() -> Table {
@@ -122,4 +170,45 @@ fn list(threads: &BTreeMap<String, u32>) -> String {
     let total: u32 = threads.values().sum();
     let names: Vec<_> = threads.iter().map(|(name, count)| format!("{count} {name}")).collect();
     format!("{total} ({})", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Row(u32, Kind, Option<f64>);
+
+    impl Measured for Row {
+        fn run(&self) -> u32 {
+            self.0
+        }
+
+        fn server(&self) -> Kind {
+            self.1
+        }
+    }
+
+    const FIGURE: Figure<Row> = Figure { name: "figure", decimals: 0, of: |row| row.2 };
+
+    #[test]
+    fn servers_are_compared_with_the_barest_run_by_run() {
+        let rows = [
+            Row(1, Kind::Encke, Some(6.0)),
+            Row(1, Kind::Epoll, Some(2.0)),
+            Row(1, Kind::Control, None),
+            Row(2, Kind::Epoll, Some(10.0)),
+            Row(2, Kind::Encke, Some(20.0)),
+        ];
+        let summary = FIGURE.summary(&rows);
+        assert_eq!(summary.against(Kind::Epoll, Kind::Encke), Spread::of([3.0, 2.0]));
+        assert_eq!(summary.against(Kind::Control, Kind::Encke), None);
+        assert_eq!(summary.differences.get(&Kind::Encke).copied(), Spread::of([4.0, 10.0]));
+        assert_eq!(summary.servers.get(&Kind::Control), None);
+    }
+
+    #[test]
+    fn one_server_alone_is_compared_with_nothing() {
+        let summary = FIGURE.summary(&[Row(1, Kind::Encke, Some(6.0))]);
+        assert_eq!((summary.base, summary.ratios.len()), (None, 0));
+    }
 }

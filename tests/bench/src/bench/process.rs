@@ -21,20 +21,31 @@ const ENCKE: &str = "encke";
 /// How long a server may take to listen, or to answer its admin API.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Which of the two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+/// Which server. What comes later here is barer, and what others are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
     Encke,
+    /// The same server, with other settings
+    Variant,
+    /// hyper and tokio-tungstenite
     Control,
+    /// Neither of them
+    Epoll,
 }
 
 impl Kind {
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Encke => "encke",
+            Self::Variant => "variant",
             Self::Control => "control",
+            Self::Epoll => "epoll",
         }
+    }
+
+    pub(crate) fn is_encke(self) -> bool {
+        matches!(self, Self::Encke | Self::Variant)
     }
 }
 
@@ -85,7 +96,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// One of the two, with what the plan says.
+    /// One of them, with what the plan says.
     pub(crate) async fn start(
         kind: Kind,
         plan: &Plan,
@@ -94,15 +105,22 @@ impl Server {
     ) -> Result<Self, Failure> {
         let encke = |program| {
             let pong_timeout = plan.interval / 2;
-            Self::build_of_encke(program, plan.interval, pong_timeout, &plan.set, binaries, placement)
+            let settings = plan.settings(kind);
+            async move {
+                Self::build_of_encke(program, plan.interval, pong_timeout, &settings, binaries, placement)
+                    .await
+            }
         };
         match (kind, &plan.against) {
-            (Kind::Encke, _) => encke(Path::new(ENCKE)).await,
+            (Kind::Encke | Kind::Variant, _) => encke(Path::new(ENCKE)).await,
             (Kind::Control, Some(program)) => encke(program).await,
-            (Kind::Control, None) => {
+            (Kind::Control | Kind::Epoll, _) => {
                 let mut command = binaries.command("control");
                 command.arg("--interval").arg(text(plan.interval));
                 command.arg("--batch").arg(text(plan.control_batch));
+                if kind == Kind::Epoll {
+                    command.arg("--bare");
+                }
                 Self::launch(command, placement).await
             }
         }

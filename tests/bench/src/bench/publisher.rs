@@ -34,8 +34,8 @@ impl Publisher {
         self.connection.send(&self.command).await;
     }
 
-    /// Reads the replies to everything that was published.
-    pub(crate) async fn confirm(mut self, messages: u32) -> Result<(), Failure> {
+    /// Reads the replies to so many messages.
+    pub(crate) async fn confirm(&mut self, messages: u32) -> Result<(), Failure> {
         let (reader, mut confirmed) = (ChannelReader::new(CHANNEL), 0);
         let replies = self.connection.each(|event| {
             let Event::Text(text) = event else { return ControlFlow::Continue(()) };

@@ -30,6 +30,7 @@ pub(crate) struct Setup {
     control_batch_ms: f64,
     /// Beyond the defaults.
     set: Vec<String>,
+    variant: Vec<String>,
     log_level: &'static str,
     processors: usize,
     server_cpu: usize,
@@ -38,10 +39,10 @@ pub(crate) struct Setup {
 }
 
 const FIGURES: [Figure<Row>; 4] = [
-    Figure { name: "cpu_us_per_ping", decimals: 2, of: |row| row.cpu_us_per_ping },
-    Figure { name: "connect_cpu_ms_per_1000", decimals: 1, of: |row| row.connect_cpu_ms_per_1000 },
-    Figure { name: "rss_bytes_per_connection", decimals: 0, of: |row| row.rss_bytes_per_connection },
-    Figure { name: "idle_cpu_percent", decimals: 3, of: |row| row.idle_cpu_percent },
+    Figure { name: "cpu_us_per_ping", decimals: 2, of: |row| Some(row.cpu_us_per_ping) },
+    Figure { name: "connect_cpu_ms_per_1000", decimals: 1, of: |row| Some(row.connect_cpu_ms_per_1000) },
+    Figure { name: "rss_bytes_per_connection", decimals: 0, of: |row| Some(row.rss_bytes_per_connection) },
+    Figure { name: "idle_cpu_percent", decimals: 3, of: |row| Some(row.idle_cpu_percent) },
 ];
 
 impl Setup {
@@ -55,6 +56,7 @@ impl Setup {
             rate: plan.rate,
             control_batch_ms: 1e3 * plan.control_batch.as_secs_f64(),
             set: plan.set.clone(),
+            variant: plan.variant.clone(),
             log_level: "warn",
             processors: std::fs::read_dir("/sys/bus/cpu/devices").map_or(0, Iterator::count),
             server_cpu: placement.server,
@@ -118,7 +120,7 @@ fn highlights(found: &Value) -> String {
         "early",
         "still_open",
         "resumed",
-        "seconds",
+        "all_back_seconds",
         "lateness_ms",
     ];
     let told = NAMES.iter().filter_map(|name| Some(format!("{name} {}", found.get(name)?)));

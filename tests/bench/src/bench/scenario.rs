@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::Failure;
 use crate::args::Plan;
-use crate::clients::Clients;
+use crate::clients::{Clients, Errand};
 use crate::pairs::Measured;
 use crate::placement::Placement;
 use crate::process::{Binaries, Kind, Server};
@@ -83,7 +83,7 @@ pub(crate) async fn measure(
     let rss_empty = resident_bytes(pid)?;
 
     let connecting_since = Instant::now();
-    let clients = Clients::connect(server.clients, plan.connections, plan.rate).await?;
+    let clients = Clients::connect(server.clients, plan.connections, plan.rate, Errand::None).await?;
     let connect_seconds = connecting_since.elapsed().as_secs_f64();
     sleep(SETTLE).await;
     let spent = || -> Result<Spent, Failure> { Ok(Spent { cpu: cpu_time(pid)?, pings: clients.pings() }) };

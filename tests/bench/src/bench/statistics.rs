@@ -24,9 +24,12 @@ impl Spread {
         Some(Self { median, min, max })
     }
 
-    /// The median, and from where to where, with this many decimals.
+    /// The median, and from where to where if there is more than one, with this many decimals.
     pub(crate) fn show(&self, decimals: usize) -> String {
         let Self { median, min, max } = self;
+        if min == max {
+            return format!("{median:.decimals$}");
+        }
         format!("{median:.decimals$} ({min:.decimals$} .. {max:.decimals$})")
     }
 }

@@ -7,12 +7,11 @@ use tokio::time::Instant;
 
 pub(crate) const CHANNEL: &str = "bench";
 
-/// The command of each client after its hello.
-pub(crate) const SUBSCRIBE: &str = r#"{"id":1,"subscribe":{"channel":"bench"}}"#;
-
 /// What all clients together received of the messages with the offsets 1, 2, ...
 #[derive(Debug)]
 pub(crate) struct Subscribers {
+    /// What each client sends after its hello.
+    pub(crate) commands: Vec<String>,
     reader: ChannelReader,
     pub(crate) subscribed: Cell<u32>,
     /// Each message counts once for each client.
@@ -40,8 +39,12 @@ impl Default for Progress {
 }
 
 impl Subscribers {
-    pub(crate) fn of(messages: u32) -> Self {
+    /// Each client follows so many channels; the messages are in the first.
+    pub(crate) fn of(messages: u32, channels: u32) -> Self {
+        let command = |channel| format!(r#"{{"id":1,"subscribe":{{"channel":"{channel}"}}}}"#);
+        let further = (1..channels).map(|number| command(format!("{CHANNEL}-{number}")));
         Self {
+            commands: std::iter::once(command(CHANNEL.to_owned())).chain(further).collect(),
             reader: ChannelReader::new(CHANNEL),
             subscribed: Cell::new(0),
             received: Cell::new(0),
@@ -98,7 +101,7 @@ mod tests {
 
     /// Received, duplicated, misordered and other after these offsets.
     fn counts(offsets: &[u64]) -> [u64; 4] {
-        let (subscribers, mut progress) = (Subscribers::of(5), Progress::default());
+        let (subscribers, mut progress) = (Subscribers::of(5, 1), Progress::default());
         for offset in offsets {
             let text = format!(r#"{{"message":{{"seq":7,"channel":"bench","offset":{offset},"data":"x"}}}}"#);
             assert_eq!(subscribers.receive(&text, &mut progress), Ok(()));
@@ -118,7 +121,7 @@ mod tests {
 
     #[test]
     fn the_reply_to_a_subscription_is_known() {
-        let (subscribers, mut progress) = (Subscribers::of(1), Progress::default());
+        let (subscribers, mut progress) = (Subscribers::of(1, 1), Progress::default());
         let mut receive = |text: &str| subscribers.receive(text, &mut progress);
         assert_eq!(receive(r#"{"reply":{"id":1,"ok":{"channel":"bench","epoch":"e","offset":0}}}"#), Ok(()));
         assert_eq!(receive(r#"{"reply":{"id":1,"error":{"code":"x","message":""}}}"#), Err("x".to_owned()));

@@ -1,0 +1,117 @@
+//! Clients that speak once a second: what a command costs that wakes its connection each time.
+
+use std::ops::ControlFlow;
+use std::rc::Rc;
+use std::time::Duration;
+
+use encke_loadgen::{ChannelReader, Connection, Event, Received};
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::Failure;
+use crate::args::Plan;
+use crate::clients::{Clients, Errand};
+use crate::placement::Placement;
+use crate::process::{Binaries, Kind, Server};
+use crate::sample::cpu_time;
+use crate::scenario::{SETTLE, to_real};
+use crate::subscribers::CHANNEL;
+
+const PERIOD: Duration = Duration::from_secs(1);
+/// How long they have spoken before it counts, so that a server has got used to it.
+const WARM_UP: Duration = Duration::from_secs(6);
+
+/// What each of them does. Nobody has subscribed to what they publish.
+#[derive(Debug)]
+pub(crate) struct Speaking {
+    /// When the first one speaks; the others follow evenly within a second.
+    since: watch::Sender<Option<Instant>>,
+    size: u32,
+    reader: ChannelReader,
+    command: String,
+    /// Commands that were answered.
+    pub(crate) answered: std::cell::Cell<u64>,
+}
+
+/// The figures of one server in one run.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) connections: u32,
+    pub(crate) idle_cpu_percent: f64,
+    pub(crate) commands: u64,
+    /// Without what the server takes when idle.
+    pub(crate) cpu_us_per_command: f64,
+    pub(crate) unexpected_closes: u32,
+}
+
+pub(crate) async fn measure(
+    kind: Kind,
+    plan: &Plan,
+    binaries: &Binaries,
+    placement: &Placement,
+) -> Result<Row, Failure> {
+    let server = Server::start(kind, plan, binaries, placement).await?;
+    let pid = server.pid()?;
+    sleep(SETTLE).await;
+    let speaking = Rc::new(Speaking::of(plan.connections));
+    let errand = Errand::Speak(Rc::clone(&speaking));
+    let clients = Clients::connect(server.clients, plan.connections, plan.rate, errand).await?;
+    sleep(SETTLE).await;
+    let (idle_since, before_idle) = (Instant::now(), cpu_time(pid)?);
+    sleep(plan.idle).await;
+    let idle = (cpu_time(pid)? - before_idle).as_secs_f64() / idle_since.elapsed().as_secs_f64();
+
+    speaking.begin();
+    sleep(WARM_UP).await;
+    let (since, begin, answered) = (Instant::now(), cpu_time(pid)?, speaking.answered.get());
+    sleep(plan.speaking).await;
+    let (took, end) = (since.elapsed().as_secs_f64(), cpu_time(pid)?);
+    let commands = speaking.answered.get() - answered;
+    let unexpected_closes = clients.ended();
+    server.stop().await?;
+    Ok(Row {
+        connections: plan.connections,
+        idle_cpu_percent: 100.0 * idle,
+        commands,
+        cpu_us_per_command: 1e6 * ((end - begin).as_secs_f64() - idle * took) / to_real(commands),
+        unexpected_closes,
+    })
+}
+
+impl Speaking {
+    fn of(size: u32) -> Self {
+        Self {
+            since: watch::Sender::new(None),
+            size,
+            reader: ChannelReader::new(CHANNEL),
+            command: format!(r#"{{"id":2,"publish":{{"channel":"{CHANNEL}","data":"x"}}}}"#),
+            answered: std::cell::Cell::new(0),
+        }
+    }
+
+    fn begin(&self) {
+        self.since.send_replace(Some(Instant::now()));
+    }
+
+    /// One client, from now to its end, of which this is the reason.
+    pub(crate) async fn speak(&self, connection: &mut Connection, number: u32) -> String {
+        let mut since = self.since.subscribe();
+        let since = since.wait_for(Option::is_some).await.ok().and_then(|since| *since);
+        let mut due = since.unwrap_or_else(Instant::now) + PERIOD * number / self.size;
+        loop {
+            sleep_until(due).await;
+            due += PERIOD;
+            connection.send(&self.command).await;
+            let reply = connection.each(|event| match event {
+                Event::Text(text) => ControlFlow::Break(self.reader.read(text) == Received::Reply(None)),
+                _ => ControlFlow::Continue(()),
+            });
+            match reply.await {
+                Ok(true) => self.answered.set(self.answered.get() + 1),
+                Ok(false) => return "the server refuses what is said".to_owned(),
+                Err(end) => return end.to_string(),
+            }
+        }
+    }
+}
