@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::DialectName;
-use encke_core::session::{Attach, ConnectionId, ConnectionKind, Delivery, Input, Outbox, Phase, Session};
+use encke_core::session::{
+    Attach, ConnectionId, ConnectionKind, Delivery, Input, Outbox, Outputs, Phase, Session, Step,
+};
 
 use super::cell::{Advised, SessionCell, SessionState, Transport};
 use super::id::{ResumeToken, Secret, SessionId};
@@ -167,12 +169,12 @@ impl Sessions {
         has_ended: impl Fn() -> bool,
     ) -> Result<Option<Arc<SessionCell>>, Refusal> {
         let Some(session) = self.of_token(token) else { return Ok(None) };
-        let accepted = self.step(&session, |state, now| {
+        let accepted = self.step(&session, |state, step| {
             if !state.identity.is_same_user(&request.identity) {
                 return Err(Refusal::NotTheUser);
             }
             // A deadline that is due may end it right now.
-            state.machine.handle_timeout(now);
+            state.machine.handle_timeout(step);
             match state.machine.phase() {
                 Phase::Closed(_) => return Ok(false),
                 Phase::Moved => return Err(Refusal::Moved),
@@ -184,7 +186,7 @@ impl Sessions {
             if !link.can_have_permit(state.link.as_deref()) {
                 return Err(Refusal::TooManyConnections);
             }
-            state.machine.handle(now, Input::Attach(attach));
+            state.machine.handle(step, Input::Attach(attach));
             let accepted = state.machine.phase() == Phase::Attached(attach.connection);
             if accepted {
                 // Only now: a connection that is not replaced keeps its permit.
@@ -212,7 +214,9 @@ impl Sessions {
         // A session that asked to be resumed claims messages that a new one has never sent.
         let attach = Attach { seq: None, ..attach };
         let outbox = Outbox::new(self.limits.unacked);
-        let machine = Session::open(now, Arc::clone(&self.settings), outbox, attach);
+        let mut outputs = Outputs::new();
+        let mut step = Step { now, timeouts: &self.settings, outputs: &mut outputs };
+        let machine = Session::open(&mut step, outbox, attach);
         let state = SessionState {
             machine,
             link: Some(Arc::clone(link)),
@@ -232,7 +236,7 @@ impl Sessions {
             }
         }
         self.metrics.sessions.phase_changed(None, Phase::Attached(attach.connection));
-        self.step(&session, |_, _| {});
+        self.step(&session, |_, step| step.outputs.extend(outputs));
         if self.is_draining() {
             // Opened while the others were being closed.
             self.handle(&session, Input::Close(CloseReason::Draining));

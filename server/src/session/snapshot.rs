@@ -116,12 +116,7 @@ impl Sessions {
         let unknown = || NotRestored::Contradiction("an unknown transport, dialect or holder");
         let holder = Holder::of_text(&stored.holder).ok_or_else(unknown)?;
         let now = self.timeouts.clock().now();
-        let machine = Session::restore(
-            now,
-            Arc::clone(&self.settings),
-            &stored.machine,
-            Outbox::new(self.limits.unacked),
-        )?;
+        let machine = Session::restore(now, &stored.machine, Outbox::new(self.limits.unacked))?;
         let state = SessionState {
             machine,
             link: None,

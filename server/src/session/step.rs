@@ -2,11 +2,11 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use arrayvec::ArrayVec;
 use encke_core::Timestamp;
 use encke_core::close::CloseReason;
 use encke_core::session::{
-    ConnectionId, ConnectionInput, Deadline, Input, LifecycleEvent, Outbox, Output, Phase, Session,
+    ConnectionId, ConnectionInput, Deadline, Input, LifecycleEvent, Outbox, Output, Outputs, Phase, Session,
+    Step,
 };
 
 use super::cell::{SessionCell, SessionState};
@@ -16,13 +16,10 @@ use super::subscriptions::Followed;
 use crate::clock::{Clock, UnixTime};
 use crate::timeouts::{OwnerKey, RequestedDeadline};
 
-/// What one step brought about, carried out after the session's lock is released.
-type Outputs = ArrayVec<Output, { <Session>::MAX_OUTPUTS }>;
-
 impl Sessions {
     /// Something happened to a session.
     pub(crate) fn handle(&self, session: &Arc<SessionCell>, input: Input) {
-        self.step(session, |state, now| state.machine.handle(now, input));
+        self.step(session, |state, step| state.machine.handle(step, input));
     }
 
     /// Something happened to a connection of a session. Returns whether the session is still attached to it.
@@ -32,8 +29,8 @@ impl Sessions {
         link: &Link,
         input: ConnectionInput,
     ) -> bool {
-        self.step(session, |state, now| {
-            state.machine.handle(now, Input::Connection(link.id, input));
+        self.step(session, |state, step| {
+            state.machine.handle(step, Input::Connection(link.id, input));
             state.is_attached_to(link)
         })
     }
@@ -42,7 +39,7 @@ impl Sessions {
     /// to `wakers`.
     pub(crate) fn handle_timeout(&self, owner: OwnerKey, wakers: &mut Vec<Waker>) {
         let Some(session) = self.owners.get(owner) else { return };
-        let look = |state: &mut SessionState, now| state.machine.handle_timeout(now);
+        let look = |state: &mut SessionState, step: &mut Step<'_>| state.machine.handle_timeout(step);
         self.step_and_wake(&session, look, |waker| wakers.push(waker));
     }
 
@@ -62,7 +59,7 @@ impl Sessions {
     pub(super) fn step<R>(
         &self,
         session: &Arc<SessionCell>,
-        act: impl FnOnce(&mut SessionState, Timestamp) -> R,
+        act: impl FnOnce(&mut SessionState, &mut Step<'_>) -> R,
     ) -> R {
         self.step_and_wake(session, act, Waker::wake)
     }
@@ -71,7 +68,7 @@ impl Sessions {
     fn step_and_wake<R>(
         &self,
         session: &Arc<SessionCell>,
-        act: impl FnOnce(&mut SessionState, Timestamp) -> R,
+        act: impl FnOnce(&mut SessionState, &mut Step<'_>) -> R,
         mut wake: impl FnMut(Waker),
     ) -> R {
         let now = self.timeouts.clock().now();
@@ -82,7 +79,8 @@ impl Sessions {
             state.note_token(self.timeouts.clock(), now);
             let link = state.link.clone();
             let before = state.machine.phase();
-            let result = act(&mut state, now);
+            let mut step = Step { now, timeouts: &self.settings, outputs: &mut outputs };
+            let result = act(&mut state, &mut step);
             let after = state.machine.phase();
             // Between polls, it tells where the client was last; its task leaves it by itself.
             if !matches!(after, Phase::Attached(_) | Phase::BetweenPolls) {
@@ -95,9 +93,6 @@ impl Sessions {
                 self.suspended.phase_changed(session.id, &mut state, link.as_deref());
             }
             self.metrics.sessions.phase_changed(Some(before), after);
-            while let Some(output) = state.machine.poll_output() {
-                outputs.push(output);
-            }
             let has_farewell = outputs.iter().any(|output| matches!(output, Output::Close(..)));
             if let Phase::Closed(reason) = after
                 && before != after
@@ -114,7 +109,7 @@ impl Sessions {
         if let Some(followed) = followed {
             followed.iter().for_each(|followed| self.release(followed));
         }
-        for output in outputs {
+        for &output in &outputs {
             if let Some(waker) = self.carry_out(session, link.as_deref(), now, output) {
                 wake(waker);
             }

@@ -169,13 +169,14 @@ impl Sessions {
         via: Via,
         identity: &Identity,
     ) -> Option<Vec<ChannelName>> {
-        let is_theirs = self.step(session, |state, now| {
+        let is_theirs = self.step(session, |state, step| {
             let is_theirs = state.identity.is_same_user(identity);
             if is_theirs && via.is_heard(state) {
                 state.identity = identity.clone();
-                let expires =
-                    identity.expires().map(|expires| token_deadline(expires, self.timeouts.clock(), now));
-                state.machine.handle(now, via.input(Said::TokenRefreshed(expires)));
+                let expires = identity
+                    .expires()
+                    .map(|expires| token_deadline(expires, self.timeouts.clock(), step.now));
+                state.machine.handle(step, via.input(Said::TokenRefreshed(expires)));
             }
             is_theirs
         });

@@ -57,11 +57,11 @@ impl Sessions {
             let first = self.suspended.0.lock().take_from_most();
             let Some(id) = first else { return false };
             let Some(session) = self.registry.get(id) else { continue };
-            let ends = self.step(&session, |state, now| {
+            let ends = self.step(&session, |state, step| {
                 // Its client may have come back just now.
                 let ends = state.machine.phase() == Phase::Suspended;
                 if ends {
-                    state.machine.handle(now, Input::Close(CloseReason::Limit));
+                    state.machine.handle(step, Input::Close(CloseReason::Limit));
                 }
                 ends
             });

@@ -92,8 +92,8 @@ impl Via {
 impl Sessions {
     /// A client has said something. Returns whether the session still listens to it.
     pub(crate) fn said(&self, session: &Arc<SessionCell>, via: Via, said: Said) -> bool {
-        self.step(session, |state, now| {
-            state.machine.handle(now, via.input(said));
+        self.step(session, |state, step| {
+            state.machine.handle(step, via.input(said));
             via.is_heard(state)
         })
     }

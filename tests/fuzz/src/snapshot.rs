@@ -1,6 +1,5 @@
 //! The file in which sessions wait for the next process: garbage, garbage in records that are whole, and one session's record.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::Timestamp;
@@ -8,7 +7,7 @@ use encke_core::close::{CloseReason, SuspendReason};
 use encke_core::session::outbox::{Bounds, Place, Source};
 use encke_core::session::{
     Attach, ConnectionId, ConnectionInput, ConnectionKind, Delivery, Heartbeat, Input, MOST_OFFSETS, Outbox,
-    Phase, Session, SessionRecord, SessionTimeouts,
+    Outputs, Phase, Session, SessionRecord, SessionTimeouts, Step,
 };
 use encke_server::fuzzing::{rewritten_snapshot, snapshot_of};
 
@@ -78,8 +77,15 @@ fn take_up(bytes: &[u8]) {
 }
 
 fn restored(record: &SessionRecord) -> Option<Session<Log>> {
+    let outbox = Outbox::restore(&record.outbox, MAX_UNACKED, |log, _, _| Some(Log(log))).ok()?;
+    assert!(outbox.unacked() <= MAX_UNACKED, "the ring is bounded");
+    Session::restore(now(), record, outbox).ok()
+}
+
+/// With timeouts that do not pass. What is to be done, nobody does.
+fn handle(session: &mut Session<Log>, input: Input) {
     let hour = Duration::from_hours(1);
-    let timeouts = Arc::new(SessionTimeouts {
+    let timeouts = SessionTimeouts {
         ping_interval: hour,
         pong_timeout: hour,
         poll_hold: hour,
@@ -87,10 +93,9 @@ fn restored(record: &SessionRecord) -> Option<Session<Log>> {
         reconnect_window: hour,
         idle: None,
         lifetime: None,
-    });
-    let outbox = Outbox::restore(&record.outbox, MAX_UNACKED, |log, _, _| Some(Log(log))).ok()?;
-    assert!(outbox.unacked() <= MAX_UNACKED, "the ring is bounded");
-    Session::restore(now(), timeouts, record, outbox).ok()
+    };
+    let mut outputs = Outputs::new();
+    session.handle(&mut Step { now: now(), timeouts: &timeouts, outputs: &mut outputs }, input);
 }
 
 fn now() -> Timestamp {
@@ -99,7 +104,6 @@ fn now() -> Timestamp {
 
 fn serve(session: &mut Session<Log>, seq: Option<u64>, kind: ConnectionKind) {
     let connection = ConnectionId(1);
-    session.handle_timeout(now());
     let attach = Attach {
         connection,
         kind,
@@ -108,7 +112,7 @@ fn serve(session: &mut Session<Log>, seq: Option<u64>, kind: ConnectionKind) {
         token_expires: None,
         entropy: 0,
     };
-    session.handle(now(), Input::Attach(attach));
+    handle(session, Input::Attach(attach));
     if session.phase() == Phase::Attached(connection) {
         for _ in 0..200 {
             let outbox = session.outbox_mut();
@@ -117,26 +121,24 @@ fn serve(session: &mut Session<Log>, seq: Option<u64>, kind: ConnectionKind) {
             let first = turn.from.saturating_add(turn.from % 3).min(MOST_OFFSETS);
             let log = Bounds { first: first.max(1), last: (first + 5).max(first) };
             outbox.take(turn, log, 3, |_| -> &[Place] { &[] });
-            session.handle(now(), Input::Connection(connection, ConnectionInput::Sent));
+            handle(session, Input::Connection(connection, ConnectionInput::Sent));
         }
         let seq = session.outbox().sent();
-        session.handle(now(), Input::Connection(connection, ConnectionInput::Ack { seq }));
+        handle(session, Input::Connection(connection, ConnectionInput::Ack { seq }));
         let lost = ConnectionInput::Ended(SuspendReason::ConnectionLost);
-        session.handle(now(), Input::Connection(connection, lost));
+        handle(session, Input::Connection(connection, lost));
     }
-    while session.poll_output().is_some() {}
 }
 
 /// What it has become can be written down and taken up as well.
 fn assert_same_again(session: &mut Session<Log>) {
-    session.handle(now(), Input::Move);
-    while session.poll_output().is_some() {}
+    handle(session, Input::Move);
     let Some(record) = session.snapshot() else {
         assert!(matches!(session.phase(), Phase::Closed(_)), "{:?}", session.phase());
         return;
     };
     let mut again = restored(&record).expect("it was written by a session");
-    again.handle(now(), Input::Move);
+    handle(&mut again, Input::Move);
     assert_eq!(again.snapshot().as_ref(), Some(&record));
-    again.handle(now(), Input::Close(CloseReason::Kicked));
+    handle(&mut again, Input::Close(CloseReason::Kicked));
 }

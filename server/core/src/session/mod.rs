@@ -16,9 +16,8 @@
 //! With the next poll, a session between two is attached again. To others it is attached all the time, and no event tells of it.
 //!
 //! [`Session`] is a pure state machine. Its owner reports what happened ([`Session::handle`]) or calls
-//! [`Session::handle_timeout`] when [`Session::next_deadline`] has passed, then carries out what
-//! [`Session::poll_output`] returns until it returns nothing, and reads the next deadline again. Calls that come
-//! early, late, or twice are harmless.
+//! [`Session::handle_timeout`] when [`Session::next_deadline`] has passed, then carries out the [outputs](Step::outputs), and reads
+//! the next deadline again. Calls that come early, late, or twice are harmless.
 
 mod deadline;
 mod input;
@@ -31,9 +30,11 @@ pub use deadline::{Deadline, SessionTimeouts};
 pub use input::{Attach, ConnectionId, ConnectionInput, ConnectionKind, Delivery, Heartbeat, Input, Request};
 pub use machine::{Phase, Session};
 pub use outbox::{MOST_OFFSETS, Outbox, WhenFull};
-pub use output::{LifecycleEvent, Output, ResumeKind, Transition};
+pub use output::{LifecycleEvent, Output, Outputs, ResumeKind, Step, Transition};
 pub use record::{BadRecord, OutboxRecord, RingRun, SentBefore, SessionRecord, SubscriptionRecord};
 
+#[cfg(test)]
+mod driven;
 #[cfg(test)]
 mod random_tests;
 #[cfg(test)]

@@ -1,10 +1,26 @@
 use std::time::Duration;
 
+use arrayvec::ArrayVec;
 use strum::IntoStaticStr;
 
-use super::{ConnectionId, Deadline};
+use super::{ConnectionId, Deadline, SessionTimeouts};
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
+
+/// What the owner of a session lends it for one step: its clock, its settings, and the place where the session leaves what is to be done.
+/// So a session that does nothing has no memory for any of these.
+#[derive(Debug)]
+pub struct Step<'a> {
+    /// When it happens.
+    pub now: Timestamp,
+    /// How long the session waits, for what is armed from here on.
+    pub timeouts: &'a SessionTimeouts,
+    /// What is to be done, oldest first. Empty before the step; one step may have several calls, all at `now`.
+    pub outputs: &'a mut Outputs,
+}
+
+/// The outputs of one step.
+pub type Outputs = ArrayVec<Output, 16>;
 
 /// What the owner of a session has to do for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

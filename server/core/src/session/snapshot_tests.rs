@@ -2,12 +2,12 @@
 //!
 //! `ENCKE_SEED=<n>` runs one seed; without it, a fixed range and one fresh seed.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::driven::Driven;
 use super::outbox::{Run as Taken, Source};
 use super::replay_tests::logs::{LogRef, Logs};
 use super::*;
@@ -35,10 +35,10 @@ fn a_restored_session_answers_as_the_session_does() {
 struct Twins {
     rng: SmallRng,
     logs: Logs,
-    timeouts: Arc<SessionTimeouts>,
+    timeouts: SessionTimeouts,
     max_unacked: usize,
-    plain: Session<LogRef>,
-    restored: Session<LogRef>,
+    plain: Driven<LogRef>,
+    restored: Driven<LogRef>,
     now_ms: u64,
     /// How far the other clock is ahead.
     ahead_ms: u64,
@@ -50,7 +50,7 @@ impl Twins {
     fn new(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut some = |range: std::ops::Range<u64>| Duration::from_millis(rng.random_range(range));
-        let timeouts = Arc::new(SessionTimeouts {
+        let timeouts = SessionTimeouts {
             ping_interval: some(100..2_000),
             pong_timeout: some(20..100),
             poll_hold: some(50..500),
@@ -58,13 +58,13 @@ impl Twins {
             reconnect_window: some(300..20_000),
             idle: Some(some(2_000..50_000)),
             lifetime: Some(some(20_000..500_000)),
-        });
+        };
         let logs = Logs::new(&mut rng);
         let max_unacked = 4 << rng.random_range(0..4);
         let attach = random_attach(&mut rng, 1, 0);
         let open = || {
             let outbox = Outbox::new(max_unacked);
-            Session::open(at(0), Arc::clone(&timeouts), outbox, attach)
+            Driven::open(at(0), &timeouts, outbox, attach)
         };
         let (plain, restored) = (open(), open());
         let (now_ms, ahead_ms, connections, count) = (0, 0, 1, 0);
@@ -210,8 +210,8 @@ impl Twins {
             Some(self.logs.get(usize::try_from(log).expect("small")))
         });
         self.ahead_ms = self.rng.random_range(0..1_000_000);
-        let (now, timeouts) = (at(self.now_ms + self.ahead_ms), Arc::clone(&self.timeouts));
-        let session = outbox.and_then(|outbox| Session::restore(now, timeouts, &read, outbox));
+        let now = at(self.now_ms + self.ahead_ms);
+        let session = outbox.and_then(|outbox| Driven::restore(now, &self.timeouts, &read, outbox));
         self.restored = session.expect("it was written so");
         self.count += 1;
     }
@@ -231,7 +231,7 @@ impl Twins {
             }
         }
         assert_eq!(self.plain.phase(), self.restored.phase());
-        let deadlines = |session: &Session<LogRef>| session.deadlines().collect::<Vec<_>>();
+        let deadlines = |session: &Driven<LogRef>| session.deadlines().collect::<Vec<_>>();
         let shifted = deadlines(&self.restored).into_iter().map(|(at, which)| (back(at), which));
         assert_eq!(deadlines(&self.plain), shifted.collect::<Vec<_>>());
         assert_eq!(self.plain.opened_at(), back(self.restored.opened_at()));
@@ -269,8 +269,8 @@ fn at(ms: u64) -> Timestamp {
     Timestamp::from_nanos((1_000 + ms) * 1_000_000)
 }
 
-fn timeouts() -> Arc<SessionTimeouts> {
-    Arc::new(SessionTimeouts {
+fn timeouts() -> SessionTimeouts {
+    SessionTimeouts {
         ping_interval: Duration::from_secs(25),
         pong_timeout: Duration::from_secs(10),
         poll_hold: Duration::from_secs(30),
@@ -278,11 +278,11 @@ fn timeouts() -> Arc<SessionTimeouts> {
         reconnect_window: Duration::from_secs(120),
         idle: None,
         lifetime: None,
-    })
+    }
 }
 
 /// A session that has moved, with a ring of five messages, three gone before.
-fn moved() -> (Session<()>, SessionRecord) {
+fn moved() -> (Driven, SessionRecord) {
     let attach = Attach {
         connection: ConnectionId(1),
         kind: ConnectionKind::Stream(Heartbeat::Frame),
@@ -291,7 +291,7 @@ fn moved() -> (Session<()>, SessionRecord) {
         token_expires: None,
         entropy: 0,
     };
-    let mut session = Session::open(at(0), timeouts(), Outbox::new(16), attach);
+    let mut session = Driven::open(at(0), &timeouts(), Outbox::new(16), attach);
     session.outbox_mut().subscribe((), 10, false);
     let turn = session.outbox().next_turn().expect("it was subscribed just now");
     session.outbox_mut().take(turn, outbox::Bounds { first: 1, last: 18 }, 100, |_| &[]);
@@ -358,7 +358,7 @@ fn what_makes_no_sense_is_refused() {
     let error = Outbox::<()>::restore(&good.outbox, 16, |_, _, _| None).expect_err("no such log");
     assert_eq!(error.to_string(), "an unknown log");
     let bad = SessionRecord { carrier: 99, ..good };
-    let error = Session::<()>::restore(at(0), timeouts(), &bad, Outbox::new(1));
+    let error = Session::<()>::restore(at(0), &bad, Outbox::new(1));
     assert_eq!(error.expect_err("an unknown carrier").to_string(), "an unknown carrier");
 }
 

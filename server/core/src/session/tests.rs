@@ -3,9 +3,9 @@
 mod delivery;
 mod polls;
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use super::driven::Driven;
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
@@ -47,12 +47,12 @@ fn timeouts() -> SessionTimeouts {
 
 /// A session and what it brought about so far.
 struct Table {
-    session: Session,
+    session: Driven,
 }
 
 impl Table {
     fn open(timeouts: SessionTimeouts, attach: Attach) -> Self {
-        let mut table = Self { session: Session::open(at(0), Arc::new(timeouts), Outbox::new(1024), attach) };
+        let mut table = Self { session: Driven::open(at(0), &timeouts, Outbox::new(1024), attach) };
         assert_eq!(table.outputs(), [event(1, Transition::Opened)]);
         table
     }

@@ -4,7 +4,7 @@ use super::Session;
 use super::carrier::Carrier;
 use crate::Timestamp;
 use crate::close::{CloseCode, SuspendReason};
-use crate::session::{ConnectionId, Deadline, Delivery, Heartbeat, Output};
+use crate::session::{ConnectionId, Deadline, Delivery, Heartbeat, Output, Step};
 
 /// The ping of the current connection.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(super) struct SentPing {
 }
 
 impl<C> Session<C> {
-    pub(super) fn ping_due(&mut self, current: ConnectionId, due: Timestamp) {
+    pub(super) fn ping_due(&mut self, step: &mut Step<'_>, current: ConnectionId, due: Timestamp) {
         let PingState::Idle { received_before } = self.ping else {
             unreachable!("Ping is armed only while no ping is under way");
         };
@@ -37,49 +37,49 @@ impl<C> Session<C> {
             self.arm_ping(due + received_since);
             return;
         }
-        self.fired(Deadline::Ping, due);
+        self.fired(step, Deadline::Ping, due);
         self.ping = PingState::Writing;
-        self.outputs.push_back(Output::Ping(current));
+        step.outputs.push(Output::Ping(current));
     }
 
-    pub(super) fn ping_sent(&mut self, seq: u64) {
+    pub(super) fn ping_sent(&mut self, step: &mut Step<'_>, seq: u64) {
         if let PingState::Writing = self.ping {
-            self.await_pong(SentPing { at: self.now, seq });
+            self.await_pong(step, SentPing { at: self.now, seq });
         }
     }
 
-    pub(super) fn pong_due(&mut self, current: ConnectionId, due: Timestamp) {
+    pub(super) fn pong_due(&mut self, step: &mut Step<'_>, current: ConnectionId, due: Timestamp) {
         if let PingState::Outstanding(ping) = self.ping
-            && !self.settle_ping(current, ping)
+            && !self.settle_ping(step, current, ping)
         {
             self.ping = PingState::Probing { ping, due };
-            self.outputs.push_back(Output::Probe(current));
+            step.outputs.push(Output::Probe(current));
         }
     }
 
-    pub(super) fn probed(&mut self, current: ConnectionId) {
+    pub(super) fn probed(&mut self, step: &mut Step<'_>, current: ConnectionId) {
         if let PingState::Probing { ping, due } = self.ping
-            && !self.settle_ping(current, ping)
+            && !self.settle_ping(step, current, ping)
         {
-            self.fired(Deadline::Pong, due);
-            self.outputs.push_back(Output::Close(current, CloseCode::PongTimeout));
-            self.lose_connection(SuspendReason::PongTimeout);
+            self.fired(step, Deadline::Pong, due);
+            step.outputs.push(Output::Close(current, CloseCode::PongTimeout));
+            self.lose_connection(step, SuspendReason::PongTimeout);
         }
     }
 
     /// The peer gets as long again.
-    pub(super) fn ping_delayed(&mut self, current: ConnectionId) {
+    pub(super) fn ping_delayed(&mut self, step: &mut Step<'_>, current: ConnectionId) {
         if let PingState::Probing { ping, .. } = self.ping
-            && !self.settle_ping(current, ping)
+            && !self.settle_ping(step, current, ping)
         {
-            self.await_pong(ping);
+            self.await_pong(step, ping);
         }
     }
 
-    fn await_pong(&mut self, ping: SentPing) {
+    fn await_pong(&mut self, step: &mut Step<'_>, ping: SentPing) {
         self.ping = PingState::Outstanding(ping);
         if !self.write_held {
-            self.deadlines.arm(Deadline::Pong, self.now + self.timeouts.pong_timeout);
+            self.deadlines.arm(Deadline::Pong, self.now + step.timeouts.pong_timeout);
         }
     }
 
@@ -88,7 +88,13 @@ impl<C> Session<C> {
     /// Browsers answer below JavaScript, so the page may not have seen what came before this ping. It counts as having it
     /// once the next ping is answered: hence this acknowledges up to the ping before. A client that gets nothing twice has
     /// what its machine has.
-    pub(super) fn pong_frame(&mut self, current: ConnectionId, seq: u64, may_ask_on: bool) {
+    pub(super) fn pong_frame(
+        &mut self,
+        step: &mut Step<'_>,
+        current: ConnectionId,
+        seq: u64,
+        may_ask_on: bool,
+    ) {
         if let PingState::Outstanding(ping) | PingState::Probing { ping, .. } = self.ping
             && seq == ping.seq
         {
@@ -97,42 +103,42 @@ impl<C> Session<C> {
                 Delivery::AtMostOnce => seq,
             };
             self.outbox.acknowledge(confirmed);
-            self.answered(ping);
+            self.answered(step, ping);
             if may_ask_on {
-                self.request_acknowledgement(current);
+                self.request_acknowledgement(step, current);
             }
         }
     }
 
     /// The client itself answers, so it has everything sent before the ping.
-    pub(super) fn pong_message(&mut self, current: ConnectionId, seq: u64) {
+    pub(super) fn pong_message(&mut self, step: &mut Step<'_>, current: ConnectionId, seq: u64) {
         if let PingState::Outstanding(ping) | PingState::Probing { ping, .. } = self.ping
             && seq <= ping.seq
         {
             self.outbox.acknowledge(seq);
             if seq == ping.seq {
-                self.answered(ping);
-                self.request_acknowledgement(current);
+                self.answered(step, ping);
+                self.request_acknowledgement(step, current);
             }
         }
     }
 
-    fn answered(&mut self, ping: SentPing) {
+    fn answered(&mut self, step: &mut Step<'_>, ping: SentPing) {
         self.received(self.now);
-        self.outputs.push_back(Output::RoundTrip(self.now.since(ping.at)));
-        self.end_ping(ping);
+        step.outputs.push(Output::RoundTrip(self.now.since(ping.at)));
+        self.end_ping(step, ping);
     }
 
     /// Ends this ping if anything was received since, and arms the next, or asks at once.
-    pub(super) fn settle_ping(&mut self, current: ConnectionId, ping: SentPing) -> bool {
-        let is_over = self.end_ping(ping);
+    pub(super) fn settle_ping(&mut self, step: &mut Step<'_>, current: ConnectionId, ping: SentPing) -> bool {
+        let is_over = self.end_ping(step, ping);
         if is_over {
-            self.request_acknowledgement(current);
+            self.request_acknowledgement(step, current);
         }
         is_over
     }
 
-    fn end_ping(&mut self, ping: SentPing) -> bool {
+    fn end_ping(&mut self, step: &mut Step<'_>, ping: SentPing) -> bool {
         if self.last_received_at < ping.at {
             return false;
         }
@@ -144,19 +150,19 @@ impl<C> Session<C> {
             Carrier::Stream(Heartbeat::Frame) | Carrier::Poll(_) => self.last_received_at,
         };
         // The answer to a ping that was delayed may come when the next one is due already.
-        self.arm_ping(self.now.max(from + self.timeouts.ping_interval));
+        self.arm_ping(self.now.max(from + step.timeouts.ping_interval));
         true
     }
 
     /// Requests an acknowledgement, by a ping, before a full ring stops the stream.
-    pub(super) fn request_acknowledgement(&mut self, current: ConnectionId) {
+    pub(super) fn request_acknowledgement(&mut self, step: &mut Step<'_>, current: ConnectionId) {
         if self.outbox.needs_acknowledgement()
             && matches!(self.ping, PingState::Idle { .. })
             && matches!(self.carrier, Carrier::Stream(_))
         {
             self.deadlines.disarm(Deadline::Ping);
             self.ping = PingState::Writing;
-            self.outputs.push_back(Output::Ping(current));
+            step.outputs.push(Output::Ping(current));
         }
     }
 
@@ -173,11 +179,11 @@ impl<C> Session<C> {
         }
     }
 
-    pub(super) fn resume_write(&mut self) {
+    pub(super) fn resume_write(&mut self, step: &mut Step<'_>) {
         self.write_held = false;
         if let PingState::Outstanding(_) = self.ping {
             // The peer has just read: it gets the full timeout to answer.
-            self.deadlines.arm(Deadline::Pong, self.now + self.timeouts.pong_timeout);
+            self.deadlines.arm(Deadline::Pong, self.now + step.timeouts.pong_timeout);
         }
     }
 }

@@ -3,8 +3,6 @@ mod heartbeat;
 mod poll;
 mod snapshot;
 
-use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use carrier::Carrier;
@@ -13,7 +11,7 @@ use heartbeat::PingState;
 use super::deadline::DeadlineTable;
 use super::{
     Attach, ConnectionId, ConnectionInput, ConnectionKind, Deadline, Delivery, Input, LifecycleEvent, Outbox,
-    Output, Request, ResumeKind, SessionTimeouts, Transition,
+    Output, Request, ResumeKind, Step, Transition,
 };
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
@@ -36,7 +34,6 @@ pub enum Phase {
 /// The state machine of one session. `C` is the owner's handle of a channel. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Session<C = ()> {
-    timeouts: Arc<SessionTimeouts>,
     phase: Phase,
     carrier: Carrier,
     delivery: Delivery,
@@ -55,19 +52,14 @@ pub struct Session<C = ()> {
     /// connection, of the last poll, or of the answer to the last request that a stream held.
     unconfirmed: u64,
     events: u32,
-    /// The outputs of one call, at most [`Session::MAX_OUTPUTS`]: the caller drains them after each.
-    outputs: VecDeque<Output>,
 }
 
 impl<C> Session<C> {
-    /// The most outputs that one call leaves.
-    pub const MAX_OUTPUTS: usize = 16;
-
     /// Begins a session with its first connection.
     #[must_use]
-    pub fn open(now: Timestamp, timeouts: Arc<SessionTimeouts>, outbox: Outbox<C>, attach: Attach) -> Self {
+    pub fn open(step: &mut Step<'_>, outbox: Outbox<C>, attach: Attach) -> Self {
+        let now = step.now;
         let mut session = Self {
-            timeouts,
             phase: Phase::Suspended,
             carrier: attach.kind.into(),
             delivery: attach.delivery,
@@ -81,35 +73,34 @@ impl<C> Session<C> {
             outbox,
             unconfirmed: 0,
             events: 0,
-            outputs: VecDeque::new(),
         };
-        if let Some(lifetime) = session.timeouts.lifetime {
+        if let Some(lifetime) = step.timeouts.lifetime {
             session.deadlines.arm(Deadline::Lifetime, now + lifetime);
         }
-        session.attach(attach, Some(Transition::Opened));
+        session.attach(step, attach, Some(Transition::Opened));
         session
     }
 
-    /// Handles what happened at `now`, after firing what was already due.
-    pub fn handle(&mut self, now: Timestamp, input: Input) {
-        self.handle_timeout(now);
+    /// Handles what happened, after firing what was already due.
+    pub fn handle(&mut self, step: &mut Step<'_>, input: Input) {
+        self.handle_timeout(step);
         match (self.phase, input) {
             (Phase::Moved, Input::Connection(_, ConnectionInput::AnswerLost)) => self.answer_lost(),
             (Phase::Closed(_) | Phase::Moved, _) => {}
             (_, Input::Attach(attach)) if attach.seq.is_some_and(|seq| seq > self.outbox.seq()) => {}
             (Phase::Attached(current), Input::Attach(attach)) if attach.connection == current => {}
             (Phase::Attached(current), Input::Attach(attach)) => {
-                self.release(current, attach.kind);
-                self.attach(attach, self.take_over_by(attach.kind));
+                self.release(step, current, attach.kind);
+                self.attach(step, attach, self.take_over_by(attach.kind));
             }
             (Phase::BetweenPolls, Input::Attach(attach)) => {
-                self.attach(attach, self.take_over_by(attach.kind));
+                self.attach(step, attach, self.take_over_by(attach.kind));
             }
             (Phase::Suspended, Input::Attach(attach)) => {
-                self.attach(attach, Some(Transition::Resumed(ResumeKind::Reconnect)));
+                self.attach(step, attach, Some(Transition::Resumed(ResumeKind::Reconnect)));
             }
             (Phase::Attached(current), Input::Connection(connection, input)) if connection == current => {
-                self.handle_connection(current, input);
+                self.handle_connection(step, current, input);
             }
             (Phase::BetweenPolls | Phase::Suspended, Input::Connection(_, ConnectionInput::AnswerLost)) => {
                 self.answer_lost();
@@ -118,125 +109,115 @@ impl<C> Session<C> {
             (Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended, Input::Connection(..)) => {}
             (Phase::Attached(current), Input::Request(request)) => {
                 self.heard_beside();
-                self.take_request(Some(current), request);
+                self.take_request(step, Some(current), request);
             }
             (Phase::BetweenPolls, Input::Request(request)) => {
-                self.put_off_poll_gap();
-                self.take_request(None, request);
+                self.put_off_poll_gap(step);
+                self.take_request(step, None, request);
             }
             // The next connection brings a token of its own.
-            (Phase::Suspended, Input::Request(Request::TokenRefreshed(_))) => self.put_off_reconnect(),
+            (Phase::Suspended, Input::Request(Request::TokenRefreshed(_))) => self.put_off_reconnect(step),
             (Phase::Suspended, Input::Request(request)) => {
-                self.put_off_reconnect();
-                self.take_request(None, request);
+                self.put_off_reconnect(step);
+                self.take_request(step, None, request);
             }
             (Phase::Attached(current), Input::Disconnect) => {
-                self.say_farewell(current, CloseCode::Disconnected);
-                self.lose_connection(SuspendReason::Disconnected);
+                self.say_farewell(step, current, CloseCode::Disconnected);
+                self.lose_connection(step, SuspendReason::Disconnected);
             }
-            (Phase::BetweenPolls, Input::Disconnect) => self.suspend(SuspendReason::Disconnected),
+            (Phase::BetweenPolls, Input::Disconnect) => self.suspend(step, SuspendReason::Disconnected),
             (Phase::Suspended, Input::Disconnect) => {}
             (Phase::Attached(current), Input::Move) => {
-                self.say_farewell(current, CloseCode::Moved);
-                self.lose_connection(SuspendReason::Moved);
+                self.say_farewell(step, current, CloseCode::Moved);
+                self.lose_connection(step, SuspendReason::Moved);
                 self.phase = Phase::Moved;
             }
             (Phase::BetweenPolls, Input::Move) => {
-                self.suspend(SuspendReason::Moved);
+                self.suspend(step, SuspendReason::Moved);
                 self.phase = Phase::Moved;
             }
             (Phase::Suspended, Input::Move) => self.phase = Phase::Moved,
-            (Phase::Attached(current), Input::Close(reason)) => self.end(Some(current), reason),
-            (Phase::BetweenPolls | Phase::Suspended, Input::Close(reason)) => self.end(None, reason),
+            (Phase::Attached(current), Input::Close(reason)) => self.end(step, Some(current), reason),
+            (Phase::BetweenPolls | Phase::Suspended, Input::Close(reason)) => self.end(step, None, reason),
         }
     }
 
-    fn handle_connection(&mut self, current: ConnectionId, input: ConnectionInput) {
+    fn handle_connection(&mut self, step: &mut Step<'_>, current: ConnectionId, input: ConnectionInput) {
         match input {
-            ConnectionInput::PingSent { seq } => self.ping_sent(seq),
-            ConnectionInput::PongFrame { seq } => self.pong_frame(current, seq, true),
-            ConnectionInput::LastPongFrame { seq } => self.pong_frame(current, seq, false),
-            ConnectionInput::PongMessage { seq } => self.pong_message(current, seq),
+            ConnectionInput::PingSent { seq } => self.ping_sent(step, seq),
+            ConnectionInput::PongFrame { seq } => self.pong_frame(step, current, seq, true),
+            ConnectionInput::LastPongFrame { seq } => self.pong_frame(step, current, seq, false),
+            ConnectionInput::PongMessage { seq } => self.pong_message(step, current, seq),
             ConnectionInput::Ack { seq } if seq <= self.outbox.seq() => self.outbox.acknowledge(seq),
-            ConnectionInput::Ack { .. } => self.end(Some(current), CloseReason::ProtocolError),
-            ConnectionInput::Command => self.postpone_idle(),
+            ConnectionInput::Ack { .. } => self.end(step, Some(current), CloseReason::ProtocolError),
+            ConnectionInput::Command => self.postpone_idle(step),
             ConnectionInput::Sent if matches!(self.carrier, Carrier::Poll(_)) => self.begin_answer(),
-            ConnectionInput::Sent => self.request_acknowledgement(current),
-            ConnectionInput::Answered { pause } => self.poll_answered(pause),
+            ConnectionInput::Sent => self.request_acknowledgement(step, current),
+            ConnectionInput::Answered { pause } => self.poll_answered(step, pause),
             ConnectionInput::AnswerLost => {}
-            ConnectionInput::Hold { hold, seq } => self.hold_on_stream(current, hold, seq),
-            ConnectionInput::Released => self.hold_released(current),
+            ConnectionInput::Hold { hold, seq } => self.hold_on_stream(step, current, hold, seq),
+            ConnectionInput::Released => self.hold_released(step, current),
             ConnectionInput::WriteHeld => self.hold_write(),
-            ConnectionInput::WriteResumed => self.resume_write(),
-            ConnectionInput::Probed => self.probed(current),
-            ConnectionInput::PingDelayed => self.ping_delayed(current),
+            ConnectionInput::WriteResumed => self.resume_write(step),
+            ConnectionInput::Probed => self.probed(step, current),
+            ConnectionInput::PingDelayed => self.ping_delayed(step, current),
             ConnectionInput::TokenRefreshed(expires) => self.arm_token(expires),
             ConnectionInput::Ended(_) if matches!(self.carrier, Carrier::Poll(_)) => {
-                self.await_poll(Duration::ZERO);
+                self.await_poll(step, Duration::ZERO);
             }
-            ConnectionInput::Ended(reason) => self.lose_connection(reason),
-            ConnectionInput::Close(reason) => self.end(Some(current), reason),
+            ConnectionInput::Ended(reason) => self.lose_connection(step, reason),
+            ConnectionInput::Close(reason) => self.end(step, Some(current), reason),
         }
     }
 
     /// Fires what is due. Early or stale calls change nothing.
-    pub fn handle_timeout(&mut self, now: Timestamp) {
+    pub fn handle_timeout(&mut self, step: &mut Step<'_>) {
         if self.phase == Phase::Moved {
             return;
         }
-        self.now = self.now.max(now);
+        self.now = self.now.max(step.now);
         while let Some((due, deadline)) = self.deadlines.earliest().filter(|(due, _)| *due <= self.now) {
             self.deadlines.disarm(deadline);
-            self.fire(deadline, due);
+            self.fire(step, deadline, due);
         }
     }
 
-    fn fire(&mut self, deadline: Deadline, due: Timestamp) {
+    fn fire(&mut self, step: &mut Step<'_>, deadline: Deadline, due: Timestamp) {
         match (self.phase, deadline) {
-            (Phase::Attached(current), Deadline::Ping) => self.ping_due(current, due),
-            (Phase::Attached(current), Deadline::Pong) => self.pong_due(current, due),
+            (Phase::Attached(current), Deadline::Ping) => self.ping_due(step, current, due),
+            (Phase::Attached(current), Deadline::Pong) => self.pong_due(step, current, due),
             (Phase::Attached(current), Deadline::PollHold) => {
-                self.fired(deadline, due);
-                self.answer_held(current);
+                self.fired(step, deadline, due);
+                self.answer_held(step, current);
             }
             (Phase::BetweenPolls, Deadline::PollGap) => {
-                self.fired(deadline, due);
-                self.suspend(SuspendReason::PollGap);
+                self.fired(step, deadline, due);
+                self.suspend(step, SuspendReason::PollGap);
             }
             (Phase::Attached(current), Deadline::Token) => {
-                self.fired(deadline, due);
-                self.say_farewell(current, CloseCode::TokenExpired);
-                self.lose_connection(SuspendReason::TokenExpired);
+                self.fired(step, deadline, due);
+                self.say_farewell(step, current, CloseCode::TokenExpired);
+                self.lose_connection(step, SuspendReason::TokenExpired);
             }
             (Phase::BetweenPolls, Deadline::Token) => {
-                self.fired(deadline, due);
-                self.suspend(SuspendReason::TokenExpired);
+                self.fired(step, deadline, due);
+                self.suspend(step, SuspendReason::TokenExpired);
             }
             (Phase::Suspended, Deadline::Reconnect) => {
-                self.fired(deadline, due);
-                self.end(None, CloseReason::ReconnectWindow);
+                self.fired(step, deadline, due);
+                self.end(step, None, CloseReason::ReconnectWindow);
             }
             (phase, Deadline::Idle | Deadline::Lifetime) => {
                 let reason =
                     if deadline == Deadline::Idle { CloseReason::Idle } else { CloseReason::Lifetime };
-                self.fired(deadline, due);
+                self.fired(step, deadline, due);
                 match phase {
-                    Phase::Attached(current) => self.end(Some(current), reason),
-                    _ => self.end(None, reason),
+                    Phase::Attached(current) => self.end(step, Some(current), reason),
+                    _ => self.end(step, None, reason),
                 }
             }
             (phase, deadline) => unreachable!("{deadline:?} is never armed while {phase:?}"),
         }
-    }
-
-    /// The next thing to do, oldest first.
-    pub fn poll_output(&mut self) -> Option<Output> {
-        let output = self.outputs.pop_front();
-        if output.is_none() {
-            // Ten thousand sessions must not keep ten thousand empty buffers.
-            self.outputs = VecDeque::new();
-        }
-        output
     }
 
     /// When to call [`Session::handle_timeout`] next, and for what.
@@ -302,7 +283,7 @@ impl<C> Session<C> {
         self.last_received_at
     }
 
-    fn attach(&mut self, attach: Attach, transition: Option<Transition>) {
+    fn attach(&mut self, step: &mut Step<'_>, attach: Attach, transition: Option<Transition>) {
         self.resume_outbox(&attach);
         self.phase = Phase::Attached(attach.connection);
         self.carrier = attach.kind.into();
@@ -322,20 +303,20 @@ impl<C> Session<C> {
             ConnectionKind::Stream(_) | ConnectionKind::Poll { .. }
                 if !self.deadlines.is_armed(Deadline::Idle) =>
             {
-                self.postpone_idle()
+                self.postpone_idle(step)
             }
             ConnectionKind::Stream(_) | ConnectionKind::Poll { .. } => {}
         }
         if let Some(transition) = transition {
-            self.emit(transition);
+            self.emit(step, transition);
         }
         match attach.kind {
             ConnectionKind::Stream(_) | ConnectionKind::Events => {
-                let half = self.timeouts.ping_interval / 2;
+                let half = step.timeouts.ping_interval / 2;
                 let spread = half.mul_f64(f64::from(attach.entropy) / f64::from(u32::MAX));
                 self.arm_ping(self.now + half + spread);
             }
-            ConnectionKind::Poll { hold } => self.hold(attach.connection, hold),
+            ConnectionKind::Poll { hold } => self.hold(step, attach.connection, hold),
         }
     }
 
@@ -345,12 +326,12 @@ impl<C> Session<C> {
         (!goes_on).then_some(Transition::Resumed(ResumeKind::TakeOver))
     }
 
-    fn lose_connection(&mut self, reason: SuspendReason) {
+    fn lose_connection(&mut self, step: &mut Step<'_>, reason: SuspendReason) {
         self.left_at = self.now;
-        self.suspend(reason);
+        self.suspend(step, reason);
     }
 
-    fn suspend(&mut self, reason: SuspendReason) {
+    fn suspend(&mut self, step: &mut Step<'_>, reason: SuspendReason) {
         self.phase = Phase::Suspended;
         self.ping = PingState::Idle { received_before: self.now };
         self.write_held = false;
@@ -359,26 +340,29 @@ impl<C> Session<C> {
         {
             self.deadlines.disarm(deadline);
         }
-        self.deadlines.arm(Deadline::Reconnect, self.window_end());
-        self.emit(Transition::Suspended(reason));
+        self.deadlines.arm(Deadline::Reconnect, self.window_end(step));
+        self.emit(step, Transition::Suspended(reason));
     }
 
     /// Ends the session, and its connection with it.
-    fn end(&mut self, current: Option<ConnectionId>, reason: CloseReason) {
+    fn end(&mut self, step: &mut Step<'_>, current: Option<ConnectionId>, reason: CloseReason) {
         if let Some(current) = current {
-            self.say_farewell(current, reason.close_code());
+            self.say_farewell(step, current, reason.close_code());
         }
         self.phase = Phase::Closed(reason);
         self.ping = PingState::Idle { received_before: self.now };
         self.deadlines.disarm_all();
-        self.emit(match reason {
-            CloseReason::ReconnectWindow => Transition::Expired,
-            reason => Transition::Closed(reason),
-        });
+        self.emit(
+            step,
+            match reason {
+                CloseReason::ReconnectWindow => Transition::Expired,
+                reason => Transition::Closed(reason),
+            },
+        );
     }
 
-    fn postpone_idle(&mut self) {
-        if let Some(idle) = self.timeouts.idle {
+    fn postpone_idle(&mut self, step: &mut Step<'_>) {
+        if let Some(idle) = step.timeouts.idle {
             self.deadlines.arm(Deadline::Idle, self.now + idle);
         }
     }
@@ -390,12 +374,12 @@ impl<C> Session<C> {
         }
     }
 
-    fn fired(&mut self, deadline: Deadline, due: Timestamp) {
-        self.outputs.push_back(Output::Fired(deadline, due));
+    fn fired(&mut self, step: &mut Step<'_>, deadline: Deadline, due: Timestamp) {
+        step.outputs.push(Output::Fired(deadline, due));
     }
 
-    fn emit(&mut self, transition: Transition) {
+    fn emit(&mut self, step: &mut Step<'_>, transition: Transition) {
         self.events += 1;
-        self.outputs.push_back(Output::Event(LifecycleEvent { number: self.events, transition }));
+        step.outputs.push(Output::Event(LifecycleEvent { number: self.events, transition }));
     }
 }

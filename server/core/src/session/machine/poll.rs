@@ -6,22 +6,24 @@ use super::carrier::{Carrier, PollState};
 use super::{Phase, Session};
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason};
-use crate::session::{Attach, ConnectionId, ConnectionKind, Deadline, Delivery, Output, Request, WhenFull};
+use crate::session::{
+    Attach, ConnectionId, ConnectionKind, Deadline, Delivery, Output, Request, Step, WhenFull,
+};
 
 impl<C> Session<C> {
     /// Holds a request for what is new: a poll, or a stream's.
-    pub(super) fn hold(&mut self, current: ConnectionId, hold: Duration) {
+    pub(super) fn hold(&mut self, step: &mut Step<'_>, current: ConnectionId, hold: Duration) {
         if hold.is_zero() {
-            self.answer_held(current);
+            self.answer_held(step, current);
         } else {
-            self.deadlines.arm(Deadline::PollHold, self.now + hold.min(self.timeouts.poll_hold));
+            self.deadlines.arm(Deadline::PollHold, self.now + hold.min(step.timeouts.poll_hold));
         }
     }
 
     /// Has the request that is held answered. After this, a poll hears nothing more.
-    pub(super) fn answer_held(&mut self, current: ConnectionId) {
+    pub(super) fn answer_held(&mut self, step: &mut Step<'_>, current: ConnectionId) {
         self.begin_answer();
-        self.outputs.push_back(Output::AnswerPoll(current));
+        step.outputs.push(Output::AnswerPoll(current));
     }
 
     /// The answer is under way: no output asks for another.
@@ -33,10 +35,10 @@ impl<C> Session<C> {
     }
 
     /// The answer of a poll has reached the kernel.
-    pub(super) fn poll_answered(&mut self, pause: Duration) {
+    pub(super) fn poll_answered(&mut self, step: &mut Step<'_>, pause: Duration) {
         if let Carrier::Poll(state) = &mut self.carrier {
             *state = PollState::Answered;
-            self.await_poll(pause);
+            self.await_poll(step, pause);
         }
     }
 
@@ -44,13 +46,13 @@ impl<C> Session<C> {
     ///
     /// A poll that its client or a proxy gives up says nothing of the client, which mostly polls again at once: so this is the
     /// same whether there was an answer or not. Nothing is taken from the outbox before the answer begins, so nothing is lost.
-    pub(super) fn await_poll(&mut self, pause: Duration) {
+    pub(super) fn await_poll(&mut self, step: &mut Step<'_>, pause: Duration) {
         self.phase = Phase::BetweenPolls;
         self.left_at = self.now;
         self.deadlines.disarm(Deadline::PollHold);
-        let at = self.now + pause + self.timeouts.poll_gap;
+        let at = self.now + pause + step.timeouts.poll_gap;
         // A client that was asked to wait for longer than the window is gone with the window.
-        self.deadlines.arm(Deadline::PollGap, at.min(self.window_end()));
+        self.deadlines.arm(Deadline::PollGap, at.min(self.window_end(step)));
     }
 
     /// The client is there: it has asked for something beside its connection. That tells nothing of a stream, which may be dead.
@@ -68,54 +70,59 @@ impl<C> Session<C> {
     }
 
     /// The client is there, though it does not poll.
-    pub(super) fn put_off_poll_gap(&mut self) {
+    pub(super) fn put_off_poll_gap(&mut self, step: &mut Step<'_>) {
         self.received(self.now);
-        let at = self.now + self.timeouts.poll_gap;
+        let at = self.now + step.timeouts.poll_gap;
         let armed = self.deadlines.get(Deadline::PollGap).unwrap_or(at);
-        self.deadlines.arm(Deadline::PollGap, at.max(armed).min(self.window_end()));
+        self.deadlines.arm(Deadline::PollGap, at.max(armed).min(self.window_end(step)));
     }
 
     /// The client is there, though it does not come back.
-    pub(super) fn put_off_reconnect(&mut self) {
+    pub(super) fn put_off_reconnect(&mut self, step: &mut Step<'_>) {
         self.received(self.now);
-        self.deadlines.arm(Deadline::Reconnect, self.window_end());
+        self.deadlines.arm(Deadline::Reconnect, self.window_end(step));
     }
 
     /// Until when the client may come back: a window after it was last heard, but no more than two after its last
     /// connection. So a client that only sends commands does not keep a session that nobody reads.
-    pub(super) fn window_end(&self) -> Timestamp {
-        let window = self.timeouts.reconnect_window;
+    pub(super) fn window_end(&self, step: &Step<'_>) -> Timestamp {
+        let window = step.timeouts.reconnect_window;
         let heard = self.left_at.max(self.last_received_at);
         (heard + window).min(self.left_at + window + window)
     }
 
     /// What the client asks for beside its connection, `current`, if it has one.
-    pub(super) fn take_request(&mut self, current: Option<ConnectionId>, request: Request) {
+    pub(super) fn take_request(
+        &mut self,
+        step: &mut Step<'_>,
+        current: Option<ConnectionId>,
+        request: Request,
+    ) {
         match request {
             Request::Heard => {}
             // A client that can only listen need not send commands, also when it has sent one.
-            Request::Command if self.deadlines.is_armed(Deadline::Idle) => self.postpone_idle(),
+            Request::Command if self.deadlines.is_armed(Deadline::Idle) => self.postpone_idle(step),
             Request::Command => {}
             Request::Ack { seq } if seq <= self.outbox.seq() => self.outbox.acknowledge(seq),
-            Request::Ack { .. } => self.end(current, CloseReason::ProtocolError),
+            Request::Ack { .. } => self.end(step, current, CloseReason::ProtocolError),
             Request::TokenRefreshed(expires) => self.arm_token(expires),
         }
     }
 
     /// Another connection takes the place of `current`.
-    pub(super) fn release(&mut self, current: ConnectionId, next: ConnectionKind) {
+    pub(super) fn release(&mut self, step: &mut Step<'_>, current: ConnectionId, next: ConnectionKind) {
         match (self.carrier, next) {
             (Carrier::Poll(PollState::Held), ConnectionKind::Poll { .. }) => {
-                self.outputs.push_back(Output::Superseded(current));
+                step.outputs.push(Output::Superseded(current));
             }
-            _ => self.say_farewell(current, CloseCode::Replaced),
+            _ => self.say_farewell(step, current, CloseCode::Replaced),
         }
     }
 
     /// A poll that is being answered already gets no second answer.
-    pub(super) fn say_farewell(&mut self, current: ConnectionId, code: CloseCode) {
+    pub(super) fn say_farewell(&mut self, step: &mut Step<'_>, current: ConnectionId, code: CloseCode) {
         if !matches!(self.carrier, Carrier::Poll(PollState::Answering | PollState::Answered)) {
-            self.outputs.push_back(Output::Close(current, code));
+            step.outputs.push(Output::Close(current, code));
         }
     }
 
@@ -148,7 +155,13 @@ impl<C> Session<C> {
     }
 
     /// A stream's client asks for what is new.
-    pub(super) fn hold_on_stream(&mut self, current: ConnectionId, hold: Duration, seq: Option<u64>) {
+    pub(super) fn hold_on_stream(
+        &mut self,
+        step: &mut Step<'_>,
+        current: ConnectionId,
+        hold: Duration,
+        seq: Option<u64>,
+    ) {
         if !matches!(self.carrier, Carrier::Stream(_)) || seq.is_some_and(|seq| seq > self.outbox.seq()) {
             return;
         }
@@ -158,17 +171,17 @@ impl<C> Session<C> {
             (None, Delivery::AtMostOnce) => self.outbox.acknowledge(self.unconfirmed),
             (None, Delivery::AtLeastOnce) => {}
         }
-        self.hold(current, hold);
+        self.hold(step, current, hold);
     }
 
     /// A stream's request was answered.
-    pub(super) fn hold_released(&mut self, current: ConnectionId) {
+    pub(super) fn hold_released(&mut self, step: &mut Step<'_>, current: ConnectionId) {
         if let Carrier::Stream(_) = self.carrier {
             self.deadlines.disarm(Deadline::PollHold);
             if self.delivery == Delivery::AtMostOnce {
                 self.unconfirmed = self.outbox.sent();
                 // Before the answer, pongs may have acknowledged no more.
-                self.request_acknowledgement(current);
+                self.request_acknowledgement(step, current);
             }
         }
     }

@@ -1,7 +1,5 @@
 //! Writing a session down, and going on with it in another process.
 
-use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::carrier::{Carrier, PollState};
@@ -11,7 +9,7 @@ use crate::Timestamp;
 use crate::session::deadline::DeadlineTable;
 use crate::session::outbox::Source;
 use crate::session::record::{BadRecord, SessionRecord};
-use crate::session::{Deadline, Delivery, Heartbeat, Outbox, SessionTimeouts};
+use crate::session::{Deadline, Delivery, Heartbeat, Outbox};
 
 /// Carriers by their numbers in records.
 const CARRIERS: [Carrier; 6] = [
@@ -58,12 +56,7 @@ impl<C> Session<C> {
     ///
     /// # Errors
     /// [`BadRecord`].
-    pub fn restore(
-        now: Timestamp,
-        timeouts: Arc<SessionTimeouts>,
-        record: &SessionRecord,
-        outbox: Outbox<C>,
-    ) -> Result<Self, BadRecord> {
+    pub fn restore(now: Timestamp, record: &SessionRecord, outbox: Outbox<C>) -> Result<Self, BadRecord> {
         let carrier = *CARRIERS.get(usize::from(record.carrier)).ok_or(BadRecord("an unknown carrier"))?;
         if record.events > MOST_EVENTS {
             return Err(BadRecord("more events than there can be"));
@@ -81,7 +74,6 @@ impl<C> Session<C> {
         }
         let last_received_at = before(record.silence_ns);
         Ok(Self {
-            timeouts,
             phase: Phase::Suspended,
             carrier,
             delivery: Delivery::default(),
@@ -95,7 +87,6 @@ impl<C> Session<C> {
             outbox,
             unconfirmed: record.unconfirmed,
             events: record.events,
-            outputs: VecDeque::new(),
         })
     }
 }

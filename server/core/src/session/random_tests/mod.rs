@@ -4,12 +4,12 @@
 
 mod observing;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::driven::Driven;
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseReason, SuspendReason};
@@ -31,8 +31,8 @@ fn invariants_hold_whatever_happens() {
 /// A session, and what an observer knows of it from its inputs and outputs alone.
 struct Run {
     rng: SmallRng,
-    session: Session,
-    timeouts: Arc<SessionTimeouts>,
+    session: Driven,
+    timeouts: SessionTimeouts,
     /// The time given next, which may go backwards.
     now: u64,
     /// The latest time given.
@@ -99,8 +99,7 @@ impl Run {
             lifetime: rng.random_bool(0.3).then(|| Duration::from_millis(rng.random_range(5_000..500_000))),
         };
         let attach = random_attach(&mut rng, now, 1);
-        let timeouts = Arc::new(timeouts);
-        let session = Session::open(millis(now), Arc::clone(&timeouts), Outbox::new(1024), attach);
+        let session = Driven::open(millis(now), &timeouts, Outbox::new(1024), attach);
         let mut run = Self {
             rng,
             session,

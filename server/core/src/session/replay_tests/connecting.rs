@@ -30,8 +30,8 @@ impl Run<'_> {
         let outbox = Outbox::restore(&record.outbox, self.max_unacked, |log, _, _| {
             Some(self.world.logs.get(usize::try_from(log).expect("small")))
         });
-        let (now, timeouts) = (millis(self.now_ms), Arc::clone(&self.timeouts));
-        let session = outbox.and_then(|outbox| Session::restore(now, timeouts, &record, outbox));
+        let now = millis(self.now_ms);
+        let session = outbox.and_then(|outbox| Driven::restore(now, &self.timeouts, &record, outbox));
         self.session = session.expect("it was written down like this");
         self.coverage.met("restart");
     }

@@ -13,12 +13,12 @@ mod serving;
 mod world;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
+use super::driven::Driven;
 use super::*;
 use crate::Timestamp;
 use crate::close::SuspendReason;
@@ -60,8 +60,8 @@ struct Allowed {
 
 struct Run<'a> {
     rng: SmallRng,
-    session: Session<LogRef>,
-    timeouts: Arc<SessionTimeouts>,
+    session: Driven<LogRef>,
+    timeouts: SessionTimeouts,
     max_unacked: usize,
     /// Of the last connection.
     kind: ConnectionKind,
@@ -127,8 +127,7 @@ impl<'a> Run<'a> {
             token_expires: None,
             entropy: rng.random(),
         };
-        let timeouts = Arc::new(timeouts);
-        let session = Session::open(millis(0), Arc::clone(&timeouts), Outbox::new(max_unacked), attach);
+        let session = Driven::open(millis(0), &timeouts, Outbox::new(max_unacked), attach);
         let client = Client {
             page: Page::default(),
             link: Some(Link::new(id, kind, None)),

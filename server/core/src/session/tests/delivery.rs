@@ -17,8 +17,7 @@ const LEFT: ConnectionInput = ConnectionInput::Ended(SuspendReason::ConnectionLo
 
 impl Client {
     fn new(delivery: Delivery, max_unacked: usize) -> Self {
-        let mut session =
-            Session::open(at(0), Arc::new(timeouts()), Outbox::new(max_unacked), poll(1, None, delivery));
+        let mut session = Driven::open(at(0), &timeouts(), Outbox::new(max_unacked), poll(1, None, delivery));
         let slot = session.outbox_mut().subscribe((), 0, false);
         while session.poll_output().is_some() {}
         let mut client = Self { table: Table { session }, slot, last: 0, polls: 1, delivery };

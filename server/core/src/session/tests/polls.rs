@@ -52,7 +52,7 @@ fn a_poll_is_held_as_long_as_it_asks_and_no_longer_than_allowed() {
 
 #[test]
 fn a_poll_that_is_not_to_be_held_is_answered_at_once() {
-    let mut session = Session::open(at(0), Arc::new(timeouts()), Outbox::<()>::new(8), poll(1, 0));
+    let mut session = Driven::open(at(0), &timeouts(), Outbox::<()>::new(8), poll(1, 0));
     let outputs: Vec<_> = std::iter::from_fn(|| session.poll_output()).collect();
     assert_eq!(outputs, [event(1, Transition::Opened), Output::AnswerPoll(A)]);
     assert_eq!(session.next_deadline(), None);

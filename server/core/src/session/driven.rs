@@ -1,0 +1,71 @@
+//! A session and what its owner lends it, in one piece: for tests.
+
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+
+use super::{
+    Attach, BadRecord, Input, Outbox, Output, Outputs, Session, SessionRecord, SessionTimeouts, Step,
+};
+use crate::Timestamp;
+
+pub(super) struct Driven<C = ()> {
+    session: Session<C>,
+    timeouts: SessionTimeouts,
+    outputs: VecDeque<Output>,
+}
+
+impl<C> Driven<C> {
+    pub(super) fn open(
+        now: Timestamp,
+        timeouts: &SessionTimeouts,
+        outbox: Outbox<C>,
+        attach: Attach,
+    ) -> Self {
+        let mut outputs = Outputs::new();
+        let session = Session::open(&mut Step { now, timeouts, outputs: &mut outputs }, outbox, attach);
+        Self { session, timeouts: timeouts.clone(), outputs: outputs.into_iter().collect() }
+    }
+
+    pub(super) fn restore(
+        now: Timestamp,
+        timeouts: &SessionTimeouts,
+        record: &SessionRecord,
+        outbox: Outbox<C>,
+    ) -> Result<Self, BadRecord> {
+        let session = Session::restore(now, record, outbox)?;
+        Ok(Self { session, timeouts: timeouts.clone(), outputs: VecDeque::new() })
+    }
+
+    pub(super) fn handle(&mut self, now: Timestamp, input: Input) {
+        self.step(now, |session, step| session.handle(step, input));
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Timestamp) {
+        self.step(now, Session::handle_timeout);
+    }
+
+    /// What is to be done, oldest first.
+    pub(super) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    fn step(&mut self, now: Timestamp, act: impl FnOnce(&mut Session<C>, &mut Step<'_>)) {
+        let mut outputs = Outputs::new();
+        act(&mut self.session, &mut Step { now, timeouts: &self.timeouts, outputs: &mut outputs });
+        self.outputs.extend(outputs);
+    }
+}
+
+impl<C> Deref for Driven<C> {
+    type Target = Session<C>;
+
+    fn deref(&self) -> &Session<C> {
+        &self.session
+    }
+}
+
+impl<C> DerefMut for Driven<C> {
+    fn deref_mut(&mut self) -> &mut Session<C> {
+        &mut self.session
+    }
+}
