@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use encke_core::Timestamp;
+use encke_core::session::outbox::Bounds;
 use encke_core::session::{
     Attach, ConnectionId, ConnectionInput, ConnectionKind, Deadline, Delivery, Heartbeat, Input, Outbox,
     Output, Outputs, Session, SessionTimeouts, Step,
@@ -88,4 +89,20 @@ fn a_session_that_follows_nothing_has_no_memory_of_its_own() {
     let allocated = measure(|| session = Some(Owned::open(Heartbeat::Frame)));
     assert!(session.is_some());
     assert_eq!(allocated.count_total, 0);
+}
+
+#[test]
+fn what_is_sent_of_one_channel_is_remembered_in_place() {
+    let mut session = Owned::open(Heartbeat::Frame).session;
+    let outbox = session.outbox_mut();
+    let slot = outbox.subscribe((), 0, false);
+    let mut publish = |last| {
+        outbox.mark_ready(slot);
+        let turn = outbox.next_turn().expect("there is something new");
+        outbox.take(turn, Bounds { first: 1, last }, 32, |_| &[]);
+    };
+    publish(1);
+    let allocated = measure(|| (2..=400).for_each(&mut publish));
+    assert_eq!(allocated.count_total, 0);
+    assert_eq!(session.outbox().unacked(), 400);
 }

@@ -2,7 +2,7 @@
 //!
 //! Every message and every gap that a session sends gets the next *seq*. A ring records which message of which channel
 //! each seq was, until the client is known to have it. The messages themselves stay in the logs of the channels: the
-//! outbox holds one cursor per subscription, and 16 bytes for each seq that is not acknowledged. What was sent under one
+//! outbox holds one cursor per subscription, and a few bytes for each run of seqs that is not acknowledged. What was sent under one
 //! seq is never sent under another, so a client that says the last seq it has gets exactly what follows.
 //!
 //! The owner pulls. It asks which subscription is next ([`Outbox::next_turn`]), reads that channel's log, and takes a run
@@ -106,9 +106,7 @@ impl<C> Outbox<C> {
     pub fn acknowledge(&mut self, seq: u64) {
         let seq = seq.min(self.sent);
         self.acknowledged = self.acknowledged.max(seq);
-        while let Some((seq, entry)) = self.ring.pop_up_to(seq) {
-            self.evicted(seq, entry);
-        }
+        self.pop_up_to(seq);
     }
 
     /// The subscription to serve next, if any.
@@ -196,21 +194,21 @@ impl<C> Outbox<C> {
     /// Resends from the ring. Consecutive messages of one channel go out together.
     fn take_resend(&mut self, log: Bounds, at_most: usize) -> Run {
         let seq = self.sent + 1;
-        let entry = *self.ring.get(seq).expect("the ring holds everything up to its last seq");
+        let (entry, in_run) =
+            self.ring.rest_of_run(seq).expect("the ring holds everything up to its last seq");
         match entry.kind() {
             EntryKind::Gap(range) => {
                 self.sent = seq;
                 Run::Gap { seq, range }
             }
             EntryKind::Message if entry.offset >= log.first && !self.tells_gaps => {
-                let count = self.ring.consecutive(seq).take(at_most).count();
+                let count = usize::try_from(in_run).unwrap_or(usize::MAX).min(at_most);
                 self.sent += count as u64;
                 // Not caught up: that depends on new messages.
                 Run::Messages { seq, offset: entry.offset, count, caught_up: false }
             }
             EntryKind::Message => {
-                let is_gone = |offset: &u64| self.tells_gaps || *offset < log.first;
-                let gone = self.ring.consecutive(seq).take_while(is_gone).count() as u64;
+                let gone = if self.tells_gaps { in_run } else { in_run.min(log.first - entry.offset) };
                 self.sent += gone;
                 Run::Gap { seq: self.sent, range: Some((entry.offset, entry.offset + gone - 1)) }
             }
@@ -219,24 +217,25 @@ impl<C> Outbox<C> {
 
     fn send_gap(&mut self, entry: Entry) -> Run {
         let EntryKind::Gap(range) = entry.kind() else { unreachable!("called with a gap") };
-        self.send(entry);
+        self.send(entry, 1);
         Run::Gap { seq: self.sent, range }
     }
 
-    fn send(&mut self, entry: Entry) {
-        if self.ring.is_full()
-            && let Some((seq, oldest)) = self.ring.pop()
-        {
-            self.evicted(seq, oldest);
-        }
-        if let Some(subscription) = self.get_mut(entry.slot) {
-            subscription.in_ring += 1;
-        }
-        self.ring.push(entry);
+    /// Sends a gap, or `count` messages from this one on, no more than fit into an empty ring.
+    fn send(&mut self, entry: Entry, count: u64) {
+        let excess = (self.ring.len() as u64 + count).saturating_sub(self.ring.capacity() as u64);
+        self.pop_up_to(self.ring.dropped() + excess);
+        self.ring.push(entry, count);
         self.sent = self.ring.last_seq();
     }
 
-    /// An entry has left the ring.
+    fn pop_up_to(&mut self, seq: u64) {
+        while let Some((seq, entry)) = self.ring.pop_up_to(seq) {
+            self.evicted(seq, entry);
+        }
+    }
+
+    /// A run has left the ring, up to this entry.
     fn evicted(&mut self, seq: u64, entry: Entry) {
         if let Some(subscription) = self.get_mut(entry.slot) {
             subscription.evict(seq, entry);
@@ -249,7 +248,7 @@ impl<C> Outbox<C> {
     }
 
     fn free_if_unused(&mut self, slot: u32) {
-        if self.get(slot).is_some_and(|it| !it.live && it.in_ring == 0) {
+        if self.get(slot).is_some_and(|it| !it.live) && !self.ring.has_any_of(slot) {
             self.subscriptions[slot as usize] = None;
         }
     }
@@ -379,9 +378,7 @@ impl<C: Source> Outbox<C> {
             return Run::CaughtUp;
         }
         let seq = self.seq() + 1;
-        for offset in cursor + 1..=cursor + count as u64 {
-            self.send(Entry::message(slot, offset));
-        }
+        self.send(Entry::message(slot, cursor + 1), count as u64);
         Run::Messages { seq, offset: cursor + 1, count, caught_up }
     }
 }

@@ -26,20 +26,8 @@ impl<C: Source> Outbox<C> {
     }
 
     fn runs(&self) -> Vec<RingRun> {
-        let mut runs: Vec<RingRun> = Vec::new();
-        for entry in self.ring.iter() {
-            let follows = |run: &&mut RingRun| {
-                (run.slot, run.span, entry.span) == (entry.slot, 0, 0)
-                    && run.offset + run.count == entry.offset
-            };
-            match runs.last_mut().filter(follows) {
-                Some(run) => run.count += 1,
-                None => {
-                    runs.push(RingRun { slot: entry.slot, offset: entry.offset, count: 1, span: entry.span })
-                }
-            }
-        }
-        runs
+        let runs = self.ring.runs();
+        runs.map(|(_, Entry { slot, span, offset }, count)| RingRun { slot, offset, count, span }).collect()
     }
 }
 
@@ -106,12 +94,10 @@ impl<C> Outbox<C> {
             let evicted = excess.min(run.count);
             excess -= evicted;
             if evicted > 0 {
-                it.in_ring += 1;
                 it.evict(seq + evicted, entry(run, evicted - 1));
             }
-            for index in evicted..run.count {
-                it.in_ring += 1;
-                self.ring.push(entry(run, index));
+            if evicted < run.count {
+                self.ring.push(entry(run, evicted), run.count - evicted);
             }
             seq += run.count;
         }

@@ -13,8 +13,6 @@ pub(super) struct Subscription<C> {
     pub(super) cursor: u64,
     /// The last entry that has left the ring, acknowledged or not.
     pub(super) evicted: Option<Evicted>,
-    /// Entries in the ring.
-    pub(super) in_ring: u32,
     /// A gap of unknown length is to be reported before anything else.
     pub(super) gap: bool,
     /// A gap of unknown length has left the ring.
@@ -51,7 +49,6 @@ impl<C> Subscription<C> {
             start: cursor,
             cursor,
             evicted: None,
-            in_ring: 0,
             gap,
             evicted_unknown_gap: false,
             ready: false,
@@ -93,9 +90,8 @@ impl<C> Subscription<C> {
         }
     }
 
-    /// An entry of this subscription has left the ring.
+    /// What was sent up to this entry of the subscription has left the ring.
     pub(super) fn evict(&mut self, seq: u64, entry: Entry) {
-        self.in_ring -= 1;
         self.evicted = NonZeroU64::new(seq).map(|seq| Evicted { seq, offset: entry.last_offset() });
         self.evicted_unknown_gap |= matches!(entry.kind(), EntryKind::Gap(None));
     }
