@@ -17,14 +17,15 @@ use std::time::{Duration, Instant};
 use clap::{Parser, ValueEnum};
 use encke_wheel::{Owners, Tick};
 
+use owned::PairsOwned;
 use support::args::Common;
 use support::plot::Axes;
 use support::report::{Plot, Report};
 use support::statistics::{ns_each, short};
 use support::structures::{Scheme, SchemeVisitor, schemes};
 use support::{Failure, table};
-use timers::{OneShot, Standing, Timers};
-use units::{CLOSE, Totals, World};
+use timers::{OneShot, Standing};
+use units::{CLOSE, END, Pairs, PairsWith, SECOND, SLEEP, Totals};
 
 /// Ratas's workload: time per message and per work unit, for every scheme
 #[derive(Debug, Parser)]
@@ -74,8 +75,8 @@ fn main() -> Result<(), Failure> {
                 };
                 if outcome.exact {
                     assert_eq!(
-                        *expected.get_or_insert(outcome.totals.history()),
-                        outcome.totals.history(),
+                        *expected.get_or_insert(outcome.totals),
+                        outcome.totals,
                         "{} has another history",
                         subject.name
                     );
@@ -84,7 +85,7 @@ fn main() -> Result<(), Failure> {
                 true
             });
         }
-        if let Some((messages, digest)) = expected {
+        if let Some(Totals { messages, digest }) = expected {
             let units = short(units.into());
             writeln!(io::stdout(), "{units} units: {messages} messages received, checksum {digest:016x}")?;
         }
@@ -108,8 +109,6 @@ fn add(report: &mut Report, args: &Args, name: &str, units: u32, outcome: &Outco
     extra.insert("ranges".into(), (args.ranges == Ranges::On).into());
     extra.insert("messages".into(), totals.messages.into());
     extra.insert("checksum".into(), format!("{:016x}", totals.digest).into());
-    extra.insert("schedules".into(), totals.schedules.into());
-    extra.insert("expiries".into(), totals.expiries.into());
     extra.insert("exact".into(), (*exact).into());
 }
 
@@ -157,38 +156,52 @@ const OWNERS: &str = "Owners";
 const STANDING: &str = "Owners<u32>";
 
 fn measure_one_shot<Q: Scheme<u32>>(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
-    measure(OneShot(Q::with_reach(CLOSE)), units, ranges, limit)
+    let timers = OneShot(Q::with_reach(CLOSE));
+    if ranges {
+        measure(PairsWith::<_, true>::new(timers, units), limit)
+    } else {
+        measure(PairsWith::<_, false>::new(timers, units), limit)
+    }
 }
 
 fn measure_standing(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
-    measure(Standing(Owners::new(Tick(0))), units, ranges, limit)
+    let timers = Standing(Owners::new(Tick(0)));
+    if ranges {
+        measure(PairsWith::<_, true>::new(timers, units), limit)
+    } else {
+        measure(PairsWith::<_, false>::new(timers, units), limit)
+    }
 }
 
 fn measure_owners(units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
-    if ranges { measure_owned::<true>(units, limit) } else { measure_owned::<false>(units, limit) }
+    if ranges {
+        measure(PairsOwned::<true>::new(units), limit)
+    } else {
+        measure(PairsOwned::<false>::new(units), limit)
+    }
 }
 
 /// `None` if it takes longer than the limit.
-fn measure_owned<const RANGES: bool>(units: u32, limit: Duration) -> Option<Outcome> {
-    let mut world = owned::World::<RANGES>::new(units);
+fn measure(mut pairs: impl Pairs, limit: Duration) -> Option<Outcome> {
     let clock = Instant::now();
-    while world.run_for_a_second() {
+    while run_for_a_second(&mut pairs) {
         if clock.elapsed() > limit {
             return None;
         }
     }
-    Some(Outcome { time: clock.elapsed(), exact: true, totals: world.totals() })
+    Some(Outcome { time: clock.elapsed(), exact: pairs.is_exact(), totals: pairs.totals() })
 }
 
-/// `None` if it takes longer than the limit.
-fn measure<T: Timers>(timers: T, units: u32, ranges: bool, limit: Duration) -> Option<Outcome> {
-    let mut world = World::new(timers, units, ranges);
-    let clock = Instant::now();
-    while world.run_for_a_second() {
-        if clock.elapsed() > limit {
-            return None;
+/// A second of virtual time. Says whether there is more.
+fn run_for_a_second<P: Pairs>(pairs: &mut P) -> bool {
+    let until = pairs.now() + SECOND;
+    while pairs.now() < until {
+        let at_most = (pairs.now() + SLEEP).min(until).min(pairs.next_beginning());
+        let next = pairs.next_wakeup(Tick(at_most)).map_or(at_most, |tick| tick.0);
+        pairs.drive(next);
+        while pairs.next_beginning() <= pairs.now() {
+            pairs.begin();
         }
     }
-    let time = clock.elapsed();
-    Some(Outcome { time, exact: world.is_exact(), totals: world.totals() })
+    until < END
 }

@@ -5,17 +5,9 @@ use encke_wheel::{Due, Lent, OwnerMut, Owners, Tick, TimerKey, Work};
 
 use crate::support::random::{hash, mix};
 use crate::units::{
-    CLOSE, END, FIRST_DEADLINE, IDLE, IDLE_SLACK, LINGER, NEXT_DEADLINE, PACE, REQUEST, RESPONSE, SECOND,
-    SLEEP, Totals, beginning,
+    CLOSE, CLOSE_TIMER, DEADLINE_TIMER, FIRST_DEADLINE, IDLE, IDLE_SLACK, IDLE_TIMER, LINGER, NEXT_DEADLINE,
+    PACE, PACE_TIMER, Pairs, REQUEST, REQUEST_TIMER, RESPONSE, TIMERS, Totals, beginning,
 };
-
-/// An endpoint's timers.
-const IDLE_TIMER: usize = 0;
-const CLOSE_TIMER: usize = 1;
-const PACE_TIMER: usize = 2;
-const REQUEST_TIMER: usize = 3;
-const DEADLINE_TIMER: usize = 4;
-const TIMERS: usize = 5;
 
 #[derive(Debug)]
 struct Endpoint {
@@ -28,21 +20,20 @@ struct Endpoint {
     expected: u8,
 }
 
-pub(crate) struct World<const RANGES: bool> {
+pub(crate) struct PairsOwned<const RANGES: bool> {
     endpoints: Owners<Endpoint, TIMERS>,
     now: u64,
     pairs: u32,
     begun: u32,
-    /// When the next pair begins; the end of time if all have begun.
     next_beginning: u64,
     /// Of endpoints that are gone.
     requested: u64,
     totals: Totals,
 }
 
-impl<const RANGES: bool> World<RANGES> {
+impl<const RANGES: bool> PairsOwned<RANGES> {
     pub(crate) fn new(pairs: u32) -> Self {
-        World {
+        PairsOwned {
             endpoints: Owners::new(Tick(0)),
             now: 0,
             pairs,
@@ -51,46 +42,6 @@ impl<const RANGES: bool> World<RANGES> {
             requested: 0,
             totals: Totals::default(),
         }
-    }
-
-    /// A second of virtual time. Says whether there is more.
-    pub(crate) fn run_for_a_second(&mut self) -> bool {
-        let until = self.now + SECOND;
-        while self.now < until {
-            let at_most = (self.now + SLEEP).min(until).min(self.next_beginning);
-            let next = self.endpoints.next_wakeup(Tick(at_most)).map_or(at_most, |tick| tick.0);
-            self.drive(next);
-            while self.next_beginning <= self.now {
-                self.begin();
-            }
-        }
-        until < END
-    }
-
-    /// # Panics
-    ///
-    /// If an endpoint is left.
-    pub(crate) fn totals(&self) -> Totals {
-        assert!(self.endpoints.is_empty(), "every endpoint has ended");
-        assert_eq!(self.totals.messages, self.requested * u64::from(RESPONSE), "every request was answered");
-        self.totals
-    }
-
-    #[inline(always)]
-    fn drive(&mut self, to: u64) {
-        let mut work = Work::unlimited();
-        while let Lent::Due(Due { which, deadline, mut owner }) =
-            self.endpoints.expire_next(Tick(to), &mut work)
-        {
-            if which == PACE_TIMER {
-                let peer = send::<RANGES>(&mut owner);
-                peer.into_iter().for_each(|peer| self.receive(peer));
-            } else {
-                let key = owner.key();
-                self.fires(key, which, deadline.0);
-            }
-        }
-        self.now = to;
     }
 
     /// What fires less often.
@@ -111,31 +62,6 @@ impl<const RANGES: bool> World<RANGES> {
             IDLE_TIMER => panic!("an endpoint was idle"),
             _ => panic!("a request was not answered in time"),
         }
-    }
-
-    fn begin(&mut self) {
-        let closes = self.now + CLOSE;
-        let numbers = [self.begun * 2, self.begun * 2 + 1];
-        self.begun += 1;
-        let keys = numbers.map(|number| {
-            self.endpoints.insert(Endpoint {
-                peer: None,
-                number,
-                closes: u32::try_from(closes).expect("the virtual time fits into 32 bits"),
-                requests: 0,
-                queued: 0,
-                quota: 1,
-                expected: 0,
-            })
-        });
-        for (key, peer) in [(keys[0], keys[1]), (keys[1], keys[0])] {
-            let mut endpoint = self.endpoints.get_mut(key).expect("it was put in");
-            endpoint.value_mut().peer = Some(peer);
-            touch::<RANGES>(&mut endpoint);
-            endpoint.arm(CLOSE_TIMER, Tick(closes));
-        }
-        self.request(keys[0]);
-        self.next_beginning = beginning(self.begun, self.pairs.into());
     }
 
     fn request(&mut self, key: TimerKey) {
@@ -176,6 +102,73 @@ impl<const RANGES: bool> World<RANGES> {
         self.totals.digest = self.totals.digest.wrapping_add(mix(now << 32 | u64::from(number)));
         endpoint.disarm(DEADLINE_TIMER);
         endpoint.arm(REQUEST_TIMER, Tick(now + REQUEST + random));
+    }
+}
+
+impl<const RANGES: bool> Pairs for PairsOwned<RANGES> {
+    fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn next_beginning(&self) -> u64 {
+        self.next_beginning
+    }
+
+    #[inline(always)]
+    fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
+        self.endpoints.next_wakeup(at_most)
+    }
+
+    fn totals(&self) -> Totals {
+        assert!(self.endpoints.is_empty(), "every endpoint has ended");
+        assert_eq!(self.totals.messages, self.requested * u64::from(RESPONSE), "every request was answered");
+        self.totals
+    }
+
+    #[inline(always)]
+    fn drive(&mut self, to: u64) {
+        let mut work = Work::unlimited();
+        while let Lent::Due(Due { which, deadline, mut owner }) =
+            self.endpoints.expire_next(Tick(to), &mut work)
+        {
+            if which == PACE_TIMER {
+                let peer = send::<RANGES>(&mut owner);
+                peer.into_iter().for_each(|peer| self.receive(peer));
+            } else {
+                let key = owner.key();
+                self.fires(key, which, deadline.0);
+            }
+        }
+        self.now = to;
+    }
+
+    fn begin(&mut self) {
+        let closes = self.now + CLOSE;
+        let numbers = [self.begun * 2, self.begun * 2 + 1];
+        self.begun += 1;
+        let keys = numbers.map(|number| {
+            self.endpoints.insert(Endpoint {
+                peer: None,
+                number,
+                closes: u32::try_from(closes).expect("the virtual time fits into 32 bits"),
+                requests: 0,
+                queued: 0,
+                quota: 1,
+                expected: 0,
+            })
+        });
+        for (key, peer) in [(keys[0], keys[1]), (keys[1], keys[0])] {
+            let mut endpoint = self.endpoints.get_mut(key).expect("it was put in");
+            endpoint.value_mut().peer = Some(peer);
+            touch::<RANGES>(&mut endpoint);
+            endpoint.arm(CLOSE_TIMER, Tick(closes));
+        }
+        self.request(keys[0]);
+        self.next_beginning = beginning(self.begun, self.pairs.into());
+    }
+
+    fn is_exact(&self) -> bool {
+        true
     }
 }
 

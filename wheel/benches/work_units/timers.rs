@@ -113,13 +113,13 @@ impl<S: StandingTimers<u32>> Timers for Standing<S> {
         *key = Some(self.0.register(name));
     }
 
-    #[inline]
+    #[inline(always)]
     fn set(&mut self, key: &mut Option<TimerKey>, _: u32, deadline: Tick) {
         let key = key.expect(BEGUN);
         assert!(self.0.arm(key, deadline) == Ok(true), "{KNOWN}");
     }
 
-    #[inline]
+    #[inline(always)]
     fn set_within(&mut self, key: &mut Option<TimerKey>, _: u32, range: RangeInclusive<Tick>) {
         let key = key.expect(BEGUN);
         assert!(self.0.arm_within(key, range) == Ok(true), "{KNOWN}");
@@ -133,7 +133,7 @@ impl<S: StandingTimers<u32>> Timers for Standing<S> {
         key.take().map(|key| self.0.unregister(key));
     }
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, to: Tick, work: &mut Work) -> Option<(u32, Tick)> {
         match self.0.expire_next(to, work) {
             Expire::Due(expired) => Some((*expired.value, expired.deadline)),
@@ -141,6 +141,6 @@ impl<S: StandingTimers<u32>> Timers for Standing<S> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn has_fired(_: &mut Option<TimerKey>) {}
 }

@@ -33,27 +33,21 @@ pub(crate) const NEXT_DEADLINE: u64 = PACE * RESPONSE as u64 * 2;
 /// How long to sleep at most.
 pub(crate) const SLEEP: u64 = SECOND / 10;
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Idle,
-    Close,
-    Pace,
-    Request,
-    Deadline,
-}
+/// An endpoint's timers.
+pub(crate) const IDLE_TIMER: usize = 0;
+pub(crate) const CLOSE_TIMER: usize = 1;
+pub(crate) const PACE_TIMER: usize = 2;
+pub(crate) const REQUEST_TIMER: usize = 3;
+pub(crate) const DEADLINE_TIMER: usize = 4;
+pub(crate) const TIMERS: usize = 5;
 
-const KINDS: [Kind; 5] = [Kind::Idle, Kind::Close, Kind::Pace, Kind::Request, Kind::Deadline];
-
-/// What a timer carries: the number of an endpoint, and which of its timers it is.
-fn name(endpoint: u32, kind: Kind) -> u32 {
-    endpoint << 3 | kind as u32
-}
-
-/// The endpoints of a pair are neighbours, clients at even numbers. Each in a cache line of its own.
+/// In a cache line of its own.
 #[derive(Clone)]
 #[repr(align(64))]
 struct Endpoint {
-    keys: [Option<TimerKey>; KINDS.len()],
+    keys: [Option<TimerKey>; TIMERS],
+    /// Clients have even numbers, their servers the next.
+    number: u32,
     /// When it closes, which is before 2^32.
     closes: u32,
     requests: u32,
@@ -65,203 +59,236 @@ struct Endpoint {
     expected: u8,
 }
 
-const UNBORN: Endpoint =
-    Endpoint { keys: [None; KINDS.len()], closes: u32::MAX, requests: 0, queued: 0, quota: 1, expected: 0 };
+impl Endpoint {
+    fn unborn(number: u32) -> Endpoint {
+        Endpoint {
+            keys: [None; TIMERS],
+            number,
+            closes: u32::MAX,
+            requests: 0,
+            queued: 0,
+            quota: 1,
+            expected: 0,
+        }
+    }
+}
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) messages: u64,
     /// Depends on when each response was complete.
     pub(crate) digest: u64,
-    pub(crate) schedules: u64,
-    pub(crate) expiries: u64,
 }
 
-impl Totals {
-    /// What is the same for all exact schemes.
-    pub(crate) fn history(&self) -> (u64, u64) {
-        (self.messages, self.digest)
-    }
+/// Pairs of endpoints, and their timers.
+pub(crate) trait Pairs {
+    fn now(&self) -> u64;
+    /// When the next pair begins; the end of time if all have begun.
+    fn next_beginning(&self) -> u64;
+    fn next_wakeup(&self, at_most: Tick) -> Option<Tick>;
+    fn drive(&mut self, to: u64);
+    fn begin(&mut self);
+    /// Whether requests go out at their ticks.
+    fn is_exact(&self) -> bool;
+    /// # Panics
+    ///
+    /// If an endpoint is left.
+    fn totals(&self) -> Totals;
 }
 
-pub(crate) struct World<T> {
-    timers: T,
-    now: u64,
-    ranges: bool,
-    endpoints: Vec<Endpoint>,
+/// Endpoints in an array, which keep the keys of their timers.
+pub(crate) struct PairsWith<T, const RANGES: bool> {
+    clock: Clock<T, RANGES>,
+    pairs: Vec<[Endpoint; 2]>,
     /// How many of them have begun.
     begun: u32,
-    /// When the next pair begins; the end of time if all have begun.
     next_beginning: u64,
     totals: Totals,
 }
 
-impl<T: Timers> World<T> {
+/// The timers, and what time it is.
+struct Clock<T, const RANGES: bool> {
+    timers: T,
+    now: u64,
+}
+
+impl<T: Timers, const RANGES: bool> PairsWith<T, RANGES> {
     /// `timers` reach to [`CLOSE`] at least.
-    pub(crate) fn new(timers: T, pairs: u32, ranges: bool) -> Self {
-        let endpoints = vec![UNBORN; 2 * pairs as usize];
-        let totals = Totals::default();
-        let mut world = World { timers, now: 0, ranges, endpoints, begun: 0, next_beginning: 0, totals };
-        world.next_beginning = world.beginning();
-        world
+    pub(crate) fn new(timers: T, pairs: u32) -> Self {
+        PairsWith {
+            clock: Clock { timers, now: 0 },
+            pairs: (0..pairs).map(|pair| [2 * pair, 2 * pair + 1].map(Endpoint::unborn)).collect(),
+            begun: 0,
+            next_beginning: beginning(0, pairs.into()),
+            totals: Totals::default(),
+        }
     }
 
-    /// Whether requests go out at their ticks.
-    pub(crate) fn is_exact(&self) -> bool {
+    #[inline(always)]
+    fn paces(&mut self, number: u32) {
+        let (this, other) = pair_of(&mut self.pairs, number);
+        T::has_fired(&mut this.keys[PACE_TIMER]);
+        this.quota = 1;
+        if self.clock.send(this) {
+            self.clock.receive(other, &mut self.totals);
+        }
+    }
+
+    /// What fires less often.
+    #[inline(never)]
+    fn fires(&mut self, number: u32, which: usize, deadline: u64) {
+        let (this, other) = pair_of(&mut self.pairs, number);
+        T::has_fired(&mut this.keys[which]);
+        let closes = u64::from(this.closes);
+        match which {
+            REQUEST_TIMER if self.clock.now < closes => {
+                self.clock.request(this, other, &mut self.totals);
+            }
+            REQUEST_TIMER => {}
+            CLOSE_TIMER if deadline == closes => self.clock.set(this, CLOSE_TIMER, LINGER),
+            CLOSE_TIMER => this.keys.iter_mut().for_each(|key| self.clock.timers.end(key)),
+            IDLE_TIMER => panic!("an endpoint was idle"),
+            _ => panic!("a request was not answered in time"),
+        }
+    }
+}
+
+impl<T: Timers, const RANGES: bool> Pairs for PairsWith<T, RANGES> {
+    fn now(&self) -> u64 {
+        self.clock.now
+    }
+
+    fn next_beginning(&self) -> u64 {
+        self.next_beginning
+    }
+
+    fn next_wakeup(&self, at_most: Tick) -> Option<Tick> {
+        self.clock.timers.next_wakeup(at_most)
+    }
+
+    fn is_exact(&self) -> bool {
         [PACE, NEXT_DEADLINE, FIRST_DEADLINE, REQUEST + 99]
             .iter()
-            .all(|&ahead| self.timers.precision(ahead) == 0)
+            .all(|&ahead| self.clock.timers.precision(ahead) == 0)
     }
 
-    /// A second of virtual time. Says whether there is more.
-    pub(crate) fn run_for_a_second(&mut self) -> bool {
-        let until = self.now + SECOND;
-        while self.now < until {
-            let at_most = (self.now + SLEEP).min(until).min(self.next_beginning);
-            let next = self.timers.next_wakeup(Tick(at_most)).map_or(at_most, |tick| tick.0);
-            self.drive(next);
-            while self.next_beginning <= self.now {
-                self.begin();
-            }
-        }
-        until < END
-    }
-
-    /// # Panics
-    ///
-    /// If an endpoint is left.
-    pub(crate) fn totals(&self) -> Totals {
-        assert!(self.timers.is_empty(), "every endpoint has ended");
-        let requested = self.endpoints.iter().map(|endpoint| u64::from(endpoint.requests)).sum::<u64>();
+    fn totals(&self) -> Totals {
+        assert!(self.clock.timers.is_empty(), "every endpoint has ended");
+        let requested =
+            self.pairs.as_flattened().iter().map(|endpoint| u64::from(endpoint.requests)).sum::<u64>();
         assert_eq!(self.totals.messages, requested * u64::from(RESPONSE), "every request was answered");
         self.totals
     }
 
     fn drive(&mut self, to: u64) {
         let mut work = Work::unlimited();
-        while let Some((name, deadline)) = self.timers.next(Tick(to), &mut work) {
-            self.now = self.timers.now().0;
-            self.totals.expiries += 1;
-            let endpoint = name >> 3;
-            T::has_fired(&mut self.endpoints[endpoint as usize].keys[(name & 7) as usize]);
-            if name & 7 == Kind::Pace as u32 {
-                self.endpoints[endpoint as usize].quota = 1;
-                self.send(endpoint);
-                continue;
-            }
-            match KINDS[(name & 7) as usize] {
-                Kind::Pace => unreachable!("that was this"),
-                Kind::Request => {
-                    if self.now < u64::from(self.endpoints[endpoint as usize].closes) {
-                        self.request(endpoint);
-                    }
-                }
-                Kind::Close => self.close(endpoint, deadline.0),
-                Kind::Idle => panic!("an endpoint was idle"),
-                Kind::Deadline => panic!("a request was not answered in time"),
+        while let Some((name, deadline)) = self.clock.timers.next(Tick(to), &mut work) {
+            self.clock.now = self.clock.timers.now().0;
+            let (number, which) = (name >> 3, (name & 7) as usize);
+            if which == PACE_TIMER {
+                self.paces(number);
+            } else {
+                self.fires(number, which, deadline.0);
             }
         }
-        self.now = to;
-    }
-
-    /// When the next pair begins.
-    fn beginning(&self) -> u64 {
-        beginning(self.begun / 2, self.endpoints.len() as u64 / 2)
+        self.clock.now = to;
     }
 
     fn begin(&mut self) {
-        let client = self.begun;
-        self.begun += 2;
-        for endpoint in [client, client + 1] {
-            let closes = self.now + CLOSE;
-            self.endpoints[endpoint as usize].closes =
-                u32::try_from(closes).expect("the virtual time fits into 32 bits");
-            for kind in KINDS {
-                self.timers
-                    .begin(&mut self.endpoints[endpoint as usize].keys[kind as usize], name(endpoint, kind));
+        let closes = self.clock.now + CLOSE;
+        let pair @ [_, _] = &mut self.pairs[self.begun as usize];
+        for endpoint in pair.iter_mut() {
+            endpoint.closes = u32::try_from(closes).expect("the virtual time fits into 32 bits");
+            for (which, key) in endpoint.keys.iter_mut().enumerate() {
+                self.clock.timers.begin(key, name(endpoint.number, which));
             }
-            self.touch(endpoint);
-            self.set(endpoint, Kind::Close, CLOSE);
+            self.clock.touch(endpoint);
+            self.clock.set(endpoint, CLOSE_TIMER, CLOSE);
         }
-        self.request(client);
-        self.next_beginning = self.beginning();
+        let [client, server] = pair;
+        self.clock.request(client, server, &mut self.totals);
+        self.begun += 1;
+        self.next_beginning = beginning(self.begun, self.pairs.len() as u64);
     }
+}
 
-    fn request(&mut self, endpoint: u32) {
-        let this = &mut self.endpoints[endpoint as usize];
+impl<T: Timers, const RANGES: bool> Clock<T, RANGES> {
+    fn request(&mut self, this: &mut Endpoint, other: &mut Endpoint, totals: &mut Totals) {
         this.requests += 1;
         this.expected = RESPONSE;
-        self.set(endpoint, Kind::Deadline, FIRST_DEADLINE);
-        let other = endpoint ^ 1;
-        self.endpoints[other as usize].queued += RESPONSE;
-        self.send(other);
+        self.set(this, DEADLINE_TIMER, FIRST_DEADLINE);
+        other.queued += RESPONSE;
+        if self.send(other) {
+            self.receive(this, totals);
+        }
     }
 
-    /// Sends what may be sent.
+    /// Sends what may be sent. Says whether that is a message.
     #[inline(always)]
-    fn send(&mut self, endpoint: u32) {
-        let this = &mut self.endpoints[endpoint as usize];
+    fn send(&mut self, this: &mut Endpoint) -> bool {
         if this.queued == 0 || this.quota == 0 {
-            return;
+            return false;
         }
         this.queued -= 1;
         this.quota -= 1;
-        self.set(endpoint, Kind::Pace, PACE);
-        self.touch(endpoint);
-        self.receive(endpoint ^ 1);
+        self.set(this, PACE_TIMER, PACE);
+        self.touch(this);
+        true
     }
 
     #[inline(always)]
-    fn receive(&mut self, endpoint: u32) {
-        self.totals.messages += 1;
-        self.touch(endpoint);
-        let this = &mut self.endpoints[endpoint as usize];
+    fn receive(&mut self, this: &mut Endpoint, totals: &mut Totals) {
+        totals.messages += 1;
+        self.touch(this);
         this.expected -= 1;
-        if this.expected == RESPONSE - 1 {
-            self.set(endpoint, Kind::Deadline, NEXT_DEADLINE);
-        } else if this.expected == 0 {
-            let requests = u64::from(this.requests);
-            let random = u64::from(hash(u64::from(endpoint) << 32 | requests, 100));
-            self.totals.digest = self.totals.digest.wrapping_add(mix(self.now << 32 | u64::from(endpoint)));
-            self.stop(endpoint, Kind::Deadline);
-            self.set(endpoint, Kind::Request, REQUEST + random);
+        if this.expected == RESPONSE - 1 || this.expected == 0 {
+            self.received_first_or_last(this, totals);
         }
     }
 
-    fn close(&mut self, endpoint: u32, deadline: u64) {
-        if deadline == u64::from(self.endpoints[endpoint as usize].closes) {
-            self.set(endpoint, Kind::Close, LINGER);
-            return;
+    #[inline(never)]
+    fn received_first_or_last(&mut self, this: &mut Endpoint, totals: &mut Totals) {
+        let Endpoint { number, requests, expected, .. } = *this;
+        if expected > 0 {
+            return self.set(this, DEADLINE_TIMER, NEXT_DEADLINE);
         }
-        for key in &mut self.endpoints[endpoint as usize].keys {
-            self.timers.end(key);
-        }
+        let random = u64::from(hash(u64::from(number) << 32 | u64::from(requests), 100));
+        totals.digest = totals.digest.wrapping_add(mix(self.now << 32 | u64::from(number)));
+        self.timers.stop(&mut this.keys[DEADLINE_TIMER]);
+        self.set(this, REQUEST_TIMER, REQUEST + random);
     }
 
     /// Puts off the idle timer.
     #[inline(always)]
-    fn touch(&mut self, endpoint: u32) {
-        if !self.ranges {
-            return self.set(endpoint, Kind::Idle, IDLE);
+    fn touch(&mut self, this: &mut Endpoint) {
+        if !RANGES {
+            return self.set(this, IDLE_TIMER, IDLE);
         }
-        self.totals.schedules += 1;
         let range = Tick(self.now + IDLE)..=Tick(self.now + IDLE + IDLE_SLACK);
-        let key = &mut self.endpoints[endpoint as usize].keys[Kind::Idle as usize];
-        self.timers.set_within(key, name(endpoint, Kind::Idle), range);
+        self.timers.set_within(&mut this.keys[IDLE_TIMER], name(this.number, IDLE_TIMER), range);
     }
 
     /// Sets or moves a timer to so many ticks from now.
     #[inline(always)]
-    fn set(&mut self, endpoint: u32, kind: Kind, ticks: u64) {
-        self.totals.schedules += 1;
+    fn set(&mut self, this: &mut Endpoint, which: usize, ticks: u64) {
         let deadline = Tick(self.now + ticks);
-        let key = &mut self.endpoints[endpoint as usize].keys[kind as usize];
-        self.timers.set(key, name(endpoint, kind), deadline);
+        self.timers.set(&mut this.keys[which], name(this.number, which), deadline);
     }
+}
 
-    fn stop(&mut self, endpoint: u32, kind: Kind) {
-        self.timers.stop(&mut self.endpoints[endpoint as usize].keys[kind as usize]);
-    }
+/// What a timer carries: the number of an endpoint, and which of its timers it is.
+#[inline(always)]
+fn name(number: u32, which: usize) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "one of five")]
+    let which = which as u32;
+    number << 3 | which
+}
+
+/// An endpoint, and the other of its pair.
+#[inline(always)]
+fn pair_of(pairs: &mut [[Endpoint; 2]], number: u32) -> (&mut Endpoint, &mut Endpoint) {
+    let [client, server] = &mut pairs[(number / 2) as usize];
+    if number.is_multiple_of(2) { (client, server) } else { (server, client) }
 }
 
 /// When a pair begins: all do in the course of the first second, each somewhere in its part of it. The end of time, if there are no more.
