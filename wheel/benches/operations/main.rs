@@ -4,6 +4,7 @@
 //! from it. [`phases`] are the operations one by one with random deadlines, [`sessions`] all of them together, as a
 //! server with heartbeats mixes them.
 
+mod batches;
 mod phases;
 mod sessions;
 #[path = "../support/mod.rs"]
@@ -11,6 +12,7 @@ mod support;
 
 use clap::{Parser, ValueEnum};
 
+use batches::Batches;
 use phases::Phases;
 use support::args::Common;
 use support::deadlines::Deadlines;
@@ -68,6 +70,7 @@ fn main() -> Result<(), Failure> {
     let mut report = Report::new("operations", "timers");
     let mut subjects = Subjects { common: &args.common, all: Vec::new() };
     structures(&mut subjects);
+    subjects.add_batches();
     let subjects = subjects.all;
 
     let max = args.max_timers.unwrap_or(args.common.either(10_000_000, 10_000));
@@ -97,6 +100,7 @@ fn axes(op: &str) -> Axes {
 struct Subject {
     name: &'static str,
     limits: Limits,
+    ops: &'static [Op],
     phases: fn(&Deadlines, bool) -> Phases,
     sessions: fn(u32, u64) -> sessions::Outcome,
 }
@@ -106,14 +110,25 @@ struct Subjects<'a> {
     all: Vec<Subject>,
 }
 
-impl Visitor for Subjects<'_> {
-    fn visit<S: Structure>(&mut self) {
+impl Subjects<'_> {
+    /// Nothing but expiring differs there.
+    fn add_batches(&mut self) {
+        self.add::<Batches>(&[Op::Expire]);
+    }
+
+    fn add<S: Structure>(&mut self, ops: &'static [Op]) {
         if !self.common.wants(S::NAME) {
             return;
         }
         verify::<S>();
         let (phases, sessions) = (phases::measure::<S>, sessions::measure::<S>);
-        self.all.push(Subject { name: S::NAME, limits: S::LIMITS, phases, sessions });
+        self.all.push(Subject { name: S::NAME, limits: S::LIMITS, ops, phases, sessions });
+    }
+}
+
+impl Visitor for Subjects<'_> {
+    fn visit<S: Structure>(&mut self) {
+        self.add::<S>(Op::value_variants());
     }
 }
 
@@ -125,17 +140,18 @@ fn measure(
     report: &mut Report,
 ) {
     let timers = u32::try_from(deadlines.first.len()).expect("made of a u32");
+    let wants = |op| args.ops.contains(&op) && subject.ops.contains(&op);
     let changes = timers <= subject.limits.change;
     let expires = timers <= subject.limits.expire;
-    if changes && args.ops.iter().any(|&op| op != Op::Sessions) {
-        let phases = (subject.phases)(deadlines, expires && args.ops.contains(&Op::Expire));
+    if changes && args.ops.iter().any(|&op| op != Op::Sessions && wants(op)) {
+        let phases = (subject.phases)(deadlines, expires && wants(Op::Expire));
         for (op, time) in phases.times() {
-            if let Some(time) = time.filter(|_| args.ops.contains(&op)) {
+            if let Some(time) = time.filter(|_| wants(op)) {
                 report.add(&op.name(), "ns", subject.name, timers.into(), ns_each(time, phases.timers));
             }
         }
     }
-    if timers <= subject.limits.sessions && args.ops.contains(&Op::Sessions) {
+    if timers <= subject.limits.sessions && wants(Op::Sessions) {
         let outcome = (subject.sessions)(timers, sessions::ticks(timers, args.common.quick));
         let extra = report.add(
             &Op::Sessions.name(),

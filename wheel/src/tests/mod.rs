@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 
 use crate::{Expire, Tick, TimingWheel, Work};
 
+mod batch;
 mod budget;
 mod conformance;
 mod edges;

@@ -1,5 +1,7 @@
 //! Driving the wheel: what comes next, emptying slots, and fetching memory before it is needed.
 
+mod batch;
+
 use super::engine::Wheel;
 use super::memory::{Layout, Owners};
 use super::place::Place;

@@ -14,10 +14,11 @@ mod slots;
 mod standing;
 mod state;
 
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::{Expire, Tick, TimerKey, Work};
+use crate::{Expire, Expired, Tick, TimerKey, Work};
 use engine::Wheel;
 use memory::Apart;
 pub use owner::{Due, Lent, OwnerMut};
@@ -141,6 +142,40 @@ impl<T> TimingWheel<T> {
     /// Stretches without timers are skipped, not stepped through, however long.
     pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Expire<T> {
         self.timers.drive(now, work)
+    }
+
+    /// Like [`expire_next`](Self::expire_next), for many timers at a time, where nothing has to be changed between one and the next: they
+    /// are appended to `into`, in order. Returns whether they are all that come out up to `now`. If they are not, there may be more: call
+    /// it again, with more work if none is left.
+    ///
+    /// It takes as many as there is work for, but no more once it has 1,024, so that they are still in the processor's cache when the
+    /// caller comes to them. Driven over a whole *turn*, which is 256 ticks from a multiple of 256 on, it takes all that are due in it
+    /// at once, if there is work for all of it: most timers then come out without having been moved, for half of what it takes
+    /// one by one. So this is the place for [`Work::unlimited`], unless timers may be too many to be taken in one go.
+    ///
+    /// A timer that was scheduled too late comes with those of the tick after that, as ever: its deadline is before theirs.
+    ///
+    /// ```
+    /// use encke_wheel::{Tick, TimingWheel, Work};
+    ///
+    /// let mut wheel = TimingWheel::new(Tick(0));
+    /// for number in 1..=3000 {
+    ///     wheel.schedule(Tick(number), number);
+    /// }
+    ///
+    /// let mut batch = Vec::new();
+    /// let mut sum = 0;
+    /// loop {
+    ///     let is_all = wheel.expire_batch(Tick(2000), &mut Work::unlimited(), &mut batch);
+    ///     sum += batch.drain(..).map(|expired| expired.value).sum::<u64>();
+    ///     if is_all {
+    ///         break;
+    ///     }
+    /// }
+    /// assert_eq!((sum, wheel.len()), (2000 * 2001 / 2, 1000));
+    /// ```
+    pub fn expire_batch(&mut self, now: Tick, work: &mut Work, into: &mut Vec<Expired<T>>) -> bool {
+        self.timers.expire_batch(now, work, into)
     }
 
     /// The next tick at which [`expire_next`](Self::expire_next) has something to do, if that is no later than `at_most`: see

@@ -132,6 +132,9 @@ impl<T, const K: usize> Owners<T, K> {
     /// any of the next; within a tick the order is arbitrary. The timer is not armed any more. Between the calls the
     /// wheel may be changed at will. A `now` before that of an earlier call counts as [`now()`](Self::now): time does not go
     /// backwards.
+    ///
+    /// There is no call for many at a time, as [`TimingWheel::expire_batch`](crate::TimingWheel::expire_batch) is: nothing is taken out
+    /// here, owners are armed while they are lent, and this is compiled into the caller's loop.
     #[inline(always)]
     pub fn expire_next(&mut self, now: Tick, work: &mut Work) -> Lent<'_, T, K> {
         self.wheel.drive(now, work)

@@ -7,12 +7,14 @@
     reason = "values without the discriminant of an Option, pages without one, and prefetching"
 )]
 
+mod in_order;
 mod layout;
 mod owners;
 mod pool;
 mod prefetch;
 mod room;
 
+pub(super) use in_order::put_in_order;
 pub(super) use layout::{Apart, Beside, Layout};
 #[cfg(test)]
 pub(super) use owners::PAGE;

@@ -20,6 +20,7 @@ mod ahead;
 #[cfg(test)]
 mod check;
 mod sweep;
+mod turn;
 
 pub(super) use sweep::Sweep;
 

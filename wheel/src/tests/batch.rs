@@ -1,0 +1,241 @@
+//! Many timers at a time.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+use super::seed::{Random, with_seeds};
+use super::{drain, size};
+use crate::{Expired, Tick, TimerKey, TimingWheel, Work};
+
+/// All that is due, by batches of any size.
+fn take_all<T>(wheel: &mut TimingWheel<T>, now: u64) -> Vec<Expired<T>> {
+    let mut taken = Vec::new();
+    while !wheel.expire_batch(Tick(now), &mut Work::unlimited(), &mut taken) {
+        wheel.check_invariants();
+    }
+    wheel.check_invariants();
+    assert_eq!(wheel.now(), Tick(now));
+    taken
+}
+
+fn deadlines<T>(taken: &[Expired<T>]) -> Vec<u64> {
+    taken.iter().map(|expired| expired.deadline.0).collect()
+}
+
+/// A wheel, and when each of its timers is due: by that, and by the number that is its value.
+struct Model {
+    wheel: TimingWheel<u64>,
+    due: BTreeSet<(u64, u64)>,
+    keys: Vec<(TimerKey, u64, u64)>,
+    magnitude: u32,
+    numbers: u64,
+}
+
+impl Model {
+    fn deadline(&self, random: &mut Random) -> (Tick, u64) {
+        let now = self.wheel.now();
+        let deadline = match random.below(16) {
+            0 => Tick(now.0.saturating_sub(random.ticks(self.magnitude))),
+            1 => Tick(u64::MAX - random.ticks(10)),
+            _ => now.saturating_add(random.ticks(self.magnitude)),
+        };
+        (deadline, deadline.max(now.saturating_add(1)).0)
+    }
+
+    fn change(&mut self, random: &mut Random) {
+        let (deadline, due) = self.deadline(random);
+        let any = usize::try_from(random.below(self.keys.len().max(1) as u64)).expect("an index");
+        match random.below(8) {
+            0..2 if any < self.keys.len() => {
+                let (key, due, number) = self.keys.swap_remove(any);
+                let is_there = self.due.remove(&(due, number));
+                assert_eq!(self.wheel.cancel(key), is_there.then_some(number));
+            }
+            2..5 if any < self.keys.len() => {
+                let (key, before, number) = self.keys[any];
+                let is_there = self.due.remove(&(before, number));
+                assert_eq!(self.wheel.reschedule(key, deadline), is_there);
+                if is_there {
+                    self.due.insert((due, number));
+                    self.keys[any].1 = due;
+                }
+            }
+            _ => {
+                self.numbers += 1;
+                let key = self.wheel.schedule(deadline, self.numbers);
+                self.keys.push((key, due, self.numbers));
+                self.due.insert((due, self.numbers));
+            }
+        }
+    }
+
+    /// Takes batches, with changes in between.
+    fn drive(&mut self, random: &mut Random) {
+        let to = self.wheel.now().saturating_add(random.ticks(self.magnitude));
+        loop {
+            let budget = if random.one_in(2) { random.below(100) } else { u64::MAX };
+            let mut work = Work::new(budget);
+            let mut batch = Vec::new();
+            let before = self.wheel.now().0;
+            let is_all = self.wheel.expire_batch(to, &mut work, &mut batch);
+            assert!(batch.len() as u64 <= budget - work.left(), "each was paid for");
+            let mut tick = before;
+            for expired in batch {
+                let at = self.keys.iter().position(|(key, ..)| *key == expired.key).expect("it was there");
+                let (_, due, number) = self.keys.swap_remove(at);
+                assert!(self.due.remove(&(due, number)), "it was not out");
+                assert_eq!(expired.value, number);
+                assert!(tick <= due && due <= self.wheel.now().0, "{due} comes after {tick}");
+                tick = due;
+                assert_eq!((self.wheel.get(expired.key), self.wheel.deadline(expired.key)), (None, None));
+            }
+            let first = self.due.first().map(|(due, _)| *due);
+            assert_eq!(self.wheel.len(), self.due.len());
+            assert!(first.is_none_or(|first| first >= self.wheel.now().0), "{first:?} is left behind");
+            if !cfg!(miri) {
+                self.wheel.check_invariants();
+            }
+            let wakeup = self.wheel.next_wakeup(Tick::MAX);
+            if self.wheel.now() < Tick::MAX {
+                assert!(first.is_none_or(|first| wakeup.is_some_and(|wakeup| wakeup.0 <= first)));
+            }
+            if is_all {
+                assert!(first.is_none_or(|first| first > to.0 || to == Tick::MAX), "{first:?} is left");
+                assert_eq!(self.wheel.now(), to);
+                return;
+            }
+            if random.one_in(3) {
+                self.change(random);
+            }
+        }
+    }
+}
+
+#[test]
+fn batches_are_complete_and_in_order() {
+    for (begins, magnitude) in [(0, 12), (1 << 40, 20), (250, 10), (u64::MAX - 100_000, 18)] {
+        with_seeds(|random| {
+            let wheel = TimingWheel::new(Tick(begins));
+            let mut model = Model { wheel, due: BTreeSet::new(), keys: Vec::new(), magnitude, numbers: 0 };
+            for _ in 0..size(60, 4) {
+                (0..random.below(size(200, 40) as u64)).for_each(|_| model.change(random));
+                model.drive(random);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_whole_turn_comes_in_order() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    for number in (0..size(2000, 100) as u64).rev() {
+        wheel.schedule(Tick(512 + number * 37 % 256), number);
+    }
+    assert_eq!(drain(&mut wheel, 510), []);
+    // Some that are in slots of the first level by then, and one that is put off beyond the turn.
+    for deadline in [600, 512, 767, 511] {
+        wheel.schedule(Tick(deadline), 0);
+    }
+    let key = wheel.schedule(Tick(700), 0);
+    assert!(wheel.reschedule(key, Tick(768)));
+    let taken = take_all(&mut wheel, 767);
+    assert!(deadlines(&taken).is_sorted());
+    assert_eq!(taken.len(), size(2000, 100) + 4);
+    assert_eq!(deadlines(&take_all(&mut wheel, 768)), [768]);
+}
+
+/// What is late comes at the next tick, whatever it says.
+#[test]
+fn late_timers_take_their_turn() {
+    let mut wheel = TimingWheel::new(Tick(256));
+    wheel.schedule(Tick(400), ());
+    wheel.schedule(Tick(600), ());
+    wheel.schedule(Tick(3), ());
+    assert_eq!(deadlines(&take_all(&mut wheel, 1000)), [3, 400, 600]);
+    // They wait in the slot with which the next turn begins.
+    let mut wheel = TimingWheel::new(Tick(511));
+    wheel.schedule(Tick(768), ());
+    wheel.schedule(Tick(600), ());
+    wheel.schedule(Tick(512), ());
+    wheel.schedule(Tick(7), ());
+    let taken = deadlines(&take_all(&mut wheel, 2000));
+    assert_eq!(taken[2..], [600, 768]);
+}
+
+#[test]
+fn a_batch_keeps_to_its_budget() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    for number in 0..100 {
+        wheel.schedule(Tick(1000 + number), number);
+    }
+    let mut batch = Vec::new();
+    assert!(!wheel.expire_batch(Tick(2000), &mut Work::new(0), &mut batch));
+    // The turn up to 1023 at once; what is left is not enough for the next, and moves some of it.
+    let mut work = Work::new(80);
+    assert!(!wheel.expire_batch(Tick(2000), &mut work, &mut batch));
+    assert_eq!((batch.len(), work.left()), (24, 0));
+    assert_eq!(wheel.next_wakeup(Tick(2000)), Some(Tick(1024)));
+    // 20 are to be moved, of which one is due then and there, and 75 are in their slots.
+    let mut work = Work::new(94);
+    assert!(!wheel.expire_batch(Tick(2000), &mut work, &mut batch));
+    assert_eq!((batch.len(), work.left()), (99, 0));
+    let mut work = Work::new(2);
+    assert!(wheel.expire_batch(Tick(2000), &mut work, &mut batch));
+    assert_eq!(work.left(), 1);
+    assert!(batch.iter().map(|expired| expired.value).eq(0..100));
+}
+
+/// So memory does not grow without end, nor out of the cache.
+#[test]
+fn a_batch_ends_when_there_is_enough() {
+    let count = size(100_000, 1500);
+    let mut wheel = TimingWheel::new(Tick(0));
+    for number in 0..count {
+        wheel.schedule(Tick(1 + (number % 200) as u64), number);
+    }
+    let mut batch = Vec::new();
+    let mut taken = 0;
+    loop {
+        let is_all = wheel.expire_batch(Tick(1000), &mut Work::unlimited(), &mut batch);
+        assert!(batch.len() <= 1024 + 14);
+        taken += batch.len();
+        batch.clear();
+        if is_all {
+            break;
+        }
+    }
+    assert_eq!(taken, count);
+}
+
+/// Counts those that are dropped, and panics for one of them.
+#[derive(Debug)]
+struct Fragile {
+    number: u64,
+    _witness: Rc<()>,
+}
+
+impl Drop for Fragile {
+    fn drop(&mut self) {
+        assert!(self.number != 20, "dropped");
+    }
+}
+
+#[test]
+fn a_value_that_panics_is_the_callers() {
+    let witness = Rc::new(());
+    let mut wheel = TimingWheel::new(Tick(0));
+    for number in 0..40 {
+        let value = Fragile { number, _witness: Rc::clone(&witness) };
+        wheel.schedule(Tick(300 + number % 7), value);
+    }
+    wheel.schedule(Tick(5000), Fragile { number: 1000, _witness: Rc::clone(&witness) });
+    let taken = take_all(&mut wheel, 1000);
+    assert_eq!((taken.len(), wheel.len(), Rc::strong_count(&witness)), (40, 1, 42));
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(taken))).is_err());
+    assert_eq!(Rc::strong_count(&witness), 2, "each once");
+    wheel.check_invariants();
+    assert_eq!(take_all(&mut wheel, 5000).len(), 1);
+    assert_eq!(Rc::strong_count(&witness), 1);
+}
