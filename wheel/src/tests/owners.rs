@@ -2,6 +2,8 @@
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 use super::seed::{Random, with_seeds};
 use super::size;
@@ -322,6 +324,29 @@ fn values_live_as_long_as_their_owners() {
     owners.get_mut(keys[7]).expect("it is there").value_mut().push_str(" and more");
     assert_eq!(owners.remove(keys[7]), Some(String::from("7 and more")));
     assert_eq!(owners.len(), 99);
+}
+
+/// Those after it are dropped all the same.
+#[test]
+fn a_value_may_panic_when_the_wheel_is_dropped() {
+    struct Fragile {
+        panics: bool,
+        _witness: Rc<()>,
+    }
+
+    impl Drop for Fragile {
+        fn drop(&mut self) {
+            assert!(!self.panics, "dropped");
+        }
+    }
+
+    let witness = Rc::new(());
+    let mut owners: Owners<Fragile, 2> = Owners::new(Tick(0));
+    for number in 0..4 * PAGE {
+        owners.insert(Fragile { panics: number == PAGE + 1, _witness: Rc::clone(&witness) });
+    }
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(owners))).is_err());
+    assert_eq!(Rc::strong_count(&witness), 1, "each was dropped once");
 }
 
 #[test]

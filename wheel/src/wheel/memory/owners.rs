@@ -5,7 +5,7 @@
 
 use alloc::boxed::Box;
 use core::array;
-use core::mem::needs_drop;
+use core::mem::{forget, needs_drop};
 use core::num::NonZeroU32;
 
 use super::layout::{Cells as _, Layout};
@@ -251,11 +251,9 @@ impl<T, const K: usize, L: Layout> Page for PageOf<T, K, L> {
     }
 }
 
-impl<T, const K: usize, L: Layout> Drop for Owners<T, K, L> {
-    fn drop(&mut self) {
-        if !needs_drop::<T>() {
-            return;
-        }
+impl<T, const K: usize, L: Layout> Owners<T, K, L> {
+    /// Drops all values that are left.
+    fn drop_values(&mut self) {
         for page in self.pool.pages_mut() {
             for place in 0..PAGE {
                 let (record, value) = page.0.both_mut(place);
@@ -265,6 +263,25 @@ impl<T, const K: usize, L: Layout> Drop for Owners<T, K, L> {
                     unsafe { value.assume_init_drop() };
                 }
             }
+        }
+    }
+}
+
+impl<T, const K: usize, L: Layout> Drop for Owners<T, K, L> {
+    fn drop(&mut self) {
+        /// Should one of the values panic, the others are dropped all the same.
+        struct Rest<'a, T, const K: usize, L: Layout>(&'a mut Owners<T, K, L>);
+
+        impl<T, const K: usize, L: Layout> Drop for Rest<'_, T, K, L> {
+            fn drop(&mut self) {
+                self.0.drop_values();
+            }
+        }
+
+        if needs_drop::<T>() {
+            let rest = Rest(self);
+            rest.0.drop_values();
+            forget(rest);
         }
     }
 }
