@@ -1,4 +1,4 @@
-//! What every scheme promises, tested with every scheme.
+//! What every scheme promises, tested with every scheme, as timers for once and as timers that stay.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU64;
@@ -6,18 +6,27 @@ use core::num::NonZeroU64;
 use super::{seed, size};
 use crate::schemes::{
     BalancedTree, BinaryHeap, CalendarQueue, HashedSortedWheel, HashedUnsortedWheel, HierarchicalWheel, Lawn,
-    LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, SimpleWheel, UnorderedList,
+    LogicSimulationWheel, NonCascadingWheel, OneMigrationWheel, OrderedList, SimpleWheel, Standing,
+    UnorderedList,
 };
-use crate::{Expire, LEVELS, Tick, TimerKey, TimerQueue, TimingWheel, Work};
+use crate::{Expire, LEVELS, Owners, Tick, TimerKey, TimerQueue, TimingWheel, Work};
 
 mod ends;
 mod model;
+mod once;
 mod promises;
 mod reach;
 mod stopping;
 
+use once::Once;
+
 /// A scheme under test.
-trait Queue: TimerQueue<u64> {
+trait Queue: TimerQueue<u64> + Checked {}
+
+impl<Q: TimerQueue<u64> + Checked> Queue for Q {}
+
+/// What is looked at inside.
+trait Checked {
     /// How many units of work a timer takes at most, from scheduling to expiry, if that is bounded.
     const UNITS: Option<u64>;
 
@@ -27,7 +36,7 @@ trait Queue: TimerQueue<u64> {
 
 macro_rules! queue {
     ($($name:ident: $units:expr,)*) => {$(
-        impl Queue for $name<u64> {
+        impl<T> Checked for $name<T> {
             const UNITS: Option<u64> = $units;
 
             fn check(&self) {
@@ -107,6 +116,7 @@ const WIDTH: NonZeroU64 = NonZeroU64::new(50).expect("fifty is not zero");
 
 conform! {
     timing_wheel: TimingWheel::new,
+    owners: |now| Once(Owners::new(now)),
 }
 
 /// Schemes without unsafe code. What Miri looks for, only the compiler could put there: the short run leaves them out by this name.
@@ -141,6 +151,29 @@ mod safe {
         one_migration_wheel: OneMigrationWheel::new,
         calendar_queue: CalendarQueue::new,
         lawn: Lawn::new,
+    }
+
+    /// Timers that stay.
+    mod standing {
+        use super::*;
+
+        conform! {
+            timing_wheel: |now| Once(Standing::new(TimingWheel::new(now))),
+            unordered_list: |now| Once(Standing::new(UnorderedList::new(now))),
+            ordered_list: |now| Once(Standing::new(OrderedList::new(now))),
+            binary_heap: |now| Once(Standing::new(BinaryHeap::new(now))),
+            balanced_tree: |now| Once(Standing::new(BalancedTree::new(now))),
+            logic_simulation_wheel: |now| Once(Standing::new(LogicSimulationWheel::new(now, 8))),
+            simple_wheel: |now| Once(Standing::new(SimpleWheel::new(now, 7))),
+            simple_wheel_of_7_times_50: |now| Once(Standing::new(SimpleWheel::with_width(now, 7, WIDTH))),
+            hashed_sorted_wheel: |now| Once(Standing::new(HashedSortedWheel::new(now, 8))),
+            hashed_unsorted_wheel: |now| Once(Standing::new(HashedUnsortedWheel::new(now, 8))),
+            hierarchical_wheel: |now| Once(Standing::new(HierarchicalWheel::new(now))),
+            non_cascading_wheel: |now| Once(Standing::new(NonCascadingWheel::new(now))),
+            one_migration_wheel: |now| Once(Standing::new(OneMigrationWheel::new(now))),
+            calendar_queue: |now| Once(Standing::new(CalendarQueue::new(now))),
+            lawn: |now| Once(Standing::new(Lawn::new(now))),
+        }
     }
 }
 

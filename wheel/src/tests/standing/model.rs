@@ -1,12 +1,10 @@
-//! Standing timers, by every scheme, compared with a list of them at every step.
+//! Random use of timers that stay, compared with a list of them at every step.
 
 use alloc::vec::Vec;
-use core::num::NonZeroU64;
 
-use super::seed::{Random, with_seeds};
-use super::size;
-use crate::schemes::*;
-use crate::{BeyondHorizon, Expire, Owners, StandingTimers, Tick, TimerKey, Work};
+use super::super::seed::{Random, with_seeds};
+use super::super::size;
+use crate::{BeyondHorizon, Expire, StandingTimers, Tick, TimerKey, Work};
 
 /// A timer as it should be.
 #[derive(Debug)]
@@ -175,7 +173,7 @@ impl<S: StandingTimers<u64>> Model<S> {
     }
 }
 
-fn run<S: StandingTimers<u64>>(new: impl Fn(Tick) -> S) {
+pub(super) fn it_is_as_a_list_says<S: StandingTimers<u64>>(new: fn(Tick) -> S) {
     for (begins, magnitude) in [(0, 12), (250, 5), (1 << 40, 20), (u64::MAX - 5000, 11)] {
         with_seeds(|random| {
             let mut model = Model::new(new(Tick(begins)), magnitude);
@@ -189,43 +187,5 @@ fn run<S: StandingTimers<u64>>(new: impl Fn(Tick) -> S) {
                 assert_eq!(model.timers.len(), model.known.len());
             }
         });
-    }
-}
-
-macro_rules! standing {
-    ($($scheme:ident: $new:expr,)*) => {$(
-        #[test]
-        fn $scheme() {
-            run($new);
-        }
-    )*};
-}
-
-standing! {
-    owners: Owners::new,
-}
-
-/// Without unsafe code: see [`conformance`](super::conformance).
-mod safe {
-    use super::*;
-
-    const WIDTH: NonZeroU64 = NonZeroU64::new(50).expect("fifty is not zero");
-
-    standing! {
-        timing_wheel: |now| Standing::new(crate::TimingWheel::new(now)),
-        unordered_list: |now| Standing::new(UnorderedList::new(now)),
-        ordered_list: |now| Standing::new(OrderedList::new(now)),
-        binary_heap: |now| Standing::new(BinaryHeap::new(now)),
-        balanced_tree: |now| Standing::new(BalancedTree::new(now)),
-        logic_simulation_wheel: |now| Standing::new(LogicSimulationWheel::new(now, 8)),
-        simple_wheel: |now| Standing::new(SimpleWheel::new(now, 7)),
-        simple_wheel_of_50_ticks: |now| Standing::new(SimpleWheel::with_width(now, 7, WIDTH)),
-        hashed_sorted_wheel: |now| Standing::new(HashedSortedWheel::new(now, 8)),
-        hashed_unsorted_wheel: |now| Standing::new(HashedUnsortedWheel::new(now, 8)),
-        hierarchical_wheel: |now| Standing::new(HierarchicalWheel::new(now)),
-        coarse_wheel: |now| Standing::new(NonCascadingWheel::new(now)),
-        one_migration_wheel: |now| Standing::new(OneMigrationWheel::new(now)),
-        calendar_queue: |now| Standing::new(CalendarQueue::new(now)),
-        lawn: |now| Standing::new(Lawn::new(now)),
     }
 }
