@@ -10,6 +10,7 @@ impl<C> Outbox<C> {
         self.check_ring();
         self.check_ready();
         self.check_pending_gaps();
+        self.check_box();
     }
 
     fn check_seqs(&self) {
@@ -19,17 +20,15 @@ impl<C> Outbox<C> {
         assert!(self.acknowledged <= self.sent, "what is not sent on this connection is not acknowledged");
         assert!(self.sent <= last, "nothing is sent that is not in the ring");
         assert!(
-            self.sent >= dropped || !self.pending_gaps.is_empty(),
+            self.sent >= dropped || self.next_pending_gap().is_some(),
             "without pending gaps, the ring comes next"
         );
     }
 
     fn check_ring(&self) {
-        let mut in_ring = vec![false; self.subscriptions.len()];
-        let mut reached: Vec<Option<u64>> = self
-            .subscriptions
-            .iter()
-            .map(|it| it.as_ref()?.evicted_gap()?.1.map(|(_, offset)| offset))
+        let mut in_ring = vec![false; self.slots() as usize];
+        let mut reached: Vec<Option<u64>> = (0..self.slots())
+            .map(|slot| self.get(slot)?.evicted_gap()?.1.map(|(_, offset)| offset))
             .collect();
         for seq in self.ring.dropped() + 1..=self.seq() {
             let entry = self.ring.get(seq).expect("seqs have no holes");
@@ -63,29 +62,33 @@ impl<C> Outbox<C> {
 
     fn check_ready(&self) {
         for (slot, subscription) in self.existing() {
-            let queued = self.ready.iter().filter(|ready| **ready == slot).count();
+            let queued = self.ready().filter(|ready| *ready == slot).count();
             let expected = usize::from(subscription.live && subscription.ready);
             assert_eq!(queued, expected, "{slot} is as often in the queue as it says");
         }
-        assert!(self.ready.iter().all(|slot| self.get(*slot).is_some()), "all in the queue are there");
+        assert!(self.ready().all(|slot| self.get(slot).is_some()), "all in the queue are there");
     }
 
     fn check_pending_gaps(&self) {
         let mut before = self.sent;
-        for slot in &self.pending_gaps {
-            let subscription = self.get(*slot).expect("pending for one that exists");
+        for slot in self.pending_gaps() {
+            let subscription = self.get(slot).expect("pending for one that exists");
             let (seq, _) = subscription.evicted_gap().expect("pending for what was evicted");
             assert!(subscription.live, "no gap is pending for one that has unsubscribed");
             assert!(before < seq, "each pending gap has a seq of its own, and they rise");
             before = seq;
         }
         assert!(
-            self.pending_gaps.is_empty() || before <= self.ring.dropped(),
+            self.next_pending_gap().is_none() || before <= self.ring.dropped(),
             "only what was evicted is pending"
         );
     }
 
-    fn existing(&self) -> impl Iterator<Item = (u32, &Subscription<C>)> {
-        (0..).zip(&self.subscriptions).filter_map(|(slot, it)| Some((slot, it.as_ref()?)))
+    fn check_box(&self) {
+        let waits = self.ready().count() > 1;
+        assert!(self.next_ready().is_some() || !waits, "whoever waits, waits for another");
+        let owes = self.next_pending_gap().is_some() || self.forgotten() > 0;
+        let needed = self.slots() > 1 || waits || owes;
+        assert_eq!(self.rare.is_some(), needed, "a box for nothing");
     }
 }

@@ -14,15 +14,17 @@
 
 mod move_on;
 mod overlap;
+mod rare;
 mod resume;
 mod ring;
 mod snapshot;
 mod subscription;
 mod turn;
 
-use std::collections::VecDeque;
+use std::num::NonZeroU32;
 
 pub use overlap::{Place, Source};
+use rare::Rare;
 use ring::{Entry, EntryKind, Ring};
 pub use snapshot::MOST_OFFSETS;
 use subscription::Subscription;
@@ -39,15 +41,14 @@ pub struct Outbox<C> {
     sent: u64,
     /// The client has everything up to here.
     acknowledged: u64,
-    subscriptions: Vec<Option<Subscription<C>>>,
-    /// Subscriptions whose log may have something new, in the order of their turns; each at most once.
-    ready: VecDeque<u32>,
-    /// Subscriptions whose gap is to be sent before anything is resent, in the order of the gaps' seqs.
-    pending_gaps: VecDeque<u32>,
     /// Two subscriptions have overlapped.
     overlaps: bool,
-    /// The last seq that has left the ring and was of a subscription that has ended.
-    forgotten: u64,
+    /// One more than the slot of the subscription whose turn is next, among those whose log may have something new; each of these has one turn.
+    next_ready: Option<NonZeroU32>,
+    /// The subscription with the slot 0.
+    first: Option<Subscription<C>>,
+    /// All others, and what else is seldom there.
+    rare: Option<Box<Rare<C>>>,
 }
 
 impl<C> Outbox<C> {
@@ -60,11 +61,10 @@ impl<C> Outbox<C> {
             tells_gaps: false,
             sent: 0,
             acknowledged: 0,
-            subscriptions: Vec::new(),
-            ready: VecDeque::new(),
-            pending_gaps: VecDeque::new(),
             overlaps: false,
-            forgotten: 0,
+            next_ready: None,
+            first: None,
+            rare: None,
         }
     }
 
@@ -98,7 +98,7 @@ impl<C> Outbox<C> {
             && subscription.live
             && !std::mem::replace(&mut subscription.ready, true)
         {
-            self.ready.push_back(slot.0);
+            self.await_turn(slot.0);
         }
     }
 
@@ -112,8 +112,8 @@ impl<C> Outbox<C> {
     /// The subscription to serve next, if any.
     #[must_use]
     pub fn next_turn(&self) -> Option<Turn> {
-        if let Some(slot) = self.pending_gaps.front() {
-            return Some(Turn { slot: Slot(*slot), from: 1 });
+        if let Some(slot) = self.next_pending_gap() {
+            return Some(Turn { slot: Slot(slot), from: 1 });
         }
         if let Some(entry) = self.ring.get(self.sent + 1) {
             return Some(Turn { slot: Slot(entry.slot), from: entry.offset });
@@ -121,14 +121,15 @@ impl<C> Outbox<C> {
         if self.is_stopped() {
             return None;
         }
-        let slot = *self.ready.front()?;
+        let slot = self.next_ready()?;
         Some(Turn { slot: Slot(slot), from: self.get(slot)?.cursor + 1 })
     }
 
     /// Whether a message is next that was sent before, and is to be read again.
     #[must_use]
     pub fn needs_log(&self) -> bool {
-        let next = self.ring.get(self.sent + 1).filter(|_| self.pending_gaps.is_empty() && !self.tells_gaps);
+        let next =
+            self.ring.get(self.sent + 1).filter(|_| self.next_pending_gap().is_none() && !self.tells_gaps);
         next.is_some_and(|entry| matches!(entry.kind(), EntryKind::Message))
     }
 
@@ -144,37 +145,33 @@ impl<C> Outbox<C> {
         self.when_full == WhenFull::Stop
             && self.ring.is_full()
             && self.sent == self.seq()
-            && !self.ready.is_empty()
+            && self.next_ready().is_some()
     }
 
     /// Every live subscription.
     pub fn subscriptions(&self) -> impl Iterator<Item = SubscriptionView<'_, C>> {
-        (0..).zip(&self.subscriptions).filter_map(|(index, subscription)| {
-            let Subscription { channel, cursor, .. } = subscription.as_ref().filter(|it| it.live)?;
-            Some(SubscriptionView { slot: Slot(index), channel, cursor: *cursor })
+        let live = self.existing().filter(|(_, it)| it.live);
+        live.map(|(slot, Subscription { channel, cursor, .. })| SubscriptionView {
+            slot: Slot(slot),
+            channel,
+            cursor: *cursor,
         })
     }
 
     /// The channels of all subscriptions, also of those that have ended and may be sent again.
     pub fn channels(&self) -> impl Iterator<Item = &C> {
-        self.subscriptions.iter().flatten().map(|subscription| &subscription.channel)
+        self.existing().map(|(_, subscription)| &subscription.channel)
     }
 
     /// Drops everything. Returns the channels that were subscribed.
     pub fn clear(&mut self) -> impl Iterator<Item = C> + use<C> {
-        self.ready = VecDeque::new();
-        self.pending_gaps = VecDeque::new();
         self.ring.clear();
         self.sent = self.seq();
-        std::mem::take(&mut self.subscriptions)
-            .into_iter()
-            .flatten()
-            .filter(|subscription| subscription.live)
-            .map(|subscription| subscription.channel)
+        self.take_all().filter(|subscription| subscription.live).map(|subscription| subscription.channel)
     }
 
     fn take_pending_gap(&mut self, slot: u32) -> Run {
-        self.pending_gaps.pop_front();
+        self.remove_pending_gap(slot);
         let (seq, range) = self
             .get(slot)
             .and_then(Subscription::evicted_gap)
@@ -186,7 +183,7 @@ impl<C> Outbox<C> {
 
     /// Once no gap is pending, what the ring still holds comes next.
     fn skip_to_ring(&mut self) {
-        if self.pending_gaps.is_empty() {
+        if self.next_pending_gap().is_none() {
             self.sent = self.sent.max(self.ring.dropped());
         }
     }
@@ -249,16 +246,8 @@ impl<C> Outbox<C> {
 
     fn free_if_unused(&mut self, slot: u32) {
         if self.get(slot).is_some_and(|it| !it.live) && !self.ring.has_any_of(slot) {
-            self.subscriptions[slot as usize] = None;
+            self.set(slot, None);
         }
-    }
-
-    fn get(&self, slot: u32) -> Option<&Subscription<C>> {
-        self.subscriptions.get(slot as usize)?.as_ref()
-    }
-
-    fn get_mut(&mut self, slot: u32) -> Option<&mut Subscription<C>> {
-        self.subscriptions.get_mut(slot as usize)?.as_mut()
     }
 }
 
@@ -270,19 +259,8 @@ impl<C: Source> Outbox<C> {
 
     /// The same, for an owner whose handle of the channel depends on the slot.
     pub fn subscribe_with(&mut self, channel: impl FnOnce(Slot) -> C, cursor: u64, gap: bool) -> Slot {
-        let free = self.subscriptions.iter().position(Option::is_none);
-        let index = free.unwrap_or(self.subscriptions.len());
-        let slot = Slot(u32::try_from(index).expect("subscriptions are limited, far below 2^32"));
-        let subscription = Some(Subscription::new(channel(slot), cursor, gap));
-        if index < self.subscriptions.len() {
-            self.subscriptions[index] = subscription;
-        } else {
-            if self.subscriptions.is_empty() {
-                // Most sessions subscribe to one channel; a vector would start with room for four.
-                self.subscriptions.reserve_exact(1);
-            }
-            self.subscriptions.push(subscription);
-        }
+        let slot = Slot(self.first_free_slot());
+        self.set(slot.0, Some(Subscription::new(channel(slot), cursor, gap)));
         self.mark_ready(slot);
         self.begin(slot.0);
         slot
@@ -290,10 +268,9 @@ impl<C: Source> Outbox<C> {
 
     /// Ends the subscription. What was sent can still be resent, so the channel is held until it is acknowledged.
     pub fn unsubscribe(&mut self, slot: Slot) {
-        self.ready.retain(|ready| *ready != slot.0);
+        self.leave_turns(slot.0);
         let sent = self.sent;
-        let has_pending_gap = self.pending_gaps.contains(&slot.0);
-        self.pending_gaps.retain(|pending| *pending != slot.0);
+        let has_pending_gap = self.remove_pending_gap(slot.0);
         self.skip_to_ring();
         if let Some(subscription) = self.get_mut(slot.0) {
             subscription.live = false;
@@ -316,7 +293,7 @@ impl<C: Source> Outbox<C> {
         at_most: usize,
         places: impl Fn(u64) -> &'a [Place],
     ) -> Run {
-        if self.pending_gaps.front() == Some(&turn.slot.0) {
+        if self.next_pending_gap() == Some(turn.slot.0) {
             self.take_pending_gap(turn.slot.0)
         } else if self.sent < self.seq() {
             self.take_resend(log, at_most.max(1))
@@ -362,14 +339,10 @@ impl<C: Source> Outbox<C> {
                 subscription.set_sent_before(Vec::new());
             }
         }
-        // To the back of the queue, or out of it. It was next, so it is at the front.
-        if self.ready.front() == Some(&slot) {
-            self.ready.pop_front();
-        } else {
-            self.ready.retain(|ready| *ready != slot);
-        }
+        // To the back of the queue, or out of it.
+        self.leave_turns(slot);
         if !caught_up {
-            self.ready.push_back(slot);
+            self.await_turn(slot);
         }
         if count == 0 && wanted > 0 {
             return Run::Waits;

@@ -18,7 +18,7 @@ impl<C: Source> Outbox<C> {
         let old = self.get(slot.0).filter(|it| it.live)?;
         // What has left a ring that wraps would have been told as a gap of the old log.
         let may_lack = old.gap
-            || self.pending_gaps.contains(&slot.0)
+            || self.pending_gaps().any(|pending| pending == slot.0)
             || (self.when_full == WhenFull::Wrap && old.last_evicted().is_some());
         let (cursor, gap) = match cut {
             Some(cut) => (old.cursor.min(cut), may_lack || old.cursor > cut),

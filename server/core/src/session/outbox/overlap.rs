@@ -75,16 +75,17 @@ impl<C> Outbox<C> {
     /// An entry of a subscription that has ended has left the ring.
     pub(super) fn forget(&mut self, seq: u64) {
         if self.overlaps {
-            self.forgotten = self.forgotten.max(seq);
+            let forgotten = &mut self.rare.get_or_insert_default().forgotten;
+            *forgotten = seq.max(*forgotten);
         }
     }
 
     /// The client may have lost what was sent after `seq` by subscriptions that have ended.
     pub(super) fn tell_what_others_sent(&mut self, seq: u64) {
-        if self.forgotten <= seq {
+        if self.forgotten() <= seq {
             return;
         }
-        for slot in (0..).take(self.subscriptions.len()) {
+        for slot in 0..self.slots() {
             if let Some(subscription) = self.get_mut(slot).filter(|it| it.live && it.relies_on_others()) {
                 subscription.gap = true;
                 self.mark_ready(Slot(slot));
@@ -97,7 +98,7 @@ impl<C: Source> Outbox<C> {
     /// The subscription begins.
     pub(super) fn begin(&mut self, slot: u32) {
         let Some(it) = self.get(slot) else { return };
-        let others = self.subscriptions.iter().flatten().filter(|other| {
+        let others = self.existing().map(|(_, other)| other).filter(|other| {
             other.live && other.channel.log() != it.channel.log() && other.channel.overlaps(&it.channel)
         });
         let sent: Vec<SentRange> = others.map(Subscription::sent_range).collect();
@@ -144,7 +145,7 @@ impl<C: Source> Outbox<C> {
                 return index;
             }
             for place in places.iter().filter(|place| place.log != log) {
-                for other in self.subscriptions.iter_mut().flatten().filter(|it| it.is_before(place)) {
+                for other in self.existing_mut().filter(|it| it.is_before(place)) {
                     other.pass(place.offset);
                 }
             }
@@ -156,11 +157,8 @@ impl<C: Source> Outbox<C> {
     fn has_all_come(&mut self, log: u64, places: &[Place]) -> bool {
         let mut have_come = true;
         for place in places.iter().filter(|place| place.log != log) {
-            let behind = self
-                .subscriptions
-                .iter()
-                .position(|it| it.as_ref().is_some_and(|it| it.is_far_before(place)));
-            if let Some(Ok(behind)) = behind.map(u32::try_from) {
+            let behind = self.existing().find(|(_, it)| it.is_far_before(place)).map(|(slot, _)| slot);
+            if let Some(behind) = behind {
                 self.mark_ready(Slot(behind));
                 have_come = false;
             }

@@ -32,7 +32,10 @@ impl<C> Outbox<C> {
         self.when_full = when_full;
         self.tells_gaps = false;
         self.sent = seq;
-        self.pending_gaps.clear();
+        if let Some(rare) = &mut self.rare {
+            rare.pending_gaps.clear();
+            self.drop_empty_box();
+        }
         if seq >= self.ring.dropped() {
             // What is dropped already, the client has.
             self.acknowledge(confirmed.max(self.ring.dropped()));
@@ -48,12 +51,15 @@ impl<C> Outbox<C> {
     pub(super) fn gaps_pending_after(&mut self, seq: u64) {
         // Each gap has the seq of the last entry that its subscription lost from the ring. So a client that is cut between
         // two gaps, and resumes with the seq of the first, still gets the second.
-        let mut gaps: Vec<(u64, u32)> = (0..)
-            .zip(&self.subscriptions)
-            .filter_map(|(index, subscription)| Some((subscription.as_ref()?.gap_needed_after(seq)?, index)))
+        let mut gaps: Vec<(u64, u32)> = self
+            .existing()
+            .filter_map(|(slot, subscription)| Some((subscription.gap_needed_after(seq)?, slot)))
             .collect();
         gaps.sort_unstable();
-        self.pending_gaps.extend(gaps.into_iter().map(|(_, index)| index));
+        if !gaps.is_empty() {
+            let pending = &mut self.rare.get_or_insert_default().pending_gaps;
+            pending.extend(gaps.into_iter().map(|(_, slot)| slot));
+        }
         self.skip_to_ring();
     }
 }

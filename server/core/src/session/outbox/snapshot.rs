@@ -12,17 +12,21 @@ impl<C: Source> Outbox<C> {
     /// What is to be written down.
     #[must_use]
     pub fn snapshot(&self) -> OutboxRecord {
-        let subscriptions = self.subscriptions.iter();
         OutboxRecord {
             dropped: self.ring.dropped(),
             ring: self.runs(),
             sent: self.sent,
             acknowledged: self.acknowledged,
-            subscriptions: subscriptions.map(|it| it.as_ref().map(Subscription::snapshot)).collect(),
-            ready: self.ready.iter().copied().collect(),
+            subscriptions: self.subscriptions_by_slot(),
+            ready: self.ready().collect(),
             overlaps: self.overlaps,
-            forgotten: self.forgotten,
+            forgotten: self.forgotten(),
         }
+    }
+
+    fn subscriptions_by_slot(&self) -> Vec<Option<SubscriptionRecord>> {
+        let used = self.existing().last().map_or(0, |(last, _)| last + 1);
+        (0..used).map(|slot| self.get(slot).map(Subscription::snapshot)).collect()
     }
 
     fn runs(&self) -> Vec<RingRun> {
@@ -54,10 +58,10 @@ impl<C> Outbox<C> {
                 }
             };
             reached.push(restored.as_ref().map_or(0, |it| it.evicted.map_or(it.start, |last| last.offset)));
-            outbox.subscriptions.push(restored);
+            outbox.set(slot, restored);
         }
         outbox.restore_ring(record, &mut reached)?;
-        for slot in (0..).take(outbox.subscriptions.len()) {
+        for slot in 0..outbox.slots() {
             outbox.free_if_unused(slot);
         }
         let last = outbox.seq();
@@ -65,7 +69,10 @@ impl<C> Outbox<C> {
             return Err(BadRecord("something was acknowledged that was not sent"));
         }
         (outbox.sent, outbox.acknowledged) = (record.sent, record.acknowledged);
-        (outbox.overlaps, outbox.forgotten) = (record.overlaps, record.forgotten);
+        outbox.overlaps = record.overlaps;
+        if record.forgotten > 0 {
+            outbox.rare.get_or_insert_default().forgotten = record.forgotten;
+        }
         for slot in &record.ready {
             let is_new = outbox.get(*slot).is_some_and(|it| it.live && !it.ready);
             if !is_new {
@@ -89,7 +96,7 @@ impl<C> Outbox<C> {
         let mut seq = record.dropped;
         for run in &record.ring {
             let reached = reached.get_mut(run.slot as usize).ok_or(BadRecord("an entry of nobody"))?;
-            let it = self.subscriptions[run.slot as usize].as_mut().ok_or(BadRecord("an entry of nobody"))?;
+            let it = self.get_mut(run.slot).ok_or(BadRecord("an entry of nobody"))?;
             *reached = check_run(run, *reached, it.cursor)?;
             let evicted = excess.min(run.count);
             excess -= evicted;

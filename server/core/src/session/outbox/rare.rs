@@ -1,0 +1,173 @@
+//! Where an outbox has what it has: its first subscription in place, and what few sessions have in one box.
+//!
+//! Most sessions follow one channel or none. They have no box.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+
+use super::{Outbox, Subscription};
+
+/// What few sessions have.
+#[derive(Debug)]
+pub(super) struct Rare<C> {
+    /// Those after the first, by slot.
+    subscriptions: Vec<Option<Subscription<C>>>,
+    /// Those that are ready and not next, in the order of their turns.
+    waiting: VecDeque<u32>,
+    /// Subscriptions whose gap is to be sent before anything is resent, in the order of the gaps' seqs.
+    pub(super) pending_gaps: VecDeque<u32>,
+    /// The last seq that has left the ring and was of a subscription that has ended.
+    pub(super) forgotten: u64,
+}
+
+impl<C> Default for Rare<C> {
+    fn default() -> Self {
+        Self {
+            subscriptions: Vec::new(),
+            waiting: VecDeque::new(),
+            pending_gaps: VecDeque::new(),
+            forgotten: 0,
+        }
+    }
+}
+
+impl<C> Rare<C> {
+    fn is_empty(&self) -> bool {
+        self.subscriptions.is_empty()
+            && self.waiting.is_empty()
+            && self.pending_gaps.is_empty()
+            && self.forgotten == 0
+    }
+}
+
+/// Up to here, room is made for one subscription at a time: a vector would begin with four, and double.
+const FEW_SUBSCRIPTIONS: usize = 8;
+
+impl<C> Outbox<C> {
+    pub(super) fn get(&self, slot: u32) -> Option<&Subscription<C>> {
+        match slot.checked_sub(1) {
+            None => self.first.as_ref(),
+            Some(index) => self.rare.as_ref()?.subscriptions.get(index as usize)?.as_ref(),
+        }
+    }
+
+    pub(super) fn get_mut(&mut self, slot: u32) -> Option<&mut Subscription<C>> {
+        match slot.checked_sub(1) {
+            None => self.first.as_mut(),
+            Some(index) => self.rare.as_mut()?.subscriptions.get_mut(index as usize)?.as_mut(),
+        }
+    }
+
+    /// Every subscription, live or not, by slot.
+    pub(super) fn existing(&self) -> impl Iterator<Item = (u32, &Subscription<C>)> {
+        let more = self.rare.iter().flat_map(|rare| &rare.subscriptions);
+        (0..)
+            .zip(std::iter::once(&self.first).chain(more))
+            .filter_map(|(slot, it)| Some((slot, it.as_ref()?)))
+    }
+
+    pub(super) fn existing_mut(&mut self) -> impl Iterator<Item = &mut Subscription<C>> {
+        let more = self.rare.iter_mut().flat_map(|rare| &mut rare.subscriptions);
+        std::iter::once(&mut self.first).chain(more).flatten()
+    }
+
+    /// Slots below this have been used.
+    pub(super) fn slots(&self) -> u32 {
+        let more = self.rare.as_ref().map_or(0, |rare| rare.subscriptions.len());
+        u32::try_from(1 + more).expect("subscriptions are limited, far below 2^32")
+    }
+
+    pub(super) fn first_free_slot(&self) -> u32 {
+        (0..self.slots()).find(|slot| self.get(*slot).is_none()).unwrap_or(self.slots())
+    }
+
+    /// There is a subscription now with this slot, or none.
+    pub(super) fn set(&mut self, slot: u32, subscription: Option<Subscription<C>>) {
+        let Some(index) = slot.checked_sub(1).map(|index| index as usize) else {
+            self.first = subscription;
+            return;
+        };
+        if subscription.is_none() && self.get(slot).is_none() {
+            return;
+        }
+        let more = &mut self.rare.get_or_insert_default().subscriptions;
+        if index >= more.len() {
+            if more.len() < FEW_SUBSCRIPTIONS {
+                more.reserve_exact(index + 1 - more.len());
+            }
+            more.resize_with(index + 1, || None);
+        }
+        more[index] = subscription;
+        while more.pop_if(|last| last.is_none()).is_some() {}
+        self.drop_empty_box();
+    }
+
+    /// The first of those that are ready.
+    pub(super) fn next_ready(&self) -> Option<u32> {
+        self.next_ready.map(|after| after.get() - 1)
+    }
+
+    fn set_next_ready(&mut self, slot: Option<u32>) {
+        self.next_ready = slot.and_then(|slot| NonZeroU32::new(slot + 1));
+    }
+
+    /// Those that are ready, in the order of their turns.
+    pub(super) fn ready(&self) -> impl Iterator<Item = u32> {
+        self.next_ready().into_iter().chain(self.rare.iter().flat_map(|rare| rare.waiting.iter().copied()))
+    }
+
+    /// Its turn comes after those of all that are ready.
+    pub(super) fn await_turn(&mut self, slot: u32) {
+        if self.next_ready.is_none() {
+            self.set_next_ready(Some(slot));
+        } else {
+            self.rare.get_or_insert_default().waiting.push_back(slot);
+        }
+    }
+
+    /// It has no turn.
+    pub(super) fn leave_turns(&mut self, slot: u32) {
+        if self.next_ready() == Some(slot) {
+            let next = self.rare.as_mut().and_then(|rare| rare.waiting.pop_front());
+            self.set_next_ready(next);
+        } else if let Some(rare) = &mut self.rare {
+            rare.waiting.retain(|waiting| *waiting != slot);
+        }
+    }
+
+    pub(super) fn pending_gaps(&self) -> impl Iterator<Item = u32> {
+        self.rare.iter().flat_map(|rare| rare.pending_gaps.iter().copied())
+    }
+
+    pub(super) fn next_pending_gap(&self) -> Option<u32> {
+        self.rare.as_ref()?.pending_gaps.front().copied()
+    }
+
+    /// Returns whether there was one.
+    pub(super) fn remove_pending_gap(&mut self, slot: u32) -> bool {
+        let Some(rare) = &mut self.rare else { return false };
+        let before = rare.pending_gaps.len();
+        rare.pending_gaps.retain(|pending| *pending != slot);
+        let was_there = before > rare.pending_gaps.len();
+        self.drop_empty_box();
+        was_there
+    }
+
+    pub(super) fn forgotten(&self) -> u64 {
+        self.rare.as_ref().map_or(0, |rare| rare.forgotten)
+    }
+
+    /// Lets go of the box once nothing is in it.
+    pub(super) fn drop_empty_box(&mut self) {
+        if self.rare.as_deref().is_some_and(Rare::is_empty) {
+            self.rare = None;
+        }
+    }
+
+    /// Drops all subscriptions, all turns, all gaps that are owed. Returns the subscriptions.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Subscription<C>> + use<C> {
+        self.next_ready = None;
+        let more = self.rare.take().map_or(Vec::new(), |rare| rare.subscriptions);
+        std::iter::once(self.first.take()).chain(more).flatten()
+    }
+}
