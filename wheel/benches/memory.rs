@@ -7,6 +7,7 @@
 //! ```text
 //! set      so many timers, random deadlines, from empty
 //! moved    each was moved to another deadline since, in random order
+//! stay     so many timers that stay, armed and then armed anew, in random order
 //! peak     nine times as many came on top, nearer, and have come out: bytes by those before the peak
 //! ```
 
@@ -22,6 +23,7 @@ use support::deadlines::{Deadlines, SPAN};
 use support::plot::Axes;
 use support::report::{Plot, Report};
 use support::statistics::{ratio, short};
+use support::structures::standing::{StandingVisitor, Stays, standing};
 use support::structures::{Limits, Structure, Visitor, structures};
 use support::verify::verify;
 use support::{Failure, table};
@@ -49,17 +51,31 @@ struct Args {
 fn main() -> Result<(), Failure> {
     let args = Args::parse();
     let mut report = Report::new("memory", "timers");
-    let mut subjects = Subjects { common: &args.common, all: Vec::new() };
+    let mut subjects = Subjects { common: &args.common, all: Vec::new(), standing: Vec::new() };
     structures(&mut subjects);
-    let subjects = subjects.all;
+    standing(&mut subjects);
+    let Subjects { all: subjects, standing: stays, .. } = subjects;
 
     let max = args.max_timers.unwrap_or(args.common.either(1_000_000, 10_000));
     for timers in [1_000, 10_000, 100_000, 1_000_000].into_iter().filter(|&timers| timers <= max) {
         let deadlines = Deadlines::random(timers, timers.into());
+        let each_of =
+            |bytes: u64, values: u32| ratio(bytes.saturating_sub(VALUE * u64::from(values)), timers.into());
+        let each = |bytes| each_of(bytes, timers);
+        for subject in stays.iter().filter(|subject| timers <= subject.limits.change) {
+            table::progress(format_args!("{} timers that stay: {}", short(timers.into()), subject.name));
+            let bytes = (subject.bytes)(&deadlines);
+            report.add(
+                "stay",
+                "bytes",
+                subject.name,
+                timers.into(),
+                each_of(bytes, timers / subject.timers_each),
+            );
+        }
         for subject in subjects.iter().filter(|subject| timers <= subject.limits.change) {
             table::progress(format_args!("{} timers: {}", short(timers.into()), subject.name));
             let bytes = (subject.bytes)(&deadlines);
-            let each = |bytes: u64| ratio(bytes.saturating_sub(VALUE * u64::from(timers)), timers.into());
             report.add("set", "bytes", subject.name, timers.into(), each(bytes.set));
             report.add("moved", "bytes", subject.name, timers.into(), each(bytes.moved));
             if timers.saturating_mul(PEAK + 1) <= subject.limits.expire {
@@ -82,9 +98,32 @@ struct Subject {
     peak: fn(&Deadlines) -> (u64, u64),
 }
 
+/// Timers that stay, with their type in the function.
+struct StandingSubject {
+    name: &'static str,
+    limits: Limits,
+    timers_each: u32,
+    bytes: fn(&Deadlines) -> u64,
+}
+
 struct Subjects<'a> {
     common: &'a Common,
     all: Vec<Subject>,
+    standing: Vec<StandingSubject>,
+}
+
+impl StandingVisitor for Subjects<'_> {
+    fn visit<S: Stays>(&mut self) {
+        if self.common.wants(S::NAME) {
+            let bytes = standing_bytes::<S>;
+            self.standing.push(StandingSubject {
+                name: S::NAME,
+                limits: S::LIMITS,
+                timers_each: S::TIMERS_EACH,
+                bytes,
+            });
+        }
+    }
 }
 
 impl Visitor for Subjects<'_> {
@@ -115,6 +154,20 @@ fn bytes<S: Structure>(deadlines: &Deadlines) -> Bytes {
         assert!(known, "{}: a timer to move was not there", S::NAME);
     }
     Bytes { set, moved: allocated() - before }
+}
+
+fn standing_bytes<S: Stays>(deadlines: &Deadlines) -> u64 {
+    let mut keys = Vec::with_capacity(deadlines.first.len());
+    let before = allocated();
+    let mut timers = S::new(u64::from(SPAN));
+    for (number, &deadline) in (0..).zip(&deadlines.first) {
+        keys.push(timers.register(deadline.into(), number));
+    }
+    for &number in &deadlines.order {
+        let known = timers.arm(keys[number as usize], deadlines.second[number as usize].into());
+        assert!(known, "{}: a timer to arm was not there", S::NAME);
+    }
+    allocated() - before
 }
 
 /// The bytes before and after the peak.

@@ -7,6 +7,7 @@
 mod batches;
 mod phases;
 mod sessions;
+mod standing;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -19,6 +20,7 @@ use support::deadlines::Deadlines;
 use support::plot::Axes;
 use support::report::{Plot, Report};
 use support::statistics::{ns_each, short};
+use support::structures::standing::{StandingVisitor, Stays, standing};
 use support::structures::{Limits, Structure, Visitor, structures};
 use support::verify::verify;
 use support::{Failure, table};
@@ -54,9 +56,28 @@ enum Op {
     Expire,
     /// All of it, as sessions with heartbeats do
     Sessions,
+    /// Registering a timer that stays, and arming it, in memory that grows
+    Register,
+    /// Arming one anew
+    Arm,
+    /// Arming one within a range that has its deadline: nothing is to be done
+    Within,
+    /// Disarming one
+    Disarm,
+    /// Driving time until one expires, and is lent
+    Lend,
+    /// Taking one out for good
+    Unregister,
 }
 
 impl Op {
+    /// Those of timers for once.
+    const ONCE: [Op; 7] =
+        [Op::Schedule, Op::Reschedule, Op::Cancel, Op::Sweep, Op::Refill, Op::Expire, Op::Sessions];
+
+    /// Those of timers that stay, which are measured together.
+    const STANDING: [Op; 6] = [Op::Register, Op::Arm, Op::Within, Op::Disarm, Op::Lend, Op::Unregister];
+
     fn name(self) -> String {
         format!("{self:?}").to_lowercase()
     }
@@ -68,10 +89,11 @@ fn main() -> Result<(), Failure> {
         args.ops = Op::value_variants().to_vec();
     }
     let mut report = Report::new("operations", "timers");
-    let mut subjects = Subjects { common: &args.common, all: Vec::new() };
+    let mut subjects = Subjects { common: &args.common, all: Vec::new(), standing: Vec::new() };
     structures(&mut subjects);
     subjects.add_batches();
-    let subjects = subjects.all;
+    standing(&mut subjects);
+    let Subjects { all: subjects, standing: stays, .. } = subjects;
 
     let max = args.max_timers.unwrap_or(args.common.either(10_000_000, 10_000));
     for timers in [1_000, 10_000, 100_000, 1_000_000, 10_000_000].into_iter().filter(|&timers| timers <= max)
@@ -82,6 +104,14 @@ fn main() -> Result<(), Failure> {
             for subject in &subjects {
                 table::progress(format_args!("{} timers, run {run}: {}", short(timers.into()), subject.name));
                 measure(subject, &args, &deadlines, &mut checksum, &mut report);
+            }
+            for subject in stays.iter().filter(|_| args.ops.iter().any(|op| Op::STANDING.contains(op))) {
+                table::progress(format_args!(
+                    "{} that stay, run {run}: {}",
+                    short(timers.into()),
+                    subject.name
+                ));
+                measure_standing(subject, &args, &deadlines, &mut report);
             }
         }
     }
@@ -105,9 +135,26 @@ struct Subject {
     sessions: fn(u32, u64) -> sessions::Outcome,
 }
 
+/// Timers that stay, with their type in the function.
+struct StandingSubject {
+    name: &'static str,
+    limits: Limits,
+    measure: fn(&Deadlines) -> standing::Standing,
+}
+
 struct Subjects<'a> {
     common: &'a Common,
     all: Vec<Subject>,
+    standing: Vec<StandingSubject>,
+}
+
+impl StandingVisitor for Subjects<'_> {
+    fn visit<S: Stays>(&mut self) {
+        if self.common.wants(S::NAME) {
+            let measure = standing::measure::<S>;
+            self.standing.push(StandingSubject { name: S::NAME, limits: S::LIMITS, measure });
+        }
+    }
 }
 
 impl Subjects<'_> {
@@ -128,7 +175,7 @@ impl Subjects<'_> {
 
 impl Visitor for Subjects<'_> {
     fn visit<S: Structure>(&mut self) {
-        self.add::<S>(Op::value_variants());
+        self.add::<S>(&Op::ONCE);
     }
 }
 
@@ -143,7 +190,7 @@ fn measure(
     let wants = |op| args.ops.contains(&op) && subject.ops.contains(&op);
     let changes = timers <= subject.limits.change;
     let expires = timers <= subject.limits.expire;
-    if changes && args.ops.iter().any(|&op| op != Op::Sessions && wants(op)) {
+    if changes && Op::ONCE.iter().any(|&op| op != Op::Sessions && wants(op)) {
         let phases = (subject.phases)(deadlines, expires && wants(Op::Expire));
         for (op, time) in phases.times() {
             if let Some(time) = time.filter(|_| wants(op)) {
@@ -170,6 +217,19 @@ fn measure(
                 "{} has another history",
                 subject.name
             );
+        }
+    }
+}
+
+fn measure_standing(subject: &StandingSubject, args: &Args, deadlines: &Deadlines, report: &mut Report) {
+    let timers = u32::try_from(deadlines.first.len()).expect("made of a u32");
+    if timers > subject.limits.change.min(subject.limits.expire) {
+        return;
+    }
+    let measured = (subject.measure)(deadlines);
+    for (op, time) in measured.times {
+        if args.ops.contains(&op) {
+            report.add(&op.name(), "ns", subject.name, timers.into(), ns_each(time, measured.timers));
         }
     }
 }

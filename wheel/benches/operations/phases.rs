@@ -20,8 +20,8 @@ use crate::support::deadlines::{Deadlines, SPAN};
 use crate::support::structures::Structure;
 
 /// So many timers are measured in one run at least, unless that takes longer than [`ENOUGH`].
-const AT_LEAST: u64 = 200_000;
-const ENOUGH: Duration = Duration::from_millis(500);
+pub(crate) const AT_LEAST: u64 = 200_000;
+pub(crate) const ENOUGH: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 pub(crate) struct Phases {
