@@ -116,7 +116,7 @@ pub(crate) fn table_of_run<R: Measured, const N: usize>(
     aligned(table)
 }
 
-/// Medians over the runs.
+/// Medians over the runs, of what was measured.
 pub(crate) fn summary_table<R: Measured>(figures: &[Figure<R>], rows: &[R]) -> String {
     let (kinds, compared) = (kinds(rows), compared(rows));
     // With more servers the table would be too wide.
@@ -129,6 +129,9 @@ pub(crate) fn summary_table<R: Measured>(figures: &[Figure<R>], rows: &[R]) -> S
     table.set_header(header);
     for figure in figures {
         let summary = figure.summary(rows);
+        if summary.servers.is_empty() {
+            continue;
+        }
         let show = |spread: Option<&Spread>, decimals| {
             spread.map_or_else(|| "-".to_owned(), |spread| spread.show(decimals))
         };
