@@ -90,6 +90,7 @@ pub(crate) fn client_on(
         metrics,
         permits: Permits::new(limits.max_connections, limits.max_connections_per_address),
         entropy,
+        rest: None,
         settings: ClientSettings {
             channel_name_bytes: config.channel.name_bytes,
             max_subscriptions: limits.max_subscriptions,

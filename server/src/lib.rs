@@ -12,8 +12,9 @@
 //!  └────────────┘    └─────────── wake / write ◀─────────┴──────────────┘
 //! ```
 //!
-//! - **tokio** (built without its timers): the accept loops, and one task a connection, which alone reads and
+//! - **tokio** (built without its timers): the accept loops, and one task for each connection that is awake, which alone reads and
 //!   writes its socket.
+//! - **The thread of connections at rest** (`rest/`): looks whether those without a task have anything to read.
 //! - **The wheel thread** (`timeouts/`): owns the wheel. It receives timers, turns, and sends what is due. It runs
 //!   no session code and takes no session's lock.
 //! - **The workers** (`timeouts/`): for each expiry they find the session, lock it, let it look at its deadlines,
@@ -44,6 +45,8 @@ pub mod logging;
 mod metrics;
 pub mod proxies;
 mod public;
+mod rest;
+mod resting;
 mod retry;
 mod server;
 mod session;

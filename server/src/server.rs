@@ -22,6 +22,7 @@ use crate::expiry::ExpiryHandler;
 use crate::http::{Acceptor, Listener};
 use crate::listeners::{ListenError, Listeners};
 use crate::public;
+use crate::resting::{self, Resting};
 use crate::session::Channel;
 use crate::snapshot::{self, ClaimError, Claimed, Kept, Loaded, Taken};
 use crate::systemd::Supervisor;
@@ -63,6 +64,7 @@ pub struct Server {
     runtime: Runtime,
     wheel: WheelThread,
     workers: WorkerPool,
+    resting: Resting,
     /// Of the public and of the admin listener.
     addresses: (SocketAddr, SocketAddr),
     admin_tls: bool,
@@ -116,13 +118,10 @@ impl Server {
         let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack);
         let events = Box::new(HookSink(hooks));
         let executor: Arc<dyn Executor> = Arc::new(runtime.handle().clone());
-        let client = Arc::new(context::client(
-            &config,
-            Arc::clone(&timeouts),
-            Entropy::system(),
-            Arc::clone(&executor),
-            events,
-        ));
+        let mut client =
+            context::client(&config, Arc::clone(&timeouts), Entropy::system(), Arc::clone(&executor), events);
+        client.rest = resting::rest(config.rest_after, runtime.handle())?;
+        let client = Arc::new(client);
         // From here on an error puts the snapshot back.
         let (channels, taken) = match &snapshot {
             Some(claimed) => go_on(claimed, &client).map_err(StartError::Snapshot)?,
@@ -131,6 +130,7 @@ impl Server {
         client.logs.engine.go_on_with(channels);
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
         let handler = ExpiryHandler { context: Arc::clone(&client), executor };
+        let resting = Resting::start(&client)?;
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler), &timeouts)?;
         let wheel = WheelThread::start(config.timers.wheel(), Arc::clone(&timeouts), to_arm, sender)?;
         if let Some(engine) = &client.engine_health
@@ -158,6 +158,7 @@ impl Server {
             runtime,
             wheel,
             workers,
+            resting,
             addresses,
             admin_tls: config.tls_for_admin,
         })
@@ -239,6 +240,7 @@ impl Server {
         self.runtime.shutdown_timeout(RUNTIME_SHUTDOWN);
         self.wheel.stop();
         self.workers.join();
+        self.resting.stop();
     }
 }
 

@@ -1,10 +1,10 @@
-//! The lock-free handshakes of `timeouts/`, under every interleaving that loom can find.
+//! The lock-free handshakes of `timeouts/` and `rest/`, under every interleaving that loom can find.
 //!
 //! The files under test are compiled a second time here, on loom's atomics. A test of the whole crate under
 //! `--cfg loom` would build tokio for loom, too, which then has no sockets.
 
 mod sync {
-    pub(super) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+    pub(super) use loom::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
     /// What `atomic_waker::AtomicWaker` promises, on a lock: a wake-up takes the task that was registered last, and what
     /// the one who wakes did before is seen by the next registration.
@@ -25,6 +25,8 @@ mod sync {
 #[allow(dead_code, reason = "nothing has slack here")]
 #[path = "../src/timeouts/arming.rs"]
 mod arming;
+#[path = "../src/rest/handover.rs"]
+mod handover;
 #[path = "../src/timeouts/parking.rs"]
 mod parking;
 #[path = "../src/timeouts/waiting.rs"]
@@ -38,8 +40,9 @@ use loom::sync::Arc;
 use loom::thread;
 
 use arming::{ArmAction, Arming, RequestedDeadline};
+use handover::{Handover, Holder};
 use parking::Parking;
-use sync::{AtomicBool, AtomicU64, AtomicWaker, Ordering};
+use sync::{AtomicBool, AtomicU32, AtomicU64, AtomicWaker, Ordering};
 use waiting::poll_expiry;
 
 /// Nothing has slack here.
@@ -441,4 +444,175 @@ fn a_sleep_that_read_the_clock_before_it_registers_would_lose_its_wake_up() {
         Poll::Pending
     });
     assert!(lost > 0, "the model must find it");
+}
+
+/// A connection that may rest: its socket, who has it, and what has become of its notes.
+#[derive(Default)]
+struct Connection {
+    handover: Option<Handover>,
+    waker: AtomicWaker,
+    session: loom::sync::Mutex<Session>,
+    /// The task that has the socket.
+    task: loom::sync::Mutex<Option<StdArc<Woken>>>,
+    /// Notes that tasks have read.
+    heard: AtomicU32,
+    /// So many tasks go to rest after their first turn.
+    rests: AtomicU32,
+}
+
+/// What the session's lock guards.
+#[derive(Default)]
+struct Session {
+    /// It has the socket.
+    is_resting: bool,
+}
+
+const PING: u32 = 1;
+const READ: u32 = 2;
+const CLOSE: u32 = 4;
+
+impl Connection {
+    fn new(rests: u32) -> Self {
+        Self { handover: Some(Handover::new()), rests: AtomicU32::new(rests), ..Self::default() }
+    }
+
+    fn handover(&self) -> &Handover {
+        self.handover.as_ref().expect("it has one")
+    }
+
+    /// A task begins with the socket, has its first turn, and may rest then.
+    fn begin_task(&self) {
+        let task = StdArc::new(Woken(AtomicBool::new(false)));
+        let before = self.task.lock().expect("no one panics").replace(StdArc::clone(&task));
+        assert!(before.is_none(), "two tasks have the socket");
+        self.turn(&task);
+        let one_less = |rests: u32| rests.checked_sub(1);
+        if self.rests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            self.rest();
+        }
+    }
+
+    fn turn(&self, task: &StdArc<Woken>) {
+        self.waker.register(&Waker::from(StdArc::clone(task)));
+        self.heard.fetch_or(self.handover().take(), Ordering::Relaxed);
+    }
+
+    /// The task would rest, as `Sessions::rest` does. If there is a note, it has another turn.
+    fn rest(&self) {
+        let mut session = self.session.lock().expect("no one panics");
+        let task = self.task.lock().expect("no one panics").take().expect("it is this one");
+        drop(self.waker.take());
+        if self.handover().rest() {
+            session.is_resting = true;
+            return;
+        }
+        *self.task.lock().expect("no one panics") = Some(StdArc::clone(&task));
+        drop(session);
+        self.turn(&task);
+    }
+
+    /// With the session's lock, which is released: the connection gets a task, which finds these notes.
+    fn wake(&self, mut session: loom::sync::MutexGuard<'_, Session>, notes: u32) {
+        session.is_resting = false;
+        self.handover().wake(notes);
+        drop(session);
+        self.begin_task();
+    }
+
+    /// Leaves a note after the session's lock was released, as `Sessions::carry_out` does.
+    fn post(&self, note: u32) {
+        match self.handover().post(note) {
+            Holder::Task => self.waker.take().into_iter().for_each(Waker::wake),
+            Holder::Session => {
+                let session = self.session.lock().expect("no one panics");
+                if session.is_resting {
+                    self.wake(session, 0);
+                }
+            }
+        }
+    }
+
+    /// Has the connection closed, if it has a task: it has sent too much of what has no end.
+    fn cut(&self) {
+        match self.handover().post_to_task(CLOSE) {
+            Holder::Task => self.waker.take().into_iter().for_each(Waker::wake),
+            Holder::Session => _ = self.heard.fetch_or(CLOSE, Ordering::Relaxed),
+        }
+    }
+
+    /// With the session's lock: a fan-out. At rest the kernel does not take all of it, and the rest is for a task.
+    fn deliver(&self) {
+        let session = self.session.lock().expect("no one panics");
+        if session.is_resting {
+            self.wake(session, READ);
+        } else {
+            assert_eq!(self.handover().post(READ), Holder::Task, "with the lock, it is seen who has it");
+            self.waker.take().into_iter().for_each(Waker::wake);
+        }
+    }
+
+    /// Another connection takes the session over.
+    fn take_over(&self) {
+        let session = self.session.lock().expect("no one panics");
+        if session.is_resting {
+            return self.wake(session, CLOSE);
+        }
+        drop(session);
+        self.post(CLOSE);
+    }
+
+    /// There is something to read.
+    fn readable(&self) {
+        let session = self.session.lock().expect("no one panics");
+        if session.is_resting {
+            self.wake(session, 0);
+        }
+    }
+
+    /// When all is quiet, one has the socket, and every note was heard or will be.
+    fn check(&self, posted: u32) {
+        let is_resting = self.session.lock().expect("no one panics").is_resting;
+        let task = self.task.lock().expect("no one panics").take();
+        assert_eq!(is_resting, task.is_none(), "one has the socket");
+        let left = self.handover().take();
+        assert_eq!(left & Handover::RESTING != 0, is_resting);
+        let unheard = left & !Handover::RESTING;
+        match task {
+            Some(task) => assert!(unheard == 0 || task.take(), "nobody wakes the task for {unheard:#b}"),
+            None => assert_eq!(unheard, 0, "nobody hears a note at rest"),
+        }
+        assert_eq!(self.heard.load(Ordering::Relaxed) | unheard, posted, "a note is lost");
+    }
+}
+
+/// The first task of a connection, and the next, go to rest, while two others do something.
+fn two_meet_a_connection(posted: u32, first: fn(&Connection), second: fn(&Connection)) {
+    for rests in [1, 2] {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(move || {
+            let connection = Arc::new(Connection::new(rests));
+            let others = [first, second].map(|act| {
+                let connection = Arc::clone(&connection);
+                thread::spawn(move || act(&connection))
+            });
+            connection.begin_task();
+            for other in others {
+                other.join().expect("it does not panic");
+            }
+            connection.check(posted);
+        });
+    }
+}
+
+#[test]
+fn a_connection_at_rest_has_one_owner_and_no_note_is_lost() {
+    two_meet_a_connection(PING, |one| one.post(PING), Connection::readable);
+    two_meet_a_connection(PING | READ, |one| one.post(PING), Connection::deliver);
+    two_meet_a_connection(PING | CLOSE, |one| one.post(PING), Connection::take_over);
+    two_meet_a_connection(READ, Connection::deliver, Connection::readable);
+    two_meet_a_connection(READ | CLOSE, Connection::deliver, Connection::take_over);
+    two_meet_a_connection(CLOSE, Connection::take_over, Connection::readable);
+    two_meet_a_connection(READ, Connection::deliver, Connection::deliver);
+    two_meet_a_connection(CLOSE, Connection::cut, Connection::readable);
 }

@@ -14,6 +14,8 @@ pub struct FrameWalk {
     payload_left: u64,
     /// The payloads of the fragments that have ended, of a message that has not.
     fragments: u64,
+    /// There is such a message.
+    message_begun: bool,
 }
 
 /// What some bytes were.
@@ -68,10 +70,10 @@ impl FrameWalk {
         self.header_read == 0
     }
 
-    /// Whether no message has begun either, or none but empty fragments of it.
+    /// Whether no message has begun either.
     #[must_use]
     pub fn is_between_messages(&self) -> bool {
-        self.is_between_frames() && self.fragments == 0
+        self.is_between_frames() && !self.message_begun
     }
 
     fn skip_payload(&mut self, bytes: &[u8]) -> usize {
@@ -108,6 +110,7 @@ impl FrameWalk {
         // Control frames may come between fragments.
         if !is_control {
             self.fragments = if is_last { 0 } else { self.fragments.saturating_add(payload) };
+            self.message_begun = !is_last;
         }
     }
 
@@ -119,6 +122,20 @@ impl FrameWalk {
             short => u64::from(short),
         }
     }
+}
+
+/// The payload of a pong, if these bytes are one whole pong of a client with so long a payload, and nothing else.
+#[must_use]
+pub fn lone_pong<const LENGTH: usize>(bytes: &[u8]) -> Option<[u8; LENGTH]> {
+    const PONG: u8 = 0x8A;
+    const MASKED: usize = 0x80;
+    let [PONG, second, mask @ ..] = bytes else { return None };
+    let (mask, payload) = mask.split_first_chunk::<4>()?;
+    let mut payload: [u8; LENGTH] = payload.try_into().ok()?;
+    for (byte, mask) in payload.iter_mut().zip(mask.iter().cycle()) {
+        *byte ^= mask;
+    }
+    (LENGTH < 126 && usize::from(*second) == MASKED | LENGTH).then_some(payload)
 }
 
 /// By its second byte.
@@ -224,6 +241,33 @@ mod tests {
             assert_eq!(walk.unfinished_message(), before, "{opcode:#x}");
             walk.advance(rest, 1);
             assert_eq!(walk.unfinished_message(), expected, "{opcode:#x}");
+        }
+    }
+
+    #[test]
+    fn a_message_that_begins_with_an_empty_fragment_has_begun() {
+        let mut walk = FrameWalk::default();
+        for (first, expected) in [(0x01, false), (0x8A, false), (0x00, false), (0x80, true), (0x81, true)] {
+            let mut frame = frame(0, true);
+            frame[0] = first;
+            walk.advance(&frame, 1);
+            assert_eq!(walk.is_between_messages(), expected, "after {first:#x}");
+        }
+    }
+
+    #[test]
+    fn a_lone_pong_is_a_pong_and_nothing_else() {
+        let pong = [0x8A, 0x88, 1, 2, 3, 4, 1, 2, 3, 4, 1, 2, 3, 5];
+        assert_eq!(lone_pong(&pong), Some([0, 0, 0, 0, 0, 0, 0, 1]));
+        assert_eq!(lone_pong::<7>(&pong), None);
+        for length in 0..pong.len() {
+            assert_eq!(lone_pong::<8>(&pong[..length]), None, "{length} bytes of it");
+        }
+        assert_eq!(lone_pong::<8>(&[&pong[..], &[0x81]].concat()), None, "another frame begins");
+        for (at, byte) in [(0, 0x89), (0, 0x0A), (0, 0xCA), (1, 0x08), (1, 0x87), (1, 0x89)] {
+            let mut other = pong;
+            other[at] = byte;
+            assert_eq!(lone_pong::<8>(&other), None, "byte {at} is {byte:#x}");
         }
     }
 

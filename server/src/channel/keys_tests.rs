@@ -28,8 +28,8 @@ const WIDE: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: Some(AGE)
 enum Nobody {}
 
 impl Subscriber for Nobody {
-    fn tell_readable(&self, _: Slot) -> Option<std::task::Waker> {
-        match *self {}
+    fn tell_readable(self: &Arc<Self>, _: Slot) -> Option<std::task::Waker> {
+        match **self {}
     }
 
     fn move_on(self: &Arc<Self>, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {

@@ -20,7 +20,7 @@ impl SubscriberKey {
 /// Reads channels, and is told when one has something new.
 pub(crate) trait Subscriber: fmt::Debug + Send + Sync + 'static {
     /// The channel behind this slot has something new. Returns a task to wake, if there is one.
-    fn tell_readable(&self, slot: Slot) -> Option<Waker>;
+    fn tell_readable(self: &Arc<Self>, slot: Slot) -> Option<Waker>;
 
     /// A channel that it follows has ended, and another goes on in its place, with the same messages up to `cut` under the same numbers; with none, if
     /// that is nothing.
@@ -112,7 +112,7 @@ mod tests {
     struct Numbered(usize);
 
     impl Subscriber for Numbered {
-        fn tell_readable(&self, _: Slot) -> Option<Waker> {
+        fn tell_readable(self: &Arc<Self>, _: Slot) -> Option<Waker> {
             None
         }
 

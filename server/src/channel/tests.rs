@@ -21,8 +21,8 @@ const WIDE: LogLimits = LogLimits { messages: 1000, bytes: 1 << 20, age: None, t
 enum Nobody {}
 
 impl Subscriber for Nobody {
-    fn tell_readable(&self, _: Slot) -> Option<Waker> {
-        match *self {}
+    fn tell_readable(self: &Arc<Self>, _: Slot) -> Option<Waker> {
+        match **self {}
     }
 
     fn move_on(self: &Arc<Self>, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {

@@ -17,13 +17,31 @@ pub(crate) struct Attachment {
     pub(crate) context: Arc<Context>,
     transport: Transport,
     dialect: DialectName,
+    /// The connection goes on without its task.
+    rests: bool,
 }
 
 impl Attachment {
     pub(crate) fn new(attached: Attached, context: Arc<Context>) -> Self {
         let Attached { session, link, transport, dialect, .. } = attached;
         context.metrics.connections.opened(transport.into(), dialect);
-        Self { session, link, context, transport, dialect }
+        Self { session, link, context, transport, dialect, rests: false }
+    }
+
+    /// The hold of a connection that has been at rest.
+    pub(crate) fn woken(
+        session: Arc<SessionCell>,
+        link: Arc<Link>,
+        context: Arc<Context>,
+        transport: Transport,
+        dialect: DialectName,
+    ) -> Self {
+        Self { session, link, context, transport, dialect, rests: false }
+    }
+
+    /// The connection goes to rest, and its session will not be told that it has ended.
+    pub(crate) fn rest(mut self) {
+        self.rests = true;
     }
 
     /// Tells the session what happened to its connection. Returns whether the session is still attached to it.
@@ -62,6 +80,9 @@ impl Attachment {
 
 impl Drop for Attachment {
     fn drop(&mut self) {
+        if self.rests {
+            return;
+        }
         // Nothing happens if it knows already.
         self.tell(ConnectionInput::Ended(SuspendReason::ConnectionLost));
         // Between two polls a session keeps its place for the next.

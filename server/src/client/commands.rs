@@ -34,6 +34,11 @@ impl<D: Dialect> Commands<D> {
         Self { waiting: None }
     }
 
+    /// Whether any wait for their responses.
+    pub(crate) fn are_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
     /// Carries out what a text asks for. Each request but the first counts as one more frame. Responses are written to `out`; `backlog` notes whether there is more to send now.
     pub(crate) fn received(
         &mut self,

@@ -8,6 +8,7 @@ use crate::auth::{Auth, AuthError, Identity};
 use crate::engine::Health;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
+use crate::rest::Rest;
 use crate::session::{AttachRequest, Attached, Logs, Refusal, SessionCell, Sessions};
 use crate::timeouts::{Sleep, Timeouts};
 
@@ -32,6 +33,8 @@ pub(crate) struct Context {
     /// Of new sessions, by network.
     pub(crate) session_rates: Rates<IpAddr>,
     pub(crate) entropy: Entropy,
+    /// Unless connections keep their tasks.
+    pub(crate) rest: Option<Rest<SessionCell>>,
     pub(crate) settings: ClientSettings,
 }
 

@@ -21,7 +21,8 @@ impl Sender {
     fn cut(self) {
         match self {
             Self::Connection(link) => {
-                if let Some(task) = link.post(Notes::close(CloseCode::TryAgainLater)) {
+                // At rest it has nothing unfinished, or no more.
+                if let Some(task) = link.post_to_task(Notes::close(CloseCode::TryAgainLater)) {
                     task.wake();
                 }
             }

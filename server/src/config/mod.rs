@@ -56,6 +56,8 @@ pub struct Config {
     pub write_timeout: Duration,
     /// How long to wait for a client to end a connection that we closed.
     pub close_timeout: Duration,
+    /// How long a connection is silent before it gives its task up, if it ever does.
+    pub rest_after: Option<Duration>,
     /// Clients of CometD and Faye.
     pub bayeux: BayeuxConfig,
     /// What a client may use.

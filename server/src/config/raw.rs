@@ -30,6 +30,7 @@ struct Raw {
     listen: Listen,
     timers: Timers,
     session: Session,
+    rest: RawRest,
     engine: RawEngine,
     channel: Channel,
     bayeux: RawBayeux,
@@ -74,6 +75,11 @@ struct Session {
     write_timeout: Span,
     close_timeout: Span,
     max_unacked: usize,
+}
+
+#[derive(Deserialize)]
+struct RawRest {
+    after: SpanOrOff,
 }
 
 #[derive(Deserialize)]
@@ -216,6 +222,7 @@ impl Raw {
                 polls_per_browser: unless_zero(self.bayeux.polls_per_browser),
                 callback_polling: self.bayeux.callback_polling,
             },
+            rest_after: self.rest.after.0,
             write_timeout: self.session.write_timeout.0,
             close_timeout: self.session.close_timeout.0,
             limits: Limits {

@@ -33,6 +33,8 @@ pub(crate) struct ConnectionMetrics {
     pub(super) refusals: Family<RefusalLabels, Counter>,
     pub(super) unfinished_bytes: Gauge,
     pub(super) unfinished_closed: Counter,
+    pub(super) at_rest: Gauge,
+    pub(super) woken: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -52,6 +54,8 @@ impl ConnectionMetrics {
             refusals: Family::default(),
             unfinished_bytes: Gauge::default(),
             unfinished_closed: Counter::default(),
+            at_rest: Gauge::default(),
+            woken: Counter::default(),
         }
     }
 
@@ -61,6 +65,17 @@ impl ConnectionMetrics {
 
     pub(crate) fn closed(&self, transport: &'static str, dialect: DialectName) {
         self.open.get_or_create(&ConnectionLabels::of(transport, dialect)).dec();
+    }
+
+    /// One goes to rest.
+    pub(crate) fn rests(&self) {
+        self.at_rest.inc();
+    }
+
+    /// One rests no longer.
+    pub(crate) fn woke(&self) {
+        self.at_rest.dec();
+        self.woken.inc();
     }
 
     /// How many are open.

@@ -77,6 +77,9 @@ impl Metrics {
         let Self { registry, timers, channels, sessions, connections, engine, log_lines_dropped } = self;
         let mut add = Add(registry);
         add.metric("connections", "Open connections", &connections.open);
+        let help = "Connections without a task, which are open, too";
+        add.metric("connections_at_rest", help, &connections.at_rest);
+        add.metric("connections_woken", "Connections that got a task again", &connections.woken);
         add.metric("sessions", "Sessions, by phase", &sessions.by_phase);
         add.metric("session_events", "Lifecycle events", &sessions.events);
         add.metric("resumes", "Resumes asked for, by outcome", &sessions.resumes);

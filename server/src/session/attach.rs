@@ -224,6 +224,7 @@ impl Sessions {
             dialect: request.dialect,
             advised: Advised::default(),
             identity: request.identity.clone(),
+            resting: None,
             suspended: None,
         };
         let (id, secret) = (SessionId::random(&self.entropy), Secret::random(&self.entropy));

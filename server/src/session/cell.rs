@@ -8,8 +8,9 @@ use encke_core::session::{ConnectionKind, Phase, Session};
 use parking_lot::Mutex;
 
 use super::Channel;
+use super::at_rest::AtRest;
 use super::id::{ResumeToken, Secret, SessionId};
-use super::link::{Link, Notes};
+use super::link::Link;
 use super::step::token_deadline;
 use super::subscriptions::Followed;
 use super::suspended::PlaceInLine;
@@ -78,6 +79,8 @@ pub(super) struct SessionState {
     pub(super) advised: Advised,
     /// Who its client is.
     pub(super) identity: Identity,
+    /// Its connection, while that is at rest: it has no task, and whoever has this lock acts for it.
+    pub(super) resting: Option<Box<dyn AtRest>>,
     /// Its place among those that are suspended.
     pub(super) suspended: Option<Box<PlaceInLine>>,
 }
@@ -138,9 +141,8 @@ impl SessionCell {
 
 impl SessionCell {
     /// Has the session's connection read, if it has one: there may be something new for it.
-    pub(super) fn wake_to_read(&self) {
-        let woken = self.state.lock().link.as_ref().and_then(|link| link.post(Notes::READ));
-        woken.into_iter().for_each(Waker::wake);
+    pub(super) fn wake_to_read(self: &Arc<Self>) {
+        self.connection_reads(self.state.lock()).into_iter().for_each(Waker::wake);
     }
 
     /// The client is told all of how to poll. Returns whether that is the first time.
@@ -172,10 +174,10 @@ impl SessionCell {
 }
 
 impl Subscriber for SessionCell {
-    fn tell_readable(&self, slot: Slot) -> Option<Waker> {
+    fn tell_readable(self: &Arc<Self>, slot: Slot) -> Option<Waker> {
         let mut state = self.state.lock();
         state.machine.outbox_mut().mark_ready(slot);
-        state.link.as_ref()?.post(Notes::READ)
+        self.connection_reads(state)
     }
 
     fn move_on(self: &Arc<Self>, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {

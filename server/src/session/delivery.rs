@@ -13,6 +13,9 @@ use super::sessions::Sessions;
 use super::subscriptions::Followed;
 use crate::channel::LogMessage;
 
+/// What a session has sent, and is to send.
+pub(crate) type SessionOutbox = Outbox<Followed>;
+
 /// About what one turn of a connection takes before others get theirs.
 const BATCH_BYTES: usize = 16 * 1024;
 
@@ -53,21 +56,34 @@ impl Sessions {
         link: &Link,
         out: &mut impl Outgoing,
     ) -> Backlog {
-        let share = Self::with_outbox(session, link, |outbox| {
-            let taken = take_share(outbox, out);
-            let backlog = Backlog {
-                more: !taken.waits && outbox.next_turn().is_some(),
-                until_acknowledged: outbox.is_stopped(),
-            };
-            (taken, backlog, outbox.needs_acknowledgement())
-        });
-        let Some((taken, backlog, needs_acknowledgement)) = share else { return Backlog::default() };
-        if needs_acknowledgement {
+        let share = Self::with_outbox(session, link, |outbox| take_share(outbox, out));
+        let Some(share) = share else { return Backlog::default() };
+        if share.needs_acknowledgement {
             self.handle_connection(session, link, ConnectionInput::Sent);
         }
-        self.metrics.channels.delivered(taken.messages, taken.gaps);
-        backlog
+        self.metrics.channels.delivered(share.messages, share.gaps);
+        share.backlog
     }
+}
+
+/// What a connection has taken, and what remains.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Share {
+    pub(crate) messages: u64,
+    pub(crate) gaps: u64,
+    pub(crate) backlog: Backlog,
+    /// The session's machine is to be told that something was sent.
+    pub(crate) needs_acknowledgement: bool,
+}
+
+/// Takes a share of what is to be sent: for who has the session's lock.
+// In each transport's own code: apart from it, a delivery takes 7 % more instructions.
+#[inline]
+pub(crate) fn take_share(outbox: &mut SessionOutbox, out: &mut impl Outgoing) -> Share {
+    let Taken { messages, gaps, waits } = take(outbox, out);
+    let more = !waits && outbox.next_turn().is_some();
+    let backlog = Backlog { more, until_acknowledged: outbox.is_stopped() };
+    Share { messages, gaps, backlog, needs_acknowledgement: outbox.needs_acknowledgement() }
 }
 
 /// What one turn of a connection took.
@@ -79,9 +95,8 @@ struct Taken {
     waits: bool,
 }
 
-// In each transport's own code: apart from it, a delivery takes 7 % more instructions.
 #[inline]
-fn take_share(outbox: &mut Outbox<Followed>, out: &mut impl Outgoing) -> Taken {
+fn take(outbox: &mut SessionOutbox, out: &mut impl Outgoing) -> Taken {
     let mut taken = Taken::default();
     let before = out.len();
     while let Some(turn) = outbox.next_turn() {

@@ -1,5 +1,5 @@
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 
 use atomic_waker::AtomicWaker;
@@ -9,6 +9,7 @@ use encke_core::session::ConnectionId;
 use parking_lot::Mutex;
 
 use crate::admission::Permit;
+use crate::rest::{Handover, Holder};
 
 /// What ties a session to the task of one of its connections, and all that a session says to a transport. Owned by both;
 /// holds no socket.
@@ -19,7 +20,8 @@ pub(crate) struct Link {
     pub(crate) id: ConnectionId,
     /// Where the connection comes from.
     pub(super) address: IpAddr,
-    notes: AtomicU32,
+    /// The notes, and whether there is a task to read them.
+    handover: Handover,
     waker: AtomicWaker,
     /// When bytes last arrived, in the server's time. Stored below the frame decoder.
     received_at: AtomicU64,
@@ -31,7 +33,19 @@ pub(crate) struct Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Notes(u32);
 
+/// Who hears of a note.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Posted {
+    /// The connection's task, which is to be woken unless it is running.
+    Task(Option<Waker>),
+    /// Nobody: the connection is at rest. It is to be woken, with its session's lock.
+    AtRest,
+}
+
 impl Notes {
+    /// Nothing in particular.
+    pub(crate) const NONE: Self = Self(0);
     /// Write a ping.
     pub(crate) const PING: Self = Self(1);
     /// Look at what the kernel holds.
@@ -69,7 +83,7 @@ impl Link {
         Self {
             id,
             address,
-            notes: AtomicU32::new(0),
+            handover: Handover::new(),
             waker: AtomicWaker::new(),
             received_at: AtomicU64::new(now.as_nanos()),
             permit: Mutex::new(permit),
@@ -101,12 +115,33 @@ impl Link {
         permit.is_some()
     }
 
-    /// Leaves a note. Returns the task, which the caller then wakes. A session releases a connection once, so there is at
-    /// most one close code.
+    /// Leaves a note. A session releases a connection once, so there is at most one close code.
+    pub(crate) fn post(&self, notes: Notes) -> Posted {
+        match self.handover.post(notes.0) {
+            Holder::Task => Posted::Task(self.waker.take()),
+            Holder::Session => Posted::AtRest,
+        }
+    }
+
+    /// Leaves a note if the connection has a task. Returns the task, which the caller then wakes.
     #[must_use]
-    pub(crate) fn post(&self, notes: Notes) -> Option<Waker> {
-        self.notes.fetch_or(notes.0, Ordering::AcqRel);
-        self.waker.take()
+    pub(crate) fn post_to_task(&self, notes: Notes) -> Option<Waker> {
+        match self.handover.post_to_task(notes.0) {
+            Holder::Task => self.waker.take(),
+            Holder::Session => None,
+        }
+    }
+
+    /// With the session's lock: the connection goes to rest, unless there is a note. Its task, which calls this, ends if it does.
+    pub(super) fn rest(&self) -> bool {
+        // Before anyone can wake the connection: the waker would be that of its next task.
+        self.forget_task();
+        self.handover.rest()
+    }
+
+    /// With the session's lock: the connection wakes, and its task finds these notes.
+    pub(super) fn wake(&self, notes: Notes) {
+        self.handover.wake(notes.0);
     }
 
     /// For the connection's task: takes the notes, and registers the task to be woken by the next.
@@ -114,11 +149,7 @@ impl Link {
     #[inline]
     pub(crate) fn take_notes(&self, context: &Context<'_>) -> Notes {
         self.waker.register(context.waker());
-        // Most wake-ups bring bytes and no note: then a read will do.
-        if self.notes.load(Ordering::Acquire) == 0 {
-            return Notes(0);
-        }
-        Notes(self.notes.swap(0, Ordering::AcqRel))
+        Notes(self.handover.take())
     }
 
     /// The connection has ended: no note wakes its task. A session between two polls keeps the link, and would keep the task's
@@ -159,7 +190,25 @@ mod tests {
         assert_eq!(Arc::strong_count(&task), 3);
         link.forget_task();
         assert_eq!(Arc::strong_count(&task), 2);
-        assert!(link.post(Notes::PING).is_none(), "nobody is woken");
+        assert!(matches!(link.post(Notes::PING), Posted::Task(None)), "nobody is woken");
+    }
+
+    #[test]
+    fn a_note_keeps_the_task_and_at_rest_nobody_hears_one() {
+        let link = Link::new(ConnectionId(1), [127, 0, 0, 1].into(), Timestamp::from_nanos(1), None);
+        let take = || link.take_notes(&Context::from_waker(Waker::noop()));
+        let _ = link.post(Notes::PING);
+        assert!(!link.rest(), "there is a note");
+        assert_eq!(take(), Notes::PING);
+        assert!(link.rest());
+        assert!(matches!(link.post(Notes::READ), Posted::AtRest));
+        assert!(link.post_to_task(Notes::PROBE).is_none());
+        link.wake(Notes::PING);
+        assert_eq!(take(), Notes(Notes::READ.0 | Notes::PING.0), "and none that was for a task alone");
+        assert_eq!(take(), Notes::NONE);
+        for code in CloseCode::ALL {
+            assert_eq!(Notes::close(code).0 & Handover::RESTING, 0);
+        }
     }
 
     #[test]

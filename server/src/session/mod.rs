@@ -5,6 +5,7 @@
 //! wants of its connection goes over the [`Link`]: a few [`Notes`], and a waker. What happens in a session's life goes to
 //! the [`EventSink`].
 
+mod at_rest;
 mod attach;
 mod cell;
 mod delivery;
@@ -22,9 +23,10 @@ mod untold;
 mod via;
 mod view;
 
+pub(crate) use at_rest::{AtRest, Delivered, Heard, Remains};
 pub(crate) use attach::{AttachRequest, Attached, Refusal};
 pub(crate) use cell::{SessionCell, Transport};
-pub(crate) use delivery::{Backlog, Outgoing};
+pub(crate) use delivery::{Backlog, Outgoing, SessionOutbox, take_share};
 pub(crate) use id::BadSessionId;
 #[cfg(feature = "fuzzing")]
 pub(crate) use id::ResumeToken;

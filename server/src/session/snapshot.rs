@@ -124,6 +124,7 @@ impl Sessions {
             dialect: numbered(&DIALECTS, stored.dialect).ok_or_else(unknown)?,
             advised: Advised { all: stored.advised_all, pause: stored.advised_pause },
             identity: Identity::restore(stored.identity),
+            resting: None,
             suspended: None,
         };
         let session = SessionCell::new(&self.owners, id, OnceLock::new(), state);

@@ -10,7 +10,7 @@ use encke_core::session::{
 };
 
 use super::cell::{SessionCell, SessionState};
-use super::link::{Link, Notes};
+use super::link::{Link, Notes, Posted};
 use super::sessions::Sessions;
 use super::subscriptions::Followed;
 use crate::clock::{Clock, UnixTime};
@@ -73,7 +73,7 @@ impl Sessions {
     ) -> R {
         let now = self.timeouts.clock().now();
         let mut outputs = Outputs::new();
-        let (result, link, action, followed) = {
+        let (result, link, action, followed, woken) = {
             let mut state = session.state.lock();
             state.note_received();
             state.note_token(self.timeouts.clock(), now);
@@ -94,6 +94,8 @@ impl Sessions {
             }
             self.metrics.sessions.phase_changed(Some(before), after);
             let has_farewell = outputs.iter().any(|output| matches!(output, Output::Close(..)));
+            let step = &mut Step { now, timeouts: &self.settings, outputs: &mut outputs };
+            let woken = state.act_at_rest(step);
             if let Phase::Closed(reason) = after
                 && before != after
                 // The connection that is to say so may have ended, and nobody know yet: a client that comes back after a kick has not heard.
@@ -103,9 +105,12 @@ impl Sessions {
             }
             let deadline =
                 requested_deadline(&state.machine, now, self.timeouts.slack(), self.settings.pong_timeout);
-            (result, link, self.timeouts.request(&session.timer, deadline), followed)
+            (result, link, self.timeouts.request(&session.timer, deadline), followed, woken)
         };
         self.timeouts.carry_out(&session.timer, action);
+        if let Some(woken) = woken {
+            woken.begin(session);
+        }
         if let Some(followed) = followed {
             followed.iter().for_each(|followed| self.release(followed));
         }
@@ -120,20 +125,27 @@ impl Sessions {
     /// Returns the task of the connection, if it has something to do now.
     fn carry_out(
         &self,
-        session: &SessionCell,
+        session: &Arc<SessionCell>,
         link: Option<&Link>,
         now: Timestamp,
         output: Output,
     ) -> Option<Waker> {
-        let post = |connection: ConnectionId, notes: Notes| {
-            link.filter(|link| link.id == connection).and_then(|link| link.post(notes))
-        };
+        if let Some((connection, notes)) = notes_of(output) {
+            return match link.filter(|link| link.id == connection)?.post(notes) {
+                Posted::Task(waker) => waker,
+                Posted::AtRest => {
+                    // Just now, since the session's lock was released.
+                    session.wake_connection(connection);
+                    None
+                }
+            };
+        }
         match output {
-            Output::Ping(connection) => return post(connection, Notes::PING),
-            Output::Probe(connection) => return post(connection, Notes::PROBE),
-            Output::Close(connection, code) => return post(connection, Notes::close(code)),
-            Output::AnswerPoll(connection) => return post(connection, Notes::ANSWER),
-            Output::Superseded(connection) => return post(connection, Notes::SUPERSEDED),
+            Output::Ping(_)
+            | Output::Probe(_)
+            | Output::Close(..)
+            | Output::AnswerPoll(_)
+            | Output::Superseded(_) => {}
             Output::RoundTrip(time) => self.metrics.sessions.ping_round_trip(time),
             Output::Fired(deadline, due) => {
                 let slack = if deadline == Deadline::Ping { self.timeouts.slack() } else { Duration::ZERO };
@@ -156,6 +168,18 @@ impl Sessions {
         self.metrics.sessions.event(name, reason);
         tracing::info!(%session, user, number = event.number, reason, "{name}");
         self.events.session_event(session, user, event);
+    }
+}
+
+/// What an output asks of a connection.
+pub(super) fn notes_of(output: Output) -> Option<(ConnectionId, Notes)> {
+    match output {
+        Output::Ping(connection) => Some((connection, Notes::PING)),
+        Output::Probe(connection) => Some((connection, Notes::PROBE)),
+        Output::Close(connection, code) => Some((connection, Notes::close(code))),
+        Output::AnswerPoll(connection) => Some((connection, Notes::ANSWER)),
+        Output::Superseded(connection) => Some((connection, Notes::SUPERSEDED)),
+        Output::RoundTrip(_) | Output::Fired(..) | Output::Event(_) => None,
     }
 }
 

@@ -115,7 +115,7 @@ impl SessionCell {
     pub(crate) fn close_connection(&self, via: Via, code: CloseCode) {
         let state = self.state.lock();
         if let Some(link) = state.link.as_ref().filter(|link| via.connection == Some(link.id)) {
-            drop(link.post(Notes::close(code)));
+            drop(link.post_to_task(Notes::close(code)));
         }
     }
 }

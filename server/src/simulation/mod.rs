@@ -23,6 +23,7 @@ use encke_core::Timestamp;
 use encke_core::close::CloseReason;
 use encke_core::message::CompactJson;
 use encke_core::session::Input;
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::Request;
 use tokio_util::sync::CancellationToken;
@@ -206,7 +207,7 @@ impl Server {
         let open_connection = self.public.connections.enter(None);
         let upgrade = Upgrade { caller, wanted: parse_query(query), open_connection };
         let upgraded = std::future::ready(Some((socket::Adapter(socket), Vec::new())));
-        Box::pin(websocket::serve(upgrade, upgraded, Arc::clone(client)))
+        Box::pin(websocket::serve(upgrade, upgraded, Arc::clone(client)).map(drop))
     }
 
     /// Serves a stream of events.

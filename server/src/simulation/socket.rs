@@ -1,4 +1,5 @@
 use std::io;
+use std::net::TcpStream;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -72,6 +73,22 @@ impl<S: Socket> transport::Socket for Adapter<S> {
 
     fn has_received(&mut self, given: bool) -> bool {
         given
+    }
+
+    fn can_rest(&self) -> bool {
+        false
+    }
+
+    fn is_silent(&self) -> bool {
+        !self.0.holds_bytes() && !self.0.is_over()
+    }
+
+    fn rest(self) -> io::Result<TcpStream> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn wake(_: TcpStream) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     fn sent(&mut self, taken: usize) -> usize {

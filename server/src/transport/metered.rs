@@ -32,6 +32,25 @@ pub(crate) struct Metered<S> {
     ping_delayed: Option<Box<Checkpoint>>,
 }
 
+/// What is known of the bytes that the kernel has taken.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written {
+    /// It wraps around.
+    sent: u32,
+    ping_end: u32,
+}
+
+impl Written {
+    #[expect(clippy::cast_possible_truncation, reason = "it wraps around")]
+    pub(super) fn note_sent(&mut self, taken: usize) {
+        self.sent = self.sent.wrapping_add(taken as u32);
+    }
+
+    pub(super) fn ping_sent(&mut self) {
+        self.ping_end = self.sent;
+    }
+}
+
 /// What became of a ping whose answer is overdue, as far as the kernel knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PingFate {
@@ -50,8 +69,28 @@ impl<S: Socket> Metered<S> {
         Self { socket, link, context, sent: 0, ping_end: 0, ping_delayed: None }
     }
 
+    /// A socket that was used without a task meanwhile.
+    pub(super) fn woken(socket: S, link: Arc<Link>, context: Arc<Context>, written: Written) -> Self {
+        let Written { sent, ping_end } = written;
+        Self { sent, ping_end, ..Self::new(socket, link, context) }
+    }
+
     pub(super) fn into_inner(self) -> S {
         self.socket
+    }
+
+    /// Whether it can be used without a task.
+    pub(super) fn can_rest(&self) -> bool {
+        self.socket.can_rest() && self.ping_delayed.is_none()
+    }
+
+    /// Whether nothing waits to be read, not even an end.
+    pub(super) fn is_silent(&self) -> bool {
+        self.socket.is_silent()
+    }
+
+    pub(super) fn written(&self) -> Written {
+        Written { sent: self.sent, ping_end: self.ping_end }
     }
 
     /// Bytes that the kernel has taken.

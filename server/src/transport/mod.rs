@@ -14,6 +14,7 @@ mod socket;
 pub(crate) mod sse;
 mod steps;
 mod tcp;
+mod until_rest;
 mod unwritten;
 pub(crate) mod websocket;
 mod write_hold;

@@ -1,8 +1,11 @@
+use std::io;
+use std::net::TcpStream;
+
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// A client's socket, as its connection uses it: the kernel's, or one in the memory of a simulation.
-pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + Sized + 'static {
     /// Whether the peer has ended the connection, as far as the kernel knows.
     fn is_over(&self) -> bool;
 
@@ -14,6 +17,18 @@ pub(crate) trait Socket: AsyncRead + AsyncWrite + Unpin + Send + 'static {
 
     /// Whether the read that just ended took bytes from the kernel; `given` says whether it gave any.
     fn has_received(&mut self, given: bool) -> bool;
+
+    /// Whether it is the kernel's and nothing else, so that it can be used without a task.
+    fn can_rest(&self) -> bool;
+
+    /// Whether neither bytes nor an end wait to be read, as far as the kernel knows: the runtime may not know of them yet.
+    fn is_silent(&self) -> bool;
+
+    /// Takes it from the runtime.
+    fn rest(self) -> io::Result<TcpStream>;
+
+    /// Gives it back.
+    fn wake(socket: TcpStream) -> io::Result<Self>;
 
     /// How many bytes the write or flush that just ended gave to the kernel; `taken` says how many it took.
     fn sent(&mut self, taken: usize) -> usize;

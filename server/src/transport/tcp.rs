@@ -50,6 +50,14 @@ impl TcpSocket {
         }
     }
 
+    /// Whether any of these is so, as far as the kernel knows.
+    fn shows(&self, any: PollFlags) -> bool {
+        let mut look = [PollFd::new(self.tcp(), any)];
+        // Returns at once, and cannot be interrupted then.
+        let at_once = Timespec::default();
+        matches!(poll(&mut look, Some(&at_once)), Ok(1..)) && look[0].revents().intersects(any)
+    }
+
     /// The kernel's socket.
     fn tcp(&self) -> &TcpStream {
         match self {
@@ -61,11 +69,7 @@ impl TcpSocket {
 
 impl Socket for TcpSocket {
     fn is_over(&self) -> bool {
-        let ends = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
-        let mut look = [PollFd::new(self.tcp(), ends)];
-        // Returns at once, and cannot be interrupted then.
-        let at_once = Timespec::default();
-        matches!(poll(&mut look, Some(&at_once)), Ok(1..)) && look[0].revents().intersects(ends)
+        self.shows(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
 
     fn holds_bytes(&self) -> bool {
@@ -83,6 +87,25 @@ impl Socket for TcpSocket {
             Self::Plain(_) => given,
             Self::Tls(tls) => std::mem::take(&mut tls.get_mut().0.received),
         }
+    }
+
+    fn can_rest(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
+    fn is_silent(&self) -> bool {
+        !self.shows(PollFlags::IN | PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
+    }
+
+    fn rest(self) -> io::Result<std::net::TcpStream> {
+        match self {
+            Self::Plain(tcp) => tcp.into_std(),
+            Self::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn wake(socket: std::net::TcpStream) -> io::Result<Self> {
+        TcpStream::from_std(socket).map(Self::Plain)
     }
 
     fn sent(&mut self, taken: usize) -> usize {

@@ -11,6 +11,12 @@ pub(super) struct Unwritten {
     written: usize,
 }
 
+impl From<Vec<u8>> for Unwritten {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self { bytes, written: 0 }
+    }
+}
+
 impl Unwritten {
     pub(super) fn is_empty(&self) -> bool {
         self.bytes.is_empty()

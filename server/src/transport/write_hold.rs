@@ -23,6 +23,10 @@ struct Held {
 }
 
 impl WriteHold {
+    pub(super) fn is_held(&self) -> bool {
+        self.0.is_some()
+    }
+
     /// The kernel takes nothing now. The task is woken when the peer has read too little for too long.
     pub(super) fn poll(
         &mut self,

@@ -60,6 +60,8 @@ mod publish_keys;
 mod redis;
 // Who gets no session, and what is told of it; data and settings that are refused.
 mod refusals;
+// Connections without a task.
+mod rest;
 // What a session is sent again after a cut, and what may be forgotten.
 mod replay;
 // Sessions that outlive the process.

@@ -8,7 +8,7 @@ use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::Dialect;
 use encke_core::dialect::bayeux::{ClientMessage, MessageKind, messages};
 use encke_core::session::Phase;
-use futures_util::future::{Either, select};
+use futures_util::future::{BoxFuture, Either, select};
 
 use super::command::{Replies, command};
 use super::connect::{WEBSOCKET, resume};
@@ -19,7 +19,7 @@ use crate::client::{Attachment, Caller, unsubscribed};
 use crate::public::{Context, NotServed};
 use crate::session::Attached;
 use crate::transport::Socket;
-use crate::transport::websocket::{self, BayeuxSocket, Over, Upgraded, Waiting};
+use crate::transport::websocket::{self, BayeuxSocket, Holder, Over, Upgraded, Waiting};
 
 /// A request that was answered with 101.
 pub(crate) struct SocketUpgrade {
@@ -27,6 +27,18 @@ pub(crate) struct SocketUpgrade {
     pub(crate) query_token: Option<String>,
     /// Held until the socket is closed.
     pub(crate) _open_connection: OpenConnection,
+}
+
+/// What every session of a WebSocket has in common.
+struct Shared {
+    upgrade: Arc<SocketUpgrade>,
+    context: Arc<Context>,
+}
+
+impl<S: Socket> Holder<S> for Shared {
+    fn open_anew(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()> {
+        Box::pin(go_on(socket, Some(text), self))
+    }
 }
 
 /// A connection that has a session.
@@ -45,23 +57,33 @@ pub(crate) fn serve<S: Socket>(
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
     context: Arc<Context>,
 ) -> impl Future<Output = ()> + Send {
-    let (upgraded, upgrade) = (Box::pin(upgraded), Arc::new(upgrade));
+    let (upgraded, shared) = (Box::pin(upgraded), Shared { upgrade: Arc::new(upgrade), context });
     async move {
-        let Some(mut socket) = upgraded.await else { return };
-        let mut text = None;
+        let Some(socket) = upgraded.await else { return };
+        go_on(socket, None, shared).await;
+    }
+}
+
+/// Serves a WebSocket without a session. `text` has been read already.
+fn go_on<S: Socket>(
+    socket: Upgraded<S>,
+    text: Option<String>,
+    shared: Shared,
+) -> impl Future<Output = ()> + Send {
+    let mut opening = Some((socket, text, shared));
+    async move {
         // A client may give its session up for another.
-        loop {
-            let beginning = begin(socket, text.take(), Arc::clone(&upgrade), Arc::clone(&context));
+        while let Some((socket, text, shared)) = opening.take() {
+            let Shared { upgrade, context } = &shared;
+            let beginning = begin(socket, text, Arc::clone(upgrade), Arc::clone(context));
             let Some((begun, begun_on)) = Box::pin(beginning).await else { return };
             let Begun { mut attached, mut dialect, greeting, first } = begun;
             for channel in std::mem::take(&mut attached.revoked) {
                 dialect.notify(&unsubscribed(&channel, "forbidden"), &mut Replies::default());
             }
             let attachment = Attachment::new(attached, Arc::clone(&context.client));
-            let ended = websocket::serve_begun(begun_on, attachment, dialect, greeting, first).await;
-            let Some((again, opening)) = ended else { return };
-            socket = again;
-            text = Some(opening);
+            let serving = websocket::serve_begun(begun_on, attachment, dialect, (greeting, first), shared);
+            opening = serving.await.map(|(socket, text, shared)| (socket, Some(text), shared));
         }
     }
 }

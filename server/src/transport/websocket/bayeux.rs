@@ -151,6 +151,11 @@ impl Spoken for BayeuxSocket {
         self.riding.is_some()
     }
 
+    /// What rides on answers is for the task.
+    fn sends_at_rest(&self) -> bool {
+        self.riding.is_none() && self.untold.is_none()
+    }
+
     fn opens_anew(&mut self, text: &str) -> bool {
         if !has_handshake(text) {
             return false;

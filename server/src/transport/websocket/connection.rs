@@ -1,27 +1,29 @@
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::task::{self, Poll, ready};
 
 use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::dialect::{Event, Texts, pong_seq};
-use encke_core::session::{ConnectionInput, Heartbeat};
+use encke_core::session::ConnectionInput;
 use futures_util::{SinkExt, StreamExt};
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::{Error, Message};
 
 use super::fault;
-use super::frame::{Frames, OutgoingFrames};
+use super::frame::{Frames, OutgoingFrames, write_ping};
 use super::goodbye::Ending;
 use super::inbox::Inbox;
 use super::spoken::Spoken;
 use super::{Upgraded, websocket};
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Commands, Context, hello, unsubscribed};
+use crate::rest::Pace;
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
-use crate::transport::metered::PingFate;
+use crate::transport::metered::{PingFate, Written};
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
+use crate::transport::until_rest::UntilRest;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
 
@@ -45,8 +47,30 @@ pub(super) struct Connection<S, D: Spoken> {
     is_due: bool,
     hold: WriteHold,
     commands: Commands<D>,
+    until_rest: UntilRest,
+    pace: Pace,
     /// What ends the connection, and was read while commands wait: their responses come first.
     last: Option<Box<Result<Message, Error>>>,
+}
+
+/// Why a connection's loop has stopped.
+pub(super) enum Paused {
+    Ended(Ending),
+    /// It is to be [renewed](Connection::renew).
+    Renew,
+    /// It may go to rest.
+    Rest,
+}
+
+/// What is left of a connection that goes to rest.
+pub(super) struct Quiet<S, D> {
+    pub(super) socket: S,
+    pub(super) attachment: Attachment,
+    pub(super) dialect: D,
+    pub(super) written: Written,
+    /// There is something to send, but nothing is sent until something is acknowledged.
+    pub(super) until_acknowledged: bool,
+    pub(super) pace: Pace,
 }
 
 /// What was agreed on when the connection began.
@@ -57,6 +81,14 @@ pub(super) struct Greeting<D> {
     pub(super) recovered: bool,
     /// The channels that its client may no longer follow.
     pub(super) revoked: Vec<ChannelName>,
+}
+
+/// What a pong tells the session.
+pub(super) fn pong(dialect: &impl Spoken, seq: u64) -> ConnectionInput {
+    match dialect.told(u64::MAX) <= seq {
+        true => ConnectionInput::LastPongFrame { seq },
+        false => ConnectionInput::PongFrame { seq },
+    }
 }
 
 /// The task's loop goes on, or the connection ends.
@@ -91,8 +123,21 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             is_due: false,
             hold: WriteHold::default(),
             commands: Commands::new(),
+            until_rest: UntilRest::default(),
+            pace: Pace::default(),
             last: None,
         }
+    }
+
+    /// A connection that has been at rest. `pace` says how soon it may be again.
+    pub(super) fn woken(
+        socket: WebSocketStream<Inbox<S>>,
+        attachment: Attachment,
+        dialect: D,
+        (unwritten, ping): (Vec<u8>, Option<u64>),
+        pace: Pace,
+    ) -> Self {
+        Self { out: unwritten.into(), ping, pace, ..Self::begun(socket, attachment, dialect) }
     }
 
     /// Says this first.
@@ -111,17 +156,52 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         &self.attachment.context
     }
 
-    /// Does what the session's notes and the peer's messages ask, until one of them ends it. `None` when it is to be
-    /// [renewed](Self::renew) first.
-    pub(super) async fn run(&mut self) -> Option<Ending> {
+    /// Does what the session's notes and the peer's messages ask, until one of them ends it, or something else is to be done first.
+    pub(super) async fn run(&mut self) -> Paused {
         poll_fn(|context| {
             self.socket.get_mut().begin_turn(D::TURN_FRAMES);
             match poll_steps(|| self.poll_step(context)) {
-                Poll::Pending if self.may_be_renewed() => Poll::Ready(None),
-                polled => polled.map(Some),
+                Poll::Pending if self.may_be_renewed() => Poll::Ready(Paused::Renew),
+                Poll::Pending if self.is_quiet() => self.poll_rest(context),
+                polled => polled.map(Paused::Ended),
             }
         })
         .await
+    }
+
+    /// Whether there is nothing but what can be done at rest: what was received is done, and what was to be sent is in the kernel.
+    fn is_quiet(&self) -> bool {
+        let inbox = self.socket.get_ref();
+        let has_backlog = self.backlog.more && self.dialect.takes_messages();
+        !has_backlog
+            && inbox.is_between_messages()
+            && inbox.socket().can_rest()
+            && self.out.is_empty()
+            && !self.answer_unflushed
+            && self.ping.is_none()
+            && !self.is_due
+            && !self.hold.is_held()
+            && !self.commands.are_waiting()
+            && self.last.is_none()
+    }
+
+    /// Ready when it has been silent for long enough, and still is.
+    fn poll_rest(&mut self, context: &mut task::Context<'_>) -> Poll<Paused> {
+        let Some(rest) = &self.attachment.context.rest else { return Poll::Pending };
+        let socket = self.socket.get_ref().socket();
+        ready!(self.until_rest.poll(context, socket, rest.after, &mut self.pace));
+        // What woke it may be what the runtime does not know of yet: it will wake the task.
+        if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
+    }
+
+    /// Gives up all that a connection at rest has no use for. Its socket is the runtime's still.
+    pub(super) fn into_quiet(self) -> Quiet<S, D> {
+        let Self { socket, attachment, dialect, backlog, pace, .. } = self;
+        let socket = socket.into_inner();
+        let written = socket.socket().written();
+        let (socket, _) = socket.into_parts();
+        let until_acknowledged = backlog.until_acknowledged;
+        Quiet { socket, attachment, dialect, written, until_acknowledged, pace }
     }
 
     /// Nothing of what tungstenite knows would be lost.
@@ -249,11 +329,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             Message::Pong(payload) => {
                 if let Some(seq) = pong_seq(&payload) {
                     self.backlog.acknowledged();
-                    let is_last = self.dialect.told(u64::MAX) <= seq;
-                    self.tell(match is_last {
-                        true => ConnectionInput::LastPongFrame { seq },
-                        false => ConnectionInput::PongFrame { seq },
-                    });
+                    self.tell(pong(&self.dialect, seq));
                 }
                 Ok(())
             }
@@ -287,10 +363,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
 
     fn write_ping(&mut self) {
         let seq = self.dialect.told(self.attachment.session.sent());
-        match self.dialect.heartbeat() {
-            Heartbeat::Frame => Frames(&mut self.out.bytes).ping(seq),
-            Heartbeat::Message => self.notify(&Event::Ping { seq }),
-        }
+        write_ping(&mut self.dialect, seq, &mut Frames(&mut self.out.bytes));
         self.ping = Some(seq);
     }
 

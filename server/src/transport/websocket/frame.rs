@@ -1,7 +1,8 @@
 //! The frames that the server starts, RFC 6455 section 5.2: never masked, never fragmented. tungstenite reads, and answers
 //! the peer's control frames; messages for many subscribers are written here, without a copy for each.
 
-use encke_core::dialect::{Event, Texts, ping_payload};
+use encke_core::dialect::{Dialect, Event, Texts, ping_payload};
+use encke_core::session::Heartbeat;
 
 use super::spoken::Spoken;
 use crate::channel::LogMessage;
@@ -53,6 +54,14 @@ impl Texts for Frames<'_> {
     fn text(&mut self, text: &str) {
         self.head(TEXT, text.len());
         self.0.extend_from_slice(text.as_bytes());
+    }
+}
+
+/// Asks for a sign of life.
+pub(super) fn write_ping<D: Dialect>(dialect: &mut D, seq: u64, frames: &mut Frames<'_>) {
+    match dialect.heartbeat() {
+        Heartbeat::Frame => frames.ping(seq),
+        Heartbeat::Message => dialect.notify(&Event::Ping { seq }, frames),
     }
 }
 

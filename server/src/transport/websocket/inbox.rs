@@ -112,6 +112,11 @@ impl<S: Socket> Inbox<S> {
         (self.socket.into_inner(), kept)
     }
 
+    /// Whether nothing of what was read is here or above: the next byte begins a message.
+    pub(super) fn is_between_messages(&self) -> bool {
+        self.kept.is_none() && !self.turn.is_over()
+    }
+
     /// The connection has its turn, of at most so many frames.
     pub(super) fn begin_turn(&mut self, frames: u16) {
         self.turn = Turn { frames, above: self.turn.above, ..Turn::WHOLE };

@@ -1,5 +1,6 @@
 //! WebSocket: from the upgraded socket to the closing handshake.
 
+mod at_rest;
 mod bayeux;
 mod connection;
 mod fault;
@@ -26,7 +27,7 @@ use crate::transport::Socket;
 use crate::transport::metered::Metered;
 use crate::transport::unwritten::Unwritten;
 
-use connection::{Connection, Greeting};
+use connection::{Connection, Greeting, Paused};
 use goodbye::Ending;
 use inbox::Inbox;
 use spoken::Spoken;
@@ -66,26 +67,27 @@ pub(crate) type Upgraded<S> = (S, Vec<u8>);
 /// Serves a WebSocket to its end, once it is upgraded.
 ///
 /// A task is as large as all that it ever holds, for all its life, including what it was given and has moved elsewhere. So the
-/// beginning and the end are boxed, and the task itself holds the connection and no more.
+/// beginning and the end are boxed, and the task itself holds the connection and no more. Nobody has a use for its result: it opens no
+/// other session.
 pub(crate) fn serve<S: Socket, D: Spoken>(
     upgrade: Upgrade<D>,
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
     context: Arc<Context>,
-) -> impl Future<Output = ()> + Send {
+) -> impl Future<Output = Option<Anew<S, OpenConnection>>> + Send {
     let Upgrade { caller, wanted, open_connection } = upgrade;
     let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, &context).await });
-    run(opening, open_connection, drop)
+    run(opening, open_connection)
 }
 
 /// The same for a socket that has its session already. `said` is what its client is told first, `heard` what it has said. Returns the
-/// socket, if its client opens another session, and the text that does.
-pub(crate) fn serve_begun<S: Socket, D: Spoken>(
+/// socket, if its client opens another session, the text that does, and `holder`.
+pub(crate) fn serve_begun<S: Socket, D: Spoken, H: Holder<S>>(
     (socket, read_already): Upgraded<S>,
     attachment: Attachment,
     dialect: D,
-    said: Option<String>,
-    heard: Option<String>,
-) -> impl Future<Output = Option<(Upgraded<S>, String)>> + Send {
+    (said, heard): (Option<String>, Option<String>),
+    holder: H,
+) -> impl Future<Output = Option<Anew<S, H>>> + Send {
     let opening = Box::pin(async move {
         let socket = connect(socket, read_already, &attachment).await;
         let mut connection = Connection::begun(socket, attachment, dialect);
@@ -97,27 +99,45 @@ pub(crate) fn serve_begun<S: Socket, D: Spoken>(
         }
         Some(connection)
     });
-    run(opening, (), |over| over)
+    run(opening, holder)
 }
 
-/// Runs a connection to its end, of which `over` makes the result. `held` is dropped then.
-#[expect(clippy::manual_async_fn, reason = "it would have room for its arguments twice")]
-fn run<S: Socket, D: Spoken, T>(
+/// What goes with a connection whatever becomes of its session, also while it is at rest.
+pub(crate) trait Holder<S>: Send + 'static {
+    /// After a rest, its client has opened another session, by this text.
+    fn open_anew(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()>;
+}
+
+/// A connection whose client opens another session: the socket, the text, and what goes with it.
+pub(crate) type Anew<S, H> = (Upgraded<S>, String, H);
+
+impl<S> Holder<S> for OpenConnection {
+    /// Its dialect knows of no other session.
+    fn open_anew(self, _: Upgraded<S>, _: String) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// Runs a connection until it ends or goes to rest, or its client opens another session.
+fn run<S: Socket, D: Spoken, H: Holder<S>>(
     opening: Pin<Box<impl Future<Output = Option<Connection<S, D>>> + Send + 'static>>,
-    held: impl Send + 'static,
-    over: impl FnOnce(Option<(Upgraded<S>, String)>) -> T + Send + 'static,
-) -> impl Future<Output = T> + Send {
+    holder: H,
+) -> impl Future<Output = Option<Anew<S, H>>> + Send {
+    let mut holder = Some(holder);
     async move {
-        let _held = &held;
         let mut opened = opening.await;
         while let Some(connection) = &mut opened {
             match connection.run().await {
-                Some(Ending::Anew) => return over(self::opening(&mut opened).await),
-                Some(ending) => say_goodbye(&mut opened, ending).await,
-                None => renew(&mut opened).await,
+                Paused::Ended(Ending::Anew) => {
+                    let (socket, text) = self::opening(&mut opened).await?;
+                    return Some((socket, text, holder.take()?));
+                }
+                Paused::Ended(ending) => say_goodbye(&mut opened, ending).await,
+                Paused::Renew => renew(&mut opened).await,
+                Paused::Rest => at_rest::rest(opened.take()?, holder.take()?),
             }
         }
-        over(None)
+        None
     }
 }
 
@@ -253,13 +273,13 @@ mod tests {
     use super::*;
     use crate::transport::TcpSocket;
 
-    /// With what the runtime adds, 640 bytes.
+    /// With what the runtime adds, 648 bytes.
     #[test]
     fn the_task_of_a_websocket_is_small() {
         type Arriving = Ready<Option<Upgraded<TcpSocket>>>;
         fn size<F>(_: fn(Upgrade<Json>, Arriving, Arc<Context>) -> F) -> usize {
             size_of::<F>()
         }
-        assert!(size(serve) <= 536, "{} bytes", size(serve));
+        assert!(size(serve) <= 544, "{} bytes", size(serve));
     }
 }

@@ -66,6 +66,11 @@ pub(crate) trait Spoken: Dialect {
         false
     }
 
+    /// Whether messages are sent while the connection is at rest. Otherwise they wake it.
+    fn sends_at_rest(&self) -> bool {
+        true
+    }
+
     /// Whether a text opens another session on this connection. It is kept.
     fn opens_anew(&mut self, _text: &str) -> bool {
         false

@@ -1,0 +1,39 @@
+//! Connections at rest: they have a session and a socket, and no task.
+//!
+//! Most connections are silent most of the time. A task that only waits costs memory, and a wake-up for each ping and each message. So a
+//! connection that has been silent for a while gives its task up: the session keeps the socket, whoever has the session's lock writes to
+//! it, and one thread looks whether there is anything to read, for all of them. Whatever needs more than that wakes it: then it has a task
+//! again, which does not know that it was ever gone.
+//!
+//! What is here knows neither sessions nor dialects: who may have the connection ([`Handover`]), which sockets have something to read
+//! ([`Poller`]), and how soon a connection goes to rest ([`Pace`]).
+
+mod handover;
+mod pace;
+mod poller;
+mod thread;
+
+/// What `handover.rs` is made of. The test `loom` puts loom's in its place.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU32, Ordering};
+}
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+pub(crate) use handover::{Handover, Holder};
+pub(crate) use pace::Pace;
+pub(crate) use poller::{Key, Poller};
+pub(crate) use thread::PollerThread;
+
+/// What connections need in order to rest.
+#[derive(Debug)]
+pub(crate) struct Rest<T> {
+    /// How long a connection is silent before.
+    pub(crate) after: Duration,
+    pub(crate) poller: Arc<Poller<T>>,
+    /// Where tasks begin anew.
+    pub(crate) runtime: Handle,
+}

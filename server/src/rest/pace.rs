@@ -1,0 +1,63 @@
+use std::time::Duration;
+
+/// However often a connection wakes, it rests after so long a silence.
+const LONGEST: Duration = Duration::from_secs(5);
+
+/// So often a delay may double. Even of one that is 0 we keep count.
+const MOST_DOUBLINGS: u8 = 24;
+
+/// How soon a connection goes to rest: to do so and to wake costs more than a command, so one that keeps waking does it less often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Pace {
+    doublings: u8,
+}
+
+impl Pace {
+    /// How long it is to be silent. `after` is what is configured.
+    pub(crate) fn delay(self, after: Duration) -> Duration {
+        after.saturating_mul(1 << self.doublings).min(LONGEST.max(after))
+    }
+
+    /// The delay has passed, and the connection was not silent.
+    pub(crate) fn spoke(&mut self, after: Duration) {
+        if self.delay(after) < LONGEST {
+            self.doublings = (self.doublings + 1).min(MOST_DOUBLINGS);
+        }
+    }
+
+    /// The connection wakes, after so long a rest.
+    pub(crate) fn woke(&mut self, rested: Duration, after: Duration) {
+        if rested < LONGEST { self.spoke(after) } else { *self = Self::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_delay_doubles_up_to_a_limit_and_a_long_rest_ends_that() {
+        let after = Duration::from_millis(200);
+        let mut pace = Pace::default();
+        let mut delays = Vec::new();
+        for _ in 0..100 {
+            delays.push(pace.delay(after).as_millis());
+            pace.woke(LONGEST - Duration::from_nanos(1), after);
+        }
+        assert_eq!(delays[..7], [200, 400, 800, 1600, 3200, 5000, 5000]);
+        assert_eq!(delays[99], 5000);
+        pace.woke(LONGEST, after);
+        assert_eq!(pace.delay(after), after);
+    }
+
+    #[test]
+    fn a_delay_of_nothing_stays_nothing_and_a_long_one_stays_what_it_is() {
+        for after in [Duration::ZERO, Duration::from_secs(60), Duration::MAX] {
+            let mut pace = Pace::default();
+            for _ in 0..1000 {
+                pace.spoke(after);
+                assert_eq!(pace.delay(after), after);
+            }
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! A session's connection while it is at rest: it has no task, and whoever has the session's lock acts for it.
+//!
+//! What a task would do in a few instructions and one call of the kernel is done here at once: a ping leaves, its answer is taken, messages
+//! are sent. Everything else wakes the connection: its task begins anew, with what remains to be done.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+use std::task::Waker;
+
+use encke_core::Timestamp;
+use encke_core::session::{ConnectionId, ConnectionInput, Input, Output, Step};
+use parking_lot::MutexGuard;
+
+use super::cell::{SessionCell, SessionState};
+use super::delivery::SessionOutbox;
+use super::link::{Link, Notes, Posted};
+use super::sessions::Sessions;
+use super::step::notes_of;
+use crate::rest::Key;
+
+/// A connection at rest, as its transport keeps it. All but [`AtRest::wake`] is done with the session's lock, and blocks on nothing.
+pub(crate) trait AtRest: fmt::Debug + Send {
+    fn link(&self) -> &Arc<Link>;
+
+    fn sessions(&self) -> &Arc<Sessions>;
+
+    /// Of this stay, once it is looked at.
+    fn key(&self) -> Option<Key>;
+
+    /// From now on someone looks whether there is anything to read.
+    fn begin(&mut self, session: &Arc<SessionCell>) -> io::Result<()>;
+
+    /// Whether there is anything to read, as far as the kernel knows.
+    fn holds_bytes(&self) -> bool;
+
+    /// Reads what there is.
+    fn read(&mut self, session: &SessionCell, now: Timestamp) -> Heard;
+
+    /// Writes a ping. `sent` is the last seq that anything was sent under. Returns the ping's.
+    fn write_ping(&mut self, sent: u64) -> Result<u64, Remains>;
+
+    /// Sends what there is.
+    fn deliver(&mut self, outbox: &mut SessionOutbox) -> Delivered;
+
+    /// Begins its task. No lock is held.
+    fn wake(self: Box<Self>, session: Arc<SessionCell>, remains: Remains);
+}
+
+/// What its task is to do first.
+#[derive(Debug, Default)]
+pub(crate) struct Remains {
+    /// Bytes that were read, and not looked at.
+    pub(crate) read: Vec<u8>,
+    /// Bytes that the kernel did not take.
+    pub(crate) unwritten: Vec<u8>,
+    /// The seq of a ping at the end of these.
+    pub(crate) ping: Option<u64>,
+}
+
+/// What a look at its socket brought.
+#[derive(Debug)]
+pub(crate) enum Heard {
+    Nothing,
+    /// The answer to a ping. It may make room: then there is more to send.
+    Pong {
+        input: ConnectionInput,
+        makes_room: bool,
+    },
+    /// Something for its task.
+    Other(Remains),
+}
+
+/// What came of sending.
+#[derive(Debug)]
+pub(crate) enum Delivered {
+    All,
+    /// All, and the session's machine is to be told.
+    NeedsAcknowledgement,
+    /// The rest is for its task.
+    InPart(Remains),
+}
+
+/// A connection that has just been woken.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Woken {
+    connection: Box<dyn AtRest>,
+    remains: Remains,
+}
+
+impl Woken {
+    /// Once no lock is held.
+    pub(super) fn begin(self, session: &Arc<SessionCell>) {
+        self.connection.wake(Arc::clone(session), self.remains);
+    }
+}
+
+impl Sessions {
+    /// A connection goes to rest. Not if its session has let go of it or has left it a note: then its task begins anew at once.
+    pub(crate) fn rest(session: &Arc<SessionCell>, mut connection: Box<dyn AtRest>) {
+        let mut state = session.state.lock();
+        let link = Arc::clone(connection.link());
+        if state.is_attached_to(&link) && link.rest() {
+            if connection.begin(session).is_ok() {
+                state.resting = Some(connection);
+                return;
+            }
+            link.wake(Notes::NONE);
+        }
+        drop(state);
+        Woken { connection, remains: Remains::default() }.begin(session);
+    }
+
+    /// There may be something to read for the connection of this stay.
+    pub(crate) fn readable(&self, session: &Arc<SessionCell>, key: Key) {
+        let (mut woken, mut makes_room) = (None, false);
+        self.step(session, |state, step| {
+            let Some(connection) = state.resting.as_mut().filter(|connection| connection.key() == Some(key))
+            else {
+                return;
+            };
+            match connection.read(session, step.now) {
+                Heard::Nothing => {}
+                Heard::Pong { input, makes_room: room } => {
+                    let id = connection.link().id;
+                    state.note_received();
+                    state.machine.handle(step, Input::Connection(id, input));
+                    makes_room = room;
+                }
+                Heard::Other(remains) => woken = state.wake(Notes::NONE, remains),
+            }
+        });
+        if let Some(woken) = woken {
+            woken.begin(session);
+        }
+        if makes_room {
+            session.wake_to_read();
+        }
+    }
+}
+
+impl SessionState {
+    /// The connection at rest gets a task, which finds these notes.
+    fn wake(&mut self, notes: Notes, remains: Remains) -> Option<Woken> {
+        let connection = self.resting.take()?;
+        connection.link().wake(notes);
+        Some(Woken { connection, remains })
+    }
+
+    /// Does what a step asks of the connection at rest, until there is no more of that, or it wakes. What is asked of others is left.
+    pub(super) fn act_at_rest(&mut self, step: &mut Step<'_>) -> Option<Woken> {
+        while let Some(connection) = &mut self.resting {
+            let id = connection.link().id;
+            let notes = |output: &Output| notes_of(*output).filter(|(of, _)| *of == id);
+            let (at, (_, notes)) =
+                step.outputs.iter().enumerate().find_map(|(at, output)| Some((at, notes(output)?)))?;
+            match step.outputs.remove(at) {
+                Output::Ping(_) => match connection.write_ping(self.machine.outbox().sent()) {
+                    Ok(seq) => {
+                        self.machine.handle(step, Input::Connection(id, ConnectionInput::PingSent { seq }));
+                    }
+                    Err(remains) => return self.wake(Notes::NONE, remains),
+                },
+                // What the kernel holds is life, whenever somebody reads it. Of silence its task makes what is to be made.
+                Output::Probe(_) if connection.holds_bytes() => {
+                    connection.link().received(step.now);
+                    self.machine.received(step.now);
+                    self.machine.handle(step, Input::Connection(id, ConnectionInput::Probed));
+                }
+                _ => return self.wake(notes, Remains::default()),
+            }
+        }
+        None
+    }
+}
+
+impl SessionCell {
+    /// The session's connection is to read from the logs: its task, which is returned if it is to be woken; or, at rest, it does so here.
+    pub(super) fn connection_reads(
+        self: &Arc<Self>,
+        mut state: MutexGuard<'_, SessionState>,
+    ) -> Option<Waker> {
+        let SessionState { machine, resting, link, .. } = &mut *state;
+        let Some(connection) = resting else {
+            return match link.as_ref()?.post(Notes::READ) {
+                Posted::Task(waker) => waker,
+                // It was cut at rest.
+                Posted::AtRest => None,
+            };
+        };
+        // What is taken is sent before anybody else can take anything: otherwise two sweeps could swap what they send.
+        match connection.deliver(machine.outbox_mut()) {
+            Delivered::All => {}
+            Delivered::NeedsAcknowledgement => {
+                let (sessions, link) = (Arc::clone(connection.sessions()), Arc::clone(connection.link()));
+                drop(state);
+                sessions.handle_connection(self, &link, ConnectionInput::Sent);
+            }
+            Delivered::InPart(remains) => {
+                let woken = state.wake(Notes::NONE, remains);
+                drop(state);
+                if let Some(woken) = woken {
+                    woken.begin(self);
+                }
+            }
+        }
+        None
+    }
+
+    /// Wakes this connection, if it is at rest.
+    pub(super) fn wake_connection(self: &Arc<Self>, connection: ConnectionId) {
+        let woken = {
+            let mut state = self.state.lock();
+            let is_this = state.resting.as_ref().is_some_and(|resting| resting.link().id == connection);
+            if is_this { state.wake(Notes::NONE, Remains::default()) } else { None }
+        };
+        if let Some(woken) = woken {
+            woken.begin(self);
+        }
+    }
+
+    /// Wakes the connection that is at rest.
+    pub(crate) fn wake_at_rest(self: &Arc<Self>) {
+        let woken = self.state.lock().wake(Notes::NONE, Remains::default());
+        if let Some(woken) = woken {
+            woken.begin(self);
+        }
+    }
+
+    /// Closes the socket of the connection that is at rest: there is no more runtime for its task.
+    pub(crate) fn cut_at_rest(&self) {
+        let connection = self.state.lock().resting.take();
+        drop(connection);
+    }
+}
