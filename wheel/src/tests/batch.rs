@@ -187,6 +187,27 @@ fn a_batch_keeps_to_its_budget() {
     assert!(batch.iter().map(|expired| expired.value).eq(0..100));
 }
 
+/// A slot that is being swept has lines in two places. Those that were put back lie before the others, and hide that there are more.
+#[test]
+fn a_batch_keeps_to_its_budget_while_holes_are_looked_for() {
+    let timers = size(200, 100) as u64;
+    for holes in timers / 2..timers / 2 + 25 {
+        let mut wheel = TimingWheel::new(Tick(0));
+        for number in 0..timers {
+            wheel.schedule(Tick(1000), number);
+        }
+        let other = wheel.schedule(Tick(1 << 40), timers);
+        for earlier in 0..=holes {
+            assert!(wheel.reschedule(other, Tick((250 - earlier) << 32)));
+        }
+        let mut work = Work::new(timers - 1);
+        let mut batch = Vec::new();
+        assert!(!wheel.expire_batch(Tick(2000), &mut work, &mut batch));
+        assert_eq!((batch.len(), work.left(), wheel.now()), (0, 0, Tick(768)), "it is not enough for a turn");
+        wheel.check_invariants();
+    }
+}
+
 /// So memory does not grow without end, nor out of the cache.
 #[test]
 fn a_batch_ends_when_there_is_enough() {

@@ -16,6 +16,11 @@ pub(in crate::wheel) struct Sweep {
 }
 
 impl Sweep {
+    /// Whether some lines of this slot are still to be looked at.
+    pub(super) fn is_at_work_in(&self, place: Place) -> bool {
+        self.place == Some(place) && self.rest.is_some()
+    }
+
     /// The wheel comes to a slot: what was still to be looked at is the rest of its lines.
     pub(super) fn give_up(&mut self, place: Place) -> Link {
         if self.place == Some(place) { self.rest.take().unwrap_or(Link::END) } else { Link::END }

@@ -1,16 +1,16 @@
 //! What a whole turn of the first level has.
 
-use super::{BITS, LEVEL_WORDS, Line, Link, Place, SLOTS, Slots};
+use super::{BITS, LEVEL_WORDS, Line, Place, SLOTS, Slots};
 use crate::wheel::line::FULL;
 use crate::wheel::memory::prefetch;
 
 impl Slots {
     /// Whether a slot of the second level has something, and with all of the first no more than `most` entries. Looks at no more lines of
-    /// it than so many take. `false` as well while it is being swept.
+    /// it than so many take. `false` as well while it is being swept: some of its lines are elsewhere then.
     #[inline(always)]
     pub(in crate::wheel) fn turn_has_at_most(&self, second: Place, most: u64) -> bool {
         let line = self.line(second);
-        if line.is_empty() || line.next() == Link::SWEPT {
+        if line.is_empty() || self.sweep.is_at_work_in(second) {
             return false;
         }
         let spilled = self.spilled_len[0] + self.spilled_len[1];
