@@ -57,7 +57,7 @@ impl Owned {
 
     /// The next ping is due, is sent, and is answered by `pong`.
     fn heartbeat(&mut self, pong: ConnectionInput) {
-        let (due, deadline) = self.session.next_deadline().expect("a ping comes");
+        let (due, deadline) = self.session.next_deadline(&TIMEOUTS).expect("a ping comes");
         assert_eq!(deadline, Deadline::Ping);
         self.now = due;
         self.step(|session, step| session.handle_timeout(step));

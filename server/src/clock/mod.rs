@@ -21,8 +21,9 @@ pub(crate) use served_time::Turn;
 pub use simulated_time::SimulatedTime;
 pub use unix_time::UnixTime;
 
-/// The first instant, so that there is time before it and none is zero: sessions and messages of an earlier process have their age.
-const START: Duration = Duration::from_hours(24);
+/// The first instant, so that there is time before it and none is zero: sessions and messages of earlier processes have their age, and a
+/// session ends when it has lived long enough through all of them. Ten years.
+const START: Duration = Duration::from_hours(10 * 365 * 24);
 
 /// Server time. Any thread may read it; the wheel thread alone moves its limit.
 #[derive(Debug)]

@@ -69,7 +69,7 @@ impl Sessions {
     fn snapshot_of(&self, session: &SessionCell) -> Option<(StoredSession, Vec<Arc<Channel>>)> {
         let digest = self.unclaimed.digest_of(session)?;
         let state = session.state.lock();
-        let machine = state.machine.snapshot()?;
+        let machine = state.machine.snapshot(&self.settings)?;
         let channels = state.machine.outbox().channels().map(|followed| Arc::clone(&followed.channel));
         let stored = StoredSession {
             id: session.id.bytes(),

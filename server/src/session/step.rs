@@ -6,7 +6,7 @@ use encke_core::Timestamp;
 use encke_core::close::CloseReason;
 use encke_core::session::{
     ConnectionId, ConnectionInput, Deadline, Input, LifecycleEvent, Outbox, Output, Outputs, Phase, Session,
-    Step,
+    SessionTimeouts, Step,
 };
 
 use super::cell::{SessionCell, SessionState};
@@ -103,8 +103,7 @@ impl Sessions {
             {
                 self.untold.ended(session.id, || self.unclaimed.digest_of(session), before, reason);
             }
-            let deadline =
-                requested_deadline(&state.machine, now, self.timeouts.slack(), self.settings.pong_timeout);
+            let deadline = requested_deadline(&state.machine, now, self.timeouts.slack(), &self.settings);
             (result, link, self.timeouts.request(&session.timer, deadline), followed, woken)
         };
         self.timeouts.carry_out(&session.timer, action);
@@ -194,16 +193,17 @@ fn requested_deadline<C>(
     machine: &Session<C>,
     now: Timestamp,
     slack: Duration,
-    pong_timeout: Duration,
+    timeouts: &SessionTimeouts,
 ) -> RequestedDeadline {
-    let next = machine.next_deadline();
+    let next = machine.next_deadline(timeouts);
     if machine.is_writing_ping() {
         // Pong is about to be armed. Expecting it saves the wheel one entry a ping; an expiry for nothing is harmless.
-        let pong = now + pong_timeout;
+        let pong = now + timeouts.pong_timeout;
         return RequestedDeadline::exact(next.map_or(pong, |(at, _)| at.min(pong)).as_nanos());
     }
     let Some((at, deadline)) = next else { return RequestedDeadline::NONE };
-    let alone = || machine.deadlines().all(|(other, which)| which == Deadline::Ping || other > at + slack);
+    let alone =
+        || machine.deadlines(timeouts).all(|(other, which)| which == Deadline::Ping || other > at + slack);
     let is_soft = deadline == Deadline::Ping && alone();
     if is_soft { RequestedDeadline::soft(at.as_nanos()) } else { RequestedDeadline::exact(at.as_nanos()) }
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
-use encke_core::session::{Deadline, Phase};
+use encke_core::session::{Deadline, Phase, SessionTimeouts};
 
 use super::Channel;
 use super::cell::{SessionCell, Transport};
@@ -98,13 +98,13 @@ impl SessionCell {
 
     /// Every armed deadline.
     #[cfg(feature = "simulation")]
-    pub(crate) fn deadlines(&self) -> Vec<(Deadline, Timestamp)> {
-        self.state.lock().machine.deadlines().map(|(at, deadline)| (deadline, at)).collect()
+    pub(crate) fn deadlines(&self, timeouts: &SessionTimeouts) -> Vec<(Deadline, Timestamp)> {
+        self.state.lock().machine.deadlines(timeouts).map(|(at, deadline)| (deadline, at)).collect()
     }
 
     /// What can be seen of it at `now`.
     #[must_use]
-    pub(crate) fn view(&self, now: Timestamp) -> SessionView {
+    pub(crate) fn view(&self, now: Timestamp, timeouts: &SessionTimeouts) -> SessionView {
         let state = self.state.lock();
         let machine = &state.machine;
         let link = state.link.as_ref().map(|link| link.received_at());
@@ -119,7 +119,7 @@ impl SessionCell {
             last_received: now.since(last_received),
             seq: machine.outbox().seq(),
             unacked: machine.outbox().unacked(),
-            deadlines: machine.deadlines().map(|(at, deadline)| (deadline, at.since(now))).collect(),
+            deadlines: machine.deadlines(timeouts).map(|(at, deadline)| (deadline, at.since(now))).collect(),
         }
     }
 }

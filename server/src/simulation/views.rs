@@ -96,8 +96,8 @@ impl Server {
     }
 
     fn view(&self, session: &Arc<SessionCell>) -> SessionView {
-        let now = self.now();
-        let view = session.view(now);
+        let timeouts = self.public.client.sessions.settings();
+        let view = session.view(self.now(), timeouts);
         let (has_more, is_stopped) = session.outgoing();
         let subscriptions = session.subscriptions();
         SessionView {
@@ -109,7 +109,7 @@ impl Server {
             unacked: view.unacked,
             has_more,
             is_stopped,
-            deadlines: session.deadlines(),
+            deadlines: session.deadlines(timeouts),
             subscriptions: subscriptions
                 .iter()
                 .map(|(channel, cursor)| (channel.name().to_string(), *cursor))

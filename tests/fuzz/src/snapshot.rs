@@ -82,20 +82,23 @@ fn restored(record: &SessionRecord) -> Option<Session<Log>> {
     Session::restore(now(), record, outbox).ok()
 }
 
-/// With timeouts that do not pass. What is to be done, nobody does.
+const HOUR: Duration = Duration::from_hours(1);
+
+/// They do not pass.
+const TIMEOUTS: SessionTimeouts = SessionTimeouts {
+    ping_interval: HOUR,
+    pong_timeout: HOUR,
+    poll_hold: HOUR,
+    poll_gap: HOUR,
+    reconnect_window: HOUR,
+    idle: None,
+    lifetime: None,
+};
+
+/// What is to be done, nobody does.
 fn handle(session: &mut Session<Log>, input: Input) {
-    let hour = Duration::from_hours(1);
-    let timeouts = SessionTimeouts {
-        ping_interval: hour,
-        pong_timeout: hour,
-        poll_hold: hour,
-        poll_gap: hour,
-        reconnect_window: hour,
-        idle: None,
-        lifetime: None,
-    };
     let mut outputs = Outputs::new();
-    session.handle(&mut Step { now: now(), timeouts: &timeouts, outputs: &mut outputs }, input);
+    session.handle(&mut Step { now: now(), timeouts: &TIMEOUTS, outputs: &mut outputs }, input);
 }
 
 fn now() -> Timestamp {
@@ -133,12 +136,12 @@ fn serve(session: &mut Session<Log>, seq: Option<u64>, kind: ConnectionKind) {
 /// What it has become can be written down and taken up as well.
 fn assert_same_again(session: &mut Session<Log>) {
     handle(session, Input::Move);
-    let Some(record) = session.snapshot() else {
+    let Some(record) = session.snapshot(&TIMEOUTS) else {
         assert!(matches!(session.phase(), Phase::Closed(_)), "{:?}", session.phase());
         return;
     };
     let mut again = restored(&record).expect("it was written by a session");
     handle(&mut again, Input::Move);
-    assert_eq!(again.snapshot().as_ref(), Some(&record));
+    assert_eq!(again.snapshot(&TIMEOUTS).as_ref(), Some(&record));
     handle(&mut again, Input::Close(CloseReason::Kicked));
 }

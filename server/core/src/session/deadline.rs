@@ -2,8 +2,6 @@ use std::time::Duration;
 
 use strum::{EnumCount, IntoStaticStr, VariantArray};
 
-use crate::Timestamp;
-
 /// What a session waits for. When several are due at once, the first in this order acts first.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EnumCount, IntoStaticStr, VariantArray,
@@ -83,47 +81,4 @@ pub struct SessionTimeouts {
     pub idle: Option<Duration>,
     /// How long a session may live ([`Deadline::Lifetime`]).
     pub lifetime: Option<Duration>,
-}
-
-/// The deadlines of one session: an instant for each that is armed.
-#[derive(Clone, Debug, Default)]
-pub(super) struct DeadlineTable {
-    at: [Option<Timestamp>; Deadline::COUNT],
-}
-
-impl DeadlineTable {
-    pub(super) fn arm(&mut self, deadline: Deadline, at: Timestamp) {
-        self.at[deadline as usize] = Some(at);
-    }
-
-    pub(super) fn disarm(&mut self, deadline: Deadline) {
-        self.at[deadline as usize] = None;
-    }
-
-    pub(super) fn disarm_all(&mut self) {
-        *self = Self::default();
-    }
-
-    pub(super) fn get(&self, deadline: Deadline) -> Option<Timestamp> {
-        self.at[deadline as usize]
-    }
-
-    pub(super) fn is_armed(&self, deadline: Deadline) -> bool {
-        self.get(deadline).is_some()
-    }
-
-    /// The first to pass; among equals, the first of [`Deadline::ALL`].
-    pub(super) fn earliest(&self) -> Option<(Timestamp, Deadline)> {
-        // After every step of every session. An instant that is none is later than all, so there is nothing to branch on.
-        let nanos = |at: Option<Timestamp>| at.map_or(0, Timestamp::as_nanos).wrapping_sub(1);
-        let mut first = 0;
-        for next in 1..Deadline::COUNT {
-            first = if nanos(self.at[next]) < nanos(self.at[first]) { next } else { first };
-        }
-        Some((self.at[first]?, Deadline::ALL[first]))
-    }
-
-    pub(super) fn armed(&self) -> impl Iterator<Item = (Timestamp, Deadline)> + '_ {
-        Deadline::ALL.into_iter().filter_map(|deadline| Some((self.at[deadline as usize]?, deadline)))
-    }
 }

@@ -3,8 +3,10 @@
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 
+use super::outbox::Source;
 use super::{
-    Attach, BadRecord, Input, Outbox, Output, Outputs, Session, SessionRecord, SessionTimeouts, Step,
+    Attach, BadRecord, Deadline, Input, Outbox, Output, Outputs, Session, SessionRecord, SessionTimeouts,
+    Step,
 };
 use crate::Timestamp;
 
@@ -49,10 +51,24 @@ impl<C> Driven<C> {
         self.outputs.pop_front()
     }
 
+    pub(super) fn next_deadline(&self) -> Option<(Timestamp, Deadline)> {
+        self.session.next_deadline(&self.timeouts)
+    }
+
+    pub(super) fn deadlines(&self) -> impl Iterator<Item = (Timestamp, Deadline)> {
+        self.session.deadlines(&self.timeouts)
+    }
+
     fn step(&mut self, now: Timestamp, act: impl FnOnce(&mut Session<C>, &mut Step<'_>)) {
         let mut outputs = Outputs::new();
         act(&mut self.session, &mut Step { now, timeouts: &self.timeouts, outputs: &mut outputs });
         self.outputs.extend(outputs);
+    }
+}
+
+impl<C: Source> Driven<C> {
+    pub(super) fn snapshot(&self) -> Option<SessionRecord> {
+        self.session.snapshot(&self.timeouts)
     }
 }
 

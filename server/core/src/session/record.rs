@@ -31,7 +31,7 @@ pub struct SessionRecord {
     /// What remains of its idle time, if that runs.
     #[n(5)]
     pub idle_ns: Option<u64>,
-    /// What remains of its lifetime, if that is limited.
+    /// What remains of its lifetime, if that is limited: for processes before the lifetime followed from the age.
     #[n(6)]
     pub lifetime_ns: Option<u64>,
     /// What the client's next sign of life acknowledges.

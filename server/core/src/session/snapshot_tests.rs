@@ -315,6 +315,18 @@ fn a_session_that_moves_says_so_and_has_its_whole_window() {
 }
 
 #[test]
+fn a_restored_session_lives_as_long_as_its_new_process_says_from_its_opening_on() {
+    let (_, record) = moved();
+    for (lifetime, left) in [(Some(30), Some(10)), (None, None)] {
+        let timeouts = SessionTimeouts { lifetime: lifetime.map(Duration::from_secs), ..timeouts() };
+        let outbox = Outbox::restore(&record.outbox, 16, |_, _, _| Some(())).expect("it was written so");
+        let session = Driven::restore(at(9_000_000), &timeouts, &record, outbox).expect("it was written so");
+        let due = session.deadlines().find(|(_, deadline)| *deadline == Deadline::Lifetime);
+        assert_eq!(due.map(|(due, _)| due), left.map(|left| at(9_000_000 + left * 1_000)));
+    }
+}
+
+#[test]
 fn a_shorter_ring_evicts_the_oldest() {
     let (_, record) = moved();
     let restored = Outbox::restore(&record.outbox, 2, |_, _, _| Some(())).expect("it was written so");

@@ -446,11 +446,6 @@ fn what_was_due_acts_before_an_input_and_in_the_order_of_the_table() {
 }
 
 #[test]
-fn a_session_is_small() {
-    assert!(size_of::<Session>() <= 368, "{} bytes, and there are a hundred thousand", size_of::<Session>());
-}
-
-#[test]
 fn a_clock_that_goes_backwards_stands_still() {
     let mut table = Table::stream(WHOLE);
     table.wait(900);

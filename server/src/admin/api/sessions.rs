@@ -75,7 +75,7 @@ pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
         (page.len() == filter.limit).then(|| page.last()).flatten().map(|last| last.id().to_string());
     let sessions = page
         .iter()
-        .map(|session| Summary::from(&session.view(now)))
+        .map(|session| Summary::from(&session.view(now, context.client.sessions.settings())))
         .filter(|summary| filter.lets_through(summary))
         .collect();
     Ok(json(&Page { sessions, next_cursor }))
@@ -84,7 +84,8 @@ pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
 /// `GET /api/sessions/{id}`
 pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
     let session = find(call)?;
-    let view = session.view(call.context.client.timeouts.clock().now());
+    let client = &call.context.client;
+    let view = session.view(client.timeouts.clock().now(), client.sessions.settings());
     let remaining = |&(deadline, remaining): &(encke_core::session::Deadline, _)| Remaining {
         deadline: deadline.as_str(),
         remaining_ms: millis(remaining),

@@ -7,16 +7,16 @@ use crate::close::{CloseCode, SuspendReason};
 use crate::session::{ConnectionId, Deadline, Delivery, Heartbeat, Output, Step};
 
 /// The ping of the current connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PingState {
-    /// None. Traffic received after this postpones the next.
-    Idle { received_before: Timestamp },
+    /// None. Traffic received after [`Session::marked_at`] postpones the next.
+    Idle,
     /// Requested; its bytes are not in the kernel yet.
     Writing,
-    /// Sent and not answered. [`Deadline::Pong`] is armed, unless a write is held.
-    Outstanding(SentPing),
-    /// The answer is overdue since `due`; the connection is checking what the kernel holds.
-    Probing { ping: SentPing, due: Timestamp },
+    /// Sent at [`Session::marked_at`] and not answered. [`Deadline::Pong`] is armed, unless a write is held.
+    Outstanding,
+    /// The same, and the answer is overdue; the connection is checking what the kernel holds.
+    Probing,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,10 +28,7 @@ pub(super) struct SentPing {
 
 impl<C> Session<C> {
     pub(super) fn ping_due(&mut self, step: &mut Step<'_>, current: ConnectionId, due: Timestamp) {
-        let PingState::Idle { received_before } = self.ping else {
-            unreachable!("Ping is armed only while no ping is under way");
-        };
-        let received_since = self.last_received_at.since(received_before);
+        let received_since = self.last_received_at.since(self.marked_at);
         if self.carrier == Carrier::Stream(Heartbeat::Frame) && !received_since.is_zero() {
             // Shifted rather than restarted, so that the spread of the first pings stays.
             self.arm_ping(due + received_since);
@@ -43,22 +40,31 @@ impl<C> Session<C> {
     }
 
     pub(super) fn ping_sent(&mut self, step: &mut Step<'_>, seq: u64) {
-        if let PingState::Writing = self.ping {
-            self.await_pong(step, SentPing { at: self.now, seq });
+        if self.ping == PingState::Writing {
+            (self.marked_at, self.ping_seq) = (self.now, seq);
+            self.await_pong(step);
         }
     }
 
+    /// The ping that is sent and not answered.
+    fn sent_ping(&self) -> Option<SentPing> {
+        let is_sent = matches!(self.ping, PingState::Outstanding | PingState::Probing);
+        is_sent.then_some(SentPing { at: self.marked_at, seq: self.ping_seq })
+    }
+
     pub(super) fn pong_due(&mut self, step: &mut Step<'_>, current: ConnectionId, due: Timestamp) {
-        if let PingState::Outstanding(ping) = self.ping
+        if let Some(ping) = self.sent_ping()
             && !self.settle_ping(step, current, ping)
         {
-            self.ping = PingState::Probing { ping, due };
+            self.ping = PingState::Probing;
+            // For when it is told that it has passed.
+            self.deadlines.arm(Deadline::Pong, due);
             step.outputs.push(Output::Probe(current));
         }
     }
 
     pub(super) fn probed(&mut self, step: &mut Step<'_>, current: ConnectionId) {
-        if let PingState::Probing { ping, due } = self.ping
+        if let Some((ping, due)) = self.probed_ping()
             && !self.settle_ping(step, current, ping)
         {
             self.fired(step, Deadline::Pong, due);
@@ -69,15 +75,22 @@ impl<C> Session<C> {
 
     /// The peer gets as long again.
     pub(super) fn ping_delayed(&mut self, step: &mut Step<'_>, current: ConnectionId) {
-        if let PingState::Probing { ping, .. } = self.ping
+        if let Some((ping, _)) = self.probed_ping()
             && !self.settle_ping(step, current, ping)
         {
-            self.await_pong(step, ping);
+            self.await_pong(step);
         }
     }
 
-    fn await_pong(&mut self, step: &mut Step<'_>, ping: SentPing) {
-        self.ping = PingState::Outstanding(ping);
+    /// The ping about which the kernel is being asked, and when its answer was due.
+    fn probed_ping(&self) -> Option<(SentPing, Timestamp)> {
+        let due = self.deadlines.heartbeat().filter(|_| self.ping == PingState::Probing)?;
+        Some((self.sent_ping()?, due))
+    }
+
+    fn await_pong(&mut self, step: &mut Step<'_>) {
+        self.ping = PingState::Outstanding;
+        self.deadlines.disarm(Deadline::Pong);
         if !self.write_held {
             self.deadlines.arm(Deadline::Pong, self.now + step.timeouts.pong_timeout);
         }
@@ -95,7 +108,7 @@ impl<C> Session<C> {
         seq: u64,
         may_ask_on: bool,
     ) {
-        if let PingState::Outstanding(ping) | PingState::Probing { ping, .. } = self.ping
+        if let Some(ping) = self.sent_ping()
             && seq == ping.seq
         {
             let confirmed = match self.delivery {
@@ -112,7 +125,7 @@ impl<C> Session<C> {
 
     /// The client itself answers, so it has everything sent before the ping.
     pub(super) fn pong_message(&mut self, step: &mut Step<'_>, current: ConnectionId, seq: u64) {
-        if let PingState::Outstanding(ping) | PingState::Probing { ping, .. } = self.ping
+        if let Some(ping) = self.sent_ping()
             && seq <= ping.seq
         {
             self.outbox.acknowledge(seq);
@@ -157,7 +170,7 @@ impl<C> Session<C> {
     /// Requests an acknowledgement, by a ping, before a full ring stops the stream.
     pub(super) fn request_acknowledgement(&mut self, step: &mut Step<'_>, current: ConnectionId) {
         if self.outbox.needs_acknowledgement()
-            && matches!(self.ping, PingState::Idle { .. })
+            && self.ping == PingState::Idle
             && matches!(self.carrier, Carrier::Stream(_))
         {
             self.deadlines.disarm(Deadline::Ping);
@@ -167,21 +180,21 @@ impl<C> Session<C> {
     }
 
     pub(super) fn arm_ping(&mut self, at: Timestamp) {
-        self.ping = PingState::Idle { received_before: self.last_received_at };
+        (self.ping, self.marked_at) = (PingState::Idle, self.last_received_at);
         self.deadlines.arm(Deadline::Ping, at);
     }
 
     pub(super) fn hold_write(&mut self) {
         self.write_held = true;
-        self.deadlines.disarm(Deadline::Pong);
-        if let PingState::Probing { ping, .. } = self.ping {
-            self.ping = PingState::Outstanding(ping);
+        if self.sent_ping().is_some() {
+            self.ping = PingState::Outstanding;
+            self.deadlines.disarm(Deadline::Pong);
         }
     }
 
     pub(super) fn resume_write(&mut self, step: &mut Step<'_>) {
         self.write_held = false;
-        if let PingState::Outstanding(_) = self.ping {
+        if self.ping == PingState::Outstanding {
             // The peer has just read: it gets the full timeout to answer.
             self.deadlines.arm(Deadline::Pong, self.now + step.timeouts.pong_timeout);
         }

@@ -1,17 +1,20 @@
 mod carrier;
+mod deadlines;
 mod heartbeat;
 mod poll;
 mod snapshot;
+mod stage;
 
 use std::time::Duration;
 
 use carrier::Carrier;
+use deadlines::Deadlines;
 use heartbeat::PingState;
+use stage::Stage;
 
-use super::deadline::DeadlineTable;
 use super::{
     Attach, ConnectionId, ConnectionInput, ConnectionKind, Deadline, Delivery, Input, LifecycleEvent, Outbox,
-    Output, Request, ResumeKind, Step, Transition,
+    Output, Request, ResumeKind, SessionTimeouts, Step, Transition,
 };
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
@@ -34,19 +37,24 @@ pub enum Phase {
 /// The state machine of one session. `C` is the owner's handle of a channel. See the [module](super) for how to drive it.
 #[derive(Debug)]
 pub struct Session<C = ()> {
-    phase: Phase,
+    stage: Stage,
+    /// While attached.
+    connection: ConnectionId,
     carrier: Carrier,
     delivery: Delivery,
     ping: PingState,
+    /// The last message that was encoded before the last ping.
+    ping_seq: u64,
     /// There are bytes that the kernel does not take: the transport's `write_timeout` applies instead of Pong.
     write_held: bool,
-    deadlines: DeadlineTable,
+    deadlines: Deadlines,
     /// The latest time given: a clock that goes backwards stands still here.
     now: Timestamp,
     opened_at: Timestamp,
     last_received_at: Timestamp,
-    /// When the last connection was lost, or the last poll was over: the window counts from here.
-    left_at: Timestamp,
+    /// While attached, an instant of the [ping](PingState). Otherwise when the last connection was lost, or the last poll was over: the window
+    /// counts from here.
+    marked_at: Timestamp,
     outbox: Outbox<C>,
     /// The client's next sign of life acknowledges up to here: the seq of the last ping that a pong frame has answered on this
     /// connection, of the last poll, or of the answer to the last request that a stream held.
@@ -54,29 +62,31 @@ pub struct Session<C = ()> {
     events: u32,
 }
 
+/// A server holds millions. With a handle of 16 bytes, as the server's.
+const _: () = assert!(size_of::<Session<[u64; 2]>>() <= 248);
+
 impl<C> Session<C> {
     /// Begins a session with its first connection.
     #[must_use]
     pub fn open(step: &mut Step<'_>, outbox: Outbox<C>, attach: Attach) -> Self {
         let now = step.now;
         let mut session = Self {
-            phase: Phase::Suspended,
+            stage: Stage::Suspended,
+            connection: attach.connection,
             carrier: attach.kind.into(),
             delivery: attach.delivery,
-            ping: PingState::Idle { received_before: now },
+            ping: PingState::Idle,
+            ping_seq: 0,
             write_held: false,
-            deadlines: DeadlineTable::default(),
+            deadlines: Deadlines::default(),
             now,
             opened_at: now,
             last_received_at: now,
-            left_at: now,
+            marked_at: now,
             outbox,
             unconfirmed: 0,
             events: 0,
         };
-        if let Some(lifetime) = step.timeouts.lifetime {
-            session.deadlines.arm(Deadline::Lifetime, now + lifetime);
-        }
         session.attach(step, attach, Some(Transition::Opened));
         session
     }
@@ -84,7 +94,7 @@ impl<C> Session<C> {
     /// Handles what happened, after firing what was already due.
     pub fn handle(&mut self, step: &mut Step<'_>, input: Input) {
         self.handle_timeout(step);
-        match (self.phase, input) {
+        match (self.phase(), input) {
             (Phase::Moved, Input::Connection(_, ConnectionInput::AnswerLost)) => self.answer_lost(),
             (Phase::Closed(_) | Phase::Moved, _) => {}
             (_, Input::Attach(attach)) if attach.seq.is_some_and(|seq| seq > self.outbox.seq()) => {}
@@ -130,13 +140,13 @@ impl<C> Session<C> {
             (Phase::Attached(current), Input::Move) => {
                 self.say_farewell(step, current, CloseCode::Moved);
                 self.lose_connection(step, SuspendReason::Moved);
-                self.phase = Phase::Moved;
+                self.set_phase(Phase::Moved);
             }
             (Phase::BetweenPolls, Input::Move) => {
                 self.suspend(step, SuspendReason::Moved);
-                self.phase = Phase::Moved;
+                self.set_phase(Phase::Moved);
             }
-            (Phase::Suspended, Input::Move) => self.phase = Phase::Moved,
+            (Phase::Suspended, Input::Move) => self.set_phase(Phase::Moved),
             (Phase::Attached(current), Input::Close(reason)) => self.end(step, Some(current), reason),
             (Phase::BetweenPolls | Phase::Suspended, Input::Close(reason)) => self.end(step, None, reason),
         }
@@ -172,18 +182,20 @@ impl<C> Session<C> {
 
     /// Fires what is due. Early or stale calls change nothing.
     pub fn handle_timeout(&mut self, step: &mut Step<'_>) {
-        if self.phase == Phase::Moved {
+        if self.phase() == Phase::Moved {
             return;
         }
         self.now = self.now.max(step.now);
-        while let Some((due, deadline)) = self.deadlines.earliest().filter(|(due, _)| *due <= self.now) {
-            self.deadlines.disarm(deadline);
+        while let Some((due, deadline)) = self.earliest(step.timeouts).filter(|(due, _)| *due <= self.now) {
+            if deadline != Deadline::Lifetime {
+                self.deadlines.disarm(deadline);
+            }
             self.fire(step, deadline, due);
         }
     }
 
     fn fire(&mut self, step: &mut Step<'_>, deadline: Deadline, due: Timestamp) {
-        match (self.phase, deadline) {
+        match (self.phase(), deadline) {
             (Phase::Attached(current), Deadline::Ping) => self.ping_due(step, current, due),
             (Phase::Attached(current), Deadline::Pong) => self.pong_due(step, current, due),
             (Phase::Attached(current), Deadline::PollHold) => {
@@ -222,11 +234,11 @@ impl<C> Session<C> {
 
     /// When to call [`Session::handle_timeout`] next, and for what.
     #[must_use]
-    pub fn next_deadline(&self) -> Option<(Timestamp, Deadline)> {
-        if self.phase == Phase::Moved {
+    pub fn next_deadline(&self, timeouts: &SessionTimeouts) -> Option<(Timestamp, Deadline)> {
+        if self.phase() == Phase::Moved {
             return None;
         }
-        self.deadlines.earliest()
+        self.earliest(timeouts)
     }
 
     /// Whether a ping was requested whose bytes are not in the kernel yet: [`Deadline::Pong`] is armed once they are.
@@ -236,8 +248,11 @@ impl<C> Session<C> {
     }
 
     /// Every armed deadline.
-    pub fn deadlines(&self) -> impl Iterator<Item = (Timestamp, Deadline)> + '_ {
-        self.deadlines.armed()
+    pub fn deadlines(
+        &self,
+        timeouts: &SessionTimeouts,
+    ) -> impl Iterator<Item = (Timestamp, Deadline)> + use<C> {
+        self.armed(timeouts)
     }
 
     /// Records that bytes arrived on the current connection at `at`. Fires nothing: call it before [`Session::handle`]
@@ -249,15 +264,9 @@ impl<C> Session<C> {
     /// Records that the client's token expires at `at`, by a wall clock that may have been set since the last call. Fires
     /// nothing: call it before [`Session::handle`] and [`Session::handle_timeout`], whose decisions depend on it.
     pub fn token_expires(&mut self, at: Timestamp) {
-        if matches!(self.phase, Phase::Attached(_) | Phase::BetweenPolls) {
+        if matches!(self.phase(), Phase::Attached(_) | Phase::BetweenPolls) {
             self.deadlines.arm(Deadline::Token, at);
         }
-    }
-
-    /// The session's phase.
-    #[must_use]
-    pub fn phase(&self) -> Phase {
-        self.phase
     }
 
     /// What was sent to the client, and what is to be sent.
@@ -285,24 +294,18 @@ impl<C> Session<C> {
 
     fn attach(&mut self, step: &mut Step<'_>, attach: Attach, transition: Option<Transition>) {
         self.resume_outbox(&attach);
-        self.phase = Phase::Attached(attach.connection);
+        self.set_phase(Phase::Attached(attach.connection));
         self.carrier = attach.kind.into();
         self.delivery = attach.delivery;
-        self.ping = PingState::Idle { received_before: self.now };
+        (self.ping, self.marked_at) = (PingState::Idle, self.now);
         self.write_held = false;
         self.last_received_at = self.now;
-        for deadline in
-            [Deadline::Ping, Deadline::Pong, Deadline::PollHold, Deadline::PollGap, Deadline::Reconnect]
-        {
-            self.deadlines.disarm(deadline);
-        }
+        self.deadlines.disarm_connection();
         self.arm_token(attach.token_expires);
         match attach.kind {
             // No command can come.
             ConnectionKind::Events => self.deadlines.disarm(Deadline::Idle),
-            ConnectionKind::Stream(_) | ConnectionKind::Poll { .. }
-                if !self.deadlines.is_armed(Deadline::Idle) =>
-            {
+            ConnectionKind::Stream(_) | ConnectionKind::Poll { .. } if self.deadlines.idle().is_none() => {
                 self.postpone_idle(step)
             }
             ConnectionKind::Stream(_) | ConnectionKind::Poll { .. } => {}
@@ -327,19 +330,16 @@ impl<C> Session<C> {
     }
 
     fn lose_connection(&mut self, step: &mut Step<'_>, reason: SuspendReason) {
-        self.left_at = self.now;
+        self.marked_at = self.now;
         self.suspend(step, reason);
     }
 
     fn suspend(&mut self, step: &mut Step<'_>, reason: SuspendReason) {
-        self.phase = Phase::Suspended;
-        self.ping = PingState::Idle { received_before: self.now };
+        self.set_phase(Phase::Suspended);
+        self.ping = PingState::Idle;
         self.write_held = false;
-        for deadline in
-            [Deadline::Ping, Deadline::Pong, Deadline::PollHold, Deadline::PollGap, Deadline::Token]
-        {
-            self.deadlines.disarm(deadline);
-        }
+        self.deadlines.disarm_connection();
+        self.deadlines.disarm(Deadline::Token);
         self.deadlines.arm(Deadline::Reconnect, self.window_end(step));
         self.emit(step, Transition::Suspended(reason));
     }
@@ -349,8 +349,8 @@ impl<C> Session<C> {
         if let Some(current) = current {
             self.say_farewell(step, current, reason.close_code());
         }
-        self.phase = Phase::Closed(reason);
-        self.ping = PingState::Idle { received_before: self.now };
+        self.set_phase(Phase::Closed(reason));
+        self.ping = PingState::Idle;
         self.deadlines.disarm_all();
         self.emit(
             step,

@@ -47,9 +47,8 @@ impl<C> Session<C> {
     /// A poll that its client or a proxy gives up says nothing of the client, which mostly polls again at once: so this is the
     /// same whether there was an answer or not. Nothing is taken from the outbox before the answer begins, so nothing is lost.
     pub(super) fn await_poll(&mut self, step: &mut Step<'_>, pause: Duration) {
-        self.phase = Phase::BetweenPolls;
-        self.left_at = self.now;
-        self.deadlines.disarm(Deadline::PollHold);
+        self.set_phase(Phase::BetweenPolls);
+        self.marked_at = self.now;
         let at = self.now + pause + step.timeouts.poll_gap;
         // A client that was asked to wait for longer than the window is gone with the window.
         self.deadlines.arm(Deadline::PollGap, at.min(self.window_end(step)));
@@ -73,7 +72,7 @@ impl<C> Session<C> {
     pub(super) fn put_off_poll_gap(&mut self, step: &mut Step<'_>) {
         self.received(self.now);
         let at = self.now + step.timeouts.poll_gap;
-        let armed = self.deadlines.get(Deadline::PollGap).unwrap_or(at);
+        let armed = self.deadlines.client().unwrap_or(at);
         self.deadlines.arm(Deadline::PollGap, at.max(armed).min(self.window_end(step)));
     }
 
@@ -87,8 +86,8 @@ impl<C> Session<C> {
     /// connection. So a client that only sends commands does not keep a session that nobody reads.
     pub(super) fn window_end(&self, step: &Step<'_>) -> Timestamp {
         let window = step.timeouts.reconnect_window;
-        let heard = self.left_at.max(self.last_received_at);
-        (heard + window).min(self.left_at + window + window)
+        let left_at = self.marked_at;
+        (left_at.max(self.last_received_at) + window).min(left_at + window + window)
     }
 
     /// What the client asks for beside its connection, `current`, if it has one.
@@ -101,7 +100,7 @@ impl<C> Session<C> {
         match request {
             Request::Heard => {}
             // A client that can only listen need not send commands, also when it has sent one.
-            Request::Command if self.deadlines.is_armed(Deadline::Idle) => self.postpone_idle(step),
+            Request::Command if self.deadlines.idle().is_some() => self.postpone_idle(step),
             Request::Command => {}
             Request::Ack { seq } if seq <= self.outbox.seq() => self.outbox.acknowledge(seq),
             Request::Ack { .. } => self.end(step, current, CloseReason::ProtocolError),

@@ -86,14 +86,16 @@ struct Earlier {
 /// The entries of the last seqs, at most `capacity`. Seqs count from 1 without holes.
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// Means nothing in an empty ring.
-    newest: EntryRun,
+    /// Of the newest run what was sent first, and has not left the ring.
+    newest: Entry,
+    /// How many entries there are of it. None in an empty ring.
+    in_newest: u32,
+    /// All entries.
+    len: u32,
+    capacity: u32,
+    last: u64,
     /// The runs before it, if there are any.
     earlier: Option<Box<Earlier>>,
-    last: u64,
-    /// The last seq that has left the ring.
-    dropped: u64,
-    capacity: u32,
 }
 
 impl Ring {
@@ -103,21 +105,21 @@ impl Ring {
 
     /// An empty ring, which goes on after the seq `dropped`.
     pub(super) fn after(dropped: u64, capacity: usize) -> Self {
-        let newest = EntryRun { seq: dropped, first: Entry::message(0, 0) };
         let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
-        Self { newest, earlier: None, last: dropped, dropped, capacity }
+        Self { newest: Entry::message(0, 0), in_newest: 0, len: 0, capacity, last: dropped, earlier: None }
     }
 
     pub(super) fn last_seq(&self) -> u64 {
         self.last
     }
 
+    /// The last seq that has left the ring.
     pub(super) fn dropped(&self) -> u64 {
-        self.dropped
+        self.last - u64::from(self.len)
     }
 
     pub(super) fn len(&self) -> usize {
-        usize::try_from(self.last - self.dropped).expect("at most the capacity")
+        self.len as usize
     }
 
     pub(super) fn capacity(&self) -> usize {
@@ -125,7 +127,7 @@ impl Ring {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.len() >= self.capacity()
+        self.len >= self.capacity
     }
 
     pub(super) fn get(&self, seq: u64) -> Option<Entry> {
@@ -140,7 +142,7 @@ impl Ring {
 
     /// The runs, oldest first: the seq of the first entry, that entry, and how many there are.
     pub(super) fn runs(&self) -> impl Iterator<Item = (u64, Entry, u64)> {
-        let mut next = self.dropped + 1;
+        let mut next = self.dropped() + 1;
         std::iter::from_fn(move || {
             let (entry, count) = self.rest_of_run(next)?;
             let seq = next;
@@ -151,35 +153,46 @@ impl Ring {
 
     /// Whether there is an entry of this subscription.
     pub(super) fn has_any_of(&self, slot: u32) -> bool {
-        let newest = (self.last > self.dropped).then_some(&self.newest);
-        self.earlier.iter().flat_map(|earlier| &earlier.runs).chain(newest).any(|run| run.first.slot == slot)
+        let earlier = self.earlier.iter().flat_map(|earlier| &earlier.runs).map(|run| run.first.slot);
+        let newest = (self.in_newest > 0).then_some(self.newest.slot);
+        earlier.chain(newest).any(|other| other == slot)
     }
 
     /// `count` entries from this one on: messages, or a single gap. There is room for them.
     pub(super) fn push(&mut self, entry: Entry, count: u64) {
-        let seq = self.last + 1;
-        let is_empty = self.last == self.dropped;
-        if is_empty || !self.newest.goes_on(seq, entry) {
-            if !is_empty {
-                self.earlier.get_or_insert_default().runs.push_back(self.newest);
+        let added = u32::try_from(count).expect("no more than the capacity");
+        if self.in_newest > 0 && self.newest_run().goes_on(self.last + 1, entry) {
+            self.in_newest += added;
+        } else {
+            if self.in_newest > 0 {
+                let run = self.newest_run();
+                self.earlier.get_or_insert_default().runs.push_back(run);
             }
-            self.newest = EntryRun { seq, first: entry };
+            (self.newest, self.in_newest) = (entry, added);
         }
         self.last += count;
+        self.len += added;
     }
 
     /// Removes what is up to `seq` of the oldest run. Returns the last of that, and its seq.
     pub(super) fn pop_up_to(&mut self, seq: u64) -> Option<(u64, Entry)> {
-        let (run, end) = self.run_with(self.dropped + 1).filter(|_| self.dropped < seq)?;
+        let dropped = self.dropped();
+        let (run, end) = self.run_with(dropped + 1).filter(|_| dropped < seq)?;
         let seq = seq.min(end - 1);
-        self.dropped = seq;
-        if let Some(earlier) = &mut self.earlier
-            && self.dropped + 1 == end
-        {
-            earlier.runs.pop_front();
-            if earlier.runs.is_empty() {
-                self.earlier = None;
+        let removed = u32::try_from(seq - dropped).expect("no more than there are");
+        self.len -= removed;
+        match &mut self.earlier {
+            None => {
+                self.newest = run.at(seq + 1);
+                self.in_newest -= removed;
             }
+            Some(earlier) if seq + 1 == end => {
+                earlier.runs.pop_front();
+                if earlier.runs.is_empty() {
+                    self.earlier = None;
+                }
+            }
+            Some(_) => {}
         }
         Some((seq, run.at(seq)))
     }
@@ -188,17 +201,22 @@ impl Ring {
         *self = Self::after(self.last, self.capacity());
     }
 
+    fn newest_run(&self) -> EntryRun {
+        EntryRun { seq: self.last + 1 - u64::from(self.in_newest), first: self.newest }
+    }
+
     /// The run that this seq is in, and the seq after it.
     fn run_with(&self, seq: u64) -> Option<(EntryRun, u64)> {
-        if seq <= self.dropped || seq > self.last {
+        if seq <= self.dropped() || seq > self.last {
             return None;
         }
-        if seq >= self.newest.seq {
-            return Some((self.newest, self.last + 1));
+        let newest = self.newest_run();
+        if seq >= newest.seq {
+            return Some((newest, self.last + 1));
         }
         let earlier = &self.earlier.as_ref()?.runs;
         let next = earlier.partition_point(|run| run.seq <= seq);
-        let end = earlier.get(next).map_or(self.newest.seq, |run| run.seq);
+        let end = earlier.get(next).map_or(newest.seq, |run| run.seq);
         Some((*earlier.get(next.checked_sub(1)?)?, end))
     }
 }
