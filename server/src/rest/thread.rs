@@ -19,7 +19,10 @@ impl<T: Send + Sync + 'static> PollerThread<T> {
         act: impl FnMut(&Arc<T>, Key) + Send + 'static,
     ) -> io::Result<Self> {
         let polled = Arc::clone(poller);
-        let thread = thread::Builder::new().name("encke-rest".into()).spawn(move || polled.run(act))?;
+        let thread = thread::Builder::new().name("encke-rest".into()).spawn(move || {
+            let _abort = AbortOnPanic;
+            polled.run(act);
+        })?;
         Ok(Self { poller: Arc::clone(poller), thread: Some(thread) })
     }
 
@@ -33,8 +36,9 @@ impl<T: Send + Sync + 'static> PollerThread<T> {
 
 impl<T> PollerThread<T> {
     fn join(&mut self) {
-        if self.thread.take().is_some_and(|thread| thread.join().is_err()) {
-            tracing::error!("the thread of connections at rest had panicked");
+        if let Some(thread) = self.thread.take() {
+            // It cannot have panicked: that would have ended the process.
+            let _ = thread.join();
         }
     }
 }
@@ -44,6 +48,17 @@ impl<T> Drop for PollerThread<T> {
         if self.thread.is_some() {
             drop(self.poller.stop());
             self.join();
+        }
+    }
+}
+
+/// Without the thread, nobody hears what clients at rest say, while their bytes count as life: better to end and be started again.
+struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            std::process::abort();
         }
     }
 }

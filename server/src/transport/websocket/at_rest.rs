@@ -210,9 +210,13 @@ impl<S: Socket, D: Spoken, H: Holder<S>> AtRest for Resting<S, D, H> {
         let Remains { read, unwritten, ping } = remains;
         context.metrics.connections.woke();
         let Some(rest) = &context.rest else { return };
-        if let Some(key) = key {
-            rest.poller.remove(key, &socket);
-            pace.woke(context.timeouts.clock().now().since(since), rest.after);
+        match key {
+            Some(key) => {
+                rest.poller.remove(key, &socket);
+                pace.woke(context.timeouts.clock().now().since(since), rest.after);
+            }
+            // It was to rest, and could not.
+            None => pace.spoke(rest.after),
         }
         let (runtime, transport) = (rest.runtime.clone(), Transport::WebSocket);
         let attachment = Attachment::woken(session, link, Arc::clone(&context), transport, D::NAME);

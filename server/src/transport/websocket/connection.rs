@@ -1,6 +1,8 @@
+mod quiet;
+
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{self, Poll, ready};
+use std::task::{self, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::dialect::{Event, Texts, pong_seq};
@@ -20,12 +22,14 @@ use crate::client::{Attachment, Commands, Context, hello, unsubscribed};
 use crate::rest::Pace;
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
-use crate::transport::metered::{PingFate, Written};
+use crate::transport::metered::PingFate;
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
 use crate::transport::until_rest::UntilRest;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
+
+pub(super) use quiet::Quiet;
 
 /// One WebSocket of a session, owned by its task.
 ///
@@ -60,17 +64,6 @@ pub(super) enum Paused {
     Renew,
     /// It may go to rest.
     Rest,
-}
-
-/// What is left of a connection that goes to rest.
-pub(super) struct Quiet<S, D> {
-    pub(super) socket: S,
-    pub(super) attachment: Attachment,
-    pub(super) dialect: D,
-    pub(super) written: Written,
-    /// There is something to send, but nothing is sent until something is acknowledged.
-    pub(super) until_acknowledged: bool,
-    pub(super) pace: Pace,
 }
 
 /// What was agreed on when the connection began.
@@ -129,17 +122,6 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         }
     }
 
-    /// A connection that has been at rest. `pace` says how soon it may be again.
-    pub(super) fn woken(
-        socket: WebSocketStream<Inbox<S>>,
-        attachment: Attachment,
-        dialect: D,
-        (unwritten, ping): (Vec<u8>, Option<u64>),
-        pace: Pace,
-    ) -> Self {
-        Self { out: unwritten.into(), ping, pace, ..Self::begun(socket, attachment, dialect) }
-    }
-
     /// Says this first.
     pub(super) fn say(&mut self, text: &str) {
         Frames(&mut self.out.bytes).text(text);
@@ -167,41 +149,6 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             }
         })
         .await
-    }
-
-    /// Whether there is nothing but what can be done at rest: what was received is done, and what was to be sent is in the kernel.
-    fn is_quiet(&self) -> bool {
-        let inbox = self.socket.get_ref();
-        let has_backlog = self.backlog.more && self.dialect.takes_messages();
-        !has_backlog
-            && inbox.is_between_messages()
-            && inbox.socket().can_rest()
-            && self.out.is_empty()
-            && !self.answer_unflushed
-            && self.ping.is_none()
-            && !self.is_due
-            && !self.hold.is_held()
-            && !self.commands.are_waiting()
-            && self.last.is_none()
-    }
-
-    /// Ready when it has been silent for long enough, and still is.
-    fn poll_rest(&mut self, context: &mut task::Context<'_>) -> Poll<Paused> {
-        let Some(rest) = &self.attachment.context.rest else { return Poll::Pending };
-        let socket = self.socket.get_ref().socket();
-        ready!(self.until_rest.poll(context, socket, rest.after, &mut self.pace));
-        // What woke it may be what the runtime does not know of yet: it will wake the task.
-        if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
-    }
-
-    /// Gives up all that a connection at rest has no use for. Its socket is the runtime's still.
-    pub(super) fn into_quiet(self) -> Quiet<S, D> {
-        let Self { socket, attachment, dialect, backlog, pace, .. } = self;
-        let socket = socket.into_inner();
-        let written = socket.socket().written();
-        let (socket, _) = socket.into_parts();
-        let until_acknowledged = backlog.until_acknowledged;
-        Quiet { socket, attachment, dialect, written, until_acknowledged, pace }
     }
 
     /// Nothing of what tungstenite knows would be lost.

@@ -1,0 +1,72 @@
+//! To rest and back.
+
+use std::task::{self, Poll, ready};
+
+use tokio_tungstenite::WebSocketStream;
+
+use super::{Connection, Paused};
+use crate::client::Attachment;
+use crate::rest::Pace;
+use crate::transport::Socket;
+use crate::transport::metered::Written;
+use crate::transport::websocket::inbox::Inbox;
+use crate::transport::websocket::spoken::Spoken;
+
+/// What is left of a connection that goes to rest.
+pub(in crate::transport::websocket) struct Quiet<S, D> {
+    pub(in crate::transport::websocket) socket: S,
+    pub(in crate::transport::websocket) attachment: Attachment,
+    pub(in crate::transport::websocket) dialect: D,
+    pub(in crate::transport::websocket) written: Written,
+    /// There is something to send, but nothing is sent until something is acknowledged.
+    pub(in crate::transport::websocket) until_acknowledged: bool,
+    pub(in crate::transport::websocket) pace: Pace,
+}
+
+impl<S: Socket, D: Spoken> Connection<S, D> {
+    /// A connection that has been at rest. `pace` says how soon it may be again.
+    pub(in crate::transport::websocket) fn woken(
+        socket: WebSocketStream<Inbox<S>>,
+        attachment: Attachment,
+        dialect: D,
+        (unwritten, ping): (Vec<u8>, Option<u64>),
+        pace: Pace,
+    ) -> Self {
+        Self { out: unwritten.into(), ping, pace, ..Self::begun(socket, attachment, dialect) }
+    }
+
+    /// Whether there is nothing but what can be done at rest: what was received is done, and what was to be sent is in the kernel.
+    pub(super) fn is_quiet(&self) -> bool {
+        let inbox = self.socket.get_ref();
+        let has_backlog = self.backlog.more && self.dialect.takes_messages();
+        !has_backlog
+            && inbox.is_between_messages()
+            && inbox.socket().can_rest()
+            && self.out.is_empty()
+            && !self.answer_unflushed
+            && self.ping.is_none()
+            && !self.is_due
+            && !self.hold.is_held()
+            && !self.commands.are_waiting()
+            && self.last.is_none()
+    }
+
+    /// Ready when it has been silent for long enough, and still is.
+    pub(super) fn poll_rest(&mut self, context: &mut task::Context<'_>) -> Poll<Paused> {
+        let Some(rest) = &self.attachment.context.rest else { return Poll::Pending };
+        let socket = self.socket.get_ref().socket();
+        ready!(self.until_rest.poll(context, socket, rest.after, &mut self.pace));
+        // What woke it may be what the runtime does not know of yet: it will wake the task.
+        if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
+    }
+
+    /// Gives up all that a connection at rest has no use for. Its socket is the runtime's still.
+    pub(in crate::transport::websocket) fn into_quiet(self) -> Quiet<S, D> {
+        let Self { socket, attachment, dialect, backlog, pace, .. } = self;
+        let socket = socket.into_inner();
+        let written = socket.socket().written();
+        let (socket, _) = socket.into_parts();
+        let until_acknowledged = backlog.until_acknowledged;
+        Quiet { socket, attachment, dialect, written, until_acknowledged, pace }
+    }
+}
