@@ -112,6 +112,17 @@ impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
     }
 }
 
+impl<T, L: Layout> Wheel<T, 1, L> {
+    /// Takes out the owner of a timer that is due.
+    #[inline(always)]
+    pub(super) fn expire(&mut self, entry: u32) -> Expired<T> {
+        let (key, deadline, value, left_behind) = self.memory.expire(entry);
+        self.slots.holes += left_behind;
+        self.keep_holes_few();
+        Expired { key, deadline, value }
+    }
+}
+
 /// The owner is lent.
 impl<'a, T, const K: usize, L: Layout> Outcome<'a, Wheel<T, K, L>> for Lent<'a, T, K> {
     #[inline(always)]
@@ -138,10 +149,7 @@ impl<'a, T, const K: usize, L: Layout> Outcome<'a, Wheel<T, K, L>> for Lent<'a, 
 impl<T, L: Layout> Outcome<'_, Wheel<T, 1, L>> for Expire<T> {
     #[inline(always)]
     fn due(wheel: &mut Wheel<T, 1, L>, entry: u32) -> Self {
-        let (key, deadline, value, left_behind) = wheel.memory.expire(entry);
-        wheel.slots.holes += left_behind;
-        wheel.keep_holes_few();
-        Expire::Due(Expired { key, deadline, value })
+        Expire::Due(wheel.expire(entry))
     }
 
     #[inline(always)]

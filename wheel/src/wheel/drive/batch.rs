@@ -58,15 +58,6 @@ impl<T, L: Layout> Wheel<T, 1, L> {
         }
     }
 
-    /// Takes out the owner of a timer that is due.
-    #[inline(always)]
-    fn expire(&mut self, entry: u32) -> Expired<T> {
-        let (key, deadline, value, left_behind) = self.memory.expire(entry);
-        self.slots.holes += left_behind;
-        self.keep_holes_few();
-        Expired { key, deadline, value }
-    }
-
     /// The first tick of the next turn of the first level, if nothing comes before it, and all of that turn can be taken out at once.
     #[inline(always)]
     fn next_turn(&mut self, here: Place, to: Tick, work: &Work) -> Option<Tick> {
