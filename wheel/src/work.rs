@@ -1,8 +1,8 @@
 //! How much one advance of the wheel may do.
 
-/// A budget for [`TimerQueue::expire_next`](crate::TimerQueue::expire_next), and for that of
-/// [`Owners`](crate::Owners::expire_next) and [`StandingTimers`](crate::StandingTimers::expire_next), so that a clump of timers
-/// cannot keep its thread from everything else.
+/// A budget for [`TimerQueue::expire_next`](crate::TimerQueue::expire_next), for that of
+/// [`Owners`](crate::Owners::expire_next) and [`StandingTimers`](crate::StandingTimers::expire_next), and for
+/// [`TimingWheel::expire_batch`](crate::TimingWheel::expire_batch), so that a clump of timers cannot keep its thread from everything else.
 ///
 /// One unit pays for one timer touched: one that expires, one that moves, one that was cancelled or disarmed and is come across, or, in the
 /// schemes that have to, one that is looked at without being due. Empty slots cost nothing.
