@@ -146,6 +146,38 @@ fn a_whole_turn_comes_in_order() {
     assert_eq!(deadlines(&take_all(&mut wheel, 768)), [768]);
 }
 
+/// Where a turn of the second level begins, so does a slot of the third, which has to be emptied before.
+#[test]
+fn a_turn_that_begins_with_a_slot_of_the_third_level_comes_in_order() {
+    let mut wheel = TimingWheel::new(Tick(0));
+    wheel.schedule(Tick(65_546), "third level");
+    assert_eq!(drain(&mut wheel, 65_000), []);
+    wheel.schedule(Tick(65_540), "second level");
+    wheel.schedule(Tick(65_550), "second level");
+    assert_eq!(deadlines(&take_all(&mut wheel, 70_000)), [65_540, 65_546, 65_550]);
+}
+
+/// Here they are later than what comes, and stay first.
+#[test]
+fn a_batch_leaves_alone_what_is_there() {
+    for count in [10, 100] {
+        let mut wheel = TimingWheel::new(Tick(0));
+        for number in 0..count {
+            wheel.schedule(Tick(1000 - number), number);
+        }
+        let mut batch = take_all(&mut wheel, 1000);
+        for number in 0..count {
+            wheel.schedule(Tick(1900 - number), number);
+        }
+        let before = batch.len();
+        batch.iter_mut().for_each(|expired| expired.deadline = Tick::MAX);
+        assert!(wheel.expire_batch(Tick(2100), &mut Work::unlimited(), &mut batch));
+        let deadlines = deadlines(&batch);
+        let (old, new) = deadlines.split_at(before);
+        assert!(old.iter().all(|deadline| *deadline == u64::MAX) && new.is_sorted());
+    }
+}
+
 /// What is late comes at the next tick, whatever it says.
 #[test]
 fn late_timers_take_their_turn() {
@@ -185,6 +217,27 @@ fn a_batch_keeps_to_its_budget() {
     assert!(wheel.expire_batch(Tick(2000), &mut work, &mut batch));
     assert_eq!(work.left(), 1);
     assert!(batch.iter().map(|expired| expired.value).eq(0..100));
+}
+
+/// All that a turn takes is counted: lines that slots of either level have spilled.
+#[test]
+fn a_turn_comes_at_once_only_if_there_is_work_for_all_of_it() {
+    for (in_first, in_second) in [(100, 1), (1, 100), (100, size(8000, 200) as u64)] {
+        let mut wheel = TimingWheel::new(Tick(0));
+        for number in 0..in_second {
+            wheel.schedule(Tick(600), number);
+        }
+        assert_eq!(drain(&mut wheel, 510), []);
+        for number in 0..in_first {
+            wheel.schedule(Tick(610), number);
+        }
+        let all = in_first + in_second;
+        let mut batch = Vec::new();
+        assert!(!wheel.expire_batch(Tick(767), &mut Work::new(all - 1), &mut batch));
+        assert!((batch.len() as u64) < all, "there was not enough for all");
+        while !wheel.expire_batch(Tick(767), &mut Work::unlimited(), &mut batch) {}
+        assert_eq!(batch.len() as u64, all);
+    }
 }
 
 /// A slot that is being swept has lines in two places. Those that were put back lie before the others, and hide that there are more.
