@@ -1,7 +1,10 @@
 use std::time::Duration;
 
-/// However often a connection wakes, it rests after so long a silence.
-const LONGEST: Duration = Duration::from_secs(5);
+/// A rest that was shorter was hardly worth it. However often a connection wakes, it rests after so long a silence.
+const SHORT: Duration = Duration::from_secs(5);
+
+/// Of a connection that speaks and speaks, so often it is looked whether it still does: each look costs half a command.
+const LONGEST: Duration = Duration::from_secs(30);
 
 /// So often a delay may double. Even of one that is 0 we keep count.
 const MOST_DOUBLINGS: u8 = 24;
@@ -20,14 +23,18 @@ impl Pace {
 
     /// The delay has passed, and the connection was not silent.
     pub(crate) fn spoke(&mut self, after: Duration) {
-        if self.delay(after) < LONGEST {
-            self.doublings = (self.doublings + 1).min(MOST_DOUBLINGS);
-        }
+        self.double_up_to(LONGEST, after);
     }
 
     /// The connection wakes, after so long a rest.
     pub(crate) fn woke(&mut self, rested: Duration, after: Duration) {
-        if rested < LONGEST { self.spoke(after) } else { *self = Self::default() }
+        if rested < SHORT { self.double_up_to(SHORT, after) } else { *self = Self::default() }
+    }
+
+    fn double_up_to(&mut self, longest: Duration, after: Duration) {
+        if self.delay(after) < longest {
+            self.doublings = (self.doublings + 1).min(MOST_DOUBLINGS);
+        }
     }
 }
 
@@ -42,11 +49,17 @@ mod tests {
         let mut delays = Vec::new();
         for _ in 0..100 {
             delays.push(pace.delay(after).as_millis());
-            pace.woke(LONGEST - Duration::from_nanos(1), after);
+            pace.woke(SHORT - Duration::from_nanos(1), after);
         }
-        assert_eq!(delays[..7], [200, 400, 800, 1600, 3200, 5000, 5000]);
-        assert_eq!(delays[99], 5000);
-        pace.woke(LONGEST, after);
+        assert_eq!(delays[..7], [200, 400, 800, 1600, 3200, 6400, 6400]);
+        assert_eq!(delays[99], 6400);
+        for _ in 0..100 {
+            pace.spoke(after);
+        }
+        assert_eq!(pace.delay(after), LONGEST);
+        pace.woke(Duration::ZERO, after);
+        assert_eq!(pace.delay(after), LONGEST, "a short rest makes it no shorter");
+        pace.woke(SHORT, after);
         assert_eq!(pace.delay(after), after);
     }
 

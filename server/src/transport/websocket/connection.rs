@@ -53,6 +53,8 @@ pub(super) struct Connection<S, D: Spoken> {
     commands: Commands<D>,
     until_rest: UntilRest,
     pace: Pace,
+    /// Its client has said something that wakes one at rest, since that was looked at last.
+    spoke: bool,
     /// What ends the connection, and was read while commands wait: their responses come first.
     last: Option<Box<Result<Message, Error>>>,
 }
@@ -118,6 +120,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             commands: Commands::new(),
             until_rest: UntilRest::default(),
             pace: Pace::default(),
+            spoke: false,
             last: None,
         }
     }
@@ -265,6 +268,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
     }
 
     fn received(&mut self, message: Message) -> Step {
+        self.spoke |= !matches!(message, Message::Pong(_));
         match message {
             Message::Text(text) => {
                 if self.dialect.opens_anew(&text) {

@@ -86,6 +86,21 @@ fn nobody_rests_before_a_silence_and_never_if_it_is_off() {
     until("its connection is counted no more", || server.admin.metrics().connections() == 0.0);
 }
 
+/// Answers to pings are no speech, however often they come.
+#[test]
+fn who_does_nothing_but_answer_pings_rests() {
+    let server = RunningServer::with(&[
+        "rest.after=1s",
+        "session.ping_interval=300ms",
+        "session.pong_timeout=300ms",
+        "timers.ping_slack=20ms",
+    ]);
+    let client = server.client().live();
+    await_rest(&server, 1);
+    client.await_more_pings(3);
+    assert_eq!((at_rest(&server), woken(&server)), (1.0, 0.0));
+}
+
 #[test]
 fn with_tls_nobody_rests() {
     let directory = tempfile::tempdir().expect("there is room for files");

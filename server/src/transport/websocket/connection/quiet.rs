@@ -55,7 +55,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
     pub(super) fn poll_rest(&mut self, context: &mut task::Context<'_>) -> Poll<Paused> {
         let Some(rest) = &self.attachment.context.rest else { return Poll::Pending };
         let socket = self.socket.get_ref().socket();
-        ready!(self.until_rest.poll(context, socket, rest.after, &mut self.pace));
+        ready!(self.until_rest.poll(context, socket, rest.after, &mut self.pace, &mut self.spoke));
         // What woke it may be what the runtime does not know of yet: it will wake the task.
         if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
     }
