@@ -43,7 +43,7 @@ pub(crate) trait AtRest: fmt::Debug + Send {
     /// Sends what there is.
     fn deliver(&mut self, outbox: &mut SessionOutbox) -> Delivered;
 
-    /// Begins its task. No lock is held.
+    /// Begins its task, or ends it, if there is nobody left to serve. No lock is held.
     fn wake(self: Box<Self>, session: Arc<SessionCell>, remains: Remains);
 }
 
@@ -56,6 +56,8 @@ pub(crate) struct Remains {
     pub(crate) unwritten: Vec<u8>,
     /// The seq of a ping at the end of these.
     pub(crate) ping: Option<u64>,
+    /// Why its peer is gone: there is nothing to do, and nobody to say anything to.
+    pub(crate) lost: Option<io::Error>,
 }
 
 /// What a look at its socket brought.
@@ -69,6 +71,13 @@ pub(crate) enum Heard {
     },
     /// Something for its task.
     Other(Remains),
+}
+
+impl Heard {
+    /// The peer is gone.
+    pub(crate) fn lost(error: io::Error) -> Self {
+        Self::Other(Remains { lost: Some(error), ..Remains::default() })
+    }
 }
 
 /// What came of sending.

@@ -160,15 +160,13 @@ impl<S: Socket, D: Spoken, H: Holder<S>> AtRest for Resting<S, D, H> {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 return Heard::Nothing;
             }
-            // After it, there is nothing but an end.
-            Err(error) => {
-                tracing::debug!(session = %session.id(), %error, "connection failed");
-                return Heard::Other(Remains::default());
-            }
+            Err(error) => return Heard::lost(error),
         };
-        if !read.is_empty() {
-            self.link.received(now);
+        // It stands between two messages, and so without a Close.
+        if read.is_empty() {
+            return Heard::lost(ErrorKind::UnexpectedEof.into());
         }
+        self.link.received(now);
         match lone_pong::<8>(read).and_then(|payload| pong_seq(&payload)) {
             Some(seq) => {
                 session.frames.count(1, self.context.settings.frames_per_second, now);
@@ -207,7 +205,7 @@ impl<S: Socket, D: Spoken, H: Holder<S>> AtRest for Resting<S, D, H> {
 
     fn wake(self: Box<Self>, session: Arc<SessionCell>, remains: Remains) {
         let Self { socket, key, written, mut pace, since, link, context, dialect, holder, .. } = *self;
-        let Remains { read, unwritten, ping } = remains;
+        let Remains { read, unwritten, ping, lost } = remains;
         context.metrics.connections.woke();
         let Some(rest) = &context.rest else { return };
         match key {
@@ -220,6 +218,9 @@ impl<S: Socket, D: Spoken, H: Holder<S>> AtRest for Resting<S, D, H> {
         }
         let (runtime, transport) = (rest.runtime.clone(), Transport::WebSocket);
         let attachment = Attachment::woken(session, link, Arc::clone(&context), transport, D::NAME);
+        if let Some(error) = lost {
+            return attachment.failed(&error);
+        }
         let opening = Box::pin(async move {
             let socket = match S::wake(socket) {
                 Ok(socket) => socket,
