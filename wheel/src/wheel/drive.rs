@@ -59,13 +59,19 @@ impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
         }
     }
 
-    /// An entry of the slot of this tick that may be a hole, disarmed, or put off.
+    /// An entry that may be a hole, disarmed, or put off.
     #[cold]
     #[inline(never)]
-    fn is_due(&mut self, entry: u32, here: Place) -> bool {
+    fn is_due(&mut self, entry: u32, from: Place) -> bool {
+        self.take(entry, from)
+    }
+
+    /// Whether the timer of an entry that was taken out of this slot is due. If it is not, it has gone where it belongs, if it counts.
+    #[inline(always)]
+    fn take(&mut self, entry: u32, from: Place) -> bool {
         let now = self.slots.now;
         let (deadline, state) = self.memory.timer(entry);
-        if !state.is_in(here) {
+        if !state.is_in(from) {
             self.slots.holes -= 1;
             return false;
         }
@@ -156,18 +162,8 @@ impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
                 return Step::OutOfWork;
             }
             let entry = self.slots.line_mut(from).pop();
-            let now = self.slots.now;
-            let (deadline, state) = self.memory.timer(entry);
-            if !state.is_in(from) {
-                self.slots.holes -= 1;
-            } else if !state.is_armed() {
-                *state = State::NOWHERE;
-            } else if *deadline <= now {
+            if self.take(entry, from) {
                 return Step::Due(entry);
-            } else {
-                let place = Place::of(now, *deadline);
-                *state = State::standing_in(place);
-                self.slots.put(place, entry);
             }
         }
     }

@@ -79,9 +79,8 @@ impl<T, const K: usize, L: Layout> Wheel<T, K, L> {
     }
 
     /// Every hole is one more word in a line. They may be half as many as there is room for timers; beyond that, whatever adds
-    /// to them or takes a page away looks for some. What is lent can leave some as well: there
-    /// they are looked for whenever it comes to another line of a slot, or to slots further ahead. Lines need not shrink before the
-    /// owners' own memory can.
+    /// to them or takes a page away looks for some. What is lent can leave some as well: they are looked for whenever the wheel comes to
+    /// another line of a slot, or to slots further ahead. Lines need not shrink before the owners' own memory can.
     #[inline(always)]
     pub(super) fn keep_holes_few(&mut self) {
         if self.slots.holes > self.memory.most_holes() {

@@ -115,25 +115,9 @@ impl<T, L: Layout> Wheel<T, 1, L> {
             if state.is_in(place) && state.is_armed() && *deadline <= last {
                 into.push(self.expire(entry));
             } else {
-                self.pass_over(entry, place);
+                let is_due = self.is_due(entry, place);
+                debug_assert!(!is_due, "what counts is due after this turn");
             }
-        }
-    }
-
-    /// An entry that is a hole, disarmed, or put off beyond the turn that begins here.
-    #[cold]
-    #[inline(never)]
-    fn pass_over(&mut self, entry: u32, from: Place) {
-        let now = self.slots.now;
-        let (deadline, state) = self.memory.timer(entry);
-        if !state.is_in(from) {
-            self.slots.holes -= 1;
-        } else if !state.is_armed() {
-            *state = State::NOWHERE;
-        } else {
-            let place = Place::of(now, *deadline);
-            *state = State::standing_in(place);
-            self.slots.put(place, entry);
         }
     }
 }
