@@ -2,7 +2,7 @@
 //! once, and without it they do so after `rest.after`.
 
 use encke_tests::raw::{Dial, PING, PONG, RawClient, TEXT, masked};
-use encke_tests::waiting::{LATE, until};
+use encke_tests::waiting::{LATE, let_pass, until};
 use encke_tests::{Client, Hello, Launch, RunningServer};
 
 // Every connection does anything at any time.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use encke_tests::waiting::let_pass;
 use encke_tests::{Client, RunningServer, Said};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -145,9 +146,7 @@ fn whoever_does_anything_at_any_time_has_every_message_once() {
                 })
             })
             .collect();
-        while Instant::now() < until {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let_pass(until.saturating_duration_since(Instant::now()));
         // All that was published before is in the logs once these are.
         let mut last = server.client();
         for channel in 0..CHANNELS {

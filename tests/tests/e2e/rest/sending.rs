@@ -45,7 +45,7 @@ fn what_the_kernel_holds_is_life() {
         let ping = client.frame_of(PING);
         server.stopped(|| {
             client.send(&masked(PONG, &ping.payload));
-            std::thread::sleep(Duration::from_millis(700));
+            let_pass(Duration::from_millis(700));
         });
     }
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
@@ -131,11 +131,8 @@ fn many_channels_at_once_keep_their_order() {
     assert!(woken(&server) > before);
 }
 
-/// What its kernel does not take at rest is for its task: nothing is lost, and nothing comes twice.
-#[test]
-fn a_client_that_does_not_read_gets_everything_once_it_does() {
-    const MESSAGES: u64 = 60;
-    let server = RunningServer::with(&[AT_ONCE, "limits.send_buffer=4KiB"]);
+/// A client that takes little before it reads. It follows the channel `news`.
+fn slow_subscriber(server: &RunningServer) -> (RawClient, Hello) {
     let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
     let mut slow = RawClient::over(dial.connect(server.public));
     slow.ask_upgrade("");
@@ -143,6 +140,15 @@ fn a_client_that_does_not_read_gets_everything_once_it_does() {
     let hello: Hello = slow.hello();
     slow.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
     slow.object();
+    (slow, hello)
+}
+
+/// What its kernel does not take at rest is for its task: nothing is lost, and nothing comes twice.
+#[test]
+fn a_client_that_does_not_read_gets_everything_once_it_does() {
+    const MESSAGES: u64 = 60;
+    let server = RunningServer::with(&[AT_ONCE, "limits.send_buffer=4KiB"]);
+    let (mut slow, hello) = slow_subscriber(&server);
     let mut quick = server.client();
     quick.subscribe("news");
     await_rest(&server, 2);
@@ -173,13 +179,7 @@ fn a_client_that_never_reads_at_rest_is_given_up() {
         "session.write_timeout=1s",
         "session.close_timeout=500ms",
     ]);
-    let dial = Dial { receive_buffer: Some(4096), ..Dial::default() };
-    let mut client = RawClient::over(dial.connect(server.public));
-    client.ask_upgrade("");
-    client.await_upgrade();
-    let hello: Hello = client.hello();
-    client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
-    client.object();
+    let (_client, hello) = slow_subscriber(&server);
     await_rest(&server, 1);
     for _ in 0..60 {
         server.admin.publish("news", "x".repeat(8_000));
