@@ -23,6 +23,7 @@
 //! A session's state machine is pure and lives in `encke-core`; `session/step.rs` is the one way to change it. The order of
 //! rooms and of locks: ARCHITECTURE.md.
 
+mod abort_on_panic;
 mod admin;
 mod admission;
 pub mod auth;

@@ -1,4 +1,4 @@
-//! Who has a connection: its task, or, while it is at rest, whoever has its session's lock.
+//! The holder of a connection: its task, or, while it is at rest, whoever has its session's lock.
 //!
 //! One word has both that and the notes that are left for the connection. It goes to rest by one compare-and-swap from "no notes": a note
 //! that was left before keeps the task, and whoever leaves one after sees that there is no task to read it, takes the session's lock, and
@@ -12,7 +12,7 @@ use super::sync::{AtomicU32, Ordering};
 #[derive(Debug)]
 pub(crate) struct Handover(AtomicU32);
 
-/// Who has the connection.
+/// The holder of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Holder {
     /// It reads the notes.
@@ -30,12 +30,12 @@ impl Handover {
         Self(AtomicU32::new(0))
     }
 
-    /// Leaves notes. Returns who has the connection.
+    /// Leaves notes. Returns the holder.
     pub(crate) fn post(&self, notes: u32) -> Holder {
         holder(self.0.fetch_or(notes, Ordering::AcqRel))
     }
 
-    /// Leaves notes if a task has the connection. Returns who has it.
+    /// Leaves notes if a task has the connection. Returns the holder.
     pub(crate) fn post_to_task(&self, notes: u32) -> Holder {
         let post = |word| (holder(word) == Holder::Task).then_some(word | notes);
         match self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, post) {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use super::poller::{Key, Poller};
+use crate::abort_on_panic::AbortOnPanic;
 
 /// The thread that looks what connections at rest have to read. It ends when this is dropped.
 #[derive(Debug)]
@@ -20,6 +21,7 @@ impl<T: Send + Sync + 'static> PollerThread<T> {
     ) -> io::Result<Self> {
         let polled = Arc::clone(poller);
         let thread = thread::Builder::new().name("encke-rest".into()).spawn(move || {
+            // Nobody would hear what clients at rest say, while their bytes count as life.
             let _abort = AbortOnPanic;
             polled.run(act);
         })?;
@@ -48,17 +50,6 @@ impl<T> Drop for PollerThread<T> {
         if self.thread.is_some() {
             drop(self.poller.stop());
             self.join();
-        }
-    }
-}
-
-/// Without the thread, nobody hears what clients at rest say, while their bytes count as life: better to end and be started again.
-struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            std::process::abort();
         }
     }
 }

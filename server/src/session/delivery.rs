@@ -76,7 +76,7 @@ pub(crate) struct Share {
     pub(crate) needs_acknowledgement: bool,
 }
 
-/// Takes a share of what is to be sent: for who has the session's lock.
+/// Takes a share of what is to be sent. The caller has the session's lock.
 // In each transport's own code: apart from it, a delivery takes 7 % more instructions.
 #[inline]
 pub(crate) fn take_share(outbox: &mut SessionOutbox, out: &mut impl Outgoing) -> Share {

@@ -10,6 +10,7 @@ use encke_wheel::StandingTimers;
 use super::scheme::{Scheme, UseTimers};
 use super::wheel_loop::WheelLoop;
 use super::{Batch, TickLength, Timeouts, TimerCell};
+use crate::abort_on_panic::AbortOnPanic;
 
 /// How the wheel thread turns.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +82,7 @@ impl UseTimers<Arc<TimerCell>> for Start {
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new().name("encke-wheel".into()).spawn(move || {
+            // No timeout would ever pass, and the server's time would stand still.
             let _abort = AbortOnPanic;
             run(wheel_loop, &stopped);
         })?;
@@ -110,16 +112,5 @@ impl Wake for Unpark {
 
     fn wake_by_ref(self: &Arc<Self>) {
         self.0.unpark();
-    }
-}
-
-/// Without the wheel no timeout ever passes and the server's time stands still: better to end and be started again.
-struct AbortOnPanic;
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            std::process::abort();
-        }
     }
 }
