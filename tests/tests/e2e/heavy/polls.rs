@@ -90,7 +90,8 @@ fn a_second_poll_has_the_session() {
 fn timeouts_end_pollers_on_time() {
     let _turn = heavy();
     for (setting, code) in [("session.idle=2s", "4004"), ("session.lifetime=2s", "4006")] {
-        let server = RunningServer::with(&[setting, "session.poll_hold=500ms"]);
+        // One poll is held all along: a session that ends between two polls can only tell the later one that it is gone.
+        let server = RunningServer::with(&[setting, "session.poll_hold=20s"]);
         let words = format!("--connections 100 --rate 400 --duration 20s --after 2s --code {code}");
         run(&server, "expire", &words).assert(&[
             ("connected", 100.0),
