@@ -66,6 +66,15 @@ impl EventStream {
         events
     }
 
+    /// Says something, to which no stream answers.
+    ///
+    /// # Panics
+    /// When the connection is over.
+    #[track_caller]
+    pub fn say(&mut self, bytes: &[u8]) {
+        self.stream.write_all(bytes).expect("the server reads");
+    }
+
     /// The next comment, or the next lines up to an empty one, without it; `None` at the end of the stream.
     #[track_caller]
     pub fn block(&mut self) -> Option<String> {

@@ -36,6 +36,13 @@ impl Metrics {
         self.values.get(series).copied().unwrap_or_default()
     }
 
+    /// The values of all series of this name together, whatever their labels.
+    #[must_use]
+    pub fn total(&self, name: &str) -> f64 {
+        let is_of = |series: &str| series.strip_prefix(name).is_some_and(|labels| labels.starts_with('{'));
+        self.values.iter().filter(|(series, _)| is_of(series)).map(|(_, value)| value).sum()
+    }
+
     /// How often a lifecycle event has happened for a reason.
     #[must_use]
     pub fn events(&self, event: &str, reason: &str) -> f64 {

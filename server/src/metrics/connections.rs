@@ -33,8 +33,13 @@ pub(crate) struct ConnectionMetrics {
     pub(super) refusals: Family<RefusalLabels, Counter>,
     pub(super) unfinished_bytes: Gauge,
     pub(super) unfinished_closed: Counter,
-    pub(super) at_rest: Gauge,
-    pub(super) woken: Counter,
+    pub(super) at_rest: Family<TransportLabels, Gauge>,
+    pub(super) woken: Family<TransportLabels, Counter>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(super) struct TransportLabels {
+    transport: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -45,8 +50,12 @@ pub(super) struct RefusalLabels {
 impl ConnectionMetrics {
     pub(super) fn new() -> Self {
         let open = Family::<ConnectionLabels, Gauge>::default();
+        let at_rest = Family::<TransportLabels, Gauge>::default();
+        let woken = Family::<TransportLabels, Counter>::default();
         for (transport, dialect) in KINDS {
             drop(open.get_or_create(&ConnectionLabels::of(transport, dialect)));
+            drop(at_rest.get_or_create(&TransportLabels { transport }));
+            drop(woken.get_or_create(&TransportLabels { transport }));
         }
         Self {
             open,
@@ -54,8 +63,8 @@ impl ConnectionMetrics {
             refusals: Family::default(),
             unfinished_bytes: Gauge::default(),
             unfinished_closed: Counter::default(),
-            at_rest: Gauge::default(),
-            woken: Counter::default(),
+            at_rest,
+            woken,
         }
     }
 
@@ -68,14 +77,15 @@ impl ConnectionMetrics {
     }
 
     /// One goes to rest.
-    pub(crate) fn rests(&self) {
-        self.at_rest.inc();
+    pub(crate) fn rests(&self, transport: &'static str) {
+        self.at_rest.get_or_create(&TransportLabels { transport }).inc();
     }
 
     /// One rests no longer.
-    pub(crate) fn woke(&self) {
-        self.at_rest.dec();
-        self.woken.inc();
+    pub(crate) fn woke(&self, transport: &'static str) {
+        let labels = TransportLabels { transport };
+        self.at_rest.get_or_create(&labels).dec();
+        self.woken.get_or_create(&labels).inc();
     }
 
     /// How many are open.

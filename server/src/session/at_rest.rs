@@ -31,8 +31,8 @@ pub(crate) trait AtRest: fmt::Debug + Send {
     /// From now on someone looks whether there is anything to read.
     fn begin(&mut self, session: &Arc<SessionCell>) -> io::Result<()>;
 
-    /// Whether there is anything to read, as far as the kernel knows.
-    fn holds_bytes(&self) -> bool;
+    /// Whether its peer has shown that it is alive since the last ping, as far as the kernel knows.
+    fn is_alive(&self) -> bool;
 
     /// Reads what there is.
     fn read(&mut self, session: &SessionCell, now: Timestamp) -> Heard;
@@ -41,7 +41,7 @@ pub(crate) trait AtRest: fmt::Debug + Send {
     fn write_ping(&mut self, sent: u64) -> Result<u64, Remains>;
 
     /// Sends what there is.
-    fn deliver(&mut self, outbox: &mut SessionOutbox) -> Delivered;
+    fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> Delivered;
 
     /// Begins its task, or ends it, if there is nobody left to serve. No lock is held.
     fn wake(self: Box<Self>, session: Arc<SessionCell>, remains: Remains);
@@ -171,8 +171,8 @@ impl SessionState {
                     }
                     Err(remains) => return self.wake(Notes::NONE, remains),
                 },
-                // What the kernel holds is life, whenever somebody reads it. Of silence its task makes what is to be made.
-                Output::Probe(_) if connection.holds_bytes() => {
+                // What the kernel knows of is life, whoever asks. Of silence its task makes what is to be made.
+                Output::Probe(_) if connection.is_alive() => {
                     connection.link().received(step.now);
                     self.machine.received(step.now);
                     self.machine.handle(step, Input::Connection(id, ConnectionInput::Probed));
@@ -199,7 +199,7 @@ impl SessionCell {
             };
         };
         // What is taken is sent before anybody else can take anything: otherwise two sweeps could swap what they send.
-        match connection.deliver(machine.outbox_mut()) {
+        match connection.deliver(self, machine.outbox_mut()) {
             Delivered::All => {}
             Delivered::NeedsAcknowledgement => {
                 let (sessions, link) = (Arc::clone(connection.sessions()), Arc::clone(connection.link()));

@@ -26,7 +26,7 @@ mod view;
 pub(crate) use at_rest::{AtRest, Delivered, Heard, Remains};
 pub(crate) use attach::{AttachRequest, Attached, Refusal};
 pub(crate) use cell::{SessionCell, Transport};
-pub(crate) use delivery::{Backlog, Outgoing, SessionOutbox, take_share};
+pub(crate) use delivery::{Backlog, Outgoing, SessionOutbox, Share, take_share};
 pub(crate) use id::BadSessionId;
 #[cfg(feature = "fuzzing")]
 pub(crate) use id::ResumeToken;

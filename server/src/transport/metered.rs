@@ -49,6 +49,11 @@ impl Written {
     pub(super) fn ping_sent(&mut self) {
         self.ping_end = self.sent;
     }
+
+    /// Whether the last ping has arrived at the peer's machine, if so many bytes are not acknowledged.
+    pub(super) fn has_ping_arrived(self, unacknowledged: u64) -> bool {
+        unacknowledged <= u64::from(self.sent.wrapping_sub(self.ping_end))
+    }
 }
 
 /// What became of a ping whose answer is overdue, as far as the kernel knows.
@@ -125,7 +130,7 @@ impl<S: Socket> Metered<S> {
             return Ok(PingFate::Answered);
         }
         let unacknowledged = self.unacknowledged();
-        if unacknowledged.bytes <= u64::from(self.sent.wrapping_sub(self.ping_end)) {
+        if self.written().has_ping_arrived(unacknowledged.bytes) {
             return Ok(PingFate::Arrived);
         }
         if unacknowledged.in_flight && unacknowledged.silent_for + COARSENESS >= pong_timeout {

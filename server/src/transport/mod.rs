@@ -3,6 +3,7 @@
 //! A new transport is a folder here, over any [`Socket`]. Its request is read in `public/`; `session/` knows its name (`Transport` in
 //! `cell.rs`) and what a session can do over it (`ConnectionKind`, in `attach.rs`); `metrics/connections.rs` lists it.
 
+mod at_rest;
 mod bayeux_texts;
 mod by_pattern;
 mod end_of_stream;

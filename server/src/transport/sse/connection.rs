@@ -1,6 +1,6 @@
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{self, Poll};
+use std::task::{self, Poll, ready};
 
 use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::dialect::Dialect;
@@ -10,13 +10,16 @@ use encke_core::session::ConnectionInput;
 use super::event::{Bare, Events, farewell, heartbeat};
 use super::positions::Positions;
 use crate::client::{Attachment, hello, unsubscribed};
+use crate::rest::Pace;
 use crate::session::{Backlog, Notes, Subscribed};
 use crate::transport::Socket;
+use crate::transport::at_rest::Awake;
 use crate::transport::end_of_stream::{end_stream, poll_read_some};
 use crate::transport::following::{Following, Refused};
 use crate::transport::metered::{Metered, PingFate};
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
+use crate::transport::until_rest::UntilRest;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
 
@@ -38,6 +41,17 @@ pub(super) struct Connection<S> {
     /// The session is the one that the client asked for.
     pub(super) recovered: bool,
     pub(super) hold: WriteHold,
+    pub(super) until_rest: UntilRest,
+    pub(super) pace: Pace,
+    /// Its client has said something, though there is nothing that it could say, since that was looked at last.
+    pub(super) spoke: bool,
+}
+
+/// Why a stream's loop has stopped.
+pub(super) enum Paused {
+    Ended(Ending),
+    /// It may go to rest.
+    Rest,
 }
 
 /// How a stream ends.
@@ -50,9 +64,67 @@ pub(super) enum Ending {
 }
 
 impl<S: Socket> Connection<S> {
-    /// Sends events until something ends the stream.
-    pub(super) async fn run(&mut self) -> Ending {
-        poll_fn(|context| poll_steps(|| self.poll_step(context))).await
+    /// A stream whose client was greeted, and nothing else.
+    pub(super) fn begun(socket: Metered<S>, attachment: Attachment, positions: Positions) -> Self {
+        Self {
+            socket,
+            token: attachment.session.resume_token().expose(),
+            attachment,
+            out: Unwritten::default(),
+            heartbeat: false,
+            backlog: Backlog { more: true, until_acknowledged: false },
+            positions,
+            following: None,
+            recovered: false,
+            hold: WriteHold::default(),
+            until_rest: UntilRest::default(),
+            pace: Pace::default(),
+            spoke: false,
+        }
+    }
+
+    /// A stream that has been at rest, what the kernel did not take there, and whether that ends in a heartbeat.
+    pub(super) fn woken(
+        awake: Awake<S>,
+        positions: Positions,
+        (unwritten, heartbeat): (Vec<u8>, bool),
+    ) -> Self {
+        let (socket, attachment, pace) = awake.into_parts();
+        Self { out: unwritten.into(), heartbeat, pace, ..Self::begun(socket, attachment, positions) }
+    }
+
+    /// Gives up all that a stream at rest has no use for.
+    pub(super) fn into_quiet(self) -> (Awake<S>, Positions) {
+        let Self { socket, attachment, positions, pace, .. } = self;
+        (Awake::new(socket, attachment, pace), positions)
+    }
+
+    /// Sends events until something ends the stream, or it may go to rest.
+    pub(super) async fn run(&mut self) -> Paused {
+        poll_fn(|context| match poll_steps(|| self.poll_step(context)) {
+            Poll::Pending if self.is_quiet() => self.poll_rest(context),
+            polled => polled.map(Paused::Ended),
+        })
+        .await
+    }
+
+    /// Whether there is nothing but what can be done at rest: what was to be sent is in the kernel.
+    fn is_quiet(&self) -> bool {
+        !self.backlog.more
+            && self.out.is_empty()
+            && !self.heartbeat
+            && self.following.is_none()
+            && !self.hold.is_held()
+            && self.socket.can_rest()
+    }
+
+    /// Ready when it has been silent for long enough, and still is.
+    fn poll_rest(&mut self, context: &mut task::Context<'_>) -> Poll<Paused> {
+        let Self { socket, attachment, until_rest, pace, spoke, .. } = self;
+        let Some(rest) = &attachment.context.rest else { return Poll::Pending };
+        ready!(until_rest.poll(context, socket, rest.after, pace, spoke));
+        // What woke it may be what the runtime does not know of yet: it will wake the task.
+        if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
     }
 
     /// Notes, then writes, then a check whether the client is still there.
@@ -91,7 +163,10 @@ impl<S: Socket> Connection<S> {
             }
             Poll::Pending => Ok(Poll::Pending),
             // There is nothing that it could say.
-            Poll::Ready(Ok(false)) => Ok(Poll::Ready(())),
+            Poll::Ready(Ok(false)) => {
+                self.spoke = true;
+                Ok(Poll::Ready(()))
+            }
             Poll::Ready(Ok(true) | Err(_)) => Err(self.lost(SuspendReason::ConnectionLost)),
         }
     }

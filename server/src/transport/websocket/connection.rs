@@ -29,8 +29,6 @@ use crate::transport::until_rest::UntilRest;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
 
-pub(super) use quiet::Quiet;
-
 /// One WebSocket of a session, owned by its task.
 ///
 /// What the server sends is written here as whole frames; tungstenite reads, and answers the peer's control frames. At

@@ -106,6 +106,11 @@ impl<S: Socket> Inbox<S> {
         &mut self.socket
     }
 
+    /// The socket alone.
+    pub(super) fn into_socket(self) -> Metered<S> {
+        self.socket
+    }
+
     /// The socket, and what was read and not handed on.
     pub(super) fn into_parts(self) -> (S, Vec<u8>) {
         let kept = self.kept.map(|kept| kept.bytes).unwrap_or_default();

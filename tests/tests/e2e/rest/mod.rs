@@ -9,6 +9,8 @@ use encke_tests::{Client, Hello, Launch, RunningServer};
 mod random;
 // What is sent at rest.
 mod sending;
+// Streams of events.
+mod streams;
 // How a rest ends, and what comes then.
 mod waking;
 
@@ -16,11 +18,11 @@ mod waking;
 const AT_ONCE: &str = "rest.after=0";
 
 fn at_rest(server: &RunningServer) -> f64 {
-    server.admin.metrics().value("encke_connections_at_rest")
+    server.admin.metrics().total("encke_connections_at_rest")
 }
 
 fn woken(server: &RunningServer) -> f64 {
-    server.admin.metrics().value("encke_connections_woken_total")
+    server.admin.metrics().total("encke_connections_woken_total")
 }
 
 /// Waits until so many connections rest.

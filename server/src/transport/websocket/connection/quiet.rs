@@ -8,20 +8,9 @@ use super::{Connection, Paused};
 use crate::client::Attachment;
 use crate::rest::Pace;
 use crate::transport::Socket;
-use crate::transport::metered::Written;
+use crate::transport::at_rest::Awake;
 use crate::transport::websocket::inbox::Inbox;
 use crate::transport::websocket::spoken::Spoken;
-
-/// What is left of a connection that goes to rest.
-pub(in crate::transport::websocket) struct Quiet<S, D> {
-    pub(in crate::transport::websocket) socket: S,
-    pub(in crate::transport::websocket) attachment: Attachment,
-    pub(in crate::transport::websocket) dialect: D,
-    pub(in crate::transport::websocket) written: Written,
-    /// There is something to send, but nothing is sent until something is acknowledged.
-    pub(in crate::transport::websocket) until_acknowledged: bool,
-    pub(in crate::transport::websocket) pace: Pace,
-}
 
 impl<S: Socket, D: Spoken> Connection<S, D> {
     /// A connection that has been at rest. `pace` says how soon it may be again.
@@ -60,13 +49,11 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
     }
 
-    /// Gives up all that a connection at rest has no use for. Its socket is the runtime's still.
-    pub(in crate::transport::websocket) fn into_quiet(self) -> Quiet<S, D> {
+    /// Gives up all that a connection at rest has no use for. The last says whether there is something to send, but nothing is sent until
+    /// something is acknowledged.
+    pub(in crate::transport::websocket) fn into_quiet(self) -> (Awake<S>, D, bool) {
         let Self { socket, attachment, dialect, backlog, pace, .. } = self;
-        let socket = socket.into_inner();
-        let written = socket.socket().written();
-        let (socket, _) = socket.into_parts();
-        let until_acknowledged = backlog.until_acknowledged;
-        Quiet { socket, attachment, dialect, written, until_acknowledged, pace }
+        let socket = socket.into_inner().into_socket();
+        (Awake::new(socket, attachment, pace), dialect, backlog.until_acknowledged)
     }
 }

@@ -1,0 +1,300 @@
+//! A connection at rest, whatever its transport: its socket, and what is left of it without a task.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::TcpStream;
+use std::sync::Arc;
+
+use encke_core::Timestamp;
+use encke_core::dialect::DialectName;
+use socket2::SockRef;
+
+use super::Socket;
+use super::metered::{Metered, Written};
+use crate::client::{Attachment, Context};
+use crate::rest::{Key, Pace};
+use crate::session::{
+    AtRest, Delivered, Heard, Link, Remains, SessionCell, SessionOutbox, Sessions, Share, Transport,
+};
+
+/// What is read at a time: an answer to a ping, or the beginning of what its task will read.
+const READ_BYTES: usize = 512;
+
+/// The most shares that one connection takes at once, before it gets a task that lets others have their turn.
+const SHARES_AT_ONCE: usize = 4;
+
+/// The most memory that a thread keeps for what it sends.
+const KEPT_BYTES: usize = 64 * 1024;
+
+thread_local! {
+    /// What is being sent. Nothing is kept in it.
+    static OUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What a transport does while its connection has no task. All but [`Rests::wake`] is done with the session's lock, and blocks on nothing.
+pub(super) trait Rests: Send + 'static {
+    /// As its task has it.
+    type Socket: Socket;
+    const TRANSPORT: Transport;
+
+    fn dialect(&self) -> DialectName;
+
+    /// Whether what comes may be read now. Otherwise its task reads it, later.
+    fn may_read(&self, _session: &SessionCell, _now: Timestamp) -> bool {
+        true
+    }
+
+    /// Its client has sent this.
+    fn heard(&mut self, context: &Context, session: &SessionCell, bytes: &[u8], now: Timestamp) -> Heard;
+
+    /// Whether its peer has shown that it is alive since the last ping, as far as the kernel knows.
+    fn is_alive(&self, socket: &RestingSocket) -> bool;
+
+    /// Makes a ping. `sent` is the last seq that anything was sent under. Returns the ping's.
+    fn ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64;
+
+    /// Whether there is anything to send that is not for its task.
+    fn may_send(&self) -> bool;
+
+    /// Takes a share of what there is to send.
+    fn take(&mut self, session: &SessionCell, outbox: &mut SessionOutbox, out: &mut Vec<u8>) -> Share;
+
+    /// What its task does, from its beginning. No lock is held.
+    fn wake(
+        self,
+        awake: Awake<Self::Socket>,
+        remains: Remains,
+    ) -> impl Future<Output: Send + 'static> + Send + 'static;
+}
+
+/// What all transports have of a connection, when it goes to rest and when it wakes.
+pub(super) struct Awake<S> {
+    pub(super) socket: S,
+    pub(super) written: Written,
+    pub(super) attachment: Attachment,
+    pub(super) pace: Pace,
+}
+
+impl<S: Socket> Awake<S> {
+    pub(super) fn new(socket: Metered<S>, attachment: Attachment, pace: Pace) -> Self {
+        let written = socket.written();
+        Self { socket: socket.into_inner(), written, attachment, pace }
+    }
+
+    /// Apart again.
+    pub(super) fn into_parts(self) -> (Metered<S>, Attachment, Pace) {
+        let Self { socket, written, attachment, pace } = self;
+        let (link, context) = (Arc::clone(&attachment.link), Arc::clone(&attachment.context));
+        (Metered::woken(socket, link, context, written), attachment, pace)
+    }
+}
+
+/// A connection goes to rest; its task ends.
+pub(super) fn rest<T: Rests>(awake: Awake<T::Socket>, transport: T) {
+    let Awake { socket, written, attachment, pace } = awake;
+    let socket = match socket.rest() {
+        Ok(socket) => socket,
+        // Its session is told as with any other that fails.
+        Err(error) => return attachment.failed(&error),
+    };
+    let (session, context) = (Arc::clone(&attachment.session), Arc::clone(&attachment.context));
+    let since = context.timeouts.clock().now();
+    context.metrics.connections.rests(T::TRANSPORT.into());
+    let socket = RestingSocket {
+        socket,
+        key: None,
+        written,
+        pace,
+        since,
+        link: Arc::clone(&attachment.link),
+        context,
+    };
+    attachment.rest();
+    Sessions::rest(&session, Box::new(Resting { socket, transport }));
+}
+
+/// The socket of a connection without a task.
+pub(super) struct RestingSocket {
+    socket: TcpStream,
+    /// Once it is looked at.
+    key: Option<Key>,
+    written: Written,
+    pace: Pace,
+    since: Timestamp,
+    link: Arc<Link>,
+    context: Arc<Context>,
+}
+
+impl RestingSocket {
+    /// Whether there is anything to read, as far as the kernel knows.
+    pub(super) fn holds_bytes(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        matches!(SockRef::from(&self.socket).peek(&mut byte), Ok(1..))
+    }
+
+    /// Whether the peer's machine has acknowledged the last ping, as far as the kernel knows.
+    pub(super) fn has_ping_arrived(&self) -> bool {
+        encke_sys::unacknowledged(&self.socket)
+            .is_ok_and(|unacknowledged| self.written.has_ping_arrived(unacknowledged.bytes))
+    }
+
+    /// Returns what the kernel did not take. If the connection has failed, that is all; its task will find out.
+    fn send(&mut self, bytes: &[u8]) -> Result<(), Vec<u8>> {
+        let taken = loop {
+            match (&self.socket).write(bytes) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                taken => break taken.unwrap_or(0),
+            }
+        };
+        self.written.note_sent(taken);
+        if taken == bytes.len() { Ok(()) } else { Err(bytes[taken..].to_vec()) }
+    }
+}
+
+/// A connection that has no task. In a box of its own while it is at rest.
+struct Resting<T> {
+    socket: RestingSocket,
+    transport: T,
+}
+
+impl<T: Rests> Resting<T> {
+    fn take_and_send(
+        &mut self,
+        session: &SessionCell,
+        outbox: &mut SessionOutbox,
+        out: &mut Vec<u8>,
+    ) -> Delivered {
+        for _ in 0..SHARES_AT_ONCE {
+            out.clear();
+            let share = self.transport.take(session, outbox, out);
+            self.socket.context.metrics.channels.delivered(share.messages, share.gaps);
+            if !out.is_empty()
+                && let Err(unwritten) = self.socket.send(out)
+            {
+                return Delivered::InPart(Remains { unwritten, ..Remains::default() });
+            }
+            // What was taken may be for its task to send.
+            if !self.transport.may_send() {
+                break;
+            }
+            if !share.backlog.more {
+                return if share.needs_acknowledgement {
+                    Delivered::NeedsAcknowledgement
+                } else {
+                    Delivered::All
+                };
+            }
+        }
+        Delivered::InPart(Remains::default())
+    }
+}
+
+impl<T: Rests> AtRest for Resting<T> {
+    fn link(&self) -> &Arc<Link> {
+        &self.socket.link
+    }
+
+    fn sessions(&self) -> &Arc<Sessions> {
+        &self.socket.context.sessions
+    }
+
+    fn key(&self) -> Option<Key> {
+        self.socket.key
+    }
+
+    fn begin(&mut self, session: &Arc<SessionCell>) -> io::Result<()> {
+        let RestingSocket { socket, key, context, .. } = &mut self.socket;
+        let rest = context.rest.as_ref().ok_or(ErrorKind::Unsupported)?;
+        *key = Some(rest.poller.add(&*socket, Arc::clone(session))?);
+        Ok(())
+    }
+
+    fn is_alive(&self) -> bool {
+        self.socket.holds_bytes() || self.transport.is_alive(&self.socket)
+    }
+
+    fn read(&mut self, session: &SessionCell, now: Timestamp) -> Heard {
+        if !self.transport.may_read(session, now) {
+            return Heard::Other(Remains::default());
+        }
+        let mut buffer = [0; READ_BYTES];
+        let bytes = match (&self.socket.socket).read(&mut buffer) {
+            Ok(count) => &buffer[..count],
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
+                return Heard::Nothing;
+            }
+            Err(error) => return Heard::lost(error),
+        };
+        // Nothing has begun that this could be the end of.
+        if bytes.is_empty() {
+            return Heard::lost(ErrorKind::UnexpectedEof.into());
+        }
+        self.socket.link.received(now);
+        self.transport.heard(&self.socket.context, session, bytes, now)
+    }
+
+    fn write_ping(&mut self, sent: u64) -> Result<u64, Remains> {
+        OUT.with_borrow_mut(|out| {
+            out.clear();
+            let seq = self.transport.ping(sent, out);
+            match self.socket.send(out) {
+                Ok(()) => {
+                    self.socket.written.ping_sent();
+                    Ok(seq)
+                }
+                Err(unwritten) => Err(Remains { unwritten, ping: Some(seq), ..Remains::default() }),
+            }
+        })
+    }
+
+    fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> Delivered {
+        if !self.transport.may_send() {
+            return Delivered::InPart(Remains::default());
+        }
+        OUT.with_borrow_mut(|out| {
+            let delivered = self.take_and_send(session, outbox, out);
+            out.clear();
+            out.shrink_to(KEPT_BYTES);
+            delivered
+        })
+    }
+
+    fn wake(self: Box<Self>, session: Arc<SessionCell>, mut remains: Remains) {
+        let Self { socket, transport } = *self;
+        let RestingSocket { socket, key, written, mut pace, since, link, context } = socket;
+        context.metrics.connections.woke(T::TRANSPORT.into());
+        let Some(rest) = &context.rest else { return };
+        match key {
+            Some(key) => {
+                rest.poller.remove(key, &socket);
+                pace.woke(context.timeouts.clock().now().since(since), rest.after);
+            }
+            // It was to rest, and could not.
+            None => pace.spoke(rest.after),
+        }
+        let runtime = rest.runtime.clone();
+        let attachment = Attachment::woken(session, link, context, T::TRANSPORT, transport.dialect());
+        if let Some(error) = remains.lost.take() {
+            return attachment.failed(&error);
+        }
+        let _in_runtime = runtime.enter();
+        match T::Socket::wake(socket) {
+            Ok(socket) => {
+                runtime.spawn(transport.wake(Awake { socket, written, attachment, pace }, remains));
+            }
+            Err(error) => attachment.failed(&error),
+        }
+    }
+}
+
+impl<T> fmt::Debug for Resting<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resting")
+            .field("socket", &self.socket.socket)
+            .field("key", &self.socket.key)
+            .finish_non_exhaustive()
+    }
+}
