@@ -19,9 +19,10 @@ use super::end::{End, RequestTimeout, until};
 use super::request::{Answer, Outcome};
 use super::{Context, NotServed, polls};
 use crate::admission::{Handshake, OpenConnection};
+use crate::client::Attachment;
 use crate::http::{Lent, MAX_HEAD_BYTES, Peer, Rewound};
 use crate::proxies::read_source;
-use crate::session::{Attached, Link, SessionCell};
+use crate::session::{Link, SessionCell};
 use crate::transport::poll::{ConnectForm, JsonForm};
 use crate::transport::{Socket, TcpSocket, poll, sse};
 
@@ -40,8 +41,8 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    pub(super) fn of(attached: &Attached) -> Self {
-        Self { session: Arc::clone(&attached.session), link: Arc::clone(&attached.link) }
+    pub(super) fn of(attachment: &Attachment) -> Self {
+        Self { session: Arc::clone(&attachment.session), link: Arc::clone(&attachment.link) }
     }
 
     /// The client may not have the answer.

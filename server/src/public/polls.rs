@@ -9,8 +9,7 @@ use super::Context;
 use super::arrival::{Answered, Arrival, Arriving, Served, Taken};
 use super::end::{End, RequestTimeout};
 use crate::admission::OpenConnection;
-use crate::client;
-use crate::transport::poll::{ConnectForm, Form, JsonForm};
+use crate::transport::poll::{ConnectForm, Form, Held, JsonForm, Polls, rest};
 use crate::transport::{TcpSocket, poll, sse};
 
 /// A socket that a request has taken goes to a task that is as small as what is left to do.
@@ -32,9 +31,7 @@ enum Next {
 }
 
 struct Request<F> {
-    socket: TcpSocket,
-    read_already: Vec<u8>,
-    accepted: poll::Accepted<F>,
+    poll: poll::Connection<TcpSocket, F>,
     of_client: OpenConnection,
 }
 
@@ -42,15 +39,18 @@ impl Next {
     /// A stream of events gets a task of its own instead.
     fn of(served: Served, context: &Context) -> Option<Self> {
         let Served { socket, read_already, taken, of_client } = served;
+        let client = Arc::clone(&context.client);
         match taken {
             Taken::Poll(accepted) => {
-                Some(Self::Poll(Box::new(Request { socket, read_already, accepted, of_client })))
+                let poll = poll::open(socket, read_already, accepted, client);
+                Some(Self::Poll(Box::new(Request { poll, of_client })))
             }
             Taken::Connect(accepted) => {
-                Some(Self::Connect(Box::new(Request { socket, read_already, accepted, of_client })))
+                let poll = poll::open(socket, read_already, accepted, client);
+                Some(Self::Connect(Box::new(Request { poll, of_client })))
             }
             Taken::Events(accepted) => {
-                tokio::spawn(sse::serve(socket, accepted, Arc::clone(&context.client), of_client));
+                tokio::spawn(sse::serve(socket, accepted, client, of_client));
                 None
             }
         }
@@ -59,16 +59,50 @@ impl Next {
 
 impl<F: Form> Request<F> {
     #[expect(clippy::boxed_local, reason = "the box ends here, and not with the poll")]
-    fn hold(
-        self: Box<Self>,
-        client: Arc<client::Context>,
-    ) -> (impl Future<Output = Option<(TcpSocket, Vec<u8>)>> + Send, OpenConnection) {
-        let Self { socket, read_already, accepted, of_client } = *self;
-        (poll::serve(socket, read_already, accepted, client), of_client)
+    fn hold(self: Box<Self>) -> (impl Future<Output = Held<TcpSocket, F>> + Send, OpenConnection) {
+        let Self { poll, of_client } = *self;
+        (poll::serve(poll), of_client)
     }
 }
 
-/// Holds a poll, answers it, and waits for the next.
+/// What the task of a connection knows besides the poll that it holds, while that is at rest.
+struct Resting {
+    address: IpAddr,
+    open_connection: OpenConnection,
+    of_client: OpenConnection,
+    context: Arc<Context>,
+}
+
+impl Resting {
+    fn go_on<F>(
+        self,
+        poll: poll::Connection<TcpSocket, F>,
+        next: fn(Box<Request<F>>) -> Next,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let Self { address, open_connection, of_client, context } = self;
+        serve(next(Box::new(Request { poll, of_client })), address, open_connection, context)
+    }
+}
+
+impl Polls<TcpSocket, JsonForm> for Resting {
+    fn go_on(
+        self,
+        poll: poll::Connection<TcpSocket, JsonForm>,
+    ) -> impl Future<Output: Send + 'static> + Send + 'static {
+        self.go_on(poll, Next::Poll)
+    }
+}
+
+impl Polls<TcpSocket, Box<ConnectForm>> for Resting {
+    fn go_on(
+        self,
+        poll: poll::Connection<TcpSocket, Box<ConnectForm>>,
+    ) -> impl Future<Output: Send + 'static> + Send + 'static {
+        self.go_on(poll, Next::Connect)
+    }
+}
+
+/// Holds a poll, answers it, and waits for the next, until a poll goes to rest.
 ///
 /// One task for all of them: where polls end at different times, a task for each would leave the memory between them in pieces. It
 /// has room for a poll, or for what waits for the next, and for nothing twice.
@@ -78,23 +112,34 @@ fn serve(
     address: IpAddr,
     open_connection: OpenConnection,
     context: Arc<Context>,
-) -> impl Future<Output = ()> + Send {
+) -> impl Future<Output = ()> + Send + 'static {
     async move {
         loop {
-            let client = Arc::clone(&context.client);
-            let Some(socket) = (match next {
+            let socket = match next {
                 Next::Poll(request) => {
-                    let (held, _of_client) = request.hold(client);
-                    held.await.map(|(socket, read_already)| Arriving::Again(socket, read_already, None))
+                    let (held, of_client) = request.hold();
+                    match held.await {
+                        Held::Answered(socket, read_already) => Arriving::Again(socket, read_already, None),
+                        Held::Over => return,
+                        Held::Quiet(poll) => {
+                            return rest(poll, Resting { address, open_connection, of_client, context });
+                        }
+                    }
                 }
                 Next::Connect(request) => {
-                    let has_acknowledged = request.accepted.form.acknowledged.is_some();
-                    let answered = (!has_acknowledged).then(|| Answered::of(&request.accepted.attached));
-                    let (held, _of_client) = request.hold(client);
-                    held.await.map(|(socket, read_already)| Arriving::Again(socket, read_already, answered))
+                    let has_acknowledged = request.poll.form().acknowledged.is_some();
+                    let answered = (!has_acknowledged).then(|| Answered::of(request.poll.attachment()));
+                    let (held, of_client) = request.hold();
+                    match held.await {
+                        Held::Answered(socket, read_already) => {
+                            Arriving::Again(socket, read_already, answered)
+                        }
+                        Held::Over => return,
+                        Held::Quiet(poll) => {
+                            return rest(poll, Resting { address, open_connection, of_client, context });
+                        }
+                    }
                 }
-            }) else {
-                return;
             };
             let timeout = RequestTimeout::new(&context, true);
             let stopped = pin!(context.stop.cancelled());

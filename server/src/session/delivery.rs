@@ -67,7 +67,7 @@ impl Sessions {
 }
 
 /// What a connection has taken, and what remains.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Share {
     pub(crate) messages: u64,
     pub(crate) gaps: u64,

@@ -73,7 +73,7 @@ impl Server {
                     });
                     // hyper has to be taken apart.
                     yield_once().await;
-                    poll::serve(socket, Vec::new(), accepted, Arc::clone(client)).await;
+                    poll::serve(poll::open(socket, Vec::new(), accepted, Arc::clone(client))).await;
                 }
                 Err(reply) => {
                     let Answer { status, body } = Answer::from(*reply);

@@ -50,7 +50,7 @@ impl Server {
         let session = accepted.attached.session.id().to_string();
         let recovered = accepted.attached.recovered;
         let open_connection = self.public.connections.enter(None);
-        let held = poll::serve(socket, Vec::new(), accepted, Arc::clone(client));
+        let held = poll::serve(poll::open(socket, Vec::new(), accepted, Arc::clone(client)));
         let task = Box::pin(async move {
             let _open_connection = open_connection;
             held.await;

@@ -56,7 +56,7 @@ pub(super) trait Rests: Send + 'static {
     /// Makes a ping. `sent` is the last seq that anything was sent under. Returns the ping's.
     fn ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64;
 
-    /// Whether there is anything to send that is not for its task.
+    /// Whether what there is to send is sent at rest. Otherwise that is for its task.
     fn may_send(&self) -> bool;
 
     /// Takes a share of what there is to send.
@@ -176,7 +176,7 @@ impl<T: Rests> Resting<T> {
             {
                 return Delivered::InPart(Remains { unwritten, ..Remains::default() });
             }
-            // What was taken may be for its task to send.
+            // Of what was taken, something may be for its task.
             if !self.transport.may_send() {
                 break;
             }

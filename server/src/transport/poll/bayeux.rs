@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::Event;
 use encke_core::dialect::bayeux::{Ack, Advice, EnckeExtension, Extensions, Missed, Reply, ReplyTo};
+use encke_core::dialect::{DialectName, Event};
 use hyper::StatusCode;
 
 use super::answer::Content;
@@ -55,6 +55,8 @@ impl ConnectForm {
 
 /// In a box: the task of a poll that is held is as large as all that it may hold.
 impl Form for Box<ConnectForm> {
+    const DIALECT: DialectName = DialectName::Bayeux;
+
     /// A handshake has done that.
     fn greet(&mut self, _: &Attachment) {}
 

@@ -1,6 +1,6 @@
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{self, Poll};
+use std::task::{self, Poll, ready};
 
 use encke_core::close::SuspendReason;
 use encke_core::session::ConnectionInput;
@@ -10,12 +10,15 @@ use super::answer::Content;
 use super::form::Form;
 use crate::admission::UnfinishedMessage;
 use crate::client::{Attachment, Sender};
+use crate::rest::Pace;
 use crate::session::{Backlog, Notes};
 use crate::transport::Socket;
+use crate::transport::at_rest::Awake;
 use crate::transport::following::Following;
 use crate::transport::metered::Metered;
 use crate::transport::progress::TooSlow;
 use crate::transport::steps::poll_steps;
+use crate::transport::until_rest::UntilRest;
 use crate::transport::unwritten::Unwritten;
 use crate::transport::write_hold::WriteHold;
 
@@ -26,9 +29,11 @@ const MAX_ANSWER_BYTES: usize = 64 * 1024;
 const READ_AHEAD_BYTES: usize = 16 * 1024;
 
 /// One poll of a session, owned by its task.
-pub(super) struct Connection<S, F> {
+pub(crate) struct Connection<S, F> {
     pub(super) socket: Metered<S>,
     pub(super) attachment: Attachment,
+    /// It does not count as a request yet.
+    pub(super) is_new: bool,
     /// What was read of the next request.
     pub(super) read_ahead: Vec<u8>,
     /// That, once it takes memory.
@@ -44,11 +49,21 @@ pub(super) struct Connection<S, F> {
     /// What the session has for this connection.
     pub(super) backlog: Backlog,
     /// Of the answer, as lines.
-    pub(super) headers: Vec<u8>,
+    pub(super) headers: Box<[u8]>,
     pub(super) keep_alive: bool,
     /// The answer, once it is made.
     pub(super) out: Unwritten,
     pub(super) hold: WriteHold,
+    pub(super) until_rest: UntilRest,
+    pub(super) pace: Pace,
+}
+
+/// Why a poll's loop has stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Paused {
+    Ended(Ending),
+    /// It may go to rest.
+    Rest,
 }
 
 /// How a poll ends.
@@ -61,9 +76,94 @@ pub(super) enum Ending {
 }
 
 impl<S: Socket, F: Form> Connection<S, F> {
-    /// Holds the request, and answers it.
-    pub(super) async fn run(&mut self) -> Ending {
-        poll_fn(|context| poll_steps(|| self.poll_step(context))).await
+    /// A poll that has been at rest, and what was read there of the next request.
+    pub(super) fn woken(
+        awake: Awake<S>,
+        form: F,
+        headers: Box<[u8]>,
+        keep_alive: bool,
+        read_ahead: Vec<u8>,
+    ) -> Self {
+        let (socket, attachment, pace) = awake.into_parts();
+        let mut connection = Self::begun(socket, attachment, form, headers, keep_alive);
+        (connection.read_ahead, connection.pace) = (read_ahead, pace);
+        if !connection.read_ahead.is_empty() {
+            connection.account();
+        }
+        connection
+    }
+
+    /// A poll of which its client has nothing more to hear than what its session has.
+    pub(super) fn begun(
+        socket: Metered<S>,
+        attachment: Attachment,
+        form: F,
+        headers: Box<[u8]>,
+        keep_alive: bool,
+    ) -> Self {
+        Self {
+            socket,
+            attachment,
+            is_new: false,
+            read_ahead: Vec::new(),
+            account: None,
+            following: None,
+            recovered: true,
+            is_due: false,
+            form,
+            backlog: Backlog { more: true, until_acknowledged: false },
+            headers,
+            keep_alive,
+            out: Unwritten::default(),
+            hold: WriteHold::default(),
+            until_rest: UntilRest::default(),
+            pace: Pace::default(),
+        }
+    }
+
+    /// Gives up all that a poll at rest has no use for.
+    pub(super) fn into_quiet(self) -> (Awake<S>, F, Box<[u8]>, bool) {
+        let Self { socket, attachment, form, headers, keep_alive, pace, .. } = self;
+        (Awake::new(socket, attachment, pace), form, headers, keep_alive)
+    }
+
+    /// Whose poll it is.
+    pub(crate) fn attachment(&self) -> &Attachment {
+        &self.attachment
+    }
+
+    /// What its answer will say.
+    pub(crate) fn form(&self) -> &F {
+        &self.form
+    }
+
+    /// Holds the request, and answers it; unless it may go to rest before.
+    pub(super) async fn run(&mut self) -> Paused {
+        poll_fn(|context| match poll_steps(|| self.poll_step(context)) {
+            Poll::Pending if self.is_quiet() => self.poll_rest(context),
+            polled => polled.map(Paused::Ended),
+        })
+        .await
+    }
+
+    /// Whether there is nothing but to wait.
+    fn is_quiet(&self) -> bool {
+        !self.backlog.more
+            && !self.is_due
+            && self.out.is_empty()
+            && self.following.is_none()
+            && self.read_ahead.is_empty()
+            && self.socket.can_rest()
+    }
+
+    /// Ready when it was held for long enough, and its client is silent.
+    fn poll_rest(&mut self, context: &mut task::Context<'_>) -> Poll<Paused> {
+        let Self { socket, attachment, until_rest, pace, .. } = self;
+        let Some(rest) = &attachment.context.rest else { return Poll::Pending };
+        // What it says is kept, and keeps it from resting.
+        ready!(until_rest.poll(context, socket, rest.after, pace, &mut false));
+        // What woke it may be what the runtime does not know of yet: it will wake the task.
+        if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
     }
 
     /// Lets go of the session.
@@ -168,11 +268,16 @@ impl<S: Socket, F: Form> Connection<S, F> {
             Poll::Pending => Ok(Poll::Pending),
             Poll::Ready(Ok(())) if !buffer.filled().is_empty() => {
                 self.read_ahead.extend_from_slice(buffer.filled());
-                self.socket.account(&mut self.account, self.read_ahead.capacity());
+                self.account();
                 Ok(Poll::Ready(()))
             }
             Poll::Ready(_) => Err(self.lost(SuspendReason::ConnectionLost)),
         }
+    }
+
+    /// What was read ahead takes memory.
+    fn account(&mut self) {
+        self.socket.account(&mut self.account, self.read_ahead.capacity());
     }
 
     fn lost(&self, reason: SuspendReason) -> Ending {

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
+use encke_core::dialect::DialectName;
 
 use super::answer::Content;
 use crate::channel::ChannelName;
@@ -9,6 +10,8 @@ use crate::session::Outgoing;
 
 /// What a dialect makes of a poll's answer.
 pub(crate) trait Form: Outgoing + Send + 'static {
+    const DIALECT: DialectName;
+
     /// The session is a new one.
     fn greet(&mut self, attachment: &Attachment);
 

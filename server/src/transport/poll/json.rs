@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::Event;
+use encke_core::dialect::{DialectName, Event};
 use hyper::StatusCode;
 
 use super::SUPERSEDED_PAUSE;
@@ -26,6 +26,8 @@ impl JsonForm {
 }
 
 impl Form for JsonForm {
+    const DIALECT: DialectName = DialectName::Json;
+
     fn greet(&mut self, attachment: &Attachment) {
         self.array.notify(&hello(attachment, false));
     }

@@ -4,6 +4,7 @@
 //! socket. Then the socket is ready for the next request.
 
 mod answer;
+mod at_rest;
 mod bayeux;
 mod connection;
 mod form;
@@ -20,17 +21,17 @@ use futures_util::future::{Either, select};
 
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Context};
-use crate::session::{Attached, Backlog};
+use crate::session::Attached;
 use crate::transport::Socket;
 use crate::transport::end_of_stream::end_stream;
 use crate::transport::following::Following;
 use crate::transport::metered::Metered;
-use crate::transport::unwritten::Unwritten;
-use crate::transport::write_hold::WriteHold;
 
 pub(crate) use answer::Array;
+pub(crate) use at_rest::{Polls, rest};
 pub(crate) use bayeux::{ConnectForm, array};
-use connection::{Connection, Ending};
+pub(crate) use connection::Connection;
+use connection::{Ending, Paused};
 pub(crate) use form::Form;
 pub(crate) use json::JsonForm;
 
@@ -49,28 +50,43 @@ pub(crate) struct Accepted<F> {
     pub(crate) keep_alive: bool,
 }
 
-/// Serves an accepted request to its end. Returns the socket, if another request may come on it, and what was read of that already.
+/// What has become of a request that was held.
+pub(crate) enum Held<S, F> {
+    /// It was answered. Another may come on the socket, of which this was read already.
+    Answered(S, Vec<u8>),
+    /// Nothing more comes on its connection.
+    Over,
+    /// It [may go to rest](rest).
+    Quiet(Connection<S, F>),
+}
+
+/// Holds a request until it is answered or may rest.
+///
+/// A task is as large as all that it ever holds. So it starts with the connection, and its end is boxed.
+#[expect(clippy::manual_async_fn, reason = "it would have room for its argument twice")]
 pub(crate) fn serve<S: Socket, F: Form>(
-    socket: S,
-    read_already: Vec<u8>,
-    accepted: Accepted<F>,
-    context: Arc<Context>,
-) -> impl Future<Output = Option<(S, Vec<u8>)>> + Send {
-    let mut connection = open(socket, read_already, accepted, context);
+    mut connection: Connection<S, F>,
+) -> impl Future<Output = Held<S, F>> + Send {
     async move {
-        // As a connection's frames: each counts, and what comes too fast waits. In a box, for it seldom does.
-        let pause = connection.attachment.pause().map(Box::new);
-        if let Some(pause) = pause {
-            pause.await;
-        }
-        connection.attachment.count_frame();
-        match connection.run().await {
-            Ending::Answered if connection.keep_alive => Some(connection.into_socket()),
-            Ending::Answered => {
-                Box::pin(end(connection)).await;
-                None
+        if connection.is_new {
+            // As a connection's frames: each counts, and what comes too fast waits. In a box, for it seldom does.
+            let pause = connection.attachment.pause().map(Box::new);
+            if let Some(pause) = pause {
+                pause.await;
             }
-            Ending::Lost => None,
+            connection.attachment.count_frame();
+        }
+        match connection.run().await {
+            Paused::Rest => Held::Quiet(connection),
+            Paused::Ended(Ending::Answered) if connection.keep_alive => {
+                let (socket, read_ahead) = connection.into_socket();
+                Held::Answered(socket, read_ahead)
+            }
+            Paused::Ended(Ending::Answered) => {
+                Box::pin(end(connection)).await;
+                Held::Over
+            }
+            Paused::Ended(Ending::Lost) => Held::Over,
         }
     }
 }
@@ -97,9 +113,10 @@ async fn end<S: Socket, F: Form>(connection: Connection<S, F>) {
     }
 }
 
-fn open<S: Socket, F: Form>(
+/// A request that was accepted, and what was read of the next.
+pub(crate) fn open<S: Socket, F: Form>(
     socket: S,
-    read_already: Vec<u8>,
+    read_ahead: Vec<u8>,
     accepted: Accepted<F>,
     context: Arc<Context>,
 ) -> Connection<S, F> {
@@ -110,22 +127,11 @@ fn open<S: Socket, F: Form>(
     let is_due = is_due || !revoked.is_empty();
     let following = !recovered || !revoked.is_empty() || !channels.is_empty();
     let asked = channels.into_iter().map(|channel| (channel, None));
+    let following = following.then(|| Following::new(asked, revoked));
     let socket = Metered::new(socket, Arc::clone(&attached.link), Arc::clone(&context));
-    Connection {
-        socket,
-        attachment: Attachment::new(attached, context),
-        read_ahead: read_already,
-        account: None,
-        following: following.then(|| Following::new(asked, revoked)),
-        recovered,
-        is_due,
-        form,
-        backlog: Backlog { more: true, until_acknowledged: false },
-        headers,
-        keep_alive,
-        out: Unwritten::default(),
-        hold: WriteHold::default(),
-    }
+    let attachment = Attachment::new(attached, context);
+    let begun = Connection::begun(socket, attachment, form, headers.into(), keep_alive);
+    Connection { is_new: true, read_ahead, following, recovered, is_due, ..begun }
 }
 
 /// How long a client waits that holds two polls of one session, before it polls again: each has the other answered, without end.

@@ -5,6 +5,8 @@ use encke_tests::raw::{Dial, PING, PONG, RawClient, TEXT, masked};
 use encke_tests::waiting::{LATE, let_pass, until};
 use encke_tests::{Client, Hello, Launch, RunningServer};
 
+// Polls that are held.
+mod polls;
 // Every connection does anything at any time.
 mod random;
 // What is sent at rest.
