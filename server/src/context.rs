@@ -14,7 +14,7 @@ use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::public::{self, Bayeux};
-use crate::session::{Channels, EventSink, Logs, SessionCell, SessionLimits, Sessions};
+use crate::session::{Cells, Channels, EventSink, Logs, SessionLimits, SessionRef, Sessions};
 use crate::timeouts::{Batch, Timeouts};
 
 /// Makes the channels, the sessions, and what else the connections of clients share.
@@ -48,11 +48,14 @@ pub(crate) fn client_on(
     entropy: Entropy,
     executor: Arc<dyn Executor>,
     events: Box<dyn EventSink>,
-    engine: impl FnOnce(MemoryEngine<SessionCell>) -> Arc<dyn LogEngine<SessionCell>>,
+    engine: impl FnOnce(MemoryEngine<SessionRef>) -> Arc<dyn LogEngine<SessionRef>>,
 ) -> client::Context {
     let limits = &config.limits;
     let metrics = Arc::new(Metrics::new());
+    // Some may have ended and still have a task: of those there are fewer than of the others.
+    let cells = Arc::new(Cells::new(limits.max_sessions.saturating_mul(2)));
     let channels = Arc::new(Channels::new(
+        cells,
         limits.max_channels,
         limits.max_channels_per_user,
         config.channel.log.clone(),

@@ -26,6 +26,7 @@
 mod abort_on_panic;
 mod admin;
 mod admission;
+mod arena;
 pub mod auth;
 pub mod banner;
 mod channel;

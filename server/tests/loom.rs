@@ -1,4 +1,4 @@
-//! The lock-free handshakes of `timeouts/` and `rest/`, under every interleaving that loom can find.
+//! The lock-free handshakes of `arena/`, `timeouts/` and `rest/`, under every interleaving that loom can find.
 //!
 //! The files under test are compiled a second time here, on loom's atomics. A test of the whole crate under
 //! `--cfg loom` would build tokio for loom, too, which then has no sockets.
@@ -27,6 +27,9 @@ mod sync {
 mod arming;
 #[path = "../src/rest/handover.rs"]
 mod handover;
+#[allow(dead_code, reason = "what has no locks of its own is not looked for")]
+#[path = "../src/arena/life.rs"]
+mod life;
 #[path = "../src/timeouts/parking.rs"]
 mod parking;
 #[path = "../src/timeouts/waiting.rs"]
@@ -41,6 +44,7 @@ use loom::thread;
 
 use arming::{ArmAction, Arming, RequestedDeadline};
 use handover::{Handover, Holder};
+use life::Life;
 use parking::Parking;
 use sync::{AtomicBool, AtomicU32, AtomicU64, AtomicWaker, Ordering};
 use waiting::poll_expiry;
@@ -615,4 +619,78 @@ fn a_connection_at_rest_has_one_owner_and_no_note_is_lost() {
     two_meet_a_connection(CLOSE, Connection::take_over, Connection::readable);
     two_meet_a_connection(READ, Connection::deliver, Connection::deliver);
     two_meet_a_connection(CLOSE, Connection::cut, Connection::readable);
+}
+
+/// One slot of an arena, as `arena/mod.rs` uses it. What is in it is written and read without any order of its own.
+#[derive(Default)]
+struct Slot {
+    life: Option<Life>,
+    content: AtomicU64,
+    /// How often it was given up and not taken again.
+    vacant: loom::sync::Mutex<u32>,
+}
+
+impl Slot {
+    fn new() -> Self {
+        Self { life: Some(Life::new()), ..Self::default() }
+    }
+
+    fn life(&self) -> &Life {
+        self.life.as_ref().expect("it is made with one")
+    }
+
+    /// Puts something in, if nothing is. Its hold is the caller's.
+    fn enter(&self, content: u64) -> bool {
+        if std::mem::take(&mut *self.vacant.lock().expect("no one panics")) == 0 {
+            return false;
+        }
+        self.content.store(content, Ordering::Relaxed);
+        self.life().begin();
+        true
+    }
+
+    fn release(&self) {
+        if self.life().release() {
+            self.content.store(0, Ordering::Relaxed);
+            let mut vacant = self.vacant.lock().expect("no one panics");
+            *vacant += 1;
+            assert_eq!(*vacant, 1, "it is given up once");
+        }
+    }
+
+    /// Looks for one of its things. What is found has this content for as long as it is held.
+    fn look(&self, generation: u32, content: u64) {
+        if self.life().hold_if(generation) {
+            assert_eq!(self.content.load(Ordering::Relaxed), content, "of another");
+            assert_eq!(self.life().generation(), generation);
+            self.release();
+        }
+    }
+}
+
+/// A thing leaves its slot and another comes, while two threads look for the first and for the second.
+#[test]
+fn a_look_up_finds_its_own_or_nothing() {
+    loom::model(|| {
+        let slot = Arc::new(Slot::new());
+        *slot.vacant.lock().expect("no one panics") = 1;
+        assert!(slot.enter(10));
+        let first = slot.life().generation();
+        let second = first + 1;
+        let others = [(first, 10), (second, 20)].map(|(generation, content)| {
+            let slot = Arc::clone(&slot);
+            thread::spawn(move || slot.look(generation, content))
+        });
+        slot.release();
+        let has_entered = slot.enter(20);
+        for other in others {
+            other.join().expect("it does not panic");
+        }
+        if has_entered {
+            assert_eq!(slot.life().generation(), second);
+            slot.release();
+        }
+        assert!(!slot.life().hold_any(), "nobody holds it");
+        assert_eq!(*slot.vacant.lock().expect("no one panics"), 1, "another may have it");
+    });
 }

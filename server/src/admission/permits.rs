@@ -20,8 +20,8 @@ pub(crate) struct Permits {
 #[derive(Debug)]
 pub(crate) struct Permit {
     permits: Arc<Permits>,
-    /// The address that it counts for, if addresses are counted.
-    by: Option<IpAddr>,
+    /// The address that it counts for, if addresses are counted. In a box, since there is a permit a connection, and mostly no such limit.
+    by: Option<Box<IpAddr>>,
 }
 
 impl Permits {
@@ -49,7 +49,7 @@ impl Permits {
                 return None;
             }
             *taken += 1;
-            permit.by = Some(by);
+            permit.by = Some(Box::new(by));
         }
         Some(permit)
     }
@@ -58,8 +58,8 @@ impl Permits {
 impl Drop for Permit {
     fn drop(&mut self) {
         self.permits.taken.fetch_sub(1, Ordering::Relaxed);
-        if let Some(by) = self.by
-            && let Entry::Occupied(mut taken) = self.permits.taken_by.lock().entry(by)
+        if let Some(by) = &self.by
+            && let Entry::Occupied(mut taken) = self.permits.taken_by.lock().entry(**by)
         {
             *taken.get_mut() -= 1;
             if *taken.get() == 0 {

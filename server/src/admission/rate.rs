@@ -30,6 +30,11 @@ pub(crate) enum Pace {
 const BURST: Duration = Duration::from_secs(1);
 
 impl Rate {
+    /// Nothing has been counted.
+    pub(crate) fn reset(&self) {
+        self.full_at.store(0, Ordering::Relaxed);
+    }
+
     /// Counts one of what is refused when it comes too fast. `per_second` is the limit; 0 is none.
     pub(crate) fn command(&self, per_second: u32, now: Timestamp) -> Pace {
         pace(self.add(1, per_second, now), now)

@@ -34,6 +34,8 @@ pub struct LogLimits {
 /// All channels.
 #[derive(Debug)]
 pub(crate) struct Channels<S: Subscriber> {
+    /// Where those are that follow.
+    home: Arc<S::Home>,
     /// Locked for one look-up.
     pub(super) table: RwLock<Table<S>>,
     /// By the keys in their timers.
@@ -121,7 +123,9 @@ impl<S: Subscriber> Drop for Hold<S> {
 
 impl<S: Subscriber> Channels<S> {
     /// No channels yet, and at most `limit`, and `limit_each` that one user has made, or half of them one address. Large audiences are told on `executor`.
+    #[expect(clippy::too_many_arguments, reason = "what all channels share")]
     pub(crate) fn new(
+        home: Arc<S::Home>,
         limit: usize,
         limit_each: usize,
         log_limits: LogLimits,
@@ -131,6 +135,7 @@ impl<S: Subscriber> Channels<S> {
         executor: Arc<dyn Executor>,
     ) -> Self {
         Self {
+            home,
             table: RwLock::default(),
             owners: Owners::new(TimerOwner::Log),
             limit,
@@ -146,6 +151,11 @@ impl<S: Subscriber> Channels<S> {
             patterns: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// Where those are that follow.
+    pub(crate) fn home(&self) -> &Arc<S::Home> {
+        &self.home
     }
 
     /// From here on nothing is appended: whoever locks a log after this finds it as it stays.

@@ -39,13 +39,14 @@ impl Sweep {
 }
 
 /// Wakes everyone who waits for the channel. Returns soon: most of a large audience is woken later, by a task.
-pub(super) fn sweep<S: Subscriber>(channel: Arc<Channel<S>>, executor: &dyn Executor) {
-    if channel.wake_some() {
+pub(super) fn sweep<S: Subscriber>(channel: Arc<Channel<S>>, home: &Arc<S::Home>, executor: &dyn Executor) {
+    if channel.wake_some(home) {
+        let home = Arc::clone(home);
         executor.spawn(Box::pin(async move {
             loop {
                 // Before the next are woken, those that are woken already get to run.
                 yield_now().await;
-                if !channel.wake_some() {
+                if !channel.wake_some(&home) {
                     break;
                 }
             }
@@ -55,7 +56,7 @@ pub(super) fn sweep<S: Subscriber>(channel: Arc<Channel<S>>, executor: &dyn Exec
 
 impl<S: Subscriber> Channel<S> {
     /// Goes on with the sweep. Returns whether there is more to do.
-    fn wake_some(&self) -> bool {
+    fn wake_some(&self, home: &S::Home) -> bool {
         let mut calls = ArrayVec::<Call<S>, WOKEN_AT_ONCE>::new();
         let more = {
             let mut state = self.state.lock();
@@ -79,7 +80,7 @@ impl<S: Subscriber> Channel<S> {
         };
         // After the lock is released: a subscriber has a lock of its own.
         for (subscriber, slot) in calls {
-            if let Some(waker) = subscriber.upgrade().and_then(|one| one.tell_readable(slot)) {
+            if let Some(waker) = subscriber.tell_readable(home, slot) {
                 Waker::wake(waker);
             }
         }

@@ -189,9 +189,9 @@ impl<S: Subscriber> Channels<S> {
     pub(crate) fn move_subscribers(&self, old: &Arc<Channel<S>>, new: &Arc<Channel<S>>, cut: Option<u64>) {
         let mut from = 0;
         loop {
-            let (some, _) = old.subscribers(from, MOVED_AT_ONCE);
+            let (some, _) = old.subscribers(self.home(), from, MOVED_AT_ONCE);
             for (index, subscriber) in &some {
-                subscriber.move_on(old, new, cut);
+                subscriber.move_on(self.home(), old, new, cut);
                 from = index + 1;
             }
             if some.len() < MOVED_AT_ONCE {

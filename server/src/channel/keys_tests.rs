@@ -24,19 +24,25 @@ const AGE: Duration = Duration::from_secs(300);
 const WIDE: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: Some(AGE), total_bytes: usize::MAX };
 
 /// What these channels would be followed by.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Nobody {}
 
 impl Subscriber for Nobody {
-    fn tell_readable(self: &Arc<Self>, _: Slot) -> Option<std::task::Waker> {
-        match **self {}
+    type Home = ();
+
+    fn is_there(&self, (): &()) -> bool {
+        match *self {}
     }
 
-    fn move_on(self: &Arc<Self>, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {
-        match **self {}
+    fn tell_readable(&self, (): &(), _: Slot) -> Option<std::task::Waker> {
+        match *self {}
     }
 
-    fn member(&self) -> super::Member {
+    fn move_on(&self, (): &(), _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {
+        match *self {}
+    }
+
+    fn member(&self, (): &()) -> Option<super::Member> {
         match *self {}
     }
 }
@@ -59,7 +65,16 @@ impl World {
         let clock = Arc::new(Clock::simulated(Arc::clone(&time), Duration::from_millis(500)));
         let (timeouts, _to_arm) = Timeouts::new(clock, Duration::ZERO);
         let (metrics, executor) = (Arc::new(Metrics::new()), Arc::new(NoTasks));
-        let channels = Channels::new(100, usize::MAX, log, timeouts, metrics, Entropy::system(), executor);
+        let channels = Channels::new(
+            Arc::default(),
+            100,
+            usize::MAX,
+            log,
+            timeouts,
+            metrics,
+            Entropy::system(),
+            executor,
+        );
         Self { time, channels }
     }
 

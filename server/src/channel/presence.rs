@@ -40,11 +40,13 @@ impl<S: Subscriber> Channels<S> {
     /// Those who follow the channel from this index on, at most `limit`. Nobody, if there is no such channel.
     pub(crate) fn present(&self, name: &str, from: usize, limit: usize) -> Present {
         let Some(channel) = self.get(name) else { return Present::default() };
-        let (mut subscribers, total) = channel.subscribers(from, limit.saturating_add(1));
+        let (mut subscribers, total) = channel.subscribers(self.home(), from, limit.saturating_add(1));
         // The index of the first that is not shown.
         let next = subscribers.get(limit).map(|(index, _)| *index);
         subscribers.truncate(limit);
-        let members = subscribers.into_iter().map(|(index, subscriber)| (index, subscriber.member()));
+        let members = subscribers.into_iter();
+        let members =
+            members.filter_map(|(index, subscriber)| Some((index, subscriber.member(self.home())?)));
         Present { total, members: members.collect(), next }
     }
 }

@@ -119,7 +119,7 @@ impl<S: Subscriber> Channels<S> {
     pub(super) fn wake_all(&self, channel: &Arc<Channel<S>>) {
         let begins = channel.state.lock().sweep.published();
         if begins {
-            fan_out::sweep(Arc::clone(channel), &*self.executor);
+            fan_out::sweep(Arc::clone(channel), self.home(), &*self.executor);
         }
     }
 
@@ -242,7 +242,7 @@ impl<S: Subscriber> Channels<S> {
             self.trim_if(channel, |_| true, |_| ());
         }
         if sweep {
-            fan_out::sweep(Arc::clone(channel), &*self.executor);
+            fan_out::sweep(Arc::clone(channel), self.home(), &*self.executor);
         }
     }
 }

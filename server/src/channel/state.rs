@@ -242,9 +242,9 @@ impl<S: Subscriber> Channel<S> {
     }
 
     /// Its subscribers from index `from` on, each with its index; and how many there are in all.
-    pub(crate) fn subscribers(&self, from: usize, limit: usize) -> (Vec<(usize, Arc<S>)>, usize) {
+    pub(crate) fn subscribers(&self, home: &S::Home, from: usize, limit: usize) -> (Vec<(usize, S)>, usize) {
         let state = self.state.lock();
-        (state.subscribers.page(from, limit), state.subscribers.len())
+        (state.subscribers.page(home, from, limit), state.subscribers.len())
     }
 
     /// The messages after `since` that are still there, at most `limit`.
@@ -288,7 +288,7 @@ impl<S: Subscriber> Channel<S> {
     /// [`Retired`], when another has just taken its place, although it is held.
     pub(crate) fn join<R>(
         &self,
-        subscriber: &Arc<S>,
+        subscriber: S,
         join: impl FnOnce(Bounds, &mut dyn FnMut(Slot) -> SubscriberKey) -> R,
     ) -> Result<R, Retired> {
         let mut state = self.state.lock();
@@ -296,7 +296,7 @@ impl<S: Subscriber> Channel<S> {
             return Err(Retired);
         }
         let bounds = state.log.bounds();
-        Ok(join(bounds, &mut |slot| state.subscribers.add(Arc::downgrade(subscriber), slot)))
+        Ok(join(bounds, &mut |slot| state.subscribers.add(subscriber, slot)))
     }
 
     /// Whether there is one hold, and no subscriber.
@@ -307,12 +307,12 @@ impl<S: Subscriber> Channel<S> {
 
 impl<S: Subscriber> Channel<S> {
     /// A subscriber of an earlier process goes on. It is told when there is more.
-    pub(crate) fn rejoin(&self, subscriber: &Arc<S>, slot: Slot) -> Option<SubscriberKey> {
+    pub(crate) fn rejoin(&self, subscriber: S, slot: Slot) -> Option<SubscriberKey> {
         let mut state = self.state.lock();
         if state.retired {
             return None;
         }
-        let key = state.subscribers.add(Arc::downgrade(subscriber), slot);
+        let key = state.subscribers.add(subscriber, slot);
         state.subscribers.set_waiting(key);
         Some(key)
     }

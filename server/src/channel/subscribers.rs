@@ -1,5 +1,5 @@
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::task::Waker;
 
 use encke_core::session::outbox::Slot;
@@ -17,19 +17,29 @@ impl SubscriberKey {
     pub(crate) const NOBODY: Self = Self(usize::MAX);
 }
 
-/// Reads channels, and is told when one has something new.
-pub(crate) trait Subscriber: fmt::Debug + Send + Sync + 'static {
+/// A reference to what reads channels, and is told when one has something new. It does not keep that alive.
+pub(crate) trait Subscriber: Copy + fmt::Debug + Send + Sync + 'static {
+    /// Where it finds what it refers to.
+    type Home: fmt::Debug + Send + Sync;
+
+    /// Whether it finds that still.
+    fn is_there(&self, home: &Self::Home) -> bool;
+
     /// The channel behind this slot has something new. Returns a task to wake, if there is one.
-    fn tell_readable(self: &Arc<Self>, slot: Slot) -> Option<Waker>;
+    fn tell_readable(&self, home: &Self::Home, slot: Slot) -> Option<Waker>;
 
     /// A channel that it follows has ended, and another goes on in its place, with the same messages up to `cut` under the same numbers; with none, if
     /// that is nothing.
-    fn move_on(self: &Arc<Self>, from: &Arc<Channel<Self>>, to: &Arc<Channel<Self>>, cut: Option<u64>)
-    where
-        Self: Sized;
+    fn move_on(
+        &self,
+        home: &Self::Home,
+        from: &Arc<Channel<Self>>,
+        to: &Arc<Channel<Self>>,
+        cut: Option<u64>,
+    );
 
     /// What others may see of it.
-    fn member(&self) -> Member;
+    fn member(&self, home: &Self::Home) -> Option<Member>;
 }
 
 /// Everything that follows one channel.
@@ -38,14 +48,14 @@ pub(super) struct Subscribers<S>(Slab<Entry<S>>);
 
 #[derive(Debug)]
 struct Entry<S> {
-    subscriber: Weak<S>,
+    subscriber: S,
     slot: Slot,
     /// It has read to the end of the log and wants to be told when there is more.
     waiting: bool,
 }
 
 /// Which subscriber to tell, and which of its subscriptions has something new.
-pub(super) type Call<S> = (Weak<S>, Slot);
+pub(super) type Call<S> = (S, Slot);
 
 impl<S> Default for Subscribers<S> {
     fn default() -> Self {
@@ -54,7 +64,7 @@ impl<S> Default for Subscribers<S> {
 }
 
 impl<S: Subscriber> Subscribers<S> {
-    pub(super) fn add(&mut self, subscriber: Weak<S>, slot: Slot) -> SubscriberKey {
+    pub(super) fn add(&mut self, subscriber: S, slot: Slot) -> SubscriberKey {
         SubscriberKey(self.0.insert(Entry { subscriber, slot, waiting: false }))
     }
 
@@ -88,7 +98,7 @@ impl<S: Subscriber> Subscribers<S> {
             if let Some(subscriber) = self.0.get_mut(index)
                 && std::mem::take(&mut subscriber.waiting)
             {
-                return Some((index + 1, Some((Weak::clone(&subscriber.subscriber), subscriber.slot))));
+                return Some((index + 1, Some((subscriber.subscriber, subscriber.slot))));
             }
         }
         (at + look_at_most < end).then_some((at + look_at_most, None))
@@ -96,9 +106,10 @@ impl<S: Subscriber> Subscribers<S> {
 
     /// The subscribers from index `from` on, each with its index. Fewer than `limit` only when there are no more: one that
     /// is just going away does not count.
-    pub(super) fn page(&self, from: usize, limit: usize) -> Vec<(usize, Arc<S>)> {
+    pub(super) fn page(&self, home: &S::Home, from: usize, limit: usize) -> Vec<(usize, S)> {
         (from..self.0.capacity())
-            .filter_map(|index| Some((index, self.0.get(index)?.subscriber.upgrade()?)))
+            .filter_map(|index| Some((index, self.0.get(index)?.subscriber)))
+            .filter(|(_, subscriber)| subscriber.is_there(home))
             .take(limit)
             .collect()
     }
@@ -108,33 +119,39 @@ impl<S: Subscriber> Subscribers<S> {
 mod tests {
     use super::*;
 
-    #[derive(Debug)]
+    /// Those below are there.
+    #[derive(Clone, Copy, Debug)]
     struct Numbered(usize);
 
     impl Subscriber for Numbered {
-        fn tell_readable(self: &Arc<Self>, _: Slot) -> Option<Waker> {
+        type Home = usize;
+
+        fn is_there(&self, home: &usize) -> bool {
+            self.0 < *home
+        }
+
+        fn tell_readable(&self, _: &usize, _: Slot) -> Option<Waker> {
             None
         }
 
-        fn move_on(self: &Arc<Self>, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {}
+        fn move_on(&self, _: &usize, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {}
 
-        fn member(&self) -> Member {
+        fn member(&self, _: &usize) -> Option<Member> {
             unreachable!("nobody asks")
         }
     }
 
     #[test]
     fn subscribers_that_are_gone_make_no_page_short() {
-        let there: Vec<_> = (0..5).map(|number| Arc::new(Numbered(number))).collect();
         let slot = encke_core::session::Outbox::new(1).subscribe((), 0, false);
         let mut subscribers = Subscribers::default();
-        for one in &there {
-            subscribers.add(Weak::new(), slot);
-            subscribers.add(Arc::downgrade(one), slot);
+        for number in 0..5 {
+            subscribers.add(Numbered(5), slot);
+            subscribers.add(Numbered(number), slot);
         }
         let (mut seen, mut from) = (Vec::new(), 0);
         for expected in [2, 2, 1, 0] {
-            let page = subscribers.page(from, 2);
+            let page = subscribers.page(&5, from, 2);
             assert_eq!(page.len(), expected);
             from = page.last().map_or(from, |(index, _)| index + 1);
             seen.extend(page.into_iter().map(|(_, one)| one.0));

@@ -17,19 +17,25 @@ use crate::timeouts::Timeouts;
 const WIDE: LogLimits = LogLimits { messages: 1000, bytes: 1 << 20, age: None, total_bytes: usize::MAX };
 
 /// What these channels would be followed by.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Nobody {}
 
 impl Subscriber for Nobody {
-    fn tell_readable(self: &Arc<Self>, _: Slot) -> Option<Waker> {
-        match **self {}
+    type Home = ();
+
+    fn is_there(&self, (): &()) -> bool {
+        match *self {}
     }
 
-    fn move_on(self: &Arc<Self>, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {
-        match **self {}
+    fn tell_readable(&self, (): &(), _: Slot) -> Option<Waker> {
+        match *self {}
     }
 
-    fn member(&self) -> super::Member {
+    fn move_on(&self, (): &(), _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {
+        match *self {}
+    }
+
+    fn member(&self, (): &()) -> Option<super::Member> {
         match *self {}
     }
 }
@@ -46,6 +52,7 @@ impl World {
         let (timeouts, _to_arm) = Timeouts::new(clock, Duration::ZERO);
         let metrics = Arc::new(Metrics::new());
         let channels = Channels::new(
+            Arc::default(),
             limit,
             usize::MAX,
             log,

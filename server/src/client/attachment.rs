@@ -5,14 +5,14 @@ use encke_core::dialect::DialectName;
 use encke_core::session::ConnectionInput;
 
 use super::{Context, Speaker};
-use crate::session::{Attached, Backlog, Link, Outgoing, SessionCell, Transport, Via};
+use crate::session::{Attached, Backlog, Link, Outgoing, SessionHandle, Transport, Via};
 use crate::timeouts::Sleep;
 
 /// A connection's hold on its session.
 ///
 /// However the connection's task ends, even by a panic, the session learns that its connection is gone.
 pub(crate) struct Attachment {
-    pub(crate) session: Arc<SessionCell>,
+    pub(crate) session: SessionHandle,
     pub(crate) link: Arc<Link>,
     pub(crate) context: Arc<Context>,
     transport: Transport,
@@ -30,7 +30,7 @@ impl Attachment {
 
     /// The hold of a connection that has been at rest.
     pub(crate) fn woken(
-        session: Arc<SessionCell>,
+        session: SessionHandle,
         link: Arc<Link>,
         context: Arc<Context>,
         transport: Transport,

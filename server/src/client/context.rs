@@ -34,7 +34,7 @@ pub(crate) struct Context {
     pub(crate) session_rates: Rates<IpAddr>,
     pub(crate) entropy: Entropy,
     /// Unless connections keep their tasks.
-    pub(crate) rest: Option<Rest<SessionCell>>,
+    pub(crate) rest: Option<Rest>,
     pub(crate) settings: ClientSettings,
 }
 

@@ -130,7 +130,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         let new: Vec<ChannelName> = names.into_iter().filter(is_new).collect();
         let answers: Vec<_> =
             new.iter().map(|name| context.sessions.subscribe(session, via, name, None)).collect();
-        let (sessions, session) = (Arc::clone(&context.sessions), Arc::clone(session));
+        let (sessions, session) = (Arc::clone(&context.sessions), context.sessions.hold(session));
         let conclude = move |results: Vec<Result<Subscribed, NotSubscribed>>| {
             let Some(error) = results.into_iter().find_map(Result::err) else {
                 return Ok(Success::SubscribedAll);

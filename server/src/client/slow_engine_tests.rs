@@ -24,13 +24,13 @@ use crate::context;
 use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine, Presence};
 use crate::entropy::Entropy;
 use crate::executor::{Executor, Task};
-use crate::session::{AttachRequest, Attached, Backlog, EventSink, SessionCell, SessionId};
+use crate::session::{AttachRequest, Attached, Backlog, EventSink, SessionId, SessionRef};
 use crate::timeouts::Timeouts;
 
 /// The memory engine, which keeps its answers to itself until it is told to give them.
 #[derive(Debug)]
 struct SlowEngine {
-    memory: MemoryEngine<SessionCell>,
+    memory: MemoryEngine<SessionRef>,
     answers: Arc<AtomicBool>,
     /// What becomes of a publish.
     refusal: Arc<Mutex<Option<EngineError>>>,
@@ -51,7 +51,7 @@ impl SlowEngine {
     }
 }
 
-impl LogEngine<SessionCell> for SlowEngine {
+impl LogEngine<SessionRef> for SlowEngine {
     fn append(
         &self,
         channel: &ChannelName,
@@ -74,11 +74,7 @@ impl LogEngine<SessionCell> for SlowEngine {
         self.later(self.memory.read(channel, since, limit))
     }
 
-    fn follow(
-        &self,
-        channel: &ChannelName,
-        maker: &Holder,
-    ) -> Answer<Result<Hold<SessionCell>, EngineError>> {
+    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<SessionRef>, EngineError>> {
         self.later(self.memory.follow(channel, maker))
     }
 

@@ -1,12 +1,10 @@
-use std::sync::Arc;
-
 use super::Context;
 use crate::session::{Said, SessionCell, Via};
 
 /// A client that speaks to its session: over its connection, or by a request beside it.
 #[derive(Clone, Copy)]
 pub(crate) struct Speaker<'a> {
-    pub(crate) session: &'a Arc<SessionCell>,
+    pub(crate) session: &'a SessionCell,
     pub(crate) context: &'a Context,
     pub(crate) via: Via,
 }

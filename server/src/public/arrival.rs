@@ -22,7 +22,7 @@ use crate::admission::{Handshake, OpenConnection};
 use crate::client::Attachment;
 use crate::http::{Lent, MAX_HEAD_BYTES, Peer, Rewound};
 use crate::proxies::read_source;
-use crate::session::{Link, SessionCell};
+use crate::session::{Link, SessionHandle};
 use crate::transport::poll::{ConnectForm, JsonForm};
 use crate::transport::{Socket, TcpSocket, poll, sse};
 
@@ -36,13 +36,13 @@ pub(super) enum Arriving {
 
 /// The session of a poll that was answered on this connection, and does not say what it has.
 pub(super) struct Answered {
-    session: Arc<SessionCell>,
+    session: SessionHandle,
     link: Arc<Link>,
 }
 
 impl Answered {
     pub(super) fn of(attachment: &Attachment) -> Self {
-        Self { session: Arc::clone(&attachment.session), link: Arc::clone(&attachment.link) }
+        Self { session: attachment.session.clone(), link: Arc::clone(&attachment.link) }
     }
 
     /// The client may not have the answer.

@@ -23,7 +23,7 @@ use crate::client::{Caller, Commands, Context, Speaker, goaway, retry_ms};
 use crate::http::body::{self, BodyLimits};
 use crate::http::reply::with;
 use crate::http::{ApiError, Reply};
-use crate::session::{Backlog, SessionCell, Via};
+use crate::session::{Backlog, SessionHandle, Via};
 use crate::transport::poll::{Accepted, Array, JsonForm};
 
 /// Commands in one request.
@@ -71,7 +71,7 @@ fn admit_poll<B>(
 /// Carries out the commands of a request.
 pub(super) async fn command(
     request: Request<Incoming>,
-    session: Arc<SessionCell>,
+    session: SessionHandle,
     caller: Caller,
     context: Arc<Context>,
     timeout: Duration,
@@ -145,12 +145,12 @@ pub(crate) fn session<B>(
     request: &Request<B>,
     caller: &Caller,
     context: &Context,
-) -> Result<Arc<SessionCell>, Box<Reply>> {
+) -> Result<SessionHandle, Box<Reply>> {
     let found = check_origin(caller, context).and_then(|()| find(request, context));
     found.map_err(|error| Box::new(finish(error.into(), caller, request.headers())))
 }
 
-fn find<B>(request: &Request<B>, context: &Context) -> Result<Arc<SessionCell>, ApiError> {
+fn find<B>(request: &Request<B>, context: &Context) -> Result<SessionHandle, ApiError> {
     let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
     let token = query.find(|(name, _)| name == "resume").map(|(_, token)| token);
     let token = token.ok_or_else(|| ApiError::bad_request("whose commands these are: give resume=TOKEN"))?;

@@ -25,15 +25,15 @@ use tokio::runtime::Handle;
 
 pub(crate) use handover::{Handover, Holder};
 pub(crate) use pace::Pace;
-pub(crate) use poller::{Key, Poller};
+pub(crate) use poller::Poller;
 pub(crate) use thread::PollerThread;
 
 /// What connections need in order to rest.
 #[derive(Debug)]
-pub(crate) struct Rest<T> {
+pub(crate) struct Rest {
     /// How long a connection is silent before.
     pub(crate) after: Duration,
-    pub(crate) poller: Arc<Poller<T>>,
+    pub(crate) poller: Arc<Poller>,
     /// Where tasks begin anew.
     pub(crate) runtime: Handle,
 }

@@ -2,23 +2,20 @@ use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use super::poller::{Key, Poller};
+use super::poller::Poller;
 use crate::abort_on_panic::AbortOnPanic;
 
 /// The thread that looks what connections at rest have to read. It ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct PollerThread<T> {
-    poller: Arc<Poller<T>>,
+pub(crate) struct PollerThread {
+    poller: Arc<Poller>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl<T: Send + Sync + 'static> PollerThread<T> {
+impl PollerThread {
     /// # Errors
     /// The system's, when it cannot start a thread.
-    pub(crate) fn start(
-        poller: &Arc<Poller<T>>,
-        act: impl FnMut(&Arc<T>, Key) + Send + 'static,
-    ) -> io::Result<Self> {
+    pub(crate) fn start(poller: &Arc<Poller>, act: impl FnMut(u64) + Send + 'static) -> io::Result<Self> {
         let polled = Arc::clone(poller);
         let thread = thread::Builder::new().name("encke-rest".into()).spawn(move || {
             // Nobody would hear what clients at rest say, while their bytes count as life.
@@ -28,15 +25,14 @@ impl<T: Send + Sync + 'static> PollerThread<T> {
         Ok(Self { poller: Arc::clone(poller), thread: Some(thread) })
     }
 
-    /// From now on no connection goes to rest. Returns the owners of those that are.
-    pub(crate) fn stop(mut self) -> Vec<Arc<T>> {
-        let owners = self.poller.stop();
+    /// From now on no connection goes to rest.
+    pub(crate) fn stop(mut self) {
+        self.poller.stop();
         self.join();
-        owners
     }
 }
 
-impl<T> PollerThread<T> {
+impl PollerThread {
     fn join(&mut self) {
         if let Some(thread) = self.thread.take() {
             // It cannot have panicked: that would have ended the process.
@@ -45,10 +41,10 @@ impl<T> PollerThread<T> {
     }
 }
 
-impl<T> Drop for PollerThread<T> {
+impl Drop for PollerThread {
     fn drop(&mut self) {
         if self.thread.is_some() {
-            drop(self.poller.stop());
+            self.poller.stop();
             self.join();
         }
     }

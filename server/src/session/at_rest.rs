@@ -10,14 +10,12 @@ use std::task::Waker;
 
 use encke_core::Timestamp;
 use encke_core::session::{ConnectionId, ConnectionInput, Input, Output, Step};
-use parking_lot::MutexGuard;
 
-use super::cell::{SessionCell, SessionState};
+use super::cell::{SessionCell, SessionRef, SessionState, StateGuard};
 use super::delivery::SessionOutbox;
 use super::link::{Link, Notes, Posted};
 use super::sessions::Sessions;
 use super::step::notes_of;
-use crate::rest::Key;
 
 /// A connection at rest, as its transport keeps it. All but [`AtRest::wake`] is done with the session's lock, and blocks on nothing.
 pub(crate) trait AtRest: fmt::Debug + Send {
@@ -25,11 +23,8 @@ pub(crate) trait AtRest: fmt::Debug + Send {
 
     fn sessions(&self) -> &Arc<Sessions>;
 
-    /// Of this stay, once it is looked at.
-    fn key(&self) -> Option<Key>;
-
     /// From now on someone looks whether there is anything to read.
-    fn begin(&mut self, session: &Arc<SessionCell>) -> io::Result<()>;
+    fn begin(&mut self, session: &SessionCell) -> io::Result<()>;
 
     /// Whether its peer has shown that it is alive since the last ping, as far as the kernel knows.
     fn is_alive(&self) -> bool;
@@ -44,7 +39,7 @@ pub(crate) trait AtRest: fmt::Debug + Send {
     fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> Delivered;
 
     /// Begins its task, or ends it, if there is nobody left to serve. No lock is held.
-    fn wake(self: Box<Self>, session: Arc<SessionCell>, remains: Remains);
+    fn wake(self: Box<Self>, session: &SessionCell, remains: Remains);
 }
 
 /// What its task is to do first.
@@ -100,15 +95,15 @@ pub(super) struct Woken {
 
 impl Woken {
     /// Once no lock is held.
-    pub(super) fn begin(self, session: &Arc<SessionCell>) {
-        self.connection.wake(Arc::clone(session), self.remains);
+    pub(super) fn begin(self, session: &SessionCell) {
+        self.connection.wake(session, self.remains);
     }
 }
 
 impl Sessions {
     /// A connection goes to rest. Not if its session has let go of it or has left it a note: then its task begins anew at once.
-    pub(crate) fn rest(session: &Arc<SessionCell>, mut connection: Box<dyn AtRest>) {
-        let mut state = session.state.lock();
+    pub(crate) fn rest(session: &SessionCell, mut connection: Box<dyn AtRest>) {
+        let mut state = session.lock();
         let link = Arc::clone(connection.link());
         if state.is_attached_to(&link) && link.rest() {
             if connection.begin(session).is_ok() {
@@ -121,14 +116,12 @@ impl Sessions {
         Woken { connection, remains: Remains::default() }.begin(session);
     }
 
-    /// There may be something to read for the connection of this stay.
-    pub(crate) fn readable(&self, session: &Arc<SessionCell>, key: Key) {
+    /// There may be something to read for a session's connection. What the kernel tells may be old: then there is nothing, or nobody.
+    pub(crate) fn readable(&self, reference: SessionRef) {
+        let Some(session) = &self.get(reference) else { return };
         let (mut woken, mut makes_room) = (None, false);
         self.step(session, |state, step| {
-            let Some(connection) = state.resting.as_mut().filter(|connection| connection.key() == Some(key))
-            else {
-                return;
-            };
+            let Some(connection) = &mut state.resting else { return };
             match connection.read(session, step.now) {
                 Heard::Nothing => {}
                 Heard::Pong { input, makes_room: room } => {
@@ -145,6 +138,14 @@ impl Sessions {
         }
         if makes_room {
             session.wake_to_read();
+        }
+    }
+
+    /// Closes the sockets of all connections that are at rest: there is no more runtime for their tasks.
+    pub(crate) fn cut_at_rest(&self) {
+        for session in self.cells.from(0) {
+            let connection = session.lock().resting.take();
+            drop(connection);
         }
     }
 }
@@ -186,10 +187,7 @@ impl SessionState {
 
 impl SessionCell {
     /// The session's connection is to read from the logs: its task, which is returned if it is to be woken; or, at rest, it does so here.
-    pub(super) fn connection_reads(
-        self: &Arc<Self>,
-        mut state: MutexGuard<'_, SessionState>,
-    ) -> Option<Waker> {
+    pub(super) fn connection_reads(&self, mut state: StateGuard<'_>) -> Option<Waker> {
         let SessionState { machine, resting, link, .. } = &mut *state;
         let Some(connection) = resting else {
             return match link.as_ref()?.post(Notes::READ) {
@@ -218,9 +216,9 @@ impl SessionCell {
     }
 
     /// Wakes this connection, if it is at rest.
-    pub(super) fn wake_connection(self: &Arc<Self>, connection: ConnectionId) {
+    pub(super) fn wake_connection(&self, connection: ConnectionId) {
         let woken = {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             let is_this = state.resting.as_ref().is_some_and(|resting| resting.link().id == connection);
             if is_this { state.wake(Notes::NONE, Remains::default()) } else { None }
         };
@@ -230,16 +228,10 @@ impl SessionCell {
     }
 
     /// Wakes the connection that is at rest.
-    pub(crate) fn wake_at_rest(self: &Arc<Self>) {
-        let woken = self.state.lock().wake(Notes::NONE, Remains::default());
+    pub(crate) fn wake_at_rest(&self) {
+        let woken = self.lock().wake(Notes::NONE, Remains::default());
         if let Some(woken) = woken {
             woken.begin(self);
         }
-    }
-
-    /// Closes the socket of the connection that is at rest: there is no more runtime for its task.
-    pub(crate) fn cut_at_rest(&self) {
-        let connection = self.state.lock().resting.take();
-        drop(connection);
     }
 }

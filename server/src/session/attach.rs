@@ -8,7 +8,7 @@ use encke_core::session::{
     Attach, ConnectionId, ConnectionKind, Delivery, Input, Outbox, Outputs, Phase, Session, Step,
 };
 
-use super::cell::{Advised, SessionCell, SessionState, Transport};
+use super::cell::{Advised, SessionHandle, SessionState, Transport};
 use super::id::{ResumeToken, Secret, SessionId};
 use super::link::Link;
 use super::sessions::Sessions;
@@ -43,7 +43,7 @@ pub(crate) struct AttachRequest {
 /// A connection that has a session.
 #[derive(Debug)]
 pub(crate) struct Attached {
-    pub(crate) session: Arc<SessionCell>,
+    pub(crate) session: SessionHandle,
     /// Whether this is the session that the client asked for.
     pub(crate) recovered: bool,
     pub(crate) link: Arc<Link>,
@@ -106,13 +106,10 @@ impl Sessions {
             token_expires: request.identity.expires().map(|expires| token_deadline(expires, clock, now)),
             entropy: self.entropy.number(),
         };
-        let attached = |session, recovered, link, revoked| Attached {
-            session,
-            recovered,
-            link,
-            transport: request.kind.into(),
-            dialect: request.dialect,
-            revoked,
+        let attached = |session: SessionHandle, recovered, link: Arc<Link>, revoked| {
+            link.is_of(session.reference());
+            let (transport, dialect) = (request.kind.into(), request.dialect);
+            Attached { session, recovered, link, transport, dialect, revoked }
         };
         if let Some(offered) = &request.resume {
             let token = ResumeToken::parse(offered);
@@ -144,7 +141,7 @@ impl Sessions {
     }
 
     /// The session that this resume token is of, if there is one.
-    pub(crate) fn find(&self, token: &str) -> Option<Arc<SessionCell>> {
+    pub(crate) fn find(&self, token: &str) -> Option<SessionHandle> {
         self.of_token(&ResumeToken::parse(token)?)
     }
 
@@ -153,8 +150,8 @@ impl Sessions {
         self.untold.get(&ResumeToken::parse(token)?)
     }
 
-    fn of_token(&self, token: &ResumeToken) -> Option<Arc<SessionCell>> {
-        self.registry.get(token.id).filter(|session| match session.secret.get() {
+    fn of_token(&self, token: &ResumeToken) -> Option<SessionHandle> {
+        self.registry.get(token.id).filter(|session| match session.secret() {
             Some(secret) => secret.matches(&token.secret),
             None => self.unclaimed.claim(session, &token.secret),
         })
@@ -167,7 +164,7 @@ impl Sessions {
         request: &AttachRequest,
         link: &Arc<Link>,
         has_ended: impl Fn() -> bool,
-    ) -> Result<Option<Arc<SessionCell>>, Refusal> {
+    ) -> Result<Option<SessionHandle>, Refusal> {
         let Some(session) = self.of_token(token) else { return Ok(None) };
         let accepted = self.step(&session, |state, step| {
             if !state.identity.is_same_user(&request.identity) {
@@ -206,7 +203,7 @@ impl Sessions {
         attach: Attach,
         request: &AttachRequest,
         link: &Arc<Link>,
-    ) -> Result<Arc<SessionCell>, Refusal> {
+    ) -> Result<SessionHandle, Refusal> {
         if !link.ensure_permit(None) {
             return Err(Refusal::TooManyConnections);
         }
@@ -228,11 +225,11 @@ impl Sessions {
             suspended: None,
         };
         let (id, secret) = (SessionId::random(&self.entropy), Secret::random(&self.entropy));
-        let session = SessionCell::new(&self.owners, id, secret, state);
+        let session = self.cells.enter(|cell| cell.enter(id, Some(secret), state));
+        let session = session.ok_or(Refusal::TooManySessions)?;
         // Before its first step: whatever ends the session removes it from the registry.
-        while self.registry.insert(Arc::clone(&session)).is_err() {
+        while self.registry.insert(&session).is_err() {
             if !self.end_one_suspended() {
-                self.owners.remove(&session.timer);
                 return Err(Refusal::TooManySessions);
             }
         }

@@ -1,11 +1,12 @@
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
 use encke_core::session::outbox::Slot;
 use encke_core::session::{ConnectionKind, Phase, Session};
-use parking_lot::Mutex;
+use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::Channel;
 use super::at_rest::AtRest;
@@ -15,10 +16,11 @@ use super::step::token_deadline;
 use super::subscriptions::Followed;
 use super::suspended::PlaceInLine;
 use crate::admission::Rate;
+use crate::arena::{Arena, Held, Life, Ref, Slot as ArenaSlot};
 use crate::auth::Identity;
 use crate::channel::{Member, Subscriber};
 use crate::clock::Clock;
-use crate::timeouts::{Owners, TimerCell};
+use crate::timeouts::{TimerCell, TimerOwner};
 
 /// How a connection's bytes travel. Its names are for the admin API and for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, strum::IntoStaticStr)]
@@ -45,22 +47,46 @@ impl From<ConnectionKind> for Transport {
     }
 }
 
-/// One session. Owned by the registry and by the task of its connection.
+/// One session after the other, in a slot of the arena. Held by the registry, and by the task of its connection.
+///
+/// Nothing in it is changed by more than one thread at a time, and none of it while nobody holds it but by [`SessionCell::enter`].
 #[derive(Debug)]
 pub(crate) struct SessionCell {
-    pub(super) id: SessionId,
-    /// Unknown in a session of an earlier process, until its client has come back with it.
-    pub(super) secret: OnceLock<Secret>,
+    index: u32,
+    life: Life,
+    id: SharedId,
+    /// Unknown in a session of an earlier process, until its client has come back with it. Locked for a copy.
+    secret: Mutex<Option<Secret>>,
+    /// It is in the registry. Written with the registry's lock.
+    listed: AtomicBool,
+    /// The slot's, and so that of one session after the other: it may expire for one that is gone, and so for nothing.
     pub(super) timer: Arc<TimerCell>,
     /// Of its client's commands, on whichever connection.
     pub(crate) commands: Rate,
     /// Of its client's frames.
     pub(crate) frames: Rate,
-    pub(super) state: Mutex<SessionState>,
+    /// Nothing, while nobody holds it.
+    state: Mutex<Option<SessionState>>,
 }
 
-/// With the two counts of its `Arc`, 384 bytes: what the allocator gives for it. With one more, it would be 448.
-const _: () = assert!(size_of::<SessionCell>() <= 368);
+/// A server holds them by the hundred thousand.
+const _: () = assert!(size_of::<SessionCell>() <= 376);
+
+/// All sessions.
+pub(crate) type Cells = Arena<SessionCell>;
+
+/// A session, for a task that outlives whoever starts it.
+pub(crate) type SessionHandle = Held<SessionCell>;
+
+/// Which session. It finds nothing once that is over.
+pub(crate) type SessionRef = Ref;
+
+/// A session's state, locked.
+pub(super) type StateGuard<'a> = MappedMutexGuard<'a, SessionState>;
+
+/// An id that is written once for each session of a slot, before anyone looks.
+#[derive(Debug, Default)]
+struct SharedId([AtomicU64; 2]);
 
 /// What the session's client was told of how to poll, and keeps in mind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -109,85 +135,159 @@ impl SessionState {
 }
 
 impl SessionCell {
-    pub(super) fn new(
-        owners: &Owners<Self>,
-        id: SessionId,
-        secret: impl Into<OnceLock<Secret>>,
-        state: SessionState,
-    ) -> Arc<Self> {
-        let secret = secret.into();
-        Arc::new_cyclic(|this| {
-            let timer = owners.new_timer(Weak::clone(this));
-            Self {
-                id,
-                secret,
-                timer,
-                commands: Rate::default(),
-                frames: Rate::default(),
-                state: Mutex::new(state),
-            }
-        })
+    /// A session begins in this slot, which nobody else has.
+    pub(super) fn enter(&self, id: SessionId, secret: Option<Secret>, state: SessionState) {
+        self.id.set(id);
+        *self.secret.lock() = secret;
+        self.commands.reset();
+        self.frames.reset();
+        *self.state.lock() = Some(state);
+    }
+
+    /// What finds it again, and does not keep it.
+    pub(crate) fn reference(&self) -> SessionRef {
+        Ref::of(self)
     }
 
     #[must_use]
     pub(crate) fn id(&self) -> SessionId {
-        self.id
+        self.id.get()
+    }
+
+    /// What only its client knows, if that has been heard here.
+    pub(super) fn secret(&self) -> Option<Secret> {
+        *self.secret.lock()
+    }
+
+    /// Its client has come with its secret.
+    pub(super) fn set_secret(&self, secret: Secret) {
+        *self.secret.lock() = Some(secret);
+    }
+
+    /// Whether it is in the registry.
+    pub(super) fn is_listed(&self) -> bool {
+        self.listed.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn list(&self, listed: bool) {
+        self.listed.store(listed, Ordering::Relaxed);
+    }
+
+    // A ping and a delivery begin here.
+    #[inline]
+    pub(super) fn lock(&self) -> StateGuard<'_> {
+        MutexGuard::map(self.state.lock(), |state| state.as_mut().expect("what is held has a state"))
     }
 
     /// What its client needs to come back.
     #[must_use]
     pub(crate) fn resume_token(&self) -> ResumeToken {
-        let secret = *self.secret.get().expect("whoever speaks for the session has come with its secret");
-        ResumeToken { id: self.id, secret }
+        let secret = self.secret().expect("whoever speaks for the session has come with its secret");
+        ResumeToken { id: self.id(), secret }
+    }
+}
+
+impl ArenaSlot for SessionCell {
+    fn vacant(index: u32) -> Self {
+        Self {
+            index,
+            life: Life::new(),
+            id: SharedId::default(),
+            secret: Mutex::new(None),
+            listed: AtomicBool::new(false),
+            timer: Arc::new(TimerCell::new(TimerOwner::Session(index))),
+            commands: Rate::default(),
+            frames: Rate::default(),
+            state: Mutex::new(None),
+        }
+    }
+
+    fn index(&self) -> u32 {
+        self.index
+    }
+
+    fn life(&self) -> &Life {
+        &self.life
+    }
+
+    fn vacate(&self) {
+        *self.secret.lock() = None;
+        let state = self.state.lock().take();
+        // It may own what has locks of its own.
+        drop(state);
+    }
+}
+
+impl SharedId {
+    fn set(&self, id: SessionId) {
+        let number = id.number();
+        for (half, shift) in self.0.iter().zip([64, 0]) {
+            #[expect(clippy::cast_possible_truncation, reason = "it is taken apart")]
+            half.store((number >> shift) as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self) -> SessionId {
+        let [upper, lower] = self.0.each_ref().map(|half| u128::from(half.load(Ordering::Relaxed)));
+        SessionId::of_number(upper << 64 | lower)
     }
 }
 
 impl SessionCell {
     /// Has the session's connection read, if it has one: there may be something new for it.
-    pub(super) fn wake_to_read(self: &Arc<Self>) {
-        self.connection_reads(self.state.lock()).into_iter().for_each(Waker::wake);
+    pub(super) fn wake_to_read(&self) {
+        self.connection_reads(self.lock()).into_iter().for_each(Waker::wake);
     }
 
     /// The client is told all of how to poll. Returns whether that is the first time.
     pub(crate) fn advise_all(&self) -> bool {
-        !std::mem::replace(&mut self.state.lock().advised.all, true)
+        !std::mem::replace(&mut self.lock().advised.all, true)
     }
 
     /// Whether the client was told all of how to poll.
     pub(crate) fn is_advised(&self) -> bool {
-        self.state.lock().advised.all
+        self.lock().advised.all
     }
 
     /// The client is told to pause before its next poll, or is no longer. Returns whether it was to.
     pub(crate) fn advise_pause(&self, pause: bool) -> bool {
-        std::mem::replace(&mut self.state.lock().advised.pause, pause)
+        std::mem::replace(&mut self.lock().advised.pause, pause)
     }
 
     /// Where the session is in its life.
     pub(crate) fn phase(&self) -> Phase {
-        self.state.lock().machine.phase()
+        self.lock().machine.phase()
     }
 
     /// Whether the session is between two polls, of which the last came over this connection.
     pub(crate) fn is_between_polls(&self, link: &Link) -> bool {
-        let state = self.state.lock();
+        let state = self.lock();
         state.machine.phase() == Phase::BetweenPolls
             && state.link.as_ref().is_some_and(|last| last.id == link.id)
     }
 }
 
-impl Subscriber for SessionCell {
-    fn tell_readable(self: &Arc<Self>, slot: Slot) -> Option<Waker> {
-        let mut state = self.state.lock();
+impl Subscriber for SessionRef {
+    type Home = Cells;
+
+    fn is_there(&self, cells: &Cells) -> bool {
+        cells.has(*self)
+    }
+
+    fn tell_readable(&self, cells: &Cells, slot: Slot) -> Option<Waker> {
+        let session = cells.get(*self)?;
+        let mut state = session.lock();
         state.machine.outbox_mut().mark_ready(slot);
-        self.connection_reads(state)
+        session.connection_reads(state)
     }
 
-    fn move_on(self: &Arc<Self>, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
-        Self::move_on(self, from, to, cut);
+    fn move_on(&self, cells: &Cells, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
+        if let Some(session) = cells.get(*self) {
+            session.move_on(from, to, cut);
+        }
     }
 
-    fn member(&self) -> Member {
-        Self::member(self)
+    fn member(&self, cells: &Cells) -> Option<Member> {
+        cells.get(*self).map(|session| session.member())
     }
 }

@@ -1,7 +1,5 @@
 //! How a connection takes what its session has for it.
 
-use std::sync::Arc;
-
 use encke_core::dialect::Event;
 use encke_core::session::outbox::Run;
 use encke_core::session::{ConnectionInput, Outbox};
@@ -52,7 +50,7 @@ impl Sessions {
     /// Takes a share of what is to be sent on a connection. Nothing, if the session is no longer attached to it.
     pub(crate) fn take_outgoing(
         &self,
-        session: &Arc<SessionCell>,
+        session: &SessionCell,
         link: &Link,
         out: &mut impl Outgoing,
     ) -> Backlog {

@@ -33,6 +33,11 @@ impl SessionId {
         Self(bytes)
     }
 
+    /// The reverse of [`Self::number`].
+    pub(super) const fn of_number(number: u128) -> Self {
+        Self(number.to_be_bytes())
+    }
+
     /// The same, as a number.
     pub(crate) const fn number(self) -> u128 {
         u128::from_be_bytes(self.0)

@@ -8,6 +8,7 @@ use encke_core::close::CloseCode;
 use encke_core::session::ConnectionId;
 use parking_lot::Mutex;
 
+use super::cell::SessionRef;
 use crate::admission::Permit;
 use crate::rest::{Handover, Holder};
 
@@ -18,6 +19,8 @@ use crate::rest::{Handover, Holder};
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) id: ConnectionId,
+    /// Its session, as a number: known as soon as it has one.
+    session: AtomicU64,
     /// Where the connection comes from.
     pub(super) address: IpAddr,
     /// The notes, and whether there is a task to read them.
@@ -82,12 +85,23 @@ impl Link {
     pub(crate) fn new(id: ConnectionId, address: IpAddr, now: Timestamp, permit: Option<Permit>) -> Self {
         Self {
             id,
+            session: AtomicU64::new(0),
             address,
             handover: Handover::new(),
             waker: AtomicWaker::new(),
             received_at: AtomicU64::new(now.as_nanos()),
             permit: Mutex::new(permit),
         }
+    }
+
+    /// The session that it ties a connection to.
+    pub(crate) fn session(&self) -> SessionRef {
+        SessionRef::of_number(self.session.load(Ordering::Relaxed))
+    }
+
+    /// Before its connection has it.
+    pub(super) fn is_of(&self, session: SessionRef) {
+        self.session.store(session.number(), Ordering::Relaxed);
     }
 
     /// Where the connection comes from.

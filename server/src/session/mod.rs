@@ -25,7 +25,7 @@ mod view;
 
 pub(crate) use at_rest::{AtRest, Delivered, Heard, Remains};
 pub(crate) use attach::{AttachRequest, Attached, Refusal};
-pub(crate) use cell::{SessionCell, Transport};
+pub(crate) use cell::{Cells, SessionCell, SessionHandle, SessionRef, Transport};
 pub(crate) use delivery::{Backlog, Outgoing, SessionOutbox, Share, take_share};
 pub(crate) use id::BadSessionId;
 #[cfg(feature = "fuzzing")]
@@ -40,6 +40,6 @@ pub(crate) use via::{Said, Via};
 pub(crate) use view::SessionView;
 
 /// The channels that sessions follow.
-pub(crate) type Channels = crate::channel::Channels<SessionCell>;
+pub(crate) type Channels = crate::channel::Channels<SessionRef>;
 /// A channel that sessions follow.
-pub(crate) type Channel = crate::channel::Channel<SessionCell>;
+pub(crate) type Channel = crate::channel::Channel<SessionRef>;

@@ -5,16 +5,17 @@ use encke_core::close::CloseReason;
 use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
 
 use super::attach::Refusal;
-use super::cell::SessionCell;
-use super::registry::{PAGE, Registry};
+use super::cell::{Cells, SessionCell, SessionHandle, SessionRef};
+use super::registry::Registry;
 use super::suspended::Suspended;
 use super::unclaimed::Unclaimed;
 use super::untold::Untold;
 use super::{Channels, SessionId};
+use crate::arena::Borrowed;
 use crate::engine::LogEngine;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
-use crate::timeouts::{Owners, Timeouts, TimerOwner};
+use crate::timeouts::Timeouts;
 
 /// Is told of every lifecycle event, and of what clients say to the server's own code, with no lock held. Implementations must not
 /// panic.
@@ -46,18 +47,17 @@ pub(crate) struct SessionLimits {
 /// Where sessions read and publish.
 #[derive(Clone, Debug)]
 pub(crate) struct Logs {
-    pub(crate) engine: Arc<dyn LogEngine<SessionCell>>,
+    pub(crate) engine: Arc<dyn LogEngine<SessionRef>>,
     /// The logs that sessions read from, which the engine fills.
     pub(crate) channels: Arc<Channels>,
 }
 
 /// All sessions, and the only way to change one.
 pub(crate) struct Sessions {
+    pub(super) cells: Arc<Cells>,
     pub(super) registry: Registry,
     pub(super) suspended: Suspended,
     pub(super) untold: Untold,
-    /// By the keys in their timers.
-    pub(super) owners: Owners<SessionCell>,
     pub(super) limits: SessionLimits,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) settings: SessionTimeouts,
@@ -83,11 +83,12 @@ impl Sessions {
         entropy: Entropy,
         events: Box<dyn EventSink>,
     ) -> Self {
+        let cells = Arc::clone(logs.channels.home());
         Self {
-            registry: Registry::new(limits.sessions),
+            registry: Registry::new(limits.sessions, Arc::clone(&cells)),
+            cells,
             suspended: Suspended::default(),
             untold: Untold::default(),
-            owners: Owners::new(TimerOwner::Session),
             limits,
             timeouts,
             settings,
@@ -116,10 +117,20 @@ impl Sessions {
         self.events.service_message(session.id(), session.identity().user(), channel, data)
     }
 
-    /// How many timers know a session.
+    /// Holds a session, which is held, for longer.
+    pub(crate) fn hold(&self, session: &SessionCell) -> SessionHandle {
+        self.cells.hold(session)
+    }
+
+    /// The session, if it is still there.
+    pub(crate) fn get(&self, reference: SessionRef) -> Option<Borrowed<'_, SessionCell>> {
+        self.cells.get(reference)
+    }
+
+    /// How many are held: those in the registry, and those that have ended and still have a task.
     #[cfg(feature = "simulation")]
-    pub(crate) fn timers(&self) -> usize {
-        self.owners.len()
+    pub(crate) fn held(&self) -> usize {
+        self.cells.len()
     }
 
     /// Whether sessions are being ended or moved, and none may begin.
@@ -135,15 +146,8 @@ impl Sessions {
     /// Ends every session, and lets none begin.
     pub(crate) fn drain(&self) {
         self.end.store(DRAINING, Ordering::Release);
-        loop {
-            // Closing removes them, so the next page is the first again.
-            let page = self.registry.after(None, PAGE);
-            if page.is_empty() {
-                return;
-            }
-            for session in page {
-                self.handle(&session, Input::Close(CloseReason::Draining));
-            }
+        for session in self.registry.pages().flatten() {
+            self.handle(&session, Input::Close(CloseReason::Draining));
         }
     }
 

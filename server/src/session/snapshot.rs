@@ -1,14 +1,14 @@
 //! Writing sessions down, and going on with them in another process.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use encke_core::session::outbox::Slot;
 use encke_core::session::{BadRecord, Outbox, Phase, Session, SessionRecord};
 
 use super::Channel;
-use super::cell::{Advised, SessionCell, SessionState};
+use super::cell::{Advised, SessionCell, SessionHandle, SessionRef, SessionState};
 use super::id::SecretDigest;
 use super::record::{DIALECTS, StoredEnd, StoredSession, TRANSPORTS, number_of, numbered};
 use super::sessions::Sessions;
@@ -30,7 +30,7 @@ pub(crate) enum NotRestored {
 
 /// Sessions that have been restored, and how long each has been without a connection.
 #[derive(Debug, Default)]
-pub(crate) struct RestoredSessions(Vec<(Duration, Holder, Arc<SessionCell>)>);
+pub(crate) struct RestoredSessions(Vec<(Duration, Holder, SessionHandle)>);
 
 impl RestoredSessions {
     pub(crate) fn len(&self) -> usize {
@@ -68,11 +68,11 @@ impl Sessions {
 
     fn snapshot_of(&self, session: &SessionCell) -> Option<(StoredSession, Vec<Arc<Channel>>)> {
         let digest = self.unclaimed.digest_of(session)?;
-        let state = session.state.lock();
+        let state = session.lock();
         let machine = state.machine.snapshot(&self.settings)?;
         let channels = state.machine.outbox().channels().map(|followed| Arc::clone(&followed.channel));
         let stored = StoredSession {
-            id: session.id.bytes(),
+            id: session.id().bytes(),
             secret_digest: digest.0,
             machine,
             transport: number_of(&TRANSPORTS, &state.transport),
@@ -106,7 +106,7 @@ impl Sessions {
     pub(crate) fn restore(
         &self,
         stored: StoredSession,
-        logs: &mut RestoredLogs<SessionCell>,
+        logs: &mut RestoredLogs<SessionRef>,
         restored: &mut RestoredSessions,
     ) -> Result<(), NotRestored> {
         let id = stored.id();
@@ -127,12 +127,10 @@ impl Sessions {
             resting: None,
             suspended: None,
         };
-        let session = SessionCell::new(&self.owners, id, OnceLock::new(), state);
+        let session =
+            self.cells.enter(|cell| cell.enter(id, None, state)).ok_or(NotRestored::TooManySessions)?;
         let followed = self.rejoin(&session, &stored.machine, logs);
-        if let Err(error) = followed.and_then(|outbox| self.enter(&session, outbox)) {
-            self.owners.remove(&session.timer);
-            return Err(error);
-        }
+        followed.and_then(|outbox| self.enter(&session, outbox))?;
         self.unclaimed.add(id, SecretDigest(stored.secret_digest));
         self.metrics.sessions.phase_changed(None, Phase::Suspended);
         // Asks the wheel for its next deadline.
@@ -144,9 +142,9 @@ impl Sessions {
     /// The session follows its channels again.
     fn rejoin(
         &self,
-        session: &Arc<SessionCell>,
+        session: &SessionCell,
         machine: &SessionRecord,
-        logs: &mut RestoredLogs<SessionCell>,
+        logs: &mut RestoredLogs<SessionRef>,
     ) -> Result<Outbox<Followed>, NotRestored> {
         let mut joined: Vec<Followed> = Vec::new();
         let follow = |number, slot, live: bool| {
@@ -155,7 +153,7 @@ impl Sessions {
                 return Some(Followed { channel, key: SubscriberKey::NOBODY });
             }
             let channel = Arc::clone(logs.get(number)?);
-            let key = channel.rejoin(session, slot)?;
+            let key = channel.rejoin(session.reference(), slot)?;
             joined.push(Followed { channel: Arc::clone(&channel), key });
             Some(Followed { channel, key })
         };
@@ -182,10 +180,10 @@ impl Sessions {
         outbox
     }
 
-    fn enter(&self, session: &Arc<SessionCell>, outbox: Outbox<Followed>) -> Result<(), NotRestored> {
-        *session.state.lock().machine.outbox_mut() = outbox;
-        self.registry.insert(Arc::clone(session)).map_err(|_| {
-            let followed: Vec<_> = session.state.lock().machine.outbox_mut().clear().collect();
+    fn enter(&self, session: &SessionCell, outbox: Outbox<Followed>) -> Result<(), NotRestored> {
+        *session.lock().machine.outbox_mut() = outbox;
+        self.registry.insert(session).map_err(|_| {
+            let followed: Vec<_> = session.lock().machine.outbox_mut().clear().collect();
             followed.iter().for_each(|followed| self.release(followed));
             NotRestored::TooManySessions
         })
@@ -195,9 +193,9 @@ impl Sessions {
     pub(crate) fn settle(&self, RestoredSessions(mut sessions): RestoredSessions) {
         sessions.sort_by_key(|(left, ..)| std::cmp::Reverse(*left));
         for (_, holder, session) in sessions {
-            let mut state = session.state.lock();
+            let mut state = session.lock();
             if state.machine.phase() == Phase::Suspended && state.suspended.is_none() {
-                self.suspended.add(session.id, &mut state, holder);
+                self.suspended.add(session.id(), &mut state, holder);
             }
         }
     }

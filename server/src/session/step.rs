@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -14,18 +13,18 @@ use super::link::{Link, Notes, Posted};
 use super::sessions::Sessions;
 use super::subscriptions::Followed;
 use crate::clock::{Clock, UnixTime};
-use crate::timeouts::{OwnerKey, RequestedDeadline};
+use crate::timeouts::RequestedDeadline;
 
 impl Sessions {
     /// Something happened to a session.
-    pub(crate) fn handle(&self, session: &Arc<SessionCell>, input: Input) {
+    pub(crate) fn handle(&self, session: &SessionCell, input: Input) {
         self.step(session, |state, step| state.machine.handle(step, input));
     }
 
     /// Something happened to a connection of a session. Returns whether the session is still attached to it.
     pub(crate) fn handle_connection(
         &self,
-        session: &Arc<SessionCell>,
+        session: &SessionCell,
         link: &Link,
         input: ConnectionInput,
     ) -> bool {
@@ -35,10 +34,11 @@ impl Sessions {
         })
     }
 
-    /// A deadline of a session may have passed. If the task of its connection has something to do now, its waker is added
+    /// A deadline of the session in this slot may have passed. If the task of its connection has something to do now, its waker is added
     /// to `wakers`.
-    pub(crate) fn handle_timeout(&self, owner: OwnerKey, wakers: &mut Vec<Waker>) {
-        let Some(session) = self.owners.get(owner) else { return };
+    pub(crate) fn handle_timeout(&self, slot: u32, wakers: &mut Vec<Waker>) {
+        // The timer may be from the time of another. Then this one looks at its deadlines for nothing.
+        let Some(session) = self.cells.at(slot) else { return };
         let look = |state: &mut SessionState, step: &mut Step<'_>| state.machine.handle_timeout(step);
         self.step_and_wake(&session, look, |waker| wakers.push(waker));
     }
@@ -50,7 +50,7 @@ impl Sessions {
         link: &Link,
         take: impl FnOnce(&mut Outbox<Followed>) -> R,
     ) -> Option<R> {
-        let mut state = session.state.lock();
+        let mut state = session.lock();
         state.is_attached_to(link).then(|| take(state.machine.outbox_mut()))
     }
 
@@ -58,7 +58,7 @@ impl Sessions {
     /// [`Self::with_outbox`], and [`tell_readable`](crate::channel::Subscriber), which marks a subscription as readable.
     pub(super) fn step<R>(
         &self,
-        session: &Arc<SessionCell>,
+        session: &SessionCell,
         act: impl FnOnce(&mut SessionState, &mut Step<'_>) -> R,
     ) -> R {
         self.step_and_wake(session, act, Waker::wake)
@@ -67,14 +67,14 @@ impl Sessions {
     /// Acts under the session's lock. The wheel, the connection, metrics, logs and hooks are told after it is released.
     fn step_and_wake<R>(
         &self,
-        session: &Arc<SessionCell>,
+        session: &SessionCell,
         act: impl FnOnce(&mut SessionState, &mut Step<'_>) -> R,
         mut wake: impl FnMut(Waker),
     ) -> R {
         let now = self.timeouts.clock().now();
         let mut outputs = Outputs::new();
         let (result, link, action, followed, woken) = {
-            let mut state = session.state.lock();
+            let mut state = session.lock();
             state.note_received();
             state.note_token(self.timeouts.clock(), now);
             let link = state.link.clone();
@@ -90,7 +90,7 @@ impl Sessions {
             // In a box, since hardly any step has them, and every step moves this.
             let followed = has_ended.then(|| state.machine.outbox_mut().clear().collect::<Box<[_]>>());
             if before != after {
-                self.suspended.phase_changed(session.id, &mut state, link.as_deref());
+                self.suspended.phase_changed(session.id(), &mut state, link.as_deref());
             }
             self.metrics.sessions.phase_changed(Some(before), after);
             let has_farewell = outputs.iter().any(|output| matches!(output, Output::Close(..)));
@@ -101,7 +101,7 @@ impl Sessions {
                 // The connection that is to say so may have ended, and nobody know yet: a client that comes back after a kick has not heard.
                 && (!has_farewell || reason == CloseReason::Kicked)
             {
-                self.untold.ended(session.id, || self.unclaimed.digest_of(session), before, reason);
+                self.untold.ended(session.id(), || self.unclaimed.digest_of(session), before, reason);
             }
             let deadline = requested_deadline(&state.machine, now, self.timeouts.slack(), &self.settings);
             (result, link, self.timeouts.request(&session.timer, deadline), followed, woken)
@@ -124,7 +124,7 @@ impl Sessions {
     /// Returns the task of the connection, if it has something to do now.
     fn carry_out(
         &self,
-        session: &Arc<SessionCell>,
+        session: &SessionCell,
         link: Option<&Link>,
         now: Timestamp,
         output: Output,
@@ -158,12 +158,11 @@ impl Sessions {
     fn report(&self, session: &SessionCell, event: LifecycleEvent) {
         let (name, reason) = (event.transition.name(), event.transition.reason());
         if event.transition.is_end() {
-            self.registry.remove(session.id);
-            self.owners.remove(&session.timer);
+            self.registry.remove(session);
             self.unclaimed.forget(session);
         }
         let identity = session.identity();
-        let (session, user) = (session.id, identity.user());
+        let (session, user) = (session.id(), identity.user());
         self.metrics.sessions.event(name, reason);
         tracing::info!(%session, user, number = event.number, reason, "{name}");
         self.events.session_event(session, user, event);

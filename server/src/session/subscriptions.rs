@@ -7,7 +7,7 @@ use encke_core::session::Phase;
 use encke_core::session::outbox::{Bounds, Slot, Source};
 
 use super::Channel;
-use super::cell::{SessionCell, SessionState};
+use super::cell::{SessionCell, SessionRef, SessionState};
 use super::sessions::Sessions;
 use super::step::token_deadline;
 use super::via::{Said, Via};
@@ -66,7 +66,7 @@ impl Sessions {
     /// last step asks the session again.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
-        session: &Arc<SessionCell>,
+        session: &SessionCell,
         via: Via,
         name: &ChannelName,
         since: Option<&Since<'_>>,
@@ -81,7 +81,7 @@ impl Sessions {
                 followed.map_err(NotSubscribed::from).and_then(|hold| self.join(session, via, &hold, since)),
             ),
             Answer::Later(followed) => {
-                let (sessions, session) = (Arc::clone(self), Arc::clone(session));
+                let (sessions, session) = (Arc::clone(self), self.hold(session));
                 let since = since.cloned().map(Since::into_owned);
                 Answer::Later(Box::pin(async move {
                     sessions.join(&session, via, &followed.await?, since.as_ref())
@@ -93,9 +93,9 @@ impl Sessions {
     /// The session joins a channel, if it still may.
     fn join(
         &self,
-        session: &Arc<SessionCell>,
+        session: &SessionCell,
         via: Via,
-        hold: &Hold<SessionCell>,
+        hold: &Hold<SessionRef>,
         since: Option<&Since<'_>>,
     ) -> Result<Subscribed, NotSubscribed> {
         let channel = hold.channel();
@@ -103,7 +103,7 @@ impl Sessions {
             if let Some(subscribed) = self.may_follow(state, via, channel.name())? {
                 return Ok(subscribed);
             }
-            let joined = channel.join(session, |log, add| {
+            let joined = channel.join(session.reference(), |log, add| {
                 let goes_on = since.is_none_or(|since| channel.goes_on_after(&since.epoch, since.offset));
                 let start = Start::of(since, goes_on, log);
                 let subscribe = |slot| Followed { channel: Arc::clone(channel), key: add(slot) };
@@ -145,11 +145,11 @@ impl Sessions {
 
     /// Whether the session follows a channel.
     pub(crate) fn follows(&self, session: &SessionCell, name: &str) -> bool {
-        session.state.lock().find(name).is_some()
+        session.lock().find(name).is_some()
     }
 
     /// The session gets nothing new from the channel. Nothing happens if it does not follow it, or no longer listens.
-    pub(crate) fn unsubscribe(&self, session: &Arc<SessionCell>, via: Via, name: &str) {
+    pub(crate) fn unsubscribe(&self, session: &SessionCell, via: Via, name: &str) {
         let followed = self.step(session, |state, _| {
             let (slot, followed) = via.is_heard(state).then(|| state.find(name))??;
             let followed = followed.clone();
@@ -165,7 +165,7 @@ impl Sessions {
     /// user's.
     pub(crate) fn refresh(
         &self,
-        session: &Arc<SessionCell>,
+        session: &SessionCell,
         via: Via,
         identity: &Identity,
     ) -> Option<Vec<ChannelName>> {
@@ -184,7 +184,7 @@ impl Sessions {
     }
 
     /// Ends the subscriptions that the client's token does not allow.
-    pub(super) fn revoke(&self, session: &Arc<SessionCell>) -> Vec<ChannelName> {
+    pub(super) fn revoke(&self, session: &SessionCell) -> Vec<ChannelName> {
         let forbidden = self.step(session, |state, _| {
             let SessionState { machine, identity, .. } = state;
             let outbox = machine.outbox_mut();
@@ -213,13 +213,13 @@ impl Sessions {
 
 impl SessionCell {
     /// Another log goes on in the place of one that it follows. See [`Subscriber::move_on`](crate::channel::Subscriber::move_on).
-    pub(super) fn move_on(self: &Arc<Self>, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
+    pub(super) fn move_on(&self, from: &Arc<Channel>, to: &Arc<Channel>, cut: Option<u64>) {
         let left = {
-            let mut state = self.state.lock();
+            let mut state = self.lock();
             let outbox = state.machine.outbox_mut();
             let found = outbox.subscriptions().find(|it| Arc::ptr_eq(&it.channel.channel, from));
             let Some((slot, key)) = found.map(|it| (it.slot, it.channel.key)) else { return };
-            let moved = to.join(self, |log, add| {
+            let moved = to.join(self.reference(), |log, add| {
                 let follow = |slot| Followed { channel: Arc::clone(to), key: add(slot) };
                 outbox.move_on(slot, follow, cut, log);
             });

@@ -20,7 +20,7 @@ impl Unclaimed {
     /// The digest of a session's secret.
     pub(super) fn digest_of(&self, session: &SessionCell) -> Option<SecretDigest> {
         // In this order: a secret is set before it is forgotten here.
-        self.get(session.id).or_else(|| session.secret.get().map(Secret::digest))
+        self.get(session.id()).or_else(|| session.secret().as_ref().map(Secret::digest))
     }
 
     /// The same, if nobody has come with the secret yet.
@@ -30,23 +30,23 @@ impl Unclaimed {
 
     /// Somebody comes with a secret. If it is the session's, that knows it from here on.
     pub(super) fn claim(&self, session: &SessionCell, offered: &Secret) -> bool {
-        let Some(digest) = self.get(session.id) else {
+        let Some(digest) = self.get(session.id()) else {
             // Another request was faster.
-            return session.secret.get().is_some_and(|secret| secret.matches(offered));
+            return session.secret().is_some_and(|secret| secret.matches(offered));
         };
         let is_right = digest.is_of(offered);
         if is_right {
             // Set before it is forgotten here, so that one of the two is always known.
-            let _ = session.secret.set(*offered);
-            self.0.lock().remove(&session.id);
+            session.set_secret(*offered);
+            self.0.lock().remove(&session.id());
         }
         is_right
     }
 
     /// The session has ended.
     pub(super) fn forget(&self, session: &SessionCell) {
-        if session.secret.get().is_none() {
-            self.0.lock().remove(&session.id);
+        if session.secret().is_none() {
+            self.0.lock().remove(&session.id());
         }
     }
 }

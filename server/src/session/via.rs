@@ -1,5 +1,4 @@
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::Timestamp;
@@ -91,7 +90,7 @@ impl Via {
 
 impl Sessions {
     /// A client has said something. Returns whether the session still listens to it.
-    pub(crate) fn said(&self, session: &Arc<SessionCell>, via: Via, said: Said) -> bool {
+    pub(crate) fn said(&self, session: &SessionCell, via: Via, said: Said) -> bool {
         self.step(session, |state, step| {
             state.machine.handle(step, via.input(said));
             via.is_heard(state)
@@ -102,18 +101,18 @@ impl Sessions {
 impl SessionCell {
     /// Whom it counts for, when its client speaks in this way.
     pub(crate) fn holder(&self, via: Via) -> Holder {
-        Holder::new(self.state.lock().identity.shared_user(), via.address)
+        Holder::new(self.lock().identity.shared_user(), via.address)
     }
 
     /// By whom it publishes: its user, on whichever session; where nobody is named, the session.
     pub(crate) fn publisher(&self) -> Publisher {
-        let user = self.state.lock().identity.shared_user();
-        user.map_or_else(|| Publisher::Session(self.id.number()), Publisher::User)
+        let user = self.lock().identity.shared_user();
+        user.map_or_else(|| Publisher::Session(self.id().number()), Publisher::User)
     }
 
     /// Has the connection closed over which the client speaks. Its task is running, and looks at its notes next.
     pub(crate) fn close_connection(&self, via: Via, code: CloseCode) {
-        let state = self.state.lock();
+        let state = self.lock();
         if let Some(link) = state.link.as_ref().filter(|link| via.connection == Some(link.id)) {
             drop(link.post_to_task(Notes::close(code)));
         }

@@ -55,35 +55,35 @@ impl SessionCell {
     /// The number of the last message sent on its connection; the stream goes on after it.
     #[must_use]
     pub(crate) fn sent(&self) -> u64 {
-        self.state.lock().machine.outbox().sent()
+        self.lock().machine.outbox().sent()
     }
 
     /// Who its client is.
     #[must_use]
     pub(crate) fn identity(&self) -> Identity {
-        self.state.lock().identity.clone()
+        self.lock().identity.clone()
     }
 
     /// The last number that anything was sent under, on whichever connection.
     #[must_use]
     pub(crate) fn seq(&self) -> u64 {
-        self.state.lock().machine.outbox().seq()
+        self.lock().machine.outbox().seq()
     }
 
     /// What others on a channel see of it. Many are asked for at a time.
     pub(super) fn member(&self) -> Member {
         let (user, phase) = {
-            let state = self.state.lock();
+            let state = self.lock();
             (state.identity.shared_user(), as_others_see(state.machine.phase()))
         };
         let user = user.map(|user| String::from(&*user));
-        Member { id: self.id.to_string(), user, phase }
+        Member { id: self.id().to_string(), user, phase }
     }
 
     /// The channels it follows, and how far it has read each.
     #[must_use]
     pub(crate) fn subscriptions(&self) -> Vec<(Arc<Channel>, u64)> {
-        let state = self.state.lock();
+        let state = self.lock();
         let subscriptions = state.machine.outbox().subscriptions();
         subscriptions.map(|view| (Arc::clone(&view.channel.channel), view.cursor)).collect()
     }
@@ -91,7 +91,7 @@ impl SessionCell {
     /// Whether there is something to send now, and whether sending has stopped until something is acknowledged.
     #[cfg(feature = "simulation")]
     pub(crate) fn outgoing(&self) -> (bool, bool) {
-        let state = self.state.lock();
+        let state = self.lock();
         let outbox = state.machine.outbox();
         (outbox.next_turn().is_some(), outbox.is_stopped())
     }
@@ -99,18 +99,18 @@ impl SessionCell {
     /// Every armed deadline.
     #[cfg(feature = "simulation")]
     pub(crate) fn deadlines(&self, timeouts: &SessionTimeouts) -> Vec<(Deadline, Timestamp)> {
-        self.state.lock().machine.deadlines(timeouts).map(|(at, deadline)| (deadline, at)).collect()
+        self.lock().machine.deadlines(timeouts).map(|(at, deadline)| (deadline, at)).collect()
     }
 
     /// What can be seen of it at `now`.
     #[must_use]
     pub(crate) fn view(&self, now: Timestamp, timeouts: &SessionTimeouts) -> SessionView {
-        let state = self.state.lock();
+        let state = self.lock();
         let machine = &state.machine;
         let link = state.link.as_ref().map(|link| link.received_at());
         let last_received = link.map_or(machine.last_received_at(), |at| at.max(machine.last_received_at()));
         SessionView {
-            id: self.id,
+            id: self.id(),
             phase: machine.phase(),
             transport: state.transport,
             dialect: state.dialect,

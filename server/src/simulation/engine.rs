@@ -12,7 +12,7 @@ use crate::config::{EngineConfig, Settings};
 use crate::engine::{LogEngine, MemoryEngine, RedisAddress, RedisEngine, RedisPlace, SimulatedRedis, Stream};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
-use crate::session::SessionCell;
+use crate::session::SessionRef;
 
 /// Which engine a server has.
 #[expect(missing_debug_implementations, reason = "functions have none")]
@@ -32,11 +32,11 @@ pub enum Engine {
 
 pub(super) fn make_engine(
     engine: Engine,
-    memory: MemoryEngine<SessionCell>,
+    memory: MemoryEngine<SessionRef>,
     late: Arc<AtomicUsize>,
     entropy: Entropy,
     executor: &Arc<dyn Executor>,
-) -> Arc<dyn LogEngine<SessionCell>> {
+) -> Arc<dyn LogEngine<SessionRef>> {
     match engine {
         Engine::Memory(delay) => Arc::new(LateEngine { memory: Arc::new(memory), delay, late }),
         Engine::Redis { connect, history_messages, history_age } => {

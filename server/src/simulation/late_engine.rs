@@ -8,14 +8,14 @@ use futures_util::FutureExt;
 use crate::admission::Holder;
 use crate::channel::{ChannelName, Hold, PublishId, Published};
 use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine, Presence};
-use crate::session::SessionCell;
+use crate::session::SessionRef;
 
 /// Decides how late the next answer is, if it is late.
 pub(super) type Delay = Box<dyn Fn() -> Option<Duration> + Send + Sync>;
 
 /// The memory engine, some of whose answers come late, as those of an engine elsewhere do.
 pub(super) struct LateEngine {
-    pub(super) memory: Arc<MemoryEngine<SessionCell>>,
+    pub(super) memory: Arc<MemoryEngine<SessionRef>>,
     pub(super) delay: Delay,
     /// Answers that are still to come.
     pub(super) late: Arc<AtomicUsize>,
@@ -40,7 +40,7 @@ impl Drop for Late {
 impl LateEngine {
     fn answer<T: Send + 'static>(
         &self,
-        ask: impl FnOnce(&MemoryEngine<SessionCell>) -> Answer<T> + Send + 'static,
+        ask: impl FnOnce(&MemoryEngine<SessionRef>) -> Answer<T> + Send + 'static,
     ) -> Answer<T> {
         let delay = (self.delay)();
         // What a connection asks for is done in its order, so nothing overtakes what is late.
@@ -60,7 +60,7 @@ impl LateEngine {
     }
 }
 
-impl LogEngine<SessionCell> for LateEngine {
+impl LogEngine<SessionRef> for LateEngine {
     fn append(
         &self,
         channel: &ChannelName,
@@ -83,11 +83,7 @@ impl LogEngine<SessionCell> for LateEngine {
         self.answer(move |memory| memory.read(&channel, since, limit))
     }
 
-    fn follow(
-        &self,
-        channel: &ChannelName,
-        maker: &Holder,
-    ) -> Answer<Result<Hold<SessionCell>, EngineError>> {
+    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<SessionRef>, EngineError>> {
         let (channel, maker) = (channel.clone(), maker.clone());
         self.answer(move |memory| memory.follow(&channel, &maker))
     }

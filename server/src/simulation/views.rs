@@ -62,8 +62,8 @@ pub struct ChannelView {
 pub struct Held {
     /// Sessions in the registry.
     pub sessions: usize,
-    /// Timers that know a session.
-    pub session_timers: usize,
+    /// Sessions that are held: those in the registry, and those that have ended and still have a task.
+    pub held_sessions: usize,
     /// Channels in the table.
     pub channels: usize,
     /// Timers that know a channel.
@@ -91,11 +91,12 @@ impl Server {
     /// All sessions, in the order of their ids.
     #[must_use]
     pub fn sessions(&self) -> Vec<SessionView> {
-        let sessions = self.public.client.sessions.registry().after(None, usize::MAX);
+        let (mut sessions, _) = self.public.client.sessions.registry().page(0, usize::MAX);
+        sessions.sort_by_key(|session| session.id());
         sessions.iter().map(|session| self.view(session)).collect()
     }
 
-    fn view(&self, session: &Arc<SessionCell>) -> SessionView {
+    fn view(&self, session: &SessionCell) -> SessionView {
         let timeouts = self.public.client.sessions.settings();
         let view = session.view(self.now(), timeouts);
         let (has_more, is_stopped) = session.outgoing();
@@ -150,7 +151,7 @@ impl Server {
         let client = &self.public.client;
         Held {
             sessions: client.sessions.registry().len(),
-            session_timers: client.sessions.timers(),
+            held_sessions: client.sessions.held(),
             channels: client.logs.channels.len(),
             channel_timers: client.logs.channels.timers(),
             log_bytes: client.logs.channels.bytes(),

@@ -14,7 +14,7 @@ use super::write::sync_folder;
 use super::{Kept, SnapshotSettings};
 use crate::channel::{LogRecord, RestoredLogs};
 use crate::clock::UnixTime;
-use crate::session::{Channel, RestoredSessions, SessionCell, StoredEnd, StoredSession};
+use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredSession};
 
 /// Why a snapshot is not read.
 #[derive(Debug, thiserror::Error)]
@@ -202,7 +202,7 @@ struct Counts {
 fn apply(from: impl Read, kept: &Kept) -> Result<(Counts, Vec<Arc<Channel>>), LoadError> {
     let Kept { sessions, channels } = kept;
     let mut counts = Counts::default();
-    let mut logs = RestoredLogs::<SessionCell>::default();
+    let mut logs = RestoredLogs::<SessionRef>::default();
     let mut restored = RestoredSessions::default();
     each(from, |reader, record| {
         let outcome: Result<(), String> = match record {

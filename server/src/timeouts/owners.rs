@@ -14,8 +14,8 @@ const SHARDS: u32 = 16;
 /// Who owns a timer. Each owner has one, and the wheel has at most one entry for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerOwner {
-    /// A session. It has several deadlines; the timer is for the earliest.
-    Session(OwnerKey),
+    /// Whichever session is in this slot. It has several deadlines; the timer is for the earliest.
+    Session(u32),
     /// A channel's log: the age of its oldest message.
     Log(OwnerKey),
     /// A task that waits for one of the server's other timeouts ([`super::Sleep`]).
@@ -25,8 +25,8 @@ pub(crate) enum TimerOwner {
 impl TimerOwner {
     fn key(self) -> Option<OwnerKey> {
         match self {
-            Self::Session(key) | Self::Log(key) => Some(key),
-            Self::Sleep => None,
+            Self::Log(key) => Some(key),
+            Self::Session(_) | Self::Sleep => None,
         }
     }
 }
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn a_key_finds_its_owner_until_it_is_removed_or_dropped() {
-        let owners = Owners::new(TimerOwner::Session);
+        let owners = Owners::new(TimerOwner::Log);
         let (one, two) = (Arc::new(1), Arc::new(2));
         let keys = [owners.insert(Arc::downgrade(&one)), owners.insert(Arc::downgrade(&two))];
         assert_eq!(keys.map(|key| owners.get(key).map(|owner| *owner)), [Some(1), Some(2)]);
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_stale_key_does_not_find_the_next_owner_of_its_slot() {
-        let owners = Owners::new(TimerOwner::Session);
+        let owners = Owners::new(TimerOwner::Log);
         let owner = Arc::new(());
         let stale = owners.insert(Arc::downgrade(&owner));
         owners.free(stale);
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn keys_are_used_again() {
-        let owners = Owners::new(TimerOwner::Session);
+        let owners = Owners::new(TimerOwner::Log);
         let owner = Arc::new(());
         for _ in 0..10_000 {
             owners.free(owners.insert(Arc::downgrade(&owner)));

@@ -98,7 +98,7 @@ fn on_every_scheme(dispatch_batches: usize, test: impl Fn(Rig) + Sync) {
 
 /// A timer of nobody.
 pub(super) fn new_timer() -> Arc<TimerCell> {
-    Owners::new(TimerOwner::Session).new_timer(Weak::<()>::new())
+    Owners::new(TimerOwner::Log).new_timer(Weak::<()>::new())
 }
 
 pub(super) fn after(now: Timestamp, ms: u64) -> u64 {

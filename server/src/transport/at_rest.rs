@@ -15,7 +15,7 @@ use socket2::SockRef;
 use super::Socket;
 use super::metered::{Metered, Written};
 use crate::client::{Attachment, Context};
-use crate::rest::{Key, Pace};
+use crate::rest::Pace;
 use crate::session::{
     AtRest, Delivered, Heard, Link, Remains, SessionCell, SessionOutbox, Sessions, Share, Transport,
 };
@@ -100,12 +100,12 @@ pub(super) fn rest<T: Rests>(awake: Awake<T::Socket>, transport: T) {
         // Its session is told as with any other that fails.
         Err(error) => return attachment.failed(&error),
     };
-    let (session, context) = (Arc::clone(&attachment.session), Arc::clone(&attachment.context));
+    let (session, context) = (attachment.session.clone(), Arc::clone(&attachment.context));
     let since = context.timeouts.clock().now();
     context.metrics.connections.rests(T::TRANSPORT.into());
     let socket = RestingSocket {
         socket,
-        key: None,
+        is_polled: false,
         written,
         pace,
         since,
@@ -119,8 +119,8 @@ pub(super) fn rest<T: Rests>(awake: Awake<T::Socket>, transport: T) {
 /// The socket of a connection without a task.
 pub(super) struct RestingSocket {
     socket: TcpStream,
-    /// Once it is looked at.
-    key: Option<Key>,
+    /// Somebody looks whether there is anything to read.
+    is_polled: bool,
     written: Written,
     pace: Pace,
     since: Timestamp,
@@ -201,14 +201,11 @@ impl<T: Rests> AtRest for Resting<T> {
         &self.socket.context.sessions
     }
 
-    fn key(&self) -> Option<Key> {
-        self.socket.key
-    }
-
-    fn begin(&mut self, session: &Arc<SessionCell>) -> io::Result<()> {
-        let RestingSocket { socket, key, context, .. } = &mut self.socket;
+    fn begin(&mut self, session: &SessionCell) -> io::Result<()> {
+        let RestingSocket { socket, is_polled, context, .. } = &mut self.socket;
         let rest = context.rest.as_ref().ok_or(ErrorKind::Unsupported)?;
-        *key = Some(rest.poller.add(&*socket, Arc::clone(session))?);
+        rest.poller.add(&*socket, session.reference().number())?;
+        *is_polled = true;
         Ok(())
     }
 
@@ -262,20 +259,19 @@ impl<T: Rests> AtRest for Resting<T> {
         })
     }
 
-    fn wake(self: Box<Self>, session: Arc<SessionCell>, mut remains: Remains) {
+    fn wake(self: Box<Self>, session: &SessionCell, mut remains: Remains) {
         let Self { socket, transport } = *self;
-        let RestingSocket { socket, key, written, mut pace, since, link, context } = socket;
+        let RestingSocket { socket, is_polled, written, mut pace, since, link, context } = socket;
         context.metrics.connections.woke(T::TRANSPORT.into());
         let Some(rest) = &context.rest else { return };
-        match key {
-            Some(key) => {
-                rest.poller.remove(key, &socket);
-                pace.woke(context.timeouts.clock().now().since(since), rest.after);
-            }
+        if is_polled {
+            rest.poller.remove(&socket);
+            pace.woke(context.timeouts.clock().now().since(since), rest.after);
+        } else {
             // It was to rest, and could not.
-            None => pace.spoke(rest.after),
+            pace.spoke(rest.after);
         }
-        let runtime = rest.runtime.clone();
+        let (runtime, session) = (rest.runtime.clone(), context.sessions.hold(session));
         let attachment = Attachment::woken(session, link, context, T::TRANSPORT, transport.dialect());
         if let Some(error) = remains.lost.take() {
             return attachment.failed(&error);
@@ -292,9 +288,6 @@ impl<T: Rests> AtRest for Resting<T> {
 
 impl<T> fmt::Debug for Resting<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Resting")
-            .field("socket", &self.socket.socket)
-            .field("key", &self.socket.key)
-            .finish_non_exhaustive()
+        f.debug_struct("Resting").field("socket", &self.socket.socket).finish_non_exhaustive()
     }
 }

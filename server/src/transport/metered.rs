@@ -11,8 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::Socket;
 use super::progress::{Checkpoint, TooSlow};
 use crate::admission::UnfinishedMessage;
+use crate::arena::Borrowed;
 use crate::client::{ClientSettings, Context, Sender};
-use crate::session::Link;
+use crate::session::{Link, SessionCell};
 use crate::timeouts::Sleep;
 
 /// The kernel's clock of acknowledgements is as coarse as its timer interrupt.
@@ -106,6 +107,11 @@ impl<S: Socket> Metered<S> {
     /// Whether the kernel has bytes that were not read.
     pub(super) fn holds_bytes(&self) -> bool {
         self.socket.holds_bytes()
+    }
+
+    /// The session of its connection, if that is still there.
+    pub(super) fn session(&self) -> Option<Borrowed<'_, SessionCell>> {
+        self.context.sessions.get(self.link.session())
     }
 
     pub(super) fn settings(&self) -> &ClientSettings {

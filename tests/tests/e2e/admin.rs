@@ -130,7 +130,7 @@ fn pages_are_walked_by_cursor() {
     for page_number in 1.. {
         let page = server.admin.get(&format!("/api/sessions?limit=10{cursor}")).json();
         seen.extend(ids(&page));
-        let Some(next) = page["next_cursor"].as_str() else {
+        let Some(next) = page["next_cursor"].as_u64() else {
             assert_eq!(page_number, 3);
             break;
         };
@@ -153,6 +153,8 @@ fn bad_parameters_are_named() {
         "limit=many",
         "cursor=x",
         "cursor=s_AAAA",
+        "cursor=-1",
+        "cursor=4294967296",
         "sort=age",
     ] {
         let answer = server.admin.get(&format!("/api/sessions?{query}"));

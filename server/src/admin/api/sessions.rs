@@ -10,13 +10,13 @@ use super::routes::Call;
 use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, Reply};
-use crate::session::{BadSessionId, Channel, SessionCell, SessionId, SessionView, Transport};
+use crate::session::{BadSessionId, Channel, SessionHandle, SessionId, SessionView, Transport};
 
 #[derive(Serialize)]
 struct Page {
     sessions: Vec<Summary>,
     /// Where the next page begins. A page that was filtered may be short, or empty, and not the last.
-    next_cursor: Option<String>,
+    next_cursor: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -62,7 +62,8 @@ struct Filter {
     phase: Option<String>,
     user: Option<String>,
     limit: usize,
-    cursor: Option<SessionId>,
+    /// The slot that the page begins with.
+    cursor: u32,
 }
 
 /// `GET /api/sessions?phase=&user=&limit=&cursor=`
@@ -70,9 +71,7 @@ pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
     let context = call.context;
     let filter = Filter::parse(call.query)?;
     let now = context.client.timeouts.clock().now();
-    let page = context.client.sessions.registry().after(filter.cursor, filter.limit);
-    let next_cursor =
-        (page.len() == filter.limit).then(|| page.last()).flatten().map(|last| last.id().to_string());
+    let (page, next_cursor) = context.client.sessions.registry().page(filter.cursor, filter.limit);
     let sessions = page
         .iter()
         .map(|session| Summary::from(&session.view(now, context.client.sessions.settings())))
@@ -105,7 +104,8 @@ pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
 
 /// `POST /api/sessions/{id}/disconnect`
 pub(super) fn disconnect(call: &Call<'_>) -> Result<Reply, ApiError> {
-    call.context.client.sessions.handle(&find(call)?, Input::Disconnect);
+    let session = find(call)?;
+    call.context.client.sessions.handle(&session, Input::Disconnect);
     Ok(no_content())
 }
 
@@ -125,7 +125,7 @@ fn moved() -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message)
 }
 
-fn find(call: &Call<'_>) -> Result<Arc<SessionCell>, ApiError> {
+fn find(call: &Call<'_>) -> Result<SessionHandle, ApiError> {
     let id = parse_id(call.parameter)?;
     let session = call.context.client.sessions.registry().get(id);
     session.ok_or_else(|| ApiError::not_found(format!("no such session: {id}")))
@@ -135,16 +135,21 @@ fn parse_id(id: &str) -> Result<SessionId, ApiError> {
     id.parse().map_err(|error: BadSessionId| ApiError::bad_request(error.to_string()))
 }
 
+/// What [`Page::next_cursor`] has said.
+fn parse_cursor(text: &str) -> Result<u32, ApiError> {
+    text.parse().map_err(|_| ApiError::bad_request("cursor must be what next_cursor has said"))
+}
+
 impl Filter {
     fn parse(query: &str) -> Result<Self, ApiError> {
-        let mut filter = Self { phase: None, user: None, limit: DEFAULT_LIMIT, cursor: None };
+        let mut filter = Self { phase: None, user: None, limit: DEFAULT_LIMIT, cursor: 0 };
         for (name, value) in form_urlencoded::parse(query.as_bytes()) {
             match (&*name, &*value) {
                 ("phase", "attached" | "suspended") => filter.phase = Some(value.into_owned()),
                 ("phase", _) => return Err(ApiError::bad_request("phase must be attached or suspended")),
                 ("user", _) => filter.user = Some(value.into_owned()),
                 ("limit", limit) => filter.limit = parse_limit(limit)?,
-                ("cursor", cursor) => filter.cursor = Some(parse_id(cursor)?),
+                ("cursor", cursor) => filter.cursor = parse_cursor(cursor)?,
                 (name, _) => return Err(unknown_parameter(name)),
             }
         }

@@ -1,5 +1,3 @@
-use std::sync::Arc;
-
 use encke_core::dialect::bayeux::{ClientMessage, MessageKind, ReplyTo, Unreadable, messages};
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, HeaderMap, HeaderValue, ORIGIN, SET_COOKIE, X_CONTENT_TYPE_OPTIONS};
@@ -200,7 +198,7 @@ impl Asked {
     fn connect(
         &self,
         message: &ClientMessage<'_>,
-        session: &Arc<SessionCell>,
+        session: &SessionCell,
         is_alone: bool,
         has_ended: impl Fn() -> bool,
         context: &Context,

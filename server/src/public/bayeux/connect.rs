@@ -42,7 +42,7 @@ pub(super) struct Circumstances<'a> {
 /// Gives a request its session, which its client may have ended just now: then the reply says that it is over, as one that was held does.
 pub(super) fn connect(
     message: &ClientMessage<'_>,
-    session: &Arc<SessionCell>,
+    session: &SessionCell,
     circumstances: &Circumstances<'_>,
     has_ended: impl Fn() -> bool,
     context: &Context,
@@ -95,7 +95,7 @@ fn read(message: &ClientMessage<'_>, session: &SessionCell) -> Result<Connect, R
 /// Gives a WebSocket its session. Returns the last message that its client has, if it acknowledges.
 pub(super) fn resume(
     message: &ClientMessage<'_>,
-    session: &Arc<SessionCell>,
+    session: &SessionCell,
     (caller, query_token): (&Caller, Option<&str>),
     has_ended: bool,
     context: &Context,

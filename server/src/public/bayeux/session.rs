@@ -1,20 +1,18 @@
 //! The session of a message, and who its client is.
 
-use std::sync::Arc;
-
 use encke_core::close::CloseCode;
 use encke_core::dialect::bayeux::ClientMessage;
 
 use crate::auth::Identity;
 use crate::client::bayeux::turned_away;
 use crate::client::{Caller, Context};
-use crate::session::SessionCell;
+use crate::session::{SessionCell, SessionHandle};
 
 /// Why a message gets no more than this reply.
 pub(super) type Refused = String;
 
 /// The session of a message.
-pub(super) fn session(message: &ClientMessage<'_>, context: &Context) -> Result<Arc<SessionCell>, Refused> {
+pub(super) fn session(message: &ClientMessage<'_>, context: &Context) -> Result<SessionHandle, Refused> {
     let token = message.client_id().ok();
     let found = token.as_deref().and_then(|token| context.sessions.find(token));
     found.ok_or_else(|| match token.and_then(|token| context.sessions.untold_end(&token)) {

@@ -17,7 +17,7 @@ use super::session::{session, told};
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller, unsubscribed};
 use crate::public::{Context, NotServed};
-use crate::session::Attached;
+use crate::session::{Attached, SessionHandle};
 use crate::transport::Socket;
 use crate::transport::websocket::{self, BayeuxSocket, Holder, Over, Upgraded, Waiting};
 
@@ -174,7 +174,8 @@ async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Co
     let mut refused = None;
     if let Some(message) = first(MessageKind::Connect) {
         let found = session(message, client);
-        let resume = |session| resume(message, session, (caller, query_token), has_ended, client);
+        let resume =
+            |session: &SessionHandle| resume(message, session, (caller, query_token), has_ended, client);
         match found.as_ref().map_err(Clone::clone).and_then(resume) {
             Ok((attached, acknowledged)) => {
                 let client_id = attached.session.resume_token().expose();

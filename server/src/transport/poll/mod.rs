@@ -95,7 +95,7 @@ pub(crate) fn serve<S: Socket, F: Form>(
 /// not have it.
 async fn end<S: Socket, F: Form>(connection: Connection<S, F>) {
     let Attachment { session, link, context, .. } = &connection.attachment;
-    let (session, link, context) = (Arc::clone(session), Arc::clone(link), Arc::clone(context));
+    let (session, link, context) = (session.clone(), Arc::clone(link), Arc::clone(context));
     let (mut socket, _) = connection.into_socket();
     let timeout = pin!(context.timeouts.sleep(context.settings.close_timeout));
     let has_failed = {

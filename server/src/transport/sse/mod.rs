@@ -89,12 +89,12 @@ mod tests {
     use super::*;
     use crate::transport::TcpSocket;
 
-    /// With what the runtime adds, 352 bytes.
+    /// With what the runtime adds, 360 bytes.
     #[test]
     fn the_task_of_a_stream_is_small() {
         fn size<F>(_: fn(Connection<TcpSocket>, OpenConnection) -> F) -> usize {
             size_of::<F>()
         }
-        assert!(size(run) <= 248, "{} bytes", size(run));
+        assert!(size(run) <= 256, "{} bytes", size(run));
     }
 }

@@ -2,7 +2,6 @@
 
 use std::future::Future;
 use std::marker::PhantomData;
-use std::sync::Arc;
 
 use encke_core::Timestamp;
 use encke_core::dialect::{DialectName, pong_seq};
@@ -84,7 +83,7 @@ impl<S: Socket, D: Spoken, H: Holder<S>> Rests for Resting<S, D, H> {
         let Remains { read, unwritten, ping, .. } = remains;
         let (socket, attachment, pace) = awake.into_parts();
         let opening = Box::pin(async move {
-            let inbox = Inbox::new(socket, Arc::clone(&attachment.session), read);
+            let inbox = Inbox::new(socket, read);
             let socket = websocket(inbox, Vec::new(), &attachment.context.settings).await;
             Some(Connection::woken(socket, attachment, dialect, (unwritten, ping), pace))
         });

@@ -7,7 +7,6 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{self, Poll, ready};
 
 use encke_core::frame_walk::{FrameWalk, Walked};
@@ -15,7 +14,6 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::admission::UnfinishedMessage;
 use crate::client::Sender;
-use crate::session::SessionCell;
 use crate::timeouts::Sleep;
 use crate::transport::Socket;
 use crate::transport::metered::Metered;
@@ -36,8 +34,6 @@ thread_local! {
 pub(super) struct Inbox<S> {
     socket: Metered<S>,
     turn: Turn,
-    /// The rate of frames is the session's.
-    session: Arc<SessionCell>,
     /// Most connections are idle, most of the time, and between two frames.
     kept: Option<Box<Kept>>,
 }
@@ -92,10 +88,10 @@ impl Turn {
 
 impl<S: Socket> Inbox<S> {
     /// `read_already` is what was read before, with the request.
-    pub(super) fn new(socket: Metered<S>, session: Arc<SessionCell>, read_already: Vec<u8>) -> Self {
+    pub(super) fn new(socket: Metered<S>, read_already: Vec<u8>) -> Self {
         let kept = Kept { bytes: read_already, ..Kept::default() };
         let kept = (!kept.bytes.is_empty()).then(|| Box::new(kept));
-        Self { socket, turn: Turn::WHOLE, session, kept }
+        Self { socket, turn: Turn::WHOLE, kept }
     }
 
     pub(super) fn socket(&self) -> &Metered<S> {
@@ -150,7 +146,10 @@ impl<S: Socket> Inbox<S> {
 
     /// Pending while frames come too fast.
     fn poll_rate(&mut self, context: &mut task::Context<'_>) -> Poll<()> {
-        let until = self.session.frames.next_at();
+        // The rate of frames is the session's.
+        let Some(until) = self.socket.session().map(|session| session.frames.next_at()) else {
+            return Poll::Ready(());
+        };
         // The clock is read only when frames have come too fast.
         if until > self.socket.received_at() && until > self.socket.now() {
             let kept = self.kept.get_or_insert_default();
@@ -192,11 +191,9 @@ impl<S: Socket> Inbox<S> {
 
     fn count(&mut self, frames: usize) {
         self.turn.frames -= u16::try_from(frames).expect("a turn has no more");
-        self.session.frames.count(
-            frames,
-            self.socket.settings().frames_per_second,
-            self.socket.received_at(),
-        );
+        if let Some(session) = self.socket.session() {
+            session.frames.count(frames, self.socket.settings().frames_per_second, self.socket.received_at());
+        }
     }
 
     /// Reads what there is. What is whole and has room goes straight on; the rest is kept. Returns how much was read.

@@ -165,7 +165,7 @@ async fn connect<S: Socket>(
 ) -> WebSocketStream<Inbox<S>> {
     let context = &attachment.context;
     let socket = Metered::new(socket, Arc::clone(&attachment.link), Arc::clone(context));
-    let socket = Inbox::new(socket, Arc::clone(&attachment.session), read_already);
+    let socket = Inbox::new(socket, read_already);
     websocket(socket, Vec::new(), &context.settings).await
 }
 

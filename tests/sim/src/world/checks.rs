@@ -150,7 +150,6 @@ impl World {
         let connections = usize::try_from(held.connections).unwrap_or(usize::MAX);
         let wrong = [
             ("sessions", held.sessions, alive),
-            ("timers of sessions", held.session_timers, sessions.len()),
             ("timers of channels", held.channel_timers, channels.len()),
             ("permits", without_parting(held.permits, attached + pausing), attached + pausing),
             ("connections", without_parting(connections, attached), attached),

@@ -206,7 +206,7 @@ impl World {
         let is_referred_to = channels.iter().any(|it| it.subscribers + it.references > 0);
         let left = [
             ("sessions", held.sessions),
-            ("timers of sessions", held.session_timers),
+            ("sessions that a task holds", held.held_sessions),
             ("permits", held.permits),
             ("connections", usize::try_from(held.connections).unwrap_or(usize::MAX)),
             ("open sockets", held.open_connections),

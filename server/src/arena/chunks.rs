@@ -1,0 +1,41 @@
+use std::sync::OnceLock;
+
+/// Made at a time: less than a page of the machine's memory is never worth a look-up in two steps.
+const CHUNK: usize = 512;
+
+/// An array that grows and never moves: what is in it is found by two reads, while others make more of it.
+#[derive(Debug)]
+pub(crate) struct Chunks<T>(Box<[OnceLock<Box<[T; CHUNK]>>]>);
+
+impl<T> Chunks<T> {
+    /// Nothing yet, and room for `limit`, rounded up.
+    pub(crate) fn new(limit: usize) -> Self {
+        // The largest index is nobody's.
+        let chunks = limit.min(u32::MAX as usize).div_ceil(CHUNK).min(u32::MAX as usize / CHUNK);
+        Self((0..chunks).map(|_| OnceLock::new()).collect())
+    }
+
+    /// For how many there is room.
+    pub(super) fn slots(&self) -> u32 {
+        u32::try_from(self.0.len() * CHUNK).expect("at most as many as there are indices")
+    }
+
+    /// What is at this index, if that is made.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&T> {
+        let index = index as usize;
+        Some(&self.0.get(index / CHUNK)?.get()?[index % CHUNK])
+    }
+
+    /// The same; if it is not made, its chunk is made now. The index is below [`Self::slots`].
+    pub(crate) fn get_or_make(&self, index: u32, make: impl Fn(u32) -> T) -> &T {
+        let index = index as usize;
+        let first = index - index % CHUNK;
+        let chunk = self.0[index / CHUNK].get_or_init(|| {
+            let numbers = (first..first + CHUNK).map(|number| u32::try_from(number).expect("an index"));
+            let made: Box<[T]> = numbers.map(make).collect();
+            made.try_into().unwrap_or_else(|_| unreachable!("there are as many as asked for"))
+        });
+        &chunk[index % CHUNK]
+    }
+}
