@@ -1,16 +1,25 @@
-//! Connections at rest: the thread that looks what they have to read.
+//! Connections at rest: the thread that looks what they have to read, and the task that tells others that they may rest.
 
+use std::future::{Future, poll_fn};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use encke_core::Timestamp;
 use tokio::runtime::Handle;
 
 use crate::arena::Ref;
-use crate::client::Context;
-use crate::rest::{Poller, PollerThread, Rest};
-use crate::session::Sessions;
+use crate::client::{Context, Rest};
+use crate::executor::yield_now;
+use crate::rest::{Line, Poller, PollerThread};
+use crate::session::{Link, Notes, Sessions};
+use crate::timeouts::{Sleep, Timeouts};
+
+/// The most connections that are told at once that they may rest, before others have their turn.
+const TOLD_AT_ONCE: usize = 256;
 
 /// What connections need in order to rest. Nothing, if they never do.
 ///
@@ -18,10 +27,11 @@ use crate::session::Sessions;
 /// The system's.
 pub(crate) fn rest(after: Option<Duration>, runtime: &Handle) -> io::Result<Option<Rest>> {
     let Some(after) = after else { return Ok(None) };
-    Ok(Some(Rest { after, poller: Arc::new(Poller::new()?), runtime: runtime.clone() }))
+    let (line, poller) = (Line::default(), Arc::new(Poller::new()?));
+    Ok(Some(Rest { after, line, poller, runtime: runtime.clone() }))
 }
 
-/// The running thread, if there is one.
+/// The running thread, if there is one. The task ends with the runtime.
 #[derive(Debug)]
 pub(crate) struct Resting(Option<(PollerThread, Arc<Sessions>)>);
 
@@ -41,6 +51,7 @@ impl Resting {
                 session.wake_at_rest();
             }
         })?;
+        rest.runtime.spawn(tell_silent(Arc::clone(context)));
         Ok(Self(Some((thread, Arc::clone(&context.sessions)))))
     }
 
@@ -51,4 +62,37 @@ impl Resting {
             sessions.cut_at_rest();
         }
     }
+}
+
+/// Tells connections that the delay is over after which they rest, if they were silent. It is a task, since one task wakes another without a
+/// system call.
+async fn tell_silent(context: Arc<Context>) {
+    let (Some(rest), timeouts) = (&context.rest, &context.timeouts) else { return };
+    let mut due = Vec::new();
+    loop {
+        until_next_look(&rest.line, timeouts).await;
+        while rest.line.take_due(timeouts.clock().now(), &mut due, TOLD_AT_ONCE) {
+            tell(&mut due);
+            yield_now().await;
+        }
+        tell(&mut due);
+    }
+}
+
+fn tell(due: &mut Vec<Arc<Link>>) {
+    // Those that have ended meanwhile have no task.
+    due.drain(..).filter_map(|link| link.post_to_task(Notes::SO_LONG)).for_each(Waker::wake);
+}
+
+async fn until_next_look<T>(line: &Line<T>, timeouts: &Arc<Timeouts>) {
+    let mut sleeping: Option<(Timestamp, Sleep)> = None;
+    let look = poll_fn(|task| {
+        let Some(at) = line.next_look(task.waker()) else { return Poll::Pending };
+        if sleeping.as_ref().is_none_or(|(until, _)| *until != at) {
+            sleeping = Some((at, timeouts.sleep_until(at)));
+        }
+        let (_, sleep) = sleeping.as_mut().expect("it was made just now");
+        Pin::new(sleep).poll(task)
+    });
+    look.await;
 }

@@ -8,9 +8,12 @@ use crate::auth::{Auth, AuthError, Identity};
 use crate::engine::Health;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
-use crate::rest::Rest;
-use crate::session::{AttachRequest, Attached, Logs, Refusal, SessionCell, Sessions};
+use crate::rest;
+use crate::session::{AttachRequest, Attached, Link, Logs, Refusal, SessionCell, Sessions};
 use crate::timeouts::{Sleep, Timeouts};
+
+/// What connections need in order to rest.
+pub(crate) type Rest = rest::Rest<Arc<Link>>;
 
 /// What every connection of a client shares.
 pub(crate) struct Context {

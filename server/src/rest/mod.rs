@@ -6,9 +6,10 @@
 //! again, which does not know that it was ever gone.
 //!
 //! What is here knows neither sessions nor dialects: who may have the connection ([`Handover`]), which sockets have something to read
-//! ([`Poller`]), and how soon a connection goes to rest ([`Pace`]).
+//! ([`Poller`]), how soon a connection goes to rest ([`Pace`]), and which have waited for that ([`Line`]).
 
 mod handover;
+mod line;
 mod pace;
 mod poller;
 mod thread;
@@ -24,15 +25,18 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 
 pub(crate) use handover::{Handover, Holder};
+pub(crate) use line::Line;
 pub(crate) use pace::Pace;
 pub(crate) use poller::Poller;
 pub(crate) use thread::PollerThread;
 
 /// What connections need in order to rest.
 #[derive(Debug)]
-pub(crate) struct Rest {
+pub(crate) struct Rest<L> {
     /// How long a connection is silent before.
     pub(crate) after: Duration,
+    /// The connections that have a task, and would have none if they were silent for long enough.
+    pub(crate) line: Line<L>,
     pub(crate) poller: Arc<Poller>,
     /// Where tasks begin anew.
     pub(crate) runtime: Handle,

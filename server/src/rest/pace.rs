@@ -9,21 +9,31 @@ const LONGEST: Duration = Duration::from_secs(30);
 /// So often a delay may double. Even of one that is 0 we keep count.
 const MOST_DOUBLINGS: u8 = 24;
 
+/// A connection that the system did not let rest tries again after so long at the earliest: otherwise, without a delay, it would do nothing else.
+const AFTER_A_FAILURE: Duration = Duration::from_millis(200);
+
 /// How soon a connection goes to rest: to do so and to wake costs more than a command, so one that keeps waking does it less often.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pace {
     doublings: u8,
+    has_failed: bool,
 }
 
 impl Pace {
     /// How long it is to be silent. `after` is what is configured.
     pub(crate) fn delay(self, after: Duration) -> Duration {
-        after.saturating_mul(1 << self.doublings).min(LONGEST.max(after))
+        let least = if self.has_failed { AFTER_A_FAILURE } else { Duration::ZERO };
+        after.max(least).saturating_mul(1 << self.doublings).min(LONGEST.max(after))
     }
 
-    /// The delay has passed, and the connection was not silent.
+    /// The delay has passed, and the connection was not silent, or could not rest.
     pub(crate) fn spoke(&mut self, after: Duration) {
         self.double_up_to(LONGEST, after);
+    }
+
+    /// The system does not let it rest.
+    pub(crate) fn failed(&mut self) {
+        self.has_failed = true;
     }
 
     /// The connection wakes, after so long a rest.
@@ -61,6 +71,22 @@ mod tests {
         assert_eq!(pace.delay(after), LONGEST, "a short rest makes it no shorter");
         pace.woke(SHORT, after);
         assert_eq!(pace.delay(after), after);
+    }
+
+    #[test]
+    fn what_has_failed_is_tried_again_later_and_later_whatever_the_delay() {
+        let mut pace = Pace::default();
+        let mut delays = Vec::new();
+        for _ in 0..10 {
+            pace.failed();
+            pace.spoke(Duration::ZERO);
+            delays.push(pace.delay(Duration::ZERO).as_millis());
+        }
+        assert_eq!(delays, [400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000, 30_000]);
+        pace.woke(SHORT, Duration::ZERO);
+        assert_eq!(pace.delay(Duration::ZERO), Duration::ZERO);
+        pace.failed();
+        assert_eq!(pace.delay(Duration::from_secs(60)), Duration::from_secs(60), "it is long enough");
     }
 
     #[test]

@@ -60,6 +60,8 @@ impl Notes {
     /// Answer the poll: there is another.
     pub(crate) const SUPERSEDED: Self = Self(1 << 4);
     const CLOSE: u32 = 1 << 5;
+    /// A delay is over: if the client was silent, the connection goes to rest.
+    pub(crate) const SO_LONG: Self = Self(1 << 6);
     const CODE_SHIFT: u32 = 16;
 
     /// Close with this code.

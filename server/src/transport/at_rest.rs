@@ -202,9 +202,9 @@ impl<T: Rests> AtRest for Resting<T> {
     }
 
     fn begin(&mut self, session: &SessionCell) -> io::Result<()> {
-        let RestingSocket { socket, is_polled, context, .. } = &mut self.socket;
+        let RestingSocket { socket, is_polled, pace, context, .. } = &mut self.socket;
         let rest = context.rest.as_ref().ok_or(ErrorKind::Unsupported)?;
-        rest.poller.add(&*socket, session.reference().number())?;
+        rest.poller.add(&*socket, session.reference().number()).inspect_err(|_| pace.failed())?;
         *is_polled = true;
         Ok(())
     }

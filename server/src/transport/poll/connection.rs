@@ -140,7 +140,7 @@ impl<S: Socket, F: Form> Connection<S, F> {
     /// Holds the request, and answers it; unless it may go to rest before.
     pub(super) async fn run(&mut self) -> Paused {
         poll_fn(|context| match poll_steps(|| self.poll_step(context)) {
-            Poll::Pending if self.is_quiet() => self.poll_rest(context),
+            Poll::Pending if self.is_quiet() => self.poll_rest(),
             polled => polled.map(Paused::Ended),
         })
         .await
@@ -157,11 +157,10 @@ impl<S: Socket, F: Form> Connection<S, F> {
     }
 
     /// Ready when it was held for long enough, and its client is silent.
-    fn poll_rest(&mut self, context: &mut task::Context<'_>) -> Poll<Paused> {
+    fn poll_rest(&mut self) -> Poll<Paused> {
         let Self { socket, attachment, until_rest, pace, .. } = self;
-        let Some(rest) = &attachment.context.rest else { return Poll::Pending };
         // What it says is kept, and keeps it from resting.
-        ready!(until_rest.poll(context, socket, rest.after, pace, &mut false));
+        ready!(until_rest.poll(attachment, pace, &mut false));
         // What woke it may be what the runtime does not know of yet: it will wake the task.
         if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
     }
@@ -176,6 +175,7 @@ impl<S: Socket, F: Form> Connection<S, F> {
             return self.poll_write(context);
         }
         let notes = self.attachment.link.take_notes(context);
+        self.until_rest.hears(notes);
         if let Some(code) = notes.close_code() {
             let content = self.form.goodbye(code, &self.attachment);
             self.say(&content);

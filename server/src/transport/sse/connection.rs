@@ -102,7 +102,7 @@ impl<S: Socket> Connection<S> {
     /// Sends events until something ends the stream, or it may go to rest.
     pub(super) async fn run(&mut self) -> Paused {
         poll_fn(|context| match poll_steps(|| self.poll_step(context)) {
-            Poll::Pending if self.is_quiet() => self.poll_rest(context),
+            Poll::Pending if self.is_quiet() => self.poll_rest(),
             polled => polled.map(Paused::Ended),
         })
         .await
@@ -119,10 +119,9 @@ impl<S: Socket> Connection<S> {
     }
 
     /// Ready when it has been silent for long enough, and still is.
-    fn poll_rest(&mut self, context: &mut task::Context<'_>) -> Poll<Paused> {
+    fn poll_rest(&mut self) -> Poll<Paused> {
         let Self { socket, attachment, until_rest, pace, spoke, .. } = self;
-        let Some(rest) = &attachment.context.rest else { return Poll::Pending };
-        ready!(until_rest.poll(context, socket, rest.after, pace, spoke));
+        ready!(until_rest.poll(attachment, pace, spoke));
         // What woke it may be what the runtime does not know of yet: it will wake the task.
         if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
     }
@@ -130,6 +129,7 @@ impl<S: Socket> Connection<S> {
     /// Notes, then writes, then a check whether the client is still there.
     fn poll_step(&mut self, context: &mut task::Context<'_>) -> Result<Poll<()>, Ending> {
         let notes = self.attachment.link.take_notes(context);
+        self.until_rest.hears(notes);
         if let Some(code) = notes.close_code() {
             return Err(Ending::Close(code));
         }

@@ -93,3 +93,80 @@ impl<S: Socket, D: Spoken, H: Holder<S>> Rests for Resting<S, D, H> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener, TcpStream};
+    use std::sync::Arc;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    use encke_core::dialect::json::Json;
+    use encke_core::session::LifecycleEvent;
+    use hyper::Request;
+    use tokio::runtime::{Builder, Handle};
+
+    use super::*;
+    use crate::admission::OpenConnections;
+    use crate::client::{Caller, Rest};
+    use crate::clock::Clock;
+    use crate::config::Settings;
+    use crate::context;
+    use crate::entropy::Entropy;
+    use crate::executor::yield_now;
+    use crate::rest::{Line, Poller};
+    use crate::session::{EventSink, SessionId};
+    use crate::timeouts::Timeouts;
+    use crate::transport::TcpSocket;
+    use crate::transport::websocket::{Upgrade, Wanted, serve};
+
+    #[derive(Debug)]
+    struct Nothing;
+
+    impl EventSink for Nothing {
+        fn session_event(&self, _: SessionId, _: Option<&str>, _: LifecycleEvent) {}
+    }
+
+    /// All that connections need, but for a poller that takes them, and time that passes.
+    fn context_without_a_poller(runtime: Handle) -> Context {
+        let config = Settings::default().resolve().expect("the defaults are valid");
+        let clock = Arc::new(Clock::new(config.timers.stall_threshold));
+        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack);
+        let executor = Arc::new(runtime.clone());
+        let mut context = context::client(&config, timeouts, Entropy::system(), executor, Box::new(Nothing));
+        let poller = Arc::new(Poller::new().expect("epoll"));
+        poller.stop();
+        context.rest = Some(Rest { after: Duration::ZERO, line: Line::default(), poller, runtime });
+        context
+    }
+
+    /// Its socket cannot be looked at: it has a task again at once, and is not to rest again at once.
+    #[test]
+    fn a_connection_that_cannot_rest_tries_again_later() {
+        let runtime = Builder::new_current_thread().enable_io().build().expect("a runtime");
+        runtime.block_on(async {
+            let context = Arc::new(context_without_a_poller(Handle::current()));
+            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+            let _client = TcpStream::connect(listener.local_addr().expect("an address")).expect("a listener");
+            let (socket, peer) = listener.accept().expect("a client");
+            socket.set_nonblocking(true).expect("a socket");
+            let request = Request::new(());
+            let upgrade = Upgrade {
+                caller: Caller::of(&request, peer.ip(), &context.auth),
+                wanted: Some(Wanted::<Json>::default()),
+                open_connection: OpenConnections::default().enter(None),
+            };
+            let socket = TcpSocket::wake(socket).expect("a runtime");
+            let upgraded = std::future::ready(Some((socket, Vec::new())));
+            let _over = tokio::spawn(serve(upgrade, upgraded, Arc::clone(&context)));
+            let line = &context.rest.as_ref().expect("it rests").line;
+            for _ in 0..1_000 {
+                if line.next_look(Waker::noop()).is_some() {
+                    return;
+                }
+                yield_now().await;
+            }
+            panic!("it does nothing else than to try again");
+        });
+    }
+}

@@ -145,7 +145,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
             self.socket.get_mut().begin_turn(D::TURN_FRAMES);
             match poll_steps(|| self.poll_step(context)) {
                 Poll::Pending if self.may_be_renewed() => Poll::Ready(Paused::Renew),
-                Poll::Pending if self.is_quiet() => self.poll_rest(context),
+                Poll::Pending if self.is_quiet() => self.poll_rest(),
                 polled => polled.map(Paused::Ended),
             }
         })
@@ -184,6 +184,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
     /// Notes, then writes, then one read.
     fn poll_step(&mut self, context: &mut task::Context<'_>) -> Step<Poll<()>> {
         let notes = self.attachment.link.take_notes(context);
+        self.until_rest.hears(notes);
         match notes.close_code() {
             // The session does not know yet.
             Some(code @ CloseCode::TryAgainLater) => {

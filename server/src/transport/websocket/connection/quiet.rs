@@ -1,6 +1,6 @@
 //! To rest and back.
 
-use std::task::{self, Poll, ready};
+use std::task::{Poll, ready};
 
 use tokio_tungstenite::WebSocketStream;
 
@@ -41,12 +41,10 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
     }
 
     /// Ready when it has been silent for long enough, and still is.
-    pub(super) fn poll_rest(&mut self, context: &mut task::Context<'_>) -> Poll<Paused> {
-        let Some(rest) = &self.attachment.context.rest else { return Poll::Pending };
-        let socket = self.socket.get_ref().socket();
-        ready!(self.until_rest.poll(context, socket, rest.after, &mut self.pace, &mut self.spoke));
+    pub(super) fn poll_rest(&mut self) -> Poll<Paused> {
+        ready!(self.until_rest.poll(&self.attachment, &mut self.pace, &mut self.spoke));
         // What woke it may be what the runtime does not know of yet: it will wake the task.
-        if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
+        if self.socket.get_ref().socket().is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
     }
 
     /// Gives up all that a connection at rest has no use for. The last says whether there is something to send, but nothing is sent until
