@@ -72,6 +72,11 @@ impl Attachment {
         }
     }
 
+    /// The connection is cut, for no fault of its client's: the system refuses its socket, on its way to rest or back.
+    pub(crate) fn given_up(&self, error: &dyn std::fmt::Display) {
+        tracing::warn!(session = %self.session.id(), %error, "a connection was cut: the system refused its socket");
+    }
+
     /// Takes a share of what the session has for this connection.
     pub(crate) fn take_outgoing(&self, out: &mut impl Outgoing) -> Backlog {
         self.context.sessions.take_outgoing(&self.session, &self.link, out)

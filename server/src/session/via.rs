@@ -91,10 +91,15 @@ impl Via {
 impl Sessions {
     /// A client has said something. Returns whether the session still listens to it.
     pub(crate) fn said(&self, session: &SessionCell, via: Via, said: Said) -> bool {
-        self.step(session, |state, step| {
+        let is_heard = self.step(session, |state, step| {
             state.machine.handle(step, via.input(said));
             via.is_heard(state)
-        })
+        });
+        // It may make room for more, of which the connection knows nothing.
+        if via.is_beside() && is_heard && matches!(said, Said::Ack { .. } | Said::Pong { .. }) {
+            session.wake_to_read();
+        }
+        is_heard
     }
 }
 

@@ -98,7 +98,7 @@ pub(super) fn rest<T: Rests>(awake: Awake<T::Socket>, transport: T) {
     let socket = match socket.rest() {
         Ok(socket) => socket,
         // Its session is told as with any other that fails.
-        Err(error) => return attachment.failed(&error),
+        Err(error) => return attachment.given_up(&error),
     };
     let (session, context) = (attachment.session.clone(), Arc::clone(&attachment.context));
     let since = context.timeouts.clock().now();
@@ -281,7 +281,7 @@ impl<T: Rests> AtRest for Resting<T> {
             Ok(socket) => {
                 runtime.spawn(transport.wake(Awake { socket, written, attachment, pace }, remains));
             }
-            Err(error) => attachment.failed(&error),
+            Err(error) => attachment.given_up(&error),
         }
     }
 }

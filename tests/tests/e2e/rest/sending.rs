@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use encke_tests::crowd;
+use encke_tests::{Requests, crowd};
 
 use super::*;
 
@@ -211,4 +211,30 @@ fn an_acknowledgement_at_rest_has_a_full_stream_go_on() {
         let unacked = server.admin.session(&client.hello.session)["unacked"].as_u64();
         unacked.is_some_and(|unacked| unacked <= 16)
     });
+}
+
+/// The same by a request beside the connection, whether that is at rest or has its task.
+#[test]
+fn an_acknowledgement_beside_it_has_a_full_stream_go_on() {
+    const MESSAGES: u64 = 40;
+    for rest in [AT_ONCE, "rest.after=off"] {
+        let server = Launch::with(&[rest, "session.max_unacked=16", "session.ping_interval=60s"]).start();
+        let (mut client, hello) = RawClient::greeted(server.public, "");
+        client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+        client.object();
+        for number in 1..=MESSAGES {
+            server.admin.publish("news", number);
+        }
+        let mut beside = Requests::connect(server.public);
+        for number in 1..=MESSAGES {
+            // Beside messages there are pings: its server would like to hear that they have come.
+            let message = std::iter::repeat_with(|| client.frame()).find(|frame| frame.first == TEXT);
+            let object = serde_json::from_slice(&message.expect("it is endless").payload).expect("JSON");
+            assert_eq!(seq_and_offset(&object), (number, number));
+            if number % 16 == 0 {
+                let ack = format!(r#"[{{"ack":{{"seq":{number}}}}}]"#);
+                assert_eq!(beside.post(&format!("resume={}", hello.resume), &ack).status, 200);
+            }
+        }
+    }
 }
