@@ -25,6 +25,7 @@ mod sync {
 #[allow(dead_code, reason = "nothing has slack here")]
 #[path = "../src/timeouts/arming.rs"]
 mod arming;
+#[allow(dead_code, reason = "here, nothing keeps a connection from going to rest but a note")]
 #[path = "../src/rest/handover.rs"]
 mod handover;
 #[allow(dead_code, reason = "what has no locks of its own is not looked for")]
@@ -451,10 +452,9 @@ fn a_sleep_that_read_the_clock_before_it_registers_would_lose_its_wake_up() {
 }
 
 /// A connection that may rest: its socket, who has it, and what has become of its notes.
-#[derive(Default)]
 struct Connection {
-    handover: Option<Handover>,
-    waker: AtomicWaker,
+    /// One for each of its tasks. What has been at rest gets another.
+    links: Vec<Link>,
     session: loom::sync::Mutex<Session>,
     /// The task that has the socket.
     task: loom::sync::Mutex<Option<StdArc<Woken>>>,
@@ -464,110 +464,133 @@ struct Connection {
     rests: AtomicU32,
 }
 
+struct Link {
+    handover: Handover,
+    waker: AtomicWaker,
+}
+
 /// What the session's lock guards.
 #[derive(Default)]
 struct Session {
     /// It has the socket.
     is_resting: bool,
+    /// Of the task that has it, or had it last.
+    link: usize,
 }
 
 const PING: u32 = 1;
 const READ: u32 = 2;
 const CLOSE: u32 = 4;
 
+type Guard<'a> = loom::sync::MutexGuard<'a, Session>;
+
 impl Connection {
     fn new(rests: u32) -> Self {
-        Self { handover: Some(Handover::new()), rests: AtomicU32::new(rests), ..Self::default() }
-    }
-
-    fn handover(&self) -> &Handover {
-        self.handover.as_ref().expect("it has one")
-    }
-
-    /// A task begins with the socket, has its first turn, and may rest then.
-    fn begin_task(&self) {
-        let task = StdArc::new(Woken(AtomicBool::new(false)));
-        let before = self.task.lock().expect("no one panics").replace(StdArc::clone(&task));
-        assert!(before.is_none(), "two tasks have the socket");
-        self.turn(&task);
-        let one_less = |rests: u32| rests.checked_sub(1);
-        if self.rests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
-            self.rest();
+        let link = |_| Link { handover: Handover::new(), waker: AtomicWaker::default() };
+        Self {
+            links: (0..=rests).map(link).collect(),
+            session: loom::sync::Mutex::default(),
+            task: loom::sync::Mutex::default(),
+            heard: AtomicU32::new(0),
+            rests: AtomicU32::new(rests),
         }
     }
 
-    fn turn(&self, task: &StdArc<Woken>) {
-        self.waker.register(&Waker::from(StdArc::clone(task)));
-        self.heard.fetch_or(self.handover().take(), Ordering::Relaxed);
+    fn lock(&self) -> Guard<'_> {
+        self.session.lock().expect("no one panics")
+    }
+
+    /// A task begins with the socket, has its first turn, and may rest then.
+    fn begin_task(&self, link: usize) {
+        let task = StdArc::new(Woken(AtomicBool::new(false)));
+        let before = self.task.lock().expect("no one panics").replace(StdArc::clone(&task));
+        assert!(before.is_none(), "two tasks have the socket");
+        self.turn(&task, link);
+        let one_less = |rests: u32| rests.checked_sub(1);
+        if self.rests.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            self.rest(link);
+        }
+    }
+
+    fn turn(&self, task: &StdArc<Woken>, link: usize) {
+        let Link { handover, waker } = &self.links[link];
+        waker.register(&Waker::from(StdArc::clone(task)));
+        self.heard.fetch_or(handover.take(), Ordering::Relaxed);
     }
 
     /// The task would rest, as `Sessions::rest` does. If there is a note, it has another turn.
-    fn rest(&self) {
-        let mut session = self.session.lock().expect("no one panics");
+    fn rest(&self, link: usize) {
+        let mut session = self.lock();
         let task = self.task.lock().expect("no one panics").take().expect("it is this one");
-        drop(self.waker.take());
-        if self.handover().rest() {
+        drop(self.links[link].waker.take());
+        if self.links[link].handover.rest() {
             session.is_resting = true;
             return;
         }
         *self.task.lock().expect("no one panics") = Some(StdArc::clone(&task));
         drop(session);
-        self.turn(&task);
+        self.turn(&task, link);
     }
 
-    /// With the session's lock, which is released: the connection gets a task, which finds these notes.
-    fn wake(&self, mut session: loom::sync::MutexGuard<'_, Session>, notes: u32) {
+    /// With the session's lock, which is released: the connection gets a task and another link, in which the task finds these notes.
+    fn wake(&self, mut session: Guard<'_>, notes: u32) {
         session.is_resting = false;
-        self.handover().wake(notes);
+        session.link += 1;
+        let link = session.link;
+        let _ = self.links[link].handover.post(notes);
         drop(session);
-        self.begin_task();
+        self.begin_task(link);
     }
 
-    /// Leaves a note after the session's lock was released, as `Sessions::carry_out` does.
+    /// With the session's lock: a note for the task.
+    fn post_with(&self, session: &Guard<'_>, note: u32) {
+        let Link { handover, waker } = &self.links[session.link];
+        assert_eq!(handover.post(note), Holder::Task, "with the lock, it is seen who has it");
+        waker.take().into_iter().for_each(Waker::wake);
+    }
+
+    /// A step wants something: at rest it acts at once; otherwise it leaves a note, after the session's lock was released, as
+    /// `Sessions::carry_out` does.
     fn post(&self, note: u32) {
-        match self.handover().post(note) {
-            Holder::Task => self.waker.take().into_iter().for_each(Waker::wake),
+        let session = self.lock();
+        if session.is_resting {
+            return self.wake(session, note);
+        }
+        let Link { handover, waker } = &self.links[session.link];
+        drop(session);
+        match handover.post(note) {
+            Holder::Task => waker.take().into_iter().for_each(Waker::wake),
             Holder::Session => {
-                let session = self.session.lock().expect("no one panics");
-                if session.is_resting {
-                    self.wake(session, 0);
-                }
+                let session = self.lock();
+                if session.is_resting { self.wake(session, note) } else { self.post_with(&session, note) }
             }
         }
     }
 
     /// Has the connection closed, if it has a task: it has sent too much of what has no end.
     fn cut(&self) {
-        match self.handover().post_to_task(CLOSE) {
-            Holder::Task => self.waker.take().into_iter().for_each(Waker::wake),
+        let link = self.lock().link;
+        let Link { handover, waker } = &self.links[link];
+        match handover.post_to_task(CLOSE) {
+            Holder::Task => waker.take().into_iter().for_each(Waker::wake),
             Holder::Session => _ = self.heard.fetch_or(CLOSE, Ordering::Relaxed),
         }
     }
 
     /// With the session's lock: a fan-out. At rest the kernel does not take all of it, and the rest is for a task.
     fn deliver(&self) {
-        let session = self.session.lock().expect("no one panics");
-        if session.is_resting {
-            self.wake(session, READ);
-        } else {
-            assert_eq!(self.handover().post(READ), Holder::Task, "with the lock, it is seen who has it");
-            self.waker.take().into_iter().for_each(Waker::wake);
-        }
+        let session = self.lock();
+        if session.is_resting { self.wake(session, READ) } else { self.post_with(&session, READ) }
     }
 
     /// Another connection takes the session over.
     fn take_over(&self) {
-        let session = self.session.lock().expect("no one panics");
-        if session.is_resting {
-            return self.wake(session, CLOSE);
-        }
-        drop(session);
         self.post(CLOSE);
     }
 
     /// There is something to read.
     fn readable(&self) {
-        let session = self.session.lock().expect("no one panics");
+        let session = self.lock();
         if session.is_resting {
             self.wake(session, 0);
         }
@@ -575,14 +598,15 @@ impl Connection {
 
     /// When all is quiet, one has the socket, and every note was heard or will be.
     fn check(&self, posted: u32) {
-        let is_resting = self.session.lock().expect("no one panics").is_resting;
+        let Session { is_resting, link } = *self.lock();
         let task = self.task.lock().expect("no one panics").take();
         assert_eq!(is_resting, task.is_none(), "one has the socket");
-        let left = self.handover().take();
+        let left = self.links[link].handover.take();
         assert_eq!(left & Handover::RESTING != 0, is_resting);
         let unheard = left & !Handover::RESTING;
         match task {
             Some(task) => assert!(unheard == 0 || task.take(), "nobody wakes the task for {unheard:#b}"),
+            // Whoever has left one there has seen that nobody reads it, and has woken the connection.
             None => assert_eq!(unheard, 0, "nobody hears a note at rest"),
         }
         assert_eq!(self.heard.load(Ordering::Relaxed) | unheard, posted, "a note is lost");
@@ -600,7 +624,7 @@ fn two_meet_a_connection(posted: u32, first: fn(&Connection), second: fn(&Connec
                 let connection = Arc::clone(&connection);
                 thread::spawn(move || act(&connection))
             });
-            connection.begin_task();
+            connection.begin_task(0);
             for other in others {
                 other.join().expect("it does not panic");
             }

@@ -18,5 +18,5 @@ pub(crate) use log_throttle::LogThrottle;
 pub(crate) use permits::{Permit, Permits, network};
 pub(crate) use rate::{Pace, Rate, Rates};
 pub(crate) use refusals::{RefusalReason, Refusals};
-pub(crate) use tasks::{OpenConnection, OpenConnections};
+pub(crate) use tasks::{OpenConnection, OpenConnections, QuietConnection};
 pub(crate) use unfinished::{Unfinished, UnfinishedMessage};

@@ -40,13 +40,14 @@ impl Attachment {
     }
 
     /// The connection goes to rest, and its session will not be told that it has ended.
-    pub(crate) fn rest(mut self) {
+    pub(crate) fn rest(mut self) -> Arc<Link> {
         self.rests = true;
+        Arc::clone(&self.link)
     }
 
     /// Tells the session what happened to its connection. Returns whether the session is still attached to it.
     pub(crate) fn tell(&self, input: ConnectionInput) -> bool {
-        self.context.sessions.handle_connection(&self.session, &self.link, input)
+        self.context.sessions.handle_connection(&self.session, self.link.id, input)
     }
 
     /// The client that speaks over this connection.

@@ -47,7 +47,7 @@ impl Answered {
 
     /// The client may not have the answer.
     fn is_lost(&self, context: &Context) {
-        context.client.sessions.handle_connection(&self.session, &self.link, ConnectionInput::AnswerLost);
+        context.client.sessions.handle_connection(&self.session, self.link.id, ConnectionInput::AnswerLost);
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! One word has both that and the notes that are left for the connection. It goes to rest by one compare-and-swap from "no notes": a note
 //! that was left before keeps the task, and whoever leaves one after sees that there is no task to read it, takes the session's lock, and
-//! acts. Both ways, to rest and back, are gone under that lock.
+//! acts. Both ways, to rest and back, are gone under that lock. A connection that wakes has another word: the one that it had before says for ever that
+//! nobody reads it, so whoever has it still must look for the other, under the lock.
 //!
 //! This file is compiled a second time against loom: see `server/tests/loom.rs`.
 
@@ -60,10 +61,8 @@ impl Handover {
         self.0.compare_exchange(0, Self::RESTING, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// With the session's lock: a task gets the connection, which will find these notes and all others.
-    pub(crate) fn wake(&self, notes: u32) {
-        // One after the other: between the two, the lock keeps everyone out.
-        self.0.fetch_or(notes, Ordering::AcqRel);
+    /// With the session's lock, and by the task that has just given it up: it has the connection again.
+    pub(crate) fn go_on(&self) {
         self.0.fetch_and(!Self::RESTING, Ordering::AcqRel);
     }
 }

@@ -9,17 +9,19 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use encke_core::Timestamp;
-use encke_core::session::{ConnectionId, ConnectionInput, Input, Output, Step};
+use encke_core::session::{ConnectionId, ConnectionInput, Input, Output, Phase, Step};
 
 use super::cell::{SessionCell, SessionRef, SessionState, StateGuard};
 use super::delivery::SessionOutbox;
-use super::link::{Link, Notes, Posted};
+use super::link::{Link, LinkAtRest, Notes, Posted};
 use super::sessions::Sessions;
 use super::step::notes_of;
 
 /// A connection at rest, as its transport keeps it. All but [`AtRest::wake`] is done with the session's lock, and blocks on nothing.
 pub(crate) trait AtRest: fmt::Debug + Send {
-    fn link(&self) -> &Arc<Link>;
+    fn link(&self) -> &LinkAtRest;
+
+    fn link_mut(&mut self) -> &mut LinkAtRest;
 
     fn sessions(&self) -> &Arc<Sessions>;
 
@@ -39,7 +41,7 @@ pub(crate) trait AtRest: fmt::Debug + Send {
     fn deliver(&mut self, session: &SessionCell, outbox: &mut SessionOutbox) -> Delivered;
 
     /// Begins its task, or ends it, if there is nobody left to serve. No lock is held.
-    fn wake(self: Box<Self>, session: &SessionCell, remains: Remains);
+    fn wake(self: Box<Self>, session: &SessionCell, link: Arc<Link>, remains: Remains);
 }
 
 /// What its task is to do first.
@@ -90,30 +92,31 @@ pub(crate) enum Delivered {
 #[must_use]
 pub(super) struct Woken {
     connection: Box<dyn AtRest>,
+    pub(super) link: Arc<Link>,
     remains: Remains,
 }
 
 impl Woken {
     /// Once no lock is held.
     pub(super) fn begin(self, session: &SessionCell) {
-        self.connection.wake(session, self.remains);
+        self.connection.wake(session, self.link, self.remains);
     }
 }
 
 impl Sessions {
     /// A connection goes to rest. Not if its session has let go of it or has left it a note: then its task begins anew at once.
-    pub(crate) fn rest(session: &SessionCell, mut connection: Box<dyn AtRest>) {
+    pub(crate) fn rest(session: &SessionCell, link: Arc<Link>, mut connection: Box<dyn AtRest>) {
         let mut state = session.lock();
-        let link = Arc::clone(connection.link());
-        if state.is_attached_to(&link) && link.rest() {
+        if state.is_attached_to(link.id) && link.rest() {
             if connection.begin(session).is_ok() {
-                state.resting = Some(connection);
+                connection.link_mut().rests(&link);
+                (state.link, state.resting) = (None, Some(connection));
                 return;
             }
-            link.wake(Notes::NONE);
+            link.go_on();
         }
         drop(state);
-        Woken { connection, remains: Remains::default() }.begin(session);
+        Woken { connection, link, remains: Remains::default() }.begin(session);
     }
 
     /// There may be something to read for a session's connection. What the kernel tells may be old: then there is nothing, or nobody.
@@ -130,7 +133,7 @@ impl Sessions {
                     state.machine.handle(step, Input::Connection(id, input));
                     makes_room = room;
                 }
-                Heard::Other(remains) => woken = state.wake(Notes::NONE, remains),
+                Heard::Other(remains) => woken = state.wake(reference, Notes::NONE, remains),
             }
         });
         if let Some(woken) = woken {
@@ -152,14 +155,18 @@ impl Sessions {
 
 impl SessionState {
     /// The connection at rest gets a task, which finds these notes.
-    fn wake(&mut self, notes: Notes, remains: Remains) -> Option<Woken> {
-        let connection = self.resting.take()?;
-        connection.link().wake(notes);
-        Some(Woken { connection, remains })
+    fn wake(&mut self, session: SessionRef, notes: Notes, remains: Remains) -> Option<Woken> {
+        let mut connection = self.resting.take()?;
+        let link = Arc::new(Link::awake(connection.link_mut(), session, notes));
+        // Unless the session has let go of it, or another connection has taken it over.
+        if self.link.is_none() && matches!(self.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) {
+            self.link = Some(Arc::clone(&link));
+        }
+        Some(Woken { connection, link, remains })
     }
 
     /// Does what a step asks of the connection at rest, until there is no more of that, or it wakes. What is asked of others is left.
-    pub(super) fn act_at_rest(&mut self, step: &mut Step<'_>) -> Option<Woken> {
+    pub(super) fn act_at_rest(&mut self, session: &SessionCell, step: &mut Step<'_>) -> Option<Woken> {
         while let Some(connection) = &mut self.resting {
             let id = connection.link().id;
             let notes = |output: &Output| notes_of(*output).filter(|(of, _)| *of == id);
@@ -170,15 +177,15 @@ impl SessionState {
                     Ok(seq) => {
                         self.machine.handle(step, Input::Connection(id, ConnectionInput::PingSent { seq }));
                     }
-                    Err(remains) => return self.wake(Notes::NONE, remains),
+                    Err(remains) => return self.wake(session.reference(), Notes::NONE, remains),
                 },
                 // What the kernel knows of is life, whoever asks. Of silence its task makes what is to be made.
                 Output::Probe(_) if connection.is_alive() => {
-                    connection.link().received(step.now);
+                    connection.link_mut().received(step.now);
                     self.machine.received(step.now);
                     self.machine.handle(step, Input::Connection(id, ConnectionInput::Probed));
                 }
-                _ => return self.wake(notes, Remains::default()),
+                _ => return self.wake(session.reference(), notes, Remains::default()),
             }
         }
         None
@@ -200,12 +207,12 @@ impl SessionCell {
         match connection.deliver(self, machine.outbox_mut()) {
             Delivered::All => {}
             Delivered::NeedsAcknowledgement => {
-                let (sessions, link) = (Arc::clone(connection.sessions()), Arc::clone(connection.link()));
+                let (sessions, id) = (Arc::clone(connection.sessions()), connection.link().id);
                 drop(state);
-                sessions.handle_connection(self, &link, ConnectionInput::Sent);
+                sessions.handle_connection(self, id, ConnectionInput::Sent);
             }
             Delivered::InPart(remains) => {
-                let woken = state.wake(Notes::NONE, remains);
+                let woken = state.wake(self.reference(), Notes::NONE, remains);
                 drop(state);
                 if let Some(woken) = woken {
                     woken.begin(self);
@@ -215,21 +222,28 @@ impl SessionCell {
         None
     }
 
-    /// Wakes this connection, if it is at rest.
-    pub(super) fn wake_connection(&self, connection: ConnectionId) {
-        let woken = {
-            let mut state = self.lock();
-            let is_this = state.resting.as_ref().is_some_and(|resting| resting.link().id == connection);
-            if is_this { state.wake(Notes::NONE, Remains::default()) } else { None }
-        };
+    /// Leaves a note for a connection that has gone to rest just now: it wakes, or it has woken already, with another link. Returns its task, which is to be woken.
+    #[cold]
+    pub(super) fn post_at_rest(&self, connection: ConnectionId, notes: Notes) -> Option<Waker> {
+        let mut state = self.lock();
+        if let Some(link) = state.link.as_ref().filter(|link| link.id == connection) {
+            return match link.post(notes) {
+                Posted::Task(waker) => waker,
+                Posted::AtRest => None,
+            };
+        }
+        let is_this = state.resting.as_ref().is_some_and(|resting| resting.link().id == connection);
+        let woken = if is_this { state.wake(self.reference(), notes, Remains::default()) } else { None };
+        drop(state);
         if let Some(woken) = woken {
             woken.begin(self);
         }
+        None
     }
 
     /// Wakes the connection that is at rest.
     pub(crate) fn wake_at_rest(&self) {
-        let woken = self.lock().wake(Notes::NONE, Remains::default());
+        let woken = self.lock().wake(self.reference(), Notes::NONE, Remains::default());
         if let Some(woken) = woken {
             woken.begin(self);
         }

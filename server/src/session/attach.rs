@@ -180,14 +180,14 @@ impl Sessions {
             if matches!(state.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) && has_ended() {
                 return Err(Refusal::Late);
             }
-            if !link.can_have_permit(state.link.as_deref()) {
+            if !link.has_permit() && !state.has_permit() {
                 return Err(Refusal::TooManyConnections);
             }
             state.machine.handle(step, Input::Attach(attach));
             let accepted = state.machine.phase() == Phase::Attached(attach.connection);
             if accepted {
                 // Only now: a connection that is not replaced keeps its permit.
-                link.ensure_permit(state.link.as_deref());
+                link.ensure_permit(|| state.take_permit());
                 state.link = Some(Arc::clone(link));
                 state.transport = request.kind.into();
                 state.dialect = request.dialect;
@@ -204,7 +204,7 @@ impl Sessions {
         request: &AttachRequest,
         link: &Arc<Link>,
     ) -> Result<SessionHandle, Refusal> {
-        if !link.ensure_permit(None) {
+        if !link.has_permit() {
             return Err(Refusal::TooManyConnections);
         }
         let now = self.timeouts.clock().now();

@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
@@ -5,7 +6,7 @@ use std::task::Waker;
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
 use encke_core::session::outbox::Slot;
-use encke_core::session::{ConnectionKind, Phase, Session};
+use encke_core::session::{ConnectionId, ConnectionKind, Phase, Session};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
 
 use super::Channel;
@@ -15,7 +16,7 @@ use super::link::Link;
 use super::step::token_deadline;
 use super::subscriptions::Followed;
 use super::suspended::PlaceInLine;
-use crate::admission::Rate;
+use crate::admission::{Permit, Rate};
 use crate::arena::{Arena, Held, Life, Ref, Slot as ArenaSlot};
 use crate::auth::Identity;
 use crate::channel::{Member, Subscriber};
@@ -101,7 +102,7 @@ pub(super) struct Advised {
 #[derive(Debug)]
 pub(super) struct SessionState {
     pub(super) machine: Session<Followed>,
-    /// Set while attached.
+    /// Set while attached to a connection that is awake, and between polls.
     pub(super) link: Option<Arc<Link>>,
     pub(super) transport: Transport,
     pub(super) dialect: DialectName,
@@ -115,8 +116,31 @@ pub(super) struct SessionState {
 }
 
 impl SessionState {
-    pub(super) fn is_attached_to(&self, link: &Link) -> bool {
-        self.machine.phase() == Phase::Attached(link.id)
+    pub(super) fn is_attached_to(&self, connection: ConnectionId) -> bool {
+        self.machine.phase() == Phase::Attached(connection)
+    }
+
+    /// When its connection last received bytes, if it has one.
+    pub(super) fn received_at(&self) -> Option<Timestamp> {
+        let awake = self.link.as_ref().map(|link| link.received_at());
+        awake.or_else(|| self.resting.as_ref().map(|resting| resting.link().received_at()))
+    }
+
+    /// Where its connection comes from, if it is at rest.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        self.resting.as_ref().map(|resting| resting.link().address())
+    }
+
+    /// Whether its connection has a permit.
+    pub(super) fn has_permit(&self) -> bool {
+        self.link.as_ref().is_some_and(|link| link.has_permit())
+            || self.resting.as_ref().is_some_and(|resting| resting.link().has_permit())
+    }
+
+    /// Takes the permit of its connection away.
+    pub(super) fn take_permit(&mut self) -> Option<Permit> {
+        let awake = self.link.as_ref().and_then(|link| link.take_permit());
+        awake.or_else(|| self.resting.as_mut()?.link_mut().take_permit())
     }
 
     /// Tells the machine when its client's token expires: before every step, since the wall clock may have been set.
@@ -128,8 +152,8 @@ impl SessionState {
 
     /// Tells the machine when its connection last received bytes: before every step, because the machine decides by it.
     pub(super) fn note_received(&mut self) {
-        if let Some(link) = &self.link {
-            self.machine.received(link.received_at());
+        if let Some(at) = self.received_at() {
+            self.machine.received(at);
         }
     }
 }

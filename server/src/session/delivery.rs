@@ -57,7 +57,7 @@ impl Sessions {
         let share = Self::with_outbox(session, link, |outbox| take_share(outbox, out));
         let Some(share) = share else { return Backlog::default() };
         if share.needs_acknowledgement {
-            self.handle_connection(session, link, ConnectionInput::Sent);
+            self.handle_connection(session, link.id, ConnectionInput::Sent);
         }
         self.metrics.channels.delivered(share.messages, share.gaps);
         share.backlog

@@ -1,4 +1,4 @@
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Waker};
 
@@ -31,6 +31,18 @@ pub(crate) struct Link {
     /// The connection's permit, until it ends or another connection takes the session over.
     permit: Mutex<Option<Permit>>,
 }
+
+/// What is left of a link while its connection is at rest, and there is no task that it could tie to the session.
+#[derive(Debug)]
+pub(crate) struct LinkAtRest {
+    pub(super) id: ConnectionId,
+    received_at: Timestamp,
+    permit: Option<Permit>,
+    /// One of IPv4 is mapped, which saves the byte that tells them apart, and the seven after it.
+    address: Ipv6Addr,
+}
+
+const _: () = assert!(size_of::<LinkAtRest>() == 48);
 
 /// What a session wants of its connection. Posting a note twice is the same as posting it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +118,14 @@ impl Link {
         self.session.store(session.number(), Ordering::Relaxed);
     }
 
+    /// Of a connection at rest, which has a task again. The task finds these notes.
+    pub(super) fn awake(left: &mut LinkAtRest, session: SessionRef, notes: Notes) -> Self {
+        let link = Self::new(left.id, left.address(), left.received_at, left.permit.take());
+        link.is_of(session);
+        let _ = link.handover.post(notes.0);
+        link
+    }
+
     /// Where the connection comes from.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
@@ -116,17 +136,15 @@ impl Link {
         self.permit.lock().take()
     }
 
-    /// Whether the connection has a permit, or can have that of the one it replaces.
-    pub(super) fn can_have_permit(&self, replaced: Option<&Self>) -> bool {
-        let has_permit = |link: &Self| link.permit.lock().is_some();
-        has_permit(self) || replaced.is_some_and(has_permit)
+    pub(super) fn has_permit(&self) -> bool {
+        self.permit.lock().is_some()
     }
 
     /// A connection without a permit gets that of the one it replaces. Returns whether it has one now.
-    pub(super) fn ensure_permit(&self, replaced: Option<&Self>) -> bool {
+    pub(super) fn ensure_permit(&self, of_replaced: impl FnOnce() -> Option<Permit>) -> bool {
         let mut permit = self.permit.lock();
         if permit.is_none() {
-            *permit = replaced.and_then(Self::take_permit);
+            *permit = of_replaced();
         }
         permit.is_some()
     }
@@ -148,16 +166,26 @@ impl Link {
         }
     }
 
-    /// With the session's lock: the connection goes to rest, unless there is a note. Its task, which calls this, ends if it does.
+    /// With the session's lock: the connection goes to rest, unless there is a note. Its task, which calls this, ends if it does. From then on this is a
+    /// link to nothing, which says so to whoever still has it.
     pub(super) fn rest(&self) -> bool {
         // Before anyone can wake the connection: the waker would be that of its next task.
         self.forget_task();
         self.handover.rest()
     }
 
-    /// With the session's lock: the connection wakes, and its task finds these notes.
-    pub(super) fn wake(&self, notes: Notes) {
-        self.handover.wake(notes.0);
+    /// With the session's lock: the connection could not go to rest, and goes on.
+    pub(super) fn go_on(&self) {
+        self.handover.go_on();
+    }
+
+    /// What remains of it at rest. The permit is its own until the connection [is at rest](LinkAtRest::rests).
+    pub(crate) fn at_rest(&self) -> LinkAtRest {
+        let address = match self.address {
+            IpAddr::V4(address) => address.to_ipv6_mapped(),
+            IpAddr::V6(address) => address,
+        };
+        LinkAtRest { id: self.id, received_at: self.received_at(), permit: None, address }
     }
 
     /// For the connection's task: takes the notes, and registers the task to be woken by the next.
@@ -180,6 +208,33 @@ impl Link {
 
     pub(crate) fn received_at(&self) -> Timestamp {
         Timestamp::from_nanos(self.received_at.load(Ordering::Relaxed))
+    }
+}
+
+impl LinkAtRest {
+    /// The connection has gone to rest.
+    pub(super) fn rests(&mut self, link: &Link) {
+        self.permit = link.take_permit();
+    }
+
+    pub(super) fn address(&self) -> IpAddr {
+        self.address.to_canonical()
+    }
+
+    pub(super) fn has_permit(&self) -> bool {
+        self.permit.is_some()
+    }
+
+    pub(super) fn take_permit(&mut self) -> Option<Permit> {
+        self.permit.take()
+    }
+
+    pub(crate) fn received(&mut self, now: Timestamp) {
+        self.received_at = now;
+    }
+
+    pub(super) fn received_at(&self) -> Timestamp {
+        self.received_at
     }
 }
 
@@ -219,8 +274,16 @@ mod tests {
         assert!(link.rest());
         assert!(matches!(link.post(Notes::READ), Posted::AtRest));
         assert!(link.post_to_task(Notes::PROBE).is_none());
-        link.wake(Notes::PING);
-        assert_eq!(take(), Notes(Notes::READ.0 | Notes::PING.0), "and none that was for a task alone");
+        let mut left = link.at_rest();
+        left.received(Timestamp::from_nanos(2));
+        let session = SessionRef::of_number(7);
+        let link = Link::awake(&mut left, session, Notes::PING);
+        assert_eq!(
+            (link.id, link.session(), link.received_at()),
+            (left.id, session, Timestamp::from_nanos(2))
+        );
+        let take = || link.take_notes(&Context::from_waker(Waker::noop()));
+        assert_eq!(take(), Notes::PING, "and none that nobody could hear");
         assert_eq!(take(), Notes::NONE);
         for code in CloseCode::ALL {
             assert_eq!(Notes::close(code).0 & Handover::RESTING, 0);

@@ -31,7 +31,7 @@ pub(crate) use id::BadSessionId;
 #[cfg(feature = "fuzzing")]
 pub(crate) use id::ResumeToken;
 pub use id::SessionId;
-pub(crate) use link::{Link, Notes};
+pub(crate) use link::{Link, LinkAtRest, Notes};
 pub(crate) use record::{StoredEnd, StoredSession};
 pub(crate) use sessions::{EventSink, Logs, SessionLimits, Sessions};
 pub(crate) use snapshot::RestoredSessions;

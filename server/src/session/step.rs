@@ -1,3 +1,4 @@
+use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -25,12 +26,12 @@ impl Sessions {
     pub(crate) fn handle_connection(
         &self,
         session: &SessionCell,
-        link: &Link,
+        connection: ConnectionId,
         input: ConnectionInput,
     ) -> bool {
         self.step(session, |state, step| {
-            state.machine.handle(step, Input::Connection(link.id, input));
-            state.is_attached_to(link)
+            state.machine.handle(step, Input::Connection(connection, input));
+            state.is_attached_to(connection)
         })
     }
 
@@ -51,7 +52,7 @@ impl Sessions {
         take: impl FnOnce(&mut Outbox<Followed>) -> R,
     ) -> Option<R> {
         let mut state = session.lock();
-        state.is_attached_to(link).then(|| take(state.machine.outbox_mut()))
+        state.is_attached_to(link.id).then(|| take(state.machine.outbox_mut()))
     }
 
     /// One step of one session. Every change of a session's phase and deadlines is made here. Only its outbox changes elsewhere:
@@ -90,12 +91,15 @@ impl Sessions {
             // In a box, since hardly any step has them, and every step moves this.
             let followed = has_ended.then(|| state.machine.outbox_mut().clear().collect::<Box<[_]>>());
             if before != after {
-                self.suspended.phase_changed(session.id(), &mut state, link.as_deref());
+                let address = link.as_deref().map(Link::address).or_else(|| state.address());
+                self.suspended.phase_changed(session.id(), &mut state, address);
             }
             self.metrics.sessions.phase_changed(Some(before), after);
             let has_farewell = outputs.iter().any(|output| matches!(output, Output::Close(..)));
             let step = &mut Step { now, timeouts: &self.settings, outputs: &mut outputs };
-            let woken = state.act_at_rest(step);
+            let woken = state.act_at_rest(session, step);
+            // What else it is asked is left there.
+            let link = woken.as_ref().map(|woken| Arc::clone(&woken.link)).or(link);
             if let Phase::Closed(reason) = after
                 && before != after
                 // The connection that is to say so may have ended, and nobody know yet: a client that comes back after a kick has not heard.
@@ -132,11 +136,8 @@ impl Sessions {
         if let Some((connection, notes)) = notes_of(output) {
             return match link.filter(|link| link.id == connection)?.post(notes) {
                 Posted::Task(waker) => waker,
-                Posted::AtRest => {
-                    // Just now, since the session's lock was released.
-                    session.wake_connection(connection);
-                    None
-                }
+                // Just now, since the session's lock was released.
+                Posted::AtRest => session.post_at_rest(connection, notes),
             };
         }
         match output {

@@ -1,13 +1,14 @@
 //! Which suspended sessions end first when there is no room for new ones: of the holder with most of them, the one that
 //! has been suspended longest.
 
+use std::net::IpAddr;
+
 use encke_core::close::CloseReason;
 use encke_core::session::{Input, Phase};
 use parking_lot::Mutex;
 
 use super::SessionId;
 use super::cell::SessionState;
-use super::link::Link;
 use super::sessions::Sessions;
 use crate::admission::{Holder, Holders};
 
@@ -29,12 +30,12 @@ impl Suspended {
         state.suspended = Some(Box::new(PlaceInLine { holder, number }));
     }
 
-    /// The phase of a session has changed. `link` was that of its connection.
-    pub(super) fn phase_changed(&self, id: SessionId, state: &mut SessionState, link: Option<&Link>) {
+    /// The phase of a session has changed. `address` was that of its connection.
+    pub(super) fn phase_changed(&self, id: SessionId, state: &mut SessionState, address: Option<IpAddr>) {
         let is_suspended = matches!(state.machine.phase(), Phase::Suspended | Phase::Moved);
-        match (link, state.suspended.take()) {
-            (Some(link), None) if is_suspended => {
-                let holder = Holder::new(state.identity.shared_user(), link.address);
+        match (address, state.suspended.take()) {
+            (Some(address), None) if is_suspended => {
+                let holder = Holder::new(state.identity.shared_user(), address);
                 let number = self.0.lock().add(&holder, id);
                 state.suspended = Some(Box::new(PlaceInLine { holder, number }));
             }

@@ -107,8 +107,8 @@ impl SessionCell {
     pub(crate) fn view(&self, now: Timestamp, timeouts: &SessionTimeouts) -> SessionView {
         let state = self.lock();
         let machine = &state.machine;
-        let link = state.link.as_ref().map(|link| link.received_at());
-        let last_received = link.map_or(machine.last_received_at(), |at| at.max(machine.last_received_at()));
+        let last_received = machine.last_received_at();
+        let last_received = state.received_at().map_or(last_received, |at| at.max(last_received));
         SessionView {
             id: self.id(),
             phase: machine.phase(),

@@ -17,7 +17,8 @@ use super::metered::{Metered, Written};
 use crate::client::{Attachment, Context};
 use crate::rest::Pace;
 use crate::session::{
-    AtRest, Delivered, Heard, Link, Remains, SessionCell, SessionOutbox, Sessions, Share, Transport,
+    AtRest, Delivered, Heard, Link, LinkAtRest, Remains, SessionCell, SessionOutbox, Sessions, Share,
+    Transport,
 };
 
 /// What is read at a time: an answer to a ping, or the beginning of what its task will read.
@@ -103,17 +104,10 @@ pub(super) fn rest<T: Rests>(awake: Awake<T::Socket>, transport: T) {
     let (session, context) = (attachment.session.clone(), Arc::clone(&attachment.context));
     let since = context.timeouts.clock().now();
     context.metrics.connections.rests(T::TRANSPORT.into());
-    let socket = RestingSocket {
-        socket,
-        is_polled: false,
-        written,
-        pace,
-        since,
-        link: Arc::clone(&attachment.link),
-        context,
-    };
-    attachment.rest();
-    Sessions::rest(&session, Box::new(Resting { socket, transport }));
+    let link = attachment.rest();
+    let socket =
+        RestingSocket { socket, is_polled: false, written, pace, since, link: link.at_rest(), context };
+    Sessions::rest(&session, link, Box::new(Resting { socket, transport }));
 }
 
 /// The socket of a connection without a task.
@@ -124,7 +118,7 @@ pub(super) struct RestingSocket {
     written: Written,
     pace: Pace,
     since: Timestamp,
-    link: Arc<Link>,
+    link: LinkAtRest,
     context: Arc<Context>,
 }
 
@@ -193,8 +187,12 @@ impl<T: Rests> Resting<T> {
 }
 
 impl<T: Rests> AtRest for Resting<T> {
-    fn link(&self) -> &Arc<Link> {
+    fn link(&self) -> &LinkAtRest {
         &self.socket.link
+    }
+
+    fn link_mut(&mut self) -> &mut LinkAtRest {
+        &mut self.socket.link
     }
 
     fn sessions(&self) -> &Arc<Sessions> {
@@ -259,9 +257,9 @@ impl<T: Rests> AtRest for Resting<T> {
         })
     }
 
-    fn wake(self: Box<Self>, session: &SessionCell, mut remains: Remains) {
+    fn wake(self: Box<Self>, session: &SessionCell, link: Arc<Link>, mut remains: Remains) {
         let Self { socket, transport } = *self;
-        let RestingSocket { socket, is_polled, written, mut pace, since, link, context } = socket;
+        let RestingSocket { socket, is_polled, written, mut pace, since, context, .. } = socket;
         context.metrics.connections.woke(T::TRANSPORT.into());
         let Some(rest) = &context.rest else { return };
         if is_polled {
@@ -290,4 +288,9 @@ impl<T> fmt::Debug for Resting<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resting").field("socket", &self.socket.socket).finish_non_exhaustive()
     }
+}
+
+#[cfg(test)]
+pub(super) fn size_of_resting<T>() -> usize {
+    size_of::<Resting<T>>()
 }

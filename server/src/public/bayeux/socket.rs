@@ -36,6 +36,16 @@ struct Shared {
 }
 
 impl<S: Socket> Holder<S> for Shared {
+    type AtRest = Self;
+
+    fn rest(self) -> Self {
+        self
+    }
+
+    fn wake(at_rest: Self) -> Self {
+        at_rest
+    }
+
     fn open_anew(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()> {
         Box::pin(go_on(socket, Some(text), self))
     }

@@ -109,7 +109,7 @@ async fn end<S: Socket, F: Form>(connection: Connection<S, F>) {
     let farewell = socket.sent(0) as u64;
     let is_lost = if has_failed { farewell == 0 } else { socket.unacknowledged().bytes > farewell + 1 };
     if is_lost {
-        context.sessions.handle_connection(&session, &link, ConnectionInput::AnswerLost);
+        context.sessions.handle_connection(&session, link.id, ConnectionInput::AnswerLost);
     }
 }
 

@@ -10,7 +10,7 @@ use super::connection::Connection;
 use super::event::{Events, heartbeat};
 use super::positions::Positions;
 use super::run;
-use crate::admission::OpenConnection;
+use crate::admission::{OpenConnection, QuietConnection};
 use crate::client::Context;
 use crate::session::{Heard, Remains, SessionCell, SessionOutbox, Share, Transport, take_share};
 use crate::transport::Socket;
@@ -18,14 +18,14 @@ use crate::transport::at_rest::{Awake, RestingSocket, Rests, rest as rest_as};
 
 struct Resting<S> {
     positions: Positions,
-    open_connection: OpenConnection,
+    open_connection: QuietConnection,
     becomes: PhantomData<fn() -> S>,
 }
 
 /// A stream goes to rest; its task ends.
 pub(super) fn rest<S: Socket>(connection: Connection<S>, open_connection: OpenConnection) {
     let (awake, positions) = connection.into_quiet();
-    rest_as(awake, Resting { positions, open_connection, becomes: PhantomData });
+    rest_as(awake, Resting { positions, open_connection: open_connection.rest(), becomes: PhantomData });
 }
 
 impl<S: Socket> Rests for Resting<S> {
@@ -63,6 +63,6 @@ impl<S: Socket> Rests for Resting<S> {
     fn wake(self, awake: Awake<S>, remains: Remains) -> impl Future<Output: Send + 'static> + Send + 'static {
         let Self { positions, open_connection, .. } = self;
         let Remains { unwritten, ping, .. } = remains;
-        run(Connection::woken(awake, positions, (unwritten, ping.is_some())), open_connection)
+        run(Connection::woken(awake, positions, (unwritten, ping.is_some())), open_connection.wake())
     }
 }

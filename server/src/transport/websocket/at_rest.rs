@@ -13,24 +13,25 @@ use super::connection::{Connection, pong};
 use super::frame::{Frames, OutgoingFrames, write_ping};
 use super::inbox::Inbox;
 use super::spoken::Spoken;
-use super::{Holder, run, websocket};
+use super::{Anew, Holder, run, websocket};
 use crate::client::Context;
 use crate::session::{Heard, Remains, SessionCell, SessionOutbox, Share, Transport, take_share};
 use crate::transport::Socket;
 use crate::transport::at_rest::{Awake, RestingSocket, Rests, rest as rest_as};
 
-struct Resting<S, D, H> {
+struct Resting<S, D, H: Holder<S>> {
     /// There is something to send, but nothing is sent until something is acknowledged.
     until_acknowledged: bool,
     dialect: D,
-    holder: H,
+    holder: H::AtRest,
     becomes: PhantomData<fn() -> S>,
 }
 
 /// A connection goes to rest; its task ends.
 pub(super) fn rest<S: Socket, D: Spoken, H: Holder<S>>(connection: Connection<S, D>, holder: H) {
     let (awake, dialect, until_acknowledged) = connection.into_quiet();
-    rest_as(awake, Resting { until_acknowledged, dialect, holder, becomes: PhantomData });
+    let holder = holder.rest();
+    rest_as(awake, Resting::<S, D, H> { until_acknowledged, dialect, holder, becomes: PhantomData });
 }
 
 impl<S: Socket, D: Spoken, H: Holder<S>> Rests for Resting<S, D, H> {
@@ -88,8 +89,8 @@ impl<S: Socket, D: Spoken, H: Holder<S>> Rests for Resting<S, D, H> {
             Some(Connection::woken(socket, attachment, dialect, (unwritten, ping), pace))
         });
         // Not an `async` block: it would have room for the connection twice.
-        run(opening, holder).then(|anew| {
-            OptionFuture::from(anew.map(|(socket, text, holder)| holder.open_anew(socket, text)))
+        run(opening, H::wake(holder)).then(|anew| {
+            OptionFuture::from(anew.map(|(socket, text, holder): Anew<S, H>| holder.open_anew(socket, text)))
         })
     }
 }
@@ -107,7 +108,7 @@ mod tests {
     use tokio::runtime::{Builder, Handle};
 
     use super::*;
-    use crate::admission::OpenConnections;
+    use crate::admission::{OpenConnection, OpenConnections};
     use crate::client::{Caller, Rest};
     use crate::clock::Clock;
     use crate::config::Settings;
@@ -118,6 +119,7 @@ mod tests {
     use crate::session::{EventSink, SessionId};
     use crate::timeouts::Timeouts;
     use crate::transport::TcpSocket;
+    use crate::transport::at_rest::size_of_resting;
     use crate::transport::websocket::{Upgrade, Wanted, serve};
 
     #[derive(Debug)]
@@ -168,5 +170,12 @@ mod tests {
             }
             panic!("it does nothing else than to try again");
         });
+    }
+
+    /// All that a connection at rest owns.
+    #[test]
+    fn a_websocket_at_rest_is_small() {
+        let size = size_of_resting::<Resting<TcpSocket, Json, OpenConnection>>();
+        assert!(size <= 104, "{size} bytes");
     }
 }

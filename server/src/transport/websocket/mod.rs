@@ -20,7 +20,7 @@ use futures_util::future::BoxFuture;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
-use crate::admission::{OpenConnection, RefusalReason};
+use crate::admission::{OpenConnection, QuietConnection, RefusalReason};
 use crate::client::{Attachment, Caller, ClientSettings, Context};
 use crate::session::{AttachRequest, Refusal};
 use crate::transport::Socket;
@@ -104,6 +104,13 @@ pub(crate) fn serve_begun<S: Socket, D: Spoken, H: Holder<S>>(
 
 /// What goes with a connection whatever becomes of its session, also while it is at rest.
 pub(crate) trait Holder<S>: Send + 'static {
+    /// The same, while the connection is at rest.
+    type AtRest: Send + 'static;
+
+    fn rest(self) -> Self::AtRest;
+
+    fn wake(at_rest: Self::AtRest) -> Self;
+
     /// After a rest, its client has opened another session, by this text.
     fn open_anew(self, socket: Upgraded<S>, text: String) -> BoxFuture<'static, ()>;
 }
@@ -112,6 +119,16 @@ pub(crate) trait Holder<S>: Send + 'static {
 pub(crate) type Anew<S, H> = (Upgraded<S>, String, H);
 
 impl<S> Holder<S> for OpenConnection {
+    type AtRest = QuietConnection;
+
+    fn rest(self) -> QuietConnection {
+        self.rest()
+    }
+
+    fn wake(at_rest: QuietConnection) -> Self {
+        at_rest.wake()
+    }
+
     /// Its dialect knows of no other session.
     fn open_anew(self, _: Upgraded<S>, _: String) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
