@@ -9,6 +9,7 @@ use super::Context;
 use super::arrival::{Answered, Arrival, Arriving, Served, Taken};
 use super::end::{End, RequestTimeout};
 use crate::admission::OpenConnection;
+use crate::rest::Pace;
 use crate::transport::poll::{ConnectForm, Form, Held, JsonForm, Polls, rest};
 use crate::transport::{TcpSocket, poll, sse};
 
@@ -20,7 +21,7 @@ pub(super) fn hand_on(
     context: &Arc<Context>,
 ) {
     if let Some(first) = Next::of(served, context) {
-        tokio::spawn(serve(first, address, open_connection, Arc::clone(context)));
+        tokio::spawn(serve(first, Pace::default(), address, open_connection, Arc::clone(context)));
     }
 }
 
@@ -59,8 +60,12 @@ impl Next {
 
 impl<F: Form> Request<F> {
     #[expect(clippy::boxed_local, reason = "the box ends here, and not with the poll")]
-    fn hold(self: Box<Self>) -> (impl Future<Output = Held<TcpSocket, F>> + Send, OpenConnection) {
-        let Self { poll, of_client } = *self;
+    fn hold(
+        self: Box<Self>,
+        pace: Pace,
+    ) -> (impl Future<Output = Held<TcpSocket, F>> + Send, OpenConnection) {
+        let Self { mut poll, of_client } = *self;
+        poll.set_pace(pace);
         (poll::serve(poll), of_client)
     }
 }
@@ -74,13 +79,14 @@ struct Resting {
 }
 
 impl Resting {
-    fn go_on<F>(
+    fn go_on<F: Form>(
         self,
         poll: poll::Connection<TcpSocket, F>,
         next: fn(Box<Request<F>>) -> Next,
     ) -> impl Future<Output = ()> + Send + 'static {
         let Self { address, open_connection, of_client, context } = self;
-        serve(next(Box::new(Request { poll, of_client })), address, open_connection, context)
+        let pace = poll.pace();
+        serve(next(Box::new(Request { poll, of_client })), pace, address, open_connection, context)
     }
 }
 
@@ -102,13 +108,15 @@ impl Polls<TcpSocket, Box<ConnectForm>> for Resting {
     }
 }
 
-/// Holds a poll, answers it, and waits for the next, until a poll goes to rest.
+/// Holds a poll, answers it, and waits for the next, until a poll goes to rest. The pace at which they do is that of all polls of the
+/// connection: those of a client that is answered again and again keep its task.
 ///
 /// One task for all of them: where polls end at different times, a task for each would leave the memory between them in pieces. It
 /// has room for a poll, or for what waits for the next, and for nothing twice.
 #[expect(clippy::manual_async_fn, reason = "it would have room for its arguments twice")]
 fn serve(
     mut next: Next,
+    mut pace: Pace,
     address: IpAddr,
     open_connection: OpenConnection,
     context: Arc<Context>,
@@ -117,9 +125,12 @@ fn serve(
         loop {
             let socket = match next {
                 Next::Poll(request) => {
-                    let (held, of_client) = request.hold();
+                    let (held, of_client) = request.hold(pace);
                     match held.await {
-                        Held::Answered(socket, read_already) => Arriving::Again(socket, read_already, None),
+                        Held::Answered(socket, read_already, of_poll) => {
+                            pace = of_poll;
+                            Arriving::Again(socket, read_already, None)
+                        }
                         Held::Over => return,
                         Held::Quiet(poll) => {
                             return rest(poll, Resting { address, open_connection, of_client, context });
@@ -129,9 +140,10 @@ fn serve(
                 Next::Connect(request) => {
                     let has_acknowledged = request.poll.form().acknowledged.is_some();
                     let answered = (!has_acknowledged).then(|| Answered::of(request.poll.attachment()));
-                    let (held, of_client) = request.hold();
+                    let (held, of_client) = request.hold(pace);
                     match held.await {
-                        Held::Answered(socket, read_already) => {
+                        Held::Answered(socket, read_already, of_poll) => {
+                            pace = of_poll;
                             Arriving::Again(socket, read_already, answered)
                         }
                         Held::Over => return,
@@ -165,7 +177,7 @@ mod tests {
     /// With what the runtime adds, 512 bytes.
     #[test]
     fn the_task_of_a_client_that_polls_is_small() {
-        fn size<F>(_: fn(Next, IpAddr, OpenConnection, Arc<Context>) -> F) -> usize {
+        fn size<F>(_: fn(Next, Pace, IpAddr, OpenConnection, Arc<Context>) -> F) -> usize {
             size_of::<F>()
         }
         assert!(size(serve) <= 408, "{} bytes", size(serve));

@@ -127,6 +127,16 @@ impl<S: Socket, F: Form> Connection<S, F> {
         (Awake::new(socket, attachment, pace), form, headers, keep_alive)
     }
 
+    /// How soon it may rest.
+    pub(crate) fn pace(&self) -> Pace {
+        self.pace
+    }
+
+    /// It may rest as soon as this says: the polls before on its connection have found out.
+    pub(crate) fn set_pace(&mut self, pace: Pace) {
+        self.pace = pace;
+    }
+
     /// Whose poll it is.
     pub(crate) fn attachment(&self) -> &Attachment {
         &self.attachment

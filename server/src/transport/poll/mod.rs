@@ -21,6 +21,7 @@ use futures_util::future::{Either, select};
 
 use crate::channel::ChannelName;
 use crate::client::{Attachment, Context};
+use crate::rest::Pace;
 use crate::session::Attached;
 use crate::transport::Socket;
 use crate::transport::end_of_stream::end_stream;
@@ -52,8 +53,8 @@ pub(crate) struct Accepted<F> {
 
 /// What has become of a request that was held.
 pub(crate) enum Held<S, F> {
-    /// It was answered. Another may come on the socket, of which this was read already.
-    Answered(S, Vec<u8>),
+    /// It was answered. Another may come on the socket, of which this was read already; it may rest as soon as this says.
+    Answered(S, Vec<u8>, Pace),
     /// Nothing more comes on its connection.
     Over,
     /// It [may go to rest](rest).
@@ -79,8 +80,9 @@ pub(crate) fn serve<S: Socket, F: Form>(
         match connection.run().await {
             Paused::Rest => Held::Quiet(connection),
             Paused::Ended(Ending::Answered) if connection.keep_alive => {
+                let pace = connection.pace;
                 let (socket, read_ahead) = connection.into_socket();
-                Held::Answered(socket, read_ahead)
+                Held::Answered(socket, read_ahead, pace)
             }
             Paused::Ended(Ending::Answered) => {
                 Box::pin(end(connection)).await;

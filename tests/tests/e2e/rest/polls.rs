@@ -64,6 +64,17 @@ fn one_poll_after_the_other_rests_and_is_answered() {
     server.assert_unharmed();
 }
 
+/// To rest costs more than it brings when the answer comes soon: that is known from one poll of the connection to the next.
+#[test]
+fn a_client_that_is_answered_again_and_again_keeps_its_task() {
+    let server = RunningServer::with(&["rest.after=500ms", "session.poll_hold=900ms"]);
+    let (mut requests, hello) = open(&server);
+    for _ in 0..4 {
+        assert_eq!(requests.get(&after(&hello, 0)).json(), json!([]));
+        assert_eq!((at_rest(&server), woken(&server)), (0.0, 1.0));
+    }
+}
+
 #[test]
 fn a_poll_is_held_for_as_long_as_any() {
     let server = RunningServer::with(&[AT_ONCE, "session.poll_hold=1s"]);
