@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context as Task, Poll};
 
+use encke_core::dialect::json::Json;
 use encke_core::session::ConnectionInput;
 use futures_util::future::Either;
 use hyper::server::conn::http1;
@@ -24,6 +25,7 @@ use crate::http::{Lent, MAX_HEAD_BYTES, Peer, Rewound};
 use crate::proxies::read_source;
 use crate::session::{Link, SessionHandle};
 use crate::transport::poll::{ConnectForm, JsonForm};
+use crate::transport::websocket::Upgrade;
 use crate::transport::{Socket, TcpSocket, poll, sse};
 
 /// A socket on which requests may come.
@@ -73,6 +75,7 @@ impl Drop for Unproven<'_> {
 
 /// What a request has taken the socket for.
 pub(super) enum Taken {
+    WebSocket(Upgrade<Json>),
     Events(sse::Accepted),
     Poll(poll::Accepted<JsonForm>),
     Connect(poll::Accepted<Box<ConnectForm>>),
@@ -173,7 +176,7 @@ impl Arrival<'_> {
         }
     }
 
-    /// Serves requests until one of them takes the socket. A stream of events or a poll gets it back from here.
+    /// Serves requests until one of them takes the socket, which it gets back from here.
     async fn serve(&mut self, socket: Arriving) -> Result<Option<Served>, NotServed> {
         let (socket, read_already, answered) = match socket {
             Arriving::Raw(socket) => (self.accept(socket).await?, Vec::new(), None),

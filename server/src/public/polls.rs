@@ -1,6 +1,6 @@
 //! The polls of one connection, one after the other.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::end::{End, RequestTimeout};
 use crate::admission::OpenConnection;
 use crate::rest::Pace;
 use crate::transport::poll::{ConnectForm, Form, Held, JsonForm, Polls, rest};
-use crate::transport::{TcpSocket, poll, sse};
+use crate::transport::{TcpSocket, poll, sse, websocket};
 
 /// A socket that a request has taken goes to a task that is as small as what is left to do.
 pub(super) fn hand_on(
@@ -37,7 +37,7 @@ struct Request<F> {
 }
 
 impl Next {
-    /// A stream of events gets a task of its own instead.
+    /// A WebSocket or a stream of events gets a task of its own instead.
     fn of(served: Served, context: &Context) -> Option<Self> {
         let Served { socket, read_already, taken, of_client } = served;
         let client = Arc::clone(&context.client);
@@ -49,6 +49,10 @@ impl Next {
             Taken::Connect(accepted) => {
                 let poll = poll::open(socket, read_already, accepted, client);
                 Some(Self::Connect(Box::new(Request { poll, of_client })))
+            }
+            Taken::WebSocket(upgrade) => {
+                tokio::spawn(websocket::serve(upgrade, ready(Some((socket, read_already))), client));
+                None
             }
             Taken::Events(accepted) => {
                 tokio::spawn(sse::serve(socket, accepted, client, of_client));

@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use hyper::body::Incoming;
-use hyper::header::{HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::body::{Body, Incoming};
+use hyper::header::{CONNECTION, EXPECT, HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -22,6 +22,9 @@ use crate::client::Caller;
 use crate::http::{ApiError, Lent, Peer, Reply, Rewound};
 use crate::transport::TcpSocket;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
+
+/// Room for the answer to an upgrade, and for the hello after it.
+const ROOM: usize = 512;
 
 /// What a request gets.
 pub(super) enum Answer<'a> {
@@ -65,7 +68,7 @@ impl<'a> Arrival<'a> {
             return self.bayeux(request, caller, peer, open_connection);
         }
         let reply = match (request.uri().path(), request.method()) {
-            ("/ws", &Method::GET) => self.upgrade(request, address, open_connection),
+            ("/ws", &Method::GET) => return self.upgrade(request, address, open_connection),
             ("/events", &Method::GET) => {
                 match events::accept(&request, &caller(), context, || peer.is_gone()) {
                     Ok(accepted) => return Answer::Taken(Taken::Events(accepted), open_connection),
@@ -173,19 +176,49 @@ impl<'a> Arrival<'a> {
         mut request: Request<Incoming>,
         address: IpAddr,
         open_connection: OpenConnection,
-    ) -> Reply {
+    ) -> Answer<'a> {
         let reply = switching_protocols(&request);
         if reply.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return reply;
+            return Answer::Reply(reply);
         }
         let wanted = parse_query(request.uri().query().unwrap_or_default());
         let caller = Caller::of(&request, address, &self.context.client.auth);
+        let mut upgrade =
+            Upgrade { caller, wanted, open_connection: open_connection.clone(), answer: Vec::new() };
+        if may_be_taken(&request) {
+            upgrade.answer = head_of(&reply);
+            return Answer::Taken(Taken::WebSocket(upgrade), open_connection);
+        }
         let upgraded = take_socket(hyper::upgrade::on(&mut request));
-        let upgrade = Upgrade { caller, wanted, open_connection };
         // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
         tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
-        reply
+        Answer::Reply(reply)
     }
+}
+
+/// Whether hyper would do no more for the answer than to write it: there is nothing to be said of a body or of the connection's end.
+fn may_be_taken(request: &Request<Incoming>) -> bool {
+    let headers = request.headers();
+    let closes = |connection: &HeaderValue| {
+        let mut options = connection.as_bytes().split(|byte| *byte == b',');
+        options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"))
+    };
+    request.body().is_end_stream()
+        && !headers.contains_key(EXPECT)
+        && !headers.get_all(CONNECTION).iter().any(closes)
+}
+
+/// The answer as it is written.
+fn head_of(reply: &Reply) -> Vec<u8> {
+    let mut head = Vec::with_capacity(ROOM);
+    head.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
+    for (name, value) in reply.headers() {
+        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
+            head.extend_from_slice(part);
+        }
+    }
+    head.extend_from_slice(b"\r\n");
+    head
 }
 
 /// The JWT of the query.

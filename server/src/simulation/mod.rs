@@ -205,7 +205,7 @@ impl Server {
         let client = &self.public.client;
         let caller = Caller::of(&Request::new(()), address, &client.auth);
         let open_connection = self.public.connections.enter(None);
-        let upgrade = Upgrade { caller, wanted: parse_query(query), open_connection };
+        let upgrade = Upgrade { caller, wanted: parse_query(query), open_connection, answer: Vec::new() };
         let upgraded = std::future::ready(Some((socket::Adapter(socket), Vec::new())));
         Box::pin(websocket::serve(upgrade, upgraded, Arc::clone(client)).map(drop))
     }

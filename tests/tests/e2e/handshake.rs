@@ -1,4 +1,4 @@
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::time::{Duration, Instant};
 
 use encke_tests::admin::ask;
@@ -207,4 +207,42 @@ fn headers_without_end_are_refused() {
         assert!(sent < 64 << 20, "it is never refused");
     }
     server.assert_unharmed();
+}
+
+/// One segment brings both, so one read does.
+#[test]
+fn the_answer_to_an_upgrade_and_the_hello_leave_in_one_write() {
+    let server = server();
+    let mut client = RawClient::connect(server.public);
+    client.ask_upgrade("");
+    let mut room = [0; 4096];
+    let count = client.stream().read(&mut room).expect("an answer");
+    let answer = String::from_utf8_lossy(&room[..count]);
+    assert!(answer.starts_with("HTTP/1.1 101 ") && answer.contains(r#"{"hello":"#), "{answer}");
+}
+
+/// What hyper would have to do for these besides to answer, it does.
+#[test]
+fn upgrades_with_more_to_them_are_answered_as_well() {
+    let server = server();
+    for header in ["Expect: 100-continue\r\n", "Content-Length: 0\r\n"] {
+        let mut client = RawClient::connect(server.public);
+        client.ask_upgrade_with("", header);
+        client.await_upgrade();
+        client.hello();
+        client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+        assert_eq!(client.object()["reply"]["id"], 1);
+    }
+}
+
+/// Its first frames may come with the request.
+#[test]
+fn a_client_that_does_not_wait_for_the_answer_is_heard() {
+    let server = server();
+    let mut client = RawClient::connect(server.public);
+    client.ask_upgrade("");
+    client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
+    client.await_upgrade();
+    client.hello();
+    assert_eq!(client.object()["reply"]["id"], 1);
 }

@@ -157,6 +157,7 @@ mod tests {
                 caller: Caller::of(&request, peer.ip(), &context.auth),
                 wanted: Some(Wanted::<Json>::default()),
                 open_connection: OpenConnections::default().enter(None),
+                answer: Vec::new(),
             };
             let socket = TcpSocket::wake(socket).expect("a runtime");
             let upgraded = std::future::ready(Some((socket, Vec::new())));

@@ -88,12 +88,15 @@ pub(super) fn pong(dialect: &impl Spoken, seq: u64) -> ConnectionInput {
 type Step<T = ()> = Result<T, Ending>;
 
 impl<S: Socket, D: Spoken> Connection<S, D> {
+    /// A connection that says its hello, after `answer`.
     pub(super) fn new(
         socket: WebSocketStream<Inbox<S>>,
         attachment: Attachment,
         greeting: Greeting<D>,
+        answer: Vec<u8>,
     ) -> Self {
         let mut connection = Self::begun(socket, attachment, greeting.dialect);
+        connection.out = answer.into();
         let hello = hello(&connection.attachment, greeting.recovered);
         connection.notify(&hello);
         for channel in &greeting.revoked {

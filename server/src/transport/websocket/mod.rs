@@ -25,7 +25,6 @@ use crate::client::{Attachment, Caller, ClientSettings, Context};
 use crate::session::{AttachRequest, Refusal};
 use crate::transport::Socket;
 use crate::transport::metered::Metered;
-use crate::transport::unwritten::Unwritten;
 
 use connection::{Connection, Greeting, Paused};
 use goodbye::Ending;
@@ -52,13 +51,15 @@ pub(crate) struct Wanted<D> {
     pub(crate) dialect: D,
 }
 
-/// A request that was answered with 101.
+/// A request that is answered with 101.
 pub(crate) struct Upgrade<D> {
     pub(crate) caller: Caller,
     /// Nothing, if the query was malformed.
     pub(crate) wanted: Option<Wanted<D>>,
     /// Held until the socket is closed.
     pub(crate) open_connection: OpenConnection,
+    /// What is written first: the 101, unless it was written.
+    pub(crate) answer: Vec<u8>,
 }
 
 /// An upgraded socket, and what was read from it before.
@@ -74,8 +75,8 @@ pub(crate) fn serve<S: Socket, D: Spoken>(
     upgraded: impl Future<Output = Option<Upgraded<S>>> + Send + 'static,
     context: Arc<Context>,
 ) -> impl Future<Output = Option<Anew<S, OpenConnection>>> + Send {
-    let Upgrade { caller, wanted, open_connection } = upgrade;
-    let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, &context).await });
+    let Upgrade { caller, wanted, open_connection, answer } = upgrade;
+    let opening = Box::pin(async move { open(upgraded.await?, &caller, wanted, answer, &context).await });
     run(opening, open_connection)
 }
 
@@ -215,18 +216,19 @@ async fn open<S: Socket, D: Spoken>(
     (socket, read_already): Upgraded<S>,
     caller: &Caller,
     wanted: Option<Wanted<D>>,
+    answer: Vec<u8>,
     context: &Arc<Context>,
 ) -> Option<Connection<S, D>> {
     let settings = &context.settings;
     match attach(caller, wanted, &socket, context) {
         Ok((attachment, greeting)) => {
             let socket = connect(socket, read_already, &attachment).await;
-            Some(Connection::new(socket, attachment, greeting))
+            Some(Connection::new(socket, attachment, greeting, answer))
         }
         // After the upgrade, since a browser cannot see the status of a refused one.
         Err(code) => {
             let socket = websocket(socket, read_already, settings).await;
-            goodbye::say::<_, D>(socket, Unwritten::default(), Ending::Close(code), context).await;
+            goodbye::say::<_, D>(socket, answer.into(), Ending::Close(code), context).await;
             None
         }
     }
