@@ -1,6 +1,6 @@
 use std::sync::OnceLock;
 
-/// Made at a time: less than a page of the machine's memory is never worth a look-up in two steps.
+/// So many are made at a time: few enough that a chunk of which little is used is no waste to speak of, and enough that the table of chunks is small.
 const CHUNK: usize = 512;
 
 /// An array that grows and never moves: what is in it is found by two reads, while others make more of it.
