@@ -1,8 +1,8 @@
-use std::net::Shutdown;
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::{fs, io};
 
 use encke_tests::bayeux::{JSON, Polls, assert_successful, connect, events, post, session};
 use encke_tests::poll::get;
-use encke_tests::process::Signal;
 use encke_tests::waiting::until;
 use encke_tests::{EventStream, RawClient, Requests, RunningServer};
 use serde_json::json;
@@ -26,16 +26,29 @@ fn refuse_late(server: &RunningServer, reason: &str, request: &str, end: End, ne
     for _ in 0..20 {
         let open = server.descriptors();
         let mut late = RawClient::connect(server.public);
-        server.signal(Signal::STOP);
-        late.send(request.as_bytes());
-        end(late);
-        server.signal(Signal::CONT);
+        // One that is reset before is never served.
+        until("it is accepted", || is_accepted(late.stream()));
+        server.stopped(|| {
+            late.send(request.as_bytes());
+            end(late);
+        });
         until("it is over", || is_refused() || server.descriptors() == open);
         if is_refused() {
             return;
         }
     }
     panic!("no request is refused as {reason}");
+}
+
+/// Whether the server has taken the connection from the kernel's queue: until then it has no inode.
+fn is_accepted(client: &TcpStream) -> bool {
+    let port = |address: io::Result<SocketAddr>| format!(":{:04X}", address.expect("it is connected").port());
+    let (client, server) = (port(client.local_addr()), port(client.peer_addr()));
+    let sockets = fs::read_to_string("/proc/net/tcp").expect("the system has it");
+    sockets.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).any(|socket| {
+        // See proc_net_tcp(5): its number, both addresses, and the inode in the tenth place.
+        socket[1].ends_with(&server) && socket[2].ends_with(&client) && socket[9] != "0"
+    })
 }
 
 #[track_caller]
