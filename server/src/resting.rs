@@ -9,13 +9,14 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use encke_core::Timestamp;
+use encke_core::session::ConnectionId;
 use tokio::runtime::Handle;
 
 use crate::arena::Ref;
 use crate::client::{Context, Rest};
 use crate::executor::yield_now;
 use crate::rest::{Line, Poller, PollerThread};
-use crate::session::{Link, Notes, Sessions};
+use crate::session::{SessionRef, Sessions};
 use crate::timeouts::{Sleep, Timeouts};
 
 /// The most connections that are told at once that they may rest, before others have their turn.
@@ -72,16 +73,16 @@ async fn tell_silent(context: Arc<Context>) {
     loop {
         until_next_look(&rest.line, timeouts).await;
         while rest.line.take_due(timeouts.clock().now(), &mut due, TOLD_AT_ONCE) {
-            tell(&mut due);
+            tell(&context.sessions, &mut due);
             yield_now().await;
         }
-        tell(&mut due);
+        tell(&context.sessions, &mut due);
     }
 }
 
-fn tell(due: &mut Vec<Arc<Link>>) {
-    // Those that have ended meanwhile have no task.
-    due.drain(..).filter_map(|link| link.post_to_task(Notes::SO_LONG)).for_each(Waker::wake);
+fn tell(sessions: &Sessions, due: &mut Vec<(SessionRef, ConnectionId)>) {
+    let tasks = due.drain(..).filter_map(|(session, connection)| sessions.tell_silent(session, connection));
+    tasks.for_each(Waker::wake);
 }
 
 async fn until_next_look<T>(line: &Line<T>, timeouts: &Arc<Timeouts>) {

@@ -2,6 +2,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_core::session::ConnectionId;
+
 use super::unfinished::Sender;
 use crate::admission::{Permits, Rates, RefusalReason, Refusals, Unfinished, network};
 use crate::auth::{Auth, AuthError, Identity};
@@ -9,11 +11,11 @@ use crate::engine::Health;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::rest;
-use crate::session::{AttachRequest, Attached, Link, Logs, Refusal, SessionCell, Sessions};
+use crate::session::{AttachRequest, Attached, Logs, Refusal, SessionCell, SessionRef, Sessions};
 use crate::timeouts::{Sleep, Timeouts};
 
 /// What connections need in order to rest.
-pub(crate) type Rest = rest::Rest<Arc<Link>>;
+pub(crate) type Rest = rest::Rest<(SessionRef, ConnectionId)>;
 
 /// What every connection of a client shares.
 pub(crate) struct Context {

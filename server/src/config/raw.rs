@@ -137,6 +137,7 @@ struct Log {
 const SHORTEST_TICK: Duration = Duration::from_millis(1);
 const LONGEST_TICK: Duration = Duration::from_secs(1);
 /// A ring that is full too soon stops the stream with every round trip.
+const LONGEST_BEFORE_REST: Duration = Duration::from_secs(60);
 const FEWEST_UNACKED: usize = 16;
 const MAX_SESSIONS: &str = "limits.max_sessions";
 const POLL_GAP: &str = "session.poll_gap";
@@ -155,6 +156,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     let proxies = checks.proxies(&raw.listen)?;
     checks.timers(&raw.timers)?;
     checks.session(&raw.session)?;
+    checks.rest(&raw.rest)?;
     checks.channel(&raw.channel, raw.limits.max_message.0)?;
     checks.bayeux(&raw.bayeux)?;
     checks.limits(&raw.limits)?;
@@ -317,6 +319,12 @@ impl Checks<'_> {
             "timers.watchdog",
             "must be longer than timers.stall_threshold",
         )
+    }
+
+    fn rest(&self, rest: &RawRest) -> Result<(), ConfigError> {
+        // Whatever has waited for less than that, and come back, is remembered for so long.
+        let fits = rest.after.0.is_none_or(|after| after <= LONGEST_BEFORE_REST);
+        self.require(fits, "rest.after", "must be at most 1m, or off")
     }
 
     fn at_least_two_ticks(&self, config: &Config) -> Result<(), ConfigError> {

@@ -76,6 +76,7 @@ fn errors_name_the_key_and_where_it_was_set() {
             &["session.poll_gap=120s"],
             "`session.poll_gap` (set by --set session.poll_gap=120s): must be shorter than session.reconnect_window",
         ),
+        (&["rest.after=61s"], "must be at most 1m, or off"),
         (&["timers.ping_slack=25s"], "must be shorter than session.ping_interval"),
         (&["timers.stall_threshold=39ms"], "must be at least four ticks"),
         (&["timers.watchdog=500ms"], "must be longer than timers.stall_threshold"),

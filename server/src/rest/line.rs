@@ -16,7 +16,7 @@ const KEPT: usize = 64;
 ///
 /// There are few different delays: the one that is configured, and its doubles. Those of one delay are in one queue, in the order of their
 /// ends. So to join is to be put at the back, and to find all that are due is to look at the fronts. Nobody leaves before: an end that is of
-/// no use any more does nothing.
+/// no use any more does nothing. So what waits here is a reference that keeps nothing alive.
 #[derive(Debug)]
 pub(crate) struct Line<T> {
     queues: Mutex<Queues<T>>,

@@ -119,6 +119,14 @@ impl Sessions {
         Woken { connection, link, remains: Remains::default() }.begin(session);
     }
 
+    /// Tells this connection that a delay is over after which it rests, if its client was silent. Returns its task, which is to be woken; none, if
+    /// it has ended meanwhile.
+    pub(crate) fn tell_silent(&self, session: SessionRef, connection: ConnectionId) -> Option<Waker> {
+        let session = self.get(session)?;
+        let state = session.lock();
+        state.link.as_ref().filter(|link| link.id == connection)?.post_to_task(Notes::SO_LONG)
+    }
+
     /// There may be something to read for a session's connection. What the kernel tells may be old: then there is nothing, or nobody.
     pub(crate) fn readable(&self, reference: SessionRef) {
         let Some(session) = &self.get(reference) else { return };

@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::task::Poll;
 
 use crate::client::Attachment;
@@ -45,7 +44,7 @@ impl UntilRest {
         }
         if matches!(self, Self::NotYet) {
             *spoke = false;
-            rest.line.join(context.timeouts.clock().now(), delay, Arc::clone(link));
+            rest.line.join(context.timeouts.clock().now(), delay, (link.session(), link.id));
             *self = Self::InLine;
         }
         Poll::Pending

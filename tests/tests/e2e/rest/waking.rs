@@ -70,7 +70,7 @@ fn nobody_rests_within_a_message() {
 
 #[test]
 fn nobody_rests_before_a_silence_and_never_if_it_is_off() {
-    let server = RunningServer::with(&["rest.after=1h"]);
+    let server = RunningServer::with(&["rest.after=1m"]);
     let _client = server.client();
     let_pass(Duration::from_millis(300));
     assert_eq!(at_rest(&server), 0.0);
