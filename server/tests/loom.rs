@@ -545,7 +545,7 @@ impl Connection {
     /// With the session's lock: a note for the task.
     fn post_with(&self, session: &Guard<'_>, note: u32) {
         let Link { handover, waker } = &self.links[session.link];
-        assert_eq!(handover.post(note), Holder::Task, "with the lock, it is seen who has it");
+        assert_eq!(handover.post(note), Holder::Task, "with the lock, the holder is seen");
         waker.take().into_iter().for_each(Waker::wake);
     }
 

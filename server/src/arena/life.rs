@@ -24,7 +24,7 @@ impl Life {
         Self(AtomicU64::new(0))
     }
 
-    /// For the one who has the slot to itself, which nobody holds, and has filled it: a new generation begins, with one hold.
+    /// For the caller that has the slot, which nobody holds, to itself, and has filled it: a new generation begins, with one hold.
     ///
     /// After 2^32 it repeats. A reference that is so old would find another thing, and act on it as on its own.
     pub(crate) fn begin(&self) {

@@ -97,9 +97,11 @@ pub(super) struct Woken {
 }
 
 impl Woken {
-    /// Once no lock is held.
-    pub(super) fn begin(self, session: &SessionCell) {
-        self.connection.wake(session, self.link, self.remains);
+    /// Begins its task, if there is one that was woken. No lock is held any more.
+    pub(super) fn begin(woken: Option<Self>, session: &SessionCell) {
+        if let Some(Self { connection, link, remains }) = woken {
+            connection.wake(session, link, remains);
+        }
     }
 }
 
@@ -116,7 +118,7 @@ impl Sessions {
             link.go_on();
         }
         drop(state);
-        Woken { connection, link, remains: Remains::default() }.begin(session);
+        Woken::begin(Some(Woken { connection, link, remains: Remains::default() }), session);
     }
 
     /// Tells this connection that a delay is over after which it rests, if its client was silent. Returns its task, which is to be woken; none, if
@@ -144,9 +146,7 @@ impl Sessions {
                 Heard::Other(remains) => woken = state.wake(reference, Notes::NONE, remains),
             }
         });
-        if let Some(woken) = woken {
-            woken.begin(session);
-        }
+        Woken::begin(woken, session);
         if makes_room {
             session.wake_to_read();
         }
@@ -222,9 +222,7 @@ impl SessionCell {
             Delivered::InPart(remains) => {
                 let woken = state.wake(self.reference(), Notes::NONE, remains);
                 drop(state);
-                if let Some(woken) = woken {
-                    woken.begin(self);
-                }
+                Woken::begin(woken, self);
             }
         }
         None
@@ -243,17 +241,13 @@ impl SessionCell {
         let is_this = state.resting.as_ref().is_some_and(|resting| resting.link().id == connection);
         let woken = if is_this { state.wake(self.reference(), notes, Remains::default()) } else { None };
         drop(state);
-        if let Some(woken) = woken {
-            woken.begin(self);
-        }
+        Woken::begin(woken, self);
         None
     }
 
     /// Wakes the connection that is at rest.
     pub(crate) fn wake_at_rest(&self) {
         let woken = self.lock().wake(self.reference(), Notes::NONE, Remains::default());
-        if let Some(woken) = woken {
-            woken.begin(self);
-        }
+        Woken::begin(woken, self);
     }
 }

@@ -9,6 +9,7 @@ use encke_core::session::{
     SessionTimeouts, Step,
 };
 
+use super::at_rest::Woken;
 use super::cell::{SessionCell, SessionState};
 use super::link::{Link, Notes, Posted};
 use super::sessions::Sessions;
@@ -111,9 +112,7 @@ impl Sessions {
             (result, link, self.timeouts.request(&session.timer, deadline), followed, woken)
         };
         self.timeouts.carry_out(&session.timer, action);
-        if let Some(woken) = woken {
-            woken.begin(session);
-        }
+        Woken::begin(woken, session);
         if let Some(followed) = followed {
             followed.iter().for_each(|followed| self.release(followed));
         }

@@ -1,6 +1,6 @@
 use std::future::poll_fn;
 use std::pin::Pin;
-use std::task::{self, Poll, ready};
+use std::task::{self, Poll};
 
 use encke_core::close::SuspendReason;
 use encke_core::session::ConnectionInput;
@@ -170,9 +170,7 @@ impl<S: Socket, F: Form> Connection<S, F> {
     fn poll_rest(&mut self) -> Poll<Paused> {
         let Self { socket, attachment, until_rest, pace, .. } = self;
         // What it says is kept, and keeps it from resting.
-        ready!(until_rest.poll(attachment, pace, &mut false));
-        // What woke it may be what the runtime does not know of yet: it will wake the task.
-        if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
+        until_rest.poll(socket, attachment, pace, &mut false).map(|()| Paused::Rest)
     }
 
     /// Lets go of the session.

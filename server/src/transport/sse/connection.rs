@@ -1,6 +1,6 @@
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{self, Poll, ready};
+use std::task::{self, Poll};
 
 use encke_core::close::{CloseCode, SuspendReason};
 use encke_core::dialect::Dialect;
@@ -121,9 +121,7 @@ impl<S: Socket> Connection<S> {
     /// Ready when it has been silent for long enough, and still is.
     fn poll_rest(&mut self) -> Poll<Paused> {
         let Self { socket, attachment, until_rest, pace, spoke, .. } = self;
-        ready!(until_rest.poll(attachment, pace, spoke));
-        // What woke it may be what the runtime does not know of yet: it will wake the task.
-        if socket.is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
+        until_rest.poll(socket, attachment, pace, spoke).map(|()| Paused::Rest)
     }
 
     /// Notes, then writes, then a check whether the client is still there.

@@ -1,6 +1,6 @@
 //! To rest and back.
 
-use std::task::{Poll, ready};
+use std::task::Poll;
 
 use tokio_tungstenite::WebSocketStream;
 
@@ -42,9 +42,8 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
 
     /// Ready when it has been silent for long enough, and still is.
     pub(super) fn poll_rest(&mut self) -> Poll<Paused> {
-        ready!(self.until_rest.poll(&self.attachment, &mut self.pace, &mut self.spoke));
-        // What woke it may be what the runtime does not know of yet: it will wake the task.
-        if self.socket.get_ref().socket().is_silent() { Poll::Ready(Paused::Rest) } else { Poll::Pending }
+        let Self { socket, attachment, until_rest, pace, spoke, .. } = self;
+        until_rest.poll(socket.get_ref().socket(), attachment, pace, spoke).map(|()| Paused::Rest)
     }
 
     /// Gives up all that a connection at rest has no use for. The last says whether there is something to send, but nothing is sent until
