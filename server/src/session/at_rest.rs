@@ -31,7 +31,7 @@ pub(crate) trait AtRest: fmt::Debug + Send {
     /// Whether its peer has shown that it is alive since the last ping, as far as the kernel knows.
     fn is_alive(&self) -> bool;
 
-    /// Reads what there is.
+    /// Reads what there is. What comes is a sign of life, of which the caller tells the session.
     fn read(&mut self, session: &SessionCell, now: Timestamp) -> Heard;
 
     /// Writes a ping. `sent` is the last seq that anything was sent under. Returns the ping's.
@@ -68,13 +68,10 @@ pub(crate) enum Heard {
     },
     /// Something for its task.
     Other(Remains),
-}
-
-impl Heard {
+    /// Nothing was read: its task does so later.
+    Later,
     /// The peer is gone.
-    pub(crate) fn lost(error: io::Error) -> Self {
-        Self::Other(Remains { lost: Some(error), ..Remains::default() })
-    }
+    Lost(io::Error),
 }
 
 /// What came of sending.
@@ -139,11 +136,19 @@ impl Sessions {
                 Heard::Nothing => {}
                 Heard::Pong { input, makes_room: room } => {
                     let id = connection.link().id;
-                    state.note_received();
+                    state.machine.received(step.now);
                     state.machine.handle(step, Input::Connection(id, input));
                     makes_room = room;
                 }
-                Heard::Other(remains) => woken = state.wake(reference, Notes::NONE, remains),
+                Heard::Other(remains) => {
+                    state.machine.received(step.now);
+                    woken = state.wake(reference, Notes::NONE, remains);
+                }
+                Heard::Later => woken = state.wake(reference, Notes::NONE, Remains::default()),
+                Heard::Lost(error) => {
+                    let remains = Remains { lost: Some(error), ..Remains::default() };
+                    woken = state.wake(reference, Notes::NONE, remains);
+                }
             }
         });
         Woken::begin(woken, session);
@@ -165,7 +170,8 @@ impl SessionState {
     /// The connection at rest gets a task, which finds these notes.
     fn wake(&mut self, session: SessionRef, notes: Notes, remains: Remains) -> Option<Woken> {
         let mut connection = self.resting.take()?;
-        let link = Arc::new(Link::awake(connection.link_mut(), session, notes));
+        let received_at = self.machine.last_received_at();
+        let link = Arc::new(Link::awake(connection.link_mut(), session, received_at, notes));
         // Unless the session has let go of it, or another connection has taken it over.
         if self.link.is_none() && matches!(self.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) {
             self.link = Some(Arc::clone(&link));
@@ -189,7 +195,6 @@ impl SessionState {
                 },
                 // What the kernel knows of is life, whoever asks. Of silence its task makes what is to be made.
                 Output::Probe(_) if connection.is_alive() => {
-                    connection.link_mut().received(step.now);
                     self.machine.received(step.now);
                     self.machine.handle(step, Input::Connection(id, ConnectionInput::Probed));
                 }

@@ -120,12 +120,6 @@ impl SessionState {
         self.machine.phase() == Phase::Attached(connection)
     }
 
-    /// When its connection last received bytes, if it has one.
-    pub(super) fn received_at(&self) -> Option<Timestamp> {
-        let awake = self.link.as_ref().map(|link| link.received_at());
-        awake.or_else(|| self.resting.as_ref().map(|resting| resting.link().received_at()))
-    }
-
     /// Where its connection comes from, if it is at rest.
     pub(super) fn address(&self) -> Option<IpAddr> {
         self.resting.as_ref().map(|resting| resting.link().address())
@@ -150,10 +144,11 @@ impl SessionState {
         }
     }
 
-    /// Tells the machine when its connection last received bytes: before every step, because the machine decides by it.
+    /// Tells the machine when its connection last received bytes: before every step, because the machine decides by it. What comes at rest
+    /// it is told at once.
     pub(super) fn note_received(&mut self) {
-        if let Some(at) = self.received_at() {
-            self.machine.received(at);
+        if let Some(link) = &self.link {
+            self.machine.received(link.received_at());
         }
     }
 }

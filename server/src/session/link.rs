@@ -36,13 +36,12 @@ pub(crate) struct Link {
 #[derive(Debug)]
 pub(crate) struct LinkAtRest {
     pub(super) id: ConnectionId,
-    received_at: Timestamp,
     permit: Option<Permit>,
     /// One of IPv4 is mapped, which saves the byte that tells them apart, and the seven after it.
     address: Ipv6Addr,
 }
 
-const _: () = assert!(size_of::<LinkAtRest>() == 48);
+const _: () = assert!(size_of::<LinkAtRest>() == 40);
 
 /// What a session wants of its connection. Posting a note twice is the same as posting it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,9 +117,14 @@ impl Link {
         self.session.store(session.number(), Ordering::Relaxed);
     }
 
-    /// Of a connection at rest, which has a task again. The task finds these notes.
-    pub(super) fn awake(left: &mut LinkAtRest, session: SessionRef, notes: Notes) -> Self {
-        let link = Self::new(left.id, left.address(), left.received_at, left.permit.take());
+    /// Of a connection at rest, which has a task again. Something was last received at `received_at`. The task finds these notes.
+    pub(super) fn awake(
+        left: &mut LinkAtRest,
+        session: SessionRef,
+        received_at: Timestamp,
+        notes: Notes,
+    ) -> Self {
+        let link = Self::new(left.id, left.address(), received_at, left.permit.take());
         link.is_of(session);
         let _ = link.handover.post(notes.0);
         link
@@ -185,7 +189,7 @@ impl Link {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         };
-        LinkAtRest { id: self.id, received_at: self.received_at(), permit: None, address }
+        LinkAtRest { id: self.id, permit: None, address }
     }
 
     /// For the connection's task: takes the notes, and registers the task to be woken by the next.
@@ -228,14 +232,6 @@ impl LinkAtRest {
     pub(super) fn take_permit(&mut self) -> Option<Permit> {
         self.permit.take()
     }
-
-    pub(crate) fn received(&mut self, now: Timestamp) {
-        self.received_at = now;
-    }
-
-    pub(super) fn received_at(&self) -> Timestamp {
-        self.received_at
-    }
 }
 
 #[cfg(test)]
@@ -275,13 +271,9 @@ mod tests {
         assert!(matches!(link.post(Notes::READ), Posted::AtRest));
         assert!(link.post_to_task(Notes::PROBE).is_none());
         let mut left = link.at_rest();
-        left.received(Timestamp::from_nanos(2));
-        let session = SessionRef::of_number(7);
-        let link = Link::awake(&mut left, session, Notes::PING);
-        assert_eq!(
-            (link.id, link.session(), link.received_at()),
-            (left.id, session, Timestamp::from_nanos(2))
-        );
+        let (session, received_at) = (SessionRef::of_number(7), Timestamp::from_nanos(2));
+        let link = Link::awake(&mut left, session, received_at, Notes::PING);
+        assert_eq!((link.id, link.session(), link.received_at()), (left.id, session, received_at));
         let take = || link.take_notes(&Context::from_waker(Waker::noop()));
         assert_eq!(take(), Notes::PING, "and none that nobody could hear");
         assert_eq!(take(), Notes::NONE);

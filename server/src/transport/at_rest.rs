@@ -213,7 +213,7 @@ impl<T: Rests> AtRest for Resting<T> {
 
     fn read(&mut self, session: &SessionCell, now: Timestamp) -> Heard {
         if !self.transport.may_read(session, now) {
-            return Heard::Other(Remains::default());
+            return Heard::Later;
         }
         let mut buffer = [0; READ_BYTES];
         let bytes = match (&self.socket.socket).read(&mut buffer) {
@@ -221,13 +221,12 @@ impl<T: Rests> AtRest for Resting<T> {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 return Heard::Nothing;
             }
-            Err(error) => return Heard::lost(error),
+            Err(error) => return Heard::Lost(error),
         };
         // Nothing has begun that this could be the end of.
         if bytes.is_empty() {
-            return Heard::lost(ErrorKind::UnexpectedEof.into());
+            return Heard::Lost(ErrorKind::UnexpectedEof.into());
         }
-        self.socket.link.received(now);
         self.transport.heard(&self.socket.context, session, bytes, now)
     }
 
