@@ -132,7 +132,7 @@ impl Server {
         let handler = ExpiryHandler { context: Arc::clone(&client), executor };
         let resting = Resting::start(&client)?;
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler), &timeouts)?;
-        let wheel = WheelThread::start(config.timers.wheel(), Arc::clone(&timeouts), to_arm, sender)?;
+        let wheel = WheelThread::start(config.wheel(), Arc::clone(&timeouts), to_arm, sender)?;
         if let Some(engine) = &client.engine_health
             && let Err(refusal) = runtime.block_on(engine.first_attempt())
         {

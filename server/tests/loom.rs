@@ -72,18 +72,22 @@ impl Channel {
     }
 }
 
-/// What becomes of a timer that has fired, as `TimerCell::stays` says.
-#[derive(Clone, Copy, Default, PartialEq)]
-enum Fired {
+/// What becomes of a timer that has fired, as `TimerCell::once_expired` says.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum OnceExpired {
+    ArmedAgain,
     #[default]
-    Stays,
+    Rests,
     Leaves,
 }
+
+/// How long after an expiry a timer is armed again.
+const ARMED_AGAIN_AFTER: u64 = 20;
 
 /// The wheel thread's part, as `timeouts/wheel_loop.rs` plays it, with a single timer.
 #[derive(Default)]
 struct Wheel {
-    fired: Fired,
+    once_expired: OnceExpired,
     is_registered: bool,
     entry: Option<u64>,
     expired: Vec<u64>,
@@ -124,15 +128,28 @@ impl Wheel {
 
     fn advance(&mut self, arming: &Arming, now: u64) {
         if self.entry.take_if(|at| *at <= now).is_some() {
-            let stays = self.fired == Fired::Stays;
-            let requested = if stays { arming.rest() } else { arming.leave() };
-            match requested.earliest() {
-                Some(due) if due <= now => {
-                    self.is_registered = stays;
-                    self.expired.push(due);
-                }
-                _ => self.arm(arming, requested),
+            let requested = match self.once_expired {
+                OnceExpired::ArmedAgain if arming.is_due(now) => return self.arm_again(arming, now),
+                OnceExpired::ArmedAgain | OnceExpired::Rests => arming.rest(),
+                OnceExpired::Leaves => arming.leave(),
+            };
+            if requested.is_due(now) {
+                self.is_registered = self.once_expired != OnceExpired::Leaves;
+                self.expired.extend(requested.earliest());
+            } else {
+                self.arm(arming, requested);
             }
+        }
+    }
+
+    fn arm_again(&mut self, arming: &Arming, now: u64) {
+        let next = now + ARMED_AGAIN_AFTER;
+        self.entry = Some(next);
+        let requested = arming.set_armed(next);
+        if requested.is_due(now) {
+            self.expired.extend(requested.earliest());
+        } else {
+            self.arm(arming, arming.rest());
         }
     }
 }
@@ -140,18 +157,22 @@ impl Wheel {
 /// The owner requests one deadline after another while the wheel receives the timer and fires. When all is quiet, the
 /// last request must have been acted on, or be armed, or be on its way.
 fn last_request_is_kept(first: RequestedDeadline, requests: &[RequestedDeadline]) {
-    for fired in [Fired::Stays, Fired::Leaves] {
-        last_request_is_kept_if(fired, first, requests);
+    for once_expired in [OnceExpired::ArmedAgain, OnceExpired::Rests, OnceExpired::Leaves] {
+        last_request_is_kept_if(once_expired, first, requests);
     }
 }
 
-fn last_request_is_kept_if(fired: Fired, first: RequestedDeadline, requests: &[RequestedDeadline]) {
+fn last_request_is_kept_if(
+    once_expired: OnceExpired,
+    first: RequestedDeadline,
+    requests: &[RequestedDeadline],
+) {
     let requests = requests.to_vec();
     loom::model(move || {
         let last = requests.last().and_then(|deadline| deadline.earliest());
         let arming = Arc::new(Arming::new());
         let channel = Arc::new(Channel::default());
-        let mut wheel = Wheel { fired, ..Wheel::default() };
+        let mut wheel = Wheel { once_expired, ..Wheel::default() };
         if arming.request(first, NO_SLACK) == ArmAction::Send {
             wheel.update(&arming);
         }
@@ -214,6 +235,18 @@ fn a_later_deadline_is_found_when_the_entry_fires() {
         RequestedDeadline::exact(40),
         &[RequestedDeadline::exact(300), RequestedDeadline::exact(200)],
     );
+}
+
+/// The timer fires and is armed again for 70 meanwhile.
+#[test]
+fn a_deadline_on_either_side_of_that_for_which_a_timer_is_armed_again_is_kept() {
+    let expired = RequestedDeadline::exact(40);
+    for next in [60, 70, 90] {
+        let next = RequestedDeadline::exact(next);
+        last_request_is_kept(expired, &[next]);
+        last_request_is_kept(expired, &[RequestedDeadline::exact(300), next]);
+        last_request_is_kept(expired, &[RequestedDeadline::NONE, next]);
+    }
 }
 
 #[test]

@@ -301,19 +301,6 @@ fn without_secret(flag: &str) -> &str {
     flag.split(|c| !is_key(c)).next().unwrap_or_default().trim_end()
 }
 
-impl TimersConfig {
-    /// How late a timeout may pass for its scheme's sake.
-    fn lateness(&self, timeout: Duration) -> Duration {
-        let wheel = self.wheel();
-        self.scheme.lateness(self.tick, timeout.saturating_add(wheel.longest_sleep()))
-    }
-
-    /// For the wheel thread.
-    pub(crate) fn wheel(&self) -> WheelSettings {
-        WheelSettings { scheme: self.scheme, tick: self.tick, stall_threshold: self.stall_threshold }
-    }
-}
-
 impl ListenerKind {
     /// Beyond loopback, whoever comes needs a token or a key, unless the contrary is meant.
     fn may_listen(self, address: SocketAddr, auth: &Auth, insecure: bool) -> Result<(), String> {
@@ -346,6 +333,18 @@ impl Config {
     /// What speaks against it.
     pub fn may_listen(&self, kind: ListenerKind, address: SocketAddr) -> Result<(), String> {
         kind.may_listen(address, &self.auth, self.insecure)
+    }
+
+    /// For the wheel thread.
+    pub(crate) fn wheel(&self) -> WheelSettings {
+        let TimersConfig { scheme, tick, stall_threshold, .. } = self.timers;
+        WheelSettings { scheme, tick, stall_threshold, armed_again_after: self.session.pong_timeout }
+    }
+
+    /// How late a timeout may pass for its scheme's sake.
+    fn lateness(&self, timeout: Duration) -> Duration {
+        let WheelSettings { scheme, tick, .. } = self.wheel();
+        scheme.lateness(tick, timeout.saturating_add(self.wheel().longest_sleep()))
     }
 
     /// Every timeout that is set, with its key.
@@ -405,7 +404,7 @@ impl Config {
     fn late_timeouts(&self) -> Option<String> {
         let (key_of_shortest, shortest) = self.timeouts().min_by_key(|(_, timeout)| *timeout)?;
         let late = self.timeouts().filter_map(|(key, timeout)| {
-            let late = self.timers.lateness(timeout);
+            let late = self.lateness(timeout);
             (late > shortest / 2).then(|| format!("{key} up to {}", humantime::format_duration(late)))
         });
         let late: Vec<_> = late.collect();

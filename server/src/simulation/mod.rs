@@ -154,7 +154,7 @@ impl Server {
         Self {
             public: Arc::new(context::public(&config, client, CancellationToken::new())),
             worker: Worker::new(0, batches.clone(), handler, Arc::clone(&timeouts)),
-            wheel: SteppedWheel::new(config.timers.wheel(), timeouts, to_arm, sender, wheel_waker),
+            wheel: SteppedWheel::new(config.wheel(), timeouts, to_arm, sender, wheel_waker),
             wheel_state: WheelState::Awake,
             batches,
             late_answers,

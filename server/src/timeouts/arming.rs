@@ -6,6 +6,10 @@
 //! said that the timer rests ([`Arming::rest`]). Then either the owner sees that and sends the timer, or the
 //! wheel sees the owner's new request.
 //!
+//! A timer that fires for a request that has passed may be armed for later at once: the wheel says so ([`Arming::set_armed`]), and looks at
+//! the request again. If that is another by now, the timer rests after all. So an owner that mostly requests its next deadline for about then
+//! or later need not send the timer.
+//!
 //! The wheel keeps a timer, armed or at rest, until its owner requests no deadline any more, as every owner does at its end.
 //! By the same rule it first says that it has let the timer go ([`Arming::leave`]), and then looks at the request again.
 //!
@@ -41,6 +45,11 @@ impl RequestedDeadline {
     /// The earliest instant, or `None` for not at all.
     pub(crate) const fn earliest(self) -> Option<u64> {
         if self.0 == Self::NONE.0 { None } else { Some(self.0 >> 1) }
+    }
+
+    /// Whether the earliest instant has passed.
+    pub(crate) const fn is_due(self, now: u64) -> bool {
+        self.0 != Self::NONE.0 && self.0 >> 1 <= now
     }
 
     /// The latest instant.
@@ -119,6 +128,11 @@ impl Arming {
 
     fn requested(&self) -> RequestedDeadline {
         RequestedDeadline(self.requested.load(Ordering::Acquire))
+    }
+
+    /// For the wheel, when the timer fires: whether the owner has requested an instant that has passed. It may request another just now.
+    pub(crate) fn is_due(&self, now: u64) -> bool {
+        self.requested().is_due(now)
     }
 
     /// For the wheel, after it took the timer from the channel: from here on it may be sent again.

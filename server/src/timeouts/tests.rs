@@ -20,6 +20,7 @@ pub(super) const SETTINGS: WheelSettings = WheelSettings {
     scheme: Scheme::Hierarchical,
     tick: Duration::from_millis(1),
     stall_threshold: Duration::from_millis(500),
+    armed_again_after: Duration::from_millis(40),
 };
 /// How much later than due a soft expiry may come.
 pub(super) const SLACK: Duration = Duration::from_millis(20);
@@ -99,6 +100,10 @@ fn on_every_scheme(dispatch_batches: usize, test: impl Fn(Rig) + Sync) {
 /// A timer of nobody.
 pub(super) fn new_timer() -> Arc<TimerCell> {
     Owners::new(TimerOwner::Log).new_timer(Weak::<()>::new())
+}
+
+pub(super) fn timer_of_session() -> Arc<TimerCell> {
+    Arc::new(TimerCell::new(TimerOwner::Session(0)))
 }
 
 pub(super) fn after(now: Timestamp, ms: u64) -> u64 {

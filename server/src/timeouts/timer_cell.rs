@@ -18,6 +18,17 @@ pub(crate) struct TimerCell {
     pub(super) sleeper: Option<Box<AtomicWaker>>,
 }
 
+/// What becomes of a timer when it has expired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OnceExpired {
+    /// It is armed at once for when its owner mostly wants it next: that request then crosses no thread.
+    ArmedAgain,
+    /// It stays in the wheel until its owner requests another deadline.
+    Rests,
+    /// Its owner is over, and need not say so.
+    Leaves,
+}
+
 impl TimerCell {
     /// A timer with no deadline yet.
     #[must_use]
@@ -26,9 +37,13 @@ impl TimerCell {
         Self { owner, arming: Arming::new(), key: Mutex::new(None), sleeper }
     }
 
-    /// Whether the wheel keeps the timer when it has expired. A sleep is over then, and need not say so.
-    pub(super) fn stays(&self) -> bool {
-        self.owner != TimerOwner::Sleep
+    /// What the wheel does with the timer when it has expired.
+    pub(super) fn once_expired(&self) -> OnceExpired {
+        match self.owner {
+            TimerOwner::Session(_) => OnceExpired::ArmedAgain,
+            TimerOwner::Log(_) => OnceExpired::Rests,
+            TimerOwner::Sleep => OnceExpired::Leaves,
+        }
     }
 
     /// The task to wake on expiry, unless it was woken already.

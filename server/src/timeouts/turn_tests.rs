@@ -9,7 +9,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::scheme::UseTimers;
-use super::tests::{SETTINGS, SLACK, after, new_timer};
+use super::tests::{SETTINGS, SLACK, after, new_timer, timer_of_session};
 use super::wheel_loop::{Dispatch, WheelLoop};
 use super::wheel_thread::WheelParts;
 use super::*;
@@ -141,6 +141,58 @@ fn a_sleep_leaves_the_wheel_when_it_expires() {
     assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::NONE), ArmAction::Nothing);
 }
 
+/// As of a session that pings: the pong is due a little after what the timer is armed for, and comes at once.
+#[test]
+fn what_a_session_wants_after_an_expiry_crosses_no_thread() {
+    let mut turns = Turns::new(Owners::new(START));
+    let timer = timer_of_session();
+    let after_now = |turns: &Turns<_>, ms| RequestedDeadline::exact(after(turns.now, ms));
+    turns.timeouts.arm(&timer, after_now(&turns, 10));
+    turns.wheel_loop.receive();
+    let again = u64::try_from(SETTINGS.armed_again_after.as_millis()).expect("it is short");
+    for _ in 0..3 {
+        assert_eq!(turns.turn().len(), 1);
+        let at = turns.now;
+        assert_eq!(turns.timeouts.request(&timer, after_now(&turns, again)), ArmAction::Nothing);
+        assert_eq!(turns.timeouts.request(&timer, after_now(&turns, 100)), ArmAction::Nothing);
+        assert!(turns.turn().is_empty(), "a look for nothing");
+        assert_eq!(turns.now.as_nanos(), after(at, again));
+    }
+    turns.end(&timer);
+}
+
+/// The worker is late, or had a fault: the owner is found again.
+#[test]
+fn an_expiry_that_no_owner_has_acted_on_comes_again() {
+    let mut turns = Turns::new(Owners::new(START));
+    let timer = timer_of_session();
+    turns.timeouts.arm(&timer, RequestedDeadline::exact(after(turns.now, 10)));
+    turns.wheel_loop.receive();
+    for _ in 0..3 {
+        let expired = turns.turn();
+        assert!(expired.len() == 1 && Arc::ptr_eq(&expired[0], &timer));
+        assert_eq!(turns.timeouts.entries(), 1);
+    }
+    turns.end(&timer);
+    assert_eq!(Arc::strong_count(&timer), 1);
+}
+
+#[test]
+fn a_session_may_want_something_earlier_than_what_its_timer_is_armed_for() {
+    let mut turns = Turns::new(Owners::new(START));
+    let timer = timer_of_session();
+    turns.timeouts.arm(&timer, RequestedDeadline::exact(after(turns.now, 10)));
+    turns.wheel_loop.receive();
+    assert_eq!(turns.turn().len(), 1);
+    let due = after(turns.now, 5);
+    assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::exact(due)), ArmAction::Send);
+    turns.timeouts.carry_out(&timer, ArmAction::Send);
+    turns.wheel_loop.receive();
+    assert_eq!(turns.turn().len(), 1);
+    assert_eq!(turns.now.as_nanos(), due);
+    turns.end(&timer);
+}
+
 #[test]
 fn what_lies_beyond_the_horizon_is_armed_step_by_step() {
     let mut turns = Turns::new(Standing::new(SimpleWheel::new(START, 8)));
@@ -217,17 +269,22 @@ fn nothing_is_early_or_lost_or_later_than_the_scheme_says() {
         println!("seed {seed}");
         for scheme in Scheme::ALL {
             println!("{scheme}");
-            scheme.timers(START, Run { seed });
+            scheme.timers(START, Run { seed, of_sessions: false });
+            scheme.timers(START, Run { seed, of_sessions: true });
         }
-        Run { seed }.with(Standing::new(SimpleWheel::new(START, 8)));
         let width = NonZeroU64::new(7).expect("not 0");
-        Run { seed }.with(Standing::new(SimpleWheel::with_width(START, 20, width)));
+        for of_sessions in [false, true] {
+            Run { seed, of_sessions }.with(Standing::new(SimpleWheel::new(START, 8)));
+            Run { seed, of_sessions }.with(Standing::new(SimpleWheel::with_width(START, 20, width)));
+        }
     }
 }
 
 /// Owners that request other deadlines at any time, mostly while the wheel sleeps.
 struct Run {
     seed: u64,
+    /// Their timers are armed again when they expire. Otherwise they rest.
+    of_sessions: bool,
 }
 
 const TIMERS: usize = 30;
@@ -246,7 +303,8 @@ impl UseTimers<Arc<TimerCell>> for Run {
     fn with<W: StandingTimers<Arc<TimerCell>>>(self, timers: W) {
         let mut rng = SmallRng::seed_from_u64(self.seed);
         let mut turns = Turns::new(timers);
-        let timers: Vec<_> = (0..TIMERS).map(|_| turns.arm_new(RequestedDeadline::NONE)).collect();
+        let new_timer = if self.of_sessions { timer_of_session } else { new_timer };
+        let timers: Vec<_> = (0..TIMERS).map(|_| new_timer()).collect();
         let mut expected: Vec<Option<Expected>> = vec![None; TIMERS];
         let mut changes = 0;
         while changes < CHANGES || expected.iter().any(Option::is_some) {
@@ -274,10 +332,15 @@ impl UseTimers<Arc<TimerCell>> for Run {
                 let now = now.as_nanos();
                 assert!(due <= now, "timer {index} early: {now} instead of {due}");
                 assert!(now <= latest, "timer {index} late: {now} instead of {latest}");
-                // Some rest there until they are armed again.
                 if rng.random_bool(0.5) {
                     turns.end(&timers[index]);
+                } else if self.of_sessions {
+                    let (deadline, expectation) = random_deadline(&mut rng, &turns, now);
+                    expected[index] = expectation;
+                    turns.timeouts.arm(&timers[index], deadline);
+                    turns.wheel_loop.receive();
                 }
+                // The others rest until they are armed again.
             }
             for (index, expectation) in expected.iter().enumerate() {
                 let missed = expectation.is_some_and(|expected| expected.latest < now.as_nanos());

@@ -9,6 +9,7 @@ use encke_wheel::{Expire, StandingTimers, Tick, TimerKey, Work};
 
 use crate::clock::nanos;
 
+use super::timer_cell::OnceExpired;
 use super::wheel_thread::WheelParts;
 use super::{Batch, RequestedDeadline, TickLength, Timeouts, TimerCell};
 
@@ -27,6 +28,7 @@ pub(super) struct WheelLoop<W> {
     pub(super) wheel: W,
     tick: TickLength,
     longest_sleep: Duration,
+    armed_again_after: Duration,
     /// When the levels are counted next: every slot is looked at for it, which is more than a turn takes that has little to do.
     levels_counted_next: Timestamp,
     timeouts: Arc<Timeouts>,
@@ -50,6 +52,7 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
             wheel,
             tick: TickLength::of(parts.settings.tick),
             longest_sleep: parts.settings.longest_sleep(),
+            armed_again_after: parts.settings.armed_again_after,
             levels_counted_next: Timestamp::from_nanos(0),
             timeouts: parts.timeouts,
             to_arm: parts.to_arm,
@@ -218,14 +221,35 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
 
     fn expired(&mut self, key: TimerKey, now: Timestamp) {
         let timer = self.wheel.get(key).expect(REGISTERED);
-        let stays = timer.stays();
-        let requested = if stays { timer.arming.rest() } else { timer.arming.leave() };
-        match requested.earliest() {
-            Some(due) if due <= now.as_nanos() => {
-                let timer = if stays { Arc::clone(timer) } else { self.unregister(key) };
-                self.pending.push(timer, now);
+        let requested = match timer.once_expired() {
+            OnceExpired::ArmedAgain if timer.arming.is_due(now.as_nanos()) => {
+                return self.arm_again(key, now);
             }
-            _ => self.arm(key, requested),
+            OnceExpired::ArmedAgain | OnceExpired::Rests => timer.arming.rest(),
+            OnceExpired::Leaves => timer.arming.leave(),
+        };
+        if !requested.is_due(now.as_nanos()) {
+            self.arm(key, requested);
+        } else if timer.once_expired() == OnceExpired::Leaves {
+            let timer = self.unregister(key);
+            self.pending.push(timer, now);
+        } else {
+            self.pending.push(Arc::clone(timer), now);
+        }
+    }
+
+    /// Sends an expiry, and arms the timer for when its owner mostly wants it next.
+    fn arm_again(&mut self, key: TimerKey, now: Timestamp) {
+        let next = (now + self.armed_again_after).as_nanos();
+        let serves = self.arm_between(key, next, next);
+        let timer = self.wheel.get(key).expect(REGISTERED);
+        if timer.arming.set_armed(serves).is_due(now.as_nanos()) {
+            self.pending.push(Arc::clone(timer), now);
+        } else {
+            // Put off or withdrawn just now.
+            let requested = timer.arming.rest();
+            self.wheel.disarm(key);
+            self.arm(key, requested);
         }
     }
 

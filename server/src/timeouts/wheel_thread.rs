@@ -21,6 +21,8 @@ pub(crate) struct WheelSettings {
     pub(crate) tick: Duration,
     /// Waking later than planned by more than this is a stall.
     pub(crate) stall_threshold: Duration,
+    /// How long after an expiry the owner mostly wants the next, at the earliest: for a session, the pong of the ping that has just left.
+    pub(crate) armed_again_after: Duration,
 }
 
 impl WheelSettings {
