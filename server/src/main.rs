@@ -1,5 +1,7 @@
 //! The binary `encke`: flags, configuration, logs, signals, exit code.
 
+#[cfg(feature = "jemalloc")]
+mod memory;
 mod token;
 
 use std::fmt::Display;
@@ -196,6 +198,8 @@ fn run(config: Config, handed_over: HandedOver, mut signals: Signals) -> ExitCod
         tracing::warn!("{warning}");
     }
     tracing::info!(max_sessions = config.limits.max_sessions, "room for sessions");
+    #[cfg(feature = "jemalloc")]
+    memory::give_back();
     let mut ended_by = None;
     let mut is_over = || {
         ended_by = signals.pending().find(|signal| *signal != SIGHUP);
