@@ -184,6 +184,25 @@ impl ChannelTruth {
         found.map(|(_, (_, number))| *number)
     }
 
+    /// The numbers of these messages of a life, as far as they are remembered, and whether there may be more that other logs have too:
+    /// a life may end, and its last messages with it, before anyone could look at them.
+    pub(crate) fn numbers(&self, epoch: &str, (from, to): (u64, u64)) -> (Vec<u64>, bool) {
+        let offsets = from..=to;
+        if epoch == self.epoch {
+            let unseen = offsets.clone().any(|offset| self.was_never_seen(offset));
+            return (offsets.filter_map(|offset| self.message(offset)).collect(), unseen);
+        }
+        let life = self.former.iter().position(|former| former == epoch);
+        let of_life =
+            self.former_messages.iter().filter(|(of, _)| Some(*of) == life).map(|(_, message)| *message);
+        let first = of_life.clone().next().map_or(from, |(first, _)| first.max(from));
+        let numbers: Vec<u64> =
+            of_life.filter(|(offset, _)| offsets.contains(offset)).map(|(_, number)| number).collect();
+        // In Redis no other log has them.
+        let unseen = !self.goes_on && (numbers.len() as u64) < to.saturating_sub(first).saturating_add(1);
+        (numbers, unseen)
+    }
+
     /// Whether the present life has the same as a former one up to here, as far as anyone remembers.
     pub(crate) fn goes_on_from(&self, epoch: &str, up_to: u64) -> bool {
         let before = self.former_message(epoch, up_to);
@@ -195,6 +214,17 @@ impl ChannelTruth {
     pub(crate) fn message(&self, offset: u64) -> Option<u64> {
         let at = self.messages.binary_search_by_key(&offset, |(offset, _)| *offset).ok()?;
         self.messages.get(at).map(|(_, number)| *number)
+    }
+
+    /// The number of the message at this offset in any life, if it is remembered.
+    pub(crate) fn message_of(&self, epoch: &str, offset: u64) -> Option<u64> {
+        if epoch == self.epoch { self.message(offset) } else { self.former_message(epoch, offset) }
+    }
+
+    /// Whether another life than this one has the same message at this offset.
+    pub(crate) fn is_in_another_life(&self, epoch: &str, offset: u64) -> bool {
+        let number = self.message_of(epoch, offset);
+        number.is_some_and(|number| self.is_of_another_life(epoch, offset, number))
     }
 
     /// Whether a message left the log before anyone could look at it: its number is not known.

@@ -117,8 +117,8 @@ impl World {
         let following = page.following(channel);
         match following {
             Following::Asked => {}
-            Following::Yes(_) | Following::FromHere if client.rng.random_bool(0.7) => {}
-            Following::Yes(_) | Following::Unknown | Following::FromHere => {
+            Following::Yes(_) | Following::FromHere(_) if client.rng.random_bool(0.7) => {}
+            Following::Yes(_) | Following::Unknown | Following::FromHere(_) => {
                 *following = Following::No;
                 client.snapshots.clear();
                 self.command(number, &format!("\"unsubscribe\":{{\"channel\":\"{name}\"}}"), Question::Other);

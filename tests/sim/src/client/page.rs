@@ -31,6 +31,8 @@ pub(crate) struct Place {
     pub(super) asked_up_to: u64,
     /// It was asked for beside the connection: messages of an earlier subscription, from another life of the log, may come still.
     asked_beside: bool,
+    /// Nobody has told the epoch: it is one that has what came so far.
+    is_epoch_seen: bool,
     /// It has everything up to here, or was told that it is missing. What is next may have come by another subscription.
     pub(crate) up_to: u64,
 }
@@ -45,8 +47,9 @@ pub(crate) enum Following {
     Asked,
     /// It was following before its connection was lost with a question open: where it is cannot be told.
     Unknown,
-    /// A poll has opened a session that follows it: where it begins is seen from what comes first.
-    FromHere,
+    /// Where it begins is seen from what comes first: a poll has opened a session that follows it, or it goes on in another life, whose
+    /// epoch was told.
+    FromHere(Option<String>),
     Yes(Place),
 }
 
@@ -119,7 +122,7 @@ impl Page {
     /// A session that a poll has opened follows a channel: from where is not told.
     pub(crate) fn begun_here(&mut self, channel: u8) {
         self.followed |= 1 << channel;
-        *self.following(channel) = Following::FromHere;
+        *self.following(channel) = Following::FromHere(None);
     }
 
     pub(crate) fn has_followed(&self, channel: u8) -> bool {
@@ -139,6 +142,7 @@ impl Page {
                     begun_seq,
                     asked_up_to: last,
                     asked_beside: false,
+                    is_epoch_seen: false,
                     up_to: begun,
                 }),
                 _ => Following::Unknown,
@@ -183,6 +187,7 @@ impl Page {
             begun_seq,
             asked_up_to: offset,
             asked_beside: is_beside,
+            is_epoch_seen: false,
             up_to: begun,
         };
         let life = truth.channel(channel);
@@ -214,22 +219,27 @@ impl Page {
                 (1..offset).rev().find(|offset| !is_known(*offset)).map_or(1, |missing| missing + 1);
             self.early.push((channel, Early::Message(EarlyMessage { offset, number, known_from, is_new })));
         }
-        if let following @ Following::FromHere = self.following(channel) {
+        if fresh && let following @ Following::FromHere(_) = self.following(channel) {
+            let Following::FromHere(told) = std::mem::take(following) else { unreachable!("it is") };
             // An answer may be read when the channel has another life already.
-            let (epoch, begun) = (truth.channel(channel).epoch_of(offset, number).to_owned(), offset - 1);
+            let (is_epoch_seen, begun) = (told.is_none(), offset - 1);
+            let epoch = told.unwrap_or_else(|| truth.channel(channel).epoch_of(offset, number).to_owned());
             *following = Following::Yes(Place {
                 epoch,
                 begun,
                 begun_seq: seq - 1,
                 asked_up_to: begun,
                 asked_beside: false,
+                is_epoch_seen,
                 up_to: begun,
             });
         }
         let is_known = knows(&self.known, truth, channel);
         let Following::Yes(place) = &mut self.channels[usize::from(channel)] else { return Ok(()) };
         let known = truth.channel(channel);
-        if place.asked_beside && known.is_of_another_life(&place.epoch, offset, number) {
+        // What is sent again is of the life that it was sent in first.
+        let is_of_former_one = place.asked_beside || seq <= place.begun_seq;
+        if is_of_former_one && known.is_of_another_life(&place.epoch, offset, number) {
             return Ok(());
         }
         // What both have, it may have been sent in either.
@@ -243,6 +253,16 @@ impl Page {
                 ));
             }
             place.epoch.clone_from(&known.epoch);
+            place.is_epoch_seen = true;
+        }
+        if fresh && place.is_epoch_seen && known.message_of(&place.epoch, offset) != Some(number) {
+            // All that came so far is in another life as well, and the session has not left that.
+            let epoch = known.epoch_of(offset, number);
+            let numbers =
+                known.message_of(&place.epoch, place.up_to).zip(known.message_of(epoch, place.up_to));
+            if numbers.is_none_or(|(one, other)| one == other) {
+                place.epoch = epoch.to_owned();
+            }
         }
         if known.epoch == place.epoch {
             if offset > known.last {
@@ -289,16 +309,17 @@ impl Page {
         if fresh && matches!(self.following(channel), Following::Asked) {
             self.early.push((channel, Early::Gap));
         }
-        if let following @ Following::FromHere = self.following(channel) {
+        if fresh && let following @ Following::FromHere(_) = self.following(channel) {
             *following = Following::Unknown;
         }
         let gaps_allowed = self.gaps_allowed;
         let log = truth.channel(channel);
-        if let Some((from, to)) = gap.from.zip(gap.to).filter(|_| log.epoch == gap.epoch) {
-            // What another subscription shares with this one is told as well.
-            self.known.extend((from..=to).filter_map(|offset| log.message(offset)));
+        if let Some(range) = gap.from.zip(gap.to) {
+            // What another subscription shares with this one is told as well, also when the life of this log is over.
+            let (numbers, unseen) = log.numbers(&gap.epoch, range);
+            self.known.extend(numbers);
             // Which messages these are in other logs cannot be told.
-            self.gaps_allowed |= (from..=to).any(|offset| log.was_never_seen(offset));
+            self.gaps_allowed |= unseen;
         }
         let Following::Yes(place) = &mut self.channels[usize::from(channel)] else { return Ok(()) };
         // It is of an earlier subscription, whose log may be gone.
@@ -308,9 +329,13 @@ impl Page {
         if place.asked_beside && gap.epoch != place.epoch && log.has_lived(&gap.epoch) {
             return Ok(());
         }
-        if log.may_go_on(&place.epoch, &gap.epoch) {
+        let was_in_another = gap.from.is_none()
+            && place.is_epoch_seen
+            && gap.epoch == place.epoch
+            && log.is_in_another_life(&place.epoch, place.up_to);
+        if was_in_another || log.may_go_on(&place.epoch, &gap.epoch) {
             // Another life of the log has gone on, and lacks what it had.
-            self.channels[usize::from(channel)] = Following::FromHere;
+            self.channels[usize::from(channel)] = Following::FromHere(Some(gap.epoch.clone().into_owned()));
             return Ok(());
         }
         if gap.epoch != place.epoch {

@@ -107,6 +107,11 @@ impl Model {
         for Channel { meta, log, known } in self.channels.values_mut() {
             let Some(meta) = meta else { continue };
             meta.offset -= lost().min(meta.offset);
+            // What has not even what was there when an epoch began has not heard of that epoch.
+            while meta.past.first().is_some_and(|(_, cut)| *cut > meta.offset) {
+                let unheard = std::mem::replace(&mut meta.epoch, meta.past.remove(0).0);
+                known.retain(|(_, (epoch, _))| *epoch != unheard);
+            }
             log.retain(|(offset, _)| *offset <= meta.offset);
             known.retain(|(_, (epoch, offset))| *epoch != meta.epoch || *offset <= meta.offset);
         }

@@ -23,6 +23,8 @@ pub(crate) struct Place {
     high: u64,
     /// The last message that has come.
     up_to: u64,
+    /// The last that had come with the last answer, or before it.
+    answered: u64,
 }
 
 /// A client's relation to a channel or a pattern.
@@ -121,7 +123,8 @@ impl Page {
         let following = self.following(log);
         let Following::Asked(asked, low) = following else { return };
         let low = if asked == epoch { *low } else { 0 };
-        *following = Following::Yes(Place { epoch: epoch.to_owned(), low, high: last, up_to: low });
+        *following =
+            Following::Yes(Place { epoch: epoch.to_owned(), low, high: last, up_to: low, answered: low });
     }
 
     /// A connection is lost whose answer has not come.
@@ -201,11 +204,12 @@ impl Page {
     /// What is in a gap is known to be missing.
     fn know(&mut self, gap: &Gap, truth: &Truth) {
         let Some(log) = channel_of(&gap.channel) else { return };
-        let log = truth.channel(log);
-        if let Some((from, to)) = gap.range.filter(|_| log.epoch == gap.epoch) {
-            self.known.extend((from..=to).filter_map(|offset| log.message(offset)));
+        if let Some(range) = gap.range {
+            // Other logs may have them still, also when the life of this one is over.
+            let (numbers, unseen) = truth.channel(log).numbers(&gap.epoch, range);
+            self.known.extend(numbers);
             // Which messages these are in other logs cannot be told.
-            self.is_blind |= (from..=to).any(|offset| log.was_never_seen(offset));
+            self.is_blind |= unseen;
         }
     }
 
@@ -228,7 +232,7 @@ impl Page {
             let Following::Yes(place) = &self.logs[usize::from(log)] else { continue };
             // Perhaps between its question and the answer, of which it knows the end alone.
             let has_moved_since =
-                truth.channel(log).goes_on && gap.range.is_none() && place.up_to <= place.high;
+                truth.channel(log).goes_on && gap.range.is_none() && place.answered <= place.high;
             if has_moved_since || truth.channel(log).may_go_on(&place.epoch, &gap.epoch) {
                 // Another life of the log has gone on, and lacks what it had: from where is not told.
                 *self.following(log) = Following::Unknown;
@@ -250,8 +254,13 @@ impl Page {
         Ok(())
     }
 
-    /// What was missing when messages came has been told by now.
+    /// An answer has come: what was missing when messages came has been told by now.
     pub(crate) fn check_told(&mut self, truth: &Truth) -> Result<(), String> {
+        for following in &mut self.logs {
+            if let Following::Yes(place) = following {
+                place.answered = place.up_to;
+            }
+        }
         if self.lossy_for > 0 {
             return Ok(());
         }
