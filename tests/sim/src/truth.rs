@@ -38,8 +38,9 @@ impl Logs for Redis {
     }
 }
 
-/// Messages of which the content is remembered. The server's logs hold fewer.
-const REMEMBERED: usize = 512;
+/// So many of the newest messages are remembered, of all logs together: what one of them has forgotten, no other knows, so that a gap of
+/// one log is not held against another. The server's logs hold fewer.
+const REMEMBERED: u64 = 8192;
 
 /// One life of a channel's log.
 #[derive(Debug, Default)]
@@ -51,6 +52,8 @@ pub(crate) struct ChannelTruth {
     pub(crate) goes_on: bool,
     /// What was published last, each with its number.
     messages: VecDeque<(u64, u64)>,
+    /// Messages whose numbers are lower are forgotten.
+    oldest: u64,
     /// Lives that are over,
     former: Vec<String>,
     /// and the last messages of them, each with its place in that list.
@@ -61,6 +64,8 @@ pub(crate) struct ChannelTruth {
 #[derive(Debug)]
 pub(crate) struct Truth {
     channels: Vec<ChannelTruth>,
+    /// The highest number of a message.
+    newest: u64,
 }
 
 /// The most channels that a scenario has.
@@ -109,7 +114,7 @@ impl Truth {
     /// In Redis, a life of a log may go on where a former one was.
     pub(crate) fn new(is_in_redis: bool) -> Self {
         let channel = || ChannelTruth { goes_on: is_in_redis, ..ChannelTruth::default() };
-        Self { channels: (0..LOGS).map(|_| channel()).collect() }
+        Self { channels: (0..LOGS).map(|_| channel()).collect(), newest: 0 }
     }
 
     pub(crate) fn channel(&self, channel: u8) -> &ChannelTruth {
@@ -131,14 +136,18 @@ impl Truth {
             return Ok(0);
         }
         let fresh = last - truth.last;
+        let mut newest = self.newest;
         for (offset, data) in logs.after(&name, truth.last) {
             let number = number_in(&data).ok_or_else(|| format!("{name} holds {data}"))?;
             truth.messages.push_back((offset, number));
-            if truth.messages.len() > REMEMBERED {
-                truth.messages.pop_front();
-            }
+            newest = newest.max(number);
         }
         truth.last = last;
+        if newest > self.newest {
+            self.newest = newest;
+            let oldest = newest.saturating_sub(REMEMBERED);
+            self.channels.iter_mut().for_each(|truth| truth.forget(oldest));
+        }
         Ok(fresh)
     }
 }
@@ -148,14 +157,53 @@ impl ChannelTruth {
         let life = self.former.len();
         self.former.push(std::mem::replace(&mut self.epoch, epoch));
         self.former_messages.extend(self.messages.drain(..).map(|message| (life, message)));
-        self.former_messages.drain(..self.former_messages.len().saturating_sub(REMEMBERED));
         self.last = 0;
     }
 
-    /// Whether this is a message of another life than this one.
+    fn forget(&mut self, oldest: u64) {
+        self.oldest = oldest;
+        // By the first that is left it is known what was never seen.
+        while self.messages.len() > 1 && self.messages.front().is_some_and(|(_, number)| *number < oldest) {
+            self.messages.pop_front();
+        }
+        while self.former_messages.front().is_some_and(|(_, (_, number))| *number < oldest) {
+            self.former_messages.pop_front();
+        }
+    }
+
+    /// The place of a life in the order in which they were.
+    fn life(&self, epoch: &str) -> Option<usize> {
+        let is_present = || (self.epoch == epoch).then_some(self.former.len());
+        is_present().or_else(|| self.former.iter().position(|former| former == epoch))
+    }
+
+    /// Whether this may be a message of another life than this one.
     pub(crate) fn is_of_another_life(&self, epoch: &str, offset: u64, number: u64) -> bool {
-        self.former_messages.iter().any(|(_, message)| *message == (offset, number))
-            || self.epoch != epoch && self.message(offset) == Some(number)
+        let life = self.life(epoch);
+        self.is_of_a_life(offset, number, |it| Some(it) != life)
+    }
+
+    /// Whether this may be a message of a life that was before this one.
+    pub(crate) fn is_of_earlier_life(&self, epoch: &str, offset: u64, number: u64) -> bool {
+        let life = self.life(epoch);
+        self.is_of_a_life(offset, number, |it| Some(it) < life)
+    }
+
+    fn is_of_a_life(&self, offset: u64, number: u64, is_meant: impl Fn(usize) -> bool) -> bool {
+        number < self.oldest
+            || is_meant(self.former.len()) && self.message(offset) == Some(number)
+            || self.former_messages.iter().any(|(life, it)| *it == (offset, number) && is_meant(*life))
+    }
+
+    /// Whether the message with this number may be in several lives.
+    pub(crate) fn is_in_several_lives(&self, number: u64) -> bool {
+        let former = self.former_messages.iter().filter(|(_, (_, it))| *it == number).count();
+        number < self.oldest || former + usize::from(self.offset_of(number).is_some()) > 1
+    }
+
+    /// Whether one life of the channel was before the other.
+    pub(crate) fn was_before(&self, one: &str, other: &str) -> bool {
+        self.life(one).zip(self.life(other)).is_some_and(|(one, other)| one < other)
     }
 
     /// The life that this is a message of: of none that is known, the present one.
@@ -169,7 +217,7 @@ impl ChannelTruth {
 
     /// Whether this is a life of the channel, now or before.
     pub(crate) fn has_lived(&self, epoch: &str) -> bool {
-        self.epoch == epoch || self.former.iter().any(|former| former == epoch)
+        self.life(epoch).is_some()
     }
 
     /// Whether sessions that were in one life may be in the other now.
@@ -179,8 +227,8 @@ impl ChannelTruth {
 
     /// The number of the message at this offset in a former life, if it is remembered.
     pub(crate) fn former_message(&self, epoch: &str, offset: u64) -> Option<u64> {
-        let of_epoch = |life: &usize| self.former.get(*life).is_some_and(|former| former == epoch);
-        let found = self.former_messages.iter().find(|(life, (at, _))| *at == offset && of_epoch(life));
+        let of_life = self.former.iter().position(|former| former == epoch)?;
+        let found = self.former_messages.iter().find(|(life, (at, _))| *at == offset && *life == of_life);
         found.map(|(_, (_, number))| *number)
     }
 
@@ -212,6 +260,10 @@ impl ChannelTruth {
 
     /// The number of the message at this offset, if it is remembered.
     pub(crate) fn message(&self, offset: u64) -> Option<u64> {
+        self.seen(offset).filter(|number| *number >= self.oldest)
+    }
+
+    fn seen(&self, offset: u64) -> Option<u64> {
         let at = self.messages.binary_search_by_key(&offset, |(offset, _)| *offset).ok()?;
         self.messages.get(at).map(|(_, number)| *number)
     }
@@ -230,11 +282,12 @@ impl ChannelTruth {
     /// Whether a message left the log before anyone could look at it: its number is not known.
     pub(crate) fn was_never_seen(&self, offset: u64) -> bool {
         let is_late = self.messages.front().is_none_or(|(first, _)| offset > *first);
-        is_late && offset <= self.last && self.message(offset).is_none()
+        is_late && offset <= self.last && self.seen(offset).is_none()
     }
 
     /// The offset of the message with this number, if it is remembered.
     pub(crate) fn offset_of(&self, number: u64) -> Option<u64> {
-        self.messages.iter().rev().find(|(_, it)| *it == number).map(|(offset, _)| *offset)
+        let found = self.messages.iter().rev().find(|(_, it)| *it == number && number >= self.oldest);
+        found.map(|(offset, _)| *offset)
     }
 }

@@ -238,8 +238,9 @@ impl Page {
         let Following::Yes(place) = &mut self.channels[usize::from(channel)] else { return Ok(()) };
         let known = truth.channel(channel);
         // What is sent again is of the life that it was sent in first.
-        let is_of_former_one = place.asked_beside || seq <= place.begun_seq;
-        if is_of_former_one && known.is_of_another_life(&place.epoch, offset, number) {
+        let is_of_former_one = place.asked_beside && known.is_of_earlier_life(&place.epoch, offset, number)
+            || seq <= place.begun_seq && known.is_of_another_life(&place.epoch, offset, number);
+        if is_of_former_one {
             return Ok(());
         }
         // What both have, it may have been sent in either.
@@ -287,7 +288,9 @@ impl Page {
         if offset <= place.up_to {
             return Err(format!("message {offset} came twice, at seq {seq}: {place:?}"));
         }
-        if !is_new && offset > place.asked_up_to && !gaps_allowed {
+        // After a gap of unknown length, what an earlier life had as well may come once more.
+        let came_before = || known.goes_on && known.is_of_earlier_life(&place.epoch, offset, number);
+        if !is_new && offset > place.asked_up_to && !gaps_allowed && !came_before() {
             return Err(format!("message {offset} of {place:?} came by another subscription before"));
         }
         if !(place.up_to + 1..offset).all(is_known) && !gaps_allowed {
@@ -326,7 +329,7 @@ impl Page {
         if gap.seq <= place.begun_seq {
             return Ok(());
         }
-        if place.asked_beside && gap.epoch != place.epoch && log.has_lived(&gap.epoch) {
+        if place.asked_beside && log.was_before(&gap.epoch, &place.epoch) {
             return Ok(());
         }
         let was_in_another = gap.from.is_none()

@@ -80,7 +80,9 @@ impl World {
                 }
             }
         }
-        if wire.is_done() {
+        let is_done = wire.is_done();
+        drop(wire);
+        if is_done {
             let client = connection.client;
             self.connections[number as usize] = None;
             // A reset is noticed at once.

@@ -33,6 +33,8 @@ pub(crate) struct Bayeux {
     expected: VecDeque<Expected>,
     /// The handshake on its WebSocket that has no reply yet.
     opening: Option<Opening>,
+    /// The WebSocket that it has.
+    socket: Option<Shared>,
     /// When it connects again on its WebSocket.
     connects_at: u64,
     /// It has said on its WebSocket what nobody should.
@@ -98,9 +100,9 @@ impl Bayeux {
 
     /// Its WebSocket is lost, and what was under way.
     pub(crate) fn lose_socket(&mut self) {
-        let had_connect = self.connect.take().is_some();
+        let (had_connect, socket) = (self.connect.take().is_some(), self.socket.take());
         if let Some(page) = &mut self.page {
-            page.lose_socket(had_connect);
+            page.lose_socket(socket.filter(|_| had_connect));
         }
         (self.opening, self.is_confused) = (None, false);
         for expected in std::mem::take(&mut self.expected) {

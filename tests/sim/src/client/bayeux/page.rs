@@ -63,6 +63,8 @@ pub(crate) struct Page {
     pub(crate) logs: Vec<Following>,
     /// Logs that it has ever asked for, as bits.
     ever: u16,
+    /// Those of which it was told a gap of unknown length.
+    anew: u16,
     /// Messages that it has had.
     had: BTreeSet<u64>,
     /// And those that it was told that it will not get.
@@ -96,6 +98,7 @@ impl Page {
             interval: 0,
             logs: vec![Following::No; usize::from(LOGS)],
             ever: 0,
+            anew: 0,
             had: BTreeSet::new(),
             known: BTreeSet::new(),
             untold: Vec::new(),
@@ -129,17 +132,26 @@ impl Page {
 
     /// A connection is lost whose answer has not come.
     pub(crate) fn lose(&mut self, wire: Shared) {
-        if self.given_up.len() == MOST_GIVEN_UP {
-            self.given_up.pop_front();
-        }
-        self.given_up.push_back(wire.clone());
+        self.give_up(wire.clone());
         self.lost.push(wire);
     }
 
-    /// A WebSocket is lost, with a connect or without. What has come on it since the last answer may be told as missing.
-    pub(crate) fn lose_socket(&mut self, had_connect: bool) {
+    fn give_up(&mut self, wire: Shared) {
+        if self.given_up.len() == MOST_GIVEN_UP {
+            self.given_up.pop_front();
+        }
+        self.given_up.push_back(wire);
+    }
+
+    /// A WebSocket is lost, given here if there was a connect on it. What has come on it since the last answer may be told as missing.
+    pub(crate) fn lose_socket(&mut self, socket: Option<Shared>) {
         self.has_lost_socket = true;
-        self.has_lost_connect |= had_connect;
+        if let Some(wire) = socket {
+            self.has_lost_connect = true;
+            // The connect may reach the server after a later one, and be answered when that was told to pause.
+            wire.lock().remember_written();
+            self.give_up(wire);
+        }
     }
 
     /// An administrator drops the connection of a session. The server does not wait for the end of an answer that is under way, which
@@ -210,6 +222,8 @@ impl Page {
             self.known.extend(numbers);
             // Which messages these are in other logs cannot be told.
             self.is_blind |= unseen;
+        } else {
+            self.anew |= 1 << log;
         }
     }
 
@@ -288,7 +302,7 @@ impl Page {
     ) -> Result<(), String> {
         let channel = channel_of(channel).filter(|channel| *channel < MOST_CHANNELS);
         let channel = channel.ok_or_else(|| "a message of no channel".to_owned())?;
-        if !self.had.insert(number) {
+        if !self.had.insert(number) && !self.may_come_again(channel, number, truth, is_alone) {
             return Err(format!("message {number} of channel {channel} came twice"));
         }
         let logs = (0..LOGS).filter(|log| follows(*log, channel));
@@ -326,6 +340,14 @@ impl Page {
             place.up_to = place.up_to.max(offset);
         }
         Ok(())
+    }
+
+    /// Another life of a log may begin anew, after a gap of unknown length, with messages that it has of the life before.
+    fn may_come_again(&self, channel: u8, number: u64, truth: &Truth, is_alone: bool) -> bool {
+        // A message that comes on its own comes before the gap.
+        let may_be_anew = is_alone || self.anew & 1 << channel != 0;
+        let life = truth.channel(channel);
+        may_be_anew && life.goes_on && life.is_in_several_lives(number)
     }
 
     /// Whether it has been told of all that it has not.

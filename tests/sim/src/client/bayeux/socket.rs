@@ -30,8 +30,12 @@ impl World {
         }
         client.link = Some(link);
         let address = client.address;
+        let wire = self.connection(connection).expect("it is new").wire.clone();
+        let socket = wire.server_socket();
+        if let Some(bayeux) = &mut self.clients[number as usize].bayeux {
+            bayeux.socket = Some(wire);
+        }
         self.trace.say(self.now, format_args!("client {number} opens a WebSocket ({connection})"));
-        let socket = self.connection(connection).expect("it is new").wire.server_socket();
         let task = self.server.serve_bayeux_socket(socket, address);
         self.serve(connection, task);
         if self.clients[number as usize].session().is_none() {
