@@ -41,11 +41,12 @@ impl Resting {
     /// The system's, when it cannot start a thread.
     pub(crate) fn start(context: &Arc<Context>) -> io::Result<Self> {
         let Some(rest) = &context.rest else { return Ok(Self(None)) };
-        let sessions = Arc::clone(&context.sessions);
-        let thread = PollerThread::start(&rest.poller, move |number| {
+        let (sessions, timeouts) = (Arc::clone(&context.sessions), Arc::clone(&context.timeouts));
+        let now = move || timeouts.clock().now();
+        let thread = PollerThread::start(&rest.poller, now, move |number, now| {
             let session = Ref::of_number(number);
             // A fault in one session, or in a hook, must not stop those of all others.
-            if catch_unwind(AssertUnwindSafe(|| sessions.readable(session))).is_err()
+            if catch_unwind(AssertUnwindSafe(|| sessions.readable(session, now))).is_err()
                 && let Some(session) = sessions.get(session)
             {
                 tracing::error!(session = %session.id(), "what a connection at rest has sent led to a panic");

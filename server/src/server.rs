@@ -188,8 +188,8 @@ impl Server {
     /// Tells the supervisor again and again that the process is well, if it wants to hear that, for as long as it is.
     pub fn feed_watchdog(&self, supervisor: Supervisor) {
         if let Some(within) = supervisor.watchdog() {
-            let timeouts = Arc::clone(&self.public.client.timeouts);
-            self.runtime.spawn(watchdog::feed(supervisor, within, timeouts, self.stalled_after));
+            let context = Arc::clone(&self.public.client);
+            self.runtime.spawn(watchdog::feed(supervisor, within, context, self.stalled_after));
         }
     }
 

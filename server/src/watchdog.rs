@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::client::Context;
 use crate::systemd::Supervisor;
-use crate::timeouts::Timeouts;
 
 /// How often it is told within the time in which it must be.
 const TOLD_WITHIN: u32 = 2;
@@ -18,13 +18,13 @@ const TRIED_WITHIN: u32 = 16;
 pub(crate) async fn feed(
     supervisor: Supervisor,
     within: Duration,
-    timeouts: Arc<Timeouts>,
+    context: Arc<Context>,
     stalled_after: Duration,
 ) {
     let mut is_told = true;
     loop {
         let was_told = is_told;
-        is_told = match timeouts.health(stalled_after) {
+        is_told = match context.health(stalled_after) {
             Ok(()) => match supervisor.alive().await {
                 Ok(()) => true,
                 Err(error) => {
@@ -41,6 +41,6 @@ pub(crate) async fn feed(
                 false
             }
         };
-        timeouts.sleep(within / if is_told { TOLD_WITHIN } else { TRIED_WITHIN }).await;
+        context.timeouts.sleep(within / if is_told { TOLD_WITHIN } else { TRIED_WITHIN }).await;
     }
 }

@@ -12,7 +12,7 @@ use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::rest;
 use crate::session::{AttachRequest, Attached, Logs, Refusal, SessionCell, SessionRef, Sessions};
-use crate::timeouts::{Sleep, Timeouts};
+use crate::timeouts::{self, Sleep, Timeouts};
 
 /// What connections need in order to rest.
 pub(crate) type Rest = rest::Rest<(SessionRef, ConnectionId)>;
@@ -43,7 +43,29 @@ pub(crate) struct Context {
     pub(crate) settings: ClientSettings,
 }
 
+/// What stands still in a server that looks well from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stalled {
+    /// No timeout passes.
+    Timeouts(timeouts::Stalled),
+    /// Nobody hears what connections at rest say.
+    Rest,
+}
+
 impl Context {
+    /// Whether timeouts pass, and what connections at rest say is heard, within `watchdog`.
+    ///
+    /// # Errors
+    /// What stands still.
+    pub(crate) fn health(&self, watchdog: Duration) -> Result<(), Stalled> {
+        self.timeouts.health(watchdog).map_err(Stalled::Timeouts)?;
+        let since = self.rest.as_ref().and_then(|rest| rest.poller.acting_since());
+        match since {
+            Some(since) if self.timeouts.clock().now().since(since) > watchdog => Err(Stalled::Rest),
+            _ => Ok(()),
+        }
+    }
+
     /// Gives a connection from this address the session that it asks for, or a new one. See [`Sessions::attach`].
     ///
     /// # Errors

@@ -16,7 +16,7 @@ mod waiting;
 pub(crate) use attachment::Attachment;
 pub(crate) use caller::Caller;
 pub(crate) use commands::Commands;
-pub(crate) use context::{ClientSettings, Context, Rest};
+pub(crate) use context::{ClientSettings, Context, Rest, Stalled};
 pub(crate) use greeting::{hello, unsubscribed};
 pub(crate) use retry::{goaway, retry_ms};
 pub(crate) use speaker::Speaker;

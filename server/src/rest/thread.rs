@@ -2,6 +2,8 @@ use std::io;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use encke_core::Timestamp;
+
 use super::poller::Poller;
 use crate::abort_on_panic::AbortOnPanic;
 
@@ -15,12 +17,16 @@ pub(crate) struct PollerThread {
 impl PollerThread {
     /// # Errors
     /// The system's, when it cannot start a thread.
-    pub(crate) fn start(poller: &Arc<Poller>, act: impl FnMut(u64) + Send + 'static) -> io::Result<Self> {
+    pub(crate) fn start(
+        poller: &Arc<Poller>,
+        now: impl Fn() -> Timestamp + Send + 'static,
+        act: impl FnMut(u64, Timestamp) + Send + 'static,
+    ) -> io::Result<Self> {
         let polled = Arc::clone(poller);
         let thread = thread::Builder::new().name("encke-rest".into()).spawn(move || {
             // Nobody would hear what clients at rest say, while their bytes count as life.
             let _abort = AbortOnPanic;
-            polled.run(act);
+            polled.run(now, act);
         })?;
         Ok(Self { poller: Arc::clone(poller), thread: Some(thread) })
     }

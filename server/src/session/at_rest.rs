@@ -127,10 +127,11 @@ impl Sessions {
     }
 
     /// There may be something to read for a session's connection. What the kernel tells may be old: then there is nothing, or nobody.
-    pub(crate) fn readable(&self, reference: SessionRef) {
+    /// `now` is when the kernel has told so.
+    pub(crate) fn readable(&self, reference: SessionRef, now: Timestamp) {
         let Some(session) = &self.get(reference) else { return };
         let (mut woken, mut makes_room) = (None, false);
-        self.step(session, |state, step| {
+        self.step_at(session, now, |state, step| {
             let Some(connection) = &mut state.resting else { return };
             match connection.read(session, step.now) {
                 Heard::Nothing => {}

@@ -42,7 +42,7 @@ impl Sessions {
         // The timer may be from the time of another. Then this one looks at its deadlines for nothing.
         let Some(session) = self.cells.at(slot) else { return };
         let look = |state: &mut SessionState, step: &mut Step<'_>| state.machine.handle_timeout(step);
-        self.step_and_wake(&session, look, |waker| wakers.push(waker));
+        self.step_and_wake(&session, self.timeouts.clock().now(), look, |waker| wakers.push(waker));
     }
 
     /// Takes messages from a session's outbox, if the session is attached to this connection. This is no step: neither
@@ -63,17 +63,27 @@ impl Sessions {
         session: &SessionCell,
         act: impl FnOnce(&mut SessionState, &mut Step<'_>) -> R,
     ) -> R {
-        self.step_and_wake(session, act, Waker::wake)
+        self.step_at(session, self.timeouts.clock().now(), act)
+    }
+
+    /// A step for what happened then: a moment ago at most.
+    pub(super) fn step_at<R>(
+        &self,
+        session: &SessionCell,
+        now: Timestamp,
+        act: impl FnOnce(&mut SessionState, &mut Step<'_>) -> R,
+    ) -> R {
+        self.step_and_wake(session, now, act, Waker::wake)
     }
 
     /// Acts under the session's lock. The wheel, the connection, metrics, logs and hooks are told after it is released.
     fn step_and_wake<R>(
         &self,
         session: &SessionCell,
+        now: Timestamp,
         act: impl FnOnce(&mut SessionState, &mut Step<'_>) -> R,
         mut wake: impl FnMut(Waker),
     ) -> R {
-        let now = self.timeouts.clock().now();
         let mut outputs = Outputs::new();
         let (result, link, action, followed, woken) = {
             let mut state = session.lock();

@@ -4,9 +4,10 @@ use hyper::StatusCode;
 use serde::Serialize;
 
 use crate::admin::Context;
+use crate::client::Stalled;
 use crate::http::Reply;
 use crate::http::reply::json_with;
-use crate::timeouts::Stalled;
+use crate::timeouts;
 
 /// How long an engine may be out of reach: its clients need not go elsewhere when it is started again.
 const ENGINE_DOWN: Duration = Duration::from_secs(2);
@@ -16,12 +17,17 @@ struct Health {
     status: &'static str,
 }
 
-/// Whether timeouts pass.
+/// Whether timeouts pass, and those at rest are heard.
 pub(crate) fn alive(context: &Context) -> Reply {
-    let (code, status) = match context.client.timeouts.health(context.timers.watchdog) {
+    let (code, status) = match context.client.health(context.timers.watchdog) {
         Ok(()) => (StatusCode::OK, "ok"),
-        Err(Stalled::Wheel) => (StatusCode::SERVICE_UNAVAILABLE, "wheel_stalled"),
-        Err(Stalled::Workers) => (StatusCode::SERVICE_UNAVAILABLE, "workers_stalled"),
+        Err(Stalled::Timeouts(timeouts::Stalled::Wheel)) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "wheel_stalled")
+        }
+        Err(Stalled::Timeouts(timeouts::Stalled::Workers)) => {
+            (StatusCode::SERVICE_UNAVAILABLE, "workers_stalled")
+        }
+        Err(Stalled::Rest) => (StatusCode::SERVICE_UNAVAILABLE, "rest_stalled"),
     };
     json_with(code, &Health { status })
 }
