@@ -14,8 +14,8 @@ use tokio::runtime::Handle;
 
 use crate::arena::Ref;
 use crate::client::{Context, Rest};
-use crate::executor::yield_now;
-use crate::rest::{Line, Poller, PollerThread};
+use crate::executor::{Runtime, yield_now};
+use crate::rest::{AnyPoller, Line, Poller, PollerThread};
 use crate::session::{SessionRef, Sessions};
 use crate::timeouts::{Sleep, Timeouts};
 
@@ -28,8 +28,8 @@ const TOLD_AT_ONCE: usize = 256;
 /// The system's.
 pub(crate) fn rest(after: Option<Duration>, runtime: &Handle) -> io::Result<Option<Rest>> {
     let Some(after) = after else { return Ok(None) };
-    let (line, poller) = (Line::default(), Arc::new(Poller::new()?));
-    Ok(Some(Rest { after, line, poller, runtime: runtime.clone() }))
+    let poller = AnyPoller::Kernel(Arc::new(Poller::new()?));
+    Ok(Some(Rest { after, line: Line::default(), poller, runtime: Runtime::Tokio(runtime.clone()) }))
 }
 
 /// The running thread, if there is one. The task ends with the runtime.
@@ -41,9 +41,16 @@ impl Resting {
     /// The system's, when it cannot start a thread.
     pub(crate) fn start(context: &Arc<Context>) -> io::Result<Self> {
         let Some(rest) = &context.rest else { return Ok(Self(None)) };
+        rest.runtime.spawn(tell_silent(Arc::clone(context)));
+        let poller = match &rest.poller {
+            AnyPoller::Kernel(poller) => poller,
+            // The simulation looks, too.
+            #[cfg(feature = "simulation")]
+            AnyPoller::Simulated(_) => return Ok(Self(None)),
+        };
         let (sessions, timeouts) = (Arc::clone(&context.sessions), Arc::clone(&context.timeouts));
         let now = move || timeouts.clock().now();
-        let thread = PollerThread::start(&rest.poller, now, move |number, now| {
+        let thread = PollerThread::start(poller, now, move |number, now| {
             let session = Ref::of_number(number);
             // A fault in one session, or in a hook, must not stop those of all others.
             if catch_unwind(AssertUnwindSafe(|| sessions.readable(session, now))).is_err()
@@ -53,7 +60,6 @@ impl Resting {
                 session.wake_at_rest();
             }
         })?;
-        rest.runtime.spawn(tell_silent(Arc::clone(context)));
         Ok(Self(Some((thread, Arc::clone(&context.sessions)))))
     }
 

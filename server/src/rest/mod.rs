@@ -12,6 +12,8 @@ mod handover;
 mod line;
 mod pace;
 mod poller;
+#[cfg(feature = "simulation")]
+mod simulated;
 mod thread;
 
 /// What `handover.rs` is made of. The test `loom` puts loom's in its place.
@@ -22,13 +24,17 @@ mod sync {
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::runtime::Handle;
+use encke_core::Timestamp;
 
 pub(crate) use handover::{Handover, Holder};
 pub(crate) use line::Line;
 pub(crate) use pace::Pace;
 pub(crate) use poller::Poller;
+#[cfg(feature = "simulation")]
+pub(crate) use simulated::SimulatedPoller;
 pub(crate) use thread::PollerThread;
+
+use crate::executor::Runtime;
 
 /// What connections need in order to rest.
 #[derive(Debug)]
@@ -37,7 +43,28 @@ pub(crate) struct Rest<L> {
     pub(crate) after: Duration,
     /// The connections that have a task, and would have none if they were silent for long enough.
     pub(crate) line: Line<L>,
-    pub(crate) poller: Arc<Poller>,
+    pub(crate) poller: AnyPoller,
     /// Where tasks begin anew.
-    pub(crate) runtime: Handle,
+    pub(crate) runtime: Runtime,
+}
+
+/// What finds out that there is something to read.
+#[derive(Debug)]
+pub(crate) enum AnyPoller {
+    /// On sockets of the kernel.
+    Kernel(Arc<Poller>),
+    /// On those in the memory of a simulation.
+    #[cfg(feature = "simulation")]
+    Simulated(Arc<SimulatedPoller>),
+}
+
+impl AnyPoller {
+    /// Since when the thread acts on what it was told at a time, if there is one, and it does not wait for more.
+    pub(crate) fn acting_since(&self) -> Option<Timestamp> {
+        match self {
+            Self::Kernel(poller) => poller.acting_since(),
+            #[cfg(feature = "simulation")]
+            Self::Simulated(_) => None,
+        }
+    }
 }

@@ -11,6 +11,7 @@ use hyper::Request;
 use hyper::header::{CONNECTION, COOKIE, HeaderValue};
 use tokio::io::AsyncWriteExt;
 
+use super::polls::{Resting, hold};
 use super::{Answer, Server, Socket, Task, socket};
 use crate::client::Caller;
 use crate::http::Lent;
@@ -51,7 +52,6 @@ impl Server {
         let public = Arc::clone(&self.public);
         let open_connection = self.public.connections.enter(None);
         Box::pin(async move {
-            let _open_connection = open_connection;
             let client = &public.client;
             let ConnectRequest { body, is_last, browser } = connect;
             let mut request = request(body, is_last);
@@ -73,7 +73,8 @@ impl Server {
                     });
                     // hyper has to be taken apart.
                     yield_once().await;
-                    poll::serve(poll::open(socket, Vec::new(), accepted, Arc::clone(client))).await;
+                    let poll = poll::open(socket, Vec::new(), accepted, Arc::clone(client));
+                    hold(poll, Resting(open_connection)).await;
                 }
                 Err(reply) => {
                     let Answer { status, body } = Answer::from(*reply);

@@ -29,6 +29,7 @@ use hyper::Request;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::Holder;
+use crate::arena::Ref;
 use crate::channel::ChannelName;
 use crate::client::Caller;
 use crate::clock::Clock;
@@ -36,10 +37,12 @@ use crate::config::Config;
 use crate::context;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks};
-use crate::executor::Executor;
+use crate::executor::{Executor, Runtime};
 use crate::expiry::ExpiryHandler;
 use crate::http::Reply;
 use crate::public::{self, accept_events, parse_query};
+use crate::rest::{AnyPoller, Line, Rest, SimulatedPoller};
+use crate::resting::Resting;
 use crate::session::Channel;
 use crate::timeouts::{Batch, SteppedWheel, Timeouts, Worker};
 use crate::transport::sse;
@@ -87,6 +90,7 @@ pub struct Server {
     worker: Worker<ExpiryHandler>,
     batches: crossbeam_channel::Receiver<Batch>,
     late_answers: Arc<AtomicUsize>,
+    poller: Arc<SimulatedPoller>,
 }
 
 /// Where the wheel's loop is.
@@ -141,14 +145,23 @@ impl Server {
         let late = Arc::clone(&late_answers);
         let executor: Arc<dyn Executor> = Arc::new(Spawner(spawn));
         let entropy = Entropy::seeded(seed);
-        let client = Arc::new(context::client_on(
+        let mut client = context::client_on(
             &config,
             Arc::clone(&timeouts),
             entropy.clone(),
             Arc::clone(&executor),
             Box::new(HookSink(hooks)),
             |memory| make_engine(engine, memory, late, entropy, &executor),
-        ));
+        );
+        let poller = Arc::new(SimulatedPoller::default());
+        client.rest = config.rest_after.map(|after| Rest {
+            after,
+            line: Line::default(),
+            poller: AnyPoller::Simulated(Arc::clone(&poller)),
+            runtime: Runtime::Simulated(Arc::clone(&executor)),
+        });
+        let client = Arc::new(client);
+        Resting::start(&client).expect("it needs nothing of the system");
         let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
         let handler = Arc::new(ExpiryHandler { context: Arc::clone(&client), executor });
         Self {
@@ -158,6 +171,7 @@ impl Server {
             wheel_state: WheelState::Awake,
             batches,
             late_answers,
+            poller,
         }
     }
 
@@ -192,6 +206,25 @@ impl Server {
     #[must_use]
     pub fn batches(&self) -> usize {
         self.batches.len()
+    }
+
+    /// Whether connections at rest may have something to read.
+    #[must_use]
+    pub fn has_to_read(&self) -> bool {
+        self.poller.has_news()
+    }
+
+    /// One of them is looked at.
+    pub fn look(&self) {
+        if let Some(number) = self.poller.next() {
+            let client = &self.public.client;
+            client.sessions.readable(Ref::of_number(number), client.timeouts.clock().now());
+        }
+    }
+
+    /// The process ends, and with it the connections at rest, which have no tasks that could.
+    pub fn cut_at_rest(&self) {
+        self.public.client.sessions.cut_at_rest();
     }
 
     /// Answers of the engine that are still to come.

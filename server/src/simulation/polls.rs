@@ -1,15 +1,18 @@
 //! Requests of long-polling. hyper, which reads and answers them, is not in the simulation.
 
+use std::future::Future;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use hyper::Request;
 
-use super::{Answer, Server, Socket, Task, socket};
+use super::socket::Adapter;
+use super::{Answer, Server, Socket, Task};
+use crate::admission::OpenConnection;
 use crate::client::{Caller, Speaker};
 use crate::public::{accept_poll, carry_out_all, session_of};
 use crate::session::Via;
-use crate::transport::poll;
+use crate::transport::poll::{self, Form, Held};
 
 /// A request that is held.
 #[expect(missing_debug_implementations, reason = "tasks have none")]
@@ -20,6 +23,31 @@ pub struct Poll {
     pub session: String,
     /// Whether that is the one that it asked for.
     pub recovered: bool,
+}
+
+/// What goes with a poll that is held.
+pub(super) struct Resting(#[expect(dead_code, reason = "held for its drop")] pub(super) OpenConnection);
+
+impl<S: Socket, F: Form> poll::Polls<Adapter<S>, F> for Resting {
+    fn go_on(
+        self,
+        poll: poll::Connection<Adapter<S>, F>,
+    ) -> impl Future<Output: Send + 'static> + Send + 'static {
+        hold(poll, self)
+    }
+}
+
+/// Holds a poll until its connection is over.
+#[expect(clippy::manual_async_fn, reason = "its bounds are to be known where it is used within itself")]
+pub(super) fn hold<S: Socket, F: Form>(
+    poll: poll::Connection<Adapter<S>, F>,
+    resting: Resting,
+) -> impl Future<Output = ()> + Send + 'static {
+    async move {
+        if let Held::Quiet(poll) = poll::serve(poll).await {
+            poll::rest(poll, resting);
+        }
+    }
 }
 
 impl Server {
@@ -44,17 +72,14 @@ impl Server {
         }
         let request = request.body(()).expect("a target of HTTP");
         let caller = Caller::of(&request, address, &client.auth);
-        let socket = socket::Adapter(socket);
+        let socket = Adapter(socket);
         let accepted = accept_poll(&request, &caller, client, || socket.0.is_over())
             .map_err(|reply| Answer::from(*reply))?;
         let session = accepted.attached.session.id().to_string();
         let recovered = accepted.attached.recovered;
         let open_connection = self.public.connections.enter(None);
-        let held = poll::serve(poll::open(socket, Vec::new(), accepted, Arc::clone(client)));
-        let task = Box::pin(async move {
-            let _open_connection = open_connection;
-            held.await;
-        });
+        let poll = poll::open(socket, Vec::new(), accepted, Arc::clone(client));
+        let task = Box::pin(hold(poll, Resting(open_connection)));
         Ok(Poll { task, session, recovered })
     }
 

@@ -1,12 +1,13 @@
+use std::fmt;
 use std::io;
-use std::net::TcpStream;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use encke_sys::Unacknowledged;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::transport;
+use crate::rest::AnyPoller;
+use crate::transport::{self, SocketAtRest};
 
 /// A socket in memory: the few calls that connections make.
 pub trait Socket: Unpin + Send + 'static {
@@ -27,6 +28,22 @@ pub trait Socket: Unpin + Send + 'static {
 
     /// What the peer's kernel has not acknowledged.
     fn unacknowledged(&self) -> Unacknowledged;
+
+    /// Whether its connection may rest. Only then, what follows is asked.
+    fn can_rest(&self) -> bool {
+        false
+    }
+
+    /// Ready when there is something to read, be it the end.
+    fn poll_readable(&mut self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
+    }
+
+    /// No task has it from now on.
+    fn rests(&mut self) {}
+
+    /// The task that is spawned next has it.
+    fn wakes(&mut self) {}
 }
 
 impl Socket for Box<dyn Socket> {
@@ -53,12 +70,30 @@ impl Socket for Box<dyn Socket> {
     fn unacknowledged(&self) -> Unacknowledged {
         (**self).unacknowledged()
     }
+
+    fn can_rest(&self) -> bool {
+        (**self).can_rest()
+    }
+
+    fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        (**self).poll_readable(context)
+    }
+
+    fn rests(&mut self) {
+        (**self).rests();
+    }
+
+    fn wakes(&mut self) {
+        (**self).wakes();
+    }
 }
 
 /// What connections see of it.
 pub(super) struct Adapter<S>(pub(super) S);
 
 impl<S: Socket> transport::Socket for Adapter<S> {
+    type AtRest = AtRest<S>;
+
     fn is_over(&self) -> bool {
         self.0.is_over()
     }
@@ -76,23 +111,88 @@ impl<S: Socket> transport::Socket for Adapter<S> {
     }
 
     fn can_rest(&self) -> bool {
-        false
+        self.0.can_rest()
     }
 
     fn is_silent(&self) -> bool {
         !self.0.holds_bytes() && !self.0.is_over()
     }
 
-    fn rest(self) -> io::Result<TcpStream> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn rest(mut self) -> io::Result<AtRest<S>> {
+        self.0.rests();
+        Ok(AtRest { socket: self.0, readable: None })
     }
 
-    fn wake(_: TcpStream) -> io::Result<Self> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn wake(AtRest { mut socket, readable }: AtRest<S>) -> io::Result<Self> {
+        // The kernel would tell of it again and again, and refuse to take it a second time.
+        assert!(readable.is_none(), "a socket goes back to a task, and is still looked at");
+        socket.wakes();
+        Ok(Self(socket))
     }
 
     fn sent(&mut self, taken: usize) -> usize {
         taken
+    }
+}
+
+/// What is left of it at rest.
+pub(super) struct AtRest<S> {
+    socket: S,
+    /// To be told that there is something to read, while someone looks.
+    readable: Option<Waker>,
+}
+
+impl<S: Socket> AtRest<S> {
+    /// If there is something to read, that is told now, and otherwise once there is.
+    fn tell(&mut self) {
+        let Self { socket, readable: Some(readable) } = self else { return };
+        if socket.poll_readable(&mut Context::from_waker(readable)).is_ready() {
+            readable.wake_by_ref();
+        }
+    }
+}
+
+impl<S: Socket> SocketAtRest for AtRest<S> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self.socket.poll_receive(&mut Context::from_waker(Waker::noop()), into);
+        self.tell();
+        match read {
+            Poll::Ready(read) => read,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self.socket.poll_send(&mut Context::from_waker(Waker::noop()), bytes) {
+            Poll::Ready(taken) => taken,
+            Poll::Pending => Err(io::ErrorKind::WouldBlock.into()),
+        }
+    }
+
+    fn holds_bytes(&self) -> bool {
+        self.socket.holds_bytes()
+    }
+
+    fn unacknowledged(&self) -> io::Result<Unacknowledged> {
+        Ok(self.socket.unacknowledged())
+    }
+
+    fn add_to(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()> {
+        let AnyPoller::Simulated(poller) = poller else { return Err(io::ErrorKind::Unsupported.into()) };
+        self.readable = Some(poller.tells(number));
+        self.tell();
+        Ok(())
+    }
+
+    /// What is told all the same finds nothing to read.
+    fn remove_from(&mut self, _: &AnyPoller) {
+        self.readable = None;
+    }
+}
+
+impl<S> fmt::Debug for AtRest<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AtRest")
     }
 }
 

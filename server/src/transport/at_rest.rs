@@ -3,17 +3,14 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::future::Future;
-use std::io::{self, ErrorKind, Read, Write};
-use std::mem::MaybeUninit;
-use std::net::TcpStream;
+use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
 use encke_core::Timestamp;
 use encke_core::dialect::DialectName;
-use socket2::SockRef;
 
-use super::Socket;
 use super::metered::{Metered, Written};
+use super::{Socket, SocketAtRest};
 use crate::client::{Attachment, Context};
 use crate::rest::Pace;
 use crate::session::{
@@ -52,7 +49,7 @@ pub(super) trait Rests: Send + 'static {
     fn heard(&mut self, context: &Context, session: &SessionCell, bytes: &[u8], now: Timestamp) -> Heard;
 
     /// Whether its peer has shown that it is alive since the last ping, as far as the kernel knows.
-    fn is_alive(&self, socket: &RestingSocket) -> bool;
+    fn is_alive(&self, socket: &RestingSocketOf<Self>) -> bool;
 
     /// Makes a ping. `sent` is the last seq that anything was sent under. Returns the ping's.
     fn ping(&mut self, sent: u64, out: &mut Vec<u8>) -> u64;
@@ -70,6 +67,9 @@ pub(super) trait Rests: Send + 'static {
         remains: Remains,
     ) -> impl Future<Output: Send + 'static> + Send + 'static;
 }
+
+/// The socket of a connection with such a transport.
+pub(super) type RestingSocketOf<T> = RestingSocket<<<T as Rests>::Socket as Socket>::AtRest>;
 
 /// What all transports have of a connection, when it goes to rest and when it wakes.
 pub(super) struct Awake<S> {
@@ -111,8 +111,8 @@ pub(super) fn rest<T: Rests>(awake: Awake<T::Socket>, transport: T) {
 }
 
 /// The socket of a connection without a task.
-pub(super) struct RestingSocket {
-    socket: TcpStream,
+pub(super) struct RestingSocket<S> {
+    socket: S,
     /// Somebody looks whether there is anything to read.
     is_polled: bool,
     written: Written,
@@ -122,23 +122,18 @@ pub(super) struct RestingSocket {
     context: Arc<Context>,
 }
 
-impl RestingSocket {
-    /// Whether there is anything to read, as far as the kernel knows.
-    pub(super) fn holds_bytes(&self) -> bool {
-        let mut byte = [MaybeUninit::uninit()];
-        matches!(SockRef::from(&self.socket).peek(&mut byte), Ok(1..))
-    }
-
+impl<S: SocketAtRest> RestingSocket<S> {
     /// Whether the peer's machine has acknowledged the last ping, as far as the kernel knows.
     pub(super) fn has_ping_arrived(&self) -> bool {
-        encke_sys::unacknowledged(&self.socket)
+        self.socket
+            .unacknowledged()
             .is_ok_and(|unacknowledged| self.written.has_ping_arrived(unacknowledged.bytes))
     }
 
     /// Returns what the kernel did not take. If the connection has failed, that is all; its task will find out.
     fn send(&mut self, bytes: &[u8]) -> Result<(), Vec<u8>> {
         let taken = loop {
-            match (&self.socket).write(bytes) {
+            match self.socket.write(bytes) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 taken => break taken.unwrap_or(0),
             }
@@ -149,8 +144,8 @@ impl RestingSocket {
 }
 
 /// A connection that has no task. In a box of its own while it is at rest.
-struct Resting<T> {
-    socket: RestingSocket,
+struct Resting<T: Rests> {
+    socket: RestingSocketOf<T>,
     transport: T,
 }
 
@@ -202,13 +197,13 @@ impl<T: Rests> AtRest for Resting<T> {
     fn begin(&mut self, session: &SessionCell) -> io::Result<()> {
         let RestingSocket { socket, is_polled, pace, context, .. } = &mut self.socket;
         let rest = context.rest.as_ref().ok_or(ErrorKind::Unsupported)?;
-        rest.poller.add(&*socket, session.reference().number()).inspect_err(|_| pace.failed())?;
+        socket.add_to(&rest.poller, session.reference().number()).inspect_err(|_| pace.failed())?;
         *is_polled = true;
         Ok(())
     }
 
     fn is_alive(&self) -> bool {
-        self.socket.holds_bytes() || self.transport.is_alive(&self.socket)
+        self.socket.socket.holds_bytes() || self.transport.is_alive(&self.socket)
     }
 
     fn read(&mut self, session: &SessionCell, now: Timestamp) -> Heard {
@@ -216,7 +211,7 @@ impl<T: Rests> AtRest for Resting<T> {
             return Heard::Later;
         }
         let mut buffer = [0; READ_BYTES];
-        let bytes = match (&self.socket.socket).read(&mut buffer) {
+        let bytes = match self.socket.socket.read(&mut buffer) {
             Ok(count) => &buffer[..count],
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
                 return Heard::Nothing;
@@ -258,11 +253,11 @@ impl<T: Rests> AtRest for Resting<T> {
 
     fn wake(self: Box<Self>, session: &SessionCell, link: Arc<Link>, mut remains: Remains) {
         let Self { socket, transport } = *self;
-        let RestingSocket { socket, is_polled, written, mut pace, since, context, .. } = socket;
+        let RestingSocket { mut socket, is_polled, written, mut pace, since, context, .. } = socket;
         context.metrics.connections.woke(T::TRANSPORT.into());
         let Some(rest) = &context.rest else { return };
         if is_polled {
-            rest.poller.remove(&socket);
+            socket.remove_from(&rest.poller);
             pace.woke(context.timeouts.clock().now().since(since), rest.after);
         } else {
             // It was to rest, and could not.
@@ -283,13 +278,13 @@ impl<T: Rests> AtRest for Resting<T> {
     }
 }
 
-impl<T> fmt::Debug for Resting<T> {
+impl<T: Rests> fmt::Debug for Resting<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Resting").field("socket", &self.socket.socket).finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
-pub(super) fn size_of_resting<T>() -> usize {
+pub(super) fn size_of_resting<T: Rests>() -> usize {
     size_of::<Resting<T>>()
 }

@@ -20,5 +20,5 @@ mod unwritten;
 pub(crate) mod websocket;
 mod write_hold;
 
-pub(crate) use socket::Socket;
+pub(crate) use socket::{Socket, SocketAtRest};
 pub(crate) use tcp::TcpSocket;

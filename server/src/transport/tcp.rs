@@ -10,7 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-use super::socket::Socket;
+use super::socket::{Socket, SocketAtRest};
+use crate::rest::AnyPoller;
 use crate::tls::Tls;
 
 /// What may wait in TLS for the kernel to take it: one record. The server's own buffer is above, the kernel's below.
@@ -68,6 +69,8 @@ impl TcpSocket {
 }
 
 impl Socket for TcpSocket {
+    type AtRest = std::net::TcpStream;
+
     fn is_over(&self) -> bool {
         self.shows(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR)
     }
@@ -112,6 +115,41 @@ impl Socket for TcpSocket {
         match self {
             Self::Plain(_) => taken,
             Self::Tls(tls) => std::mem::take(&mut tls.get_mut().0.sent),
+        }
+    }
+}
+
+impl SocketAtRest for std::net::TcpStream {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        io::Read::read(self, into)
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        io::Write::write(self, bytes)
+    }
+
+    fn holds_bytes(&self) -> bool {
+        let mut byte = [MaybeUninit::uninit()];
+        matches!(SockRef::from(self).peek(&mut byte), Ok(1..))
+    }
+
+    fn unacknowledged(&self) -> io::Result<Unacknowledged> {
+        encke_sys::unacknowledged(self)
+    }
+
+    fn add_to(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()> {
+        match poller {
+            AnyPoller::Kernel(poller) => poller.add(&*self, number),
+            #[cfg(feature = "simulation")]
+            AnyPoller::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn remove_from(&mut self, poller: &AnyPoller) {
+        match poller {
+            AnyPoller::Kernel(poller) => poller.remove(&*self),
+            #[cfg(feature = "simulation")]
+            AnyPoller::Simulated(_) => {}
         }
     }
 }

@@ -13,6 +13,9 @@ use crate::wire::Buffers;
 pub(crate) const SECOND: u64 = 1_000_000_000;
 pub(crate) const MILLI: u64 = 1_000_000;
 
+/// The server allows no longer silence before connections rest.
+const LONGEST_BEFORE_REST_MS: u64 = 60_000;
+
 /// How a run is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -59,7 +62,7 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// The scenario of a seed.
     pub(crate) fn of(seed: u64) -> Self {
-        Self::of_one_server(seed).with_restarts().with_redis()
+        Self::of_one_server(seed).with_restarts().with_redis().with_rest()
     }
 
     fn of_one_server(seed: u64) -> Self {
@@ -128,6 +131,18 @@ impl Scenario {
             longest_message: rng.random_range(40..longest_message),
             config,
         }
+    }
+
+    /// In three of four, connections rest: whenever they can, or after a silence. That changes nothing else in them.
+    fn with_rest(mut self) -> Self {
+        let mut rng = self.rng(7);
+        self.config.rest_after = match rng.random_range(0..4) {
+            0 => None,
+            1 => Some(Duration::ZERO),
+            2 => Some(Duration::from_millis(200)),
+            _ => Some(Duration::from_millis(rng.random_range(1..LONGEST_BEFORE_REST_MS))),
+        };
+        self
     }
 
     /// Some have more servers than one, one after another. That changes nothing else in them.

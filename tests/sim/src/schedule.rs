@@ -43,6 +43,8 @@ pub(crate) enum Action {
     },
     /// A worker takes a batch.
     Work,
+    /// Someone looks what a connection at rest has to read.
+    Look,
     /// A woken task is polled.
     Poll(TaskId),
     /// Bytes move from one end's kernel to the other's.

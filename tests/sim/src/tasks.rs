@@ -7,6 +7,9 @@ use std::task::{Context, Poll, Wake, Waker};
 use encke_server::simulation::Task;
 use parking_lot::Mutex;
 
+use crate::schedule::ConnectionNumber;
+use crate::wire::AtRest;
+
 /// One task. A number is used again, with the next generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TaskId {
@@ -18,8 +21,11 @@ pub(crate) struct TaskId {
 #[derive(Default)]
 struct Queue {
     woken: Mutex<Vec<TaskId>>,
-    spawned: Mutex<Vec<Task>>,
+    spawned: Mutex<Vec<Spawned>>,
 }
+
+/// A task that the server has spawned, and the connection that it serves, if that was at rest.
+type Spawned = (Task, Option<ConnectionNumber>);
 
 struct TaskWaker {
     id: TaskId,
@@ -50,6 +56,7 @@ pub(crate) struct Tasks {
     slots: Vec<Slot>,
     free: Vec<u32>,
     queue: Arc<Queue>,
+    pub(crate) at_rest: Arc<Mutex<AtRest>>,
 }
 
 /// What came of polling a task.
@@ -64,8 +71,11 @@ pub(crate) enum Polled {
 impl Tasks {
     /// What the server spawns its own tasks with.
     pub(crate) fn spawner(&self) -> Box<dyn Fn(Task) + Send + Sync> {
-        let queue = Arc::clone(&self.queue);
-        Box::new(move |task| queue.spawned.lock().push(task))
+        let (queue, at_rest) = (Arc::clone(&self.queue), Arc::clone(&self.at_rest));
+        Box::new(move |task| {
+            let serves = at_rest.lock().woken.take();
+            queue.spawned.lock().push((task, serves));
+        })
     }
 
     /// Takes a task in, and wakes it for the first time.
@@ -85,12 +95,14 @@ impl Tasks {
         id
     }
 
-    /// Moves the tasks that were woken since the last call into `into`. Those that the server has spawned are among them.
-    pub(crate) fn take_woken(&mut self, into: &mut Vec<TaskId>) {
+    /// Takes in the tasks that the server has spawned since the last call. Returns which connections they serve.
+    pub(crate) fn take_spawned(&mut self) -> Vec<(TaskId, Option<ConnectionNumber>)> {
         let spawned = std::mem::take(&mut *self.queue.spawned.lock());
-        for task in spawned {
-            self.spawn(task);
-        }
+        spawned.into_iter().map(|(task, serves)| (self.spawn(task), serves)).collect()
+    }
+
+    /// Moves the tasks that were woken since the last call into `into`.
+    pub(crate) fn take_woken(&mut self, into: &mut Vec<TaskId>) {
         into.append(&mut self.queue.woken.lock());
     }
 
@@ -124,6 +136,7 @@ impl Tasks {
         }
         self.queue.spawned.lock().clear();
         self.queue.woken.lock().clear();
+        *self.at_rest.lock() = AtRest::default();
     }
 
     /// How many have not ended.

@@ -28,6 +28,15 @@ pub(crate) struct Times {
 /// The connections at which something has happened that the scheduler must know of.
 pub(crate) type News = Arc<Mutex<Vec<ConnectionNumber>>>;
 
+/// What becomes of connections at rest, until the scheduler knows.
+#[derive(Debug, Default)]
+pub(crate) struct AtRest {
+    /// The one whose task the server spawns next.
+    pub(crate) woken: Option<ConnectionNumber>,
+    /// Those that have ended without a task.
+    pub(crate) ended: Vec<ConnectionNumber>,
+}
+
 /// One way of a connection.
 #[derive(Debug)]
 pub(crate) struct Pipe {
@@ -131,8 +140,11 @@ pub(crate) struct Wire {
     pub(crate) written_at: Option<u64>,
     /// All that it wrote, where that is looked at.
     written: Option<Vec<u8>>,
+    /// No task of the server has its end.
+    pub(crate) is_at_rest: bool,
     times: Arc<Times>,
     news: News,
+    at_rest: Arc<Mutex<AtRest>>,
 }
 
 impl Wire {
@@ -312,7 +324,13 @@ pub(crate) struct Buffers {
 }
 
 impl Shared {
-    pub(crate) fn new(number: ConnectionNumber, buffers: Buffers, times: &Arc<Times>, news: &News) -> Self {
+    pub(crate) fn new(
+        number: ConnectionNumber,
+        buffers: Buffers,
+        times: &Arc<Times>,
+        news: &News,
+        at_rest: &Arc<Mutex<AtRest>>,
+    ) -> Self {
         let served = times.served.load(Ordering::Relaxed);
         Self(Arc::new(Mutex::new(Wire {
             number,
@@ -331,8 +349,10 @@ impl Shared {
             last_arrival: served,
             written_at: None,
             written: None,
+            is_at_rest: false,
             times: Arc::clone(times),
             news: Arc::clone(news),
+            at_rest: Arc::clone(at_rest),
         })))
     }
 
@@ -413,11 +433,37 @@ impl Socket for ServerSocket {
             silent_for: Duration::from_nanos(now - wire.last_acknowledged),
         }
     }
+
+    fn can_rest(&self) -> bool {
+        true
+    }
+
+    fn poll_readable(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut wire = self.0.lock();
+        if wire.failed.is_some() || !wire.to_server.arrived.is_empty() || wire.to_server.end_arrived {
+            return Poll::Ready(());
+        }
+        wire.reader = Some(context.waker().clone());
+        Poll::Pending
+    }
+
+    fn rests(&mut self) {
+        self.0.lock().is_at_rest = true;
+    }
+
+    fn wakes(&mut self) {
+        let mut wire = self.0.lock();
+        wire.is_at_rest = false;
+        wire.at_rest.lock().woken = Some(wire.number);
+    }
 }
 
 impl Drop for ServerSocket {
     fn drop(&mut self) {
         let mut wire = self.0.lock();
+        if wire.is_at_rest {
+            wire.at_rest.lock().ended.push(wire.number);
+        }
         wire.server_gone = true;
         wire.was_given_up = !wire.to_client.sent.is_empty();
         wire.to_client.ended = true;

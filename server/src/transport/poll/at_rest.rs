@@ -11,7 +11,7 @@ use super::form::Form;
 use crate::client::Context;
 use crate::session::{Heard, Remains, SessionCell, SessionOutbox, Share, Transport};
 use crate::transport::Socket;
-use crate::transport::at_rest::{Awake, RestingSocket, Rests, rest as rest_as};
+use crate::transport::at_rest::{Awake, RestingSocketOf, Rests, rest as rest_as};
 
 /// What goes with a poll, also while it is at rest, and goes on with its connection afterwards.
 pub(crate) trait Polls<S, F>: Send + 'static {
@@ -46,7 +46,7 @@ impl<S: Socket, F: Form, P: Polls<S, F>> Rests for Resting<S, F, P> {
         Heard::Other(Remains { read: bytes.to_vec(), ..Remains::default() })
     }
 
-    fn is_alive(&self, _: &RestingSocket) -> bool {
+    fn is_alive(&self, _: &RestingSocketOf<Self>) -> bool {
         false
     }
 

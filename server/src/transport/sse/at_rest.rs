@@ -14,7 +14,7 @@ use crate::admission::{OpenConnection, QuietConnection};
 use crate::client::Context;
 use crate::session::{Heard, Remains, SessionCell, SessionOutbox, Share, Transport, take_share};
 use crate::transport::Socket;
-use crate::transport::at_rest::{Awake, RestingSocket, Rests, rest as rest_as};
+use crate::transport::at_rest::{Awake, RestingSocketOf, Rests, rest as rest_as};
 
 struct Resting<S> {
     positions: Positions,
@@ -42,7 +42,7 @@ impl<S: Socket> Rests for Resting<S> {
     }
 
     /// A client cannot answer a heartbeat; its machine can.
-    fn is_alive(&self, socket: &RestingSocket) -> bool {
+    fn is_alive(&self, socket: &RestingSocketOf<Self>) -> bool {
         socket.has_ping_arrived()
     }
 

@@ -17,7 +17,7 @@ use super::{Anew, Holder, run, websocket};
 use crate::client::Context;
 use crate::session::{Heard, Remains, SessionCell, SessionOutbox, Share, Transport, take_share};
 use crate::transport::Socket;
-use crate::transport::at_rest::{Awake, RestingSocket, Rests, rest as rest_as};
+use crate::transport::at_rest::{Awake, RestingSocketOf, Rests, rest as rest_as};
 
 struct Resting<S, D, H: Holder<S>> {
     /// There is something to send, but nothing is sent until something is acknowledged.
@@ -58,7 +58,7 @@ impl<S: Socket, D: Spoken, H: Holder<S>> Rests for Resting<S, D, H> {
     }
 
     /// Its answer is something to read.
-    fn is_alive(&self, _: &RestingSocket) -> bool {
+    fn is_alive(&self, _: &RestingSocketOf<Self>) -> bool {
         false
     }
 
@@ -114,8 +114,8 @@ mod tests {
     use crate::config::Settings;
     use crate::context;
     use crate::entropy::Entropy;
-    use crate::executor::yield_now;
-    use crate::rest::{Line, Poller};
+    use crate::executor::{Runtime, yield_now};
+    use crate::rest::{AnyPoller, Line, Poller};
     use crate::session::{EventSink, SessionId};
     use crate::timeouts::Timeouts;
     use crate::transport::TcpSocket;
@@ -138,6 +138,7 @@ mod tests {
         let mut context = context::client(&config, timeouts, Entropy::system(), executor, Box::new(Nothing));
         let poller = Arc::new(Poller::new().expect("epoll"));
         poller.stop();
+        let (poller, runtime) = (AnyPoller::Kernel(poller), Runtime::Tokio(runtime));
         context.rest = Some(Rest { after: Duration::ZERO, line: Line::default(), poller, runtime });
         context
     }

@@ -202,6 +202,9 @@ impl World {
         let held = self.server.held();
         let channels = self.server.channels();
         let has_redis = self.redis.is_some();
+        // One task tells connections that they may rest. It sleeps while any is in its line, though that may be gone.
+        let tasks_for_rest = usize::from(self.scenario.config.rest_after.is_some());
+        let tasks = tasks_for_rest + if has_redis { TASKS_FOR_REDIS } else { 0 };
         let has_age = self.scenario.config.channel.log.age.is_some();
         let is_referred_to = channels.iter().any(|it| it.subscribers + it.references > 0);
         let left = [
@@ -210,9 +213,12 @@ impl World {
             ("permits", held.permits),
             ("connections", usize::try_from(held.connections).unwrap_or(usize::MAX)),
             ("open sockets", held.open_connections),
-            ("tasks", self.tasks.len().saturating_sub(if has_redis { TASKS_FOR_REDIS } else { 0 })),
+            ("tasks", self.tasks.len().saturating_sub(tasks)),
             // Those tasks sleep.
-            ("entries in the wheel", if has_redis { 0 } else { held.timer_entries }),
+            (
+                "entries in the wheel",
+                if has_redis { 0 } else { held.timer_entries.saturating_sub(tasks_for_rest) },
+            ),
             ("channels that someone holds", usize::from(is_referred_to)),
             ("channels with messages of a limited age", if has_age { channels.len() } else { 0 }),
             ("bytes of a limited age", if has_age { held.log_bytes } else { 0 }),

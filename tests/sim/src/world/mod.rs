@@ -122,6 +122,7 @@ pub(crate) struct World {
     /// Counts the turns that were planned: an earlier plan is void.
     wheel_plan: u32,
     work_planned: bool,
+    look_planned: bool,
     pub(crate) server: Server,
     lives: Lives,
     redis: Option<TheRedis>,
@@ -184,6 +185,7 @@ impl World {
             news: News::default(),
             wheel_plan: 0,
             work_planned: false,
+            look_planned: false,
             server,
             lives,
             redis,

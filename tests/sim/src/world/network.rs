@@ -20,7 +20,7 @@ impl World {
             self.fault_counts.count(Fault::Latency);
         }
         self.connections.push(Some(Box::new(Connection {
-            wire: Shared::new(number, self.scenario.buffers, &self.times, &self.news),
+            wire: Shared::new(number, self.scenario.buffers, &self.times, &self.news, &self.tasks.at_rest),
             client,
             task: None,
             session: None,
@@ -47,12 +47,12 @@ impl World {
         self.connection_mut(number).expect("it is new").task = Some(task);
     }
 
-    pub(crate) fn now_serves(&mut self, task: TaskId, served: Served) {
+    pub(crate) fn now_serves(&mut self, task: TaskId, served: impl Into<Option<Served>>) {
         let index = task.index as usize;
         if self.served_by.len() <= index {
             self.served_by.resize(index + 1, None);
         }
-        self.served_by[index] = Some(served);
+        self.served_by[index] = served.into();
     }
 
     /// `action` happens once it has come so far.

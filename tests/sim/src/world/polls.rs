@@ -33,8 +33,12 @@ impl World {
         self.polled.insert(session, Polled { connection, since, over_at: None });
     }
 
-    /// The task of a connection has done something.
+    /// The task of a connection has done something. If that has ended, the connection is over, or at rest.
     pub(super) fn look_at_poll(&mut self, number: ConnectionNumber, has_ended: bool) {
+        let is_at_rest = self
+            .connection(number)
+            .is_some_and(|it| it.wire.lock().is_at_rest && !it.wire.lock().server_gone);
+        let has_ended = has_ended && !is_at_rest;
         if has_ended {
             self.served_polls.remove(&number);
         }

@@ -159,6 +159,7 @@ impl World {
                 self.ready.push(Action::LosePost(number));
             }
         }
+        self.server.cut_at_rest();
         self.tasks.cancel_all();
         // Of the end of its own connections, a process that is killed tells nobody.
         self.given.told.0.lock().clear();

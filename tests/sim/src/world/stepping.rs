@@ -74,6 +74,11 @@ impl World {
                 self.trace.say(self.now, format_args!("a worker takes a batch"));
                 self.server.work();
             }
+            Action::Look => {
+                self.look_planned = false;
+                self.trace.say(self.now, format_args!("a connection at rest is looked at"));
+                self.server.look();
+            }
             Action::Poll(task) => {
                 let polled = self.tasks.poll(task);
                 if polled != Polled::Gone {
@@ -154,6 +159,7 @@ impl World {
 
     /// What the last action has set off.
     fn follow_up(&mut self) {
+        self.look_at_those_that_ended_at_rest();
         self.hear_events();
         for _ in 0..self.given.engine_delays.take_drawn() {
             self.fault_counts.count(Fault::LateEngine);
@@ -168,12 +174,22 @@ impl World {
             self.work_planned = true;
             self.now_or_late(Action::Work, Fault::LateWorker);
         }
+        if !self.look_planned && self.server.has_to_read() {
+            self.look_planned = true;
+            self.now_or_late(Action::Look, Fault::LateTask);
+        }
         self.hear_of_held();
         self.hear_redis();
         loop {
             let answered = self.answers.lock().pop();
             let Some((post, answer)) = answered else { break };
             self.answer_post(post, answer);
+        }
+        for (task, connection) in self.tasks.take_spawned() {
+            self.now_serves(task, connection.map(Served::Connection));
+            if let Some(connection) = connection.and_then(|number| self.connection_mut(number)) {
+                connection.task = Some(task);
+            }
         }
         let mut woken = std::mem::take(&mut self.woken);
         self.tasks.take_woken(&mut woken);
@@ -185,6 +201,13 @@ impl World {
             let number = self.news.lock().pop();
             let Some(number) = number else { break };
             self.consider(number);
+        }
+    }
+
+    fn look_at_those_that_ended_at_rest(&mut self) {
+        let ended = std::mem::take(&mut self.tasks.at_rest.lock().ended);
+        for number in ended {
+            self.look_at_poll(number, true);
         }
     }
 
@@ -289,6 +312,7 @@ fn code(action: &Action) -> [u64; 2] {
     match *action {
         Action::Wheel { plan } => [1, plan.into()],
         Action::Work => [2, 0],
+        Action::Look => [24, 0],
         Action::Poll(task) => [3, task.index.into()],
         Action::Move(connection, Way::ToServer) => [4, connection.into()],
         Action::Move(connection, Way::ToClient) => [5, connection.into()],
