@@ -43,7 +43,7 @@ use std::task::{Poll, Wake, Waker};
 use loom::sync::Arc;
 use loom::thread;
 
-use arming::{ArmAction, Arming, RequestedDeadline};
+use arming::{ArmAction, Arming, Next, RequestedDeadline, look_again};
 use handover::{Handover, Holder};
 use life::Life;
 use parking::Parking;
@@ -128,29 +128,28 @@ impl Wheel {
 
     fn advance(&mut self, arming: &Arming, now: u64) {
         if self.entry.take_if(|at| *at <= now).is_some() {
-            let requested = match self.once_expired {
-                OnceExpired::ArmedAgain if arming.is_due(now) => return self.arm_again(arming, now),
-                OnceExpired::ArmedAgain | OnceExpired::Rests => arming.rest(),
-                OnceExpired::Leaves => arming.leave(),
-            };
-            if requested.is_due(now) {
-                self.is_registered = self.once_expired != OnceExpired::Leaves;
-                self.expired.extend(requested.earliest());
+            let requested = arming.requested();
+            let next = self.next(requested, now);
+            arming.becomes(next);
+            look_again();
+            if arming.requested() != requested {
+                self.entry = None;
+                self.arm(arming, arming.rest());
             } else {
-                self.arm(arming, requested);
+                self.is_registered = next != Next::Gone;
+                self.expired.extend(requested.earliest().filter(|due| *due <= now));
             }
         }
     }
 
-    fn arm_again(&mut self, arming: &Arming, now: u64) {
-        let next = now + ARMED_AGAIN_AFTER;
-        self.entry = Some(next);
-        let requested = arming.set_armed(next);
-        if requested.is_due(now) {
-            self.expired.extend(requested.earliest());
-        } else {
-            self.arm(arming, arming.rest());
-        }
+    fn next(&mut self, requested: RequestedDeadline, now: u64) -> Next {
+        self.entry = match (requested.earliest(), self.once_expired) {
+            (Some(due), OnceExpired::ArmedAgain) if due <= now => Some(now + ARMED_AGAIN_AFTER),
+            (Some(due), OnceExpired::Rests) if due <= now => return Next::AtRest,
+            (Some(due), OnceExpired::Leaves) if due <= now => None,
+            (deadline, _) => deadline,
+        };
+        self.entry.map_or(Next::Gone, Next::Armed)
     }
 }
 

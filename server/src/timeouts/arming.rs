@@ -6,9 +6,10 @@
 //! said that the timer rests ([`Arming::rest`]). Then either the owner sees that and sends the timer, or the
 //! wheel sees the owner's new request.
 //!
-//! A timer that fires for a request that has passed may be armed for later at once: the wheel says so ([`Arming::set_armed`]), and looks at
-//! the request again. If that is another by now, the timer rests after all. So an owner that mostly requests its next deadline for about then
-//! or later need not send the timer.
+//! A timer that fires need not rest before it is armed for later. The wheel reads the request, says what becomes of the timer
+//! ([`Arming::becomes`]), and looks at the request again ([`look_again`]), of many timers at a time. If that is another by now, the timer rests after
+//! all: its owner may have relied on what was said before. So a timer may be armed beyond a request that has passed: an owner that mostly
+//! requests its next deadline for about then or later need not send it.
 //!
 //! The wheel keeps a timer, armed or at rest, until its owner requests no deadline any more, as every owner does at its end.
 //! By the same rule it first says that it has let the timer go ([`Arming::leave`]), and then looks at the request again.
@@ -79,6 +80,22 @@ const ABSENT: u64 = u64::MAX;
 /// The wheel has the timer, which is not armed. Later than any deadline: whatever is requested, the wheel must know.
 const AT_REST: u64 = ABSENT - 1;
 
+/// What becomes of a timer that fires.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// It serves every request for this instant or a later one.
+    Armed(u64),
+    AtRest,
+    /// The wheel does not have it any longer.
+    Gone,
+}
+
+/// For the wheel, after it has said what becomes of timers: from here on it reads their requests as they are now, or their owners see what
+/// it has said.
+pub(crate) fn look_again() {
+    fence(Ordering::SeqCst);
+}
+
 /// The deadline that one timer's owner requests, and the one that the wheel has armed.
 #[derive(Debug)]
 pub(crate) struct Arming {
@@ -126,13 +143,9 @@ impl Arming {
         self.requested()
     }
 
-    fn requested(&self) -> RequestedDeadline {
+    /// For the wheel, when the timer fires. The owner may request another deadline at any time.
+    pub(crate) fn requested(&self) -> RequestedDeadline {
         RequestedDeadline(self.requested.load(Ordering::Acquire))
-    }
-
-    /// For the wheel, when the timer fires: whether the owner has requested an instant that has passed. It may request another just now.
-    pub(crate) fn is_due(&self, now: u64) -> bool {
-        self.requested().is_due(now)
     }
 
     /// For the wheel, after it took the timer from the channel: from here on it may be sent again.
@@ -141,7 +154,18 @@ impl Arming {
         self.requested()
     }
 
-    /// For the wheel, when the timer has fired or is about to be put off: the request as it is now.
+    /// For the wheel, when the timer fires: what becomes of it, unless the request is another by now, when the wheel has
+    /// [looked again](look_again).
+    pub(crate) fn becomes(&self, next: Next) {
+        let armed = match next {
+            Next::Armed(nanos) => nanos,
+            Next::AtRest => AT_REST,
+            Next::Gone => ABSENT,
+        };
+        self.armed.store(armed, Ordering::Release);
+    }
+
+    /// For the wheel, when the timer is about to be put off: the request as it is now.
     pub(crate) fn rest(&self) -> RequestedDeadline {
         self.now_is(AT_REST)
     }

@@ -13,6 +13,7 @@
 
 mod arming;
 mod dispatch_watch;
+mod firing;
 mod hyper_timer;
 mod owners;
 mod parking;

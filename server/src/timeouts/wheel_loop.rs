@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, TrySendError};
 use encke_core::Timestamp;
-use encke_wheel::{Expire, StandingTimers, Tick, TimerKey, Work};
+use encke_wheel::{StandingTimers, Tick, TimerKey, Work};
 
 use crate::clock::nanos;
 
-use super::timer_cell::OnceExpired;
+use super::firing::Until;
 use super::wheel_thread::WheelParts;
 use super::{Batch, RequestedDeadline, TickLength, Timeouts, TimerCell};
 
@@ -17,7 +17,7 @@ use super::{Batch, RequestedDeadline, TickLength, Timeouts, TimerCell};
 /// meanwhile still leave the wheel.
 const WORK_PER_LOOK: u64 = 4096;
 
-const REGISTERED: &str = "nothing but this thread takes a timer out";
+pub(super) const REGISTERED: &str = "nothing but this thread takes a timer out";
 
 /// What the wheel thread owns and does. It only routes: it runs no session code and takes no session's lock.
 ///
@@ -28,14 +28,14 @@ pub(super) struct WheelLoop<W> {
     pub(super) wheel: W,
     tick: TickLength,
     longest_sleep: Duration,
-    armed_again_after: Duration,
+    pub(super) armed_again_after: Duration,
     /// When the levels are counted next: every slot is looked at for it, which is more than a turn takes that has little to do.
     levels_counted_next: Timestamp,
     timeouts: Arc<Timeouts>,
     to_arm: Receiver<Arc<TimerCell>>,
     batches: Sender<Batch>,
     /// Expired, not yet sent: at most one batch, for the wheel is not advanced while it is full.
-    pending: Batch,
+    pub(super) pending: Batch,
 }
 
 /// Whether everything that had expired went out to the workers.
@@ -82,6 +82,11 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
     pub(super) fn fall_asleep(&mut self, wake_up: Timestamp) -> bool {
         self.timeouts.parking.announce(wake_up.as_nanos());
         !self.receive()
+    }
+
+    /// How long after its deadline a soft expiry may come.
+    pub(super) fn slack(&self) -> u64 {
+        self.timeouts.slack
     }
 
     /// What is left of the sleep until `wake_up`.
@@ -144,14 +149,14 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
         key
     }
 
-    fn unregister(&mut self, key: TimerKey) -> Arc<TimerCell> {
+    pub(super) fn unregister(&mut self, key: TimerKey) -> Arc<TimerCell> {
         let timer = self.wheel.unregister(key).expect(REGISTERED);
         *timer.key.lock() = None;
         timer
     }
 
     /// Arms a timer of the wheel as its owner requests, or lets it go if there is no request.
-    fn arm(&mut self, mut key: TimerKey, mut requested: RequestedDeadline) {
+    pub(super) fn arm(&mut self, mut key: TimerKey, mut requested: RequestedDeadline) {
         loop {
             if let (Some(earliest), Some(latest)) =
                 (requested.earliest(), requested.latest(self.timeouts.slack))
@@ -174,7 +179,7 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
     }
 
     /// Returns the earliest instant of which a request is served by that.
-    fn arm_between(&mut self, key: TimerKey, earliest: u64, latest: u64) -> u64 {
+    pub(super) fn arm_between(&mut self, key: TimerKey, earliest: u64, latest: u64) -> u64 {
         let first = self.tick.first_at_or_after(earliest);
         let last = self.tick.last_at_or_before(Timestamp::from_nanos(latest)).max(first);
         let at = self.enter(key, first..=last);
@@ -204,53 +209,16 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
             if self.pending.is_full() && self.send_pending() == Dispatch::ChannelFull {
                 return Dispatch::ChannelFull;
             }
-            match self.wheel.expire_next(to, &mut work) {
-                Expire::Due(expired) => {
-                    let key = expired.key;
-                    self.expired(key, now);
-                }
-                Expire::OutOfWork => {
+            match self.fire(to, now, &mut work) {
+                Until::Full => {}
+                Until::OutOfWork => {
                     self.receive();
                     work = Work::new(WORK_PER_LOOK);
                 }
-                Expire::UpToDate => break,
+                Until::UpToDate => break,
             }
         }
         if self.pending.is_empty() { Dispatch::Done } else { self.send_pending() }
-    }
-
-    fn expired(&mut self, key: TimerKey, now: Timestamp) {
-        let timer = self.wheel.get(key).expect(REGISTERED);
-        let requested = match timer.once_expired() {
-            OnceExpired::ArmedAgain if timer.arming.is_due(now.as_nanos()) => {
-                return self.arm_again(key, now);
-            }
-            OnceExpired::ArmedAgain | OnceExpired::Rests => timer.arming.rest(),
-            OnceExpired::Leaves => timer.arming.leave(),
-        };
-        if !requested.is_due(now.as_nanos()) {
-            self.arm(key, requested);
-        } else if timer.once_expired() == OnceExpired::Leaves {
-            let timer = self.unregister(key);
-            self.pending.push(timer, now);
-        } else {
-            self.pending.push(Arc::clone(timer), now);
-        }
-    }
-
-    /// Sends an expiry, and arms the timer for when its owner mostly wants it next.
-    fn arm_again(&mut self, key: TimerKey, now: Timestamp) {
-        let next = (now + self.armed_again_after).as_nanos();
-        let serves = self.arm_between(key, next, next);
-        let timer = self.wheel.get(key).expect(REGISTERED);
-        if timer.arming.set_armed(serves).is_due(now.as_nanos()) {
-            self.pending.push(Arc::clone(timer), now);
-        } else {
-            // Put off or withdrawn just now.
-            let requested = timer.arming.rest();
-            self.wheel.disarm(key);
-            self.arm(key, requested);
-        }
     }
 
     /// When the channel is full, everything stays and goes out at a later tick: late, but not lost.
@@ -294,11 +262,15 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
 }
 
 impl Batch {
-    fn push(&mut self, timer: Arc<TimerCell>, now: Timestamp) {
+    pub(super) fn push(&mut self, timer: Arc<TimerCell>, now: Timestamp) {
         if self.timers.is_empty() {
             self.expired_at = Some(now);
         }
         self.timers.push(timer);
+    }
+
+    pub(super) fn room(&self) -> usize {
+        self.timers.remaining_capacity()
     }
 
     fn is_full(&self) -> bool {

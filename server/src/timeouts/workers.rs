@@ -11,7 +11,7 @@ use encke_core::Timestamp;
 use super::{Timeouts, TimerCell, TimerOwner};
 
 /// The most expiries in one message to the workers.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 
 /// The most messages on their way to the workers: 16,384 expiries, 136 KiB.
 pub(crate) const DISPATCH_BATCHES: usize = 256;

@@ -1,0 +1,98 @@
+//! What becomes of timers that fire.
+//!
+//! They are looked at many at a time. Each is a line of memory that hardly ever is in a cache, and a fence waits for all of them: so the
+//! requests of all are read first, then it is said of all what becomes of them, and after one fence all requests are read again.
+
+use std::sync::Arc;
+
+use arrayvec::ArrayVec;
+use encke_core::Timestamp;
+use encke_wheel::{Expire, StandingTimers, Tick, TimerKey, Work};
+
+use super::arming::{Next, look_again};
+use super::timer_cell::OnceExpired;
+use super::wheel_loop::{REGISTERED, WheelLoop};
+use super::workers::BATCH;
+use super::{RequestedDeadline, TimerCell};
+
+/// A timer that has fired, and its owner's request as it was then.
+type Fired = (TimerKey, RequestedDeadline);
+
+/// Why no more timers fired.
+pub(super) enum Until {
+    /// As many have as the next message to the workers has room for.
+    Full,
+    OutOfWork,
+    UpToDate,
+}
+
+impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
+    /// Drives the wheel, until as many timers have fired as the next message has room for. Those that are due are in it then, all others
+    /// are armed again or let go.
+    pub(super) fn fire(&mut self, to: Tick, now: Timestamp, work: &mut Work) -> Until {
+        let mut keys = ArrayVec::<TimerKey, BATCH>::new();
+        let until = loop {
+            if keys.len() == self.pending.room() {
+                break Until::Full;
+            }
+            match self.wheel.expire_next(to, work) {
+                Expire::Due(expired) => keys.push(expired.key),
+                Expire::OutOfWork => break Until::OutOfWork,
+                Expire::UpToDate => break Until::UpToDate,
+            }
+        };
+        let fired: ArrayVec<Fired, BATCH> =
+            keys.iter().map(|key| (*key, self.timer(*key).arming.requested())).collect();
+        for (key, requested) in &fired {
+            let next = self.next(*key, *requested, now);
+            self.timer(*key).arming.becomes(next);
+        }
+        look_again();
+        for (key, requested) in fired {
+            self.fired(key, requested, now);
+        }
+        until
+    }
+
+    /// What becomes of a timer that fires for this request. If it is to be armed, it is.
+    fn next(&mut self, key: TimerKey, requested: RequestedDeadline, now: Timestamp) -> Next {
+        if !requested.is_due(now.as_nanos()) {
+            let (earliest, latest) = (requested.earliest(), requested.latest(self.slack()));
+            let Some((earliest, latest)) = earliest.zip(latest) else { return Next::Gone };
+            return Next::Armed(self.arm_between(key, earliest, latest));
+        }
+        match self.timer(key).once_expired() {
+            OnceExpired::ArmedAgain => {
+                let at = (now + self.armed_again_after).as_nanos();
+                Next::Armed(self.arm_between(key, at, at))
+            }
+            OnceExpired::Rests => Next::AtRest,
+            OnceExpired::Leaves => Next::Gone,
+        }
+    }
+
+    /// It was said what becomes of a timer that has fired for this request.
+    fn fired(&mut self, key: TimerKey, requested: RequestedDeadline, now: Timestamp) {
+        let timer = self.timer(key);
+        if timer.arming.requested() != requested {
+            // Just now. The owner may have relied on what was said before.
+            let requested = timer.arming.rest();
+            self.wheel.disarm(key);
+            self.arm(key, requested);
+        } else if !requested.is_due(now.as_nanos()) {
+            if requested == RequestedDeadline::NONE {
+                self.unregister(key);
+            }
+        } else if timer.once_expired() == OnceExpired::Leaves {
+            let timer = self.unregister(key);
+            self.pending.push(timer, now);
+        } else {
+            let timer = Arc::clone(timer);
+            self.pending.push(timer, now);
+        }
+    }
+
+    fn timer(&self, key: TimerKey) -> &Arc<TimerCell> {
+        self.wheel.get(key).expect(REGISTERED)
+    }
+}
