@@ -26,6 +26,9 @@ impl PollerThread {
         let thread = thread::Builder::new().name("encke-rest".into()).spawn(move || {
             // Nobody would hear what clients at rest say, while their bytes count as life.
             let _abort = AbortOnPanic;
+            // Answers to pings come while others leave: interrupting a worker for each would take longer than all there is to do for it.
+            // Where that is not allowed, it is only dearer.
+            let _ = encke_sys::wait_for_turn();
             polled.run(now, act);
         })?;
         Ok(Self { poller: Arc::clone(poller), thread: Some(thread) })
