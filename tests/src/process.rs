@@ -59,6 +59,17 @@ impl Process {
         stats.filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next()).collect()
     }
 
+    /// The names of its threads.
+    ///
+    /// # Panics
+    /// When it is gone.
+    #[must_use]
+    pub fn threads(&self) -> Vec<String> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the process is there");
+        let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+        names.map(|name| name.trim_end().to_owned()).collect()
+    }
+
     /// Waits for its end.
     ///
     /// # Panics

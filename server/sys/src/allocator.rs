@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use tikv_jemalloc_ctl::{background_thread, raw};
+use tikv_jemalloc_ctl::{arenas, background_thread, raw};
 
 /// jemalloc: what is of one size is side by side, page by page. So the little that remains of a connection at rest keeps none of the memory that
 /// the tasks of a whole crowd have left.
@@ -19,17 +19,27 @@ pub const ALLOCATOR: Allocator = tikv_jemallocator::Jemalloc;
 /// What jemalloc says of it. Then it gives memory back as it does by default: after ten seconds, and only where something is freed.
 pub fn give_back_memory(free_for: Duration) -> io::Result<()> {
     let millis = isize::try_from(free_for.as_millis()).unwrap_or(isize::MAX);
-    for name in [ARENAS_TO_COME, ARENAS_THERE_ARE] {
-        // SAFETY: both settings are of the type `ssize_t`, which `isize` is.
-        unsafe { raw::write(name, millis) }.map_err(|error| io::Error::other(error.to_string()))?;
-    }
-    background_thread::write(true).map_err(|error| io::Error::other(error.to_string()))
+    set(millis).map_err(|error| io::Error::other(error.to_string()))
 }
 
-const ARENAS_TO_COME: &[u8] = b"arenas.dirty_decay_ms\0";
+fn set(dirty_decay_ms: isize) -> tikv_jemalloc_ctl::Result<()> {
+    // SAFETY: the setting is of the type `ssize_t`, which `isize` is.
+    unsafe { raw::write(b"arenas.dirty_decay_ms\0", dirty_decay_ms) }?;
+    // That was for arenas to come.
+    for arena in 0..arenas::narenas::read()? {
+        // SAFETY: it is of the type `bool`, which is never anything but 0 or 1.
+        if unsafe { raw::read(name(arena, "initialized").as_bytes()) }? {
+            // SAFETY: as above.
+            unsafe { raw::write(name(arena, "dirty_decay_ms").as_bytes(), dirty_decay_ms) }?;
+        }
+    }
+    background_thread::write(true)
+}
 
-/// 4096 is jemalloc's `MALLCTL_ARENAS_ALL`.
-const ARENAS_THERE_ARE: &[u8] = b"arena.4096.dirty_decay_ms\0";
+/// Of a setting of one arena, as jemalloc has it.
+fn name(arena: u32, setting: &str) -> String {
+    format!("arena.{arena}.{setting}\0")
+}
 
 #[cfg(test)]
 mod tests {
@@ -41,9 +51,9 @@ mod tests {
     #[test]
     fn jemalloc_takes_the_settings() {
         give_back_memory(Duration::from_millis(1_234)).expect("jemalloc has these settings");
-        for name in [ARENAS_TO_COME, &b"arena.0.dirty_decay_ms\0"[..]] {
+        for name in ["arenas.dirty_decay_ms\0".into(), name(0, "dirty_decay_ms")] {
             // SAFETY: it is of the type `ssize_t`.
-            let millis: isize = unsafe { raw::read(name) }.expect("a setting");
+            let millis: isize = unsafe { raw::read(name.as_bytes()) }.expect("a setting");
             assert_eq!(millis, 1_234);
         }
         assert!(background_thread::read().expect("a setting"));

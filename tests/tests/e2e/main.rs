@@ -44,6 +44,8 @@ mod late_requests;
 mod limits;
 // Log lines, and what must not be in them.
 mod logs;
+// What is free goes back to the kernel.
+mod memory;
 // Clients that fall silent.
 mod mute;
 // The admin API held against its own description.
