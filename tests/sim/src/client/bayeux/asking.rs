@@ -282,7 +282,7 @@ impl World {
                     }
                 }
             }
-            Asks::Unsubscribe { log, .. } if reply.successful() => *page.following(log) = Following::No,
+            Asks::Unsubscribe { log, .. } if reply.successful() => page.unsubscribed(log),
             Asks::Other { channel, .. } if channel == "/meta/disconnect" && reply.successful() => {
                 bayeux.forget_session();
                 self.lose_link(number);

@@ -130,6 +130,13 @@ impl Page {
             Following::Yes(Place { epoch: epoch.to_owned(), low, high: last, up_to: low, answered: low });
     }
 
+    /// An unsubscribe was answered. It may be the second of two, and the channel asked for anew after the answer to the first.
+    pub(crate) fn unsubscribed(&mut self, log: u8) {
+        let following = self.following(log);
+        let is_asked_anew = matches!(following, Following::Asked(..) | Following::Yes(_));
+        *following = if is_asked_anew { Following::Unknown } else { Following::No };
+    }
+
     /// A connection is lost whose answer has not come.
     pub(crate) fn lose(&mut self, wire: Shared) {
         self.give_up(wire.clone());
