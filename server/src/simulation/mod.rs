@@ -214,11 +214,10 @@ impl Server {
         self.poller.has_news()
     }
 
-    /// One of them is looked at.
+    /// One of them is looked at. It may be found out of several at a time that they have something to read.
     pub fn look(&self) {
-        if let Some(number) = self.poller.next() {
-            let client = &self.public.client;
-            client.sessions.readable(Ref::of_number(number), client.timeouts.clock().now());
+        if let Some((number, since)) = self.poller.next(self.now()) {
+            self.public.client.sessions.readable(Ref::of_number(number), since);
         }
     }
 
