@@ -40,6 +40,7 @@ impl<D: Dialect> Commands<D> {
     }
 
     /// Carries out what a text asks for. Each request but the first counts as one more frame. Responses are written to `out`; `backlog` notes whether there is more to send now.
+    /// Returns whether the session has heard all of it.
     pub(crate) fn received(
         &mut self,
         text: &str,
@@ -47,16 +48,18 @@ impl<D: Dialect> Commands<D> {
         backlog: &mut Backlog,
         dialect: &mut D,
         out: &mut impl Texts,
-    ) {
+    ) -> bool {
+        let mut is_heard = true;
         for (before, request) in dialect.read(text).enumerate() {
             if before > 0 {
                 speaker.context.count_frames(speaker.session, 1);
             }
-            self.requested(request, speaker, backlog, dialect, out);
+            is_heard &= self.requested(request, speaker, backlog, dialect, out);
         }
+        is_heard
     }
 
-    /// Carries out one command.
+    /// Carries out one command. Returns whether the session has heard it: where it has not, it has no response, and nothing was done.
     pub(crate) fn requested(
         &mut self,
         Request { id, command }: Request<'_, D::RequestId>,
@@ -64,14 +67,20 @@ impl<D: Dialect> Commands<D> {
         backlog: &mut Backlog,
         dialect: &mut D,
         out: &mut impl Texts,
-    ) {
+    ) -> bool {
         let mut exchange = Exchange { speaker, backlog, dialect, out };
         // Acknowledgements and pongs are not commands: they do not show that anyone is there, and cost next to nothing.
         match command {
             Ok(Command::Ack { seq }) => self.acknowledge(Said::Ack { seq }, id, &mut exchange),
             Ok(Command::Pong { seq }) => self.acknowledge(Said::Pong { seq }, id, &mut exchange),
-            Ok(Command::Hold { hold, seq, token }) => exchange.hold(id, hold, seq, token.as_deref()),
-            Ok(Command::Nothing) => self.done(id, Ok(()), &mut exchange),
+            Ok(Command::Hold { hold, seq, token }) => {
+                exchange.hold(id, hold, seq, token.as_deref());
+                true
+            }
+            Ok(Command::Nothing) => {
+                self.done(id, Ok(()), &mut exchange);
+                true
+            }
             command => self.command(id, command, &mut exchange),
         }
     }
@@ -133,11 +142,13 @@ impl<D: Dialect> Commands<D> {
         said: Said,
         id: Option<D::RequestId>,
         exchange: &mut Exchange<'_, D, impl Texts>,
-    ) {
+    ) -> bool {
         exchange.backlog.acknowledged();
-        if exchange.speaker.say(said) {
+        let is_heard = exchange.speaker.say(said);
+        if is_heard {
             self.done(id, Ok(()), exchange);
         }
+        is_heard
     }
 
     fn command(
@@ -145,10 +156,10 @@ impl<D: Dialect> Commands<D> {
         id: Option<D::RequestId>,
         command: Result<Command<'_>, CommandError>,
         exchange: &mut Exchange<'_, D, impl Texts>,
-    ) {
+    ) -> bool {
         if !exchange.speaker.say(Said::Command) {
             // The session has just released this connection: nothing that it asks for counts.
-            return;
+            return false;
         }
         let Speaker { session, context, .. } = exchange.speaker;
         let now = context.timeouts.clock().now();
@@ -163,6 +174,7 @@ impl<D: Dialect> Commands<D> {
             Pace::TooFast => self.done(id, Err(too_fast(context)), exchange),
             Pace::Flood => _ = exchange.speaker.say(Said::Close(CloseReason::Limit)),
         }
+        true
     }
 
     /// Carries a command out, or has it wait for those before it.

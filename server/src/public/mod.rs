@@ -11,6 +11,8 @@ mod polls;
 mod query;
 mod receive;
 mod request;
+#[cfg(test)]
+mod unheard_tests;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

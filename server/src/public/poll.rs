@@ -111,12 +111,13 @@ async fn replies(body: &[u8], speaker: Speaker<'_>) -> Result<Array, ApiError> {
     let Speaker { session, context, .. } = speaker;
     let texts = texts(body)?;
     context.count_frames(session, texts.len().saturating_sub(1));
-    let mut replies = Array::default();
+    let (mut replies, mut is_heard) = (Array::default(), true);
     for text in texts {
-        carry_out(text, speaker, &mut replies).await;
+        is_heard &= carry_out(text, speaker, &mut replies).await;
     }
     let code = match session.phase() {
-        Phase::Closed(CloseReason::Client) => return Ok(replies),
+        // By one of these commands, perhaps. Where it was by another way, what was not heard is not to be taken for done.
+        Phase::Closed(CloseReason::Client) if is_heard => return Ok(replies),
         Phase::Closed(_) if replies.is_empty() => return Err(gone(GONE)),
         Phase::Closed(reason) => reason.close_code(),
         Phase::Moved if replies.is_empty() => return Err(moved()),
@@ -132,12 +133,13 @@ fn moved() -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is going away; the session stays")
 }
 
-/// One command, and its reply, which comes before that of the next.
-async fn carry_out(text: &str, speaker: Speaker<'_>, replies: &mut Array) {
+/// One command, and its reply, which comes before that of the next. Returns whether the session has heard it.
+async fn carry_out(text: &str, speaker: Speaker<'_>, replies: &mut Array) -> bool {
     let mut commands = Commands::new();
     let (mut backlog, mut dialect) = (Backlog::default(), Json::default());
-    commands.received(text, speaker, &mut backlog, &mut dialect, replies);
+    let is_heard = commands.received(text, speaker, &mut backlog, &mut dialect, replies);
     commands.finish(speaker, &mut backlog, &mut dialect, replies).await;
+    is_heard
 }
 
 /// The session whose secret a request has. It is looked for before the body is read: a stranger costs no more than a head.

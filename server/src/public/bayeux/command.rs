@@ -1,6 +1,6 @@
 use std::net::IpAddr;
 
-use encke_core::close::CloseCode;
+use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::Texts;
 use encke_core::dialect::bayeux::{Advice, Bayeux, ClientMessage, MessageKind, Reply};
 use encke_core::session::Phase;
@@ -12,7 +12,7 @@ use crate::session::{Backlog, Via};
 
 /// Replies, separated by commas.
 #[derive(Default)]
-pub(super) struct Replies(pub(super) String);
+pub(in crate::public) struct Replies(pub(in crate::public) String);
 
 impl Replies {
     pub(super) fn push(&mut self, reply: &str) {
@@ -56,21 +56,35 @@ pub(super) async fn command(
         pause.await;
     }
     context.count_frames(&session, 1);
-    let speaker = Speaker { session: &session, context, via: Via::request(address) };
-    let reply_to = message.reply_to();
     if message.kind() == MessageKind::Connect {
         // Of several in one request, another is answered with what there is.
-        replies.push(&reply_to.reply().succeeded().to_json());
-        return true;
+        replies.push(&message.reply_to().reply().succeeded().to_json());
+    } else {
+        let speaker = Speaker { session: &session, context, via: Via::request(address) };
+        carry_out(message, speaker, replies).await;
     }
+    true
+}
+
+pub(in crate::public) async fn carry_out(
+    message: ClientMessage<'_>,
+    speaker: Speaker<'_>,
+    replies: &mut Replies,
+) {
+    let Speaker { session, context, .. } = speaker;
+    let reply_to = message.reply_to();
     let before = replies.0.len();
     let (mut commands, mut backlog, mut dialect) = (Commands::new(), Backlog::default(), Bayeux::default());
-    commands.requested(message.into_request(false), speaker, &mut backlog, &mut dialect, replies);
+    let is_heard =
+        commands.requested(message.into_request(false), speaker, &mut backlog, &mut dialect, replies);
     commands.finish(speaker, &mut backlog, &mut dialect, replies).await;
     if replies.0.len() == before {
-        // It has ended the session, or has found it ended.
+        // It has ended the session, or has found it ended: then nothing was done, and no reply may say that it was.
+        let has_ended_well = |reason: CloseReason| reason.close_code() == CloseCode::Normal;
         let reply = match session.phase() {
-            Phase::Closed(reason) => turned_away(reply_to.reply(), reason.close_code(), context),
+            Phase::Closed(reason) if is_heard || !has_ended_well(reason) => {
+                turned_away(reply_to.reply(), reason.close_code(), context)
+            }
             Phase::Moved => {
                 let reply = reply_to.reply().failed_with(503, CloseCode::Moved.reason());
                 Reply { advice: Some(Advice::pause(retry(CloseCode::Moved, context))), ..reply }
@@ -79,5 +93,4 @@ pub(super) async fn command(
         };
         replies.push(&reply.to_json());
     }
-    true
 }

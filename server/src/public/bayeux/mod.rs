@@ -16,6 +16,8 @@ use crate::admission::Browsers;
 pub(super) use asked::ask;
 #[cfg(feature = "simulation")]
 pub(crate) use asked::asked_in;
+#[cfg(test)]
+pub(super) use command::{Replies, carry_out};
 pub(crate) use socket::{SocketUpgrade, serve as serve_socket};
 
 /// What all requests of such clients share.
