@@ -248,6 +248,10 @@ impl Page {
             }
             self.know(gap, truth);
             if self.has_gone_back || self.lossy_for > 0 && !self.acknowledges {
+                if truth.channel(log).goes_on && gap.range.is_none() {
+                    // From where on it has everything again is not told.
+                    *self.following(log) = Following::Unknown;
+                }
                 continue;
             }
             let Following::Yes(place) = &self.logs[usize::from(log)] else { continue };
