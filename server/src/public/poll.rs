@@ -114,10 +114,12 @@ async fn replies(body: &[u8], speaker: Speaker<'_>) -> Result<Array, ApiError> {
     let (mut replies, mut is_heard) = (Array::default(), true);
     for text in texts {
         is_heard &= carry_out(text, speaker, &mut replies).await;
+        if is_heard && session.phase() == Phase::Closed(CloseReason::Client) {
+            // It was the end: what follows counts no more.
+            return Ok(replies);
+        }
     }
     let code = match session.phase() {
-        // By one of these commands, perhaps. Where it was by another way, what was not heard is not to be taken for done.
-        Phase::Closed(CloseReason::Client) if is_heard => return Ok(replies),
         Phase::Closed(_) if replies.is_empty() => return Err(gone(GONE)),
         Phase::Closed(reason) => reason.close_code(),
         Phase::Moved if replies.is_empty() => return Err(moved()),
