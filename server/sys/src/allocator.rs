@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use tikv_jemalloc_ctl::{arenas, background_thread, raw};
+use tikv_jemalloc_ctl::{arenas, background_thread, max_background_threads, raw};
 
 /// jemalloc: what is of one size is side by side, page by page. So the little that remains of a connection at rest keeps none of the memory that
 /// the tasks of a whole crowd have left.
@@ -33,7 +33,12 @@ fn set(dirty_decay_ms: isize) -> tikv_jemalloc_ctl::Result<()> {
             unsafe { raw::write(name(arena, "dirty_decay_ms").as_bytes(), dirty_decay_ms) }?;
         }
     }
-    background_thread::write(true)
+    // By default there would be up to four. Where one cannot be made, the first tries to all the time.
+    max_background_threads::write(1)?;
+    background_thread::write(true).inspect_err(|_| {
+        // It would count on a thread that it could not make.
+        let _ = background_thread::write(false);
+    })
 }
 
 /// Of a setting of one arena, as jemalloc has it.
@@ -57,5 +62,6 @@ mod tests {
             assert_eq!(millis, 1_234);
         }
         assert!(background_thread::read().expect("a setting"));
+        assert_eq!(max_background_threads::read().expect("a setting"), 1);
     }
 }

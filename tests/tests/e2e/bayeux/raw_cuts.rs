@@ -54,6 +54,8 @@ fn open(server: &RunningServer, acknowledges: bool) -> String {
 struct Socket {
     raw: RawClient,
     broken: bool,
+    /// Connects without a reply.
+    unanswered: usize,
 }
 
 impl Socket {
@@ -61,11 +63,12 @@ impl Socket {
         let mut raw = RawClient::connect(address);
         raw.ask_upgrade_at("/bayeux", "");
         raw.await_upgrade();
-        Self { raw, broken: false }
+        Self { raw, broken: false, unanswered: 0 }
     }
 
-    fn send(&mut self, message: &Value) {
-        self.broken |= self.raw.try_send(&masked(TEXT, message.to_string().as_bytes())).is_err();
+    fn send(&mut self, connect: &Value) {
+        self.broken |= self.raw.try_send(&masked(TEXT, connect.to_string().as_bytes())).is_err();
+        self.unanswered += 1;
     }
 
     /// What comes within so long, or before the end.
@@ -77,7 +80,9 @@ impl Socket {
                     self.broken |= self.raw.try_send(&masked(PONG, &frame.payload)).is_err();
                 }
                 Ok(Some(frame)) if frame.first == TEXT => {
-                    return Some(serde_json::from_slice(&frame.payload).expect("an array"));
+                    let messages: Vec<_> = serde_json::from_slice(&frame.payload).expect("an array");
+                    self.unanswered -= messages.iter().filter(|message| is_reply(message)).count();
+                    return Some(messages);
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => return None,
@@ -87,11 +92,11 @@ impl Socket {
         None
     }
 
-    /// What comes up to the reply to a connect, or to the end.
+    /// What comes up to the reply to a connect, and to all before it, or to the end.
     fn hear_out(&mut self, connect: &Value) -> Vec<Value> {
         self.send(connect);
         let mut came = Vec::new();
-        while !came.iter().any(is_reply)
+        while self.unanswered > 0
             && let Some(more) = self.next(TIMEOUT)
         {
             came.extend(more);
