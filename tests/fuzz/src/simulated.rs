@@ -20,6 +20,8 @@ pub(crate) struct Simulated {
     pub(crate) server: Server,
     time: Arc<SimulatedTime>,
     tasks: Vec<Running>,
+    /// Tasks that the server has for itself.
+    standing: usize,
     spawned: Arc<Mutex<Vec<Task>>>,
     wheel_woken: Arc<Woken>,
     wheel_sleeps_until: Timestamp,
@@ -63,16 +65,17 @@ impl Simulated {
             engine: Engine::Memory(Box::new(move || engine_delay)),
         });
         let wheel_sleeps_until = server.now();
-        Self { server, time, tasks: Vec::new(), spawned, wheel_woken, wheel_sleeps_until }
+        let standing = spawned.lock().len();
+        Self { server, time, tasks: Vec::new(), standing, spawned, wheel_woken, wheel_sleeps_until }
     }
 
     pub(crate) fn spawn(&mut self, task: Task) {
         self.tasks.push(Running { task, woken: Arc::new(Woken(AtomicBool::new(true))) });
     }
 
-    /// Tasks that have not ended.
+    /// Tasks of connections that have not ended.
     pub(crate) fn tasks(&self) -> usize {
-        self.tasks.len()
+        self.tasks.len() + self.spawned.lock().len() - self.standing
     }
 
     /// All that can happen now happens.
