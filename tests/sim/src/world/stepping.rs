@@ -32,6 +32,7 @@ impl World {
         self.follow_up();
         if self.steps == self.scenario.calm_after_steps && self.is_busy() {
             self.end_stage(Stage::Busy);
+            self.follow_up();
         }
         if self.faults_now().allows(Fault::SlowSteps) && self.rng.random_ratio(1, 50) {
             self.fault_counts.count(Fault::SlowSteps);
