@@ -198,6 +198,13 @@ impl World {
         let Some(post) = self.posts[number as usize].as_deref_mut() else { return };
         post.answer = Some(answer);
         let latency = post.latency;
+        let followed = |(_, question): &(u64, Question)| match question {
+            Question::Subscribe { channel, .. } => Some(*channel),
+            Question::Other => None,
+        };
+        let followed: Vec<u8> = post.questions.iter().filter_map(followed).collect();
+        // A life that begins with it is known before what is under way of the one before is read.
+        followed.into_iter().for_each(|log| self.look_at_log(log));
         self.now_or_after(latency, Action::Reply(number));
     }
 

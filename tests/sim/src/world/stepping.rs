@@ -232,7 +232,7 @@ impl World {
         (MOST_CHANNELS..LOGS).for_each(|pattern| self.look_at_log(pattern));
     }
 
-    pub(super) fn look_at_log(&mut self, channel: u8) {
+    pub(crate) fn look_at_log(&mut self, channel: u8) {
         let looked = match &self.redis {
             None => self.truth.look(channel, &self.server),
             Some(it) => self.truth.look(channel, &it.redis),
