@@ -216,6 +216,7 @@ impl Page {
             self.known.extend(events.iter().map(|(_, number)| *number));
             for gap in reply.gaps() {
                 self.know(&gap, truth);
+                self.begin_anew(&gap);
             }
         }
     }
@@ -234,6 +235,15 @@ impl Page {
         }
     }
 
+    /// After a gap of unknown length it goes on, from where is not told.
+    fn begin_anew(&mut self, gap: &Gap) {
+        let Some(log) = channel_of(&gap.channel).filter(|_| gap.range.is_none()) else { return };
+        let following = self.following(log);
+        if let Following::Yes(_) = following {
+            *following = Following::Unknown;
+        }
+    }
+
     /// All gaps of an answer, which come before its messages. `first` tells the oldest message that a log still has.
     pub(crate) fn gaps(
         &mut self,
@@ -248,10 +258,8 @@ impl Page {
             }
             self.know(gap, truth);
             if self.has_gone_back || self.lossy_for > 0 && !self.acknowledges {
-                if truth.channel(log).goes_on && gap.range.is_none() {
-                    // From where on it has everything again is not told.
-                    *self.following(log) = Following::Unknown;
-                }
+                // Nothing has to explain it, but what it tells is so.
+                self.begin_anew(gap);
                 continue;
             }
             let Following::Yes(place) = &self.logs[usize::from(log)] else { continue };
