@@ -24,8 +24,16 @@ impl<C: Source> Outbox<C> {
             Some(cut) => (old.cursor.min(cut), may_lack || old.cursor > cut),
             None => (log.first - 1, true),
         };
+        // To a client that goes back to before the ring, nobody tells what was sent of the log that has ended.
+        let may_go_back =
+            old.relies_on_others() || old.last_evicted().is_some() || self.ring.has_any_of(slot.0);
+        self.overlaps |= may_go_back;
         self.unsubscribe(slot);
-        Some(self.subscribe_with(channel, cursor, gap))
+        let moved = self.subscribe_with(channel, cursor, gap);
+        if let Some(it) = self.get_mut(moved.0).filter(|_| may_go_back) {
+            it.pass(cursor);
+        }
+        Some(moved)
     }
 }
 
@@ -79,5 +87,30 @@ mod tests {
         assert_eq!(outbox.channel(slot), Some(&'o'), "until it is acknowledged");
         outbox.acknowledge(4);
         assert_eq!(outbox.channel(slot), None);
+    }
+
+    #[test]
+    fn whoever_goes_back_to_before_the_ring_is_told_that_the_old_log_had_something() {
+        for is_acknowledged_first in [true, false] {
+            let mut outbox = Outbox::new(16);
+            let mut slot = outbox.subscribe('o', 5, false);
+            assert_eq!(
+                next(&mut outbox, LOG),
+                Run::Messages { seq: 1, offset: 6, count: 4, caught_up: true }
+            );
+            if is_acknowledged_first {
+                outbox.acknowledge(4);
+            }
+            for log in ['n', 'm'] {
+                slot = outbox.move_on(slot, |_| log, Some(9), LOG).expect("it was followed");
+                assert_eq!(next(&mut outbox, LOG), Run::CaughtUp);
+            }
+            outbox.acknowledge(4);
+            outbox.resume(Some(4), WhenFull::Stop);
+            assert!(outbox.next_turn().is_none(), "it has all that there is");
+            outbox.resume(Some(2), WhenFull::Stop);
+            assert_eq!(next(&mut outbox, LOG), Run::Gap { seq: 5, range: None }, "{is_acknowledged_first}");
+            outbox.check_invariants();
+        }
     }
 }

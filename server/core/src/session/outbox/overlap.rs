@@ -13,7 +13,8 @@
 //! - **A gap sends nothing**: what one subscription has lost another may still have, in a log of its own. So a subscription knows
 //!   what its last gap left out.
 //! - **A client that goes back** to before the ring is told by each subscription what that had sent. Nobody tells what one that has
-//!   ended had sent. So those whose messages were ever sent by another tell of a gap of unknown length then.
+//!   ended had sent. So those whose messages were ever sent by another tell of a gap of unknown length then; and so do those that have
+//!   [moved on](Outbox::move_on) from another log.
 //!
 //! The owner sees to two things: a message is in all its logs before anyone sees it in one, and any two messages are in the same order in
 //! all logs that have both.
