@@ -101,6 +101,7 @@ impl World {
             client.page = client.snapshots.last().cloned();
             if let Some(page) = &mut client.page {
                 page.gaps_allowed = true;
+                page.has_gone_back = true;
                 page.must_tell_seq = true;
             }
             counts.count(Fault::OldSeq);

@@ -86,6 +86,8 @@ pub(crate) struct Page {
     followed: u16,
     /// Something has happened after which gaps are allowed though the log still has what they stand for.
     pub(crate) gaps_allowed: bool,
+    /// It has gone back to what it had before, and has acknowledged more than that.
+    pub(crate) has_gone_back: bool,
     /// It has gone back to what it had before, and the server may not know: it has to say what it has.
     pub(crate) must_tell_seq: bool,
 }
@@ -104,6 +106,7 @@ impl Page {
             early: Vec::new(),
             followed: 0,
             gaps_allowed: false,
+            has_gone_back: false,
             must_tell_seq: false,
         }
     }
@@ -212,7 +215,7 @@ impl Page {
         let fresh = self.remember(seq, Content::Message { channel, offset })?;
         self.known.insert(number);
         let is_new = self.had.insert(number);
-        let gaps_allowed = self.gaps_allowed;
+        let (gaps_allowed, has_gone_back) = (self.gaps_allowed, self.has_gone_back);
         if fresh && matches!(self.following(channel), Following::Asked) {
             let is_known = knows(&self.known, truth, channel);
             let known_from =
@@ -249,9 +252,14 @@ impl Page {
         if fresh && known.may_go_on(&place.epoch, &known.epoch) && is_of_present && !is_of_former {
             // Another life of the log has gone on, with all that it has.
             if !known.goes_on_from(&place.epoch, place.up_to) {
-                return Err(format!(
-                    "message {offset} of channel {channel} came at {place:?}, which was lost"
-                ));
+                if !has_gone_back {
+                    return Err(format!(
+                        "message {offset} of channel {channel} came at {place:?}, which was lost"
+                    ));
+                }
+                // What told of that it has acknowledged. That it does not come again is told later, when the ring is sent.
+                (place.begun, place.begun_seq) = (offset - 1, seq - 1);
+                (place.asked_up_to, place.up_to) = (offset - 1, offset - 1);
             }
             place.epoch.clone_from(&known.epoch);
             place.is_epoch_seen = true;
