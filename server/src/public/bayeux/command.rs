@@ -66,6 +66,7 @@ pub(super) async fn command(
     true
 }
 
+/// Carries out a message that is no connect, for a session that was found, and replies.
 pub(in crate::public) async fn carry_out(
     message: ClientMessage<'_>,
     speaker: Speaker<'_>,
