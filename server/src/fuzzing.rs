@@ -14,10 +14,9 @@ use {
     crate::config::{Config, Settings},
     crate::context,
     crate::entropy::Entropy,
+    crate::events::{HookSink, NoHooks},
     crate::executor::{Executor, Task},
-    crate::session::{EventSink, SessionId},
     crate::timeouts::Timeouts,
-    encke_core::session::LifecycleEvent,
     std::sync::{Arc, LazyLock},
 };
 
@@ -159,10 +158,6 @@ fn nothing_kept() -> snapshot::Kept {
     #[derive(Debug)]
     struct Nothing;
 
-    impl EventSink for Nothing {
-        fn session_event(&self, _: SessionId, _: Option<&str>, _: LifecycleEvent) {}
-    }
-
     impl Executor for Nothing {
         fn spawn(&self, _: Task) {}
     }
@@ -174,6 +169,7 @@ fn nothing_kept() -> snapshot::Kept {
     let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
     let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack);
     let entropy = Entropy::system();
-    let client = context::client(config, timeouts, entropy, Arc::new(Nothing), Box::new(Nothing));
+    let events = Box::new(HookSink(Box::new(NoHooks)));
+    let client = context::client(config, timeouts, entropy, Arc::new(Nothing), events);
     snapshot::Kept { sessions: client.sessions, channels: client.logs.channels }
 }

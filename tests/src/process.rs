@@ -54,9 +54,13 @@ impl Process {
 
     /// What each thread is doing, by its letter in proc(5).
     fn thread_states(&self) -> Vec<char> {
+        self.of_each_thread("stat").filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next()).collect()
+    }
+
+    /// What proc(5) has of each thread in this file.
+    fn of_each_thread(&self, file: &str) -> impl Iterator<Item = String> {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the process is there");
-        let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
-        stats.filter_map(|stat| stat.rsplit_once(") ")?.1.chars().next()).collect()
+        tasks.filter_map(move |task| fs::read_to_string(task.ok()?.path().join(file)).ok())
     }
 
     /// The names of its threads.
@@ -65,9 +69,7 @@ impl Process {
     /// When it is gone.
     #[must_use]
     pub fn threads(&self) -> Vec<String> {
-        let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id())).expect("the process is there");
-        let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
-        names.map(|name| name.trim_end().to_owned()).collect()
+        self.of_each_thread("comm").map(|name| name.trim_end().to_owned()).collect()
     }
 
     /// Waits for its end.

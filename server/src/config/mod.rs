@@ -343,8 +343,8 @@ impl Config {
 
     /// How late a timeout may pass for its scheme's sake.
     fn lateness(&self, timeout: Duration) -> Duration {
-        let WheelSettings { scheme, tick, .. } = self.wheel();
-        scheme.lateness(tick, timeout.saturating_add(self.wheel().longest_sleep()))
+        let wheel = self.wheel();
+        wheel.scheme.lateness(wheel.tick, timeout.saturating_add(wheel.longest_sleep()))
     }
 
     /// Every timeout that is set, with its key.

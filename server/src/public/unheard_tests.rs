@@ -6,7 +6,7 @@ use std::time::Duration;
 use encke_core::close::CloseReason;
 use encke_core::dialect::DialectName;
 use encke_core::dialect::bayeux::{ClientMessage, messages};
-use encke_core::session::{ConnectionKind, Delivery, Heartbeat, LifecycleEvent};
+use encke_core::session::{ConnectionKind, Delivery, Heartbeat};
 use futures_util::FutureExt;
 use hyper::StatusCode;
 
@@ -17,10 +17,10 @@ use crate::client::{Context, Speaker};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context;
-use crate::engine::LogEngine;
 use crate::entropy::Entropy;
+use crate::events::{HookSink, NoHooks};
 use crate::executor::{Executor, Task};
-use crate::session::{AttachRequest, EventSink, Said, SessionHandle, SessionId, Via};
+use crate::session::{AttachRequest, Said, SessionHandle, Via};
 use crate::timeouts::Timeouts;
 
 #[derive(Debug)]
@@ -30,18 +30,13 @@ impl Executor for Nothing {
     fn spawn(&self, _: Task) {}
 }
 
-impl EventSink for Nothing {
-    fn session_event(&self, _: SessionId, _: Option<&str>, _: LifecycleEvent) {}
-}
-
 /// A session that has ended for this reason after it was found for a request.
 fn ended(reason: CloseReason) -> (Context, SessionHandle) {
     let config = Settings::default().resolve().expect("the defaults are valid");
     let clock = Arc::new(Clock::new(config.timers.stall_threshold));
     let (timeouts, _) = Timeouts::new(clock, Duration::ZERO);
-    let engine = |memory| -> Arc<dyn LogEngine<_>> { Arc::new(memory) };
-    let (tasks, events) = (Arc::new(Nothing), Box::new(Nothing));
-    let context = context::client_on(&config, timeouts, Entropy::system(), tasks, events, engine);
+    let events = Box::new(HookSink(Box::new(NoHooks)));
+    let context = context::client(&config, timeouts, Entropy::system(), Arc::new(Nothing), events);
     let address = [127, 0, 0, 1].into();
     let request = AttachRequest {
         resume: None,

@@ -245,24 +245,18 @@ impl Sessions {
 
 #[cfg(test)]
 mod tests {
-    use encke_core::session::LifecycleEvent;
-
     use super::*;
     use crate::admission::Permits;
     use crate::clock::Clock;
     use crate::config::Settings;
     use crate::context;
     use crate::entropy::Entropy;
+    use crate::events::{HookSink, NoHooks};
     use crate::executor::{Executor, Task};
-    use crate::session::EventSink;
     use crate::timeouts::Timeouts;
 
     #[derive(Debug)]
     struct Nothing;
-
-    impl EventSink for Nothing {
-        fn session_event(&self, _: SessionId, _: Option<&str>, _: LifecycleEvent) {}
-    }
 
     impl Executor for Nothing {
         fn spawn(&self, _: Task) {}
@@ -272,7 +266,8 @@ mod tests {
         let config = Settings::default().resolve().expect("the defaults are valid");
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
         let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack);
-        context::client(&config, timeouts, Entropy::system(), Arc::new(Nothing), Box::new(Nothing)).sessions
+        let events = Box::new(HookSink(Box::new(NoHooks)));
+        context::client(&config, timeouts, Entropy::system(), Arc::new(Nothing), events).sessions
     }
 
     /// At the limit of connections, a connection that claims a seq that was never sent is refused: the one that it would have

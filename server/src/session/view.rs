@@ -108,11 +108,8 @@ impl SessionCell {
         let state = self.lock();
         let machine = &state.machine;
         let last_received = machine.last_received_at();
-        let last_received = state
-            .link
-            .as_ref()
-            .map(|link| link.received_at())
-            .map_or(last_received, |at| at.max(last_received));
+        let last_received =
+            state.link.as_ref().map_or(last_received, |link| link.received_at().max(last_received));
         SessionView {
             id: self.id(),
             phase: machine.phase(),

@@ -15,8 +15,8 @@ use super::wheel_loop::{REGISTERED, WheelLoop};
 use super::workers::BATCH;
 use super::{RequestedDeadline, TimerCell};
 
-/// A timer that has fired, and its owner's request as it was then.
-type Fired = (TimerKey, RequestedDeadline);
+/// A timer that has fired, its owner's request as it was then, and what it was said to become.
+type Fired = (TimerKey, RequestedDeadline, Next);
 
 /// Why no more timers fired.
 pub(super) enum Until {
@@ -41,15 +41,17 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
                 Expire::UpToDate => break Until::UpToDate,
             }
         };
-        let fired: ArrayVec<Fired, BATCH> =
-            keys.iter().map(|key| (*key, self.timer(*key).arming.requested())).collect();
-        for (key, requested) in &fired {
-            let next = self.next(*key, *requested, now);
-            self.timer(*key).arming.becomes(next);
+        let requests: ArrayVec<RequestedDeadline, BATCH> =
+            keys.iter().map(|key| self.timer(*key).arming.requested()).collect();
+        let mut fired = ArrayVec::<Fired, BATCH>::new();
+        for (key, requested) in keys.into_iter().zip(requests) {
+            let next = self.next(key, requested, now);
+            self.timer(key).arming.becomes(next);
+            fired.push((key, requested, next));
         }
         look_again();
-        for (key, requested) in fired {
-            self.fired(key, requested, now);
+        for fired in fired {
+            self.fired(fired, now);
         }
         until
     }
@@ -72,21 +74,20 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
     }
 
     /// It was said what becomes of a timer that has fired for this request.
-    fn fired(&mut self, key: TimerKey, requested: RequestedDeadline, now: Timestamp) {
+    fn fired(&mut self, (key, requested, next): Fired, now: Timestamp) {
         let timer = self.timer(key);
+        let is_due = requested.is_due(now.as_nanos());
         if timer.arming.requested() != requested {
             // Just now. The owner may have relied on what was said before.
             let requested = timer.arming.rest();
             self.wheel.disarm(key);
             self.arm(key, requested);
-        } else if !requested.is_due(now.as_nanos()) {
-            if requested == RequestedDeadline::NONE {
-                self.unregister(key);
-            }
-        } else if timer.once_expired() == OnceExpired::Leaves {
+        } else if next == Next::Gone {
             let timer = self.unregister(key);
-            self.pending.push(timer, now);
-        } else {
+            if is_due {
+                self.pending.push(timer, now);
+            }
+        } else if is_due {
             let timer = Arc::clone(timer);
             self.pending.push(timer, now);
         }

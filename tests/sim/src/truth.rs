@@ -174,7 +174,12 @@ impl ChannelTruth {
     /// The place of a life in the order in which they were.
     fn life(&self, epoch: &str) -> Option<usize> {
         let is_present = || (self.epoch == epoch).then_some(self.former.len());
-        is_present().or_else(|| self.former.iter().position(|former| former == epoch))
+        is_present().or_else(|| self.former_life(epoch))
+    }
+
+    /// The same of one that is over.
+    fn former_life(&self, epoch: &str) -> Option<usize> {
+        self.former.iter().position(|former| former == epoch)
     }
 
     /// Whether this may be a message of another life than this one.
@@ -227,7 +232,7 @@ impl ChannelTruth {
 
     /// The number of the message at this offset in a former life, if it is remembered.
     pub(crate) fn former_message(&self, epoch: &str, offset: u64) -> Option<u64> {
-        let of_life = self.former.iter().position(|former| former == epoch)?;
+        let of_life = self.former_life(epoch)?;
         let found = self.former_messages.iter().find(|(life, (at, _))| *at == offset && *life == of_life);
         found.map(|(_, (_, number))| *number)
     }
@@ -240,7 +245,7 @@ impl ChannelTruth {
             let unseen = offsets.clone().any(|offset| self.was_never_seen(offset));
             return (offsets.filter_map(|offset| self.message(offset)).collect(), unseen);
         }
-        let life = self.former.iter().position(|former| former == epoch);
+        let life = self.former_life(epoch);
         let of_life =
             self.former_messages.iter().filter(|(of, _)| Some(*of) == life).map(|(_, message)| *message);
         let first = of_life.clone().next().map_or(from, |(first, _)| first.max(from));

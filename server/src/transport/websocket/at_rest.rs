@@ -103,7 +103,6 @@ mod tests {
     use std::time::Duration;
 
     use encke_core::dialect::json::Json;
-    use encke_core::session::LifecycleEvent;
     use hyper::Request;
     use tokio::runtime::{Builder, Handle};
 
@@ -114,20 +113,13 @@ mod tests {
     use crate::config::Settings;
     use crate::context;
     use crate::entropy::Entropy;
+    use crate::events::{HookSink, NoHooks};
     use crate::executor::{Runtime, yield_now};
     use crate::rest::{AnyPoller, Line, Poller};
-    use crate::session::{EventSink, SessionId};
     use crate::timeouts::Timeouts;
     use crate::transport::TcpSocket;
     use crate::transport::at_rest::size_of_resting;
     use crate::transport::websocket::{Upgrade, Wanted, serve};
-
-    #[derive(Debug)]
-    struct Nothing;
-
-    impl EventSink for Nothing {
-        fn session_event(&self, _: SessionId, _: Option<&str>, _: LifecycleEvent) {}
-    }
 
     /// All that connections need, but for a poller that takes them, and time that passes.
     fn context_without_a_poller(runtime: Handle) -> Context {
@@ -135,7 +127,8 @@ mod tests {
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
         let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack);
         let executor = Arc::new(runtime.clone());
-        let mut context = context::client(&config, timeouts, Entropy::system(), executor, Box::new(Nothing));
+        let events = Box::new(HookSink(Box::new(NoHooks)));
+        let mut context = context::client(&config, timeouts, Entropy::system(), executor, events);
         let poller = Arc::new(Poller::new().expect("epoll"));
         poller.stop();
         let (poller, runtime) = (AnyPoller::Kernel(poller), Runtime::Tokio(runtime));

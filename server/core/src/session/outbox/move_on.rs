@@ -30,7 +30,7 @@ impl<C: Source> Outbox<C> {
         self.overlaps |= may_go_back;
         self.unsubscribe(slot);
         let moved = self.subscribe_with(channel, cursor, gap);
-        if let Some(it) = self.get_mut(moved.0).filter(|_| may_go_back) {
+        if may_go_back && let Some(it) = self.get_mut(moved.0) {
             it.pass(cursor);
         }
         Some(moved)
