@@ -1,7 +1,7 @@
 //! What a server must do with the frames of a client, read the slow way.
 
 use encke_core::close::CloseCode::{self, BadFrame, InvalidPayload, TooBig, UnsupportedData};
-use encke_core::dialect::json::parse_command;
+use encke_core::dialect::json::{Outcome, Reply, parse_command};
 use encke_core::dialect::{Command, Request};
 
 use crate::rfc6455::{BINARY, CLOSE, CONTINUATION, Frame, Header, PING, PONG, TEXT, frames};
@@ -143,29 +143,77 @@ impl Expected {
     }
 }
 
-/// How far the answers that are due have come. A reply without an id may answer one of several commands: so there are several places
-/// where that can be.
+/// How far the answers that are due have come.
 #[derive(Debug)]
 pub(crate) struct Answers<'a> {
-    due: &'a [Answer],
+    replies: InOrder<'a>,
+    /// Where these come in an order of their own. Otherwise they are among the replies.
+    pongs: Option<InOrder<'a>>,
+}
+
+impl<'a> Answers<'a> {
+    /// Replies wait for an engine that `is_late`, and pongs do not: then each kind comes in an order of its own.
+    pub(crate) fn to(due: &'a [Answer], is_late: bool) -> Self {
+        if !is_late {
+            return Self { replies: InOrder::to(due.iter().collect()), pongs: None };
+        }
+        let (pongs, replies) = due.iter().partition(|answer| matches!(answer, Answer::Pong(_)));
+        Self { replies: InOrder::to(replies), pongs: Some(InOrder::to(pongs)) }
+    }
+
+    pub(crate) fn ponged(&mut self, payload: &[u8]) {
+        let pongs = self.pongs.as_mut().unwrap_or(&mut self.replies);
+        pongs.came(&payload, |answer| matches!(answer, Answer::Pong(due) if due == payload));
+    }
+
+    pub(crate) fn replied(&mut self, reply: &Reply<'_>) {
+        let is_refused = matches!(reply.outcome, Outcome::Error(_));
+        self.replies.came(reply, |answer| match answer {
+            Answer::Pong(_) => false,
+            Answer::Refusal => reply.id.is_none() && is_refused,
+            Answer::Reply { id, is_error } => reply.id == *id && (is_refused || !is_error),
+        });
+    }
+
+    /// All have come.
+    pub(crate) fn check_all(&self) {
+        self.replies.check_first(usize::MAX);
+        if let Some(pongs) = &self.pongs {
+            pongs.check_first(usize::MAX);
+        }
+    }
+
+    /// So many have come. Of a late engine, none need have.
+    pub(crate) fn check_first(&self, first: usize) {
+        if self.pongs.is_none() {
+            self.replies.check_first(first);
+        }
+    }
+}
+
+/// Answers of which each comes after those before it. A reply without an id may answer one of several commands: so there are several
+/// places where that can be.
+#[derive(Debug)]
+struct InOrder<'a> {
+    due: Vec<&'a Answer>,
     /// How many are behind, in ascending order.
     behind: Vec<usize>,
 }
 
-impl<'a> Answers<'a> {
-    pub(crate) fn to(due: &'a [Answer]) -> Self {
+impl<'a> InOrder<'a> {
+    fn to(due: Vec<&'a Answer>) -> Self {
         Self { due, behind: vec![0] }
     }
 
     /// Something has come that must be the next answer.
-    pub(crate) fn came(&mut self, what: &dyn std::fmt::Debug, is_it: impl Fn(&Answer) -> bool) {
+    fn came(&mut self, what: &dyn std::fmt::Debug, is_it: impl Fn(&Answer) -> bool) {
         let mut behind = Vec::new();
         for start in &self.behind {
             for (index, answer) in self.due.iter().enumerate().skip(*start) {
                 if is_it(answer) {
                     behind.push(index + 1);
                 }
-                if *answer != Answer::Refusal {
+                if **answer != Answer::Refusal {
                     break;
                 }
             }
@@ -177,11 +225,10 @@ impl<'a> Answers<'a> {
         self.behind = behind;
     }
 
-    /// So many have come, as far as they were due.
-    pub(crate) fn check_first(&self, first: usize) {
+    fn check_first(&self, first: usize) {
         let farthest = self.behind.last().copied().unwrap_or_default();
-        let missing = self.due.get(farthest..first).unwrap_or_default();
-        assert!(missing.iter().all(|answer| *answer == Answer::Refusal), "unanswered: {missing:?}");
+        let missing = self.due.get(farthest..first.min(self.due.len())).unwrap_or_default();
+        assert!(missing.iter().all(|answer| **answer == Answer::Refusal), "unanswered: {missing:?}");
     }
 }
 

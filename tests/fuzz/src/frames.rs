@@ -5,11 +5,11 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use encke_core::close::CloseCode;
-use encke_core::dialect::json::{Outcome, Reply, ServerMessage};
+use encke_core::dialect::json::ServerMessage;
 use encke_server::config::{Config, Settings};
 use encke_server::simulation::Held;
 
-use crate::expected::{Answer, Answers, End, Expected, MAX_MESSAGE};
+use crate::expected::{Answers, End, Expected, MAX_MESSAGE};
 use crate::pieces::cut;
 use crate::rfc6455::{CLOSE, Frame, PING, PONG, TEXT, frames, write};
 use crate::simulated::Simulated;
@@ -90,7 +90,7 @@ fn of_parts(parts: &[u8]) -> Vec<u8> {
 fn check(expected: &Expected, is_late: bool, bytes: &[u8], has_ended: bool) {
     let (frames, rest) = frames(bytes);
     assert!(rest.is_empty(), "half a frame: {rest:?}");
-    let mut answers = Answers::to(&expected.answers);
+    let mut answers = Answers::to(&expected.answers, is_late);
     let (mut seq, mut close) = (0, None);
     for (index, Frame { header, payload }) in frames.iter().enumerate() {
         assert!(header.is_final && header.is_plain && header.mask.is_none(), "{header:?}");
@@ -99,7 +99,7 @@ fn check(expected: &Expected, is_late: bool, bytes: &[u8], has_ended: bool) {
             TEXT => {
                 match serde_json::from_slice(payload).unwrap_or_else(|error| panic!("{error}: {payload:?}")) {
                     ServerMessage::Hello(_) => assert_eq!(index, 0),
-                    ServerMessage::Reply(reply) => answers.came(&reply, |answer| is_reply_to(answer, &reply)),
+                    ServerMessage::Reply(reply) => answers.replied(&reply),
                     ServerMessage::Message(message) => seq = next(seq, message.seq),
                     ServerMessage::Gap(gap) => seq = next(seq, gap.seq),
                     // Half of what the session remembers is not acknowledged: it asks.
@@ -107,14 +107,14 @@ fn check(expected: &Expected, is_late: bool, bytes: &[u8], has_ended: bool) {
                     other => panic!("nobody asked for {other:?}"),
                 }
             }
-            PONG => answers.came(payload, |answer| *answer == Answer::Pong(payload.clone())),
+            PONG => answers.ponged(payload),
             PING => assert_eq!(payload[..], seq.to_be_bytes()),
             CLOSE => close = Some(payload.first_chunk().map(|code| u16::from_be_bytes(*code))),
             opcode => panic!("an opcode {opcode:#x}"),
         }
     }
     assert_eq!(has_ended, close.is_some(), "the stream ends with a Close frame");
-    check_end(expected, is_late, &answers, close.map(|code| code.and_then(CloseCode::from_repr)));
+    check_end(expected, &answers, close.map(|code| code.and_then(CloseCode::from_repr)));
 }
 
 fn next(last: u64, seq: u64) -> u64 {
@@ -122,24 +122,16 @@ fn next(last: u64, seq: u64) -> u64 {
     seq
 }
 
-fn is_reply_to(answer: &Answer, reply: &Reply<'_>) -> bool {
-    let is_refused = matches!(reply.outcome, Outcome::Error(_));
-    match answer {
-        Answer::Pong(_) => false,
-        Answer::Refusal => reply.id.is_none() && is_refused,
-        Answer::Reply { id, is_error } => reply.id == *id && (is_refused || !is_error),
-    }
-}
-
 /// `close` is the Close frame, if there was one, and its code, if that is one of ours.
-fn check_end(expected: &Expected, is_late: bool, answers: &Answers<'_>, close: Option<Option<CloseCode>>) {
-    let ended_early = expected.may_end_after.filter(|_| close == Some(Some(CloseCode::ProtocolError)));
-    // An acknowledgement does not wait for commands before it.
-    let first = ended_early.map(|first| if is_late { 0 } else { first });
-    answers.check_first(first.unwrap_or(expected.answers.len()));
-    if ended_early.is_some() {
+fn check_end(expected: &Expected, answers: &Answers<'_>, close: Option<Option<CloseCode>>) {
+    if let Some(first) = expected.may_end_after
+        && close == Some(Some(CloseCode::ProtocolError))
+    {
+        // Nor does an acknowledgement wait for a late engine.
+        answers.check_first(first);
         return;
     }
+    answers.check_all();
     match expected.end {
         End::Open => assert_eq!(close, None),
         End::Refused(codes) => {
