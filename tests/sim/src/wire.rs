@@ -120,8 +120,8 @@ pub(crate) struct Wire {
     failed: Option<io::ErrorKind>,
     /// The client sees a reset.
     pub(crate) reset_for_client: bool,
-    /// Nothing moves any more: the client has vanished.
-    pub(crate) dead: bool,
+    /// When the client vanished, in the server's time. Nothing has moved since.
+    pub(crate) vanished_at: Option<u64>,
     /// The server has closed its socket.
     pub(crate) server_gone: bool,
     /// When it did, the client's machine had not acknowledged all.
@@ -176,7 +176,7 @@ impl Wire {
 
     /// Moves at most `at_most` bytes. Returns how many it were.
     pub(crate) fn carry(&mut self, way: Way, at_most: usize) -> usize {
-        if self.dead || self.failed.is_some() {
+        if self.is_dead() || self.failed.is_some() {
             return 0;
         }
         let pipe = self.pipe_mut(way);
@@ -224,7 +224,7 @@ impl Wire {
             Way::ToServer => &self.to_server,
             Way::ToClient => &self.to_client,
         };
-        !self.dead && self.failed.is_none() && pipe.has_way()
+        !self.is_dead() && self.failed.is_none() && pipe.has_way()
     }
 
     /// The client's kernel takes what it has room for.
@@ -259,7 +259,7 @@ impl Wire {
 
     /// The connection is reset: both ends notice at their next call.
     pub(crate) fn reset(&mut self) {
-        if self.failed.is_none() && !self.dead {
+        if self.failed.is_none() && !self.is_dead() {
             self.fail(io::ErrorKind::ConnectionReset);
         }
         self.reset_for_client = true;
@@ -267,12 +267,16 @@ impl Wire {
 
     /// The client has vanished without a word.
     pub(crate) fn vanish(&mut self) {
-        self.dead = true;
+        self.vanished_at = Some(self.times.served.load(Ordering::Relaxed));
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.vanished_at.is_some()
     }
 
     /// Nobody can notice anything of it any more.
     pub(crate) fn is_done(&self) -> bool {
-        self.server_gone && (self.dead || self.client_gone || self.reset_for_client)
+        self.server_gone && (self.is_dead() || self.client_gone || self.reset_for_client)
     }
 
     /// The client has closed its socket.
@@ -338,7 +342,7 @@ impl Shared {
             to_client: Pipe::new(buffers.server_send, buffers.client_receive),
             failed: None,
             reset_for_client: false,
-            dead: false,
+            vanished_at: None,
             server_gone: false,
             was_given_up: false,
             client_gone: false,
@@ -470,7 +474,7 @@ impl Drop for ServerSocket {
         wire.reader = None;
         wire.writer = None;
         // A socket that is closed with unread bytes in it sends a reset.
-        if !wire.to_server.arrived.is_empty() && wire.failed.is_none() && !wire.dead {
+        if !wire.to_server.arrived.is_empty() && wire.failed.is_none() && !wire.is_dead() {
             wire.to_client.sent.clear();
             wire.reset_for_client = true;
         }

@@ -102,6 +102,7 @@ impl World {
         self.check_holdings(&sessions);
         if self.now >= self.disturbed_at + 2 * self.scenario.tick() {
             self.check_overdue(&sessions);
+            self.check_vanished();
         }
         // Redis may owe an answer: at the end, it has given all.
         if self.server.late_answers() > 0 || self.redis.is_some() {
@@ -184,6 +185,25 @@ impl World {
         }
     }
 
+    /// A client that has vanished is noticed in time, by whichever timeout it is up to.
+    fn check_vanished(&mut self) {
+        let config = &self.scenario.config;
+        let timeouts = &config.session;
+        // A ping, its answer, that once more where the kernel was still sending, and a write that was held before.
+        let of_streams = timeouts.ping_interval + 2 * timeouts.pong_timeout + config.write_timeout;
+        let longest = of_streams.max(timeouts.poll_hold + config.write_timeout) + config.timers.ping_slack;
+        let latest = crate::scenario::nanos(longest) + 4 * self.scenario.tick();
+        let now = self.server.now().as_nanos();
+        let unnoticed = self.connections.iter().flatten().find_map(|connection| {
+            let wire = connection.wire.lock();
+            let since = wire.vanished_at.filter(|at| !wire.server_gone && at + latest <= now)?;
+            Some(format!("{:?} after {since} ns, at {now}: {wire:?}", connection.session))
+        });
+        if let Some(what) = unnoticed {
+            self.violate("late expiry", what);
+        }
+    }
+
     /// What a client that can get more has not got.
     pub(super) fn what_is_missed(&self, client: &Client, sessions: &[SessionView]) -> Option<String> {
         let (link, id) = (client.link.as_ref()?, client.session()?);
@@ -193,7 +213,7 @@ impl World {
             // What it asks for may be under way.
             let has_asked = link.carrier == Carrier::BayeuxSocket && wire.has_way(Way::ToServer);
             let is_moving = !link.outgoing.is_empty() || wire.is_full() || wire.has_unread() || has_asked;
-            if !link.is_attentive(self.now) || is_moving || wire.dead || wire.is_over_for_server() {
+            if !link.is_attentive(self.now) || is_moving || wire.is_dead() || wire.is_over_for_server() {
                 return None;
             }
             if !wire.server_has_read_all() {
