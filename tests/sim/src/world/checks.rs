@@ -196,10 +196,13 @@ impl World {
         let now = self.server.now().as_nanos();
         let unnoticed = self.connections.iter().flatten().find_map(|connection| {
             let wire = connection.wire.lock();
-            let since = wire.vanished_at.filter(|at| !wire.server_gone && at + latest <= now)?;
-            Some(format!("{:?} after {since} ns, at {now}: {wire:?}", connection.session))
+            let vanished_at = wire.vanished_at.filter(|at| !wire.server_gone && at + latest <= now)?;
+            Some((vanished_at, connection.client, connection.session.clone()))
         });
-        if let Some(what) = unnoticed {
+        if let Some((vanished_at, client, session)) = unnoticed {
+            let what = format!(
+                "client {client} of {session:?} has vanished at {vanished_at} ns, and is served at {now}"
+            );
             self.violate("late expiry", what);
         }
     }
