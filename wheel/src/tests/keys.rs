@@ -50,7 +50,7 @@ fn a_key_of_a_larger_wheel_finds_nothing() {
 #[test]
 fn memory_is_reused() {
     let mut wheel = TimingWheel::new(Tick(0));
-    for now in 0..size(1000, 20) as u64 {
+    for now in 0..size(1000, 8) as u64 {
         let [kept, cancelled] = [1, 2].map(|ahead| wheel.schedule(Tick(now + ahead), now));
         assert_eq!(wheel.cancel(cancelled), Some(now));
         assert_eq!(drain(&mut wheel, now + 1), [(now + 1, now)]);
