@@ -1,4 +1,4 @@
-//! The lock-free handshakes of `arena/`, `timeouts/` and `rest/`, under every interleaving that loom can find.
+//! The lock-free handshakes of `arena/`, `timeouts/` and `rest/`, and the sweeps of `channel/`, under every interleaving that loom can find.
 //!
 //! The files under test are compiled a second time here, on loom's atomics. A test of the whole crate under
 //! `--cfg loom` would build tokio for loom, too, which then has no sockets.
@@ -33,6 +33,8 @@ mod handover;
 mod life;
 #[path = "../src/timeouts/parking.rs"]
 mod parking;
+#[path = "../src/channel/sweep.rs"]
+mod sweep;
 #[path = "../src/timeouts/waiting.rs"]
 mod waiting;
 
@@ -47,6 +49,7 @@ use arming::{ArmAction, Arming, Next, RequestedDeadline, look_again};
 use handover::{Handover, Holder};
 use life::Life;
 use parking::Parking;
+use sweep::Sweep;
 use sync::{AtomicBool, AtomicU32, AtomicU64, AtomicWaker, Ordering};
 use waiting::poll_expiry;
 
@@ -749,4 +752,144 @@ fn a_look_up_finds_its_own_or_nothing() {
         assert!(!slot.life().hold_any(), "nobody holds it");
         assert_eq!(*slot.vacant.lock().expect("no one panics"), 1, "another may have it");
     });
+}
+
+/// A channel with some subscribers, as `channel/fan_out.rs` sweeps it, in runs of one.
+struct Audience {
+    state: loom::sync::Mutex<State>,
+    /// As many tasks share a sweep.
+    most_tasks: usize,
+    /// A task that leaves says so only when it takes the lock for the next time.
+    leaves_late: bool,
+    /// Tasks that were started.
+    tasks: loom::sync::Mutex<Vec<thread::JoinHandle<()>>>,
+    is_told: [AtomicBool; SUBSCRIBERS],
+}
+
+const SUBSCRIBERS: usize = 2;
+
+/// What the channel's lock guards.
+#[derive(Default)]
+struct State {
+    sweep: Sweep,
+    last: u32,
+    has_read: [u32; SUBSCRIBERS],
+    is_waiting: [bool; SUBSCRIBERS],
+}
+
+impl Audience {
+    fn new(most_tasks: usize, leaves_late: bool) -> Self {
+        let state = State { is_waiting: [true; SUBSCRIBERS], ..State::default() };
+        Self {
+            state: loom::sync::Mutex::new(state),
+            most_tasks,
+            leaves_late,
+            tasks: loom::sync::Mutex::default(),
+            is_told: std::array::from_fn(|_| AtomicBool::new(false)),
+        }
+    }
+
+    fn lock(&self) -> loom::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("no one panics")
+    }
+
+    fn publish(this: &Arc<Self>) {
+        let begins = {
+            let mut state = this.lock();
+            state.last += 1;
+            state.sweep.published()
+        };
+        if begins {
+            Self::wake_some(this, false);
+        }
+    }
+
+    /// Goes on with the sweep by one run. Returns whether there is more to claim.
+    fn wake_some(this: &Arc<Self>, by_task: bool) -> bool {
+        let mut run = None;
+        let (has_more, missing) = {
+            let mut state = this.lock();
+            let State { sweep, is_waiting, .. } = &mut *state;
+            let has_more = sweep.claim(|at| {
+                run = (at..SUBSCRIBERS).find(|one| std::mem::take(&mut is_waiting[*one]));
+                run.map(|one| one + 1)
+            });
+            if by_task && !has_more && !this.leaves_late {
+                sweep.leave();
+            }
+            (has_more, if has_more { sweep.join(this.most_tasks) } else { 0 })
+        };
+        if let Some(one) = run {
+            this.tell(one);
+        }
+        for _ in 0..missing {
+            let audience = Arc::clone(this);
+            let task = thread::spawn(move || {
+                while Self::wake_some(&audience, true) {}
+                if audience.leaves_late {
+                    audience.lock().sweep.leave();
+                }
+            });
+            this.tasks.lock().expect("no one panics").push(task);
+        }
+        has_more
+    }
+
+    /// A subscriber reads to the end, and waits again.
+    fn tell(&self, one: usize) {
+        assert!(!self.is_told[one].swap(true, Ordering::AcqRel), "told by two at the same time");
+        self.is_told[one].swap(false, Ordering::AcqRel);
+        let mut state = self.lock();
+        state.has_read[one] = state.last;
+        state.is_waiting[one] = true;
+    }
+
+    /// When all is quiet. Returns whether everyone has read all there is.
+    fn is_quiet(&self) -> bool {
+        loop {
+            let Some(task) = self.tasks.lock().expect("no one panics").pop() else { break };
+            task.join().expect("it does not panic");
+        }
+        let mut state = self.lock();
+        let all_have_read = state.has_read == [state.last; SUBSCRIBERS];
+        assert!(!all_have_read || state.sweep.published(), "no sweep is under way");
+        all_have_read
+    }
+}
+
+/// One publishes twice, and maybe another once. Returns how often somebody was not told.
+fn untold(most_tasks: usize, has_other: bool, leaves_late: bool) -> usize {
+    let untold = StdArc::new(AtomicUsize::new(0));
+    let count = StdArc::clone(&untold);
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(2);
+    model.check(move || {
+        let audience = Arc::new(Audience::new(most_tasks, leaves_late));
+        let other = has_other.then(|| {
+            let audience = Arc::clone(&audience);
+            thread::spawn(move || Audience::publish(&audience))
+        });
+        Audience::publish(&audience);
+        if !has_other {
+            Audience::publish(&audience);
+        }
+        other.into_iter().for_each(|other| other.join().expect("it does not panic"));
+        if !audience.is_quiet() {
+            count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        }
+    });
+    untold.load(std::sync::atomic::Ordering::Relaxed)
+}
+
+#[test]
+fn everyone_is_told_of_the_last_however_many_tasks_share_a_sweep() {
+    for (most_tasks, has_other) in [(1, false), (1, true), (2, false)] {
+        assert_eq!(untold(most_tasks, has_other, false), 0);
+    }
+}
+
+/// Why a task leaves with the lock held under which it found nothing to claim.
+#[test]
+fn a_task_that_left_later_would_leave_someone_untold() {
+    assert!(untold(1, true, true) > 0, "the model must find it");
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::RwLock;
 
 use super::budget::{Account, Budget};
+use super::fan_out::FanOut;
 use super::idle::Idle;
 use super::name::ChannelName;
 use super::pattern::for_each_matching;
@@ -34,8 +35,7 @@ pub struct LogLimits {
 /// All channels.
 #[derive(Debug)]
 pub(crate) struct Channels<S: Subscriber> {
-    /// Where those are that follow.
-    home: Arc<S::Home>,
+    pub(super) fan_out: Arc<FanOut<S>>,
     /// Locked for one look-up.
     pub(super) table: RwLock<Table<S>>,
     /// By the keys in their timers.
@@ -48,7 +48,6 @@ pub(crate) struct Channels<S: Subscriber> {
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) entropy: Entropy,
-    pub(super) executor: Arc<dyn Executor>,
     numbers: AtomicU64,
     /// How many of the channels are patterns. While there are none, a publish looks for none.
     patterns: AtomicUsize,
@@ -135,7 +134,7 @@ impl<S: Subscriber> Channels<S> {
         executor: Arc<dyn Executor>,
     ) -> Self {
         Self {
-            home,
+            fan_out: Arc::new(FanOut::new(home, executor)),
             table: RwLock::default(),
             owners: Owners::new(TimerOwner::Log),
             limit,
@@ -146,7 +145,6 @@ impl<S: Subscriber> Channels<S> {
             timeouts,
             metrics,
             entropy,
-            executor,
             numbers: AtomicU64::new(0),
             patterns: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
@@ -155,7 +153,7 @@ impl<S: Subscriber> Channels<S> {
 
     /// Where those are that follow.
     pub(crate) fn home(&self) -> &Arc<S::Home> {
-        &self.home
+        &self.fan_out.home
     }
 
     /// From here on nothing is appended: whoever locks a log after this finds it as it stays.

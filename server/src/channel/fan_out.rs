@@ -4,6 +4,9 @@
 //! thousand of them delays neither pings nor other channels. What is published meanwhile makes it go round once more. A
 //! subscriber is told once, and again only after it has read to the end: however much is published, a slow one is not told
 //! twice.
+//!
+//! The publisher begins the sweep, and a task goes on with it; of a large audience as many tasks as can run at the same time, which claim one
+//! run of subscribers after another ([`Sweep`](super::sweep::Sweep)).
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -12,71 +15,97 @@ use arrayvec::ArrayVec;
 
 use super::state::Channel;
 use super::subscribers::{Call, Subscriber};
-use crate::executor::{Executor, yield_now};
+use crate::executor::{Executor, Sharing, yield_now};
 
-/// Subscribers woken before others get their turn. At some 7 µs a delivery that is a millisecond.
+/// The most subscribers that are woken before others get their turn.
 const WOKEN_AT_ONCE: usize = 128;
 
 /// Places looked at under one lock, when few of them wait.
 const LOOKED_AT_AT_ONCE: usize = 4096;
 
-/// Where a channel's sweep is.
-#[derive(Debug, Default)]
-pub(super) struct Sweep {
-    /// The index it continues from; `None` when no sweep is under way.
-    at: Option<usize>,
-    /// Something was published since it began.
-    again: bool,
+/// What all sweeps need.
+#[derive(Debug)]
+pub(super) struct FanOut<S: Subscriber> {
+    /// Where subscribers are found.
+    pub(super) home: Arc<S::Home>,
+    executor: Arc<dyn Executor>,
+    /// Of the executor.
+    sharing: Sharing,
 }
 
-impl Sweep {
-    /// Something was published. Returns whether there was no sweep under way: then the caller has begun one.
-    pub(super) fn published(&mut self) -> bool {
-        self.again = self.at.is_some();
-        self.at.get_or_insert(0);
-        !self.again
+/// A part in a sweep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// That of the publisher: the first run.
+    First,
+    /// That of a task: one run after another, for as long as there are any.
+    Task,
+}
+
+/// What comes after a run.
+enum Next {
+    /// Nothing is left to claim.
+    Over,
+    /// There is more, for which so many tasks are to be started.
+    More { missing: usize },
+}
+
+impl<S: Subscriber> FanOut<S> {
+    /// Large audiences are told on `executor`.
+    pub(super) fn new(home: Arc<S::Home>, executor: Arc<dyn Executor>) -> Self {
+        let sharing = executor.sharing();
+        Self { home, executor, sharing }
     }
-}
 
-/// Wakes everyone who waits for the channel. Returns soon: most of a large audience is woken later, by a task.
-pub(super) fn sweep<S: Subscriber>(channel: Arc<Channel<S>>, home: &Arc<S::Home>, executor: &dyn Executor) {
-    if channel.wake_some(home) {
-        let home = Arc::clone(home);
-        executor.spawn(Box::pin(async move {
-            loop {
+    /// Wakes everyone who waits for the channel. The caller has just begun its sweep. Returns soon: most of a large audience is woken later, by
+    /// tasks.
+    pub(super) fn sweep(self: &Arc<Self>, channel: &Arc<Channel<S>>) {
+        if let Next::More { missing } = channel.wake_some(self, Part::First) {
+            self.start(missing, channel);
+        }
+    }
+
+    fn start(self: &Arc<Self>, tasks: usize, channel: &Arc<Channel<S>>) {
+        for _ in 0..tasks {
+            let (fan_out, channel) = (Arc::clone(self), Arc::clone(channel));
+            self.executor.spawn(Box::pin(async move {
                 // Before the next are woken, those that are woken already get to run.
                 yield_now().await;
-                if !channel.wake_some(&home) {
-                    break;
+                while let Next::More { missing } = channel.wake_some(&fan_out, Part::Task) {
+                    fan_out.start(missing, &channel);
+                    yield_now().await;
                 }
-            }
-        }));
+            }));
+        }
     }
 }
 
 impl<S: Subscriber> Channel<S> {
-    /// Goes on with the sweep. Returns whether there is more to do.
-    fn wake_some(&self, home: &S::Home) -> bool {
+    /// Goes on with the sweep by one run.
+    fn wake_some(&self, FanOut { home, sharing, .. }: &FanOut<S>, part: Part) -> Next {
         let mut calls = ArrayVec::<Call<S>, WOKEN_AT_ONCE>::new();
-        let more = {
+        let most = sharing.at_once().min(WOKEN_AT_ONCE);
+        let next = {
             let mut state = self.state.lock();
             let state = &mut *state;
-            let Some(mut at) = state.sweep.at else { return false };
-            state.sweep.at = loop {
-                match state.subscribers.next_waiting(at, LOOKED_AT_AT_ONCE) {
-                    Some((next, call)) => {
-                        at = next;
-                        let Some(call) = call else { break Some(at) };
-                        calls.push(call);
-                        if calls.is_full() {
-                            break Some(at);
-                        }
-                    }
-                    None if std::mem::take(&mut state.sweep.again) => at = 0,
-                    None => break None,
+            let subscribers = &mut state.subscribers;
+            let has_more = state.sweep.claim(|mut at| {
+                while calls.len() < most {
+                    let (next, call) = subscribers.next_waiting(at, LOOKED_AT_AT_ONCE)?;
+                    at = next;
+                    let Some(call) = call else { break };
+                    calls.push(call);
                 }
-            };
-            state.sweep.at.is_some()
+                Some(at)
+            });
+            if has_more {
+                Next::More { missing: state.sweep.join(sharing.tasks(subscribers.len())) }
+            } else {
+                if part == Part::Task {
+                    state.sweep.leave();
+                }
+                Next::Over
+            }
         };
         // After the lock is released: a subscriber has a lock of its own.
         for (subscriber, slot) in calls {
@@ -84,6 +113,6 @@ impl<S: Subscriber> Channel<S> {
                 Waker::wake(waker);
             }
         }
-        more
+        next
     }
 }

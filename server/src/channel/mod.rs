@@ -26,6 +26,7 @@ mod restored;
 mod snapshot;
 mod state;
 mod subscribers;
+mod sweep;
 mod trim;
 
 pub use channels::LogLimits;
@@ -42,6 +43,8 @@ pub(crate) use snapshot::{LogsWritten, RestoredLogs};
 pub(crate) use state::{Channel, HistoryMessage, Life, Retired, new_epoch};
 pub(crate) use subscribers::{Subscriber, SubscriberKey};
 
+#[cfg(test)]
+mod fan_out_tests;
 #[cfg(test)]
 mod keys_tests;
 #[cfg(test)]

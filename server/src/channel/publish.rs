@@ -14,7 +14,6 @@ use encke_core::session::outbox::Place;
 use parking_lot::MutexGuard;
 
 use super::channels::{Channels, NotPublished, Published};
-use super::fan_out;
 use super::keys::PublishId;
 use super::log::{Log, LogSize};
 use super::message::{LogMessage, Origin, SharedMessage};
@@ -119,7 +118,7 @@ impl<S: Subscriber> Channels<S> {
     pub(super) fn wake_all(&self, channel: &Arc<Channel<S>>) {
         let begins = channel.state.lock().sweep.published();
         if begins {
-            fan_out::sweep(Arc::clone(channel), self.home(), &*self.executor);
+            self.fan_out.sweep(channel);
         }
     }
 
@@ -242,7 +241,7 @@ impl<S: Subscriber> Channels<S> {
             self.trim_if(channel, |_| true, |_| ());
         }
         if sweep {
-            fan_out::sweep(Arc::clone(channel), self.home(), &*self.executor);
+            self.fan_out.sweep(channel);
         }
     }
 }

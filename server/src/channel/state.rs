@@ -7,11 +7,11 @@ use encke_core::session::outbox::{Bounds, Place, Slot};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::budget::{Account, AgeKey};
-use super::fan_out::Sweep;
 use super::log::{Log, LogSize};
 use super::message::LogMessage;
 use super::name::ChannelName;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
+use super::sweep::Sweep;
 use crate::entropy::Entropy;
 use crate::timeouts::{Owners, TimerCell};
 

@@ -37,7 +37,7 @@ use crate::config::Config;
 use crate::context;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, Hooks};
-use crate::executor::{Executor, Runtime};
+use crate::executor::{Executor, Runtime, Sharing};
 use crate::expiry::ExpiryHandler;
 use crate::http::Reply;
 use crate::public::{self, accept_events, parse_query};
@@ -74,6 +74,8 @@ pub struct Parameters {
     pub hooks: Box<dyn Hooks>,
     /// Runs the server's own tasks.
     pub spawn: Box<dyn Fn(Task) + Send + Sync>,
+    /// So many of these tasks share what is one thing for each of many; one by one, if there is more than one of them.
+    pub io_threads: usize,
     /// Called to end the sleep of the wheel.
     pub wheel_waker: Waker,
     /// Batches of expiries that may wait for a worker.
@@ -119,7 +121,10 @@ impl From<Reply> for Answer {
     }
 }
 
-struct Spawner(Box<dyn Fn(Task) + Send + Sync>);
+struct Spawner {
+    spawn: Box<dyn Fn(Task) + Send + Sync>,
+    io_threads: usize,
+}
 
 impl std::fmt::Debug for Spawner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -129,7 +134,11 @@ impl std::fmt::Debug for Spawner {
 
 impl Executor for Spawner {
     fn spawn(&self, task: Task) {
-        (self.0)(task);
+        (self.spawn)(task);
+    }
+
+    fn sharing(&self) -> Sharing {
+        if self.io_threads > 1 { Sharing::one_by_one(self.io_threads) } else { Sharing::on(1) }
     }
 }
 
@@ -137,13 +146,22 @@ impl Server {
     /// A server at the start of its life.
     #[must_use]
     pub fn new(parameters: Parameters) -> Self {
-        let Parameters { config, seed, time, hooks, spawn, wheel_waker, dispatch_batches, engine } =
-            parameters;
+        let Parameters {
+            config,
+            seed,
+            time,
+            hooks,
+            spawn,
+            io_threads,
+            wheel_waker,
+            dispatch_batches,
+            engine,
+        } = parameters;
         let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
         let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack);
         let late_answers = Arc::new(AtomicUsize::new(0));
         let late = Arc::clone(&late_answers);
-        let executor: Arc<dyn Executor> = Arc::new(Spawner(spawn));
+        let executor: Arc<dyn Executor> = Arc::new(Spawner { spawn, io_threads });
         let entropy = Entropy::seeded(seed);
         let mut client = context::client_on(
             &config,

@@ -60,6 +60,7 @@ impl Simulated {
             time: Arc::clone(&time),
             hooks: Box::new(NoHooks),
             spawn: Box::new(move |task| spawner.lock().push(task)),
+            io_threads: 1,
             wheel_waker: Waker::from(Arc::clone(&wheel_woken)),
             dispatch_batches: DISPATCH_BATCHES,
             engine: Engine::Memory(Box::new(move || engine_delay)),

@@ -50,6 +50,8 @@ pub(crate) struct Scenario {
     /// How long the API waits between two messages that it publishes, at most.
     pub(crate) publish_pause: u64,
     pub(crate) dispatch_batches: usize,
+    /// So many tasks share the sweep of a channel.
+    pub(crate) io_threads: usize,
     pub(crate) buffers: Buffers,
     /// How many of a thousand server actions are put off, and for how long at most.
     pub(crate) late_per_mille: u32,
@@ -62,7 +64,7 @@ pub(crate) struct Scenario {
 impl Scenario {
     /// The scenario of a seed.
     pub(crate) fn of(seed: u64) -> Self {
-        Self::of_one_server(seed).with_restarts().with_redis().with_rest()
+        Self::of_one_server(seed).with_restarts().with_redis().with_rest().with_sweeps()
     }
 
     fn of_one_server(seed: u64) -> Self {
@@ -120,6 +122,7 @@ impl Scenario {
             pause,
             publish_pause,
             dispatch_batches: if rng.random_bool(0.3) { 1 } else { rng.random_range(2..256) },
+            io_threads: 1,
             buffers: Buffers {
                 server_send: rng.random_range(256..20_000),
                 server_receive: rng.random_range(256..20_000),
@@ -142,6 +145,13 @@ impl Scenario {
             2 => Some(Duration::from_millis(200)),
             _ => Some(Duration::from_millis(rng.random_range(1..LONGEST_BEFORE_REST_MS))),
         };
+        self
+    }
+
+    /// In every second one, each sweep of a channel is shared by tasks, one subscriber after the other. That changes nothing else in them.
+    fn with_sweeps(mut self) -> Self {
+        let mut rng = self.rng(8);
+        self.io_threads = if rng.random_bool(0.5) { 1 } else { rng.random_range(2..=4) };
         self
     }
 

@@ -238,6 +238,7 @@ impl World {
             time: Arc::clone(&given.time),
             hooks: Box::new(given.told.clone()),
             spawn: tasks.spawner(),
+            io_threads: scenario.io_threads,
             wheel_waker: Waker::from(Arc::clone(&given.wheel_woken)),
             dispatch_batches: scenario.dispatch_batches,
             engine,
