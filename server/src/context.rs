@@ -52,8 +52,7 @@ pub(crate) fn client_on(
 ) -> client::Context {
     let limits = &config.limits;
     let metrics = Arc::new(Metrics::new());
-    // Some may have ended and still have a task: of those there are fewer than of the others.
-    let cells = Arc::new(Cells::new(limits.max_sessions.saturating_mul(2)));
+    let cells = Arc::new(Cells::new(limits.slots()));
     let channels = Arc::new(Channels::new(
         cells,
         limits.max_channels,

@@ -167,7 +167,7 @@ fn nothing_kept() -> snapshot::Kept {
     let config = &*CONFIG;
     let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(0)));
     let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
-    let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack);
+    let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
     let entropy = Entropy::system();
     let events = Box::new(HookSink(Box::new(NoHooks)));
     let client = context::client(config, timeouts, entropy, Arc::new(Nothing), events);

@@ -115,7 +115,7 @@ impl Server {
         let addresses = (listeners.public.address, listeners.admin.address);
 
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-        let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack);
+        let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
         let events = Box::new(HookSink(hooks));
         let executor: Arc<dyn Executor> = Arc::new(runtime.handle().clone());
         let mut client =

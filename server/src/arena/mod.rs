@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
 
-use chunks::Chunks;
+pub(crate) use chunks::Chunks;
 pub(crate) use held::{Borrowed, Held};
 pub(crate) use life::Life;
 

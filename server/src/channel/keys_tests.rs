@@ -63,7 +63,7 @@ impl World {
     fn new(log: LogLimits) -> Self {
         let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(1_000)));
         let clock = Arc::new(Clock::simulated(Arc::clone(&time), Duration::from_millis(500)));
-        let (timeouts, _to_arm) = Timeouts::new(clock, Duration::ZERO);
+        let (timeouts, _to_arm) = Timeouts::new(clock, Duration::ZERO, 0);
         let (metrics, executor) = (Arc::new(Metrics::new()), Arc::new(NoTasks));
         let channels = Channels::new(
             Arc::default(),

@@ -49,7 +49,7 @@ impl World {
     fn new(limit: usize, log: LogLimits) -> Self {
         let runtime = Builder::new_current_thread().build().expect("a runtime");
         let clock = Arc::new(Clock::new(Duration::from_millis(500)));
-        let (timeouts, _to_arm) = Timeouts::new(clock, Duration::ZERO);
+        let (timeouts, _to_arm) = Timeouts::new(clock, Duration::ZERO, 0);
         let metrics = Arc::new(Metrics::new());
         let channels = Channels::new(
             Arc::default(),

@@ -125,7 +125,7 @@ impl World {
     fn new() -> Self {
         let config = Settings::default().resolve().expect("the defaults are valid");
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-        let (timeouts, _) = Timeouts::new(clock, Duration::ZERO);
+        let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.slots());
         let entropy = Entropy::system();
         let answers = Arc::new(AtomicBool::new(false));
         let refusal = Arc::default();

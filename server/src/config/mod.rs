@@ -159,6 +159,13 @@ pub struct Limits {
     pub sessions_per_second_per_address: u32,
 }
 
+impl Limits {
+    /// In so many slots sessions live: some may have ended and still have a task. Of those there are fewer than of the others.
+    pub(crate) fn slots(&self) -> usize {
+        self.max_sessions.saturating_mul(2)
+    }
+}
+
 /// Where channels live.
 #[derive(Clone, Debug)]
 pub enum EngineConfig {

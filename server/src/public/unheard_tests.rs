@@ -34,7 +34,7 @@ impl Executor for Nothing {
 fn ended(reason: CloseReason) -> (Context, SessionHandle) {
     let config = Settings::default().resolve().expect("the defaults are valid");
     let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-    let (timeouts, _) = Timeouts::new(clock, Duration::ZERO);
+    let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.slots());
     let events = Box::new(HookSink(Box::new(NoHooks)));
     let context = context::client(&config, timeouts, Entropy::system(), Arc::new(Nothing), events);
     let address = [127, 0, 0, 1].into();

@@ -265,7 +265,7 @@ mod tests {
     fn sessions() -> Arc<Sessions> {
         let config = Settings::default().resolve().expect("the defaults are valid");
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack);
+        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
         let events = Box::new(HookSink(Box::new(NoHooks)));
         context::client(&config, timeouts, Entropy::system(), Arc::new(Nothing), events).sessions
     }

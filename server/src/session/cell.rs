@@ -21,7 +21,7 @@ use crate::arena::{Arena, Held, Life, Ref, Slot as ArenaSlot};
 use crate::auth::Identity;
 use crate::channel::{Member, Subscriber};
 use crate::clock::Clock;
-use crate::timeouts::{TimerCell, TimerOwner};
+use crate::timeouts::{Timer, TimerRef};
 
 /// How a connection's bytes travel. Its names are for the admin API and for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, serde::Serialize, strum::IntoStaticStr)]
@@ -60,8 +60,6 @@ pub(crate) struct SessionCell {
     secret: Mutex<Option<Secret>>,
     /// It is in the registry. Written with the registry's lock.
     listed: AtomicBool,
-    /// The slot's, and so that of one session after the other: it may expire for one that is gone, and so for nothing.
-    pub(super) timer: Arc<TimerCell>,
     /// Of its client's commands, on whichever connection.
     pub(crate) commands: Rate,
     /// Of its client's frames.
@@ -71,7 +69,7 @@ pub(crate) struct SessionCell {
 }
 
 /// A server holds them by the hundred thousand.
-const _: () = assert!(size_of::<SessionCell>() <= 376);
+const _: () = assert!(size_of::<SessionCell>() <= 368);
 
 /// All sessions.
 pub(crate) type Cells = Arena<SessionCell>;
@@ -183,6 +181,11 @@ impl SessionCell {
         *self.secret.lock() = Some(secret);
     }
 
+    /// The slot's, and so that of one session after the other: it may expire for one that is gone, and so for nothing.
+    pub(super) fn timer(&self) -> TimerRef<'static> {
+        Timer::OfSlot(self.index)
+    }
+
     /// Whether it is in the registry.
     pub(super) fn is_listed(&self) -> bool {
         self.listed.load(Ordering::Relaxed)
@@ -214,7 +217,6 @@ impl ArenaSlot for SessionCell {
             id: SharedId::default(),
             secret: Mutex::new(None),
             listed: AtomicBool::new(false),
-            timer: Arc::new(TimerCell::new(TimerOwner::Session(index))),
             commands: Rate::default(),
             frames: Rate::default(),
             state: Mutex::new(None),

@@ -119,9 +119,9 @@ impl Sessions {
                 self.untold.ended(session.id(), || self.unclaimed.digest_of(session), before, reason);
             }
             let deadline = requested_deadline(&state.machine, now, self.timeouts.slack(), &self.settings);
-            (result, link, self.timeouts.request(&session.timer, deadline), followed, woken)
+            (result, link, self.timeouts.request(session.timer(), deadline), followed, woken)
         };
-        self.timeouts.carry_out(&session.timer, action);
+        self.timeouts.carry_out(session.timer(), action);
         Woken::begin(woken, session);
         if let Some(followed) = followed {
             followed.iter().for_each(|followed| self.release(followed));

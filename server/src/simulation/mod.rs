@@ -158,7 +158,7 @@ impl Server {
             engine,
         } = parameters;
         let clock = Arc::new(Clock::simulated(time, config.timers.stall_threshold));
-        let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack);
+        let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
         let late_answers = Arc::new(AtomicUsize::new(0));
         let late = Arc::clone(&late_answers);
         let executor: Arc<dyn Executor> = Arc::new(Spawner { spawn, io_threads });

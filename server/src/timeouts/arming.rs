@@ -16,7 +16,7 @@
 //!
 //! This file, `parking.rs` and `waiting.rs` are compiled a second time against loom: see `server/tests/loom.rs`.
 
-use super::sync::{AtomicBool, AtomicU64, Ordering, fence};
+use super::sync::{AtomicU64, Ordering, fence};
 
 /// When a timer is to expire: an instant in nanoseconds, exact to the tick or with slack after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,16 +102,22 @@ pub(crate) struct Arming {
     requested: AtomicU64,
     /// No request for this instant or a later one needs the wheel. Written by the wheel thread.
     armed: AtomicU64,
-    /// The timer is in the channel. It goes in once, so the number of timers bounds the channel.
-    queued: AtomicBool,
+    /// Whether the timer is [in the channel](QUEUED), and what the wheel has [noted](Self::note).
+    notes: AtomicU64,
 }
+
+/// The timer is in the channel. It goes in once, so the number of timers bounds the channel.
+const QUEUED: u64 = 1 << 63;
+
+/// A server has one of it a session.
+const _: () = assert!(size_of::<Arming>() == 24);
 
 impl Arming {
     pub(crate) fn new() -> Self {
         Self {
             requested: AtomicU64::new(RequestedDeadline::NONE.0),
             armed: AtomicU64::new(ABSENT),
-            queued: AtomicBool::new(false),
+            notes: AtomicU64::new(0),
         }
     }
 
@@ -128,7 +134,7 @@ impl Arming {
         };
         if !wheel_must_know {
             ArmAction::Nothing
-        } else if self.queued.swap(true, Ordering::AcqRel) {
+        } else if self.notes.fetch_or(QUEUED, Ordering::AcqRel) & QUEUED != 0 {
             ArmAction::Wake
         } else {
             ArmAction::Send
@@ -150,7 +156,7 @@ impl Arming {
 
     /// For the wheel, after it took the timer from the channel: from here on it may be sent again.
     pub(crate) fn received(&self) -> RequestedDeadline {
-        self.queued.swap(false, Ordering::AcqRel);
+        self.notes.fetch_and(!QUEUED, Ordering::AcqRel);
         self.requested()
     }
 
@@ -185,6 +191,16 @@ impl Arming {
         self.armed.store(armed, Ordering::Release);
         fence(Ordering::SeqCst);
         self.requested()
+    }
+
+    /// For the wheel: what it has noted of the timer last; 0 at first.
+    pub(crate) fn noted(&self) -> u64 {
+        self.notes.load(Ordering::Relaxed) & !QUEUED
+    }
+
+    /// For the wheel, which alone notes anything: a number below 2^63. The timer may be sent meanwhile.
+    pub(crate) fn note(&self, number: u64) {
+        self.notes.fetch_xor(self.noted() ^ number, Ordering::Relaxed);
     }
 
     /// For the wheel: the earliest request that the timer serves, if it is armed.

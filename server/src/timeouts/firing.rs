@@ -3,17 +3,15 @@
 //! They are looked at many at a time. Each is a line of memory that hardly ever is in a cache, and a fence waits for all of them: so the
 //! requests of all are read first, then it is said of all what becomes of them, and after one fence all requests are read again.
 
-use std::sync::Arc;
-
 use arrayvec::ArrayVec;
 use encke_core::Timestamp;
 use encke_wheel::{Expire, StandingTimers, Tick, TimerKey, Work};
 
 use super::arming::{Next, look_again};
 use super::timer_cell::OnceExpired;
-use super::wheel_loop::{REGISTERED, WheelLoop};
+use super::wheel_loop::{Entry, WheelLoop};
 use super::workers::BATCH;
-use super::{RequestedDeadline, TimerCell};
+use super::{RequestedDeadline, Timer};
 
 /// A timer that has fired, its owner's request as it was then, and what it was said to become.
 type Fired = (TimerKey, RequestedDeadline, Next);
@@ -26,7 +24,7 @@ pub(super) enum Until {
     UpToDate,
 }
 
-impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
+impl<W: StandingTimers<Entry>> WheelLoop<W> {
     /// Drives the wheel, until as many timers have fired as the next message has room for. Those that are due are in it then, all others
     /// are armed again or let go.
     pub(super) fn fire(&mut self, to: Tick, now: Timestamp, work: &mut Work) -> Until {
@@ -42,11 +40,11 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
             }
         };
         let requests: ArrayVec<RequestedDeadline, BATCH> =
-            keys.iter().map(|key| self.timer(*key).arming.requested()).collect();
+            keys.iter().map(|key| self.arming(*key).requested()).collect();
         let mut fired = ArrayVec::<Fired, BATCH>::new();
         for (key, requested) in keys.into_iter().zip(requests) {
             let next = self.next(key, requested, now);
-            self.timer(key).arming.becomes(next);
+            self.arming(key).becomes(next);
             fired.push((key, requested, next));
         }
         look_again();
@@ -63,7 +61,11 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
             let Some((earliest, latest)) = earliest.zip(latest) else { return Next::Gone };
             return Next::Armed(self.arm_between(key, earliest, latest));
         }
-        match self.timer(key).once_expired() {
+        let once_expired = match self.timer(key) {
+            Timer::OfSlot(_) => OnceExpired::ArmedAgain,
+            Timer::Own(timer) => timer.once_expired(),
+        };
+        match once_expired {
             OnceExpired::ArmedAgain => {
                 let at = (now + self.armed_again_after).as_nanos();
                 Next::Armed(self.arm_between(key, at, at))
@@ -75,11 +77,11 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
 
     /// It was said what becomes of a timer that has fired for this request.
     fn fired(&mut self, (key, requested, next): Fired, now: Timestamp) {
-        let timer = self.timer(key);
+        let arming = self.arming(key);
         let is_due = requested.is_due(now.as_nanos());
-        if timer.arming.requested() != requested {
+        if arming.requested() != requested {
             // Just now. The owner may have relied on what was said before.
-            let requested = timer.arming.rest();
+            let requested = arming.rest();
             self.wheel.disarm(key);
             self.arm(key, requested);
         } else if next == Next::Gone {
@@ -88,12 +90,8 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
                 self.pending.push(timer, now);
             }
         } else if is_due {
-            let timer = Arc::clone(timer);
+            let timer = self.timer(key).to_timer();
             self.pending.push(timer, now);
         }
-    }
-
-    fn timer(&self, key: TimerKey) -> &Arc<TimerCell> {
-        self.wheel.get(key).expect(REGISTERED)
     }
 }

@@ -8,20 +8,23 @@
 //! A request for a later deadline crosses no thread: the wheel reads it when the entry fires. Only a request for an
 //! earlier one sends the timer, and only one earlier than the wheel's planned wake-up wakes the wheel.
 //!
-//! A timer has a small key of its owner ([`TimerOwner`]), which the workers hand to the code that acts on expiries
-//! ([`ActOnExpiry`]). This room does not know what an owner is.
+//! A session's timer lies in a table, by the slot that the session lives in ([`Timer`]). Any other has a small key of its owner ([`TimerOwner`]). The workers hand
+//! either to the code that acts on expiries ([`ActOnExpiry`]). This room does not know what an owner is.
 
 mod arming;
 mod dispatch_watch;
 mod firing;
 mod hyper_timer;
+mod own_timers;
 mod owners;
 mod parking;
 mod scheme;
 mod sleep;
+mod slots;
 #[cfg(any(test, feature = "simulation"))]
 mod stepped;
 mod tick_length;
+mod timer;
 mod timer_cell;
 mod waiting;
 mod wheel_loop;
@@ -32,7 +35,7 @@ mod workers;
 /// What `arming.rs`, `parking.rs` and `waiting.rs` are built on; the loom test builds them on loom's instead.
 mod sync {
     pub(super) use atomic_waker::AtomicWaker;
-    pub(super) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+    pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
 }
 
 use std::sync::atomic::Ordering;
@@ -43,6 +46,8 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 
 use crate::clock::{Clock, nanos};
+use arming::Arming;
+use slots::SlotTimers;
 use tick_length::TickLength;
 use wheel_stats::WheelStats;
 
@@ -55,6 +60,7 @@ pub use scheme::Scheme;
 pub(crate) use sleep::Sleep;
 #[cfg(any(test, feature = "simulation"))]
 pub(crate) use stepped::SteppedWheel;
+pub(crate) use timer::{Timer, TimerRef};
 pub(crate) use timer_cell::TimerCell;
 pub(crate) use wheel_thread::{WheelSettings, WheelThread};
 #[cfg(any(test, feature = "simulation"))]
@@ -66,7 +72,8 @@ pub(crate) use workers::{ActOnExpiry, Batch, DISPATCH_BATCHES, WorkerPool};
 pub(crate) struct Timeouts {
     clock: Arc<Clock>,
     slack: u64,
-    to_arm: Sender<Arc<TimerCell>>,
+    to_arm: Sender<Timer>,
+    of_slots: SlotTimers,
     parking: parking::Parking,
     /// Ends the wheel's sleep.
     wheel_waker: OnceLock<Waker>,
@@ -86,14 +93,15 @@ pub(crate) enum Stalled {
 }
 
 impl Timeouts {
-    /// Makes both ends: this side, and the timers that the wheel thread receives.
+    /// Makes both ends: this side, and the timers that the wheel thread receives. Sessions live in at most so many slots.
     #[must_use]
-    pub(crate) fn new(clock: Arc<Clock>, ping_slack: Duration) -> (Arc<Self>, Receiver<Arc<TimerCell>>) {
+    pub(crate) fn new(clock: Arc<Clock>, ping_slack: Duration, slots: usize) -> (Arc<Self>, Receiver<Timer>) {
         let (to_arm, received) = crossbeam_channel::unbounded();
         let timeouts = Self {
             clock,
             slack: nanos(ping_slack),
             to_arm,
+            of_slots: SlotTimers::new(slots),
             parking: parking::Parking::new(),
             wheel_waker: OnceLock::new(),
             stats: WheelStats::default(),
@@ -116,21 +124,26 @@ impl Timeouts {
 
     /// Stores the deadline that the owner of `timer` requests. Once every lock is released, the owner passes the
     /// result to [`Timeouts::carry_out`].
-    pub(crate) fn request(&self, timer: &TimerCell, deadline: RequestedDeadline) -> ArmAction {
-        timer.arming.request(deadline, self.slack)
+    pub(crate) fn request<'a>(
+        &'a self,
+        timer: impl Into<TimerRef<'a>>,
+        deadline: RequestedDeadline,
+    ) -> ArmAction {
+        self.arming(timer.into()).request(deadline, self.slack)
     }
 
     /// Sends a timer to the wheel if it must, and wakes the wheel if it would sleep too long.
-    pub(crate) fn carry_out(&self, timer: &Arc<TimerCell>, action: ArmAction) {
+    pub(crate) fn carry_out<'a>(&'a self, timer: impl Into<TimerRef<'a>>, action: ArmAction) {
+        let timer = timer.into();
         match action {
             ArmAction::Nothing => return,
             // It fails only when the wheel thread is gone, at the very end of the server's life.
-            ArmAction::Send => _ = self.to_arm.send(Arc::clone(timer)),
+            ArmAction::Send => _ = self.to_arm.send(timer.to_timer()),
             ArmAction::Wake => {}
         }
         // The newest request, not the one that led here: another thread may have requested something earlier, and
         // left the sending to this one.
-        if let Some(latest) = timer.arming.newest_request().latest(self.slack)
+        if let Some(latest) = self.arming(timer).newest_request().latest(self.slack)
             && self.parking.sleeps_beyond(latest)
         {
             self.wake_wheel();
@@ -138,7 +151,8 @@ impl Timeouts {
     }
 
     /// Requests a deadline and carries out what follows. For owners that hold no lock.
-    pub(crate) fn arm(&self, timer: &Arc<TimerCell>, deadline: RequestedDeadline) {
+    pub(crate) fn arm<'a>(&'a self, timer: impl Into<TimerRef<'a>>, deadline: RequestedDeadline) {
+        let timer = timer.into();
         let action = self.request(timer, deadline);
         self.carry_out(timer, action);
     }
@@ -174,6 +188,15 @@ impl Timeouts {
     #[must_use]
     pub(crate) fn entries(&self) -> usize {
         self.stats.entries.load(Ordering::Relaxed)
+    }
+
+    /// What the owner of a timer and the wheel thread have agreed on.
+    #[inline]
+    fn arming<'a>(&'a self, timer: TimerRef<'a>) -> &'a Arming {
+        match timer {
+            Timer::OfSlot(slot) => self.of_slots.get(slot),
+            Timer::Own(timer) => &timer.arming,
+        }
     }
 
     fn wake_wheel(&self) {

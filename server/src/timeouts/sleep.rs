@@ -59,7 +59,7 @@ impl Future for Sleep {
         let sleeper = timer.sleeper.as_deref().expect("a sleep's timer has a place for its task");
         let poll = poll_expiry(sleeper, context.waker(), || timeouts.clock().now() >= *deadline);
         if is_new && poll.is_pending() {
-            timeouts.arm(timer, RequestedDeadline::exact(deadline.as_nanos()));
+            timeouts.arm(&*timer, RequestedDeadline::exact(deadline.as_nanos()));
         }
         poll
     }

@@ -6,9 +6,9 @@ use encke_core::Timestamp;
 use encke_wheel::StandingTimers;
 
 use super::scheme::UseTimers;
-use super::wheel_loop::WheelLoop;
+use super::wheel_loop::{Entry, WheelLoop};
 use super::wheel_thread::WheelParts;
-use super::{Batch, TickLength, Timeouts, TimerCell, WheelSettings};
+use super::{Batch, TickLength, Timeouts, Timer, WheelSettings};
 
 /// The wheel's loop without its thread, on any scheme: a simulation decides when it goes on.
 ///
@@ -22,7 +22,7 @@ impl SteppedWheel {
     pub(crate) fn new(
         settings: WheelSettings,
         timeouts: Arc<Timeouts>,
-        to_arm: Receiver<Arc<TimerCell>>,
+        to_arm: Receiver<Timer>,
         batches: Sender<Batch>,
         waker: Waker,
     ) -> Self {
@@ -53,7 +53,7 @@ trait Step {
     fn awake(&self);
 }
 
-impl<W: StandingTimers<Arc<TimerCell>>> Step for WheelLoop<W> {
+impl<W: StandingTimers<Entry>> Step for WheelLoop<W> {
     fn turn(&mut self) -> Timestamp {
         self.turn()
     }
@@ -69,10 +69,10 @@ impl<W: StandingTimers<Arc<TimerCell>>> Step for WheelLoop<W> {
 
 struct Boxed(WheelParts);
 
-impl UseTimers<Arc<TimerCell>> for Boxed {
+impl UseTimers<Entry> for Boxed {
     type Output = SteppedWheel;
 
-    fn with<W: StandingTimers<Arc<TimerCell>> + Send + 'static>(self, wheel: W) -> Self::Output {
+    fn with<W: StandingTimers<Entry> + Send + 'static>(self, wheel: W) -> Self::Output {
         SteppedWheel(Box::new(WheelLoop::new(self.0, wheel)))
     }
 }

@@ -78,7 +78,7 @@ impl World {
     fn new(seed: u64, scheme: Scheme) -> Self {
         let time = Arc::new(SimulatedTime::new(UnixTime::from_secs(0)));
         let clock = Arc::new(Clock::simulated(Arc::clone(&time), SETTINGS.stall_threshold));
-        let (timeouts, to_arm) = Timeouts::new(clock, SLACK);
+        let (timeouts, to_arm) = Timeouts::new(clock, SLACK, 0);
         let (sender, batches) = crossbeam_channel::bounded(2);
         let wheel_woken = Arc::new(Woken::default());
         let settings = WheelSettings { scheme, ..SETTINGS };

@@ -38,7 +38,7 @@ impl Rig {
 
     fn start_with(dispatch_batches: usize, settings: WheelSettings) -> Self {
         let clock = Arc::new(Clock::new(settings.stall_threshold));
-        let (timeouts, to_arm) = Timeouts::new(clock, SLACK);
+        let (timeouts, to_arm) = Timeouts::new(clock, SLACK, 0);
         let (sender, batches) = crossbeam_channel::bounded(dispatch_batches);
         let wheel = WheelThread::start(settings, Arc::clone(&timeouts), to_arm, sender).expect("a thread");
         Self { timeouts, batches, wheel }
@@ -55,11 +55,11 @@ impl Rig {
     }
 
     /// The next `count` timers to expire, in order, each with the time it was received.
-    fn expire(&self, count: usize) -> Vec<(Arc<TimerCell>, Timestamp)> {
+    fn expire(&self, count: usize) -> Vec<(Timer, Timestamp)> {
         let mut expired = Vec::new();
         while expired.len() < count {
             let batch = self.batches.recv_timeout(TIMEOUT).expect("an expiry");
-            expired.extend(batch.timers.into_iter().map(|timer| (timer, self.now())));
+            expired.extend(batch.into_timers().map(|timer| (timer, self.now())));
         }
         expired
     }
@@ -69,7 +69,7 @@ impl Rig {
         let expired = self.expire(timers.len());
         assert_eq!(expired.len(), timers.len(), "none twice");
         for ((timer, due), (expired, at)) in timers.iter().zip(expired) {
-            assert!(Arc::ptr_eq(timer, &expired), "out of order");
+            assert!(Timer::Own(Arc::clone(timer)) == expired, "out of order");
             assert!(at.as_nanos() >= *due, "early");
         }
     }
@@ -100,10 +100,6 @@ fn on_every_scheme(dispatch_batches: usize, test: impl Fn(Rig) + Sync) {
 /// A timer of nobody.
 pub(super) fn new_timer() -> Arc<TimerCell> {
     Owners::new(TimerOwner::Log).new_timer(Weak::<()>::new())
-}
-
-pub(super) fn timer_of_session() -> Arc<TimerCell> {
-    Arc::new(TimerCell::new(TimerOwner::Session(0)))
 }
 
 pub(super) fn after(now: Timestamp, ms: u64) -> u64 {
@@ -213,7 +209,11 @@ fn a_full_dispatch_channel_loses_nothing_and_the_wheel_turns_on() {
         });
         let expired = rig.expire(TIMERS);
         assert_eq!(expired.len(), TIMERS, "none twice");
-        let expired: HashSet<_> = expired.iter().map(|(timer, _)| Arc::as_ptr(timer)).collect();
+        let pointer = |(timer, _): &(Timer, Timestamp)| match timer {
+            Timer::Own(timer) => Arc::as_ptr(timer),
+            Timer::OfSlot(_) => panic!("there are no slots"),
+        };
+        let expired: HashSet<_> = expired.iter().map(pointer).collect();
         assert_eq!(expired, armed, "none lost");
         rig.wheel.stop();
     });

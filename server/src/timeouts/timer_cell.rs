@@ -1,20 +1,16 @@
 use std::task::Waker;
 
 use atomic_waker::AtomicWaker;
-use encke_wheel::TimerKey;
-use parking_lot::Mutex;
 
 use super::arming::Arming;
 use super::owners::TimerOwner;
 
-/// One timer: who owns it and when it is to expire. Shared by its owner, the wheel and, on its way, a worker.
+/// A timer that is no session's: who owns it and when it is to expire. Shared by its owner, the wheel and, on its way, a worker.
 #[derive(Debug)]
 pub(crate) struct TimerCell {
     pub(super) owner: TimerOwner,
     pub(super) arming: Arming,
-    /// What the wheel has it by. Only the wheel thread looks at it, so the lock is never waited for.
-    pub(super) key: Mutex<Option<TimerKey>>,
-    /// The task that waits for the expiry, if the owner is a sleep. Boxed, so that other timers pay one word for it.
+    /// The task that waits for the expiry, if the owner is a sleep. Boxed, so that those of logs pay one word for it.
     pub(super) sleeper: Option<Box<AtomicWaker>>,
 }
 
@@ -34,7 +30,7 @@ impl TimerCell {
     #[must_use]
     pub(crate) fn new(owner: TimerOwner) -> Self {
         let sleeper = matches!(owner, TimerOwner::Sleep).then(Box::default);
-        Self { owner, arming: Arming::new(), key: Mutex::new(None), sleeper }
+        Self { owner, arming: Arming::new(), sleeper }
     }
 
     /// What the wheel does with the timer when it has expired.
@@ -49,17 +45,5 @@ impl TimerCell {
     /// The task to wake on expiry, unless it was woken already.
     pub(super) fn take_sleeper(&self) -> Option<Waker> {
         self.sleeper.as_ref()?.take()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// There is one a session: with the counters of its `Arc`, 72 bytes.
-    #[test]
-    fn a_timer_is_small() {
-        assert_eq!(size_of::<TimerOwner>(), 12);
-        assert!(size_of::<TimerCell>() <= 56, "{} bytes", size_of::<TimerCell>());
     }
 }

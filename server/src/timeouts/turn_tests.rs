@@ -9,8 +9,8 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::scheme::UseTimers;
-use super::tests::{SETTINGS, SLACK, after, new_timer, timer_of_session};
-use super::wheel_loop::{Dispatch, WheelLoop};
+use super::tests::{SETTINGS, SLACK, after, new_timer};
+use super::wheel_loop::{Dispatch, Entry, WheelLoop};
 use super::wheel_thread::WheelParts;
 use super::*;
 
@@ -25,10 +25,10 @@ struct Turns<W> {
     now: Timestamp,
 }
 
-impl<W: StandingTimers<Arc<TimerCell>>> Turns<W> {
+impl<W: StandingTimers<Entry>> Turns<W> {
     /// `timers` stand at [`START`].
     fn new(timers: W) -> Self {
-        let (timeouts, to_arm) = Timeouts::new(Arc::new(Clock::new(SETTINGS.stall_threshold)), SLACK);
+        let (timeouts, to_arm) = Timeouts::new(Arc::new(Clock::new(SETTINGS.stall_threshold)), SLACK, TIMERS);
         let (sender, batches) = crossbeam_channel::unbounded();
         let parts =
             WheelParts { settings: SETTINGS, timeouts: Arc::clone(&timeouts), to_arm, batches: sender };
@@ -44,10 +44,11 @@ impl<W: StandingTimers<Arc<TimerCell>>> Turns<W> {
     }
 
     /// The owner of a timer, all of whose expiries were received, has no deadline any more.
-    fn end(&mut self, timer: &Arc<TimerCell>) {
+    fn end<'a>(&mut self, timer: impl Into<TimerRef<'a>>) {
+        let timer = timer.into();
         self.timeouts.arm(timer, RequestedDeadline::NONE);
         self.wheel_loop.receive();
-        assert!(timer.key.lock().is_none(), "it has left the wheel");
+        assert_eq!(self.timeouts.arming(timer).noted(), 0, "it has left the wheel");
     }
 
     fn planned(&self) -> Timestamp {
@@ -55,18 +56,23 @@ impl<W: StandingTimers<Arc<TimerCell>>> Turns<W> {
     }
 
     /// A turn, when it was planned: the timers that come out.
-    fn turn(&mut self) -> Vec<Arc<TimerCell>> {
+    fn turn(&mut self) -> Vec<Timer> {
         self.turn_at(self.planned())
     }
 
-    fn turn_at(&mut self, now: Timestamp) -> Vec<Arc<TimerCell>> {
+    fn turn_at(&mut self, now: Timestamp) -> Vec<Timer> {
         self.now = now;
         self.wheel_loop.receive();
         assert!(self.wheel_loop.advance(now) == Dispatch::Done, "the channel has no bound");
         self.wheel_loop.publish_entries();
         assert_eq!(self.timeouts.entries(), self.wheel_loop.wheel.len());
-        self.batches.try_iter().flat_map(|batch| batch.timers).collect()
+        self.batches.try_iter().flat_map(Batch::into_timers).collect()
     }
+}
+
+/// Nothing but this one has expired.
+fn is<'a>(expired: &[Timer], timer: impl Into<TimerRef<'a>>) -> bool {
+    *expired == [timer.into().to_timer()]
 }
 
 #[test]
@@ -74,11 +80,11 @@ fn a_timer_is_registered_once_while_it_has_deadlines() {
     let mut turns = Turns::new(Owners::new(START));
     let start = turns.now;
     let timer = turns.arm_new(RequestedDeadline::exact(after(start, 10)));
-    let key = *timer.key.lock();
-    assert!(key.is_some());
+    let key = timer.arming.noted();
+    assert!(key != 0);
     for due in [20, 30, 40] {
         let expired = turns.turn();
-        assert!(expired.len() == 1 && Arc::ptr_eq(&expired[0], &timer));
+        assert!(is(&expired, &timer));
         assert_eq!(turns.timeouts.entries(), 1, "it rests");
         turns.timeouts.arm(&timer, RequestedDeadline::exact(after(start, due)));
         turns.wheel_loop.receive();
@@ -88,7 +94,7 @@ fn a_timer_is_registered_once_while_it_has_deadlines() {
             turns.wheel_loop.receive();
         }
         assert!(turns.turn_at(Timestamp::from_nanos(after(start, due))).is_empty(), "it was put off");
-        assert_eq!(*timer.key.lock(), key);
+        assert_eq!(timer.arming.noted(), key);
     }
     turns.end(&timer);
     assert_eq!(Arc::strong_count(&timer), 1);
@@ -145,7 +151,7 @@ fn a_sleep_leaves_the_wheel_when_it_expires() {
 #[test]
 fn what_a_session_wants_after_an_expiry_crosses_no_thread() {
     let mut turns = Turns::new(Owners::new(START));
-    let timer = timer_of_session();
+    let timer = Timer::OfSlot(1);
     let after_now = |turns: &Turns<_>, ms| RequestedDeadline::exact(after(turns.now, ms));
     turns.timeouts.arm(&timer, after_now(&turns, 10));
     turns.wheel_loop.receive();
@@ -165,22 +171,21 @@ fn what_a_session_wants_after_an_expiry_crosses_no_thread() {
 #[test]
 fn an_expiry_that_no_owner_has_acted_on_comes_again() {
     let mut turns = Turns::new(Owners::new(START));
-    let timer = timer_of_session();
+    let timer = Timer::OfSlot(1);
     turns.timeouts.arm(&timer, RequestedDeadline::exact(after(turns.now, 10)));
     turns.wheel_loop.receive();
     for _ in 0..3 {
         let expired = turns.turn();
-        assert!(expired.len() == 1 && Arc::ptr_eq(&expired[0], &timer));
+        assert!(is(&expired, &timer));
         assert_eq!(turns.timeouts.entries(), 1);
     }
     turns.end(&timer);
-    assert_eq!(Arc::strong_count(&timer), 1);
 }
 
 #[test]
 fn a_session_may_want_something_earlier_than_what_its_timer_is_armed_for() {
     let mut turns = Turns::new(Owners::new(START));
-    let timer = timer_of_session();
+    let timer = Timer::OfSlot(1);
     turns.timeouts.arm(&timer, RequestedDeadline::exact(after(turns.now, 10)));
     turns.wheel_loop.receive();
     assert_eq!(turns.turn().len(), 1);
@@ -211,7 +216,7 @@ fn what_lies_beyond_the_horizon_is_armed_step_by_step() {
         assert_eq!(turns.timeouts.request(&timer, RequestedDeadline::exact(due)), ArmAction::Nothing);
     }
     let expired = turns.turn();
-    assert!(expired.len() == 1 && Arc::ptr_eq(&expired[0], &timer));
+    assert!(is(&expired, &timer));
     assert_eq!(turns.now.as_nanos(), due);
     assert_eq!(turns.wheel_loop.wheel.len(), 1, "it rests");
     turns.end(&timer);
@@ -227,7 +232,7 @@ fn what_waits_at_the_horizon_can_be_moved_and_dropped() {
     turns.timeouts.arm(&dropped, RequestedDeadline::NONE);
     turns.wheel_loop.receive();
     let expired = turns.turn();
-    assert!(expired.len() == 1 && Arc::ptr_eq(&expired[0], &moved));
+    assert!(is(&expired, &moved));
     assert_eq!(turns.now.as_nanos(), due);
     turns.end(&moved);
     assert!(turns.wheel_loop.wheel.is_empty());
@@ -241,7 +246,7 @@ fn a_wheel_far_behind_its_horizon_catches_up() {
     let timer = turns.arm_new(RequestedDeadline::exact(due));
     assert!(turns.turn_at(Timestamp::from_nanos(due - 1)).is_empty(), "early");
     let expired = turns.turn();
-    assert!(expired.len() == 1 && Arc::ptr_eq(&expired[0], &timer));
+    assert!(is(&expired, &timer));
     assert_eq!(turns.now.as_nanos(), due);
 }
 
@@ -297,14 +302,16 @@ struct Expected {
     latest: u64,
 }
 
-impl UseTimers<Arc<TimerCell>> for Run {
+impl UseTimers<Entry> for Run {
     type Output = ();
 
-    fn with<W: StandingTimers<Arc<TimerCell>>>(self, timers: W) {
+    fn with<W: StandingTimers<Entry>>(self, timers: W) {
         let mut rng = SmallRng::seed_from_u64(self.seed);
         let mut turns = Turns::new(timers);
-        let new_timer = if self.of_sessions { timer_of_session } else { new_timer };
-        let timers: Vec<_> = (0..TIMERS).map(|_| new_timer()).collect();
+        let slots = (0..).map(Timer::OfSlot);
+        let logs = std::iter::repeat_with(|| Timer::Own(new_timer()));
+        let timers: Vec<Timer> =
+            if self.of_sessions { slots.take(TIMERS).collect() } else { logs.take(TIMERS).collect() };
         let mut expected: Vec<Option<Expected>> = vec![None; TIMERS];
         let mut changes = 0;
         while changes < CHANGES || expected.iter().any(Option::is_some) {
@@ -326,7 +333,7 @@ impl UseTimers<Arc<TimerCell>> for Run {
                 }
             }
             for expired in turns.turn_at(now) {
-                let index = timers.iter().position(|timer| Arc::ptr_eq(timer, &expired)).expect("ours");
+                let index = timers.iter().position(|timer| *timer == expired).expect("ours");
                 let Expected { due, latest } =
                     expected[index].take().expect("not twice, and not without a request");
                 let now = now.as_nanos();
@@ -354,7 +361,7 @@ impl UseTimers<Arc<TimerCell>> for Run {
 }
 
 /// From a tick to minutes ahead, exact or soft, or no longer at all.
-fn random_deadline<W: StandingTimers<Arc<TimerCell>>>(
+fn random_deadline<W: StandingTimers<Entry>>(
     rng: &mut SmallRng,
     turns: &Turns<W>,
     now: u64,

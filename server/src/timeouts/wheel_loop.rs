@@ -1,3 +1,4 @@
+use std::num::NonZeroU64;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,15 +10,20 @@ use encke_wheel::{StandingTimers, Tick, TimerKey, Work};
 
 use crate::clock::nanos;
 
+use super::arming::Arming;
 use super::firing::Until;
+use super::own_timers::OwnTimers;
 use super::wheel_thread::WheelParts;
-use super::{Batch, RequestedDeadline, TickLength, Timeouts, TimerCell};
+use super::{Batch, RequestedDeadline, TickLength, Timeouts, Timer, TimerRef};
 
 /// Expiries and cascades between two looks into the channel: when many timers expire on one tick, those that are withdrawn
 /// meanwhile still leave the wheel.
 const WORK_PER_LOOK: u64 = 4096;
 
 pub(super) const REGISTERED: &str = "nothing but this thread takes a timer out";
+
+/// What the wheel has of a timer: its slot, or its number among the [others](OwnTimers).
+pub(super) type Entry = Timer<u32>;
 
 /// What the wheel thread owns and does. It only routes: it runs no session code and takes no session's lock.
 ///
@@ -26,13 +32,14 @@ pub(super) const REGISTERED: &str = "nothing but this thread takes a timer out";
 pub(super) struct WheelLoop<W> {
     /// Every timer that has a deadline, armed or on its way through the workers.
     pub(super) wheel: W,
+    own: OwnTimers,
     tick: TickLength,
     longest_sleep: Duration,
     pub(super) armed_again_after: Duration,
     /// When the levels are counted next: every slot is looked at for it, which is more than a turn takes that has little to do.
     levels_counted_next: Timestamp,
     timeouts: Arc<Timeouts>,
-    to_arm: Receiver<Arc<TimerCell>>,
+    to_arm: Receiver<Timer>,
     batches: Sender<Batch>,
     /// Expired, not yet sent: at most one batch, for the wheel is not advanced while it is full.
     pub(super) pending: Batch,
@@ -45,11 +52,12 @@ pub(super) enum Dispatch {
     ChannelFull,
 }
 
-impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
+impl<W: StandingTimers<Entry>> WheelLoop<W> {
     pub(super) fn new(parts: WheelParts, wheel: W) -> Self {
         parts.timeouts.stats.has_levels(wheel.levels());
         Self {
             wheel,
+            own: OwnTimers::default(),
             tick: TickLength::of(parts.settings.tick),
             longest_sleep: parts.settings.longest_sleep(),
             armed_again_after: parts.settings.armed_again_after,
@@ -124,35 +132,56 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
         any
     }
 
-    fn update(&mut self, timer: Arc<TimerCell>) {
-        let requested = timer.arming.received();
-        let key = *timer.key.lock();
+    fn update(&mut self, timer: Timer) {
+        let arming = self.timeouts.arming((&timer).into());
+        let requested = arming.received();
+        let key = NonZeroU64::new(arming.noted()).map(TimerKey::of_number);
         match (key, requested.latest(self.timeouts.slack)) {
             (None, None) => {}
             (None, Some(_)) => {
                 let key = self.register(timer);
                 self.arm(key, requested);
             }
-            (Some(_), Some(latest)) if timer.arming.armed().is_some_and(|armed| armed <= latest) => {}
+            (Some(_), Some(latest)) if arming.armed().is_some_and(|armed| armed <= latest) => {}
             // Earlier than armed, or at rest, or no longer: say that it rests, then look again. A scheme that comes the later, the
             // further ahead a timer was armed, must not leave it where it is.
             (Some(key), _) => {
                 self.wheel.disarm(key);
-                self.arm(key, timer.arming.rest());
+                let requested = arming.rest();
+                self.arm(key, requested);
             }
         }
     }
 
-    fn register(&mut self, timer: Arc<TimerCell>) -> TimerKey {
-        let key = self.wheel.register(Arc::clone(&timer));
-        *timer.key.lock() = Some(key);
+    fn register(&mut self, timer: Timer) -> TimerKey {
+        let entry = match &timer {
+            Timer::OfSlot(slot) => Timer::OfSlot(*slot),
+            Timer::Own(timer) => Timer::Own(self.own.insert(Arc::clone(timer))),
+        };
+        let key = self.wheel.register(entry);
+        self.timeouts.arming((&timer).into()).note(key.number().get());
         key
     }
 
-    pub(super) fn unregister(&mut self, key: TimerKey) -> Arc<TimerCell> {
-        let timer = self.wheel.unregister(key).expect(REGISTERED);
-        *timer.key.lock() = None;
+    pub(super) fn unregister(&mut self, key: TimerKey) -> Timer {
+        let timer = match self.wheel.unregister(key).expect(REGISTERED) {
+            Timer::OfSlot(slot) => Timer::OfSlot(slot),
+            Timer::Own(number) => Timer::Own(self.own.remove(number)),
+        };
+        self.timeouts.arming((&timer).into()).note(0);
         timer
+    }
+
+    /// A timer that is registered.
+    pub(super) fn timer(&self, key: TimerKey) -> TimerRef<'_> {
+        match self.wheel.get(key).expect(REGISTERED) {
+            Timer::OfSlot(slot) => Timer::OfSlot(*slot),
+            Timer::Own(number) => Timer::Own(self.own.get(*number)),
+        }
+    }
+
+    pub(super) fn arming(&self, key: TimerKey) -> &Arming {
+        self.timeouts.arming(self.timer(key))
     }
 
     /// Arms a timer of the wheel as its owner requests, or lets it go if there is no request.
@@ -162,14 +191,13 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
                 (requested.earliest(), requested.latest(self.timeouts.slack))
             {
                 let serves = self.arm_between(key, earliest, latest);
-                let timer = self.wheel.get(key).expect(REGISTERED);
-                requested = timer.arming.set_armed(serves);
+                requested = self.arming(key).set_armed(serves);
                 if requested != RequestedDeadline::NONE {
                     return;
                 }
             } else {
                 let timer = self.unregister(key);
-                requested = timer.arming.leave();
+                requested = self.timeouts.arming((&timer).into()).leave();
                 if requested == RequestedDeadline::NONE {
                     return;
                 }
@@ -258,26 +286,5 @@ impl<W: StandingTimers<Arc<TimerCell>>> WheelLoop<W> {
             Dispatch::Done => self.wheel.next_wakeup(self.tick.first_at_or_after(at_most.as_nanos())),
         };
         tick.map_or(at_most, |tick| Timestamp::from_nanos(self.tick.nanos(tick.max(next_tick))).min(at_most))
-    }
-}
-
-impl Batch {
-    pub(super) fn push(&mut self, timer: Arc<TimerCell>, now: Timestamp) {
-        if self.timers.is_empty() {
-            self.expired_at = Some(now);
-        }
-        self.timers.push(timer);
-    }
-
-    pub(super) fn room(&self) -> usize {
-        self.timers.remaining_capacity()
-    }
-
-    fn is_full(&self) -> bool {
-        self.timers.is_full()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.timers.is_empty()
     }
 }

@@ -8,8 +8,8 @@ use crossbeam_channel::{Receiver, Sender};
 use encke_wheel::StandingTimers;
 
 use super::scheme::{Scheme, UseTimers};
-use super::wheel_loop::WheelLoop;
-use super::{Batch, TickLength, Timeouts, TimerCell};
+use super::wheel_loop::{Entry, WheelLoop};
+use super::{Batch, TickLength, Timeouts, Timer};
 use crate::abort_on_panic::AbortOnPanic;
 
 /// How the wheel thread turns.
@@ -48,7 +48,7 @@ impl WheelThread {
     pub(crate) fn start(
         settings: WheelSettings,
         timeouts: Arc<Timeouts>,
-        to_arm: Receiver<Arc<TimerCell>>,
+        to_arm: Receiver<Timer>,
         batches: Sender<Batch>,
     ) -> std::io::Result<Self> {
         let now = TickLength::of(settings.tick).last_at_or_before(timeouts.clock().now());
@@ -68,17 +68,17 @@ impl WheelThread {
 pub(super) struct WheelParts {
     pub(super) settings: WheelSettings,
     pub(super) timeouts: Arc<Timeouts>,
-    pub(super) to_arm: Receiver<Arc<TimerCell>>,
+    pub(super) to_arm: Receiver<Timer>,
     pub(super) batches: Sender<Batch>,
 }
 
 /// Starts the thread. Its loop is compiled for the very scheme.
 struct Start(WheelParts);
 
-impl UseTimers<Arc<TimerCell>> for Start {
+impl UseTimers<Entry> for Start {
     type Output = std::io::Result<WheelThread>;
 
-    fn with<W: StandingTimers<Arc<TimerCell>> + Send + 'static>(self, wheel: W) -> Self::Output {
+    fn with<W: StandingTimers<Entry> + Send + 'static>(self, wheel: W) -> Self::Output {
         let timeouts = Arc::clone(&self.0.timeouts);
         let wheel_loop = WheelLoop::new(self.0, wheel);
         let stop = Arc::new(AtomicBool::new(false));
@@ -94,7 +94,7 @@ impl UseTimers<Arc<TimerCell>> for Start {
     }
 }
 
-fn run<W: StandingTimers<Arc<TimerCell>>>(mut wheel: WheelLoop<W>, stop: &AtomicBool) {
+fn run<W: StandingTimers<Entry>>(mut wheel: WheelLoop<W>, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         let wake_up = wheel.turn();
         if wheel.fall_asleep(wake_up) && !stop.load(Ordering::Acquire) {

@@ -8,20 +8,57 @@ use arrayvec::ArrayVec;
 use crossbeam_channel::Receiver;
 use encke_core::Timestamp;
 
-use super::{Timeouts, TimerCell, TimerOwner};
+use super::{Timeouts, Timer, TimerCell, TimerOwner};
 
 /// The most expiries in one message to the workers.
 pub(super) const BATCH: usize = 64;
 
-/// The most messages on their way to the workers: 16,384 expiries, 136 KiB.
+/// The most messages on their way to the workers: 16,384 expiries, 80 KiB, and those of logs and sleeps 8 bytes each.
 pub(crate) const DISPATCH_BATCHES: usize = 256;
 
-/// What expired, on its way to the workers.
+/// What expired, on its way to the workers: at most [`BATCH`] timers.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    pub(super) timers: ArrayVec<Arc<TimerCell>, BATCH>,
+    /// Of sessions: their slots.
+    slots: ArrayVec<u32, BATCH>,
+    /// All others.
+    own: Vec<Arc<TimerCell>>,
     /// When the first of them left the wheel.
     pub(super) expired_at: Option<Timestamp>,
+}
+
+impl Batch {
+    /// There is [room](Self::room) for it.
+    pub(super) fn push(&mut self, timer: Timer, now: Timestamp) {
+        if self.is_empty() {
+            self.expired_at = Some(now);
+        }
+        match timer {
+            Timer::OfSlot(slot) => self.slots.push(slot),
+            Timer::Own(timer) => self.own.push(timer),
+        }
+    }
+
+    pub(super) fn room(&self) -> usize {
+        BATCH - self.len()
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.room() == 0
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn len(&self) -> usize {
+        self.slots.len() + self.own.len()
+    }
+
+    pub(super) fn into_timers(self) -> impl Iterator<Item = Timer> {
+        let Self { slots, own, .. } = self;
+        slots.into_iter().map(Timer::OfSlot).chain(own.into_iter().map(Timer::Own))
+    }
 }
 
 /// What the workers do with an expiry, and with the age of each batch that they receive.
@@ -109,13 +146,19 @@ impl<A: ActOnExpiry> Worker<A> {
         if let Some(expired_at) = batch.expired_at {
             self.actor.received(expired_at);
         }
-        let mut wakers = Vec::with_capacity(batch.timers.len());
-        for timer in batch.timers {
-            wakers.extend(timer.take_sleeper());
+        let mut wakers = Vec::with_capacity(batch.len());
+        for timer in batch.into_timers() {
+            let owner = match timer {
+                Timer::OfSlot(slot) => TimerOwner::Session(slot),
+                Timer::Own(timer) => {
+                    wakers.extend(timer.take_sleeper());
+                    timer.owner
+                }
+            };
             // A fault in one session, or in a hook, must not stop the timeouts of all others.
-            if catch_unwind(AssertUnwindSafe(|| self.actor.act(timer.owner, &mut wakers))).is_err() {
+            if catch_unwind(AssertUnwindSafe(|| self.actor.act(owner, &mut wakers))).is_err() {
                 watch.worker_panics.fetch_add(1, Ordering::Relaxed);
-                tracing::error!(owner = ?timer.owner, "a worker panicked while acting on an expiry");
+                tracing::error!(?owner, "a worker panicked while acting on an expiry");
             }
         }
         if catch_unwind(AssertUnwindSafe(|| self.actor.wake(wakers))).is_err() {

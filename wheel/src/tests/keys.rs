@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
-use core::num::NonZeroU32;
+use core::num::{NonZeroU32, NonZeroU64};
 
 use super::{drain, size};
 use crate::wheel::check::PAGE;
@@ -12,6 +12,20 @@ use crate::{Tick, TimerKey, TimingWheel};
 fn a_key_is_eight_bytes() {
     assert_eq!(size_of::<TimerKey>(), 8);
     assert_eq!(size_of::<Option<TimerKey>>(), 8);
+}
+
+#[test]
+fn a_key_comes_back_from_its_number() {
+    for (index, generation) in [(0, 1), (0, 3), (1, 1), ((1 << 30) - 1, u32::MAX), (u32::MAX - 1, u32::MAX)] {
+        let key = TimerKey { index, generation: NonZeroU32::new(generation).expect("not 0") };
+        assert!(key.number().get() < 1 << 63);
+        assert_eq!(TimerKey::of_number(key.number()), key);
+    }
+    let wheel: TimingWheel<()> = TimingWheel::new(Tick(0));
+    for number in [1, 2, 1 << 32, 1 << 63, u64::MAX] {
+        let number = NonZeroU64::new(number).expect("not 0");
+        assert_eq!(wheel.get(TimerKey::of_number(number)), None);
+    }
 }
 
 #[test]

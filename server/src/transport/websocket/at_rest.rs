@@ -125,7 +125,7 @@ mod tests {
     fn context_without_a_poller(runtime: Handle) -> Context {
         let config = Settings::default().resolve().expect("the defaults are valid");
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack);
+        let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
         let executor = Arc::new(runtime.clone());
         let events = Box::new(HookSink(Box::new(NoHooks)));
         let mut context = context::client(&config, timeouts, Entropy::system(), executor, events);
