@@ -162,7 +162,7 @@ impl World {
     fn new(crowd: Crowd, subscribers: usize, executor: Arc<dyn Executor>) -> Self {
         let crowd = Arc::new(crowd);
         let clock = Arc::new(Clock::new(Duration::from_millis(500)));
-        let (timeouts, _to_arm) = Timeouts::new(clock, Duration::ZERO);
+        let (timeouts, _to_arm) = Timeouts::new(clock, Duration::ZERO, 0);
         let channels = Arc::new(Channels::new(
             Arc::clone(&crowd),
             10,
