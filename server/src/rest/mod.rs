@@ -2,16 +2,17 @@
 //!
 //! Most connections are silent most of the time. A task that only waits costs memory, and a wake-up for each ping and each message. So a
 //! connection that has been silent for a while gives its task up: the session keeps the socket, whoever has the session's lock writes to
-//! it, and one thread looks whether there is anything to read, for all of them. Whatever needs more than that wakes it: then it has a task
+//! it, and a thread looks whether there is anything to read, for all of them, or several where there are many processors. Whatever needs more than that wakes it: then it has a task
 //! again, which does not know that it was ever gone.
 //!
 //! What is here knows neither sessions nor dialects: who may have the connection ([`Handover`]), which sockets have something to read
-//! ([`Poller`]), how soon a connection goes to rest ([`Pace`]), and which have waited for that ([`Line`]).
+//! ([`Poller`]; of several threads [`Pollers`]), how soon a connection goes to rest ([`Pace`]), and which have waited for that ([`Line`]).
 
 mod handover;
 mod line;
 mod pace;
 mod poller;
+mod pollers;
 #[cfg(feature = "simulation")]
 mod simulated;
 mod thread;
@@ -21,7 +22,6 @@ mod sync {
     pub(super) use std::sync::atomic::{AtomicU32, Ordering};
 }
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::Timestamp;
@@ -30,6 +30,7 @@ pub(crate) use handover::{Handover, Holder};
 pub(crate) use line::Line;
 pub(crate) use pace::Pace;
 pub(crate) use poller::Poller;
+pub(crate) use pollers::Pollers;
 #[cfg(feature = "simulation")]
 pub(crate) use simulated::SimulatedPoller;
 pub(crate) use thread::PollerThread;
@@ -52,17 +53,17 @@ pub(crate) struct Rest<L> {
 #[derive(Debug)]
 pub(crate) enum AnyPoller {
     /// On sockets of the kernel.
-    Kernel(Arc<Poller>),
+    Kernel(Pollers),
     /// On those in the memory of a simulation.
     #[cfg(feature = "simulation")]
-    Simulated(Arc<SimulatedPoller>),
+    Simulated(std::sync::Arc<SimulatedPoller>),
 }
 
 impl AnyPoller {
-    /// Since when the thread acts on what it was told at a time, if there is one, and it does not wait for more.
+    /// Since when a thread acts on what it was told at a time, if there is one that does not wait for more.
     pub(crate) fn acting_since(&self) -> Option<Timestamp> {
         match self {
-            Self::Kernel(poller) => poller.acting_since(),
+            Self::Kernel(pollers) => pollers.acting_since(),
             #[cfg(feature = "simulation")]
             Self::Simulated(_) => None,
         }

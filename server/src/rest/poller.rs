@@ -17,7 +17,7 @@ const STOP: u64 = u64::MAX;
 /// Nobody acts on what was told.
 const WAITS: u64 = u64::MAX;
 
-/// The sockets of all connections at rest.
+/// The sockets of connections at rest: of all of them, or of a part.
 ///
 /// It is level-triggered: what is there and not read is told again, so nothing has to be remembered between two looks. Each socket has a
 /// number, by which whoever acts finds its connection. What the kernel tells may be old, from before a connection was woken: then there is

@@ -7,7 +7,7 @@ use encke_core::Timestamp;
 use super::poller::Poller;
 use crate::abort_on_panic::AbortOnPanic;
 
-/// The thread that looks what connections at rest have to read. It ends when this is dropped.
+/// A thread that looks what connections at rest have to read. It ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct PollerThread {
     poller: Arc<Poller>,
@@ -34,7 +34,7 @@ impl PollerThread {
         Ok(Self { poller: Arc::clone(poller), thread: Some(thread) })
     }
 
-    /// From now on no connection goes to rest.
+    /// From now on none of its connections goes to rest.
     pub(crate) fn stop(mut self) {
         self.poller.stop();
         self.join();

@@ -185,7 +185,7 @@ impl<S: Socket> SocketAtRest for AtRest<S> {
     }
 
     /// What is told all the same finds nothing to read.
-    fn remove_from(&mut self, _: &AnyPoller) {
+    fn remove_from(&mut self, _: &AnyPoller, _: u64) {
         self.readable = None;
     }
 }

@@ -257,7 +257,7 @@ impl<T: Rests> AtRest for Resting<T> {
         context.metrics.connections.woke(T::TRANSPORT.into());
         let Some(rest) = &context.rest else { return };
         if is_polled {
-            socket.remove_from(&rest.poller);
+            socket.remove_from(&rest.poller, session.reference().number());
             pace.woke(context.timeouts.clock().now().since(since), rest.after);
         } else {
             // It was to rest, and could not.

@@ -53,6 +53,6 @@ pub(crate) trait SocketAtRest: std::fmt::Debug + Send + 'static {
     /// From now on the poller tells, by this number, when there is something to read.
     fn add_to(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()>;
 
-    /// The poller tells of it no more.
-    fn remove_from(&mut self, poller: &AnyPoller);
+    /// The poller, to which it was added by this number, tells of it no more.
+    fn remove_from(&mut self, poller: &AnyPoller, number: u64);
 }

@@ -139,15 +139,15 @@ impl SocketAtRest for std::net::TcpStream {
 
     fn add_to(&mut self, poller: &AnyPoller, number: u64) -> io::Result<()> {
         match poller {
-            AnyPoller::Kernel(poller) => poller.add(&*self, number),
+            AnyPoller::Kernel(pollers) => pollers.of(number).add(&*self, number),
             #[cfg(feature = "simulation")]
             AnyPoller::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
-    fn remove_from(&mut self, poller: &AnyPoller) {
+    fn remove_from(&mut self, poller: &AnyPoller, number: u64) {
         match poller {
-            AnyPoller::Kernel(poller) => poller.remove(&*self),
+            AnyPoller::Kernel(pollers) => pollers.of(number).remove(&*self),
             #[cfg(feature = "simulation")]
             AnyPoller::Simulated(_) => {}
         }

@@ -115,7 +115,7 @@ mod tests {
     use crate::entropy::Entropy;
     use crate::events::{HookSink, NoHooks};
     use crate::executor::{Runtime, yield_now};
-    use crate::rest::{AnyPoller, Line, Poller};
+    use crate::rest::{AnyPoller, Line, Pollers};
     use crate::timeouts::Timeouts;
     use crate::transport::TcpSocket;
     use crate::transport::at_rest::size_of_resting;
@@ -129,9 +129,9 @@ mod tests {
         let executor = Arc::new(runtime.clone());
         let events = Box::new(HookSink(Box::new(NoHooks)));
         let mut context = context::client(&config, timeouts, Entropy::system(), executor, events);
-        let poller = Arc::new(Poller::new().expect("epoll"));
-        poller.stop();
-        let (poller, runtime) = (AnyPoller::Kernel(poller), Runtime::Tokio(runtime));
+        let pollers = Pollers::new(1).expect("epoll");
+        pollers.iter().for_each(|poller| poller.stop());
+        let (poller, runtime) = (AnyPoller::Kernel(pollers), Runtime::Tokio(runtime));
         context.rest = Some(Rest { after: Duration::ZERO, line: Line::default(), poller, runtime });
         context
     }

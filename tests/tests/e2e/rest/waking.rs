@@ -48,6 +48,28 @@ fn whatever_a_client_says_wakes_it() {
     server.assert_unharmed();
 }
 
+/// Each has a part of the connections.
+#[test]
+fn with_many_processors_several_threads_look() {
+    const CLIENTS: usize = 9;
+    let server = Launch::with(&[AT_ONCE]).environment("TOKIO_WORKER_THREADS", "12").start();
+    let looking = server.threads().iter().filter(|name| *name == "encke-rest").count();
+    assert_eq!(looking, 3, "one for four of the runtime's");
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| RawClient::greeted(server.public, "").0).collect();
+    for offset in 1..=3 * CLIENTS {
+        await_rest(&server, CLIENTS);
+        let client = &mut clients[offset % CLIENTS];
+        client.text(r#"{"id":1,"publish":{"channel":"news","data":1}}"#);
+        assert_eq!(client.object()["reply"]["ok"]["offset"], offset);
+    }
+    await_rest(&server, CLIENTS);
+    for left in (0..CLIENTS).rev() {
+        drop(clients.pop());
+        await_rest(&server, left);
+    }
+    server.assert_unharmed();
+}
+
 /// While a message has begun, the connection keeps its task, whatever comes between.
 #[test]
 fn nobody_rests_within_a_message() {
