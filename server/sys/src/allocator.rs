@@ -1,4 +1,7 @@
-#![expect(unsafe_code, reason = "a setting of jemalloc is written as whatever type its name has")]
+#![expect(
+    unsafe_code,
+    reason = "jemalloc looks for its settings by a name, and takes some as whatever type their names have"
+)]
 
 use std::io;
 use std::time::Duration;
@@ -8,6 +11,12 @@ use tikv_jemalloc_ctl::{arenas, background_thread, max_background_threads, raw};
 /// jemalloc: what is of one size is side by side, page by page. So the little that remains of a connection at rest keeps none of the memory that
 /// the tasks of a whole crowd have left.
 pub type Allocator = tikv_jemallocator::Jemalloc;
+
+/// What each thread keeps of each size for its next allocations: at most 20, and 4 of what is larger than pages, rather than 200 and 20. A thread that sleeps keeps it, so
+/// after 10,000 connections that went to rest all threads together kept 400 KiB more.
+// SAFETY: jemalloc declares a pointer to text that ends with a zero, and looks for it under this name before it allocates anything.
+#[unsafe(export_name = "_rjem_malloc_conf")]
+static SETTINGS: &[u8; 49] = b"tcache_nslots_small_max:20,tcache_nslots_large:4\0";
 
 /// The process's.
 pub const ALLOCATOR: Allocator = tikv_jemallocator::Jemalloc;
@@ -52,6 +61,15 @@ mod tests {
 
     #[global_allocator]
     static OF_THESE_TESTS: Allocator = ALLOCATOR;
+
+    #[test]
+    fn jemalloc_has_found_its_settings() {
+        for (name, expected) in [("opt.tcache_nslots_small_max\0", 20), ("opt.tcache_nslots_large\0", 4)] {
+            // SAFETY: it is of the type `unsigned`.
+            let found: u32 = unsafe { raw::read(name.as_bytes()) }.expect("a setting");
+            assert_eq!(found, expected, "{name}");
+        }
+    }
 
     #[test]
     fn jemalloc_takes_the_settings() {
