@@ -28,7 +28,7 @@ use encke_core::Timestamp;
 
 pub(crate) use handover::{Handover, Holder};
 pub(crate) use line::Line;
-pub(crate) use pace::Pace;
+pub(crate) use pace::{Began, Pace};
 pub(crate) use poller::Poller;
 pub(crate) use pollers::Pollers;
 #[cfg(feature = "simulation")]

@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use encke_core::Timestamp;
+
 /// A rest that was shorter was hardly worth it. However often a connection wakes, it rests after so long a silence.
 const SHORT: Duration = Duration::from_secs(5);
 
@@ -13,17 +15,37 @@ const MOST_DOUBLINGS: u8 = 24;
 const AFTER_A_FAILURE: Duration = Duration::from_millis(200);
 
 /// How soon a connection goes to rest: to do so and to wake costs more than a command, so one that keeps waking does it less often.
+///
+/// One byte, since each connection at rest has one: how often the delay was doubled, and a bit more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Pace {
-    doublings: u8,
-    has_failed: bool,
+pub(crate) struct Pace(u8);
+
+/// The system did not let it rest.
+const FAILED: u8 = 1 << 7;
+
+/// When a rest began, in whole seconds, of which the lower half of a word is left: after each 18 hours, a rest may count as a short one, and the next begins once a little
+/// later.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Began(u16);
+
+impl Began {
+    pub(crate) fn at(now: Timestamp) -> Self {
+        let seconds = Duration::from_nanos(now.as_nanos()).as_secs();
+        #[expect(clippy::cast_possible_truncation, reason = "what is left is told")]
+        Self(seconds as u16)
+    }
+
+    /// How long it has taken until now, to a second.
+    pub(crate) fn rested(self, now: Timestamp) -> Duration {
+        Duration::from_secs(Self::at(now).0.wrapping_sub(self.0).into())
+    }
 }
 
 impl Pace {
     /// How long it is to be silent. `after` is what is configured.
     pub(crate) fn delay(self, after: Duration) -> Duration {
-        let least = if self.has_failed { AFTER_A_FAILURE } else { Duration::ZERO };
-        after.max(least).saturating_mul(1 << self.doublings).min(LONGEST.max(after))
+        let least = if self.0 & FAILED != 0 { AFTER_A_FAILURE } else { Duration::ZERO };
+        after.max(least).saturating_mul(1 << self.doublings()).min(LONGEST.max(after))
     }
 
     /// The delay has passed, and the connection was not silent, or could not rest.
@@ -33,7 +55,7 @@ impl Pace {
 
     /// The system does not let it rest.
     pub(crate) fn failed(&mut self) {
-        self.has_failed = true;
+        self.0 |= FAILED;
     }
 
     /// The connection wakes, after so long a rest.
@@ -42,9 +64,13 @@ impl Pace {
     }
 
     fn double_up_to(&mut self, longest: Duration, after: Duration) {
-        if self.delay(after) < longest {
-            self.doublings = (self.doublings + 1).min(MOST_DOUBLINGS);
+        if self.delay(after) < longest && self.doublings() < MOST_DOUBLINGS {
+            self.0 += 1;
         }
+    }
+
+    fn doublings(self) -> u8 {
+        self.0 & !FAILED
     }
 }
 
@@ -87,6 +113,17 @@ mod tests {
         assert_eq!(pace.delay(Duration::ZERO), Duration::ZERO);
         pace.failed();
         assert_eq!(pace.delay(Duration::from_secs(60)), Duration::from_secs(60), "it is long enough");
+    }
+
+    #[test]
+    fn a_rest_is_measured_in_seconds() {
+        let at = |ms: u64| Timestamp::from_nanos(ms * 1_000_000);
+        for start in [0, 65_530_000, 65_534_000, 65_536_000_000] {
+            let began = Began::at(at(start + 1_900));
+            for (after, expected) in [(0, 0), (99, 0), (100, 1), (4_999, 5), (5_000, 5), (5_100, 6)] {
+                assert_eq!(began.rested(at(start + 1_900 + after)), Duration::from_secs(expected));
+            }
+        }
     }
 
     #[test]

@@ -132,23 +132,22 @@ impl Sessions {
         let Some(session) = &self.get(reference) else { return };
         let (mut woken, mut makes_room) = (None, false);
         self.step_at(session, now, |state, step| {
-            let Some(connection) = &mut state.resting else { return };
+            let Some((id, connection)) = state.at_rest() else { return };
             match connection.read(session, step.now) {
                 Heard::Nothing => {}
                 Heard::Pong { input, makes_room: room } => {
-                    let id = connection.link().id;
                     state.machine.received(step.now);
                     state.machine.handle(step, Input::Connection(id, input));
                     makes_room = room;
                 }
                 Heard::Other(remains) => {
                     state.machine.received(step.now);
-                    woken = state.wake(reference, Notes::NONE, remains);
+                    woken = state.wake(id, reference, Notes::NONE, remains);
                 }
-                Heard::Later => woken = state.wake(reference, Notes::NONE, Remains::default()),
+                Heard::Later => woken = state.wake(id, reference, Notes::NONE, Remains::default()),
                 Heard::Lost(error) => {
                     let remains = Remains { lost: Some(error), ..Remains::default() };
-                    woken = state.wake(reference, Notes::NONE, remains);
+                    woken = state.wake(id, reference, Notes::NONE, remains);
                 }
             }
         });
@@ -168,11 +167,23 @@ impl Sessions {
 }
 
 impl SessionState {
-    /// The connection at rest gets a task, which finds these notes.
-    fn wake(&mut self, session: SessionRef, notes: Notes, remains: Remains) -> Option<Woken> {
+    /// The connection that is at rest, to which the session is attached: a step that lets go of it wakes it, too.
+    fn at_rest(&mut self) -> Option<(ConnectionId, &mut Box<dyn AtRest>)> {
+        let Phase::Attached(id) = self.machine.phase() else { return None };
+        Some((id, self.resting.as_mut()?))
+    }
+
+    /// The connection at rest, which is this one, gets a task, which finds these notes.
+    fn wake(
+        &mut self,
+        id: ConnectionId,
+        session: SessionRef,
+        notes: Notes,
+        remains: Remains,
+    ) -> Option<Woken> {
         let mut connection = self.resting.take()?;
         let received_at = self.machine.last_received_at();
-        let link = Arc::new(Link::awake(connection.link_mut(), session, received_at, notes));
+        let link = Arc::new(Link::awake(id, connection.link_mut(), session, received_at, notes));
         // Unless the session has let go of it, or another connection has taken it over.
         if self.link.is_none() && matches!(self.machine.phase(), Phase::Attached(_) | Phase::BetweenPolls) {
             self.link = Some(Arc::clone(&link));
@@ -180,10 +191,16 @@ impl SessionState {
         Some(Woken { connection, link, remains })
     }
 
-    /// Does what a step asks of the connection at rest, until there is no more of that, or it wakes. What is asked of others is left.
-    pub(super) fn act_at_rest(&mut self, session: &SessionCell, step: &mut Step<'_>) -> Option<Woken> {
+    /// Does what a step asks of the connection at rest, until there is no more of that, or it wakes. What is asked of others is left. `before` was the phase before
+    /// the step.
+    pub(super) fn act_at_rest(
+        &mut self,
+        session: &SessionCell,
+        before: Phase,
+        step: &mut Step<'_>,
+    ) -> Option<Woken> {
+        let Phase::Attached(id) = before else { return None };
         while let Some(connection) = &mut self.resting {
-            let id = connection.link().id;
             let notes = |output: &Output| notes_of(*output).filter(|(of, _)| *of == id);
             let (at, (_, notes)) =
                 step.outputs.iter().enumerate().find_map(|(at, output)| Some((at, notes(output)?)))?;
@@ -192,14 +209,14 @@ impl SessionState {
                     Ok(seq) => {
                         self.machine.handle(step, Input::Connection(id, ConnectionInput::PingSent { seq }));
                     }
-                    Err(remains) => return self.wake(session.reference(), Notes::NONE, remains),
+                    Err(remains) => return self.wake(id, session.reference(), Notes::NONE, remains),
                 },
                 // What the kernel knows of is life, whoever asks. Of silence its task makes what is to be made.
                 Output::Probe(_) if connection.is_alive() => {
                     self.machine.received(step.now);
                     self.machine.handle(step, Input::Connection(id, ConnectionInput::Probed));
                 }
-                _ => return self.wake(session.reference(), notes, Remains::default()),
+                _ => return self.wake(id, session.reference(), notes, Remains::default()),
             }
         }
         None
@@ -210,7 +227,7 @@ impl SessionCell {
     /// The session's connection is to read from the logs: its task, which is returned if it is to be woken; or, at rest, it does so here.
     pub(super) fn connection_reads(&self, mut state: StateGuard<'_>) -> Option<Waker> {
         let SessionState { machine, resting, link, .. } = &mut *state;
-        let Some(connection) = resting else {
+        let (Phase::Attached(id), Some(connection)) = (machine.phase(), resting) else {
             return match link.as_ref()?.post(Notes::READ) {
                 Posted::Task(waker) => waker,
                 // It was cut at rest.
@@ -221,12 +238,12 @@ impl SessionCell {
         match connection.deliver(self, machine.outbox_mut()) {
             Delivered::All => {}
             Delivered::NeedsAcknowledgement => {
-                let (sessions, id) = (Arc::clone(connection.sessions()), connection.link().id);
+                let sessions = Arc::clone(connection.sessions());
                 drop(state);
                 sessions.handle_connection(self, id, ConnectionInput::Sent);
             }
             Delivered::InPart(remains) => {
-                let woken = state.wake(self.reference(), Notes::NONE, remains);
+                let woken = state.wake(id, self.reference(), Notes::NONE, remains);
                 drop(state);
                 Woken::begin(woken, self);
             }
@@ -244,8 +261,9 @@ impl SessionCell {
                 Posted::AtRest => None,
             };
         }
-        let is_this = state.resting.as_ref().is_some_and(|resting| resting.link().id == connection);
-        let woken = if is_this { state.wake(self.reference(), notes, Remains::default()) } else { None };
+        let is_this = state.at_rest().is_some_and(|(id, _)| id == connection);
+        let woken =
+            if is_this { state.wake(connection, self.reference(), notes, Remains::default()) } else { None };
         drop(state);
         Woken::begin(woken, self);
         None
@@ -253,7 +271,10 @@ impl SessionCell {
 
     /// Wakes the connection that is at rest.
     pub(crate) fn wake_at_rest(&self) {
-        let woken = self.lock().wake(self.reference(), Notes::NONE, Remains::default());
+        let mut state = self.lock();
+        let Some((id, _)) = state.at_rest() else { return };
+        let woken = state.wake(id, self.reference(), Notes::NONE, Remains::default());
+        drop(state);
         Woken::begin(woken, self);
     }
 }

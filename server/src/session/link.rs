@@ -32,16 +32,16 @@ pub(crate) struct Link {
     permit: Mutex<Option<Permit>>,
 }
 
-/// What is left of a link while its connection is at rest, and there is no task that it could tie to the session.
+/// What is left of a link while its connection is at rest, and there is no task that it could tie to the session. Which connection it is, the session knows, being
+/// attached to it.
 #[derive(Debug)]
 pub(crate) struct LinkAtRest {
-    pub(super) id: ConnectionId,
     permit: Option<Permit>,
     /// One of IPv4 is mapped, which saves the byte that tells them apart, and the seven after it.
     address: Ipv6Addr,
 }
 
-const _: () = assert!(size_of::<LinkAtRest>() == 40);
+const _: () = assert!(size_of::<LinkAtRest>() == 32);
 
 /// What a session wants of its connection. Posting a note twice is the same as posting it once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -119,12 +119,13 @@ impl Link {
 
     /// Of a connection at rest, which has a task again. Something was last received at `received_at`. The task finds these notes.
     pub(super) fn awake(
+        id: ConnectionId,
         left: &mut LinkAtRest,
         session: SessionRef,
         received_at: Timestamp,
         notes: Notes,
     ) -> Self {
-        let link = Self::new(left.id, left.address(), received_at, left.permit.take());
+        let link = Self::new(id, left.address(), received_at, left.permit.take());
         link.is_of(session);
         let _ = link.handover.post(notes.0);
         link
@@ -189,7 +190,7 @@ impl Link {
             IpAddr::V4(address) => address.to_ipv6_mapped(),
             IpAddr::V6(address) => address,
         };
-        LinkAtRest { id: self.id, permit: None, address }
+        LinkAtRest { permit: None, address }
     }
 
     /// For the connection's task: takes the notes, and registers the task to be woken by the next.
@@ -272,8 +273,9 @@ mod tests {
         assert!(link.post_to_task(Notes::PROBE).is_none());
         let mut left = link.at_rest();
         let (session, received_at) = (SessionRef::of_number(7), Timestamp::from_nanos(2));
-        let link = Link::awake(&mut left, session, received_at, Notes::PING);
-        assert_eq!((link.id, link.session(), link.received_at()), (left.id, session, received_at));
+        let id = ConnectionId(2);
+        let link = Link::awake(id, &mut left, session, received_at, Notes::PING);
+        assert_eq!((link.id, link.session(), link.received_at()), (id, session, received_at));
         let take = || link.take_notes(&Context::from_waker(Waker::noop()));
         assert_eq!(take(), Notes::PING, "and none that nobody could hear");
         assert_eq!(take(), Notes::NONE);

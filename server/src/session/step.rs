@@ -108,7 +108,7 @@ impl Sessions {
             self.metrics.sessions.phase_changed(Some(before), after);
             let has_farewell = outputs.iter().any(|output| matches!(output, Output::Close(..)));
             let step = &mut Step { now, timeouts: &self.settings, outputs: &mut outputs };
-            let woken = state.act_at_rest(session, step);
+            let woken = state.act_at_rest(session, before, step);
             // What else it is asked is left there.
             let link = woken.as_ref().map(|woken| Arc::clone(&woken.link)).or(link);
             if let Phase::Closed(reason) = after

@@ -12,7 +12,7 @@ use encke_core::dialect::DialectName;
 use super::metered::{Metered, Written};
 use super::{Socket, SocketAtRest};
 use crate::client::{Attachment, Context};
-use crate::rest::Pace;
+use crate::rest::{Began, Pace};
 use crate::session::{
     AtRest, Delivered, Heard, Link, LinkAtRest, Remains, SessionCell, SessionOutbox, Sessions, Share,
     Transport,
@@ -102,7 +102,7 @@ pub(super) fn rest<T: Rests>(awake: Awake<T::Socket>, transport: T) {
         Err(error) => return attachment.given_up(&error),
     };
     let (session, context) = (attachment.session.clone(), Arc::clone(&attachment.context));
-    let since = context.timeouts.clock().now();
+    let since = Began::at(context.timeouts.clock().now());
     context.metrics.connections.rests(T::TRANSPORT.into());
     let link = attachment.rest();
     let socket =
@@ -117,7 +117,7 @@ pub(super) struct RestingSocket<S> {
     is_polled: bool,
     written: Written,
     pace: Pace,
-    since: Timestamp,
+    since: Began,
     link: LinkAtRest,
     context: Arc<Context>,
 }
@@ -258,7 +258,7 @@ impl<T: Rests> AtRest for Resting<T> {
         let Some(rest) = &context.rest else { return };
         if is_polled {
             socket.remove_from(&rest.poller, session.reference().number());
-            pace.woke(context.timeouts.clock().now().since(since), rest.after);
+            pace.woke(since.rested(context.timeouts.clock().now()), rest.after);
         } else {
             // It was to rest, and could not.
             pace.spoke(rest.after);

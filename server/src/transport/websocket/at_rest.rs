@@ -171,6 +171,6 @@ mod tests {
     #[test]
     fn a_websocket_at_rest_is_small() {
         let size = size_of_resting::<Resting<TcpSocket, Json, OpenConnection>>();
-        assert!(size <= 96, "{size} bytes");
+        assert!(size <= 80, "{size} bytes");
     }
 }
