@@ -8,6 +8,7 @@
 //! The publisher begins the sweep, and a task goes on with it; of a large audience as many tasks as can run at the same time, which claim one
 //! run of subscribers after another ([`Sweep`](super::sweep::Sweep)).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -108,10 +109,11 @@ impl<S: Subscriber> Channel<S> {
             }
         };
         // After the lock is released: a subscriber has a lock of its own.
-        for (subscriber, slot) in calls {
-            if let Some(waker) = subscriber.tell_readable(home, slot) {
-                Waker::wake(waker);
-            }
+        let mut wakers =
+            calls.into_iter().filter_map(|(subscriber, slot)| subscriber.tell_readable(home, slot));
+        // A fault in one session must not leave all others untold: nobody else would go on with this sweep, nor begin another.
+        while catch_unwind(AssertUnwindSafe(|| wakers.by_ref().for_each(Waker::wake))).is_err() {
+            tracing::error!(channel = %self.name(), "telling a subscriber that there is something new led to a panic");
         }
         next
     }

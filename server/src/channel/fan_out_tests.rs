@@ -39,6 +39,8 @@ struct One(usize);
 struct Crowd {
     channel: OnceLock<Arc<Channel<One>>>,
     ones: Vec<Reads>,
+    /// Whoever tells one of these fails.
+    faulty: Vec<usize>,
     /// Those that tasks tell keep these until so many are told at the same time.
     stay_until: usize,
     inside: Mutex<Inside>,
@@ -98,7 +100,11 @@ impl Crowd {
     }
 
     fn until_all_have_read(&self) {
-        while self.behind() > 0 {
+        self.until_all_but(0);
+    }
+
+    fn until_all_but(&self, untold: usize) {
+        while self.behind() > untold {
             std::thread::yield_now();
         }
     }
@@ -128,6 +134,7 @@ impl Subscriber for One {
     }
 
     fn tell_readable(&self, crowd: &Crowd, _: Slot) -> Option<Waker> {
+        assert!(!crowd.faulty.contains(&self.0), "it is told, and fails");
         let one = &crowd.ones[self.0];
         assert!(!one.is_told.swap(true, Ordering::AcqRel), "told by two at the same time");
         if self.0 >= FIRST_RUN {
@@ -224,6 +231,18 @@ fn whoever_publishes_while_a_crowd_is_told_everyone_is_told_of_the_last() {
         }
     });
     world.crowd.until_all_have_read();
+}
+
+/// In the publisher's run, at its end, and in those of tasks.
+#[test]
+fn a_fault_in_one_subscriber_leaves_no_other_untold() {
+    let runtime = runtime(2);
+    let crowd = Crowd { faulty: vec![5, 127, 130, 2_500, 2_501, 2_999], ..Crowd::of(3_000) };
+    let world = World::new(crowd, 3_000, Arc::new(runtime.handle().clone()));
+    for _ in 0..3 {
+        world.publish();
+        world.crowd.until_all_but(6);
+    }
 }
 
 /// Tasks that are polled when the test says so.
