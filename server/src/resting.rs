@@ -22,7 +22,7 @@ use crate::timeouts::{Sleep, Timeouts};
 /// The most connections that are told at once that they may rest, before others have their turn.
 const TOLD_AT_ONCE: usize = 256;
 
-/// One thread looks for so many of the runtime's. Of what a wake-up takes, 4 to 6 µs are its own, and 6 to 9 are the runtime's, which has other
+/// One thread looks for so many of the runtime's. Of what a wake-up takes, 4 to 8 µs are its own, and 6 to 11 are the runtime's, which has other
 /// things to do; an answer to a ping takes it 2.5 µs, and the workers, of which there are two by default, 6.5.
 const IO_THREADS_EACH: usize = 4;
 
