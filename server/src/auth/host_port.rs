@@ -4,20 +4,15 @@ use hyper::Uri;
 
 /// `host[:port]`, as in an `Origin` or a `Host` header. The port may be empty (RFC 3986, section 3.2.3).
 #[derive(Debug)]
-pub(crate) struct HostPort {
-    pub(super) host: String,
+pub(crate) struct HostPort<'a> {
+    pub(super) host: &'a str,
     pub(super) port: Option<u16>,
 }
 
-impl HostPort {
-    pub(crate) fn parse(text: &str) -> Option<Self> {
-        // Neither header has a path or a user.
-        if text.contains(['/', '?', '#', '@']) {
-            return None;
-        }
-        let uri: Uri = text.parse().ok()?;
-        let host = uri.host().filter(|host| !host.is_empty())?.to_owned();
-        let port = match text.strip_prefix(&host)? {
+impl<'a> HostPort<'a> {
+    pub(crate) fn parse(text: &'a str) -> Option<Self> {
+        let (host, rest) = text.split_at(host_length(text)?);
+        let port = match rest {
             "" | ":" => None,
             rest => Some(rest.strip_prefix(':')?.parse().ok()?),
         };
@@ -46,6 +41,21 @@ impl HostPort {
     }
 }
 
+/// How much of a text is the host, if there is one.
+fn host_length(text: &str) -> Option<usize> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
+    let plain = text.bytes().take_while(|byte| is_plain(*byte)).count();
+    let length = match &text.as_bytes()[plain..] {
+        // As almost all are: nothing in these needs to be looked at twice.
+        [] => plain,
+        [b':', port @ ..] if port.iter().all(u8::is_ascii_digit) => plain,
+        // Neither header has a path or a user.
+        _ if text.contains(['/', '?', '#', '@']) => return None,
+        _ => text.parse::<Uri>().ok()?.host().filter(|host| text.starts_with(host))?.len(),
+    };
+    (length > 0).then_some(length)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -61,11 +71,40 @@ mod tests {
             ("[::1]:", "[::1]", None),
             ("[::1]:8000", "[::1]", Some(8000)),
         ] {
-            assert_eq!(parse(text), Some((host.to_owned(), port)), "{text}");
+            assert_eq!(parse(text), Some((host, port)), "{text}");
         }
         for text in ["", ":8000", "encke:x", "encke:65536", "[::1]8000", "[::1]z:8000", "[::1].evil.example"]
         {
             assert_eq!(parse(text), None, "{text}");
+        }
+    }
+
+    /// By the parser for addresses of any kind, whatever the text looks like.
+    fn slowly(text: &str) -> Option<(String, Option<u16>)> {
+        if text.contains(['/', '?', '#', '@']) {
+            return None;
+        }
+        let uri: Uri = text.parse().ok()?;
+        let host = uri.host().filter(|host| !host.is_empty())?;
+        let port = match text.strip_prefix(host)? {
+            "" | ":" => None,
+            rest => Some(rest.strip_prefix(':')?.parse().ok()?),
+        };
+        Some((host.to_owned(), port))
+    }
+
+    #[test]
+    fn what_is_plain_is_read_as_all_else_is() {
+        let letters =
+            ["", "a", ".", "-", "0", "9", ":", "65535", "[::1]", "http", "*", "_", "%", "+", "@", "/", "é"];
+        let each = || letters.iter();
+        for ((first, second), (third, fourth)) in each()
+            .flat_map(|first| each().map(move |second| (first, second)))
+            .flat_map(|two| each().flat_map(move |third| each().map(move |fourth| (two, (third, fourth)))))
+        {
+            let text = [*first, *second, *third, *fourth].concat();
+            let parsed = HostPort::parse(&text).map(|parsed| (parsed.host.to_owned(), parsed.port));
+            assert_eq!(parsed, slowly(&text), "{text}");
         }
     }
 

@@ -50,7 +50,7 @@ impl Hosts {
     /// Whether this host is listed.
     pub(crate) fn lists(&self, host: &str) -> bool {
         HostPort::parse(host)
-            .is_some_and(|host| self.0.iter().any(|listed| listed.eq_ignore_ascii_case(&host.host)))
+            .is_some_and(|host| self.0.iter().any(|listed| listed.eq_ignore_ascii_case(host.host)))
     }
 
     /// Whether a request with these headers may be answered. `guarded`: it needs a token or a key anyway.
@@ -61,7 +61,7 @@ impl Hosts {
             return Ok(());
         }
         let host = host.to_str().ok().and_then(HostPort::parse).ok_or(BadHost::Unlisted)?;
-        if host.is_name() && !self.0.iter().any(|listed| listed.eq_ignore_ascii_case(&host.host)) {
+        if host.is_name() && !self.0.iter().any(|listed| listed.eq_ignore_ascii_case(host.host)) {
             return Err(BadHost::Unlisted);
         }
         // Where there is an origin, it decides: a page that is listed is of another site, too.

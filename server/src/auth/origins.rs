@@ -60,13 +60,13 @@ impl Origins {
 }
 
 /// What an `Origin` says: `scheme://host[:port]`.
-struct Origin {
-    authority: HostPort,
+struct Origin<'a> {
+    authority: HostPort<'a>,
     default_port: Option<u16>,
 }
 
-impl Origin {
-    fn parse(text: &str) -> Option<Self> {
+impl<'a> Origin<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
         let (scheme, authority) = text.split_once("://")?;
         let mut letters = scheme.bytes();
         let valid = letters.next().is_some_and(|first| first.is_ascii_alphabetic())
@@ -82,11 +82,11 @@ impl Origin {
     }
 
     /// Whether a page of this origin was read from `host`. A port that either leaves out is that of the scheme.
-    fn is_of(&self, host: &HostPort) -> bool {
-        let port = |of: &HostPort| of.port.or(self.default_port);
+    fn is_of(&self, host: &HostPort<'_>) -> bool {
+        let port = |of: &HostPort<'_>| of.port.or(self.default_port);
         self.default_port.is_some()
             && port(&self.authority) == port(host)
-            && self.authority.host.eq_ignore_ascii_case(&host.host)
+            && self.authority.host.eq_ignore_ascii_case(host.host)
     }
 }
 
