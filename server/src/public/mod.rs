@@ -11,6 +11,7 @@ mod polls;
 mod query;
 mod receive;
 mod request;
+mod switching;
 #[cfg(test)]
 mod unheard_tests;
 

@@ -16,15 +16,12 @@ use super::admit::check_origin;
 use super::arrival::{Arrival, Taken};
 use super::bayeux::SocketUpgrade;
 use super::query::parse_query;
-use super::{NotServed, bayeux, cors, events, poll};
+use super::{NotServed, bayeux, cors, events, poll, switching};
 use crate::admission::{OpenConnection, RefusalReason};
 use crate::client::Caller;
 use crate::http::{ApiError, Lent, Peer, Reply, Rewound};
 use crate::transport::TcpSocket;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
-
-/// Room for the answer to an upgrade, and for the hello after it.
-const ROOM: usize = 512;
 
 /// What a request gets.
 pub(super) enum Answer<'a> {
@@ -177,21 +174,24 @@ impl<'a> Arrival<'a> {
         address: IpAddr,
         open_connection: OpenConnection,
     ) -> Answer<'a> {
+        let upgrade = |request: &Request<Incoming>, answer| {
+            let wanted = parse_query(request.uri().query().unwrap_or_default());
+            let caller = Caller::of(request, address, &self.context.client.auth);
+            Upgrade { caller, wanted, open_connection: open_connection.clone(), answer }
+        };
+        if may_be_taken(&request)
+            && let Some(answer) = switching::head(&request)
+        {
+            let taken = Taken::WebSocket(upgrade(&request, answer));
+            return Answer::Taken(taken, open_connection);
+        }
         let reply = switching_protocols(&request);
-        if reply.status() != StatusCode::SWITCHING_PROTOCOLS {
-            return Answer::Reply(reply);
+        if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
+            let upgrade = upgrade(&request, Vec::new());
+            let upgraded = take_socket(hyper::upgrade::on(&mut request));
+            // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
+            tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
         }
-        let wanted = parse_query(request.uri().query().unwrap_or_default());
-        let caller = Caller::of(&request, address, &self.context.client.auth);
-        let mut upgrade =
-            Upgrade { caller, wanted, open_connection: open_connection.clone(), answer: Vec::new() };
-        if may_be_taken(&request) {
-            upgrade.answer = head_of(&reply);
-            return Answer::Taken(Taken::WebSocket(upgrade), open_connection);
-        }
-        let upgraded = take_socket(hyper::upgrade::on(&mut request));
-        // A task of its own: hyper's, with its buffers, ends with the upgrade and is freed.
-        tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
         Answer::Reply(reply)
     }
 }
@@ -206,19 +206,6 @@ fn may_be_taken(request: &Request<Incoming>) -> bool {
     request.body().is_end_stream()
         && !headers.contains_key(EXPECT)
         && !headers.get_all(CONNECTION).iter().any(closes)
-}
-
-/// The answer as it is written.
-fn head_of(reply: &Reply) -> Vec<u8> {
-    let mut head = Vec::with_capacity(ROOM);
-    head.extend_from_slice(b"HTTP/1.1 101 Switching Protocols\r\n");
-    for (name, value) in reply.headers() {
-        for part in [name.as_str().as_bytes(), b": ", value.as_bytes(), b"\r\n"] {
-            head.extend_from_slice(part);
-        }
-    }
-    head.extend_from_slice(b"\r\n");
-    head
 }
 
 /// The JWT of the query.
