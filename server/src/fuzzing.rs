@@ -64,7 +64,7 @@ pub fn event_id(text: &str) -> Option<EventId> {
 /// Reads a resume token. Returns it as the server would write it.
 #[must_use]
 pub fn resume_token(text: &str) -> Option<String> {
-    ResumeToken::parse(text).map(|token| token.expose())
+    ResumeToken::parse(text).map(|token| token.expose().to_string())
 }
 
 /// Reads the query of an upgrade; `None` if a value is malformed.

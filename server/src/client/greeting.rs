@@ -4,16 +4,16 @@ use encke_core::dialect::Event;
 
 use super::Attachment;
 use crate::channel::ChannelName;
+use crate::session::ExposedToken;
 
-/// The first message on every connection.
-pub(crate) fn hello(attachment: &Attachment, recovered: bool) -> Event<'static> {
+/// The first message on every connection. `token` is that of its session.
+pub(crate) fn hello<'a>(attachment: &Attachment, token: &'a ExposedToken, recovered: bool) -> Event<'a> {
     let timeouts = attachment.context.sessions.settings();
-    let session = &attachment.session;
     Event::Hello {
-        session: session.id().text().into(),
-        resume: session.resume_token().expose().into(),
+        session: token.id().into(),
+        resume: (&**token).into(),
         recovered,
-        seq: session.sent(),
+        seq: attachment.session.sent(),
         ping_interval: timeouts.ping_interval,
         pong_timeout: timeouts.pong_timeout,
         reconnect_window: timeouts.reconnect_window,

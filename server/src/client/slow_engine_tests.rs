@@ -214,7 +214,7 @@ fn a_session_that_was_taken_over_meanwhile_subscribes_to_nothing() {
     let mut world = World::new();
     world.receive(r#"{"id":1,"subscribe":{"channel":"a"}}"#);
     let token = world.attachment.session.resume_token().expose();
-    let other = attach(&world.context, Some(token));
+    let other = attach(&world.context, Some(token.to_string()));
     assert!(other.recovered);
     world.answers.store(true, Ordering::Relaxed);
     assert_eq!(world.poll(), Some(Poll::Ready(())));

@@ -289,7 +289,7 @@ mod tests {
         };
         let attach = |request| sessions.attach(&request, permits.take(address), || false);
         let first = attach(request(None, None)).expect("the first connection");
-        let token = Some(first.session.resume_token().expose());
+        let token = Some(first.session.resume_token().expose().to_string());
         let refused = attach(request(token.clone(), Some(1_000))).expect_err("a seq of the future");
         assert_eq!(refused, Refusal::Gone);
         assert_eq!(permits.taken(), 1, "the first connection still has its permit");

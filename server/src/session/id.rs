@@ -1,6 +1,8 @@
 use std::fmt;
+use std::ops::Deref;
 use std::str::FromStr;
 
+use arrayvec::ArrayString;
 use data_encoding::BASE64URL_NOPAD;
 use subtle::ConstantTimeEq;
 
@@ -41,18 +43,6 @@ impl SessionId {
     /// The same, as a number.
     pub(crate) const fn number(self) -> u128 {
         u128::from_be_bytes(self.0)
-    }
-
-    /// As [`Display`](fmt::Display) has it, for less than half the instructions: each connection is told it.
-    pub(crate) fn text(self) -> String {
-        let mut text = String::with_capacity(ID_CHARS);
-        self.append_to(&mut text);
-        text
-    }
-
-    fn append_to(self, text: &mut String) {
-        text.push_str(PREFIX);
-        BASE64URL_NOPAD.encode_append(&self.0, text);
     }
 
     /// Evenly spread over the sessions.
@@ -146,12 +136,14 @@ pub(crate) struct ResumeToken {
 impl ResumeToken {
     /// The token as the client gets it. Not `Display`, so that it does not end up in a log by accident.
     #[must_use]
-    pub(crate) fn expose(&self) -> String {
-        let mut text = String::with_capacity(TOKEN_CHARS);
-        self.id.append_to(&mut text);
-        text.push('.');
-        BASE64URL_NOPAD.encode_append(&self.secret.0, &mut text);
-        text
+    pub(crate) fn expose(&self) -> ExposedToken {
+        let mut text = ArrayString::new_const();
+        for (before, bytes) in [(PREFIX, &self.id.0), (".", &self.secret.0)] {
+            text.push_str(before);
+            let mut chars = [0; ENCODED_CHARS];
+            text.push_str(BASE64URL_NOPAD.encode_mut_str(bytes, &mut chars));
+        }
+        ExposedToken(text)
     }
 
     /// Reads what a client offers; `None` if that was never a token of ours.
@@ -159,6 +151,25 @@ impl ResumeToken {
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (id, secret) = text.split_once('.')?;
         Some(Self { id: id.parse().ok()?, secret: Secret(decode(secret)?) })
+    }
+}
+
+/// A token as text, without an allocation: each connection is told its own.
+#[derive(Clone, Copy)]
+pub(crate) struct ExposedToken(ArrayString<TOKEN_CHARS>);
+
+impl ExposedToken {
+    /// The session's id, with which the token begins.
+    pub(crate) fn id(&self) -> &str {
+        &self.0[..ID_CHARS]
+    }
+}
+
+impl Deref for ExposedToken {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        &self.0
     }
 }
 
@@ -175,8 +186,7 @@ mod tests {
     fn ids_and_tokens_are_read_as_they_were_written() {
         let token = token();
         assert_eq!(token.id.to_string().parse(), Ok(token.id));
-        assert_eq!((token.id.text(), token.id.text().len()), (token.id.to_string(), ID_CHARS));
-        assert_eq!(token.expose().len(), TOKEN_CHARS);
+        assert_eq!((token.expose().id(), token.expose().len()), (&*token.id.to_string(), TOKEN_CHARS));
         let read = ResumeToken::parse(&token.expose()).expect("a token");
         assert_eq!(read.id, token.id);
         assert!(read.secret.matches(&token.secret));

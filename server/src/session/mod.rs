@@ -27,10 +27,10 @@ pub(crate) use at_rest::{AtRest, Delivered, Heard, Remains};
 pub(crate) use attach::{AttachRequest, Attached, Refusal};
 pub(crate) use cell::{Cells, SessionCell, SessionHandle, SessionRef, Transport};
 pub(crate) use delivery::{Backlog, Outgoing, SessionOutbox, Share, take_share};
-pub(crate) use id::BadSessionId;
 #[cfg(feature = "fuzzing")]
 pub(crate) use id::ResumeToken;
 pub use id::SessionId;
+pub(crate) use id::{BadSessionId, ExposedToken};
 pub(crate) use link::{Link, LinkAtRest, Notes};
 pub(crate) use record::{StoredEnd, StoredSession};
 pub(crate) use sessions::{EventSink, Logs, SessionLimits, Sessions};

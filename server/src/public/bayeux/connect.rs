@@ -116,7 +116,7 @@ fn request(
     caller: &Caller,
 ) -> AttachRequest {
     AttachRequest {
-        resume: Some(session.resume_token().expose()),
+        resume: Some(session.resume_token().expose().to_string()),
         seq: acknowledged,
         identity,
         address: caller.address,

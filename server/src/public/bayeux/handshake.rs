@@ -71,7 +71,7 @@ pub(super) fn open(
         };
         refused(503, code.reason(), later(code))
     })?;
-    let client_id = attached.session.resume_token().expose();
+    let client_id = attached.session.resume_token().expose().to_string();
     Ok(Opened { attached, client_id, acknowledges })
 }
 

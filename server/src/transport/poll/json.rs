@@ -29,7 +29,8 @@ impl Form for JsonForm {
     const DIALECT: DialectName = DialectName::Json;
 
     fn greet(&mut self, attachment: &Attachment) {
-        self.array.notify(&hello(attachment, false));
+        let token = attachment.session.resume_token().expose();
+        self.array.notify(&hello(attachment, &token, false));
     }
 
     fn refused(&mut self, channel: &ChannelName, reason: &'static str) {

@@ -68,7 +68,7 @@ impl<S: Socket> Connection<S> {
     pub(super) fn begun(socket: Metered<S>, attachment: Attachment, positions: Positions) -> Self {
         Self {
             socket,
-            token: attachment.session.resume_token().expose(),
+            token: attachment.session.resume_token().expose().to_string(),
             attachment,
             out: Unwritten::default(),
             heartbeat: false,
@@ -187,7 +187,8 @@ impl<S: Socket> Connection<S> {
     }
 
     fn greet(&mut self, refused: &[Refused]) {
-        let hello = hello(&self.attachment, self.recovered);
+        let exposed = self.attachment.session.resume_token().expose();
+        let hello = hello(&self.attachment, &exposed, self.recovered);
         let seq = self.attachment.session.sent();
         let Self { out, token, positions, .. } = self;
         let mut events = Events { out: &mut out.bytes, token, positions };

@@ -97,8 +97,9 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
     ) -> Self {
         let mut connection = Self::begun(socket, attachment, greeting.dialect);
         connection.out = answer.into();
-        let hello = hello(&connection.attachment, greeting.recovered);
-        connection.notify(&hello);
+        let token = connection.attachment.session.resume_token().expose();
+        let hello = hello(&connection.attachment, &token, greeting.recovered);
+        connection.dialect.notify(&hello, &mut Frames(&mut connection.out.bytes));
         for channel in &greeting.revoked {
             connection.notify(&unsubscribed(channel, "forbidden"));
         }
