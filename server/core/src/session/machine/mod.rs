@@ -63,7 +63,7 @@ pub struct Session<C = ()> {
 }
 
 /// A server holds millions. With a handle of 16 bytes, as the server's.
-const _: () = assert!(size_of::<Session<[u64; 2]>>() <= 248);
+const _: () = assert!(size_of::<Session<[u64; 2]>>() <= 240);
 
 impl<C> Session<C> {
     /// Begins a session with its first connection.

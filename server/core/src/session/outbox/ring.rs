@@ -77,19 +77,20 @@ impl EntryRun {
     }
 }
 
-/// Oldest first. In a box, since most rings have none.
+/// In a box, since most rings have none.
 #[derive(Debug, Default)]
 struct Earlier {
+    /// Oldest first.
     runs: VecDeque<EntryRun>,
+    /// How many entries these are.
+    len: u32,
 }
 
 /// The entries of the last seqs, at most `capacity`. Seqs count from 1 without holes.
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// Of the newest run what was sent first, and has not left the ring.
+    /// Of the newest run what was sent first, and has not left the ring. Anything in an empty ring.
     newest: Entry,
-    /// How many entries there are of it. None in an empty ring.
-    in_newest: u32,
     /// All entries.
     len: u32,
     capacity: u32,
@@ -106,7 +107,7 @@ impl Ring {
     /// An empty ring, which goes on after the seq `dropped`.
     pub(super) fn after(dropped: u64, capacity: usize) -> Self {
         let capacity = u32::try_from(capacity).unwrap_or(u32::MAX);
-        Self { newest: Entry::message(0, 0), in_newest: 0, len: 0, capacity, last: dropped, earlier: None }
+        Self { newest: Entry::message(0, 0), len: 0, capacity, last: dropped, earlier: None }
     }
 
     pub(super) fn last_seq(&self) -> u64 {
@@ -154,21 +155,22 @@ impl Ring {
     /// Whether there is an entry of this subscription.
     pub(super) fn has_any_of(&self, slot: u32) -> bool {
         let earlier = self.earlier.iter().flat_map(|earlier| &earlier.runs).map(|run| run.first.slot);
-        let newest = (self.in_newest > 0).then_some(self.newest.slot);
+        let newest = (self.len > 0).then_some(self.newest.slot);
         earlier.chain(newest).any(|other| other == slot)
     }
 
     /// `count` entries from this one on: messages, or a single gap. There is room for them.
     pub(super) fn push(&mut self, entry: Entry, count: u64) {
         let added = u32::try_from(count).expect("no more than the capacity");
-        if self.in_newest > 0 && self.newest_run().goes_on(self.last + 1, entry) {
-            self.in_newest += added;
-        } else {
-            if self.in_newest > 0 {
+        let goes_on = self.len > 0 && self.newest_run().goes_on(self.last + 1, entry);
+        if !goes_on {
+            if self.len > 0 {
                 let run = self.newest_run();
-                self.earlier.get_or_insert_default().runs.push_back(run);
+                let earlier = self.earlier.get_or_insert_default();
+                earlier.runs.push_back(run);
+                earlier.len = self.len;
             }
-            (self.newest, self.in_newest) = (entry, added);
+            self.newest = entry;
         }
         self.last += count;
         self.len += added;
@@ -182,17 +184,16 @@ impl Ring {
         let removed = u32::try_from(seq - dropped).expect("no more than there are");
         self.len -= removed;
         match &mut self.earlier {
-            None => {
-                self.newest = run.at(seq + 1);
-                self.in_newest -= removed;
-            }
-            Some(earlier) if seq + 1 == end => {
-                earlier.runs.pop_front();
+            None => self.newest = run.at(seq + 1),
+            Some(earlier) => {
+                earlier.len -= removed;
+                if seq + 1 == end {
+                    earlier.runs.pop_front();
+                }
                 if earlier.runs.is_empty() {
                     self.earlier = None;
                 }
             }
-            Some(_) => {}
         }
         Some((seq, run.at(seq)))
     }
@@ -202,7 +203,8 @@ impl Ring {
     }
 
     fn newest_run(&self) -> EntryRun {
-        EntryRun { seq: self.last + 1 - u64::from(self.in_newest), first: self.newest }
+        let in_newest = self.len - self.earlier.as_ref().map_or(0, |earlier| earlier.len);
+        EntryRun { seq: self.last + 1 - u64::from(in_newest), first: self.newest }
     }
 
     /// The run that this seq is in, and the seq after it.
