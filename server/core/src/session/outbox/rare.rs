@@ -12,31 +12,47 @@ use super::{Outbox, Subscription};
 pub(super) struct Rare<C> {
     /// Those after the first, by slot.
     subscriptions: Vec<Option<Subscription<C>>>,
-    /// Those that are ready and not next, in the order of their turns.
-    waiting: VecDeque<u32>,
-    /// Subscriptions whose gap is to be sent before anything is resent, in the order of the gaps' seqs.
-    pub(super) pending_gaps: VecDeque<u32>,
+    /// Who waits for what, while anyone does.
+    queues: Option<Box<Queues>>,
     /// The last seq that has left the ring and was of a subscription that has ended.
     pub(super) forgotten: u64,
 }
 
+/// What hardly any session has for longer than a moment.
+#[derive(Debug, Default)]
+struct Queues {
+    /// Subscriptions that are ready and not next, in the order of their turns.
+    waiting: VecDeque<u32>,
+    /// Subscriptions whose gap is to be sent before anything is resent, in the order of the gaps' seqs.
+    pending_gaps: VecDeque<u32>,
+}
+
+/// There is one for each session with more than one subscription. With a handle of 16 bytes, as the server's.
+const _: () = assert!(size_of::<Rare<[u64; 2]>>() <= 48);
+
 impl<C> Default for Rare<C> {
     fn default() -> Self {
-        Self {
-            subscriptions: Vec::new(),
-            waiting: VecDeque::new(),
-            pending_gaps: VecDeque::new(),
-            forgotten: 0,
-        }
+        Self { subscriptions: Vec::new(), queues: None, forgotten: 0 }
     }
 }
 
 impl<C> Rare<C> {
     fn is_empty(&self) -> bool {
-        self.subscriptions.is_empty()
-            && self.waiting.is_empty()
-            && self.pending_gaps.is_empty()
-            && self.forgotten == 0
+        self.subscriptions.is_empty() && self.queues.is_none() && self.forgotten == 0
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = u32> {
+        self.queues.iter().flat_map(|queues| queues.waiting.iter().copied())
+    }
+
+    fn pending_gaps(&self) -> impl Iterator<Item = u32> {
+        self.queues.iter().flat_map(|queues| queues.pending_gaps.iter().copied())
+    }
+}
+
+impl Queues {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty() && self.pending_gaps.is_empty()
     }
 }
 
@@ -113,7 +129,7 @@ impl<C> Outbox<C> {
 
     /// Those that are ready, in the order of their turns.
     pub(super) fn ready(&self) -> impl Iterator<Item = u32> {
-        self.next_ready().into_iter().chain(self.rare.iter().flat_map(|rare| rare.waiting.iter().copied()))
+        self.next_ready().into_iter().chain(self.rare.iter().flat_map(|rare| rare.waiting()))
     }
 
     /// Its turn comes after those of all that are ready.
@@ -121,34 +137,56 @@ impl<C> Outbox<C> {
         if self.next_ready.is_none() {
             self.set_next_ready(Some(slot));
         } else {
-            self.rare.get_or_insert_default().waiting.push_back(slot);
+            self.queues_mut().waiting.push_back(slot);
         }
     }
 
     /// It has no turn.
     pub(super) fn leave_turns(&mut self, slot: u32) {
         if self.next_ready() == Some(slot) {
-            let next = self.rare.as_mut().and_then(|rare| rare.waiting.pop_front());
+            let next = self.queues_if_any().and_then(|queues| queues.waiting.pop_front());
             self.set_next_ready(next);
-        } else if let Some(rare) = &mut self.rare {
-            rare.waiting.retain(|waiting| *waiting != slot);
+        } else if let Some(queues) = self.queues_if_any() {
+            queues.waiting.retain(|waiting| *waiting != slot);
         }
+        self.drop_empty_box();
+    }
+
+    fn queues_mut(&mut self) -> &mut Queues {
+        self.rare.get_or_insert_default().queues.get_or_insert_default()
+    }
+
+    fn queues_if_any(&mut self) -> Option<&mut Queues> {
+        self.rare.as_mut()?.queues.as_deref_mut()
     }
 
     pub(super) fn pending_gaps(&self) -> impl Iterator<Item = u32> {
-        self.rare.iter().flat_map(|rare| rare.pending_gaps.iter().copied())
+        self.rare.iter().flat_map(|rare| rare.pending_gaps())
     }
 
     pub(super) fn next_pending_gap(&self) -> Option<u32> {
-        self.rare.as_ref()?.pending_gaps.front().copied()
+        self.rare.as_ref()?.queues.as_ref()?.pending_gaps.front().copied()
+    }
+
+    /// Each of these has a gap that is to be sent, in this order.
+    pub(super) fn await_gaps(&mut self, slots: impl Iterator<Item = u32>) {
+        self.queues_mut().pending_gaps.extend(slots);
+    }
+
+    /// No gap is to be sent.
+    pub(super) fn clear_pending_gaps(&mut self) {
+        if let Some(queues) = self.queues_if_any() {
+            queues.pending_gaps.clear();
+        }
+        self.drop_empty_box();
     }
 
     /// Returns whether there was one.
     pub(super) fn remove_pending_gap(&mut self, slot: u32) -> bool {
-        let Some(rare) = &mut self.rare else { return false };
-        let before = rare.pending_gaps.len();
-        rare.pending_gaps.retain(|pending| *pending != slot);
-        let was_there = before > rare.pending_gaps.len();
+        let Some(Queues { pending_gaps, .. }) = self.queues_if_any() else { return false };
+        let before = pending_gaps.len();
+        pending_gaps.retain(|pending| *pending != slot);
+        let was_there = before > pending_gaps.len();
         self.drop_empty_box();
         was_there
     }
@@ -157,9 +195,13 @@ impl<C> Outbox<C> {
         self.rare.as_ref().map_or(0, |rare| rare.forgotten)
     }
 
-    /// Lets go of the box once nothing is in it.
+    /// Lets go of the boxes once nothing is in them.
     pub(super) fn drop_empty_box(&mut self) {
-        if self.rare.as_deref().is_some_and(Rare::is_empty) {
+        let Some(rare) = &mut self.rare else { return };
+        if rare.queues.as_deref().is_some_and(Queues::is_empty) {
+            rare.queues = None;
+        }
+        if rare.is_empty() {
             self.rare = None;
         }
     }

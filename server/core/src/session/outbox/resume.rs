@@ -32,10 +32,7 @@ impl<C> Outbox<C> {
         self.when_full = when_full;
         self.tells_gaps = false;
         self.sent = seq;
-        if let Some(rare) = &mut self.rare {
-            rare.pending_gaps.clear();
-            self.drop_empty_box();
-        }
+        self.clear_pending_gaps();
         if seq >= self.ring.dropped() {
             // What is dropped already, the client has.
             self.acknowledge(confirmed.max(self.ring.dropped()));
@@ -57,8 +54,7 @@ impl<C> Outbox<C> {
             .collect();
         gaps.sort_unstable();
         if !gaps.is_empty() {
-            let pending = &mut self.rare.get_or_insert_default().pending_gaps;
-            pending.extend(gaps.into_iter().map(|(_, slot)| slot));
+            self.await_gaps(gaps.into_iter().map(|(_, slot)| slot));
         }
         self.skip_to_ring();
     }
