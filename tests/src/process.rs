@@ -101,6 +101,21 @@ impl Process {
         fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("the process is there").count()
     }
 
+    /// Its resident memory, once what is free has been given back: after a second, bit by bit.
+    ///
+    /// # Panics
+    /// When it is gone, or its memory falls for minutes.
+    #[must_use]
+    pub fn settled_bytes(&self) -> u64 {
+        let mut last = self.resident_bytes();
+        eventually_within(Duration::from_secs(120), "free memory has been given back", || {
+            let_pass(Duration::from_secs(3));
+            let before = std::mem::replace(&mut last, self.resident_bytes());
+            // A hundredth comes and goes.
+            (last + last / 100 >= before).then_some(last)
+        })
+    }
+
     /// Its resident memory.
     ///
     /// # Panics
