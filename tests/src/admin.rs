@@ -114,17 +114,24 @@ impl Admin {
         let answer = self.post("/api/publish", &message.to_string());
         assert_eq!(answer.status, 200, "{answer:?}");
         let published = answer.json();
-        if tests_are_on_redis() {
-            until("it has come here", || self.has(channel, &published));
-        }
+        self.await_offset(channel, published["offset"].as_u64().expect("each message has one"));
         published
     }
 
-    /// Whether what is followed here of the channel has come to this message.
-    fn has(&self, channel: &str, published: &Value) -> bool {
+    /// Waits until what is followed here of the channel has come to this message, which was published: in Redis, that is told later than the offset.
+    ///
+    /// # Panics
+    /// When it does not.
+    #[track_caller]
+    pub fn await_offset(&self, channel: &str, offset: u64) {
+        if !tests_are_on_redis() {
+            return;
+        }
         let name: String = channel.bytes().map(|byte| format!("%{byte:02X}")).collect();
-        let log = self.get(&format!("/api/channels/{name}"));
-        log.status != 200 || log.json()["last"].as_u64() >= published["offset"].as_u64()
+        until("it has come here", || {
+            let log = self.get(&format!("/api/channels/{name}"));
+            log.status != 200 || log.json()["last"].as_u64() >= Some(offset)
+        });
     }
 
     /// `POST /api/sessions/{id}/disconnect`

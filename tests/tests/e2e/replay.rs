@@ -271,7 +271,7 @@ fn a_suspended_session_on_a_busy_channel_gets_a_gap_and_goes_on() {
     assert_messages(&mut client, 1..=2);
     drop(client);
     server.await_phase(&hello.session, "suspended");
-    publisher.publish("news", 3..=22);
+    server.admin.await_offset("news", publisher.publish("news", 3..=22));
     let (mut client, _) = back(&server, &hello, Some(2));
     assert_eq!(client.line(), gap(3, &epoch, 3, 18));
     for (seq, offset) in [(4, 19), (5, 20), (6, 21), (7, 22)] {
@@ -296,7 +296,7 @@ fn what_is_to_be_sent_again_and_is_no_more_becomes_a_gap() {
     assert_messages(&mut client, 1..=4);
     drop(client);
     server.await_phase(&hello.session, "suspended");
-    publisher.publish("news", 5..=6);
+    server.admin.await_offset("news", publisher.publish("news", 5..=6));
     let (mut client, _) = back(&server, &hello, Some(0));
     assert_eq!(client.line(), gap(2, &epoch, 1, 2), "under the seqs of what is missing: the last of them");
     assert_messages(&mut client, 3..=6);
