@@ -30,6 +30,16 @@ impl Executor for Handle {
     }
 }
 
+/// Runs no task: for tests in which none matters.
+#[cfg(any(test, all(feature = "fuzzing", feature = "simulation")))]
+#[derive(Debug)]
+pub(crate) struct NoTasks;
+
+#[cfg(any(test, all(feature = "fuzzing", feature = "simulation")))]
+impl Executor for NoTasks {
+    fn spawn(&self, _: Task) {}
+}
+
 /// How tasks share work that is one small thing for each of many, such as a wake-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sharing {
@@ -42,9 +52,12 @@ pub(crate) struct Sharing {
 }
 
 impl Sharing {
-    /// Of an executor with so many threads. At some 7 µs a thing, a turn takes a millisecond.
+    /// The most that any task does before others have their turn. At some 7 µs a thing, that takes a millisecond.
+    pub(crate) const MOST_AT_ONCE: usize = 128;
+
+    /// Of an executor with so many threads.
     pub(crate) const fn on(threads: usize) -> Self {
-        Self { threads, worth_a_task: 1024, at_once: 128 }
+        Self { threads, worth_a_task: 1024, at_once: Self::MOST_AT_ONCE }
     }
 
     /// One by one, by as many tasks as there may be: for simulations, which have few of anything.
@@ -53,7 +66,7 @@ impl Sharing {
         Self { threads, worth_a_task: 1, at_once: 1 }
     }
 
-    /// The most that a task does before others have their turn.
+    /// So many things a task does before others have their turn: [`Self::MOST_AT_ONCE`] at most.
     pub(crate) const fn at_once(self) -> usize {
         self.at_once
     }

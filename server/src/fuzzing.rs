@@ -15,7 +15,7 @@ use {
     crate::context,
     crate::entropy::Entropy,
     crate::events::{HookSink, NoHooks},
-    crate::executor::{Executor, Task},
+    crate::executor::NoTasks,
     crate::timeouts::Timeouts,
     std::sync::{Arc, LazyLock},
 };
@@ -155,13 +155,6 @@ pub fn rewritten_snapshot(bytes: &[u8]) -> Option<Vec<u8>> {
 /// A server without sessions, whose clock stands.
 #[cfg(feature = "simulation")]
 fn nothing_kept() -> snapshot::Kept {
-    #[derive(Debug)]
-    struct Nothing;
-
-    impl Executor for Nothing {
-        fn spawn(&self, _: Task) {}
-    }
-
     static CONFIG: LazyLock<Config> =
         LazyLock::new(|| Settings::default().resolve().expect("the defaults are valid"));
     let config = &*CONFIG;
@@ -170,6 +163,6 @@ fn nothing_kept() -> snapshot::Kept {
     let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
     let entropy = Entropy::system();
     let events = Box::new(HookSink(Box::new(NoHooks)));
-    let client = context::client(config, timeouts, entropy, Arc::new(Nothing), events);
+    let client = context::client(config, timeouts, entropy, Arc::new(NoTasks), events);
     snapshot::Kept { sessions: client.sessions, channels: client.logs.channels }
 }

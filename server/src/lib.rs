@@ -50,6 +50,8 @@ mod public;
 mod rest;
 mod resting;
 mod retry;
+#[cfg(test)]
+mod seeds;
 mod server;
 mod session;
 #[cfg(feature = "simulation")]

@@ -10,6 +10,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::seeds::with_seeds;
 
 /// A number, and something that it owns.
 #[derive(Debug)]
@@ -131,12 +132,7 @@ fn all_that_are_there_are_gone_through_in_the_order_of_their_slots() {
 /// Against a list of all that are there.
 #[test]
 fn random_comings_and_goings() {
-    let seeds = match std::env::var("ENCKE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],
-        Err(_) => (0..20).chain([rand::random()]).collect::<Vec<u64>>(),
-    };
-    for seed in seeds {
-        println!("ENCKE_SEED={seed}");
+    with_seeds(0..20, |seed| {
         let mut rng = StdRng::seed_from_u64(seed);
         let arena = arena(1_024);
         let mut there: Vec<(Held<Numbered>, Ref, u64, Weak<()>)> = Vec::new();
@@ -168,7 +164,7 @@ fn random_comings_and_goings() {
             }
         }
         assert!(gone.iter().all(|(reference, _)| !arena.has(*reference)));
-    }
+    });
 }
 
 /// Threads look for what others put in and let go: they find what they look for, or nothing.

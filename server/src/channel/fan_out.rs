@@ -18,9 +18,6 @@ use super::state::Channel;
 use super::subscribers::{Call, Subscriber};
 use crate::executor::{Executor, Sharing, yield_now};
 
-/// The most subscribers that are woken before others get their turn.
-const WOKEN_AT_ONCE: usize = 128;
-
 /// Places looked at under one lock, when few of them wait.
 const LOOKED_AT_AT_ONCE: usize = 4096;
 
@@ -84,14 +81,13 @@ impl<S: Subscriber> FanOut<S> {
 impl<S: Subscriber> Channel<S> {
     /// Goes on with the sweep by one run.
     fn wake_some(&self, FanOut { home, sharing, .. }: &FanOut<S>, part: Part) -> Next {
-        let mut calls = ArrayVec::<Call<S>, WOKEN_AT_ONCE>::new();
-        let most = sharing.at_once().min(WOKEN_AT_ONCE);
+        let mut calls = ArrayVec::<Call<S>, { Sharing::MOST_AT_ONCE }>::new();
         let next = {
             let mut state = self.state.lock();
             let state = &mut *state;
             let subscribers = &mut state.subscribers;
             let has_more = state.sweep.claim(|mut at| {
-                while calls.len() < most {
+                while calls.len() < sharing.at_once() {
                     let (next, call) = subscribers.next_waiting(at, LOOKED_AT_AT_ONCE)?;
                     at = next;
                     let Some(call) = call else { break };

@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::entropy::Entropy;
 use crate::executor::{Executor, Sharing, Task};
 use crate::metrics::Metrics;
+use crate::seeds::with_seeds;
 use crate::timeouts::Timeouts;
 
 const LIMITS: LogLimits = LogLimits { messages: 16, bytes: 1 << 20, age: None, total_bytes: usize::MAX };
@@ -309,12 +310,5 @@ fn in_any_order(mut rng: SmallRng) {
 
 #[test]
 fn in_any_order_of_tasks_everyone_is_told_and_there_are_no_more_tasks_than_threads() {
-    let seeds = match std::env::var("ENCKE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("a number")],
-        Err(_) => (0..300).chain([rand::random()]).collect(),
-    };
-    for seed in seeds {
-        println!("ENCKE_SEED={seed}");
-        in_any_order(SmallRng::seed_from_u64(seed));
-    }
+    with_seeds(0..300, |seed| in_any_order(SmallRng::seed_from_u64(seed)));
 }

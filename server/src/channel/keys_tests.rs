@@ -16,8 +16,9 @@ use super::*;
 use crate::admission::Holder;
 use crate::clock::{Clock, SimulatedTime, UnixTime};
 use crate::entropy::Entropy;
-use crate::executor::{Executor, Task};
+use crate::executor::NoTasks;
 use crate::metrics::Metrics;
+use crate::seeds::with_seeds;
 use crate::timeouts::Timeouts;
 
 const AGE: Duration = Duration::from_secs(300);
@@ -45,13 +46,6 @@ impl Subscriber for Nobody {
     fn member(&self, (): &()) -> Option<super::Member> {
         match *self {}
     }
-}
-
-#[derive(Debug)]
-struct NoTasks;
-
-impl Executor for NoTasks {
-    fn spawn(&self, _: Task) {}
 }
 
 struct World {
@@ -272,14 +266,7 @@ impl Model {
 
 #[test]
 fn channels_know_what_the_model_knows() {
-    let seeds = match std::env::var("ENCKE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],
-        Err(_) => (0..20).chain([rand::random()]).collect(),
-    };
-    for seed in seeds {
-        println!("ENCKE_SEED={seed}");
-        run(SmallRng::seed_from_u64(seed));
-    }
+    with_seeds(0..20, |seed| run(SmallRng::seed_from_u64(seed)));
 }
 
 fn run(mut rng: SmallRng) {

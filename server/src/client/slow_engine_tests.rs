@@ -23,7 +23,7 @@ use crate::config::Settings;
 use crate::context;
 use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine, Presence};
 use crate::entropy::Entropy;
-use crate::executor::{Executor, Task};
+use crate::executor::NoTasks;
 use crate::session::{AttachRequest, Attached, Backlog, EventSink, SessionId, SessionRef};
 use crate::timeouts::Timeouts;
 
@@ -86,13 +86,6 @@ impl LogEngine<SessionRef> for SlowEngine {
     ) -> Answer<Result<Presence, EngineError>> {
         self.later(self.memory.presence(channel, cursor, limit))
     }
-}
-
-#[derive(Debug)]
-struct NoTasks;
-
-impl Executor for NoTasks {
-    fn spawn(&self, _: Task) {}
 }
 
 struct NoEvents;

@@ -19,16 +19,9 @@ use crate::config::Settings;
 use crate::context;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks};
-use crate::executor::{Executor, Task};
+use crate::executor::NoTasks;
 use crate::session::{AttachRequest, Said, SessionHandle, Via};
 use crate::timeouts::Timeouts;
-
-#[derive(Debug)]
-struct Nothing;
-
-impl Executor for Nothing {
-    fn spawn(&self, _: Task) {}
-}
 
 /// A session that has ended for this reason after it was found for a request.
 fn ended(reason: CloseReason) -> (Context, SessionHandle) {
@@ -36,7 +29,7 @@ fn ended(reason: CloseReason) -> (Context, SessionHandle) {
     let clock = Arc::new(Clock::new(config.timers.stall_threshold));
     let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.slots());
     let events = Box::new(HookSink(Box::new(NoHooks)));
-    let context = context::client(&config, timeouts, Entropy::system(), Arc::new(Nothing), events);
+    let context = context::client(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events);
     let address = [127, 0, 0, 1].into();
     let request = AttachRequest {
         resume: None,

@@ -252,22 +252,15 @@ mod tests {
     use crate::context;
     use crate::entropy::Entropy;
     use crate::events::{HookSink, NoHooks};
-    use crate::executor::{Executor, Task};
+    use crate::executor::NoTasks;
     use crate::timeouts::Timeouts;
-
-    #[derive(Debug)]
-    struct Nothing;
-
-    impl Executor for Nothing {
-        fn spawn(&self, _: Task) {}
-    }
 
     fn sessions() -> Arc<Sessions> {
         let config = Settings::default().resolve().expect("the defaults are valid");
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
         let (timeouts, _) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
         let events = Box::new(HookSink(Box::new(NoHooks)));
-        context::client(&config, timeouts, Entropy::system(), Arc::new(Nothing), events).sessions
+        context::client(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events).sessions
     }
 
     /// At the limit of connections, a connection that claims a seq that was never sent is refused: the one that it would have

@@ -8,10 +8,9 @@ use encke_core::Timestamp;
 use encke_wheel::{Expire, StandingTimers, Tick, TimerKey, Work};
 
 use super::arming::{Next, look_again};
-use super::timer_cell::OnceExpired;
 use super::wheel_loop::{Entry, WheelLoop};
 use super::workers::BATCH;
-use super::{RequestedDeadline, Timer};
+use super::{RequestedDeadline, Timer, TimerOwner};
 
 /// A timer that has fired, its owner's request as it was then, and what it was said to become.
 type Fired = (TimerKey, RequestedDeadline, Next);
@@ -61,17 +60,15 @@ impl<W: StandingTimers<Entry>> WheelLoop<W> {
             let Some((earliest, latest)) = earliest.zip(latest) else { return Next::Gone };
             return Next::Armed(self.arm_between(key, earliest, latest));
         }
-        let once_expired = match self.timer(key) {
-            Timer::OfSlot(_) => OnceExpired::ArmedAgain,
-            Timer::Own(timer) => timer.once_expired(),
-        };
-        match once_expired {
-            OnceExpired::ArmedAgain => {
+        match self.timer(key) {
+            // At once for when its session mostly wants it next: that request then crosses no thread.
+            Timer::OfSlot(_) => {
                 let at = (now + self.armed_again_after).as_nanos();
                 Next::Armed(self.arm_between(key, at, at))
             }
-            OnceExpired::Rests => Next::AtRest,
-            OnceExpired::Leaves => Next::Gone,
+            // Its owner is over, and need not say so.
+            Timer::Own(timer) if timer.owner == TimerOwner::Sleep => Next::Gone,
+            Timer::Own(_) => Next::AtRest,
         }
     }
 

@@ -12,6 +12,7 @@ use rand::{RngExt, SeedableRng};
 use super::tests::{SETTINGS, SLACK};
 use super::*;
 use crate::clock::{SimulatedTime, UnixTime};
+use crate::seeds::with_seeds;
 
 const SLEEPS: usize = 12;
 const STEPS: usize = 4_000;
@@ -203,12 +204,7 @@ impl World {
 
 #[test]
 fn no_sleep_is_early_or_forgotten_in_any_order_of_steps() {
-    let seeds = match std::env::var("ENCKE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],
-        Err(_) => (0..6).chain([rand::random()]).collect(),
-    };
-    for seed in seeds {
-        println!("ENCKE_SEED={seed}");
+    with_seeds(0..6, |seed| {
         for scheme in Scheme::ALL {
             if scheme.lateness(SETTINGS.tick, Duration::from_hours(24)) > Duration::ZERO {
                 // Not exact to the tick.
@@ -228,5 +224,5 @@ fn no_sleep_is_early_or_forgotten_in_any_order_of_steps() {
                 world.time.advance(SETTINGS.tick);
             }
         }
-    }
+    });
 }

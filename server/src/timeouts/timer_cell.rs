@@ -14,32 +14,12 @@ pub(crate) struct TimerCell {
     pub(super) sleeper: Option<Box<AtomicWaker>>,
 }
 
-/// What becomes of a timer when it has expired.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OnceExpired {
-    /// It is armed at once for when its owner mostly wants it next: that request then crosses no thread.
-    ArmedAgain,
-    /// It stays in the wheel until its owner requests another deadline.
-    Rests,
-    /// Its owner is over, and need not say so.
-    Leaves,
-}
-
 impl TimerCell {
     /// A timer with no deadline yet.
     #[must_use]
     pub(crate) fn new(owner: TimerOwner) -> Self {
         let sleeper = matches!(owner, TimerOwner::Sleep).then(Box::default);
         Self { owner, arming: Arming::new(), sleeper }
-    }
-
-    /// What the wheel does with the timer when it has expired.
-    pub(super) fn once_expired(&self) -> OnceExpired {
-        match self.owner {
-            TimerOwner::Session(_) => OnceExpired::ArmedAgain,
-            TimerOwner::Log(_) => OnceExpired::Rests,
-            TimerOwner::Sleep => OnceExpired::Leaves,
-        }
     }
 
     /// The task to wake on expiry, unless it was woken already.

@@ -99,7 +99,7 @@ impl<S: Socket, D: Spoken> Connection<S, D> {
         connection.out = answer.into();
         let token = connection.attachment.session.resume_token().expose();
         let hello = hello(&connection.attachment, &token, greeting.recovered);
-        connection.dialect.notify(&hello, &mut Frames(&mut connection.out.bytes));
+        connection.notify(&hello);
         for channel in &greeting.revoked {
             connection.notify(&unsubscribed(channel, "forbidden"));
         }
