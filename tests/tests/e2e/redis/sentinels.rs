@@ -82,6 +82,11 @@ fn only_those_who_have_seen_what_a_failover_lost_are_told() {
         assert_eq!(gap["gap"]["epoch"], published["epoch"], "{gap}");
         assert_all_up_to(client, 3, &json!("after"));
     }
+    // Followers are moved to the new life of the channel one after another.
+    until("the session that left early is in it, too", || {
+        let channel = nodes[0].admin.get("/api/channels/news").json();
+        channel["epoch"] == published["epoch"] && channel["subscribers"] == 2
+    });
     let mut back = Client::connect(nodes[0].public, &format!("resume={}&seq=3", hello.resume));
     assert!(back.hello.recovered);
     assert_all_up_to(&mut back, 3, &json!("after"));
