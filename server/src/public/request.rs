@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONNECTION, EXPECT, HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
+use hyper::header::{CONNECTION, EXPECT, HeaderMap, HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -39,7 +39,8 @@ pub(super) enum Outcome {
 
 impl<'a> Arrival<'a> {
     /// `peer` has sent the request.
-    pub(super) fn answer(&self, request: Request<Incoming>, peer: &Peer<TcpSocket>) -> Answer<'a> {
+    pub(super) fn answer(&self, mut request: Request<Incoming>, peer: &Peer<TcpSocket>) -> Answer<'a> {
+        join_connection_lines(request.headers_mut());
         let context = &self.context.client;
         let address = self.context.proxies.client_of(self.address, request.headers());
         let open_connection = match self.entered(address) {
@@ -193,6 +194,17 @@ impl<'a> Arrival<'a> {
             tokio::spawn(websocket::serve(upgrade, upgraded, Arc::clone(&self.context.client)));
         }
         Answer::Reply(reply)
+    }
+}
+
+/// Makes one line of several `Connection` lines, which are one list (RFC 9110, section 5.3): a proxy may add its own, and of several lines
+/// tungstenite reads the first.
+fn join_connection_lines(headers: &mut HeaderMap) {
+    let lines = headers.get_all(CONNECTION);
+    if lines.iter().nth(1).is_some() {
+        let lines: Vec<_> = lines.iter().map(HeaderValue::as_bytes).collect();
+        let joined = HeaderValue::from_bytes(&lines.join(&b", "[..]));
+        headers.insert(CONNECTION, joined.expect("valid values, joined by what a value may have"));
     }
 }
 

@@ -246,3 +246,24 @@ fn a_client_that_does_not_wait_for_the_answer_is_heard() {
     client.hello();
     assert_eq!(client.object()["reply"]["id"], 1);
 }
+
+/// Lines of one name are one list: a proxy may add its own before the client's.
+#[test]
+fn an_upgrade_may_have_several_lines_of_its_connection() {
+    let server = server();
+    for path in ["/ws", "/bayeux"] {
+        for lines in [["keep-alive", "Upgrade"], ["Upgrade", "keep-alive"], ["keep-alive, TE", "x, upgrade"]]
+        {
+            let mut client = RawClient::connect(server.public);
+            let lines = lines.map(|options| format!("Connection: {options}\r\n")).concat();
+            client.send(
+                format!(
+                    "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}Upgrade: websocket\r\n\
+                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+                )
+                .as_bytes(),
+            );
+            client.await_upgrade();
+        }
+    }
+}
