@@ -211,8 +211,6 @@ fn requested_deadline<C>(
         return RequestedDeadline::exact(next.map_or(pong, |(at, _)| at.min(pong)).as_nanos());
     }
     let Some((at, deadline)) = next else { return RequestedDeadline::NONE };
-    let alone =
-        || machine.deadlines(timeouts).all(|(other, which)| which == Deadline::Ping || other > at + slack);
-    let is_soft = deadline == Deadline::Ping && alone();
+    let is_soft = deadline == Deadline::Ping && machine.has_only_heartbeat(timeouts, at + slack);
     if is_soft { RequestedDeadline::soft(at.as_nanos()) } else { RequestedDeadline::exact(at.as_nanos()) }
 }

@@ -81,11 +81,22 @@ impl<C> Session<C> {
         ]
     }
 
+    /// Whether one may be due by then: a look that costs little, since most find nothing.
+    pub(super) fn may_be_due(&self, timeouts: &SessionTimeouts, by: Timestamp) -> bool {
+        nanos(self.deadlines.heartbeat) < by.as_nanos() || self.is_due_beside_heartbeat(timeouts, by)
+    }
+
+    /// Whether anything but the heartbeat is due by then.
+    pub(super) fn is_due_beside_heartbeat(&self, timeouts: &SessionTimeouts, by: Timestamp) -> bool {
+        let Deadlines { client, idle, token, .. } = self.deadlines;
+        let first = nanos(client).min(nanos(idle)).min(nanos(token));
+        first < by.as_nanos() || self.end_of_life(timeouts).is_some_and(|end| end <= by)
+    }
+
     /// The first to pass; among equals, the first of [`Deadline::ALL`].
     pub(super) fn earliest(&self, timeouts: &SessionTimeouts) -> Option<(Timestamp, Deadline)> {
         let all = self.candidates(timeouts);
-        // After every step of every session. An instant that is none is later than all, so there is nothing to branch on.
-        let nanos = |at: Option<Timestamp>| at.map_or(0, Timestamp::as_nanos).wrapping_sub(1);
+        // After every step of every session.
         let mut first = all[0];
         for next in &all[1..] {
             first = if nanos(next.0) < nanos(first.0) { *next } else { first };
@@ -105,4 +116,9 @@ impl<C> Session<C> {
         let lifetime = timeouts.lifetime.filter(|_| !matches!(self.phase(), Phase::Closed(_)));
         lifetime.map(|lifetime| self.opened_at + lifetime)
     }
+}
+
+/// An instant that is none is later than all others, so there is nothing to branch on. One less than it is.
+fn nanos(at: Option<Timestamp>) -> u64 {
+    at.map_or(0, Timestamp::as_nanos).wrapping_sub(1)
 }

@@ -186,7 +186,9 @@ impl<C> Session<C> {
             return;
         }
         self.now = self.now.max(step.now);
-        while let Some((due, deadline)) = self.earliest(step.timeouts).filter(|(due, _)| *due <= self.now) {
+        while self.may_be_due(step.timeouts, self.now)
+            && let Some((due, deadline)) = self.earliest(step.timeouts).filter(|(due, _)| *due <= self.now)
+        {
             if deadline != Deadline::Lifetime {
                 self.deadlines.disarm(deadline);
             }
@@ -239,6 +241,12 @@ impl<C> Session<C> {
             return None;
         }
         self.earliest(timeouts)
+    }
+
+    /// Whether nothing but the heartbeat passes until then.
+    #[must_use]
+    pub fn has_only_heartbeat(&self, timeouts: &SessionTimeouts, until: Timestamp) -> bool {
+        !self.is_due_beside_heartbeat(timeouts, until)
     }
 
     /// Whether a ping was requested whose bytes are not in the kernel yet: [`Deadline::Pong`] is armed once they are.
