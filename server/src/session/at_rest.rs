@@ -207,14 +207,15 @@ impl SessionState {
             match step.outputs.remove(at) {
                 Output::Ping(_) => match connection.write_ping(self.machine.outbox().sent()) {
                     Ok(seq) => {
-                        self.machine.handle(step, Input::Connection(id, ConnectionInput::PingSent { seq }));
+                        self.machine
+                            .handle_next(step, Input::Connection(id, ConnectionInput::PingSent { seq }));
                     }
                     Err(remains) => return self.wake(id, session.reference(), Notes::NONE, remains),
                 },
                 // What the kernel knows of is life, whoever asks. Of silence its task makes what is to be made.
                 Output::Probe(_) if connection.is_alive() => {
                     self.machine.received(step.now);
-                    self.machine.handle(step, Input::Connection(id, ConnectionInput::Probed));
+                    self.machine.handle_next(step, Input::Connection(id, ConnectionInput::Probed));
                 }
                 _ => return self.wake(id, session.reference(), notes, Remains::default()),
             }

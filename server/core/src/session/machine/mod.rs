@@ -94,6 +94,11 @@ impl<C> Session<C> {
     /// Handles what happened, after firing what was already due.
     pub fn handle(&mut self, step: &mut Step<'_>, input: Input) {
         self.handle_timeout(step);
+        self.handle_next(step, input);
+    }
+
+    /// Handles what happened later in a step that has fired what was due: in one that has an output.
+    pub fn handle_next(&mut self, step: &mut Step<'_>, input: Input) {
         match (self.phase(), input) {
             (Phase::Moved, Input::Connection(_, ConnectionInput::AnswerLost)) => self.answer_lost(),
             (Phase::Closed(_) | Phase::Moved, _) => {}
