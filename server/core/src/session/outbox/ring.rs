@@ -179,7 +179,10 @@ impl Ring {
     /// Removes what is up to `seq` of the oldest run. Returns the last of that, and its seq.
     pub(super) fn pop_up_to(&mut self, seq: u64) -> Option<(u64, Entry)> {
         let dropped = self.dropped();
-        let (run, end) = self.run_with(dropped + 1).filter(|_| dropped < seq)?;
+        if seq <= dropped {
+            return None;
+        }
+        let (run, end) = self.run_with(dropped + 1)?;
         let seq = seq.min(end - 1);
         let removed = u32::try_from(seq - dropped).expect("no more than there are");
         self.len -= removed;
