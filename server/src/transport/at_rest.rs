@@ -30,6 +30,9 @@ const KEPT_BYTES: usize = 64 * 1024;
 thread_local! {
     /// What is being sent. Nothing is kept in it.
     static OUT: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+
+    /// What was read last, and is looked at. Cleared for each answer to a ping, it would cost more than to read the answer.
+    static IN: RefCell<[u8; READ_BYTES]> = const { RefCell::new([0; READ_BYTES]) };
 }
 
 /// What a transport does while its connection has no task. All but [`Rests::wake`] is done with the session's lock, and blocks on nothing.
@@ -210,19 +213,15 @@ impl<T: Rests> AtRest for Resting<T> {
         if !self.transport.may_read(session, now) {
             return Heard::Later;
         }
-        let mut buffer = [0; READ_BYTES];
-        let bytes = match self.socket.socket.read(&mut buffer) {
-            Ok(count) => &buffer[..count],
+        IN.with_borrow_mut(|buffer| match self.socket.socket.read(buffer) {
+            // Nothing has begun that this could be the end of.
+            Ok(0) => Heard::Lost(ErrorKind::UnexpectedEof.into()),
+            Ok(count) => self.transport.heard(&self.socket.context, session, &buffer[..count], now),
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                return Heard::Nothing;
+                Heard::Nothing
             }
-            Err(error) => return Heard::Lost(error),
-        };
-        // Nothing has begun that this could be the end of.
-        if bytes.is_empty() {
-            return Heard::Lost(ErrorKind::UnexpectedEof.into());
-        }
-        self.transport.heard(&self.socket.context, session, bytes, now)
+            Err(error) => Heard::Lost(error),
+        })
     }
 
     fn write_ping(&mut self, sent: u64) -> Result<u64, Remains> {
