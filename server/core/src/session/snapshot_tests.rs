@@ -10,6 +10,7 @@ use rand::{RngExt, SeedableRng};
 use super::driven::Driven;
 use super::outbox::{Run as Taken, Source};
 use super::replay_tests::logs::{LogRef, Logs};
+use super::seeds::with_seeds;
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseCode, CloseReason, SuspendReason};
@@ -19,16 +20,9 @@ const STEPS: usize = 150;
 
 #[test]
 fn a_restored_session_answers_as_the_session_does() {
-    let seeds = match std::env::var("ENCKE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],
-        Err(_) => (0..SEEDS).chain([rand::random()]).collect(),
-    };
     let mut restored = 0;
-    for seed in seeds.iter().copied() {
-        println!("ENCKE_SEED={seed}");
-        restored += Twins::new(seed).run();
-    }
-    assert!(restored * 2 > seeds.len(), "most are restored at least once: {restored}");
+    let seeds = with_seeds(0..SEEDS, |seed| restored += Twins::new(seed).run());
+    assert!(restored * 2 > seeds, "most are restored at least once: {restored}");
 }
 
 /// Two sessions to which the same happens, but that one is written down and restored from time to time, each time on another clock.

@@ -10,6 +10,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
 use super::driven::Driven;
+use super::seeds::with_seeds;
 use super::*;
 use crate::Timestamp;
 use crate::close::{CloseReason, SuspendReason};
@@ -18,14 +19,7 @@ const STEPS: usize = 400;
 
 #[test]
 fn invariants_hold_whatever_happens() {
-    let seeds = match std::env::var("ENCKE_SEED") {
-        Ok(seed) => vec![seed.parse().expect("ENCKE_SEED is a number")],
-        Err(_) => (0..300).chain([rand::random()]).collect(),
-    };
-    for seed in seeds {
-        println!("ENCKE_SEED={seed}");
-        Run::new(seed).run();
-    }
+    with_seeds(0..300, |seed| Run::new(seed).run());
 }
 
 /// A session, and what an observer knows of it from its inputs and outputs alone.
