@@ -40,7 +40,7 @@ pub(crate) use presence::{Member, MemberPhase, Present};
 pub(crate) use record::LogRecord;
 pub(crate) use restored::Refill;
 pub(crate) use snapshot::{LogsWritten, RestoredLogs};
-pub(crate) use state::{Channel, HistoryMessage, Life, Retired, new_epoch};
+pub(crate) use state::{Channel, HistoryMessage, HistoryPart, Life, Retired, new_epoch};
 pub(crate) use subscribers::{Subscriber, SubscriberKey};
 
 #[cfg(test)]

@@ -156,6 +156,15 @@ pub(crate) struct HistoryMessage {
     pub(crate) data: String,
 }
 
+/// Which messages of a log are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HistoryPart {
+    /// The oldest after this offset.
+    After(u64),
+    /// The newest before this offset.
+    Before(u64),
+}
+
 impl<S: Subscriber> Channel<S> {
     pub(super) fn new(
         owners: &Owners<Self>,
@@ -247,10 +256,22 @@ impl<S: Subscriber> Channel<S> {
         (state.subscribers.page(home, from, limit), state.subscribers.len())
     }
 
-    /// The messages after `since` that are still there, at most `limit`.
-    pub(crate) fn history(&self, since: u64, limit: usize, now: Timestamp) -> (Bounds, Vec<HistoryMessage>) {
+    /// The messages of this part that are still there, at most `limit`, oldest first.
+    pub(crate) fn history(
+        &self,
+        part: HistoryPart,
+        limit: usize,
+        now: Timestamp,
+    ) -> (Bounds, Vec<HistoryMessage>) {
         let state = self.state.lock();
-        let messages = state.log.since(since.saturating_add(1)).take(limit);
+        let (from, end) = match part {
+            HistoryPart::After(offset) => (offset.saturating_add(1), u64::MAX),
+            HistoryPart::Before(offset) => {
+                let end = offset.min(state.log.next_offset());
+                (end.saturating_sub(limit as u64), end)
+            }
+        };
+        let messages = state.log.since(from).take_while(|(offset, ..)| *offset < end).take(limit);
         let messages = messages.map(|(offset, at, message)| HistoryMessage {
             offset,
             age: now.since(at),

@@ -95,13 +95,13 @@ fn offsets_count_from_one_and_data_is_compacted() {
     assert_eq!(world.publish("b", "3"), Ok(1));
     let channel = world.channels.get("a").expect("the channel");
     let now = encke_core::Timestamp::MAX;
-    let (bounds, history) = channel.history(0, 10, now);
+    let (bounds, history) = channel.history(HistoryPart::After(0), 10, now);
     assert_eq!(bounds, Bounds { first: 1, last: 2 });
     assert_eq!(
         history.iter().map(|message| (message.offset, &*message.data)).collect::<Vec<_>>(),
         [(1, "{\"x\":1}"), (2, "2")]
     );
-    assert_eq!(channel.history(1, 10, now).1.len(), 1, "after the first");
+    assert_eq!(channel.history(HistoryPart::After(1), 10, now).1.len(), 1, "after the first");
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn pages_go_by_name() {
 /// What a pattern's log has: channels and data.
 fn history(world: &World, pattern: &str) -> Vec<(String, String)> {
     let pattern = world.channels.get(pattern).expect("the pattern");
-    let (_, messages) = pattern.history(0, usize::MAX, encke_core::Timestamp::MAX);
+    let (_, messages) = pattern.history(HistoryPart::After(0), usize::MAX, encke_core::Timestamp::MAX);
     let channel = |message: &HistoryMessage| {
         message.channel.as_ref().expect("it says where it was published").to_string()
     };

@@ -17,7 +17,7 @@ use super::waiting::MOST_IN_FLIGHT;
 use super::{Attachment, Commands, Context};
 use crate::admission::Holder;
 use crate::auth::Identity;
-use crate::channel::{ChannelName, Hold, PublishId, Published, TooManyChannels};
+use crate::channel::{ChannelName, HistoryPart, Hold, PublishId, Published, TooManyChannels};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context;
@@ -68,10 +68,10 @@ impl LogEngine<SessionRef> for SlowEngine {
     fn read(
         &self,
         channel: &ChannelName,
-        since: u64,
+        part: HistoryPart,
         limit: usize,
     ) -> Answer<Result<Option<History>, EngineError>> {
-        self.later(self.memory.read(channel, since, limit))
+        self.later(self.memory.read(channel, part, limit))
     }
 
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<SessionRef>, EngineError>> {

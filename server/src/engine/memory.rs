@@ -4,7 +4,7 @@ use encke_core::message::CompactJson;
 
 use super::{Answer, EngineError, History, LogEngine, Presence};
 use crate::admission::Holder;
-use crate::channel::{Channel, ChannelName, Channels, Hold, PublishId, Published, Subscriber};
+use crate::channel::{Channel, ChannelName, Channels, HistoryPart, Hold, PublishId, Published, Subscriber};
 use crate::timeouts::Timeouts;
 
 /// Logs in the memory of this process, which end with it. It answers everything at once.
@@ -28,12 +28,12 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
     fn read(
         &self,
         channel: &ChannelName,
-        since: u64,
+        part: HistoryPart,
         limit: usize,
     ) -> Answer<Result<Option<History>, EngineError>> {
         let now = self.timeouts.clock().now();
         let log = self.channels.get(channel.as_str());
-        Answer::Ready(Ok(log.map(|log| History::of(&log, since, limit, now))))
+        Answer::Ready(Ok(log.map(|log| History::of(&log, part, limit, now))))
     }
 
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>> {

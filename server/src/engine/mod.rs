@@ -18,7 +18,9 @@ use encke_core::message::CompactJson;
 use encke_core::session::outbox::Bounds;
 
 use crate::admission::Holder;
-use crate::channel::{Channel, ChannelName, HistoryMessage, Hold, PublishId, Published, Subscriber};
+use crate::channel::{
+    Channel, ChannelName, HistoryMessage, HistoryPart, Hold, PublishId, Published, Subscriber,
+};
 
 pub(crate) use answer::{Answer, all};
 pub(crate) use error::EngineError;
@@ -45,11 +47,11 @@ pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
         id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>>;
 
-    /// The messages after `since`, at most `limit`; nothing if there is no such channel.
+    /// This part of the channel's log, at most `limit` messages; nothing if there is no such channel.
     fn read(
         &self,
         channel: &ChannelName,
-        since: u64,
+        part: HistoryPart,
         limit: usize,
     ) -> Answer<Result<Option<History>, EngineError>>;
 
@@ -81,13 +83,14 @@ pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
 pub(crate) struct History {
     pub(crate) epoch: Box<str>,
     pub(crate) bounds: Bounds,
+    /// Oldest first.
     pub(crate) messages: Vec<HistoryMessage>,
 }
 
 impl History {
     /// What a log here has, at this time.
-    fn of<S: Subscriber>(log: &Channel<S>, since: u64, limit: usize, now: Timestamp) -> Self {
-        let (bounds, messages) = log.history(since, limit, now);
+    fn of<S: Subscriber>(log: &Channel<S>, part: HistoryPart, limit: usize, now: Timestamp) -> Self {
+        let (bounds, messages) = log.history(part, limit, now);
         Self { epoch: log.epoch().into(), bounds, messages }
     }
 }

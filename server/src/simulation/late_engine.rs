@@ -6,7 +6,7 @@ use encke_core::message::CompactJson;
 use futures_util::FutureExt;
 
 use crate::admission::Holder;
-use crate::channel::{ChannelName, Hold, PublishId, Published};
+use crate::channel::{ChannelName, HistoryPart, Hold, PublishId, Published};
 use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine, Presence};
 use crate::session::SessionRef;
 
@@ -76,11 +76,11 @@ impl LogEngine<SessionRef> for LateEngine {
     fn read(
         &self,
         channel: &ChannelName,
-        since: u64,
+        part: HistoryPart,
         limit: usize,
     ) -> Answer<Result<Option<History>, EngineError>> {
         let channel = channel.clone();
-        self.answer(move |memory| memory.read(&channel, since, limit))
+        self.answer(move |memory| memory.read(&channel, part, limit))
     }
 
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<SessionRef>, EngineError>> {

@@ -7,6 +7,7 @@ use encke_core::session::{Deadline, Phase};
 
 use super::Server;
 
+use crate::channel::HistoryPart;
 use crate::session::{Channel, SessionCell, Transport};
 
 /// A session.
@@ -141,7 +142,7 @@ impl Server {
     #[must_use]
     pub fn history(&self, name: &str, since: u64) -> Vec<(u64, String)> {
         let Some(channel) = self.public.client.logs.channels.get(name) else { return Vec::new() };
-        let (_, messages) = channel.history(since, usize::MAX, self.now());
+        let (_, messages) = channel.history(HistoryPart::After(since), usize::MAX, self.now());
         messages.into_iter().map(|message| (message.offset, message.data)).collect()
     }
 

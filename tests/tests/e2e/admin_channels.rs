@@ -106,11 +106,27 @@ fn history_is_read_from_an_offset_on() {
     assert_eq!(history("?since=5"), [6, 7]);
     assert_eq!(history("?since=3&limit=2"), [4, 5]);
     assert!(history("?since=7").is_empty());
+    assert_eq!(history("?before=18446744073709551616&limit=2"), [6, 7], "the newest");
+    assert_eq!(history("?before=6&limit=2"), [4, 5]);
+    assert_eq!(history("?before=4&limit=2"), [3]);
+    assert_eq!(history("?before=6"), [3, 4, 5]);
+    for before in ["0", "1", "3"] {
+        assert!(history(&format!("?before={before}")).is_empty(), "{before}");
+    }
     assert!(history("?since=18446744073709551615").is_empty());
     assert!(history("?since=18446744073709551616").is_empty(), "a number like any other");
-    for query in
-        ["since=-1", "since=%2B1", "since=1.0", "since=", "since=x", "limit=0", "limit=1001", "epoch=e"]
-    {
+    for query in [
+        "since=-1",
+        "since=%2B1",
+        "since=1.0",
+        "since=",
+        "since=x",
+        "before=-1",
+        "since=1&before=3",
+        "limit=0",
+        "limit=1001",
+        "epoch=e",
+    ] {
         let answer = server.admin.get(&format!("/api/channels/a%2Fb%20c/history?{query}"));
         assert_error(&answer, 400, "bad_request");
     }

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use super::routes::Call;
 use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
-use crate::channel::{BadChannelName, ChannelName, HistoryMessage};
+use crate::channel::{BadChannelName, ChannelName, HistoryMessage, HistoryPart};
 use crate::http::reply::json;
 use crate::http::{ApiError, Reply};
 use crate::session::Channel;
@@ -77,13 +77,13 @@ pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
     Ok(json(&Summary::of(&*find(call)?)))
 }
 
-/// `GET /api/channels/{name}/history?since=&limit=`
+/// `GET /api/channels/{name}/history?since=&before=&limit=`
 pub(super) fn history(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let asked = HistoryQuery::parse(call);
     let engine = Arc::clone(&call.context.client.logs.engine);
     async move {
-        let HistoryQuery { name, since, limit } = asked?;
-        let history = engine.read(&name, since, limit).await?.ok_or_else(|| no_such_channel(&name))?;
+        let HistoryQuery { name, part, limit } = asked?;
+        let history = engine.read(&name, part, limit).await?.ok_or_else(|| no_such_channel(&name))?;
         Ok(json(&History {
             channel: name.as_str(),
             epoch: &history.epoch,
@@ -97,21 +97,27 @@ pub(super) fn history(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiEr
 
 struct HistoryQuery {
     name: ChannelName,
-    since: u64,
+    part: HistoryPart,
     limit: usize,
 }
 
 impl HistoryQuery {
     fn parse(call: &Call<'_>) -> Result<Self, ApiError> {
-        let (mut since, mut limit) = (0, DEFAULT_LIMIT);
+        let (mut since, mut before, mut limit) = (None, None, DEFAULT_LIMIT);
         for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
             match &*name {
-                "since" => since = parse_number("since", &value)?,
+                "since" => since = Some(parse_number("since", &value)?),
+                "before" => before = Some(parse_number("before", &value)?),
                 "limit" => limit = parse_limit(&value)?,
                 _ => return Err(unknown_parameter(&name)),
             }
         }
-        Ok(Self { name: name_of(call)?, since, limit })
+        let part = match (since, before) {
+            (since, None) => HistoryPart::After(since.unwrap_or(0)),
+            (None, Some(before)) => HistoryPart::Before(before),
+            (Some(_), Some(_)) => return Err(ApiError::bad_request("give since or before, not both")),
+        };
+        Ok(Self { name: name_of(call)?, part, limit })
     }
 }
 

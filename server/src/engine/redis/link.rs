@@ -23,7 +23,7 @@ use super::scripts::Scripts;
 use super::settings::RedisSettings;
 use crate::admission::Holder;
 use crate::channel::{
-    ChannelName, Channels, HistoryMessage, Hold, PublishId, Published, Subscriber, new_epoch,
+    ChannelName, Channels, HistoryMessage, HistoryPart, Hold, PublishId, Published, Subscriber, new_epoch,
 };
 use crate::engine::{Answer, EngineError, History};
 use crate::entropy::Entropy;
@@ -240,13 +240,13 @@ impl<S: Subscriber> Link<S> {
     pub(super) fn read(
         &self,
         channel: &ChannelName,
-        since: u64,
+        part: HistoryPart,
         limit: usize,
     ) -> Answer<Result<Option<History>, EngineError>> {
         // Redis knows nothing of patterns.
         if channel.is_pattern() {
             let (log, now) = (self.channels.get(channel.as_str()), self.timeouts.clock().now());
-            return Answer::Ready(Ok(log.map(|log| History::of(&log, since, limit, now))));
+            return Answer::Ready(Ok(log.map(|log| History::of(&log, part, limit, now))));
         }
         let Some(up) = self.up() else { return Answer::Ready(Err(EngineError::Unavailable)) };
         let keys = self.keys.of(channel.as_str());
@@ -255,13 +255,20 @@ impl<S: Subscriber> Link<S> {
             let mut pipeline = redis::pipe();
             pipeline.add_command(cmd("TIME"));
             pipeline.cmd("HMGET").arg(&keys.meta).arg("epoch").arg("offset");
-            let from = format!("0-{}", since.saturating_add(1));
             pipeline.cmd("XRANGE").arg(&keys.log).arg("-").arg("+").arg("COUNT").arg(1);
-            pipeline.cmd("XRANGE").arg(&keys.log).arg(from).arg("+").arg("COUNT").arg(limit);
+            let (command, from, to) = match part {
+                HistoryPart::After(offset) => ("XRANGE", id(offset.saturating_add(1)), "+"),
+                HistoryPart::Before(offset) => ("XREVRANGE", id(offset.saturating_sub(1)), "-"),
+            };
+            pipeline.cmd(command).arg(&keys.log).arg(from).arg(to).arg("COUNT").arg(limit);
             pipeline.atomic();
             let values: (Value, (Option<String>, Option<i64>), Value, Value) =
                 pipeline.query_async(&mut reads).await?;
-            history(values)
+            let mut history = history(values)?;
+            if let (HistoryPart::Before(_), Some(history)) = (part, &mut history) {
+                history.messages.reverse();
+            }
+            Ok::<_, RedisError>(history)
         };
         let answer = self.timeouts.within(ANSWER, read);
         Answer::Later(answer.map(|read| read.and_then(Result::ok).ok_or(EngineError::Unavailable)).boxed())
@@ -336,6 +343,11 @@ fn was_refused(error: &RedisError) -> bool {
 /// It is another Redis than it was, or has lost its scripts.
 pub(super) fn has_to_begin_anew(error: &RedisError) -> bool {
     error.code().is_some_and(|code| ["ANOTHER", "NOSCRIPT", "READONLY", "NOAUTH"].contains(&code))
+}
+
+/// What the stream of a log calls a message.
+fn id(offset: u64) -> String {
+    format!("0-{offset}")
 }
 
 fn history(

@@ -37,7 +37,7 @@ use tokio::sync::oneshot;
 
 use super::{Answer, EngineError, History, LogEngine, Presence};
 use crate::admission::Holder;
-use crate::channel::{Channel, ChannelName, Channels, Hold, PublishId, Published, Subscriber};
+use crate::channel::{Channel, ChannelName, Channels, HistoryPart, Hold, PublishId, Published, Subscriber};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::timeouts::Timeouts;
@@ -99,10 +99,10 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
     fn read(
         &self,
         channel: &ChannelName,
-        since: u64,
+        part: HistoryPart,
         limit: usize,
     ) -> Answer<Result<Option<History>, EngineError>> {
-        self.link.read(channel, since, limit)
+        self.link.read(channel, part, limit)
     }
 
     fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<S>, EngineError>> {
