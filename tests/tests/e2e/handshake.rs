@@ -212,8 +212,9 @@ fn headers_without_end_are_refused() {
 /// One segment brings both, so one read does.
 #[test]
 fn the_answer_to_an_upgrade_and_the_hello_leave_in_one_write() {
-    let server = server();
+    let server = RunningServer::with(&[]);
     let mut client = RawClient::connect(server.public);
+    client.stream().set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
     client.ask_upgrade("");
     let mut room = [0; 4096];
     let count = client.stream().read(&mut room).expect("an answer");
@@ -224,7 +225,7 @@ fn the_answer_to_an_upgrade_and_the_hello_leave_in_one_write() {
 /// What hyper would have to do for these besides to answer, it does.
 #[test]
 fn upgrades_with_more_to_them_are_answered_as_well() {
-    let server = server();
+    let server = RunningServer::with(&[]);
     for header in ["Expect: 100-continue\r\n", "Content-Length: 0\r\n"] {
         let mut client = RawClient::connect(server.public);
         client.ask_upgrade_with("", header);
@@ -238,7 +239,7 @@ fn upgrades_with_more_to_them_are_answered_as_well() {
 /// Its first frames may come with the request.
 #[test]
 fn a_client_that_does_not_wait_for_the_answer_is_heard() {
-    let server = server();
+    let server = RunningServer::with(&[]);
     let mut client = RawClient::connect(server.public);
     client.ask_upgrade("");
     client.text(r#"{"id":1,"subscribe":{"channel":"news"}}"#);
@@ -250,7 +251,7 @@ fn a_client_that_does_not_wait_for_the_answer_is_heard() {
 /// Lines of one name are one list: a proxy may add its own before the client's.
 #[test]
 fn an_upgrade_may_have_several_lines_of_its_connection() {
-    let server = server();
+    let server = RunningServer::with(&[]);
     for path in ["/ws", "/bayeux"] {
         for lines in [["keep-alive", "Upgrade"], ["Upgrade", "keep-alive"], ["keep-alive, TE", "x, upgrade"]]
         {
