@@ -161,8 +161,8 @@ pub(crate) struct HistoryMessage {
 pub(crate) enum HistoryPart {
     /// The oldest after this offset.
     After(u64),
-    /// The newest before this offset.
-    Before(u64),
+    /// The newest of those between two offsets.
+    Between { after: u64, before: u64 },
 }
 
 impl<S: Subscriber> Channel<S> {
@@ -266,9 +266,9 @@ impl<S: Subscriber> Channel<S> {
         let state = self.state.lock();
         let (from, end) = match part {
             HistoryPart::After(offset) => (offset.saturating_add(1), u64::MAX),
-            HistoryPart::Before(offset) => {
-                let end = offset.min(state.log.next_offset());
-                (end.saturating_sub(limit as u64), end)
+            HistoryPart::Between { after, before } => {
+                let end = before.min(state.log.next_offset());
+                (end.saturating_sub(limit as u64).max(after.saturating_add(1)), end)
             }
         };
         let messages = state.log.since(from).take_while(|(offset, ..)| *offset < end).take(limit);

@@ -103,19 +103,18 @@ struct HistoryQuery {
 
 impl HistoryQuery {
     fn parse(call: &Call<'_>) -> Result<Self, ApiError> {
-        let (mut since, mut before, mut limit) = (None, None, DEFAULT_LIMIT);
+        let (mut since, mut before, mut limit) = (0, None, DEFAULT_LIMIT);
         for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
             match &*name {
-                "since" => since = Some(parse_number("since", &value)?),
+                "since" => since = parse_number("since", &value)?,
                 "before" => before = Some(parse_number("before", &value)?),
                 "limit" => limit = parse_limit(&value)?,
                 _ => return Err(unknown_parameter(&name)),
             }
         }
-        let part = match (since, before) {
-            (since, None) => HistoryPart::After(since.unwrap_or(0)),
-            (None, Some(before)) => HistoryPart::Before(before),
-            (Some(_), Some(_)) => return Err(ApiError::bad_request("give since or before, not both")),
+        let part = match before {
+            None => HistoryPart::After(since),
+            Some(before) => HistoryPart::Between { after: since, before },
         };
         Ok(Self { name: name_of(call)?, part, limit })
     }

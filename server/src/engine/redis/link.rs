@@ -257,15 +257,17 @@ impl<S: Subscriber> Link<S> {
             pipeline.cmd("HMGET").arg(&keys.meta).arg("epoch").arg("offset");
             pipeline.cmd("XRANGE").arg(&keys.log).arg("-").arg("+").arg("COUNT").arg(1);
             let (command, from, to) = match part {
-                HistoryPart::After(offset) => ("XRANGE", id(offset.saturating_add(1)), "+"),
-                HistoryPart::Before(offset) => ("XREVRANGE", id(offset.saturating_sub(1)), "-"),
+                HistoryPart::After(offset) => ("XRANGE", id(offset.saturating_add(1)), "+".to_owned()),
+                HistoryPart::Between { after, before } => {
+                    ("XREVRANGE", id(before.saturating_sub(1)), id(after.saturating_add(1)))
+                }
             };
             pipeline.cmd(command).arg(&keys.log).arg(from).arg(to).arg("COUNT").arg(limit);
             pipeline.atomic();
             let values: (Value, (Option<String>, Option<i64>), Value, Value) =
                 pipeline.query_async(&mut reads).await?;
             let mut history = history(values)?;
-            if let (HistoryPart::Before(_), Some(history)) = (part, &mut history) {
+            if let (HistoryPart::Between { .. }, Some(history)) = (part, &mut history) {
                 history.messages.reverse();
             }
             Ok::<_, RedisError>(history)

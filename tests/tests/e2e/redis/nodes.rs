@@ -136,9 +136,13 @@ fn a_client_goes_on_at_another_server() {
         (history["messages"].as_array().map(Vec::len), &history["messages"][0]["data"]),
         (Some(1), &json!(2))
     );
-    for (query, expected) in
-        [("before=9", &[1, 2][..]), ("before=9&limit=1", &[2]), ("before=2", &[1]), ("before=0", &[])]
-    {
+    for (query, expected) in [
+        ("before=9", &[1, 2][..]),
+        ("before=9&limit=1", &[2]),
+        ("before=2", &[1]),
+        ("since=1&before=9", &[2]),
+        ("before=0", &[]),
+    ] {
         let page = nodes[1].admin.get(&format!("/api/channels/news/history?{query}")).json();
         let offsets = page["messages"].as_array().expect("a list").iter().map(|message| &message["offset"]);
         assert!(offsets.eq(expected), "{query}: {page}");
