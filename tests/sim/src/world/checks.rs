@@ -189,11 +189,14 @@ impl World {
     fn check_vanished(&mut self) {
         let config = &self.scenario.config;
         let timeouts = &config.session;
-        // A write that was held before: what its reader read before it vanished may be enough for the first time that it is judged.
-        let of_writes = 2 * config.write_timeout;
         // A ping, its answer, and that once more where the kernel was still sending.
         let of_streams = timeouts.ping_interval + 2 * timeouts.pong_timeout;
-        let longest = of_streams.max(timeouts.poll_hold) + of_writes + config.timers.ping_slack;
+        // Where a write was held before it vanished, what it read until then may be enough for the first time that it is judged.
+        let of_held_writes = config.write_timeout;
+        // Whichever it is, a write may be held after that.
+        let longest = of_streams.max(timeouts.poll_hold).max(of_held_writes)
+            + config.write_timeout
+            + config.timers.ping_slack;
         let latest = crate::scenario::nanos(longest) + 4 * self.scenario.tick();
         let now = self.server.now().as_nanos();
         let unnoticed = self.connections.iter().flatten().find_map(|connection| {
