@@ -59,6 +59,10 @@ impl<C> Driven<C> {
         self.session.deadlines(&self.timeouts)
     }
 
+    pub(super) fn has_only_heartbeat(&self, by: Timestamp) -> bool {
+        self.session.has_only_heartbeat(&self.timeouts, by)
+    }
+
     fn step(&mut self, now: Timestamp, act: impl FnOnce(&mut Session<C>, &mut Step<'_>)) {
         let mut outputs = Outputs::new();
         act(&mut self.session, &mut Step { now, timeouts: &self.timeouts, outputs: &mut outputs });

@@ -83,14 +83,15 @@ impl<C> Session<C> {
 
     /// Whether one may be due by then: a look that costs little, since most find nothing.
     pub(super) fn may_be_due(&self, timeouts: &SessionTimeouts, by: Timestamp) -> bool {
-        nanos(self.deadlines.heartbeat) < by.as_nanos() || self.is_due_beside_heartbeat(timeouts, by)
+        nanos(self.deadlines.heartbeat) < by.as_nanos() || !self.has_only_heartbeat(timeouts, by)
     }
 
-    /// Whether anything but the heartbeat is due by then.
-    pub(super) fn is_due_beside_heartbeat(&self, timeouts: &SessionTimeouts, by: Timestamp) -> bool {
-        let Deadlines { client, idle, token, .. } = self.deadlines;
+    /// Whether nothing but the heartbeat is due by then.
+    #[must_use]
+    pub fn has_only_heartbeat(&self, timeouts: &SessionTimeouts, by: Timestamp) -> bool {
+        let Deadlines { heartbeat: _, client, idle, token } = self.deadlines;
         let first = nanos(client).min(nanos(idle)).min(nanos(token));
-        first < by.as_nanos() || self.end_of_life(timeouts).is_some_and(|end| end <= by)
+        first >= by.as_nanos() && self.end_of_life(timeouts).is_none_or(|end| end > by)
     }
 
     /// The first to pass; among equals, the first of [`Deadline::ALL`].

@@ -248,12 +248,6 @@ impl<C> Session<C> {
         self.earliest(timeouts)
     }
 
-    /// Whether nothing but the heartbeat passes until then.
-    #[must_use]
-    pub fn has_only_heartbeat(&self, timeouts: &SessionTimeouts, until: Timestamp) -> bool {
-        !self.is_due_beside_heartbeat(timeouts, until)
-    }
-
     /// Whether a ping was requested whose bytes are not in the kernel yet: [`Deadline::Pong`] is armed once they are.
     #[must_use]
     pub fn is_writing_ping(&self) -> bool {

@@ -76,6 +76,13 @@ impl Run {
             };
             assert!(allowed, "{deadline:?} armed while {phase:?}");
         }
+        for ahead in [0, 100, 5_000] {
+            let by = millis(self.latest + ahead);
+            // The slow way: one by one.
+            let is_heartbeat = |deadline| matches!(deadline, Deadline::Ping | Deadline::Pong);
+            let alone = self.session.deadlines().all(|(at, deadline)| is_heartbeat(deadline) || at > by);
+            assert_eq!(self.session.has_only_heartbeat(by), alone, "by {by:?}");
+        }
         let armed = |wanted| self.session.deadlines().find(|(_, deadline)| *deadline == wanted);
         let is_armed = |wanted| armed(wanted).is_some();
         assert!(
