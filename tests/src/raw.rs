@@ -173,10 +173,18 @@ impl RawClient {
     /// The same at another path.
     #[track_caller]
     pub fn ask_upgrade_at(&mut self, path: &str, headers: &str) {
+        self.ask_upgrade_by(&["Upgrade"], path, headers);
+    }
+
+    /// The same with these lines of `Connection`.
+    #[track_caller]
+    pub fn ask_upgrade_by(&mut self, connection: &[&str], path: &str, headers: &str) {
+        let connection: String =
+            connection.iter().map(|options| format!("Connection: {options}\r\n")).collect();
         self.began = Instant::now();
         self.send(
             format!(
-                "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+                "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{connection}Upgrade: websocket\r\n\
                  Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: {KEY}\r\n{headers}\r\n"
             )
             .as_bytes(),

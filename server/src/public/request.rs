@@ -39,8 +39,7 @@ pub(super) enum Outcome {
 
 impl<'a> Arrival<'a> {
     /// `peer` has sent the request.
-    pub(super) fn answer(&self, mut request: Request<Incoming>, peer: &Peer<TcpSocket>) -> Answer<'a> {
-        join_connection_lines(request.headers_mut());
+    pub(super) fn answer(&self, request: Request<Incoming>, peer: &Peer<TcpSocket>) -> Answer<'a> {
         let context = &self.context.client;
         let address = self.context.proxies.client_of(self.address, request.headers());
         let open_connection = match self.entered(address) {
@@ -159,6 +158,7 @@ impl<'a> Arrival<'a> {
         if let Err(error) = check_origin(&caller, &self.context.client) {
             return error.into();
         }
+        join_connection_lines(request.headers_mut());
         let reply = switching_protocols(&request);
         if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
             let query_token = token(&request);
@@ -175,6 +175,7 @@ impl<'a> Arrival<'a> {
         address: IpAddr,
         open_connection: OpenConnection,
     ) -> Answer<'a> {
+        join_connection_lines(request.headers_mut());
         let upgrade = |request: &Request<Incoming>, answer| {
             let wanted = parse_query(request.uri().query().unwrap_or_default());
             let caller = Caller::of(request, address, &self.context.client.auth);
@@ -198,13 +199,16 @@ impl<'a> Arrival<'a> {
 }
 
 /// Makes one line of several `Connection` lines, which are one list (RFC 9110, section 5.3): a proxy may add its own, and of several lines
-/// tungstenite reads the first.
+/// tungstenite reads the first. It reads none that is not text: where one is not, all stay as they are.
 fn join_connection_lines(headers: &mut HeaderMap) {
     let lines = headers.get_all(CONNECTION);
-    if lines.iter().nth(1).is_some() {
-        let lines: Vec<_> = lines.iter().map(HeaderValue::as_bytes).collect();
-        let joined = HeaderValue::from_bytes(&lines.join(&b", "[..]));
-        headers.insert(CONNECTION, joined.expect("valid values, joined by what a value may have"));
+    if lines.iter().nth(1).is_none() {
+        return;
+    }
+    let lines: Result<Vec<_>, _> = lines.iter().map(HeaderValue::to_str).collect();
+    if let Ok(lines) = lines {
+        let joined = HeaderValue::try_from(lines.join(", "));
+        headers.insert(CONNECTION, joined.expect("text of values, joined by what a value may have"));
     }
 }
 

@@ -253,17 +253,15 @@ fn a_client_that_does_not_wait_for_the_answer_is_heard() {
 fn an_upgrade_may_have_several_lines_of_its_connection() {
     let server = RunningServer::with(&[]);
     for path in ["/ws", "/bayeux"] {
-        for lines in [["keep-alive", "Upgrade"], ["Upgrade", "keep-alive"], ["keep-alive, TE", "x, upgrade"]]
-        {
+        for lines in [
+            ["keep-alive", "Upgrade"],
+            ["Upgrade", "keep-alive"],
+            ["keep-alive, TE", "x, upgrade"],
+            // The second is no text.
+            ["Upgrade", "\u{ff}"],
+        ] {
             let mut client = RawClient::connect(server.public);
-            let lines = lines.map(|options| format!("Connection: {options}\r\n")).concat();
-            client.send(
-                format!(
-                    "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\n{lines}Upgrade: websocket\r\n\
-                     Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-                )
-                .as_bytes(),
-            );
+            client.ask_upgrade_by(&lines, path, "");
             client.await_upgrade();
         }
     }
