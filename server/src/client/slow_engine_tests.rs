@@ -1,92 +1,28 @@
 //! Commands whose engine does not answer at once.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::Duration;
 
 use encke_core::close::CloseReason;
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{DialectName, Texts};
-use encke_core::message::CompactJson;
 use encke_core::session::{ConnectionKind, Delivery, Heartbeat, LifecycleEvent, Phase};
-use futures_util::FutureExt;
-use parking_lot::Mutex;
 
 use super::waiting::MOST_IN_FLIGHT;
 use super::{Attachment, Commands, Context};
-use crate::admission::Holder;
 use crate::auth::Identity;
-use crate::channel::{ChannelName, HistoryPart, Hold, PublishId, Published, TooManyChannels};
+use crate::channel::TooManyChannels;
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context;
-use crate::engine::{Answer, EngineError, History, LogEngine, MemoryEngine, Presence};
+use crate::engine::slow::{Held, SlowEngine};
+use crate::engine::{EngineError, LogEngine};
 use crate::entropy::Entropy;
 use crate::executor::NoTasks;
-use crate::session::{AttachRequest, Attached, Backlog, EventSink, SessionId, SessionRef};
+use crate::session::{AttachRequest, Attached, Backlog, EventSink, SessionId};
 use crate::timeouts::Timeouts;
-
-/// The memory engine, which keeps its answers to itself until it is told to give them.
-#[derive(Debug)]
-struct SlowEngine {
-    memory: MemoryEngine<SessionRef>,
-    answers: Arc<AtomicBool>,
-    /// What becomes of a publish.
-    refusal: Arc<Mutex<Option<EngineError>>>,
-}
-
-impl SlowEngine {
-    fn later<T: Send + 'static>(&self, answer: Answer<T>) -> Answer<T> {
-        let answers = Arc::clone(&self.answers);
-        let mut answer = Some(answer);
-        let ready = std::future::poll_fn(move |_| match answer.take() {
-            Some(Answer::Ready(ready)) if answers.load(Ordering::Relaxed) => Poll::Ready(ready),
-            waiting => {
-                answer = waiting;
-                Poll::Pending
-            }
-        });
-        Answer::Later(ready.boxed())
-    }
-}
-
-impl LogEngine<SessionRef> for SlowEngine {
-    fn append(
-        &self,
-        channel: &ChannelName,
-        maker: &Holder,
-        data: &CompactJson<'_>,
-        id: Option<&PublishId>,
-    ) -> Answer<Result<Published, EngineError>> {
-        self.later(match *self.refusal.lock() {
-            Some(error) => Answer::Ready(Err(error)),
-            None => self.memory.append(channel, maker, data, id),
-        })
-    }
-
-    fn read(
-        &self,
-        channel: &ChannelName,
-        part: HistoryPart,
-        limit: usize,
-    ) -> Answer<Result<Option<History>, EngineError>> {
-        self.later(self.memory.read(channel, part, limit))
-    }
-
-    fn follow(&self, channel: &ChannelName, maker: &Holder) -> Answer<Result<Hold<SessionRef>, EngineError>> {
-        self.later(self.memory.follow(channel, maker))
-    }
-
-    fn presence(
-        &self,
-        channel: &ChannelName,
-        cursor: u64,
-        limit: usize,
-    ) -> Answer<Result<Presence, EngineError>> {
-        self.later(self.memory.presence(channel, cursor, limit))
-    }
-}
 
 struct NoEvents;
 
@@ -101,8 +37,7 @@ struct World {
     commands: Commands<Json>,
     backlog: Backlog,
     written: Written,
-    answers: Arc<AtomicBool>,
-    refusal: Arc<Mutex<Option<EngineError>>>,
+    engine: Arc<Held>,
 }
 
 #[derive(Default)]
@@ -120,19 +55,16 @@ impl World {
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
         let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.slots());
         let entropy = Entropy::system();
-        let answers = Arc::new(AtomicBool::new(false));
-        let refusal = Arc::default();
-        let (slow, refuses) = (Arc::clone(&answers), Arc::clone(&refusal));
-        let engine = |memory| -> Arc<dyn LogEngine<_>> {
-            Arc::new(SlowEngine { memory, answers: slow, refusal: refuses })
-        };
+        let held = Arc::new(Held::default());
+        let engine =
+            |memory| -> Arc<dyn LogEngine<_>> { Arc::new(SlowEngine { memory, held: Arc::clone(&held) }) };
         let context =
             context::client_on(&config, timeouts, entropy, Arc::new(NoTasks), Box::new(NoEvents), engine);
         let context = Arc::new(context);
         let attachment = Attachment::new(attach(&context, None), Arc::clone(&context));
         let commands = Commands::new();
         let written = Written::default();
-        Self { context, attachment, commands, backlog: Backlog::default(), written, answers, refusal }
+        Self { context, attachment, commands, backlog: Backlog::default(), written, engine: held }
     }
 
     fn receive(&mut self, text: &str) {
@@ -146,11 +78,11 @@ impl World {
 
     /// The engine answers. Returns what is written until nothing waits.
     fn answer_all(&mut self) -> Vec<String> {
-        self.answers.store(true, Ordering::Relaxed);
+        self.engine.answers.store(true, Ordering::Relaxed);
         while let Some(waiting) = self.poll() {
             assert!(waiting.is_ready(), "the engine has answered");
         }
-        self.answers.store(false, Ordering::Relaxed);
+        self.engine.answers.store(false, Ordering::Relaxed);
         std::mem::take(&mut self.written.0)
     }
 
@@ -184,7 +116,7 @@ fn a_reply_waits_for_the_engine() {
     assert_eq!(world.poll(), None, "nothing waits");
     world.receive(r#"{"id":1,"publish":{"channel":"a","data":1}}"#);
     assert_eq!((world.poll(), world.written.0.len()), (Some(Poll::Pending), 0));
-    world.answers.store(true, Ordering::Relaxed);
+    world.engine.answers.store(true, Ordering::Relaxed);
     assert_eq!(world.poll(), Some(Poll::Ready(())));
     let reply = world.written.0.pop().expect("a reply");
     assert!(reply.starts_with(r#"{"reply":{"id":1,"ok":{"offset":1,"#), "{reply}");
@@ -196,7 +128,7 @@ fn a_subscription_begins_when_the_engine_has_answered() {
     let mut world = World::new();
     world.receive(r#"{"id":1,"subscribe":{"channel":"a"}}"#);
     assert_eq!(world.attachment.session.subscriptions().len(), 0);
-    world.answers.store(true, Ordering::Relaxed);
+    world.engine.answers.store(true, Ordering::Relaxed);
     assert_eq!(world.poll(), Some(Poll::Ready(())));
     assert_eq!(world.attachment.session.subscriptions().len(), 1);
     assert!(world.backlog.more, "there may be something to read");
@@ -209,7 +141,7 @@ fn a_session_that_was_taken_over_meanwhile_subscribes_to_nothing() {
     let token = world.attachment.session.resume_token().expose();
     let other = attach(&world.context, Some(token.to_string()));
     assert!(other.recovered);
-    world.answers.store(true, Ordering::Relaxed);
+    world.engine.answers.store(true, Ordering::Relaxed);
     assert_eq!(world.poll(), Some(Poll::Ready(())));
     assert_eq!(world.attachment.session.subscriptions().len(), 0);
     let reply = world.written.0.pop().expect("a reply");
@@ -285,7 +217,7 @@ fn what_an_engine_refuses_is_told() {
         (EngineError::Overloaded, "overloaded"),
         (EngineError::TooManyChannels(TooManyChannels::Here { limit: 1 }), "limit"),
     ] {
-        *world.refusal.lock() = Some(error);
+        *world.engine.refusal.lock() = Some(error);
         world.publish(1);
         let replies = world.answer_all();
         let expected = format!(r#"{{"reply":{{"id":1,"error":{{"code":"{code}","message":"{error}"}}}}}}"#);

@@ -9,6 +9,8 @@ mod error;
 mod memory;
 mod presence;
 mod redis;
+#[cfg(test)]
+pub(crate) mod slow;
 
 use std::fmt;
 use std::sync::Arc;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::json::Json;
+use encke_core::dialect::{Command, Dialect};
 use encke_core::session::{ConnectionKind, Phase};
 use hyper::body::Incoming;
 use hyper::header::{
@@ -111,18 +112,22 @@ async fn replies(body: &[u8], speaker: Speaker<'_>) -> Result<Array, ApiError> {
     let Speaker { session, context, .. } = speaker;
     let texts = texts(body)?;
     context.count_frames(session, texts.len().saturating_sub(1));
-    let (mut replies, mut is_heard) = (Array::default(), true);
+    let (mut replies, mut any_heard) = (Array::default(), false);
     for text in texts {
-        is_heard &= carry_out(text, speaker, &mut replies).await;
-        if is_heard && session.phase() == Phase::Closed(CloseReason::Client) {
-            // It was the end: what follows counts no more.
+        let is_heard = carry_out(text, speaker, &mut replies).await;
+        any_heard |= is_heard;
+        if is_heard && session.phase() == Phase::Closed(CloseReason::Client) && is_close(text) {
+            // The client wanted this end: what follows counts no more.
             return Ok(replies);
         }
     }
+    // An error says that nothing was done, and invites the client to do all of it again.
     let code = match session.phase() {
-        Phase::Closed(_) if replies.is_empty() => return Err(gone(GONE)),
+        Phase::Closed(_) if !any_heard => return Err(gone(GONE)),
+        // Its close code is for a connection, which it had none of. The client may have a new session.
+        Phase::Closed(CloseReason::ReconnectWindow) => CloseCode::Idle,
         Phase::Closed(reason) => reason.close_code(),
-        Phase::Moved if replies.is_empty() => return Err(moved()),
+        Phase::Moved if !any_heard => return Err(moved()),
         Phase::Moved => CloseCode::Moved,
         Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => return Ok(replies),
     };
@@ -142,6 +147,10 @@ async fn carry_out(text: &str, speaker: Speaker<'_>, replies: &mut Array) -> boo
     let is_heard = commands.received(text, speaker, &mut backlog, &mut dialect, replies);
     commands.finish(speaker, &mut backlog, &mut dialect, replies).await;
     is_heard
+}
+
+fn is_close(text: &str) -> bool {
+    Json::default().read(text).any(|request| request.command == Ok(Command::Close))
 }
 
 /// The session whose secret a request has. It is looked for before the body is read: a stranger costs no more than a head.

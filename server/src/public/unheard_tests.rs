@@ -1,6 +1,11 @@
-//! Commands that come when their session has just ended: nothing is done, and no reply says that it was.
+//! Commands that come when their session has just ended, or before which it ends: no reply says that they were carried out, and no error
+//! says that those before them were not.
 
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context as TaskContext, Waker};
 use std::time::Duration;
 
 use encke_core::close::CloseReason;
@@ -8,6 +13,7 @@ use encke_core::dialect::DialectName;
 use encke_core::dialect::bayeux::{ClientMessage, messages};
 use encke_core::session::{ConnectionKind, Delivery, Heartbeat};
 use futures_util::FutureExt;
+use http_body_util::BodyExt;
 use hyper::StatusCode;
 
 use super::bayeux::{Replies, carry_out};
@@ -17,46 +23,117 @@ use crate::client::{Context, Speaker};
 use crate::clock::Clock;
 use crate::config::Settings;
 use crate::context;
+use crate::engine::LogEngine;
+use crate::engine::slow::{Held, SlowEngine};
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks};
 use crate::executor::NoTasks;
 use crate::session::{AttachRequest, Said, SessionHandle, Via};
 use crate::timeouts::Timeouts;
 
-/// A session that has ended for this reason after it was found for a request.
-fn ended(reason: CloseReason) -> (Context, SessionHandle) {
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A session on a slow engine.
+fn session() -> (Context, SessionHandle, Arc<Held>) {
     let config = Settings::default().resolve().expect("the defaults are valid");
     let clock = Arc::new(Clock::new(config.timers.stall_threshold));
     let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.slots());
     let events = Box::new(HookSink(Box::new(NoHooks)));
-    let context = context::client(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events);
-    let address = [127, 0, 0, 1].into();
+    let held = Arc::new(Held::default());
+    let engine =
+        |memory| -> Arc<dyn LogEngine<_>> { Arc::new(SlowEngine { memory, held: Arc::clone(&held) }) };
+    let context = context::client_on(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events, engine);
     let request = AttachRequest {
         resume: None,
         seq: None,
         identity: Identity::ANONYMOUS,
-        address,
+        address: ADDRESS,
         kind: ConnectionKind::Stream(Heartbeat::Frame),
         dialect: DialectName::Json,
         delivery: Delivery::AtLeastOnce,
         may_open: true,
         only_resume: false,
     };
-    let attached = context.sessions.attach(&request, context.permits.take(address), || false);
+    let attached = context.sessions.attach(&request, context.permits.take(ADDRESS), || false);
     let token = attached.expect("a session").session.resume_token().expose();
     let session = context.sessions.find(&token).expect("it is there");
-    let speaker = Speaker { session: &session, context: &context, via: Via::request(address) };
-    assert!(speaker.say(Said::Command), "it is heard");
-    speaker.say(Said::Close(reason));
+    (context, session, held)
+}
+
+/// Who asks beside the session's connection.
+fn speaker<'a>(session: &'a SessionHandle, context: &'a Context) -> Speaker<'a> {
+    Speaker { session, context, via: Via::request(ADDRESS) }
+}
+
+/// A session that has ended for this reason after it was found for a request.
+fn ended(reason: CloseReason) -> (Context, SessionHandle) {
+    let (context, session, _) = session();
+    assert!(speaker(&session, &context).say(Said::Command), "it is heard");
+    speaker(&session, &context).say(Said::Close(reason));
     (context, session)
+}
+
+/// The answer to commands whose session ends while the engine has not answered the first publish of them.
+fn answer(commands: &str, end: impl FnOnce(&Context, &SessionHandle)) -> (StatusCode, String) {
+    let (context, session, held) = session();
+    let mut reply = pin!(carry_out_all(commands.as_bytes(), speaker(&session, &context)));
+    let mut task = TaskContext::from_waker(Waker::noop());
+    assert!(reply.as_mut().poll(&mut task).is_pending(), "it waits for the engine");
+    end(&context, &session);
+    held.answers.store(true, Ordering::Relaxed);
+    let reply = reply.now_or_never().expect("the engine has answered");
+    let last = context.logs.channels.get("a").map(|channel| channel.last_offset());
+    assert_eq!(last, Some(1), "only the first was heard");
+    let status = reply.status();
+    let body = reply.into_body().collect().now_or_never().expect("it is whole").expect("no error").to_bytes();
+    (status, String::from_utf8(body.into()).expect("text"))
+}
+
+fn close(reason: CloseReason) -> impl Fn(&Context, &SessionHandle) {
+    move |context, session| _ = speaker(session, context).say(Said::Close(reason))
+}
+
+#[test]
+fn what_was_heard_before_the_end_is_no_error_and_the_end_is_told() {
+    const FIRST: &str = r#"{"publish":{"channel":"a","data":1}}"#;
+    const SECOND: &str = r#"{"publish":{"channel":"a","data":2}}"#;
+    let both = format!("[{FIRST},{SECOND}]");
+    for (reason, code) in [
+        (CloseReason::Client, "normal"),
+        (CloseReason::ReconnectWindow, "idle"),
+        (CloseReason::Kicked, "kicked"),
+    ] {
+        let (status, body) = answer(&both, close(reason));
+        assert_eq!(status, StatusCode::OK, "{reason:?}");
+        assert!(body.starts_with(r#"[{"goaway":{"#) && body.contains(code), "{reason:?}: {body}");
+    }
+    let (status, body) = answer(&both, |context, _| context.sessions.move_all());
+    assert_eq!(status, StatusCode::OK);
+    assert!(body.starts_with(r#"[{"goaway":{"#) && body.contains("moved"), "{body}");
+}
+
+#[test]
+fn replies_come_before_the_end_is_told() {
+    let first = r#"{"id":7,"publish":{"channel":"a","data":1}}"#;
+    let second = r#"{"id":8,"publish":{"channel":"a","data":2}}"#;
+    let (_, body) = answer(&format!("[{first},{second}]"), close(CloseReason::Client));
+    assert!(body.starts_with(r#"[{"reply":{"id":7,"ok":{"offset":1,"#), "{body}");
+    assert!(body.contains(r#",{"goaway":{"#) && !body.contains(r#""id":8"#), "{body}");
+}
+
+#[test]
+fn nobody_is_told_of_an_end_that_the_request_itself_asked_for() {
+    let commands = r#"[{"id":7,"publish":{"channel":"a","data":1}},{"close":{}},{"ack":{"seq":0}}]"#;
+    let (status, body) = answer(commands, |_, _| ());
+    assert_eq!(status, StatusCode::OK);
+    assert!(!body.contains("goaway"), "{body}");
 }
 
 #[test]
 fn a_post_of_commands_that_were_not_heard_is_told_that_the_session_is_gone() {
     for reason in [CloseReason::Client, CloseReason::ReconnectWindow] {
         let (context, session) = ended(reason);
-        let via = Via::request([127, 0, 0, 1].into());
-        let speaker = Speaker { session: &session, context: &context, via };
+        let speaker = speaker(&session, &context);
         for body in [
             r#"{"publish":{"channel":"a","data":1}}"#,
             r#"[{"id":1,"publish":{"channel":"a","data":1}},{"ack":{"seq":0}}]"#,
@@ -72,8 +149,7 @@ fn a_post_of_commands_that_were_not_heard_is_told_that_the_session_is_gone() {
 fn a_message_of_bayeux_that_was_not_heard_is_no_success() {
     for reason in [CloseReason::Client, CloseReason::ReconnectWindow] {
         let (context, session) = ended(reason);
-        let via = Via::request([127, 0, 0, 1].into());
-        let speaker = Speaker { session: &session, context: &context, via };
+        let speaker = speaker(&session, &context);
         let texts = messages(r#"{"channel":"/a","clientId":"s","data":1,"id":"7"}"#).expect("a message");
         let message = ClientMessage::parse(texts[0]).expect("a publish");
         let mut replies = Replies::default();
