@@ -24,3 +24,5 @@ pub(crate) use unfinished::Sender;
 
 #[cfg(test)]
 mod slow_engine_tests;
+#[cfg(test)]
+pub(crate) mod test_context;

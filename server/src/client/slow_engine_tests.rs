@@ -3,32 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Poll, Waker};
-use std::time::Duration;
 
 use encke_core::close::CloseReason;
+use encke_core::dialect::Texts;
 use encke_core::dialect::json::Json;
-use encke_core::dialect::{DialectName, Texts};
-use encke_core::session::{ConnectionKind, Delivery, Heartbeat, LifecycleEvent, Phase};
+use encke_core::session::Phase;
 
+use super::test_context::{attach, on_slow_engine};
 use super::waiting::MOST_IN_FLIGHT;
 use super::{Attachment, Commands, Context};
-use crate::auth::Identity;
 use crate::channel::TooManyChannels;
-use crate::clock::Clock;
-use crate::config::Settings;
-use crate::context;
-use crate::engine::slow::{Held, SlowEngine};
-use crate::engine::{EngineError, LogEngine};
-use crate::entropy::Entropy;
-use crate::executor::NoTasks;
-use crate::session::{AttachRequest, Attached, Backlog, EventSink, SessionId};
-use crate::timeouts::Timeouts;
-
-struct NoEvents;
-
-impl EventSink for NoEvents {
-    fn session_event(&self, _: SessionId, _: Option<&str>, _: LifecycleEvent) {}
-}
+use crate::engine::EngineError;
+use crate::engine::slow::Held;
+use crate::session::Backlog;
 
 /// One connection of a client, and the engine behind it.
 struct World {
@@ -51,20 +38,12 @@ impl Texts for Written {
 
 impl World {
     fn new() -> Self {
-        let config = Settings::default().resolve().expect("the defaults are valid");
-        let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-        let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.slots());
-        let entropy = Entropy::system();
-        let held = Arc::new(Held::default());
-        let engine =
-            |memory| -> Arc<dyn LogEngine<_>> { Arc::new(SlowEngine { memory, held: Arc::clone(&held) }) };
-        let context =
-            context::client_on(&config, timeouts, entropy, Arc::new(NoTasks), Box::new(NoEvents), engine);
+        let (context, engine) = on_slow_engine();
         let context = Arc::new(context);
         let attachment = Attachment::new(attach(&context, None), Arc::clone(&context));
         let commands = Commands::new();
         let written = Written::default();
-        Self { context, attachment, commands, backlog: Backlog::default(), written, engine: held }
+        Self { context, attachment, commands, backlog: Backlog::default(), written, engine }
     }
 
     fn receive(&mut self, text: &str) {
@@ -91,23 +70,6 @@ impl World {
         let mut task = TaskContext::from_waker(Waker::noop());
         commands.poll_waiting(&mut task, attachment.speaker(), backlog, &mut Json::default(), written)
     }
-}
-
-/// A connection's session: a new one, or the one of this resume token.
-fn attach(context: &Context, resume: Option<String>) -> Attached {
-    let request = AttachRequest {
-        resume,
-        seq: None,
-        identity: Identity::ANONYMOUS,
-        address: [127, 0, 0, 1].into(),
-        kind: ConnectionKind::Stream(Heartbeat::Frame),
-        dialect: DialectName::Json,
-        delivery: Delivery::AtLeastOnce,
-        may_open: true,
-        only_resume: false,
-    };
-    let permit = context.permits.take([127, 0, 0, 1].into());
-    context.sessions.attach(&request, permit, || false).expect("a session")
 }
 
 #[test]

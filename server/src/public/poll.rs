@@ -124,7 +124,7 @@ async fn replies(body: &[u8], speaker: Speaker<'_>) -> Result<Array, ApiError> {
     // An error says that nothing was done, and invites the client to do all of it again.
     let code = match session.phase() {
         Phase::Closed(_) if !any_heard => return Err(gone(GONE)),
-        // Its close code is for a connection, which it had none of. The client may have a new session.
+        // It is nobody's fault, and "normal" would keep the client from coming back, to a new session.
         Phase::Closed(CloseReason::ReconnectWindow) => CloseCode::Idle,
         Phase::Closed(reason) => reason.close_code(),
         Phase::Moved if !any_heard => return Err(moved()),

@@ -1,61 +1,28 @@
 //! Commands that come when their session has just ended, or before which it ends: no reply says that they were carried out, and no error
 //! says that those before them were not.
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context as TaskContext, Waker};
-use std::time::Duration;
 
 use encke_core::close::CloseReason;
-use encke_core::dialect::DialectName;
 use encke_core::dialect::bayeux::{ClientMessage, messages};
-use encke_core::session::{ConnectionKind, Delivery, Heartbeat};
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::StatusCode;
 
 use super::bayeux::{Replies, carry_out};
 use super::poll::carry_out_all;
-use crate::auth::Identity;
+use crate::client::test_context::{ADDRESS, attach, on_slow_engine};
 use crate::client::{Context, Speaker};
-use crate::clock::Clock;
-use crate::config::Settings;
-use crate::context;
-use crate::engine::LogEngine;
-use crate::engine::slow::{Held, SlowEngine};
-use crate::entropy::Entropy;
-use crate::events::{HookSink, NoHooks};
-use crate::executor::NoTasks;
-use crate::session::{AttachRequest, Said, SessionHandle, Via};
-use crate::timeouts::Timeouts;
-
-const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+use crate::engine::slow::Held;
+use crate::session::{Said, SessionHandle, Via};
 
 /// A session on a slow engine.
 fn session() -> (Context, SessionHandle, Arc<Held>) {
-    let config = Settings::default().resolve().expect("the defaults are valid");
-    let clock = Arc::new(Clock::new(config.timers.stall_threshold));
-    let (timeouts, _) = Timeouts::new(clock, Duration::ZERO, config.limits.slots());
-    let events = Box::new(HookSink(Box::new(NoHooks)));
-    let held = Arc::new(Held::default());
-    let engine =
-        |memory| -> Arc<dyn LogEngine<_>> { Arc::new(SlowEngine { memory, held: Arc::clone(&held) }) };
-    let context = context::client_on(&config, timeouts, Entropy::system(), Arc::new(NoTasks), events, engine);
-    let request = AttachRequest {
-        resume: None,
-        seq: None,
-        identity: Identity::ANONYMOUS,
-        address: ADDRESS,
-        kind: ConnectionKind::Stream(Heartbeat::Frame),
-        dialect: DialectName::Json,
-        delivery: Delivery::AtLeastOnce,
-        may_open: true,
-        only_resume: false,
-    };
-    let attached = context.sessions.attach(&request, context.permits.take(ADDRESS), || false);
-    let token = attached.expect("a session").session.resume_token().expose();
+    let (context, held) = on_slow_engine();
+    let token = attach(&context, None).session.resume_token().expose();
     let session = context.sessions.find(&token).expect("it is there");
     (context, session, held)
 }
