@@ -115,7 +115,15 @@ fn many_of_them_cost_no_more_than_their_buffers() {
 
 #[test]
 fn a_client_that_reads_slowly_is_not() {
-    let server = server();
+    /// Long beside a pause: a client that waits for its turn has made progress by then.
+    const WRITE_TIMEOUT: Duration = Duration::from_secs(4);
+    const PAUSE: Duration = Duration::from_secs(1);
+    // No rate, which would have the server read more slowly than this client does; no heartbeat, which it does not answer.
+    let server = RunningServer::with(&[
+        &format!("session.write_timeout={}s", WRITE_TIMEOUT.as_secs()),
+        "session.ping_interval=5m",
+        "limits.frames_per_second=0",
+    ]);
     let (mut client, hello) = connect(&server);
     let sender = client.stream().try_clone().expect("a socket can be cloned");
     let asked = 20_000;
@@ -126,16 +134,14 @@ fn a_client_that_reads_slowly_is_not() {
             sender.write_all(&commands).expect("the server reads, though slowly");
         }
     });
-    let mut replies = 0;
-    while replies < asked {
-        if client.frame().first == TEXT {
-            replies += 1;
-        }
+    let from = Instant::now();
+    for replies in 1..=asked {
+        client.frame_of(TEXT);
         if replies % 2_000 == 0 {
-            // Shorter than `write_timeout`: there is always some progress.
-            let_pass(WRITE_TIMEOUT / 4);
+            let_pass(PAUSE);
         }
     }
+    assert!(from.elapsed() > WRITE_TIMEOUT, "it was not slow: {:?}", from.elapsed());
     writing.join().expect("it could write everything");
     server.logs.await_lifecycle(&hello.session, &[("opened", "connect")]);
 }
