@@ -38,9 +38,14 @@ pub(crate) fn on_slow_engine() -> (Context, Arc<Held>) {
 
 /// A connection's session: a new one, or the one of this resume token.
 pub(crate) fn attach(context: &Context, resume: Option<String>) -> Attached {
+    attach_after(context, resume, None)
+}
+
+/// The same for a client that says what it has.
+pub(crate) fn attach_after(context: &Context, resume: Option<String>, seq: Option<u64>) -> Attached {
     let request = AttachRequest {
         resume,
-        seq: None,
+        seq,
         identity: Identity::ANONYMOUS,
         address: ADDRESS,
         kind: ConnectionKind::Stream(Heartbeat::Frame),

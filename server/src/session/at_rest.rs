@@ -108,6 +108,8 @@ impl Sessions {
         let mut state = session.lock();
         if state.is_attached_to(link.id) && link.rest() {
             if connection.begin(session).is_ok() {
+                // What the link knows goes with it.
+                state.note_received();
                 connection.link_mut().rests(&link);
                 (state.link, state.resting) = (None, Some(connection));
                 return;

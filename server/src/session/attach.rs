@@ -188,6 +188,7 @@ impl Sessions {
             if accepted {
                 // Only now: a connection that is not replaced keeps its permit.
                 link.ensure_permit(|| state.take_permit());
+                link.begin_after(state.machine.outbox().sent());
                 state.link = Some(Arc::clone(link));
                 state.transport = request.kind.into();
                 state.dialect = request.dialect;

@@ -28,6 +28,8 @@ pub(crate) struct Link {
     waker: AtomicWaker,
     /// When bytes last arrived, in the server's time. Stored below the frame decoder.
     received_at: AtomicU64,
+    /// Written before its connection has it.
+    begins_after: AtomicU64,
     /// The connection's permit, until it ends or another connection takes the session over.
     permit: Mutex<Option<Permit>>,
 }
@@ -103,6 +105,7 @@ impl Link {
             handover: Handover::new(),
             waker: AtomicWaker::new(),
             received_at: AtomicU64::new(now.as_nanos()),
+            begins_after: AtomicU64::new(0),
             permit: Mutex::new(permit),
         }
     }
@@ -115,6 +118,17 @@ impl Link {
     /// Before its connection has it.
     pub(super) fn is_of(&self, session: SessionRef) {
         self.session.store(session.number(), Ordering::Relaxed);
+    }
+
+    /// The seq after which its connection goes on with the session's stream: what that says of itself later is another's by then, if another has taken it
+    /// over.
+    pub(crate) fn begins_after(&self) -> u64 {
+        self.begins_after.load(Ordering::Relaxed)
+    }
+
+    /// Before its connection has it.
+    pub(super) fn begin_after(&self, seq: u64) {
+        self.begins_after.store(seq, Ordering::Relaxed);
     }
 
     /// Of a connection at rest, which has a task again. Something was last received at `received_at`. The task finds these notes.

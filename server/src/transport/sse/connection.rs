@@ -189,7 +189,7 @@ impl<S: Socket> Connection<S> {
     fn greet(&mut self, refused: &[Refused]) {
         let exposed = self.attachment.session.resume_token().expose();
         let hello = hello(&self.attachment, &exposed, self.recovered);
-        let seq = self.attachment.session.sent();
+        let seq = self.attachment.link.begins_after();
         let Self { out, token, positions, .. } = self;
         let mut events = Events { out: &mut out.bytes, token, positions };
         events.numbered(seq, &hello);

@@ -48,6 +48,28 @@ fn whatever_a_client_says_wakes_it() {
     server.assert_unharmed();
 }
 
+/// Frames that change nothing in the session are a sign of life all the same, also when the connection rests before anyone looks.
+#[test]
+fn what_was_heard_last_is_remembered_at_rest() {
+    let server = RunningServer::with(&["rest.after=300ms"]);
+    let (mut client, hello) = RawClient::greeted(server.public, "");
+    await_rest(&server, 1);
+    let mut ping = || {
+        let sent = Instant::now();
+        client.send(&masked(PING, b"hello"));
+        assert_eq!(client.frame_of(PONG).payload, b"hello");
+        sent
+    };
+    // It wakes the connection, which tells its session.
+    ping();
+    let_pass(Duration::from_millis(200));
+    let last = ping();
+    await_rest(&server, 1);
+    let heard_ms = server.admin.session(&hello.session)["last_heard_ms"].as_f64().expect("a number");
+    let since_ms = last.elapsed().as_secs_f64() * 1000.0;
+    assert!(heard_ms <= since_ms, "heard {heard_ms} ms ago, though it spoke {since_ms} ms ago");
+}
+
 /// Each has a part of the connections.
 #[test]
 fn with_many_processors_several_threads_look() {
