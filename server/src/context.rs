@@ -11,10 +11,10 @@ use crate::client::{self, ClientSettings};
 use crate::config::{Config, EngineConfig, RedisSettings};
 use crate::engine::{LogEngine, MemoryEngine, RedisEngine};
 use crate::entropy::Entropy;
+use crate::events::Sinks;
 use crate::executor::Executor;
-use crate::metrics::Metrics;
 use crate::public::{self, Bayeux};
-use crate::session::{Cells, Channels, EventSink, Logs, SessionLimits, SessionRef, Sessions};
+use crate::session::{Cells, Channels, Logs, SessionLimits, SessionRef, Sessions};
 use crate::timeouts::{Batch, Timeouts};
 
 /// Makes the channels, the sessions, and what else the connections of clients share.
@@ -23,11 +23,11 @@ pub(crate) fn client(
     timeouts: Arc<Timeouts>,
     entropy: Entropy,
     executor: Arc<dyn Executor>,
-    events: Box<dyn EventSink>,
+    sinks: impl Into<Sinks>,
 ) -> client::Context {
     let (engine_entropy, engine_executor) = (entropy.clone(), Arc::clone(&executor));
     let mut health = None;
-    let mut client = client_on(config, timeouts, entropy, executor, events, |memory| match &config.engine {
+    let mut client = client_on(config, timeouts, entropy, executor, sinks, |memory| match &config.engine {
         EngineConfig::Memory => Arc::new(memory),
         EngineConfig::Redis(settings) => {
             let MemoryEngine { channels, timeouts } = memory;
@@ -47,13 +47,13 @@ pub(crate) fn client_on(
     timeouts: Arc<Timeouts>,
     entropy: Entropy,
     executor: Arc<dyn Executor>,
-    events: Box<dyn EventSink>,
+    sinks: impl Into<Sinks>,
     engine: impl FnOnce(MemoryEngine<SessionRef>) -> Arc<dyn LogEngine<SessionRef>>,
 ) -> client::Context {
     let limits = &config.limits;
-    let metrics = Arc::new(Metrics::new());
+    let Sinks { metrics, sessions: events, channels: occupancy } = sinks.into();
     let cells = Arc::new(Cells::new(limits.slots()));
-    let channels = Arc::new(Channels::new(
+    let channels = Channels::new(
         cells,
         limits.max_channels,
         limits.max_channels_per_user,
@@ -62,7 +62,8 @@ pub(crate) fn client_on(
         Arc::clone(&metrics),
         entropy.clone(),
         executor,
-    ));
+    );
+    let channels = Arc::new(channels.with_occupancy(occupancy));
     let memory = MemoryEngine { channels: Arc::clone(&channels), timeouts: Arc::clone(&timeouts) };
     let logs = Logs { engine: engine(memory), channels };
     let sessions = Arc::new(Sessions::new(

@@ -45,6 +45,7 @@ mod http;
 mod listeners;
 pub mod logging;
 mod metrics;
+mod outbound;
 pub mod proxies;
 mod public;
 mod rest;

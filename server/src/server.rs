@@ -16,11 +16,12 @@ use crate::config::Config;
 use crate::context;
 use crate::engine::EvictsKeys;
 use crate::entropy::Entropy;
-use crate::events::{HookSink, Hooks};
+use crate::events::{HookSink, Hooks, Sinks, Webhooks};
 use crate::executor::Executor;
 use crate::expiry::ExpiryHandler;
 use crate::http::{Acceptor, Listener};
 use crate::listeners::{ListenError, Listeners};
+use crate::metrics::Metrics;
 use crate::public;
 use crate::resting::{self, Resting};
 use crate::session::Channel;
@@ -65,6 +66,7 @@ pub struct Server {
     wheel: WheelThread,
     workers: WorkerPool,
     resting: Resting,
+    webhooks: Option<Arc<Webhooks>>,
     /// Of the public and of the admin listener.
     addresses: (SocketAddr, SocketAddr),
     admin_tls: bool,
@@ -116,10 +118,12 @@ impl Server {
 
         let clock = Arc::new(Clock::new(config.timers.stall_threshold));
         let (timeouts, to_arm) = Timeouts::new(clock, config.timers.ping_slack, config.limits.slots());
-        let events = Box::new(HookSink(hooks));
+        let (entropy, metrics) = (Entropy::system(), Arc::new(Metrics::new()));
+        let webhooks = Webhooks::new(&config.webhooks, &timeouts, &entropy, &metrics);
+        let sinks = Sinks::of(HookSink(hooks), webhooks.as_ref(), metrics);
         let executor: Arc<dyn Executor> = Arc::new(runtime.handle().clone());
         let mut client =
-            context::client(&config, Arc::clone(&timeouts), Entropy::system(), Arc::clone(&executor), events);
+            context::client(&config, Arc::clone(&timeouts), entropy, Arc::clone(&executor), sinks);
         client.rest = resting::rest(config.rest_after, runtime.handle())?;
         let client = Arc::new(client);
         // From here on an error puts the snapshot back.
@@ -129,6 +133,9 @@ impl Server {
         };
         client.logs.engine.go_on_with(channels);
         let (sender, batches) = crossbeam_channel::bounded(DISPATCH_BATCHES);
+        if let Some(webhooks) = &webhooks {
+            webhooks.start(&*executor);
+        }
         let handler = ExpiryHandler { context: Arc::clone(&client), executor };
         let resting = Resting::start(&client)?;
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler), &timeouts)?;
@@ -159,6 +166,7 @@ impl Server {
             wheel,
             workers,
             resting,
+            webhooks,
             addresses,
             admin_tls: config.tls_for_admin,
         })
@@ -221,18 +229,34 @@ impl Server {
             }
             None => client.sessions.drain(),
         }
+        if let Some(webhooks) = &self.webhooks {
+            webhooks.hurry();
+        }
         let left = self.runtime.block_on(async {
-            let timeout = pin!(client.timeouts.sleep_until(until));
-            match select(timeout, pin!(connections.all_closed())).await {
+            let timeout = client.timeouts.sleep_until(until);
+            match select(timeout, pin!(self.all_have_left())).await {
                 Either::Left(_) => connections.count(),
                 Either::Right(_) => 0,
             }
         });
+        if let Some(events) =
+            self.webhooks.as_ref().map(|webhooks| webhooks.queued()).filter(|events| *events > 0)
+        {
+            tracing::error!(events, "events are lost that no webhook has accepted");
+        }
         if let Some(claimed) = &self.snapshot {
             write_down(claimed, client);
         }
         self.runtime.block_on(client.logs.engine.leave().into_future());
         left
+    }
+
+    /// Waits until all connections are closed, and webhooks have been told so.
+    async fn all_have_left(&self) {
+        self.public.connections.all_closed().await;
+        if let Some(webhooks) = &self.webhooks {
+            webhooks.flushed().await;
+        }
     }
 
     /// Stops all threads. Connections that are still there are cut.

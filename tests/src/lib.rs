@@ -9,6 +9,7 @@
 
 pub mod admin;
 pub mod authority;
+pub mod backend;
 pub mod bayeux;
 pub mod binaries;
 pub mod client;
@@ -35,6 +36,7 @@ pub mod tokens;
 pub mod waiting;
 
 pub use admin::{Admin, Answer};
+pub use backend::{Asked, Backend, Reply};
 pub use client::{Client, Hello, Said};
 pub use events::EventStream;
 pub use logs::Logs;

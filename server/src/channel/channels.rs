@@ -10,6 +10,7 @@ use super::budget::{Account, Budget};
 use super::fan_out::FanOut;
 use super::idle::Idle;
 use super::name::ChannelName;
+use super::occupancy::Occupancy;
 use super::pattern::for_each_matching;
 use super::state::{Channel, Life, Retired};
 use super::subscribers::{Subscriber, SubscriberKey};
@@ -48,6 +49,7 @@ pub(crate) struct Channels<S: Subscriber> {
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) entropy: Entropy,
+    pub(super) occupancy: Option<Arc<Occupancy>>,
     numbers: AtomicU64,
     /// How many of the channels are patterns. While there are none, a publish looks for none.
     patterns: AtomicUsize,
@@ -145,10 +147,16 @@ impl<S: Subscriber> Channels<S> {
             timeouts,
             metrics,
             entropy,
+            occupancy: None,
             numbers: AtomicU64::new(0),
             patterns: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         }
+    }
+
+    /// Somebody wants to know when the first follows a channel, and when the last has left.
+    pub(crate) fn with_occupancy(self, occupancy: Option<Arc<Occupancy>>) -> Self {
+        Self { occupancy, ..self }
     }
 
     /// Where those are that follow.
@@ -299,7 +307,7 @@ impl<S: Subscriber> Channels<S> {
                 let account = table.accounts.entry(maker.clone());
                 let account = Arc::clone(account.or_insert_with(|| Account::new(maker.clone())));
                 account.channels.fetch_add(1, Ordering::Relaxed);
-                let channel = Channel::new(&self.owners, name.clone(), account, number, life());
+                let channel = self.make(name.clone(), account, number, life());
                 self.list(&mut table, &channel);
                 return Ok(channel);
             }
@@ -308,6 +316,17 @@ impl<S: Subscriber> Channels<S> {
                 return Err(TooManyChannels::Here { limit: self.limit });
             }
         }
+    }
+
+    /// A channel that is in no table yet.
+    pub(super) fn make(
+        &self,
+        name: ChannelName,
+        account: Arc<Account<S>>,
+        number: u64,
+        life: Life,
+    ) -> Arc<Channel<S>> {
+        Channel::new(&self.owners, name, account, number, life, self.occupancy.clone())
     }
 
     fn list(&self, table: &mut Table<S>, channel: &Arc<Channel<S>>) {

@@ -148,7 +148,7 @@ impl<S: Subscriber> Channels<S> {
             let channels = &mut self.table.write().channels;
             let place = channels.get_mut(old.name()).filter(|found| Arc::ptr_eq(found, old))?;
             let (name, account) = (old.name().clone(), Arc::clone(old.account()));
-            let new = Channel::new(&self.owners, name, account, self.next_number(), life.clone());
+            let new = self.make(name, account, self.next_number(), life.clone());
             *place = Arc::clone(&new);
             new
         };

@@ -166,7 +166,7 @@ impl<S: Subscriber> Channels<S> {
         let epoch: Arc<str> = record.epoch.into();
         check(!record.elsewhere || record.messages.is_empty(), "has messages, though they are elsewhere")?;
         let life = Life { is_filling: record.elsewhere, ..Life::of(Arc::clone(&epoch)) };
-        let make = |account| Channel::new(&self.owners, name.clone(), account, record.number, life.clone());
+        let make = |account| self.make(name.clone(), account, record.number, life.clone());
         let now = self.timeouts.clock().now();
         let mut log = restore_log(&name, &epoch, now, (record.last, record.messages), restored)?;
         restore_keys(&mut log, now, record.keys)?;
@@ -198,7 +198,7 @@ impl<S: Subscriber> Channels<S> {
         let life = Life { last: channel.last_offset(), ..Life::of(channel.shared_epoch()) };
         let account = Account::new(channel.account().maker().clone());
         let (name, number_here) = (channel.name().clone(), self.next_number());
-        let ended = self.retired(Channel::new(&self.owners, name, account, number_here, life));
+        let ended = self.retired(self.make(name, account, number_here, life));
         restored.ended.insert(number, Arc::clone(&ended));
         Some(ended)
     }

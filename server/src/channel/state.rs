@@ -10,6 +10,7 @@ use super::budget::{Account, AgeKey};
 use super::log::{Log, LogSize};
 use super::message::LogMessage;
 use super::name::ChannelName;
+use super::occupancy::Occupancy;
 use super::subscribers::{Subscriber, SubscriberKey, Subscribers};
 use super::sweep::Sweep;
 use crate::entropy::Entropy;
@@ -60,6 +61,8 @@ pub(crate) struct Channel<S> {
     number: u64,
     /// Of who made it.
     account: Arc<Account<S>>,
+    /// Where it is counted who follows, if anyone wants to know.
+    occupancy: Option<Arc<Occupancy>>,
     /// The age of the log's oldest message. Its deadline is requested under the lock.
     pub(super) timer: Arc<TimerCell>,
     pub(super) state: Mutex<State<S>>,
@@ -172,6 +175,7 @@ impl<S: Subscriber> Channel<S> {
         account: Arc<Account<S>>,
         number: u64,
         Life { epoch, last, past, is_filling }: Life,
+        occupancy: Option<Arc<Occupancy>>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| Self {
             pattern: name.is_pattern().then(|| PatternEncodings::new(name.as_str(), &epoch)),
@@ -181,6 +185,7 @@ impl<S: Subscriber> Channel<S> {
             past,
             is_fed: is_filling,
             number,
+            occupancy,
             timer: owners.new_timer(Weak::clone(this)),
             state: Mutex::new(State { log: Log::after(last), is_filling, ..State::default() }),
         })
@@ -283,7 +288,12 @@ impl<S: Subscriber> Channel<S> {
 
     /// Harmless if it is no longer a subscriber.
     pub(crate) fn remove_subscriber(&self, key: SubscriberKey) {
-        self.state.lock().subscribers.remove(key);
+        let mut state = self.state.lock();
+        if state.subscribers.remove(key)
+            && let Some(occupancy) = &self.occupancy
+        {
+            occupancy.left(&self.name);
+        }
     }
 
     pub(super) fn add_hold(&self, then: impl FnOnce(&mut State<S>)) -> Result<(), Retired> {
@@ -317,7 +327,12 @@ impl<S: Subscriber> Channel<S> {
             return Err(Retired);
         }
         let bounds = state.log.bounds();
-        Ok(join(bounds, &mut |slot| state.subscribers.add(subscriber, slot)))
+        Ok(join(bounds, &mut |slot| {
+            if let Some(occupancy) = &self.occupancy {
+                occupancy.joined(&self.name);
+            }
+            state.subscribers.add(subscriber, slot)
+        }))
     }
 
     /// Whether there is one hold, and no subscriber.
@@ -335,6 +350,9 @@ impl<S: Subscriber> Channel<S> {
         }
         let key = state.subscribers.add(subscriber, slot);
         state.subscribers.set_waiting(key);
+        if let Some(occupancy) = &self.occupancy {
+            occupancy.stayed(&self.name);
+        }
         Some(key)
     }
 }

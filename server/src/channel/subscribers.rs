@@ -68,12 +68,14 @@ impl<S: Subscriber> Subscribers<S> {
         SubscriberKey(self.0.insert(Entry { subscriber, slot, waiting: false }))
     }
 
-    pub(super) fn remove(&mut self, key: SubscriberKey) {
-        self.0.try_remove(key.0);
+    /// Returns whether it was there.
+    pub(super) fn remove(&mut self, key: SubscriberKey) -> bool {
+        let was_there = self.0.try_remove(key.0).is_some();
         if self.0.is_empty() {
             // A large audience that has left must not keep its memory.
             self.0 = Slab::new();
         }
+        was_there
     }
 
     pub(super) fn len(&self) -> usize {

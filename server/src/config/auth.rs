@@ -93,8 +93,4 @@ impl Checks<'_> {
             Err(error) => self.refuse(error.setting(), error.to_string()),
         }
     }
-
-    fn sound<T, E: ToString>(&self, key: &str, result: Result<T, E>) -> Result<T, ConfigError> {
-        result.or_else(|error| self.refuse(key, error.to_string()))
-    }
 }

@@ -11,7 +11,7 @@ use super::ConfigError;
 const DEFAULTS: &str = include_str!("default.toml");
 const ENV_PREFIX: &str = "ENCKE_";
 /// The sections whose values are not shown.
-pub(super) const SECRETS: [&str; 2] = ["auth", "engine"];
+pub(super) const SECRETS: [&str; 3] = ["auth", "engine", "webhook"];
 /// Between the levels of a key in the environment.
 const ENV_SEPARATOR: &str = "__";
 
@@ -72,8 +72,13 @@ impl Layers {
             let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
             match value {
                 Value::Table(inner) if !key.contains('.') => {
-                    if !self.table.contains_key(&key) {
-                        return Err(ConfigError::UnknownKey { key, origin: source.clone() });
+                    match self.table.get(&key) {
+                        Some(Value::Table(_)) => {}
+                        Some(_) => {
+                            let message = format!("is a list: each of it begins with [[{key}]]");
+                            return Err(ConfigError::Invalid { key, origin: source.clone(), message });
+                        }
+                        None => return Err(ConfigError::UnknownKey { key, origin: source.clone() }),
                     }
                     self.add_table(&key, inner, source)?;
                 }
@@ -92,6 +97,11 @@ impl Layers {
         for (name, text) in variables {
             let Some(rest) = name.strip_prefix(ENV_PREFIX) else { continue };
             let Some((section, key)) = rest.split_once(ENV_SEPARATOR) else {
+                let list = rest.to_lowercase();
+                if self.get(&list).is_some() {
+                    self.set_text(list, &text, Source::Environment(name))?;
+                    continue;
+                }
                 match self.meant_by(rest) {
                     Some(meant) => return Err(ConfigError::NearlyAKey { name, meant }),
                     None => continue,
@@ -144,8 +154,11 @@ impl Layers {
     }
 
     fn get(&mut self, key: &str) -> Option<&mut Value> {
-        let (section, name) = key.split_once('.')?;
-        self.table.get_mut(section)?.as_table_mut()?.get_mut(name)
+        match key.split_once('.') {
+            Some((section, name)) => self.table.get_mut(section)?.as_table_mut()?.get_mut(name),
+            // A list that is in no section.
+            None => self.table.get_mut(key).filter(|value| value.is_array()),
+        }
     }
 
     /// Who set a key, or what a key in a list belongs to: of `auth.keys[1].kid`, that is `auth.keys`.
@@ -168,7 +181,7 @@ impl Layers {
 
 /// Whether a key is in a section whose values are not shown.
 fn is_secret(key: &str) -> bool {
-    key.split_once('.').is_some_and(|(section, _)| SECRETS.contains(&section))
+    key.split(['.', '[']).next().is_some_and(|section| SECRETS.contains(&section))
 }
 
 /// A list, as TOML or JSON.

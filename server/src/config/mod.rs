@@ -9,6 +9,9 @@ mod raw;
 #[cfg(test)]
 mod tests;
 mod units;
+mod webhook;
+#[cfg(test)]
+mod webhook_tests;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -18,6 +21,7 @@ use std::time::Duration;
 use encke_core::session::SessionTimeouts;
 
 use crate::auth::Auth;
+use crate::events::WebhookSettings;
 use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
 use crate::timeouts::WheelSettings;
@@ -72,6 +76,8 @@ pub struct Config {
     pub tls: Option<Arc<Tls>>,
     /// The admin listener has it, too.
     pub tls_for_admin: bool,
+    /// Who is told of what happens.
+    pub(crate) webhooks: Vec<WebhookSettings>,
     /// Logs.
     pub log: LogConfig,
     /// Whether listening beyond loopback without authentication is meant.

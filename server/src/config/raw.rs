@@ -15,6 +15,7 @@ use super::layers::{Layers, Source};
 use super::memory::sessions_that_fit;
 use super::proxies::RawForwarded;
 use super::units::{Size, Span, SpanOrOff};
+use super::webhook::RawWebhook;
 use super::{
     BayeuxConfig, ChannelConfig, Config, ConfigError, EngineConfig, Limits, ListenerKind, LogConfig,
     LogFormat, LogLimits, Scheme, TimersConfig,
@@ -38,6 +39,7 @@ struct Raw {
     shutdown: Shutdown,
     auth: RawAuth,
     tls: RawTls,
+    webhook: Vec<RawWebhook>,
     log: Log,
 }
 
@@ -163,7 +165,8 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.log(&raw.log)?;
     checks.shutdown(&raw.shutdown)?;
     let engine = checks.engine(&raw.engine, raw.channel.history_messages, raw.channel.history_age.0)?;
-    let mut config = raw.into_config(engine, auth, tls, proxies, insecure);
+    let webhooks = checks.webhooks(&raw.webhook)?;
+    let mut config = Config { webhooks, ..raw.into_config(engine, auth, tls, proxies, insecure) };
     if checks.is_default(MAX_SESSIONS) {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
     }
@@ -256,6 +259,7 @@ impl Raw {
             auth: Arc::new(auth),
             tls,
             tls_for_admin: self.tls.admin,
+            webhooks: Vec::new(),
             log: LogConfig { level: self.log.level, format: self.log.format },
             insecure,
         }
@@ -282,6 +286,11 @@ impl Checks<'_> {
 
     pub(super) fn refuse<T>(&self, key: &str, message: impl Into<String>) -> Result<T, ConfigError> {
         Err(ConfigError::Invalid { key: key.into(), origin: self.0.source(key), message: message.into() })
+    }
+
+    /// What a check of its own has found.
+    pub(super) fn sound<T, E: ToString>(&self, key: &str, result: Result<T, E>) -> Result<T, ConfigError> {
+        result.or_else(|error| self.refuse(key, error.to_string()))
     }
 
     fn is_default(&self, key: &str) -> bool {

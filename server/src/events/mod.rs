@@ -1,6 +1,10 @@
-//! Lifecycle events for code outside the server: hooks.
+//! Lifecycle events for those outside the server: hooks, and webhooks.
 
 mod hooks;
+mod sinks;
+mod webhook;
 
 pub(crate) use hooks::HookSink;
 pub use hooks::{Hooks, NoHooks};
+pub(crate) use sinks::Sinks;
+pub(crate) use webhook::{EventName, WebhookSettings, Webhooks};

@@ -7,6 +7,7 @@ mod connections;
 mod engine;
 mod sessions;
 mod timers;
+mod webhooks;
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -19,8 +20,10 @@ use connections::ConnectionMetrics;
 use engine::EngineMetrics;
 use sessions::SessionMetrics;
 use timers::TimerMetrics;
+use webhooks::WebhookMetrics;
 
 pub(crate) use timers::Lateness;
+pub(crate) use webhooks::WebhookCounters;
 
 /// Every metric of the server.
 #[derive(Debug)]
@@ -32,6 +35,7 @@ pub(crate) struct Metrics {
     pub(crate) connections: ConnectionMetrics,
     /// Of an engine that is elsewhere.
     pub(crate) engine: EngineMetrics,
+    pub(crate) webhooks: WebhookMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -67,6 +71,7 @@ impl Metrics {
             sessions: SessionMetrics::new(),
             connections: ConnectionMetrics::new(),
             engine: EngineMetrics::new(),
+            webhooks: WebhookMetrics::default(),
             log_lines_dropped: Counter::default(),
         };
         metrics.register();
@@ -74,7 +79,8 @@ impl Metrics {
     }
 
     fn register(&mut self) {
-        let Self { registry, timers, channels, sessions, connections, engine, log_lines_dropped } = self;
+        let Self { registry, timers, channels, sessions, connections, engine, webhooks, log_lines_dropped } =
+            self;
         let mut add = Add(registry);
         add.metric("connections", "Open connections", &connections.open);
         let help = "Connections without a task, which are open, too";
@@ -127,6 +133,10 @@ impl Metrics {
         add.metric("engine_openings", help, &engine.openings);
         let help = "Servers that share channels by it, this one included";
         add.metric("engine_servers", help, &engine.servers);
+        add.metric("webhook_queued", "Events that wait for a webhook or are on their way", &webhooks.queued);
+        let help = "Events that a webhook has, that found no room, or that were tried for too long";
+        add.metric("webhook_events", help, &webhooks.events);
+        add.metric("webhook_requests", "Requests of webhooks, by outcome", &webhooks.requests);
     }
 
     /// The metrics in the OpenMetrics text format, which Prometheus reads.

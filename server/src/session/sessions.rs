@@ -17,9 +17,18 @@ use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
-/// Is told of every lifecycle event, and of what clients say to the server's own code, with no lock held. Implementations must not
-/// panic.
+/// Is told of every lifecycle event, and of what clients say to the server's own code, with no lock held unless it says so. Implementations
+/// must not panic.
 pub(crate) trait EventSink: Send + Sync + 'static {
+    /// Whether it wants to hear [`Self::session_event_in_order`]. It stays the same.
+    fn wants_order(&self) -> bool {
+        false
+    }
+
+    /// The same event as that of [`Self::session_event`], earlier, under the session's lock: so those of one session come in their order. It must
+    /// do no more than write it down.
+    fn session_event_in_order(&self, _session: SessionId, _user: Option<&Arc<str>>, _event: LifecycleEvent) {}
+
     fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent);
 
     /// Returns whether the message is taken.
@@ -65,6 +74,8 @@ pub(crate) struct Sessions {
     pub(super) metrics: Arc<Metrics>,
     pub(super) entropy: Entropy,
     pub(super) events: Box<dyn EventSink>,
+    /// [`EventSink::wants_order`].
+    pub(super) in_order: bool,
     /// Connections so far.
     pub(super) connections: AtomicU64,
     /// Those of an earlier process whose clients have not come back yet.
@@ -95,6 +106,7 @@ impl Sessions {
             logs,
             metrics,
             entropy,
+            in_order: events.wants_order(),
             events,
             connections: AtomicU64::new(0),
             unclaimed: Unclaimed::default(),

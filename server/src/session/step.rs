@@ -11,6 +11,7 @@ use encke_core::session::{
 
 use super::at_rest::Woken;
 use super::cell::{SessionCell, SessionState};
+use super::id::SessionId;
 use super::link::{Link, Notes, Posted};
 use super::sessions::Sessions;
 use super::subscriptions::Followed;
@@ -118,6 +119,9 @@ impl Sessions {
             {
                 self.untold.ended(session.id(), || self.unclaimed.digest_of(session), before, reason);
             }
+            if self.in_order {
+                self.report_in_order(session.id(), &state, &outputs);
+            }
             let deadline = requested_deadline(&state.machine, now, self.timeouts.slack(), &self.settings);
             (result, link, self.timeouts.request(session.timer(), deadline), followed, woken)
         };
@@ -163,6 +167,14 @@ impl Sessions {
             Output::Event(event) => self.report(session, event),
         }
         None
+    }
+
+    fn report_in_order(&self, session: SessionId, state: &SessionState, outputs: &[Output]) {
+        for output in outputs {
+            if let Output::Event(event) = output {
+                self.events.session_event_in_order(session, state.identity.shared_user().as_ref(), *event);
+            }
+        }
     }
 
     fn report(&self, session: &SessionCell, event: LifecycleEvent) {

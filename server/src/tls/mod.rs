@@ -1,5 +1,7 @@
-//! TLS of the public listener: a certificate and its key, which can be exchanged while the server runs.
+//! TLS of the public listener: a certificate and its key, which can be exchanged while the server runs. And what the server trusts where it
+//! is the client.
 
+mod authorities;
 mod files;
 
 use std::fmt;
@@ -14,6 +16,7 @@ use rustls::sign::SingleCertAndKey;
 use rustls::{ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::TlsAcceptor;
 
+pub(crate) use authorities::authorities;
 pub use files::TlsError;
 pub(crate) use files::{PemFile, certified_key};
 

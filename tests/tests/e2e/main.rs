@@ -90,3 +90,5 @@ mod token;
 mod tokens;
 // The wall clock jumps.
 mod wall_clock;
+// Webhooks: a backend that is told what happens.
+mod webhooks;

@@ -7,12 +7,12 @@ use std::{fmt, io};
 use rustls::crypto::ring;
 use rustls::pki_types::ServerName;
 use rustls::sign::SingleCertAndKey;
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::{CertificateError, ClientConfig};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-use crate::tls::{PemFile, TlsError, VERSIONS, certified_key};
+use crate::tls::{PemFile, TlsError, VERSIONS, authorities, certified_key};
 
 const CA: &str = "engine.ca";
 
@@ -31,7 +31,7 @@ impl RedisTls {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&VERSIONS)
             .map_err(|error| TlsError::new(CA, error))?
-            .with_root_certificates(ca.map_or_else(authorities_of_this_machine, authorities_in)?);
+            .with_root_certificates(authorities(CA, ca)?);
         let config = match own {
             None => builder.with_no_client_auth(),
             Some((certificate, key)) => {
@@ -52,28 +52,6 @@ impl RedisTls {
         let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
         self.0.connect(name, stream).await.map_err(|error| io::Error::new(error.kind(), described(&error)))
     }
-}
-
-fn authorities_in(path: &Path) -> Result<RootCertStore, TlsError> {
-    let file = PemFile { setting: CA, path };
-    let mut roots = RootCertStore::empty();
-    for certificate in file.certificates()? {
-        roots.add(certificate).map_err(|error| file.error(error))?;
-    }
-    Ok(roots)
-}
-
-fn authorities_of_this_machine() -> Result<RootCertStore, TlsError> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    // Some of them may be odd, which concerns nobody here.
-    roots.add_parsable_certificates(found.certs);
-    if roots.is_empty() {
-        let why: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
-        let message = format!("must be set, since this machine trusts no authorities {}", why.join(", "));
-        return Err(TlsError::new(CA, message.trim_end()));
-    }
-    Ok(roots)
 }
 
 /// What went wrong in a handshake.

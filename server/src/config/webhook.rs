@@ -1,0 +1,88 @@
+//! `[[webhook]]`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::ConfigError;
+use super::raw::Checks;
+use super::units::Span;
+use crate::events::{EventName, WebhookSettings};
+use crate::outbound::Trust;
+
+const CA: &str = "webhook.ca";
+
+const TIMEOUT: Span = Span(Duration::from_secs(10));
+const RETRY_FOR: Span = Span(Duration::from_mins(10));
+const MAX_QUEUED: usize = 100_000;
+
+/// A shorter one is a mistake rather than a wish.
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawWebhook {
+    name: Option<String>,
+    url: String,
+    events: Vec<EventName>,
+    secret: String,
+    ca: Option<PathBuf>,
+    #[serde(default = "timeout")]
+    timeout: Span,
+    #[serde(default = "retry_for")]
+    retry_for: Span,
+    #[serde(default = "max_queued")]
+    max_queued: usize,
+}
+
+impl Checks<'_> {
+    pub(super) fn webhooks(&self, raw: &[RawWebhook]) -> Result<Vec<WebhookSettings>, ConfigError> {
+        let mut webhooks: Vec<WebhookSettings> = Vec::new();
+        for (index, webhook) in raw.iter().enumerate() {
+            let key = |field: &str| format!("webhook[{index}].{field}");
+            let webhook = self.webhook(webhook, index, key)?;
+            let is_new = webhooks.iter().all(|other| other.name != webhook.name);
+            self.require(is_new, &key("name"), "is the name of another")?;
+            webhooks.push(webhook);
+        }
+        Ok(webhooks)
+    }
+
+    fn webhook(
+        &self,
+        raw: &RawWebhook,
+        index: usize,
+        key: impl Fn(&str) -> String,
+    ) -> Result<WebhookSettings, ConfigError> {
+        self.require(raw.name.as_deref() != Some(""), &key("name"), "must not be empty")?;
+        self.require(!raw.events.is_empty(), &key("events"), "must not be empty")?;
+        let fits = raw.timeout.0 >= SHORTEST_TIMEOUT;
+        self.require(fits, &key("timeout"), "must be at least 100ms")?;
+        self.require(raw.max_queued > 0, &key("max_queued"), "must be at least 1")?;
+        let target = self.sound(&key("url"), raw.url.parse())?;
+        let trust = self.sound(&key("ca"), Trust::of(&target, CA, raw.ca.as_deref()))?;
+        Ok(WebhookSettings {
+            name: raw.name.clone().unwrap_or_else(|| index.to_string()).into(),
+            target,
+            trust,
+            events: raw.events.clone(),
+            secret: self.sound(&key("secret"), raw.secret.parse())?,
+            timeout: raw.timeout.0,
+            retry_for: raw.retry_for.0,
+            max_queued: raw.max_queued,
+        })
+    }
+}
+
+fn timeout() -> Span {
+    TIMEOUT
+}
+
+fn retry_for() -> Span {
+    RETRY_FOR
+}
+
+fn max_queued() -> usize {
+    MAX_QUEUED
+}

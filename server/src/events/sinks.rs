@@ -1,0 +1,62 @@
+use std::sync::Arc;
+
+use encke_core::session::LifecycleEvent;
+
+use super::hooks::HookSink;
+use super::webhook::Webhooks;
+use crate::channel::{Occupancy, OccupancySink};
+use crate::metrics::Metrics;
+use crate::session::{EventSink, SessionId};
+
+/// Who is told of what happens, and where it is counted.
+pub(crate) struct Sinks {
+    pub(crate) metrics: Arc<Metrics>,
+    /// Of sessions.
+    pub(crate) sessions: Box<dyn EventSink>,
+    /// Of channels.
+    pub(crate) channels: Option<Arc<Occupancy>>,
+}
+
+impl Sinks {
+    /// Hooks, and webhooks if there are any.
+    pub(crate) fn of(hooks: HookSink, webhooks: Option<&Arc<Webhooks>>, metrics: Arc<Metrics>) -> Self {
+        let Some(webhooks) = webhooks else {
+            return Self { metrics, ..Self::from(Box::new(hooks)) };
+        };
+        let channels = || Arc::new(Occupancy::new(Arc::clone(webhooks) as Arc<dyn OccupancySink>));
+        Self {
+            metrics,
+            channels: webhooks.want_channels().then(channels),
+            sessions: Box::new(Both { hooks, webhooks: Arc::clone(webhooks) }),
+        }
+    }
+}
+
+impl<S: EventSink> From<Box<S>> for Sinks {
+    fn from(sessions: Box<S>) -> Self {
+        Self { metrics: Arc::new(Metrics::new()), sessions, channels: None }
+    }
+}
+
+struct Both {
+    hooks: HookSink,
+    webhooks: Arc<Webhooks>,
+}
+
+impl EventSink for Both {
+    fn wants_order(&self) -> bool {
+        true
+    }
+
+    fn session_event_in_order(&self, session: SessionId, user: Option<&Arc<str>>, event: LifecycleEvent) {
+        self.webhooks.session_event(session, user, event);
+    }
+
+    fn session_event(&self, session: SessionId, user: Option<&str>, event: LifecycleEvent) {
+        self.hooks.session_event(session, user, event);
+    }
+
+    fn service_message(&self, session: SessionId, user: Option<&str>, channel: &str, data: &str) -> bool {
+        self.hooks.service_message(session, user, channel, data)
+    }
+}

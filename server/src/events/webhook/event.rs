@@ -1,0 +1,92 @@
+use std::sync::Arc;
+
+use encke_core::session::Transition;
+use serde::ser::SerializeStruct;
+use serde::{Deserialize, Serialize, Serializer};
+
+use crate::channel::ChannelName;
+use crate::clock::UnixTime;
+use crate::session::SessionId;
+
+/// What a webhook may be told of, by the names of the configuration and of the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) enum EventName {
+    #[serde(rename = "session.opened")]
+    SessionOpened,
+    #[serde(rename = "session.suspended")]
+    SessionSuspended,
+    #[serde(rename = "session.resumed")]
+    SessionResumed,
+    #[serde(rename = "session.expired")]
+    SessionExpired,
+    #[serde(rename = "session.closed")]
+    SessionClosed,
+    /// The first session follows the channel.
+    #[serde(rename = "channel.occupied")]
+    ChannelOccupied,
+    /// The last one has left it, or ended.
+    #[serde(rename = "channel.vacated")]
+    ChannelVacated,
+}
+
+impl EventName {
+    pub(super) fn of(transition: Transition) -> Self {
+        match transition {
+            Transition::Opened => Self::SessionOpened,
+            Transition::Suspended(_) => Self::SessionSuspended,
+            Transition::Resumed(_) => Self::SessionResumed,
+            Transition::Expired => Self::SessionExpired,
+            Transition::Closed(_) => Self::SessionClosed,
+        }
+    }
+
+    pub(super) fn is_of_channel(self) -> bool {
+        matches!(self, Self::ChannelOccupied | Self::ChannelVacated)
+    }
+}
+
+/// Something that has happened.
+#[derive(Clone, Debug)]
+pub(super) struct Event {
+    /// The same at every try, and another for every other event of any server.
+    pub(super) id: Box<str>,
+    pub(super) name: EventName,
+    pub(super) at: UnixTime,
+    pub(super) subject: Subject,
+}
+
+/// What it has happened to.
+#[derive(Clone, Debug)]
+pub(super) enum Subject {
+    Session {
+        id: SessionId,
+        /// The `sub` of its client's token.
+        user: Option<Arc<str>>,
+        /// Counts the events of the session from 1.
+        number: u32,
+        reason: &'static str,
+    },
+    Channel(ChannelName),
+}
+
+/// What does not apply is left out.
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut object = serializer.serialize_struct("Event", 8)?;
+        object.serialize_field("id", &self.id)?;
+        object.serialize_field("event", &self.name)?;
+        match &self.subject {
+            Subject::Session { id, user, number, reason } => {
+                object.serialize_field("number", number)?;
+                object.serialize_field("session", &id.to_string())?;
+                if let Some(user) = user {
+                    object.serialize_field("user", &**user)?;
+                }
+                object.serialize_field("reason", reason)?;
+            }
+            Subject::Channel(channel) => object.serialize_field("channel", channel.as_str())?,
+        }
+        object.serialize_field("at_ms", &self.at.as_millis())?;
+        object.end()
+    }
+}

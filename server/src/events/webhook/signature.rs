@@ -1,0 +1,83 @@
+//! Signatures as Standard Webhooks has them: `webhook-signature: v1,<base64>`, an HMAC-SHA256 of id, time and body.
+
+use std::fmt;
+use std::str::FromStr;
+
+use data_encoding::{BASE64, BASE64_NOPAD};
+use ring::hmac;
+
+const PREFIX: &str = "whsec_";
+/// In bytes, by the specification.
+const LENGTHS: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// What requests are signed with, known to the backend and this server alone.
+#[derive(Clone)]
+pub(crate) struct Secret(hmac::Key);
+
+/// The text is no secret. It is not quoted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadSecret {
+    #[error("must be `whsec_` and base64, as from `echo whsec_$(openssl rand -base64 32)`")]
+    NotASecret,
+    #[error("must have from {} to {} bytes behind its base64", LENGTHS.start(), LENGTHS.end())]
+    Length,
+}
+
+impl Secret {
+    /// The value of the header `webhook-signature`.
+    pub(super) fn sign(&self, id: &str, unix_seconds: u64, body: &[u8]) -> String {
+        let mut context = hmac::Context::with_key(&self.0);
+        context.update(format!("{id}.{unix_seconds}.").as_bytes());
+        context.update(body);
+        format!("v1,{}", BASE64.encode(context.sign().as_ref()))
+    }
+}
+
+impl FromStr for Secret {
+    type Err = BadSecret;
+
+    fn from_str(text: &str) -> Result<Self, BadSecret> {
+        let encoded = text.strip_prefix(PREFIX).ok_or(BadSecret::NotASecret)?;
+        let bytes = BASE64_NOPAD.decode(encoded.trim_end_matches('=').as_bytes());
+        let bytes = bytes.map_err(|_| BadSecret::NotASecret)?;
+        if !LENGTHS.contains(&bytes.len()) {
+            return Err(BadSecret::Length);
+        }
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The example of the specification's own libraries.
+    #[test]
+    fn a_signature_is_that_of_the_specification() {
+        let secret: Secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().expect("a secret");
+        let body = br#"{"test": 2432232314}"#;
+        let signed = secret.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
+        assert_eq!(signed, "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=");
+    }
+
+    #[test]
+    fn what_is_a_secret() {
+        let of = |bytes: usize| format!("{PREFIX}{}", BASE64.encode(&vec![7; bytes]));
+        for bytes in [24, 25, 32, 64] {
+            assert!(of(bytes).parse::<Secret>().is_ok(), "{bytes}");
+            assert!(of(bytes).trim_end_matches('=').parse::<Secret>().is_ok(), "{bytes}, without padding");
+        }
+        for bytes in [0, 23, 65] {
+            assert_eq!(of(bytes).parse::<Secret>().err(), Some(BadSecret::Length), "{bytes}");
+        }
+        for text in ["", "secret", "whsec_!", "whsec-AAAA", &of(32)[PREFIX.len()..]] {
+            assert_eq!(text.parse::<Secret>().err(), Some(BadSecret::NotASecret), "{text}");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! HTTP requests that the server makes: to the backend of whoever runs it.
+//!
+//! hyper's client keeps the connections, over which it speaks HTTP/1.1, with TLS by rustls. Every deadline is on the wheel. Redirects are not
+//! followed: the operator has named an address, and a signed request goes nowhere else.
+
+mod client;
+mod target;
+
+pub(crate) use client::{Client, OutboundError, Trust};
+pub(crate) use target::Target;

@@ -1,0 +1,236 @@
+//! The backend of whoever runs the server: an HTTP server that remembers what it was asked, and answers as the test says.
+
+use std::fmt;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use crate::waiting::let_pass;
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Path and query.
+    pub path: String,
+    /// Names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// As it came.
+    pub body: Vec<u8>,
+    /// When it was whole.
+    pub at: Instant,
+    /// The status that it was answered with, if it was answered.
+    pub status: Option<u16>,
+}
+
+/// What is answered.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The status code; 0 for none at all: the connection ends.
+    pub status: u16,
+    /// Lines that end in CR LF.
+    pub headers: String,
+    /// After the headers.
+    pub body: String,
+    /// How long it takes.
+    pub after: Duration,
+}
+
+type Answering = Arc<dyn Fn(&Asked) -> Reply + Send + Sync>;
+
+/// See the [module](self). Its threads end with the test.
+#[derive(Clone)]
+pub struct Backend {
+    /// Where it listens.
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    asked: Mutex<Vec<Asked>>,
+    answering: Mutex<Answering>,
+}
+
+impl Reply {
+    /// This status and no more.
+    #[must_use]
+    pub fn status(status: u16) -> Self {
+        Self { status, headers: String::new(), body: String::new(), after: Duration::ZERO }
+    }
+
+    /// 200 with this body.
+    #[must_use]
+    pub fn json(body: impl fmt::Display) -> Self {
+        let headers = "Content-Type: application/json\r\n".to_owned();
+        Self { headers, body: body.to_string(), ..Self::status(200) }
+    }
+
+    /// The same, later.
+    #[must_use]
+    pub fn after(self, after: Duration) -> Self {
+        Self { after, ..self }
+    }
+}
+
+impl Asked {
+    /// The value of this header.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(found, _)| found == name).map(|(_, value)| &**value)
+    }
+
+    /// The body, which is JSON.
+    ///
+    /// # Panics
+    /// When it is none.
+    #[must_use]
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).expect("the server sends JSON")
+    }
+}
+
+impl Default for Backend {
+    fn default() -> Self {
+        Self::start()
+    }
+}
+
+impl Backend {
+    /// One that answers 200 to everything.
+    ///
+    /// # Panics
+    /// When there is no free port.
+    #[must_use]
+    pub fn start() -> Self {
+        Self::serve(TcpListener::bind("127.0.0.1:0").expect("a free port"), Some)
+    }
+
+    /// The same at this address.
+    ///
+    /// # Panics
+    /// When it is taken.
+    #[must_use]
+    #[track_caller]
+    pub fn start_at(address: SocketAddr) -> Self {
+        Self::serve(TcpListener::bind(address).expect("the address is free"), Some)
+    }
+
+    /// The same behind TLS, with these files in PEM.
+    ///
+    /// # Panics
+    /// When these are none.
+    #[must_use]
+    pub fn start_tls(certificate: &Path, key: &Path) -> Self {
+        let certificate = CertificateDer::from_pem_file(certificate).expect("a certificate");
+        let key = PrivateKeyDer::from_pem_file(key).expect("a key");
+        let config = ServerConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .expect("ring has ciphers")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .expect("they belong together");
+        let config = Arc::new(config);
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        Self::serve(listener, move |stream| {
+            Some(StreamOwned::new(ServerConnection::new(Arc::clone(&config)).ok()?, stream))
+        })
+    }
+
+    fn serve<S: Read + Write + Send + 'static>(
+        listener: TcpListener,
+        over: impl Fn(TcpStream) -> Option<S> + Send + 'static,
+    ) -> Self {
+        let address = listener.local_addr().expect("it has an address");
+        let answering: Mutex<Answering> = Mutex::new(Arc::new(|_| Reply::status(200)));
+        let shared = Arc::new(Shared { asked: Mutex::default(), answering });
+        let accepting = Arc::clone(&shared);
+        thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let shared = Arc::clone(&accepting);
+                if let Some(stream) = over(stream) {
+                    // Whatever breaks a connection is the server's to notice.
+                    thread::spawn(move || shared.answer_all(BufReader::new(stream)));
+                }
+            }
+        });
+        Self { address, shared }
+    }
+
+    /// Its URL with this path.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// From now on it answers so.
+    pub fn answer(&self, answering: impl Fn(&Asked) -> Reply + Send + Sync + 'static) {
+        *self.shared.answering.lock() = Arc::new(answering);
+    }
+
+    /// From now on it answers this status.
+    pub fn answer_status(&self, status: u16) {
+        self.answer(move |_| Reply::status(status));
+    }
+
+    /// All that it was asked, in the order in which requests were whole.
+    #[must_use]
+    pub fn asked(&self) -> Vec<Asked> {
+        self.shared.asked.lock().clone()
+    }
+}
+
+impl Shared {
+    fn answer_all(&self, mut stream: BufReader<impl Read + Write>) -> Option<()> {
+        loop {
+            let asked = read_request(&mut stream)?;
+            let index = {
+                let mut all = self.asked.lock();
+                all.push(asked.clone());
+                all.len() - 1
+            };
+            let answering = Arc::clone(&self.answering.lock());
+            let reply = answering(&asked);
+            let_pass(reply.after);
+            let Reply { status, headers, body, .. } = reply;
+            if status == 0 {
+                return None;
+            }
+            self.asked.lock()[index].status = Some(status);
+            let head = format!("HTTP/1.1 {status} Status\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
+            stream.get_mut().write_all((head + &body).as_bytes()).ok()?;
+            stream.get_mut().flush().ok()?;
+        }
+    }
+}
+
+fn read_request(stream: &mut impl BufRead) -> Option<Asked> {
+    let mut line = || {
+        let mut line = String::new();
+        (stream.read_line(&mut line).ok()? > 0).then(|| line.trim_end().to_owned())
+    };
+    let path = line()?.split(' ').nth(1)?.to_owned();
+    let mut headers = Vec::new();
+    loop {
+        let line = line()?;
+        let Some((name, value)) = line.split_once(": ") else { break };
+        headers.push((name.to_ascii_lowercase(), value.to_owned()));
+    }
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let mut body = vec![0; length.map_or(Some(0), |(_, length)| length.parse().ok())?];
+    stream.read_exact(&mut body).ok()?;
+    Some(Asked { path, headers, body, at: Instant::now(), status: None })
+}
+
+impl fmt::Debug for Backend {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Backend").field("address", &self.address).finish_non_exhaustive()
+    }
+}
