@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, LogLinesDropped, TimersView};
 use crate::admission::{Handshakes, OpenConnections, Permits, Rates, Refusals, Unfinished};
+use crate::backend::Backend;
 use crate::client::{self, ClientSettings};
 use crate::config::{Config, EngineConfig, RedisSettings};
 use crate::engine::{LogEngine, MemoryEngine, RedisEngine};
@@ -51,6 +52,7 @@ pub(crate) fn client_on(
     engine: impl FnOnce(MemoryEngine<SessionRef>) -> Arc<dyn LogEngine<SessionRef>>,
 ) -> client::Context {
     let limits = &config.limits;
+    let ask_on = Arc::clone(&executor);
     let Sinks { metrics, sessions: events, channels: occupancy } = sinks.into();
     let cells = Arc::new(Cells::new(limits.slots()));
     let channels = Channels::new(
@@ -79,6 +81,10 @@ pub(crate) fn client_on(
         entropy.clone(),
         events,
     ));
+    let backend = config.backend.clone().map(|settings| {
+        let (metrics, timeouts) = (Arc::clone(&metrics.backend), Arc::clone(&timeouts));
+        Arc::new(Backend::new(settings, metrics, timeouts, entropy.clone(), ask_on))
+    });
     client::Context {
         user_rates: Rates::new(limits.user_commands_per_second),
         bad_signatures: Rates::new(limits.bad_signatures_per_second),
@@ -88,6 +94,7 @@ pub(crate) fn client_on(
         timeouts,
         sessions,
         logs,
+        backend,
         engine_health: None,
         auth: Arc::clone(&config.auth),
         metrics,

@@ -28,6 +28,7 @@ mod admin;
 mod admission;
 mod arena;
 pub mod auth;
+mod backend;
 pub mod banner;
 mod channel;
 mod client;

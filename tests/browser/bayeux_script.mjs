@@ -5,7 +5,7 @@
 import { createInterface } from "node:readline";
 import { tell } from "./test.mjs";
 
-// Commands are lines on standard input: {"subscribe":CHANNEL}, {"unsubscribe":CHANNEL}, {"publish":[CHANNEL,DATA]} and {"disconnect":true}.
+// Commands are lines on standard input (CometD's has {"call":[TARGET,DATA]}, too): {"subscribe":CHANNEL}, {"unsubscribe":CHANNEL}, {"publish":[CHANNEL,DATA]} and {"disconnect":true}.
 // The script ends with it, and leaves without a word.
 export async function obey(commands) {
   for await (const line of createInterface({ input: process.stdin })) {

@@ -42,5 +42,6 @@ obey({
     followed.delete(channel);
   },
   publish: ([channel, data]) => cometd.publish(channel, data),
+  call: ([target, data]) => cometd.remoteCall(target, data, ({ successful, data }) => tell({ called: { successful, data } })),
   disconnect: () => cometd.disconnect(),
 });

@@ -7,6 +7,7 @@ use encke_core::session::ConnectionId;
 use super::unfinished::Sender;
 use crate::admission::{Permits, Rates, RefusalReason, Refusals, Unfinished, network};
 use crate::auth::{Auth, AuthError, Identity};
+use crate::backend::Backend;
 use crate::engine::Health;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
@@ -22,6 +23,8 @@ pub(crate) struct Context {
     pub(crate) timeouts: Arc<Timeouts>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) logs: Logs,
+    /// Who is asked before something is done, if anyone is.
+    pub(crate) backend: Option<Arc<Backend>>,
     /// Of an engine that is elsewhere.
     pub(crate) engine_health: Option<Arc<Health>>,
     pub(crate) auth: Arc<Auth>,

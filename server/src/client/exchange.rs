@@ -8,11 +8,13 @@ use encke_core::dialect::{
 };
 use encke_core::message::CompactJson;
 
+use super::asked::Publication;
 use super::context::NotIdentified;
 use super::errors::{bad_data, forbidden};
 use super::{Context, Speaker, unsubscribed};
 use crate::auth::{AuthError, Permission};
-use crate::channel::{BadChannelName, ChannelName, PublishId};
+use crate::backend::Ask;
+use crate::channel::{BadChannelName, ChannelName};
 use crate::engine::{Answer, Presence, all};
 use crate::session::{Backlog, NotSubscribed, Said, Subscribed};
 
@@ -37,7 +39,8 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             Command::Subscribe { channel, since } => return self.subscribe(&channel, since.as_ref()),
             Command::SubscribeAll { channels } => return self.subscribe_all(&channels),
             Command::Publish { channel, data, key } => return self.publish(&channel, &data, key.as_ref()),
-            Command::Service { channel, data } => self.say_to_service(&channel, &data),
+            Command::Service { channel, data } => return self.say_to_service(&channel, &data),
+            Command::Call { method, data } => return self.call(&method, &data),
             Command::Unsubscribe { channel } => {
                 self.unsubscribe([&*channel]);
                 Ok(Success::Done)
@@ -97,8 +100,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             Ok(name) => name,
             Err(error) => return Answer::Ready(Err(error.into())),
         };
-        let Speaker { session, context, via } = self.speaker;
-        context.sessions.subscribe(session, via, &name, since).map(|subscribed| {
+        self.speaker.subscribe(&name, since).map(|subscribed| {
             let subscribed = subscribed?;
             Ok(Success::Subscribed {
                 channel: subscribed.channel.name().as_str().to_owned().into(),
@@ -128,17 +130,16 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         session.commands.count(others, rate, now);
         let is_new = |name: &ChannelName| !context.sessions.follows(session, name.as_str());
         let new: Vec<ChannelName> = names.into_iter().filter(is_new).collect();
-        let answers: Vec<_> =
-            new.iter().map(|name| context.sessions.subscribe(session, via, name, None)).collect();
+        let answers: Vec<_> = new.iter().map(|name| self.speaker.subscribe(name, None)).collect();
         let (sessions, session) = (Arc::clone(&context.sessions), context.sessions.hold(session));
-        let conclude = move |results: Vec<Result<Subscribed, NotSubscribed>>| {
+        let conclude = move |results: Vec<Result<Subscribed, CommandError>>| {
             let Some(error) = results.into_iter().find_map(Result::err) else {
                 return Ok(Success::SubscribedAll);
             };
             for name in &new {
                 sessions.unsubscribe(&session, via, name.as_str());
             }
-            Err(error.into())
+            Err(error)
         };
         all(answers).map(conclude)
     }
@@ -150,18 +151,40 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         }
     }
 
-    fn say_to_service(&self, channel: &str, data: &str) -> Outcome {
-        let name = self.channel_name(channel)?;
+    /// What no hook takes, the backend is called for.
+    fn say_to_service(&self, channel: &str, data: &str) -> Answer<Outcome> {
+        let (name, data) = match self.service_message(channel, data) {
+            Ok(message) => message,
+            Err(error) => return Answer::Ready(Err(error)),
+        };
         let Speaker { session, context, .. } = self.speaker;
-        if !session.identity().allows(Permission::Publish, name.as_str()) {
-            return Err(not_allowed(Permission::Publish));
-        }
-        let data = CompactJson::parse(data).map_err(bad_data)?;
         if context.sessions.service_message(session, name.as_str(), data.as_str()) {
-            return Ok(Success::Done);
+            return Answer::Ready(Ok(Success::Done));
+        }
+        if context.backend_for(Ask::Call).is_some() {
+            return self.speaker.call(name.as_str(), data.as_str());
         }
         let message = "nothing takes messages on this channel".to_owned();
-        Err(CommandError { code: ErrorCode::UnknownCommand, message })
+        Answer::Ready(Err(CommandError { code: ErrorCode::UnknownCommand, message }))
+    }
+
+    fn service_message<'d>(
+        &self,
+        channel: &str,
+        data: &'d str,
+    ) -> Result<(ChannelName, CompactJson<'d>), CommandError> {
+        let name = self.channel_name(channel)?;
+        if !self.speaker.session.identity().allows(Permission::Publish, name.as_str()) {
+            return Err(not_allowed(Permission::Publish));
+        }
+        Ok((name, CompactJson::parse(data).map_err(bad_data)?))
+    }
+
+    fn call(&self, method: &str, data: &str) -> Answer<Outcome> {
+        match CompactJson::parse(data) {
+            Ok(data) => self.speaker.call(method, data.as_str()),
+            Err(error) => Answer::Ready(Err(bad_data(error))),
+        }
     }
 
     fn publish(&self, channel: &str, data: &str, key: Option<&PublishKey<'_>>) -> Answer<Outcome> {
@@ -173,13 +196,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             Ok(data) => data,
             Err(error) => return Answer::Ready(Err(bad_data(error))),
         };
-        let Speaker { session, context, via } = self.speaker;
-        let maker = session.holder(via);
-        let id = key.map(|key| PublishId { publisher: session.publisher(), key: key.as_str().into() });
-        context.logs.engine.append(&name, &maker, &data, id.as_ref()).map(|published| {
-            let published = published?;
-            Ok(Success::Published { offset: published.offset, epoch: String::from(published.epoch).into() })
-        })
+        self.speaker.publish(Publication { channel: name, data, key })
     }
 
     fn presence(&self, channel: &str) -> Answer<Outcome> {

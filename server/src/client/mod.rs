@@ -1,5 +1,6 @@
 //! What a client may ask for and what it is told, on any transport.
 
+mod asked;
 mod attachment;
 pub(crate) mod bayeux;
 mod caller;

@@ -1,4 +1,4 @@
-//! Commands that wait for an engine, or for those before them.
+//! Commands that wait for an engine or the backend, or for those before them.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -14,7 +14,7 @@ pub(super) const MOST_IN_FLIGHT: usize = 64;
 
 /// Commands without responses yet, in the order in which they came.
 pub(super) struct Waiting<I> {
-    /// What was asked of the engine, and what was done or refused since.
+    /// What was asked of the engine or the backend, and what was done or refused since.
     in_flight: VecDeque<(Option<I>, Answer<Outcome>)>,
     kind: Kind,
     /// Commands that begin once nothing is in flight: at most as many as one text has, since none is read while there are any.
@@ -27,6 +27,7 @@ pub(super) struct Waiting<I> {
 pub(super) enum Kind {
     Publish,
     Subscribe,
+    Call,
     /// Goes with no other.
     Other,
 }
@@ -36,6 +37,7 @@ impl Kind {
         match command {
             Command::Publish { .. } => Self::Publish,
             Command::Subscribe { .. } => Self::Subscribe,
+            Command::Call { .. } => Self::Call,
             _ => Self::Other,
         }
     }

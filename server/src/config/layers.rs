@@ -11,7 +11,7 @@ use super::ConfigError;
 const DEFAULTS: &str = include_str!("default.toml");
 const ENV_PREFIX: &str = "ENCKE_";
 /// The sections whose values are not shown.
-pub(super) const SECRETS: [&str; 3] = ["auth", "engine", "webhook"];
+pub(super) const SECRETS: [&str; 4] = ["auth", "backend", "engine", "webhook"];
 /// Between the levels of a key in the environment.
 const ENV_SEPARATOR: &str = "__";
 

@@ -1,6 +1,7 @@
 //! Configuration: raw settings in layers, resolved into a validated [`Config`].
 
 mod auth;
+mod backend;
 mod engine;
 mod layers;
 mod memory;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use encke_core::session::SessionTimeouts;
 
 use crate::auth::Auth;
+use crate::backend::BackendSettings;
 use crate::events::WebhookSettings;
 use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
@@ -76,6 +78,8 @@ pub struct Config {
     pub tls: Option<Arc<Tls>>,
     /// The admin listener has it, too.
     pub tls_for_admin: bool,
+    /// Who is asked before something is done.
+    pub(crate) backend: Option<BackendSettings>,
     /// Who is told of what happens.
     pub(crate) webhooks: Vec<WebhookSettings>,
     /// Logs.

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 use super::auth::{RawAuth, RawTls};
+use super::backend::RawBackend;
 use super::engine::RawEngine;
 use super::layers::{Layers, Source};
 use super::memory::sessions_that_fit;
@@ -40,6 +41,7 @@ struct Raw {
     auth: RawAuth,
     tls: RawTls,
     webhook: Vec<RawWebhook>,
+    backend: RawBackend,
     log: Log,
 }
 
@@ -166,7 +168,8 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.shutdown(&raw.shutdown)?;
     let engine = checks.engine(&raw.engine, raw.channel.history_messages, raw.channel.history_age.0)?;
     let webhooks = checks.webhooks(&raw.webhook)?;
-    let mut config = Config { webhooks, ..raw.into_config(engine, auth, tls, proxies, insecure) };
+    let backend = checks.backend(&raw.backend)?;
+    let mut config = Config { webhooks, backend, ..raw.into_config(engine, auth, tls, proxies, insecure) };
     if checks.is_default(MAX_SESSIONS) {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
     }
@@ -260,6 +263,7 @@ impl Raw {
             tls,
             tls_for_admin: self.tls.admin,
             webhooks: Vec::new(),
+            backend: None,
             log: LogConfig { level: self.log.level, format: self.log.format },
             insecure,
         }

@@ -9,7 +9,7 @@ use super::ConfigError;
 use super::raw::Checks;
 use super::units::Span;
 use crate::events::{EventName, WebhookSettings};
-use crate::outbound::Trust;
+use crate::outbound::{Target, Trust};
 
 const CA: &str = "webhook.ca";
 
@@ -60,8 +60,8 @@ impl Checks<'_> {
         let fits = raw.timeout.0 >= SHORTEST_TIMEOUT;
         self.require(fits, &key("timeout"), "must be at least 100ms")?;
         self.require(raw.max_queued > 0, &key("max_queued"), "must be at least 1")?;
-        let target = self.sound(&key("url"), raw.url.parse())?;
-        let trust = self.sound(&key("ca"), Trust::of(&target, CA, raw.ca.as_deref()))?;
+        let target: Target = self.sound(&key("url"), raw.url.parse())?;
+        let trust = self.sound(&key("ca"), Trust::load(target.is_tls(), CA, raw.ca.as_deref()))?;
         Ok(WebhookSettings {
             name: raw.name.clone().unwrap_or_else(|| index.to_string()).into(),
             target,

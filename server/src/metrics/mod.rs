@@ -2,6 +2,7 @@
 //!
 //! Each room counts into a struct of its own. All are registered here.
 
+mod backend;
 mod channels;
 mod connections;
 mod engine;
@@ -9,6 +10,7 @@ mod sessions;
 mod timers;
 mod webhooks;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ use sessions::SessionMetrics;
 use timers::TimerMetrics;
 use webhooks::WebhookMetrics;
 
+pub(crate) use backend::BackendMetrics;
 pub(crate) use timers::Lateness;
 pub(crate) use webhooks::WebhookCounters;
 
@@ -36,6 +39,7 @@ pub(crate) struct Metrics {
     /// Of an engine that is elsewhere.
     pub(crate) engine: EngineMetrics,
     pub(crate) webhooks: WebhookMetrics,
+    pub(crate) backend: Arc<BackendMetrics>,
     log_lines_dropped: Counter,
 }
 
@@ -72,6 +76,7 @@ impl Metrics {
             connections: ConnectionMetrics::new(),
             engine: EngineMetrics::new(),
             webhooks: WebhookMetrics::default(),
+            backend: Arc::default(),
             log_lines_dropped: Counter::default(),
         };
         metrics.register();
@@ -79,8 +84,17 @@ impl Metrics {
     }
 
     fn register(&mut self) {
-        let Self { registry, timers, channels, sessions, connections, engine, webhooks, log_lines_dropped } =
-            self;
+        let Self {
+            registry,
+            timers,
+            channels,
+            sessions,
+            connections,
+            engine,
+            webhooks,
+            backend,
+            log_lines_dropped,
+        } = self;
         let mut add = Add(registry);
         add.metric("connections", "Open connections", &connections.open);
         let help = "Connections without a task, which are open, too";
@@ -137,6 +151,11 @@ impl Metrics {
         let help = "Events that a webhook has, that found no room, or that were tried for too long";
         add.metric("webhook_events", help, &webhooks.events);
         add.metric("webhook_requests", "Requests of webhooks, by outcome", &webhooks.requests);
+        add.metric("backend_questions", "Questions to the backend, by outcome", &backend.asked);
+        add.metric("backend_seconds", "How long the backend took to answer, or failed to", &backend.seconds);
+        add.metric("backend_in_flight", "Questions to the backend that are under way", &backend.in_flight);
+        let help = "Whether the backend is left alone because it has failed again and again";
+        add.metric("backend_open", help, &backend.open);
     }
 
     /// The metrics in the OpenMetrics text format, which Prometheus reads.

@@ -35,6 +35,13 @@ pub(crate) struct Client {
     longest_answer: usize,
 }
 
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: StatusCode,
+    pub(crate) body: Bytes,
+}
+
 /// Nothing came back that can be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutboundError {
@@ -47,12 +54,12 @@ pub(crate) enum OutboundError {
 }
 
 impl Trust {
-    /// The authorities in `ca` alone, or else those of this machine; for targets without TLS nobody's.
+    /// The authorities in `ca` alone, or else those of this machine; without TLS nobody's. `setting` is the one that names the file.
     ///
     /// # Errors
     /// [`TlsError`].
-    pub(crate) fn of(target: &Target, setting: &'static str, ca: Option<&Path>) -> Result<Self, TlsError> {
-        let roots = if target.is_tls() { authorities(setting, ca)? } else { RootCertStore::empty() };
+    pub(crate) fn load(has_tls: bool, setting: &'static str, ca: Option<&Path>) -> Result<Self, TlsError> {
+        let roots = if has_tls { authorities(setting, ca)? } else { RootCertStore::empty() };
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&VERSIONS)
             .map_err(|error| TlsError::new(setting, error))?;
@@ -94,7 +101,7 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
         timeout: Duration,
-    ) -> Result<StatusCode, OutboundError> {
+    ) -> Result<Reply, OutboundError> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = target.uri().clone();
@@ -106,7 +113,8 @@ impl Client {
             let limit = self.longest_answer;
             // Only a connection whose answer was read to its end can take the next request.
             let body = Limited::new(body, limit).collect().await;
-            body.map(|_| head.status).map_err(|_| OutboundError::Unreadable { limit })
+            let body = body.map_err(|_| OutboundError::Unreadable { limit })?;
+            Ok(Reply { status: head.status, body: body.to_bytes() })
         };
         self.timeouts.within(timeout, exchange).await.unwrap_or(Err(OutboundError::TimedOut(timeout)))
     }

@@ -4,7 +4,9 @@
 //! followed: the operator has named an address, and a signed request goes nowhere else.
 
 mod client;
+mod signature;
 mod target;
 
 pub(crate) use client::{Client, OutboundError, Trust};
+pub(crate) use signature::{Secret, headers};
 pub(crate) use target::Target;

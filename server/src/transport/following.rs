@@ -3,17 +3,16 @@ use std::future::{IntoFuture, Ready};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use encke_core::dialect::Since;
+use encke_core::dialect::{CommandError, ErrorCode, Since};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either};
 
 use crate::channel::ChannelName;
-use crate::client::{Attachment, Speaker};
-use crate::engine::EngineError;
-use crate::session::{NotSubscribed, Subscribed};
+use crate::client::Attachment;
+use crate::session::Subscribed;
 use crate::timeouts::Sleep;
 
-type Outcome = Result<Subscribed, NotSubscribed>;
+type Outcome = Result<Subscribed, CommandError>;
 
 /// A channel that a request asks for, and what its client has of it.
 pub(super) type Asked = (ChannelName, Option<Since<'static>>);
@@ -51,10 +50,9 @@ impl Following {
                 ready!(self.poll_rate(task, attachment));
             }
             let Some((channel, since)) = self.channels.front() else { break };
-            let Speaker { session, context, via } = attachment.speaker();
-            let answer = self.answer.get_or_insert_with(|| {
-                context.sessions.subscribe(session, via, channel, since.as_ref()).into_future()
-            });
+            let answer = self
+                .answer
+                .get_or_insert_with(|| attachment.speaker().subscribe(channel, since.as_ref()).into_future());
             let Poll::Ready(outcome) = answer.poll_unpin(task) else { return Poll::Pending };
             self.answer = None;
             let Some((channel, since)) = self.channels.pop_front() else { break };
@@ -62,13 +60,12 @@ impl Following {
                 Ok(subscribed) => followed(&subscribed, since),
                 Err(error) => {
                     tracing::debug!(%channel, %error, "not subscribed");
-                    let reason = match error {
-                        NotSubscribed::Forbidden => "forbidden",
-                        NotSubscribed::Engine(EngineError::TooManyChannels(_))
-                        | NotSubscribed::TooManySubscriptions { .. }
-                        | NotSubscribed::Detached => "limit",
-                        NotSubscribed::Draining => "draining",
-                        NotSubscribed::Engine(_) => "unavailable",
+                    let reason = match error.code {
+                        // The backend's own codes are for its own clients.
+                        ErrorCode::Forbidden | ErrorCode::Backend(_) => "forbidden",
+                        ErrorCode::Limit => "limit",
+                        ErrorCode::Draining => "draining",
+                        _ => "unavailable",
                     };
                     self.refused.push((channel, reason));
                 }

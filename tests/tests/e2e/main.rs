@@ -6,6 +6,8 @@ mod admin;
 mod admin_channels;
 // Keys of the admin API.
 mod api_keys;
+// The backend is asked, and called.
+mod asks;
 // Bayeux: stock clients, and its rules byte by byte.
 mod bayeux;
 // Bayeux as no stock client speaks it.

@@ -56,6 +56,13 @@ pub enum Command<'a> {
         /// Any JSON, as the client wrote it.
         data: Cow<'a, str>,
     },
+    /// Call a method of the backend's.
+    Call {
+        /// Its name.
+        method: Cow<'a, str>,
+        /// Any JSON, as the client wrote it.
+        data: Cow<'a, str>,
+    },
     /// List who subscribes.
     Presence {
         /// The channel.
@@ -112,6 +119,7 @@ impl Command<'_> {
             Self::Service { channel, data } => {
                 Command::Service { channel: owned(channel), data: owned(data) }
             }
+            Self::Call { method, data } => Command::Call { method: owned(method), data: owned(data) },
             Self::Presence { channel } => Command::Presence { channel: owned(channel) },
             Self::Ack { seq } => Command::Ack { seq },
             Self::Pong { seq } => Command::Pong { seq },
@@ -167,7 +175,7 @@ impl fmt::Display for CommandError {
 impl std::error::Error for CommandError {}
 
 /// The codes of refused commands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ErrorCode {
     /// The text is not what the dialect expects: bad syntax, not exactly one command, or fields that do not fit it.
@@ -184,7 +192,7 @@ pub enum ErrorCode {
     Limit,
     /// Too many commands a second.
     RateLimited,
-    /// Channels cannot be reached now: nothing was done.
+    /// Channels or the backend cannot be reached now: nothing was done.
     Unavailable,
     /// No answer came: it may have been done, or not.
     OutcomeUnknown,
@@ -192,4 +200,11 @@ pub enum ErrorCode {
     Overloaded,
     /// The server is going away, and does no more of this.
     Draining,
+    /// It is longer than may be.
+    TooLarge,
+    /// The backend has not answered in time: nothing was done that would have needed its answer.
+    Timeout,
+    /// A code of the backend's own.
+    #[serde(untagged)]
+    Backend(Box<str>),
 }

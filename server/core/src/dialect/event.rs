@@ -90,6 +90,11 @@ pub enum Success<'a> {
         /// The epoch of the channel's log.
         epoch: Cow<'a, str>,
     },
+    /// To [`super::Command::Call`], and to [`super::Command::Service`] where the backend has answered it.
+    Called {
+        /// Any JSON, as the backend wrote it.
+        data: Cow<'a, str>,
+    },
     /// To [`super::Command::Presence`].
     Presence {
         /// The channel.

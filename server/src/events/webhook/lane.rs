@@ -7,23 +7,16 @@ use std::time::Duration;
 
 use futures_util::future::select;
 use hyper::StatusCode;
-use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 
 use super::backoff::Backoff;
 use super::batch::{Batch, MOST_EVENTS};
 use super::lanes::{Lane, Webhook};
-use crate::outbound::OutboundError;
+use crate::outbound::{OutboundError, headers};
 
 /// How long the first event of a batch waits for others.
 const GATHERING: Duration = Duration::from_millis(50);
 /// The longest pause between two tries while the server is going away.
 const LAST_PAUSES: Duration = Duration::from_millis(250);
-
-const AGENT: HeaderValue = HeaderValue::from_static(concat!("encke/", env!("CARGO_PKG_VERSION")));
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const ID: HeaderName = HeaderName::from_static("webhook-id");
-const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
-const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 /// Why a request was not accepted.
 #[derive(Debug)]
@@ -79,19 +72,11 @@ impl Lane {
 
 impl Webhook {
     async fn send(&self, batch: &Batch) -> Result<(), Problem> {
-        let seconds = self.timeouts.clock().unix_now().as_millis() / 1000;
-        let signature = self.settings.secret.sign(&batch.id, seconds, &batch.body);
-        let text = |text: String| HeaderValue::try_from(text).expect("base64 and numbers are visible");
-        let headers = HeaderMap::from_iter([
-            (CONTENT_TYPE, JSON),
-            (USER_AGENT, AGENT),
-            (ID, text(batch.id.clone())),
-            (TIMESTAMP, text(seconds.to_string())),
-            (SIGNATURE, text(signature)),
-        ]);
+        let now = self.timeouts.clock().unix_now();
+        let headers = headers(&batch.id, now, &batch.body, Some(&self.settings.secret));
         let settings = &self.settings;
-        let status = self.client.post(&settings.target, headers, batch.body.clone(), settings.timeout).await;
-        let status = status.map_err(Problem::Outbound)?;
+        let reply = self.client.post(&settings.target, headers, batch.body.clone(), settings.timeout).await;
+        let status = reply.map_err(Problem::Outbound)?.status;
         if status.is_success() { Ok(()) } else { Err(Problem::Status(status)) }
     }
 

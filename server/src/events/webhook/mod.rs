@@ -15,7 +15,6 @@ mod event;
 mod lane;
 mod lanes;
 mod settings;
-mod signature;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -34,7 +33,6 @@ use lanes::Webhook;
 
 pub(crate) use event::EventName;
 pub(crate) use settings::WebhookSettings;
-pub(crate) use signature::Secret;
 
 /// Every webhook.
 #[derive(Debug)]

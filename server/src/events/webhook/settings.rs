@@ -1,8 +1,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{EventName, Secret};
-use crate::outbound::{Target, Trust};
+use super::EventName;
+use crate::outbound::{Secret, Target, Trust};
 
 /// One `[[webhook]]`.
 #[derive(Clone, Debug)]

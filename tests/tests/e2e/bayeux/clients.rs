@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use encke_tests::bayeux::{Polls, connect_now, events, publish};
 use encke_tests::stock::Transport;
 use encke_tests::waiting::until;
-use encke_tests::{Client, Requests, RunningServer, Stock};
+use encke_tests::{Backend, Client, Reply, Requests, RunningServer, Stock};
 use serde_json::{Value, json};
 
 use super::{start_all, up_to};
@@ -45,6 +45,30 @@ fn each_stock_client_by_each_transport_follows_publishes_and_leaves() {
             let last = server.logs.lifecycle(&running.session).pop();
             last == Some(("closed".into(), "client".into()))
         });
+    }
+}
+
+/// The backend answers what no hook takes: CometD calls it a remote call, others listen to the channel.
+#[test]
+fn stock_clients_call_the_backend() {
+    let backend = Backend::start();
+    backend.answer(|asked| {
+        let asked = asked.json();
+        Reply::json(json!({"data": {"method": asked["method"], "echo": asked["data"]}}))
+    });
+    let server = RunningServer::with(&[&format!("backend.call={}", backend.url("/call"))]);
+    for running in &mut start_all(server.public, &["/news"]) {
+        let (name, client) = (&running.name, &mut running.client);
+        let answer = json!({"method": "/service/echo", "echo": [1, "a"]});
+        if running.stock == Stock::CometD {
+            client.tell(&json!({"call": ["echo", [1, "a"]]}));
+            let called = client.await_value("called", 1);
+            assert_eq!(called["data"], answer, "{name}");
+        }
+        client.publish("/service/echo", json!([1, "a"]));
+        let publishes = if running.stock == Stock::CometD { 2 } else { 1 };
+        assert_eq!(client.await_value("publish", publishes)["successful"], true, "{name}");
+        until(format!("{name} has the answer"), || client.came("/service/echo").last() == Some(&answer));
     }
 }
 

@@ -21,7 +21,9 @@ pub use message::{
 pub use missed::Missed;
 pub use reply::{Ack, EnckeExtension, Extensions, Reply, ReplyTo, event_len, write_event};
 
-use super::{Command, CommandError, Dialect, DialectName, ErrorCode, Event, Request, Response, Texts};
+use super::{
+    Command, CommandError, Dialect, DialectName, ErrorCode, Event, Request, Response, Success, Texts,
+};
 use crate::session::Heartbeat;
 
 /// The version of the protocol.
@@ -106,6 +108,10 @@ impl Dialect for Bayeux {
                 continue;
             };
             let reply = match result {
+                Ok(Success::Called { data }) => {
+                    to.text(&id.answered(data));
+                    continue;
+                }
                 Ok(_) => id.reply().succeeded(),
                 Err(_) if id.is_of_no_session => id.reply().of_no_session(),
                 Err(error) => id.reply().failed(error),

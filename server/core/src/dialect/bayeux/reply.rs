@@ -32,6 +32,18 @@ impl ReplyTo {
         Self { is_of_no_session: true, ..self }
     }
 
+    /// The text of an array with what the backend has answered, and the reply. CometD's `remoteCall` knows its answer by the id, other clients listen to the
+    /// channel.
+    ///
+    /// # Panics
+    /// When `data` is no JSON.
+    pub(super) fn answered(&self, data: &str) -> String {
+        let data = serde_json::from_str(data).expect("the backend's answer was read as JSON");
+        let answer = Answer { channel: &self.channel, id: self.id.as_deref(), data };
+        let answer = serde_json::to_string(&answer).expect("our own types have string keys and serialize");
+        format!("[{answer},{}]", self.reply().succeeded().to_json())
+    }
+
     /// A reply that says nothing yet.
     #[must_use]
     pub fn reply(&self) -> Reply<'_> {
@@ -42,6 +54,15 @@ impl ReplyTo {
             ..Reply::default()
         }
     }
+}
+
+/// What comes back on the channel of a message.
+#[derive(Serialize)]
+struct Answer<'a> {
+    channel: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<&'a RawValue>,
+    data: &'a RawValue,
 }
 
 /// The reply to one message.
@@ -127,7 +148,7 @@ impl Reply<'_> {
     /// It was refused.
     #[must_use]
     pub fn failed(self, error: &CommandError) -> Self {
-        self.failed_with(code(error.code), &error.message)
+        self.failed_with(code(&error.code), &error.message)
     }
 
     /// There is no such session: the client is to open a new one.
@@ -170,16 +191,19 @@ impl Reply<'_> {
 }
 
 /// The code of the specification, or the status of HTTP that means the same.
-fn code(code: ErrorCode) -> u16 {
+fn code(code: &ErrorCode) -> u16 {
     match code {
-        ErrorCode::Malformed | ErrorCode::BadChannel => 400,
+        ErrorCode::Malformed | ErrorCode::BadChannel | ErrorCode::Backend(_) => 400,
         ErrorCode::Unauthorized => 401,
         ErrorCode::Forbidden => 403,
         ErrorCode::UnknownCommand => 404,
+        ErrorCode::TooLarge => 413,
         ErrorCode::Limit | ErrorCode::RateLimited => 429,
-        ErrorCode::Unavailable | ErrorCode::OutcomeUnknown | ErrorCode::Overloaded | ErrorCode::Draining => {
-            503
-        }
+        ErrorCode::Unavailable
+        | ErrorCode::OutcomeUnknown
+        | ErrorCode::Overloaded
+        | ErrorCode::Draining
+        | ErrorCode::Timeout => 503,
     }
 }
 

@@ -42,6 +42,10 @@ fn read<'a>(name: &str, body: &'a RawValue) -> serde_json::Result<Option<Command
             data: data.get().into(),
             key,
         })?,
+        "call" => serde_json::from_str(body).map(|Call { method, data }| Command::Call {
+            method: method.0,
+            data: data.map_or("null", RawValue::get).into(),
+        })?,
         "presence" => {
             serde_json::from_str(body).map(|Channel { channel }| Command::Presence { channel: channel.0 })?
         }
@@ -87,6 +91,15 @@ struct Subscribe<'a> {
     channel: Text<'a>,
     #[serde(borrow)]
     since: Option<Since<'a>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Call<'a> {
+    #[serde(borrow)]
+    method: Text<'a>,
+    #[serde(borrow)]
+    data: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]

@@ -165,6 +165,7 @@ fn every_error_and_every_success_with_an_id_is_answered() {
         |members, incomplete| Success::Presence { channel: "news".into(), total: 1, members, incomplete };
     let subscribed =
         Success::Subscribed { channel: "news".into(), epoch: "e".into(), offset: 40, recovered: Some(true) };
+    let own = CommandError { code: ErrorCode::Backend("no_room".into()), message: "no".to_owned() };
     let responses = [
         Response { id: None, result: Ok(Success::Done) },
         Response { id: None, result: refused() },
@@ -174,6 +175,8 @@ fn every_error_and_every_success_with_an_id_is_answered() {
         Response { id: Some(4), result: Ok(Success::Published { offset: 42, epoch: "e".into() }) },
         Response { id: Some(5), result: Ok(presence(members, Vec::new())) },
         Response { id: Some(6), result: Ok(presence(Vec::new(), vec!["n_1".into()])) },
+        Response { id: Some(7), result: Ok(Success::Called { data: r#"{"a":[1e3,"\u00e4"]}"#.into() }) },
+        Response { id: Some(8), result: Err(own) },
     ];
     let mut written = Written::default();
     Json::default().respond(&responses, &mut written);
@@ -185,6 +188,8 @@ fn every_error_and_every_success_with_an_id_is_answered() {
         r#"{"reply":{"id":4,"ok":{"offset":42,"epoch":"e"}}}"#,
         r#"{"reply":{"id":5,"ok":{"channel":"news","total":1,"present":[{"user":null,"phase":"suspended"}]}}}"#,
         r#"{"reply":{"id":6,"ok":{"channel":"news","total":1,"present":[],"incomplete":["n_1"]}}}"#,
+        r#"{"reply":{"id":7,"ok":{"data":{"a":[1e3,"\u00e4"]}}}}"#,
+        r#"{"reply":{"id":8,"error":{"code":"no_room","message":"no"}}}"#,
     ];
     assert_eq!(written.0, expected);
 }
@@ -272,6 +277,12 @@ fn commands_are_read() {
             Command::Publish { channel: "".into(), data: "null".into(), key: None },
         ),
         (r#"{"presence":{"channel":"news"}}"#, None, Command::Presence { channel: "news".into() }),
+        (
+            r#"{"id":8,"call":{"method":"a","data":{ "b":1 }}}"#,
+            Some(8),
+            Command::Call { method: "a".into(), data: r#"{ "b":1 }"#.into() },
+        ),
+        (r#"{"call":{"method":"a"}}"#, None, Command::Call { method: "a".into(), data: "null".into() }),
         (r#"{"id":5,"refresh":{"token":"a.b.c"}}"#, Some(5), Command::Refresh { token: "a.b.c".into() }),
     ];
     for (text, id, command) in table {
@@ -302,12 +313,13 @@ fn what_is_not_one_command_is_refused_by_name() {
         (r#"{"id":3,"publish":{"channel":"news","data":}}"#, None, Malformed, "expected value"),
         (r#"{"id":3,"subscribe":{"channel":7}}"#, Some(3), Malformed, "subscribe: invalid type"),
         (r#"{"id":3,"subscribe":{"channel":"a","since":{"offset":1}}}"#, Some(3), Malformed, "field `epoch`"),
+        (r#"{"id":3,"call":{"data":1}}"#, Some(3), Malformed, "call: missing field `method`"),
         (r#"{"id":4,"dance":{}}"#, Some(4), UnknownCommand, "unknown command \"dance\""),
     ];
     for (text, id, code, message) in table {
         let request = parse_command(text);
         let error = request.command.expect_err(text);
-        assert_eq!((request.id, error.code), (id, code), "{text}");
+        assert_eq!((request.id, &error.code), (id, &code), "{text}");
         assert!(error.to_string().contains(message), "{text}: {error}");
     }
 }

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::dialect::ErrorCode;
@@ -127,8 +128,20 @@ pub enum Done<'a> {
         #[serde(borrow)]
         epoch: Cow<'a, str>,
     },
+    /// Of `call`. Nobody reads it here: what a method returns, only its caller knows.
+    #[serde(skip_deserializing)]
+    Called {
+        /// JSON.
+        #[serde(serialize_with = "as_it_is")]
+        data: Cow<'a, str>,
+    },
     /// Of all others.
     Nothing {},
+}
+
+/// JSON, written as it is.
+fn as_it_is<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error> {
+    serde_json::from_str::<&RawValue>(json).map_err(S::Error::custom)?.serialize(serializer)
 }
 
 /// A session that subscribes to a channel.

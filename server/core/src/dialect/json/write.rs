@@ -50,7 +50,9 @@ impl<'a> From<&'a Response<'_, u64>> for ServerMessage<'a> {
     fn from(response: &'a Response<'_, u64>) -> Self {
         let outcome = match &response.result {
             Ok(success) => Outcome::Ok(success.into()),
-            Err(error) => Outcome::Error(ReplyError { code: error.code, message: borrowed(&error.message) }),
+            Err(error) => {
+                Outcome::Error(ReplyError { code: error.code.clone(), message: borrowed(&error.message) })
+            }
         };
         Self::Reply(Reply { id: response.id, outcome })
     }
@@ -69,6 +71,7 @@ impl<'a> From<&'a Success<'_>> for Done<'a> {
             Success::Published { offset, epoch } => {
                 Self::Published { offset: *offset, epoch: borrowed(epoch) }
             }
+            Success::Called { data } => Self::Called { data: borrowed(data) },
             Success::Presence { channel, total, members, incomplete } => {
                 let present = members.iter().map(|Member { user, phase }| Present {
                     user: user.as_deref().map(Cow::Borrowed),

@@ -1,10 +1,19 @@
-//! Signatures as Standard Webhooks has them: `webhook-signature: v1,<base64>`, an HMAC-SHA256 of id, time and body.
+//! Requests as Standard Webhooks names and signs them: `webhook-signature: v1,<base64>`, an HMAC-SHA256 of id, time and body.
 
 use std::fmt;
 use std::str::FromStr;
 
 use data_encoding::{BASE64, BASE64_NOPAD};
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 use ring::hmac;
+
+use crate::clock::UnixTime;
+
+const AGENT: HeaderValue = HeaderValue::from_static(concat!("encke/", env!("CARGO_PKG_VERSION")));
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const ID: HeaderName = HeaderName::from_static("webhook-id");
+const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 
 const PREFIX: &str = "whsec_";
 /// In bytes, by the specification.
@@ -23,9 +32,25 @@ pub(crate) enum BadSecret {
     Length,
 }
 
+/// The headers of a request with a body of JSON, sent now; signed, if there is a secret. `id` is visible ASCII.
+pub(crate) fn headers(id: &str, now: UnixTime, body: &[u8], secret: Option<&Secret>) -> HeaderMap {
+    let text = |text: &str| HeaderValue::from_str(text).expect("base64 and numbers are visible ASCII");
+    let seconds = now.as_millis() / 1000;
+    let mut headers = HeaderMap::from_iter([
+        (CONTENT_TYPE, JSON),
+        (USER_AGENT, AGENT),
+        (ID, text(id)),
+        (TIMESTAMP, text(&seconds.to_string())),
+    ]);
+    if let Some(secret) = secret {
+        headers.insert(SIGNATURE, text(&secret.sign(id, seconds, body)));
+    }
+    headers
+}
+
 impl Secret {
     /// The value of the header `webhook-signature`.
-    pub(super) fn sign(&self, id: &str, unix_seconds: u64, body: &[u8]) -> String {
+    fn sign(&self, id: &str, unix_seconds: u64, body: &[u8]) -> String {
         let mut context = hmac::Context::with_key(&self.0);
         context.update(format!("{id}.{unix_seconds}.").as_bytes());
         context.update(body);

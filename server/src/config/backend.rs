@@ -1,0 +1,66 @@
+//! `[backend]`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::ConfigError;
+use super::raw::Checks;
+use super::units::Span;
+use crate::backend::{Ask, BackendSettings};
+use crate::outbound::{Target, Trust};
+
+const CA: &str = "backend.ca";
+
+/// A shorter one is a mistake rather than a wish.
+const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);
+
+#[derive(Deserialize)]
+pub(super) struct RawBackend {
+    subscribe: String,
+    publish: String,
+    call: String,
+    secret: String,
+    ca: PathBuf,
+    timeout: Span,
+    max_in_flight: usize,
+    max_in_flight_per_session: usize,
+}
+
+impl Checks<'_> {
+    /// Nothing, where the backend is asked nothing.
+    pub(super) fn backend(&self, raw: &RawBackend) -> Result<Option<BackendSettings>, ConfigError> {
+        let urls = [
+            (Ask::Subscribe, "backend.subscribe", &raw.subscribe),
+            (Ask::Publish, "backend.publish", &raw.publish),
+            (Ask::Call, "backend.call", &raw.call),
+        ];
+        let mut targets: Vec<(Ask, Target)> = Vec::new();
+        for (ask, key, url) in urls.into_iter().filter(|(.., url)| !url.is_empty()) {
+            targets.push((ask, self.sound(key, url.parse())?));
+        }
+        self.require(raw.timeout.0 >= SHORTEST_TIMEOUT, "backend.timeout", "must be at least 100ms")?;
+        for (key, limit) in [
+            ("backend.max_in_flight", raw.max_in_flight),
+            ("backend.max_in_flight_per_session", raw.max_in_flight_per_session),
+        ] {
+            self.require(limit > 0, key, "must be at least 1")?;
+        }
+        let secret = match &*raw.secret {
+            "" => None,
+            secret => Some(self.sound("backend.secret", secret.parse())?),
+        };
+        let ca = (!raw.ca.as_os_str().is_empty()).then_some(&*raw.ca);
+        let has_tls = targets.iter().any(|(_, target)| target.is_tls());
+        let trust = self.sound(CA, Trust::load(has_tls, CA, ca))?;
+        Ok((!targets.is_empty()).then_some(BackendSettings {
+            targets,
+            trust,
+            secret,
+            timeout: raw.timeout.0,
+            max_in_flight: raw.max_in_flight,
+            max_in_flight_per_session: raw.max_in_flight_per_session,
+        }))
+    }
+}
