@@ -126,10 +126,14 @@ impl Client {
     #[track_caller]
     fn greet(stream: TcpStream, query: &str) -> Result<Self, u16> {
         let mut socket = upgrade(stream, query);
-        match read(&mut socket, TIMEOUT) {
-            Some(Said::Object(object)) => Ok(Self { socket, hello: Hello::parse(object) }),
-            Some(Said::Close(code, _)) => Err(code),
-            other => panic!("expected a hello, got {other:?}"),
+        loop {
+            match read(&mut socket, TIMEOUT) {
+                // When to come back; the Close frame says why.
+                Some(Said::Object(object)) if object.get("goaway").is_some() => {}
+                Some(Said::Object(object)) => return Ok(Self { socket, hello: Hello::parse(object) }),
+                Some(Said::Close(code, _)) => return Err(code),
+                other => panic!("expected a hello, got {other:?}"),
+            }
         }
     }
 

@@ -13,7 +13,13 @@ pub(super) fn query(resume: Option<&Ticket>) -> String {
 }
 
 pub(super) async fn greeting(connection: &mut Connection) -> Result<Greeting, Failure> {
-    connection.greeting(|text| Early::Greeting(read_hello(text))).await?
+    connection
+        .greeting(|text| match serde_json::from_str(text) {
+            // The Close frame that follows says why.
+            Ok(ServerMessage::Goaway(_)) => Early::Other,
+            _ => Early::Greeting(read_hello(text)),
+        })
+        .await?
 }
 
 pub(super) fn read_hello(text: &str) -> Result<Greeting, Failure> {

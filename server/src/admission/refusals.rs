@@ -37,6 +37,8 @@ pub(crate) enum RefusalReason {
     TokenNotYetValid,
     /// One of its claims is missing or wrong.
     TokenClaim,
+    /// The backend refuses it, or does not answer.
+    Backend,
     /// The query is malformed.
     Query,
     /// The token does not allow a channel of the query.

@@ -35,6 +35,7 @@ pub use sign::{Grant, SignError};
 
 use crate::clock::UnixTime;
 use claims::Claims;
+pub(crate) use claims::RawClaims;
 
 /// Everything that decides about access. The default allows everything, except from browsers: see [`Origins`].
 #[derive(Clone, Debug, Default)]

@@ -4,12 +4,15 @@ use encke_core::Timestamp;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::StatusCode;
+use hyper::header::HeaderName;
 use parking_lot::Mutex;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use super::breaker::{Admitted, Breaker};
 use super::in_flight::{InFlight, Place};
-use super::question::{Answered, Question};
+use super::question::read;
 use super::settings::BackendSettings;
 use crate::entropy::Entropy;
 use crate::executor::Executor;
@@ -26,6 +29,8 @@ const IDLE_CONNECTIONS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum Ask {
+    /// Who a client is that comes, and whether it may.
+    Connect,
     /// Whether a client may follow a channel.
     Subscribe,
     /// Whether a client may publish, and what.
@@ -83,13 +88,18 @@ impl Backend {
         self.target(ask).is_some()
     }
 
-    /// Asks it, on behalf of the session with this number. The question is on its way when this returns; to drop the answer does not take it back.
-    pub(crate) fn ask(
+    /// The headers and the cookies of a client that are passed on, by their names.
+    pub(crate) fn passed_on(&self) -> (&[HeaderName], &[String]) {
+        (&self.settings.headers, &self.settings.cookies)
+    }
+
+    /// Asks it, on behalf of the session with this number, if there is one yet. The question is on its way when this returns; to drop the answer does not take it back.
+    pub(crate) fn ask<T: DeserializeOwned + Send + 'static>(
         self: &Arc<Self>,
         ask: Ask,
-        session: u128,
-        question: &Question<'_>,
-    ) -> BoxFuture<'static, Result<Answered, NoAnswer>> {
+        session: Option<u128>,
+        question: &(impl Serialize + ?Sized),
+    ) -> BoxFuture<'static, Result<T, NoAnswer>> {
         let body = serde_json::to_vec(question).expect("its keys are text");
         let begun = self.begin(ask, session, body.len());
         let (place, admitted) = match begun {
@@ -111,16 +121,21 @@ impl Backend {
         answer.map(|answer| answer.unwrap_or(Err(NoAnswer::Unavailable))).boxed()
     }
 
-    fn begin(&self, ask: Ask, session: u128, length: usize) -> Result<(Place, Admitted), NoAnswer> {
+    fn begin(&self, ask: Ask, session: Option<u128>, length: usize) -> Result<(Place, Admitted), NoAnswer> {
         if length > LONGEST {
             return Err(NoAnswer::TooLarge);
         }
-        let place = self.in_flight.take(Some(session)).ok_or(NoAnswer::Overloaded)?;
+        let place = self.in_flight.take(session).ok_or(NoAnswer::Overloaded)?;
         let admitted = self.breaker(ask).lock().admit(self.timeouts.clock().now());
         Ok((place, admitted.ok_or(NoAnswer::Unavailable)?))
     }
 
-    async fn exchange(&self, ask: Ask, admitted: Admitted, body: Vec<u8>) -> Result<Answered, NoAnswer> {
+    async fn exchange<T: DeserializeOwned>(
+        &self,
+        ask: Ask,
+        admitted: Admitted,
+        body: Vec<u8>,
+    ) -> Result<T, NoAnswer> {
         let begun = self.timeouts.clock().now();
         let outcome = self.post(ask, body).await;
         let answer = match outcome {
@@ -144,7 +159,11 @@ impl Backend {
     }
 
     /// What the backend says, be it no.
-    async fn post(&self, ask: Ask, body: Vec<u8>) -> Result<Result<Answered, NoAnswer>, Problem> {
+    async fn post<T: DeserializeOwned>(
+        &self,
+        ask: Ask,
+        body: Vec<u8>,
+    ) -> Result<Result<T, NoAnswer>, Problem> {
         let Self { settings, client, timeouts, .. } = self;
         let target = self.target(ask).expect("it is asked what it is configured for");
         let id = data_encoding::BASE64URL_NOPAD.encode(&self.entropy.bytes::<12>());
@@ -153,9 +172,9 @@ impl Backend {
         let reply = reply.map_err(Problem::Outbound)?;
         match reply.status {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Err(Problem::Status(reply.status)),
-            status if status.is_success() => Answered::read(&reply.body).ok_or(Problem::Unreadable),
+            status if status.is_success() => read(&reply.body).ok_or(Problem::Unreadable),
             // What many frameworks make of a no.
-            status if status.is_client_error() => Ok(match Answered::read(&reply.body) {
+            status if status.is_client_error() => Ok(match read::<T>(&reply.body) {
                 Some(Err(refused)) => Err(refused),
                 _ => Err(NoAnswer::Refused { code: None, message: format!("the backend answers {status}") }),
             }),

@@ -10,5 +10,5 @@ mod question;
 mod settings;
 
 pub(crate) use asking::{Ask, Backend, NoAnswer};
-pub(crate) use question::{Answered, Question};
+pub(crate) use question::{Answered, Question, WhoComes};
 pub(crate) use settings::BackendSettings;

@@ -1,11 +1,33 @@
 //! Questions and answers, as they are on the wire.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::asking::NoAnswer;
+
+/// Who comes, before it has a session. What does not apply is left out.
+#[derive(Debug, Serialize)]
+pub(crate) struct WhoComes<'a> {
+    /// `websocket`, `sse` or `poll`.
+    pub(crate) transport: &'static str,
+    /// `json` or `bayeux`.
+    pub(crate) dialect: &'static str,
+    pub(crate) address: IpAddr,
+    /// The `sub` of its token, if the server has looked at that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) user: Option<&'a str>,
+    /// The token that it came with, if the server has no keys and has not looked at it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) token: Option<&'a str>,
+    /// Those that are to be passed on (`backend.headers`, `backend.cookies`).
+    pub(crate) headers: BTreeMap<&'a str, &'a str>,
+    pub(crate) cookies: BTreeMap<&'a str, &'a str>,
+}
 
 /// What is asked on behalf of a session. What does not apply is left out.
 #[derive(Debug, Default, Serialize)]
@@ -54,22 +76,20 @@ const REFUSED: &str = "the backend refuses it";
 const LONGEST_CODE: usize = 64;
 const LONGEST_MESSAGE: usize = 1024;
 
-impl Answered {
-    /// Reads an answer: an object, with `error` where it is a refusal. `None` if it is none.
-    pub(super) fn read(body: &[u8]) -> Option<Result<Self, NoAnswer>> {
-        // Nothing in particular is a yes.
-        let body = if body.is_empty() { b"{}" } else { body };
-        let Refusal { error } = serde_json::from_slice(body).ok()?;
-        let Some(RefusalReason { code, message }) = error else {
-            return serde_json::from_slice(body).ok().map(Ok);
-        };
-        let code = code.filter(|code| !code.is_empty() && code.len() <= LONGEST_CODE);
-        let message = message.filter(|message| message.len() <= LONGEST_MESSAGE);
-        Some(Err(NoAnswer::Refused {
-            code: code.map(|code| code.into_owned().into()),
-            message: message.map_or_else(|| REFUSED.to_owned(), Cow::into_owned),
-        }))
-    }
+/// Reads an answer: an object, with `error` where it is a refusal. `None` if it is none.
+pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Option<Result<T, NoAnswer>> {
+    // Nothing in particular is a yes.
+    let body = if body.is_empty() { b"{}" } else { body };
+    let Refusal { error } = serde_json::from_slice(body).ok()?;
+    let Some(RefusalReason { code, message }) = error else {
+        return serde_json::from_slice(body).ok().map(Ok);
+    };
+    let code = code.filter(|code| !code.is_empty() && code.len() <= LONGEST_CODE);
+    let message = message.filter(|message| message.len() <= LONGEST_MESSAGE);
+    Some(Err(NoAnswer::Refused {
+        code: code.map(|code| code.into_owned().into()),
+        message: message.map_or_else(|| REFUSED.to_owned(), Cow::into_owned),
+    }))
 }
 
 #[cfg(test)]
@@ -78,7 +98,7 @@ mod tests {
 
     #[test]
     fn answers() {
-        let read = |text: &str| Answered::read(text.as_bytes());
+        let read = |text: &str| super::read::<Answered>(text.as_bytes());
         let refused = |code: Option<&str>, message: &str| {
             Err(NoAnswer::Refused { code: code.map(Into::into), message: message.to_owned() })
         };

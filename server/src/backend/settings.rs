@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use hyper::header::HeaderName;
+
 use super::Ask;
 use crate::outbound::{Secret, Target, Trust};
 
@@ -8,6 +10,9 @@ use crate::outbound::{Secret, Target, Trust};
 pub(crate) struct BackendSettings {
     /// Where it is asked what. What is not here is not asked.
     pub(crate) targets: Vec<(Ask, Target)>,
+    /// The client's headers and cookies that are passed on when it connects.
+    pub(crate) headers: Vec<HeaderName>,
+    pub(crate) cookies: Vec<String>,
     /// Whose certificates count there.
     pub(crate) trust: Trust,
     /// What questions are signed with.
@@ -18,4 +23,11 @@ pub(crate) struct BackendSettings {
     pub(crate) max_in_flight: usize,
     /// Those of one session.
     pub(crate) max_in_flight_per_session: usize,
+}
+
+impl BackendSettings {
+    /// Whether it says who clients are.
+    pub(crate) fn decides_who_comes(&self) -> bool {
+        self.targets.iter().any(|(ask, _)| *ask == Ask::Connect)
+    }
 }

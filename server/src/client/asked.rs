@@ -110,7 +110,10 @@ impl Speaker<'_> {
     ) -> BoxFuture<'static, Result<Answered, CommandError>> {
         let (id, identity) = (self.session.id(), self.session.identity());
         let question = Question { session: Some(id.to_string()), user: identity.user(), ..question };
-        backend.ask(ask, id.number(), &question).map(|answer| answer.map_err(CommandError::from)).boxed()
+        backend
+            .ask::<Answered>(ask, Some(id.number()), &question)
+            .map(|answer| answer.map_err(CommandError::from))
+            .boxed()
     }
 }
 

@@ -10,14 +10,19 @@ use crate::admission::RefusalReason;
 use crate::auth::{Auth, AuthError, Identity, bearer};
 
 /// What a request says of its client, besides its query.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) address: IpAddr,
     /// The token of `Authorization: Bearer`.
     bearer: Option<String>,
     /// The client is not a web page, or is a page that may connect.
     pub(crate) origin_allowed: bool,
+    /// Who it is, by the backend.
+    decided: Option<Decided>,
 }
+
+/// Who a client is, or why it gets no session.
+pub(crate) type Decided = Result<Identity, CloseCode>;
 
 impl Caller {
     pub(crate) fn of<B>(request: &Request<B>, address: IpAddr, auth: &Auth) -> Self {
@@ -36,7 +41,18 @@ impl Caller {
                 .and_then(|value| bearer(value.as_bytes()))
                 .map(|token| String::from_utf8_lossy(token).into_owned()),
             origin_allowed: auth.origins.allows(origin, host, is_unguarded),
+            decided: None,
         }
+    }
+
+    /// The same, once it is decided who it is.
+    pub(crate) fn decided(self, decided: Option<Decided>) -> Self {
+        Self { decided, ..self }
+    }
+
+    /// The token that it came with. One in the query takes precedence over one in the header, which browsers cannot set.
+    pub(crate) fn token<'a>(&'a self, in_query: Option<&'a str>) -> Option<&'a str> {
+        in_query.or(self.bearer.as_deref())
     }
 
     /// Whether a header brings a token.
@@ -44,8 +60,11 @@ impl Caller {
         self.bearer.is_some()
     }
 
-    /// Who the client is. A token in the query takes precedence over one in the header, which browsers cannot set.
-    pub(crate) fn identify(&self, token: Option<&str>, context: &Context) -> Result<Identity, CloseCode> {
+    /// Who the client is.
+    pub(crate) fn identify(&self, token: Option<&str>, context: &Context) -> Decided {
+        if let Some(decided) = &self.decided {
+            return decided.clone();
+        }
         if !self.origin_allowed {
             context.refusals.refused(
                 RefusalReason::Origin,
@@ -54,7 +73,7 @@ impl Caller {
             );
             return Err(CloseCode::Unauthorized);
         }
-        context.identify(token.or(self.bearer.as_deref()), self.address).map_err(|error| {
+        context.identify(self.token(token), self.address).map_err(|error| {
             context.refusals.refused(error.reason(), self.address, error);
             match error {
                 // The token may be good: its client is to come back.

@@ -220,6 +220,9 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
 
     fn refresh(&mut self, token: &str) -> Outcome {
         let Speaker { session, context, via } = self.speaker;
+        if context.asks_who_comes() && !context.auth.needs_token() {
+            return Err(forbidden("the backend says who you are, when you connect"));
+        }
         let identity = context.identify(Some(token), via.address()).inspect_err(|error| {
             if *error == NotIdentified::BadToken(AuthError::BadSignature) {
                 // It was made up. Trying on would cost the server more than the client.

@@ -4,6 +4,7 @@ mod asked;
 mod attachment;
 pub(crate) mod bayeux;
 mod caller;
+mod coming;
 mod commands;
 mod context;
 mod errors;
@@ -15,7 +16,8 @@ mod unfinished;
 mod waiting;
 
 pub(crate) use attachment::Attachment;
-pub(crate) use caller::Caller;
+pub(crate) use caller::{Caller, Decided};
+pub(crate) use coming::Coming;
 pub(crate) use commands::Commands;
 pub(crate) use context::{ClientSettings, Context, Rest, Stalled};
 pub(crate) use greeting::{hello, unsubscribed};

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use hyper::header::HeaderName;
 use serde::Deserialize;
 
 use super::ConfigError;
@@ -18,6 +19,9 @@ const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);
 
 #[derive(Deserialize)]
 pub(super) struct RawBackend {
+    connect: String,
+    headers: Vec<String>,
+    cookies: Vec<String>,
     subscribe: String,
     publish: String,
     call: String,
@@ -30,8 +34,13 @@ pub(super) struct RawBackend {
 
 impl Checks<'_> {
     /// Nothing, where the backend is asked nothing.
-    pub(super) fn backend(&self, raw: &RawBackend) -> Result<Option<BackendSettings>, ConfigError> {
+    pub(super) fn backend(
+        &self,
+        raw: &RawBackend,
+        handshake_timeout: Duration,
+    ) -> Result<Option<BackendSettings>, ConfigError> {
         let urls = [
+            (Ask::Connect, "backend.connect", &raw.connect),
             (Ask::Subscribe, "backend.subscribe", &raw.subscribe),
             (Ask::Publish, "backend.publish", &raw.publish),
             (Ask::Call, "backend.call", &raw.call),
@@ -41,6 +50,12 @@ impl Checks<'_> {
             targets.push((ask, self.sound(key, url.parse())?));
         }
         self.require(raw.timeout.0 >= SHORTEST_TIMEOUT, "backend.timeout", "must be at least 100ms")?;
+        let fits = raw.connect.is_empty() || raw.timeout.0 < handshake_timeout;
+        self.require(fits, "backend.timeout", "must be shorter than limits.handshake_timeout")?;
+        let mut headers: Vec<HeaderName> = Vec::new();
+        for (index, name) in raw.headers.iter().enumerate() {
+            headers.push(self.sound(&format!("backend.headers[{index}]"), name.parse())?);
+        }
         for (key, limit) in [
             ("backend.max_in_flight", raw.max_in_flight),
             ("backend.max_in_flight_per_session", raw.max_in_flight_per_session),
@@ -56,6 +71,8 @@ impl Checks<'_> {
         let trust = self.sound(CA, Trust::load(has_tls, CA, ca))?;
         Ok((!targets.is_empty()).then_some(BackendSettings {
             targets,
+            headers,
+            cookies: raw.cookies.clone(),
             trust,
             secret,
             timeout: raw.timeout.0,

@@ -320,9 +320,18 @@ fn without_secret(flag: &str) -> &str {
 
 impl ListenerKind {
     /// Beyond loopback, whoever comes needs a token or a key, unless the contrary is meant.
-    fn may_listen(self, address: SocketAddr, auth: &Auth, insecure: bool) -> Result<(), String> {
+    fn may_listen(
+        self,
+        address: SocketAddr,
+        auth: &Auth,
+        backend: Option<&BackendSettings>,
+        insecure: bool,
+    ) -> Result<(), String> {
         let (is_guarded, guards) = match self {
-            Self::Public => (auth.needs_token(), "auth.secret or auth.keys"),
+            Self::Public => {
+                let asks = backend.is_some_and(BackendSettings::decides_who_comes);
+                (asks || auth.needs_token(), "auth.secret, auth.keys or backend.connect")
+            }
             Self::Admin => (!auth.api_keys.is_empty(), "auth.api_keys"),
         };
         if insecure || is_guarded || address.ip().is_loopback() {
@@ -349,7 +358,7 @@ impl Config {
     /// # Errors
     /// What speaks against it.
     pub fn may_listen(&self, kind: ListenerKind, address: SocketAddr) -> Result<(), String> {
-        kind.may_listen(address, &self.auth, self.insecure)
+        kind.may_listen(address, &self.auth, self.backend.as_ref(), self.insecure)
     }
 
     /// For the wheel thread.

@@ -22,6 +22,7 @@ use super::{
     LogFormat, LogLimits, Scheme, TimersConfig,
 };
 use crate::auth::Auth;
+use crate::backend::BackendSettings;
 use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
 use crate::timeouts::MOST_WORKERS;
@@ -156,7 +157,8 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     let checks = Checks(layers);
     let auth = checks.auth(&raw.auth, &raw.listen.hosts)?;
     let tls = checks.tls(&raw.tls)?;
-    checks.listen(&raw.listen, &auth, insecure)?;
+    let backend = checks.backend(&raw.backend, raw.limits.handshake_timeout.0)?;
+    checks.listen(&raw.listen, &auth, backend.as_ref(), insecure)?;
     let proxies = checks.proxies(&raw.listen)?;
     checks.timers(&raw.timers)?;
     checks.session(&raw.session)?;
@@ -168,7 +170,6 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.shutdown(&raw.shutdown)?;
     let engine = checks.engine(&raw.engine, raw.channel.history_messages, raw.channel.history_age.0)?;
     let webhooks = checks.webhooks(&raw.webhook)?;
-    let backend = checks.backend(&raw.backend)?;
     let mut config = Config { webhooks, backend, ..raw.into_config(engine, auth, tls, proxies, insecure) };
     if checks.is_default(MAX_SESSIONS) {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
@@ -301,12 +302,19 @@ impl Checks<'_> {
         self.0.source(key) == Source::Default
     }
 
-    fn listen(&self, listen: &Listen, auth: &Auth, insecure: bool) -> Result<(), ConfigError> {
+    fn listen(
+        &self,
+        listen: &Listen,
+        auth: &Auth,
+        backend: Option<&BackendSettings>,
+        insecure: bool,
+    ) -> Result<(), ConfigError> {
         for (key, kind, address) in [
             ("listen.public", ListenerKind::Public, listen.public),
             ("listen.admin", ListenerKind::Admin, listen.admin),
         ] {
-            kind.may_listen(address, auth, insecure).or_else(|message| self.refuse(key, message))?;
+            let may = kind.may_listen(address, auth, backend, insecure);
+            may.or_else(|message| self.refuse(key, message))?;
         }
         let same = listen.public == listen.admin && listen.public.port() != 0;
         self.require(!same, "listen.admin", "the same address as listen.public")?;

@@ -92,6 +92,7 @@ pub(super) struct Served {
 }
 
 /// A connection that no session has: before its first, or between two polls.
+#[derive(Clone)]
 pub(super) struct Arrival<'a> {
     pub(super) context: &'a Arc<Context>,
     /// Whose it is. Behind a proxy that is the proxy, until it has named its client.

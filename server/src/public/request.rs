@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use encke_core::dialect::DialectName;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, EXPECT, HeaderMap, HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::upgrade::OnUpgrade;
@@ -18,8 +19,9 @@ use super::bayeux::SocketUpgrade;
 use super::query::parse_query;
 use super::{NotServed, bayeux, cors, events, poll, switching};
 use crate::admission::{OpenConnection, RefusalReason};
-use crate::client::Caller;
+use crate::client::{Caller, Coming, Decided};
 use crate::http::{ApiError, Lent, Peer, Reply, Rewound};
+use crate::session::Transport;
 use crate::transport::TcpSocket;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 
@@ -56,7 +58,56 @@ impl<'a> Arrival<'a> {
             context.refusals.refused(RefusalReason::Host, address, error);
             return Answer::Reply(ApiError::from(error).into());
         }
-        let caller = || Caller::of(&request, address, &context.auth);
+        if context.asks_who_comes()
+            && let Some(transport) = opens_a_session(&request)
+        {
+            return self.ask_who_comes(transport, request, address, peer, open_connection);
+        }
+        self.route(request, address, peer, open_connection, None)
+    }
+
+    /// The request is one that may open a session: the backend says first for whom.
+    fn ask_who_comes(
+        &self,
+        transport: Transport,
+        request: Request<Incoming>,
+        address: IpAddr,
+        peer: &Peer<TcpSocket>,
+        open_connection: OpenConnection,
+    ) -> Answer<'a> {
+        let (this, peer) = (self.clone(), peer.clone());
+        Answer::Later(Box::pin(async move {
+            let context = &this.context.client;
+            let caller = Caller::of(&request, address, &context.auth);
+            let (token, resume) = (token(&request), resume_token(&request));
+            let coming = Coming {
+                caller: &caller,
+                headers: request.headers(),
+                token: token.as_deref(),
+                resume: resume.as_deref(),
+                transport,
+                dialect: DialectName::Json,
+            };
+            let decided = context.who_comes(coming).await;
+            match this.route(request, address, &peer, open_connection, Some(decided)) {
+                Answer::Reply(reply) => Outcome::Reply(reply),
+                Answer::Taken(taken, open_connection) => Outcome::Taken(taken, open_connection),
+                Answer::Later(outcome) => outcome.await,
+            }
+        }))
+    }
+
+    /// What a request gets of a client of whom it may be decided who it is.
+    fn route(
+        &self,
+        request: Request<Incoming>,
+        address: IpAddr,
+        peer: &Peer<TcpSocket>,
+        open_connection: OpenConnection,
+        decided: Option<Decided>,
+    ) -> Answer<'a> {
+        let context = &self.context.client;
+        let caller = || Caller::of(&request, address, &context.auth).decided(decided.clone());
         if self.context.bayeux.serves(request.uri().path()) {
             if request.method() == Method::GET && request.headers().contains_key(UPGRADE) {
                 return Answer::Reply(self.upgrade_bayeux(request, address, open_connection));
@@ -65,7 +116,7 @@ impl<'a> Arrival<'a> {
             return self.bayeux(request, caller, peer, open_connection);
         }
         let reply = match (request.uri().path(), request.method()) {
-            ("/ws", &Method::GET) => return self.upgrade(request, address, open_connection),
+            ("/ws", &Method::GET) => return self.upgrade(request, address, open_connection, decided),
             ("/events", &Method::GET) => {
                 match events::accept(&request, &caller(), context, || peer.is_gone()) {
                     Ok(accepted) => return Answer::Taken(Taken::Events(accepted), open_connection),
@@ -163,7 +214,9 @@ impl<'a> Arrival<'a> {
         if reply.status() == StatusCode::SWITCHING_PROTOCOLS {
             let query_token = token(&request);
             let upgraded = take_socket(hyper::upgrade::on(&mut request));
-            let upgrade = SocketUpgrade { caller, query_token, _open_connection: open_connection };
+            let client = &self.context.client;
+            let headers = if client.asks_who_comes() { request.headers().clone() } else { HeaderMap::new() };
+            let upgrade = SocketUpgrade { caller, query_token, headers, _open_connection: open_connection };
             tokio::spawn(bayeux::serve_socket(upgrade, upgraded, Arc::clone(self.context)));
         }
         reply
@@ -174,11 +227,12 @@ impl<'a> Arrival<'a> {
         mut request: Request<Incoming>,
         address: IpAddr,
         open_connection: OpenConnection,
+        decided: Option<Decided>,
     ) -> Answer<'a> {
         join_connection_lines(request.headers_mut());
         let upgrade = |request: &Request<Incoming>, answer| {
             let wanted = parse_query(request.uri().query().unwrap_or_default());
-            let caller = Caller::of(request, address, &self.context.client.auth);
+            let caller = Caller::of(request, address, &self.context.client.auth).decided(decided);
             Upgrade { caller, wanted, open_connection: open_connection.clone(), answer }
         };
         if may_be_taken(&request)
@@ -228,6 +282,26 @@ fn may_be_taken(request: &Request<Incoming>) -> bool {
 fn token<B>(request: &Request<B>) -> Option<String> {
     let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
     query.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned())
+}
+
+/// Over what, if this is a request that may open a session. One of Bayeux does so by a message.
+fn opens_a_session(request: &Request<Incoming>) -> Option<Transport> {
+    match (request.method(), request.uri().path()) {
+        (&Method::GET, "/ws") => Some(Transport::WebSocket),
+        (&Method::GET, "/events") => Some(Transport::Events),
+        (&Method::GET, "/poll") => Some(Transport::Poll),
+        _ => None,
+    }
+}
+
+/// What the client comes back with: in the query, or, of an event stream, in a header.
+fn resume_token(request: &Request<Incoming>) -> Option<String> {
+    let query = request.uri().query().unwrap_or_default();
+    let in_query = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "resume");
+    in_query.map(|(_, token)| token.into_owned()).or_else(|| {
+        let id = request.headers().get("last-event-id")?.to_str().ok()?;
+        Some(id.split(':').next().unwrap_or_default().to_owned())
+    })
 }
 
 /// The answer to a WebSocket upgrade, or why it is none.

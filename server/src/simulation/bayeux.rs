@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use futures_util::future::select;
 use hyper::Request;
-use hyper::header::{CONNECTION, COOKIE, HeaderValue};
+use hyper::header::{CONNECTION, COOKIE, HeaderMap, HeaderValue};
 use tokio::io::AsyncWriteExt;
 
 use super::polls::{Resting, hold};
@@ -95,7 +95,12 @@ impl Server {
     pub fn serve_bayeux_socket(&self, socket: impl Socket, address: IpAddr) -> Task {
         let caller = Caller::of(&Request::new(()), address, &self.public.client.auth);
         let open_connection = self.public.connections.enter(None);
-        let upgrade = SocketUpgrade { caller, query_token: None, _open_connection: open_connection };
+        let upgrade = SocketUpgrade {
+            caller,
+            query_token: None,
+            headers: HeaderMap::new(),
+            _open_connection: open_connection,
+        };
         let upgraded = std::future::ready(Some((socket::Adapter(socket), Vec::new())));
         Box::pin(serve_socket(upgrade, upgraded, Arc::clone(&self.public)))
     }

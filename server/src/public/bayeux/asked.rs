@@ -5,7 +5,7 @@ use hyper::{Method, Request, StatusCode, Version};
 
 use super::command::{Replies, command};
 use super::connect::{Circumstances, Connecting, connect};
-use super::handshake::{connection_types, handshake};
+use super::handshake::{connection_types, handshake, shakes_hands};
 use super::session::{Refused, session};
 use super::{browser, callback};
 #[cfg(feature = "simulation")]
@@ -18,7 +18,7 @@ use crate::public::admit::check_origin;
 use crate::public::poll::keeps_alive;
 use crate::public::receive::read;
 use crate::public::{Context, cors};
-use crate::session::SessionCell;
+use crate::session::{SessionCell, Transport};
 use crate::transport::poll::{Accepted, ConnectForm, array};
 
 /// A request that may have messages.
@@ -147,7 +147,7 @@ impl Asked {
         if let Some(message) =
             parsed.iter().flatten().find(|message| message.kind() == MessageKind::Handshake)
         {
-            return Err(self.handshake(message, context, has_session));
+            return Err(self.handshake(message, context, has_session).await);
         }
         let is_alone = parsed.len() == 1;
         // Looked for first: what shares the request may end it.
@@ -179,10 +179,17 @@ impl Asked {
         }
     }
 
-    fn handshake(&self, message: &ClientMessage<'_>, context: &Context, has_session: impl Fn()) -> Reply {
+    async fn handshake(
+        &self,
+        message: &ClientMessage<'_>,
+        context: &Context,
+        has_session: impl Fn(),
+    ) -> Reply {
         let types = connection_types(context.bayeux.callback_polling);
         let token = self.query.token.as_deref();
-        let (text, is_open) = handshake(message, token, types, &self.caller, &context.client);
+        let who = (&self.caller, &self.headers);
+        let caller = shakes_hands(message, token, who, Transport::Poll, &context.client).await;
+        let (text, is_open) = handshake(message, token, types, &caller, &context.client);
         let mut reply = self.reply(&[text.as_bytes()]);
         if is_open {
             has_session();

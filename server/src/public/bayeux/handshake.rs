@@ -5,11 +5,12 @@ use encke_core::close::CloseCode;
 use encke_core::dialect::Dialect;
 use encke_core::dialect::bayeux::{Ack, Advice, Bayeux, ClientMessage, Extensions, Reply, VERSION};
 use encke_core::session::{ConnectionInput, ConnectionKind, Delivery};
+use hyper::header::HeaderMap;
 
 use super::session::Refused;
 use crate::client::bayeux::{advice, retry};
-use crate::client::{Attachment, Caller, Context};
-use crate::session::{AttachRequest, Attached, Refusal};
+use crate::client::{Attachment, Caller, Coming, Context};
+use crate::session::{AttachRequest, Attached, Refusal, Transport};
 
 /// Faye's client has a name of its own for forms that a page sends to another origin.
 const TRANSPORTS: [&str; 4] = ["websocket", "long-polling", "cross-origin-long-polling", "callback-polling"];
@@ -25,6 +26,26 @@ pub(super) struct Opened {
     pub(super) client_id: String,
     /// Whether its client acknowledges what it gets.
     pub(super) acknowledges: bool,
+}
+
+/// The caller of a handshake, once the backend has said who it is, if that is asked.
+pub(super) async fn shakes_hands(
+    message: &ClientMessage<'_>,
+    query_token: Option<&str>,
+    (caller, headers): (&Caller, &HeaderMap),
+    transport: Transport,
+    context: &Context,
+) -> Caller {
+    if !context.asks_who_comes() {
+        return caller.clone();
+    }
+    // One that cannot be read is told so in its reply.
+    let token = message.token().ok().flatten();
+    let token = token.as_deref().or(query_token);
+    let dialect = Bayeux::NAME;
+    let coming = Coming { caller, headers, token, resume: None, transport, dialect };
+    let decided = context.who_comes(coming).await;
+    caller.clone().decided(Some(decided))
 }
 
 /// Opens a session with a connection of this kind.

@@ -9,15 +9,16 @@ use encke_core::dialect::Dialect;
 use encke_core::dialect::bayeux::{ClientMessage, MessageKind, messages};
 use encke_core::session::Phase;
 use futures_util::future::{BoxFuture, Either, select};
+use hyper::header::HeaderMap;
 
 use super::command::{Replies, command};
 use super::connect::{WEBSOCKET, resume};
-use super::handshake::{Opened, connection_types, greeting, open};
+use super::handshake::{Opened, connection_types, greeting, open, shakes_hands};
 use super::session::{session, told};
 use crate::admission::OpenConnection;
 use crate::client::{Attachment, Caller, unsubscribed};
 use crate::public::{Context, NotServed};
-use crate::session::{Attached, SessionHandle};
+use crate::session::{Attached, SessionHandle, Transport};
 use crate::transport::Socket;
 use crate::transport::websocket::{self, BayeuxSocket, Holder, Over, Upgraded, Waiting};
 
@@ -25,6 +26,8 @@ use crate::transport::websocket::{self, BayeuxSocket, Holder, Over, Upgraded, Wa
 pub(crate) struct SocketUpgrade {
     pub(crate) caller: Caller,
     pub(crate) query_token: Option<String>,
+    /// Those of which the backend may be told when a session is opened.
+    pub(crate) headers: HeaderMap,
     /// Held until the socket is closed.
     pub(crate) _open_connection: OpenConnection,
 }
@@ -164,14 +167,16 @@ enum Read {
 }
 
 async fn read(text: &str, has_ended: bool, upgrade: &SocketUpgrade, context: &Context) -> Result<Read, Over> {
-    let SocketUpgrade { caller, query_token, .. } = upgrade;
+    let SocketUpgrade { caller, query_token, headers, .. } = upgrade;
     let (client, query_token) = (&context.client, query_token.as_deref());
     let texts = messages(text).map_err(|_| Over::from(CloseCode::ProtocolError))?;
     let parsed: Vec<_> = texts.iter().map(|text| ClientMessage::parse(text)).collect();
     let first = |kind| parsed.iter().flatten().find(move |message| message.kind() == kind);
     if let Some(message) = first(MessageKind::Handshake) {
         let types = connection_types(context.bayeux.callback_polling);
-        return Ok(match open(message, query_token, types, WEBSOCKET, caller, client) {
+        let caller =
+            shakes_hands(message, query_token, (caller, headers), Transport::WebSocket, client).await;
+        return Ok(match open(message, query_token, types, WEBSOCKET, &caller, client) {
             Ok(opened) => {
                 let greeting = Some(format!("[{}]", greeting(message, &opened, types, client)));
                 let Opened { attached, client_id, acknowledges } = opened;

@@ -55,7 +55,7 @@ pub(super) async fn say<S, D>(
             }
         }
         if let Ending::Close(code) = ending {
-            if matches!(code, CloseCode::Draining | CloseCode::Moved) {
+            if matches!(code, CloseCode::Draining | CloseCode::Moved | CloseCode::Overloaded) {
                 let goaway = goaway(code, retry_ms(code, &context.entropy));
                 D::default().notify(&goaway, &mut Queue(&mut socket));
             }

@@ -2,6 +2,8 @@
 
 // Calls, and what may go wrong with any question.
 mod call;
+// Who comes?
+mod connect;
 // May a client follow, and publish?
 mod permission;
 

@@ -1,0 +1,226 @@
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use encke_tests::admin::ask;
+use encke_tests::bayeux::{Polls, Socket, handshake, publish};
+use encke_tests::poll::{Requests, get_with};
+use encke_tests::waiting::{LATE, until};
+use encke_tests::{Asked, Backend, Client, EventStream, Launch, RawClient, Reply, RunningServer};
+use serde_json::{Value, json};
+
+use super::{alice, asking};
+
+const TOKEN_EXPIRED: u16 = 4003;
+const OVERLOADED: u16 = 4005;
+const UNAUTHORIZED: u16 = 4102;
+
+/// A server without keys, whose backend says who clients are.
+fn asked_by(backend: &Backend) -> Launch {
+    Launch::default().set(&format!("backend.connect={}", backend.url("/connect")))
+}
+
+/// A backend that takes tokens for names. Everyone may follow what is theirs.
+fn by_name() -> Backend {
+    let backend = Backend::start();
+    backend.answer(|asked| match asked.json()["token"].as_str() {
+        None | Some("nobody") => {
+            Reply::json(json!({"error": {"code": "unknown", "message": "who are you?"}}))
+        }
+        Some(name) => {
+            let own = format!("{name}.*");
+            Reply::json(json!({"sub": name, "channels": {own: ["subscribe", "publish"]}}))
+        }
+    });
+    backend
+}
+
+fn user(server: &RunningServer, session: &str) -> Value {
+    server.admin.session(session)["user"].clone()
+}
+
+#[test]
+fn the_backend_says_who_a_client_is_and_what_it_may_do() {
+    let backend = by_name();
+    let server = asked_by(&backend).start();
+    let mut client = Client::connect(server.public, "token=alice");
+    assert_eq!(user(&server, &client.hello.session), "alice");
+    assert!(client.ask(r#"{"id":1,"subscribe":{"channel":"alice.inbox"}}"#)["ok"].is_object());
+    let refused = client.ask(r#"{"id":2,"subscribe":{"channel":"bob.inbox"}}"#);
+    assert_eq!(refused["error"]["code"], "forbidden");
+    let refused = client.ask(r#"{"id":3,"refresh":{"token":"alice"}}"#);
+    assert_eq!(refused["error"]["message"], "the backend says who you are, when you connect");
+    assert_eq!(Client::refusal(server.public, "token=nobody"), UNAUTHORIZED);
+    assert_eq!(Client::refusal(server.public, ""), UNAUTHORIZED);
+    assert_eq!(server.admin.metrics().refusals("backend"), 2.0);
+    let question = json!({
+        "transport": "websocket", "dialect": "json", "address": "127.0.0.1", "token": "alice", "headers": {}, "cookies": {},
+    });
+    assert_eq!(backend.asked()[0].json(), question);
+}
+
+#[test]
+fn each_transport_and_each_dialect_is_asked_about() {
+    let backend = by_name();
+    let server = asked_by(&backend).start();
+    let mut stream = EventStream::open(server.public, "token=alice&channels=alice.inbox");
+    assert_eq!(user(&server, &stream.hello().session), "alice");
+    let mut polls = Requests::connect(server.public);
+    let answer = polls.get("token=bob&channels=bob.inbox").json();
+    assert_eq!(user(&server, answer[0]["hello"]["session"].as_str().expect("a session")), "bob");
+    let with_header = "Authorization: Bearer carol\r\n";
+    let answer = ask(server.public, &get_with("", with_header)).json();
+    assert_eq!(user(&server, answer[0]["hello"]["session"].as_str().expect("a session")), "carol");
+    for path in ["/events?token=nobody&channels=a", "/poll?token=nobody&channels=a"] {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        assert_eq!(ask(server.public, &request).status, 401, "{path}");
+    }
+    // What it may not follow.
+    let request =
+        "GET /events?token=alice&channels=bob.inbox HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(ask(server.public, request).status, 403);
+
+    let greet = |name: &str| {
+        let mut greeting = handshake();
+        greeting["ext"] = json!({"authentication": {"token": name}});
+        greeting
+    };
+    let mut polls = Polls::connect(server.public);
+    let mut socket = Socket::connect(server.public);
+    for reply in [polls.reply(&greet("dave")), socket.ask(&greet("dave")).pop().expect("a reply")] {
+        let id = reply["clientId"].as_str().unwrap_or_else(|| panic!("{reply}")).to_owned();
+        assert_eq!(user(&server, &encke_tests::stock::session_of(&id)), "dave");
+    }
+    for reply in [
+        polls.reply(&greet("nobody")),
+        Socket::connect(server.public).ask(&greet("nobody")).pop().expect("a reply"),
+    ] {
+        assert_eq!(
+            (&reply["successful"], &reply["advice"]["reconnect"]),
+            (&json!(false), &json!("none")),
+            "{reply}"
+        );
+    }
+    let transports: Vec<_> = backend.asked().iter().map(|asked| asked.json()["transport"].clone()).collect();
+    assert_eq!(
+        transports,
+        ["sse", "poll", "poll", "sse", "poll", "sse", "poll", "websocket", "poll", "websocket"]
+    );
+}
+
+/// A token may come with every message: the session's client is who it was.
+#[test]
+fn a_client_of_bayeux_is_asked_about_once() {
+    let backend = by_name();
+    let server = asked_by(&backend).start();
+    let mut polls = Polls::connect(server.public);
+    let with_token = |mut message: Value| {
+        message["ext"] = json!({"authentication": {"token": "alice"}});
+        message
+    };
+    let id = polls.reply(&with_token(handshake()))["clientId"].as_str().expect("a session").to_owned();
+    let connected = polls.reply(&with_token(encke_tests::bayeux::connect_now(&id)));
+    assert_eq!(connected["successful"], true, "{connected}");
+    let published = polls.reply(&with_token(publish(&id, "/alice", 1)));
+    assert!(published["error"].as_str().is_some_and(|error| error.starts_with("403:")), "{published}");
+    assert_eq!(backend.asked().len(), 1);
+}
+
+#[test]
+fn whoever_comes_back_is_not_asked_about() {
+    let backend = by_name();
+    let server = asked_by(&backend).start();
+    let hello = Client::connect(server.public, "token=alice").drop_connection();
+    backend.answer_status(500);
+    let query = format!("resume={}&token=alice", hello.resume);
+    let client = Client::connect(server.public, &query);
+    assert!(client.hello.recovered);
+    assert_eq!(user(&server, &client.hello.session), "alice");
+    let mut stream = EventStream::open(server.public, &format!("resume={}", hello.resume));
+    assert!(stream.hello().recovered);
+    let stream_id = format!("{}:0", hello.resume);
+    let mut stream = EventStream::come_back(server.public, "", &stream_id);
+    assert!(stream.hello().recovered);
+    assert_eq!(backend.asked().len(), 1);
+    // With a token that is none, it is a newcomer.
+    assert_eq!(Client::refusal(server.public, "resume=s_nonsense&token=alice"), OVERLOADED);
+}
+
+#[test]
+fn a_session_whose_identity_has_expired_is_asked_about_again() {
+    let backend = Backend::start();
+    let in_2_s = SystemTime::now() + Duration::from_secs(2);
+    let exp = in_2_s.duration_since(UNIX_EPOCH).expect("after 1970").as_secs_f64();
+    backend.answer(move |_| Reply::json(json!({"sub": "alice", "exp": exp, "channels": {}})));
+    let server = asked_by(&backend).start();
+    let mut client = Client::connect(server.public, "");
+    assert_eq!(client.close_code(), Some(TOKEN_EXPIRED));
+    backend.answer(|_| Reply::json(json!({"sub": "alice", "channels": {"a": ["subscribe"]}})));
+    let mut client = server.resume(&client.hello.resume);
+    assert!(client.hello.recovered);
+    client.subscribe("a");
+    assert_eq!(backend.asked().len(), 2);
+}
+
+#[test]
+fn a_backend_that_fails_is_a_closed_door_with_a_time_to_come_back() {
+    let backend = Backend::start();
+    let server = asked_by(&backend).start();
+    for answer in
+        [Reply::status(500), Reply::status(0), Reply::json(r#"{"channels":{}}"#), Reply::json(r#"{"sub":7}"#)]
+    {
+        backend.answer(move |_| answer.clone());
+        let mut client = RawClient::upgraded(server.public, "");
+        let goaway = client.object();
+        assert_eq!(goaway["goaway"]["reason"], "overloaded", "{goaway}");
+        assert!(goaway["goaway"]["retry_ms"].is_u64());
+        assert_eq!(client.close_code(), OVERLOADED);
+    }
+    assert_eq!(server.admin.metrics().sessions("attached"), 0.0);
+    // Others are not delayed by one that waits for its answer.
+    backend.answer(|asked| {
+        let waits = asked.json()["token"] == "slow";
+        Reply::status(200).after(if waits { Duration::from_secs(3) } else { Duration::ZERO })
+    });
+    let mut slow = RawClient::connect(server.public);
+    slow.ask_upgrade("token=slow");
+    until("it is asked", || backend.asked().iter().any(|asked| asked.json()["token"] == "slow"));
+    let from = std::time::Instant::now();
+    drop(server.client());
+    assert!(from.elapsed() < Duration::from_secs(1) + LATE);
+    slow.await_upgrade();
+    slow.hello();
+}
+
+#[test]
+fn what_is_passed_on_is_configured() {
+    let backend = Backend::start();
+    let launch = asked_by(&backend).set(r#"backend.headers=["user-agent", "x-real"]"#);
+    let server = launch.set(r#"backend.cookies=["sid"]"#).start();
+    let mut client = RawClient::connect(server.public);
+    client.ask_upgrade_with("", "User-Agent: me\r\nCookie: sid=a=b; other=1\r\nX-Other: no\r\n");
+    client.await_upgrade();
+    client.hello();
+    let asked: Value = backend.asked().first().map(Asked::json).expect("a question");
+    assert_eq!(
+        (&asked["headers"], &asked["cookies"]),
+        (&json!({"user-agent": "me"}), &json!({"sid": "a=b"}))
+    );
+}
+
+/// Where the server has keys, it looks at tokens first; the backend is told whose it was.
+#[test]
+fn tokens_are_looked_at_first() {
+    let backend = Backend::start();
+    let server = asking(&backend, &["connect"]).start();
+    let client = alice(&server);
+    assert_eq!(user(&server, &client.hello.session), "alice", "an empty answer changes nothing");
+    let asked = backend.asked()[0].json();
+    assert_eq!((&asked["user"], asked.get("token")), (&json!("alice"), None));
+    assert_eq!(Client::refusal(server.public, "token=a.b.c"), UNAUTHORIZED);
+    assert_eq!(backend.asked().len(), 1, "it is not asked about a bad one");
+    // Nor about pages of strangers.
+    let mut page = RawClient::connect(server.public);
+    page.ask_upgrade_with("", "Origin: https://evil.example\r\n");
+    page.await_upgrade();
+    assert_eq!(page.close_code(), UNAUTHORIZED);
+    assert_eq!(backend.asked().len(), 1);
+}
