@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 use std::sync::Arc;
 
-use encke_core::dialect::{CommandError, ErrorCode, PublishKey, Since, Success};
+use encke_core::dialect::{Beginning, CommandError, ErrorCode, PublishKey, Success};
 use encke_core::message::CompactJson;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
@@ -32,24 +32,24 @@ impl Speaker<'_> {
     pub(crate) fn subscribe(
         self,
         name: &ChannelName,
-        since: Option<&Since<'_>>,
+        begin: &Beginning<'_>,
     ) -> Answer<Result<Subscribed, CommandError>> {
         let Speaker { session, context, via } = self;
         // Nothing changes for it, so there is nothing to ask.
         let is_asked = !context.sessions.follows(session, name.as_str());
         let Some(backend) = context.backend_for(Ask::Subscribe).filter(|_| is_asked) else {
-            let subscribed = context.sessions.subscribe(session, via, name, since);
+            let subscribed = context.sessions.subscribe(session, via, name, begin);
             return subscribed.map(|subscribed| subscribed.map_err(CommandError::from));
         };
         let question = Question { channel: Some(name.as_str()), ..Question::default() };
         let asked = self.ask(backend, Ask::Subscribe, question);
         let (sessions, session) = (Arc::clone(&context.sessions), context.sessions.hold(session));
-        let (name, since) = (name.clone(), since.cloned().map(Since::into_owned));
+        let (name, begin) = (name.clone(), begin.clone().into_owned());
         let longest_name = context.settings.channel_name_bytes;
         let joined = async move {
             let channel = asked.await?.channel;
             let name = channel.map_or(Ok(name), |channel| ChannelName::new(&channel, longest_name))?;
-            Ok(sessions.subscribe(&session, via, &name, since.as_ref()).into_future().await?)
+            Ok(sessions.subscribe(&session, via, &name, &begin).into_future().await?)
         };
         Answer::Later(joined.boxed())
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::{
-    Command, CommandError, Dialect, ErrorCode, Member, PublishKey, Response, Since, Success, Texts,
+    Beginning, Command, CommandError, Dialect, ErrorCode, Member, PublishKey, Response, Success, Texts,
 };
 use encke_core::message::CompactJson;
 
@@ -36,7 +36,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
     /// Carries out a command other than `close`.
     pub(super) fn carry_out(&mut self, command: Command<'_>) -> Answer<Outcome> {
         Answer::Ready(match command {
-            Command::Subscribe { channel, since } => return self.subscribe(&channel, since.as_ref()),
+            Command::Subscribe { channel, begin } => return self.subscribe(&channel, &begin),
             Command::SubscribeAll { channels } => return self.subscribe_all(&channels),
             Command::Publish { channel, data, key } => return self.publish(&channel, &data, key.as_ref()),
             Command::Service { channel, data } => return self.say_to_service(&channel, &data),
@@ -95,12 +95,12 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         self.dialect.respond(&[Response { id, result: outcome }], self.out);
     }
 
-    fn subscribe(&self, channel: &str, since: Option<&Since<'_>>) -> Answer<Outcome> {
+    fn subscribe(&self, channel: &str, begin: &Beginning<'_>) -> Answer<Outcome> {
         let name = match self.channel_name(channel) {
             Ok(name) => name,
             Err(error) => return Answer::Ready(Err(error.into())),
         };
-        self.speaker.subscribe(&name, since).map(|subscribed| {
+        self.speaker.subscribe(&name, begin).map(|subscribed| {
             let subscribed = subscribed?;
             Ok(Success::Subscribed {
                 channel: subscribed.channel.name().as_str().to_owned().into(),
@@ -130,7 +130,8 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         session.commands.count(others, rate, now);
         let is_new = |name: &ChannelName| !context.sessions.follows(session, name.as_str());
         let new: Vec<ChannelName> = names.into_iter().filter(is_new).collect();
-        let answers: Vec<_> = new.iter().map(|name| self.speaker.subscribe(name, None)).collect();
+        let subscribe = |name| self.speaker.subscribe(name, &Beginning::Now);
+        let answers: Vec<_> = new.iter().map(subscribe).collect();
         let (sessions, session) = (Arc::clone(&context.sessions), context.sessions.hold(session));
         let conclude = move |results: Vec<Result<Subscribed, CommandError>>| {
             let Some(error) = results.into_iter().find_map(Result::err) else {

@@ -30,6 +30,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::Ordering;
 
+    use encke_core::dialect::Beginning;
     use encke_core::message::CompactJson;
     use futures_util::FutureExt;
 
@@ -63,7 +64,7 @@ mod tests {
         let first = attachment(attach(&context, None));
         let name = ChannelName::new("a", 255).expect("a name");
         let speaker = first.speaker();
-        let subscribed = context.sessions.subscribe(speaker.session, speaker.via, &name, None);
+        let subscribed = context.sessions.subscribe(speaker.session, speaker.via, &name, &Beginning::Now);
         subscribed.into_future().now_or_never().expect("the engine answers").expect("it follows");
         for _ in 0..3 {
             let data = CompactJson::parse("1").expect("JSON");

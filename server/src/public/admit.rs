@@ -74,7 +74,7 @@ pub(super) fn admit(
     context: &Context,
     has_ended: impl Fn() -> bool,
 ) -> Result<(Attached, Vec<ChannelName>), NotAdmitted> {
-    let Query { resume, seq, token, channels } = query;
+    let Query { resume, seq, token, channels, last: _ } = query;
     let identity = caller.identify(token.as_deref(), context).map_err(|code| match code {
         CloseCode::Overloaded => NotAdmitted::Goaway(code),
         code => ApiError::unauthorized(code.reason()).into(),

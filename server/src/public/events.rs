@@ -60,9 +60,9 @@ fn admit_stream<B>(
     check_origin(caller, context)?;
     let Asked { query, positions } = read(request, &context.settings)
         .map_err(|error| refused(RefusalReason::Query, error, caller, context))?;
-    let only_resume = query.channels.is_empty();
+    let (only_resume, last) = (query.channels.is_empty(), query.last);
     let (attached, channels) = admit(query, ConnectionKind::Events, only_resume, caller, context, has_ended)?;
-    Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels, positions })
+    Ok(Accepted { head: head(request.headers().get(ORIGIN)), attached, channels, last, positions })
 }
 
 /// Reads the query. An EventSource comes back with its first query; the header says what it has.

@@ -58,6 +58,7 @@ fn admit_poll<B>(
         .map_err(|error| refused(RefusalReason::Query, error, caller, context))?;
     // A client without a session is told at once which one it has.
     let hold = if query.resume.is_some() { context.sessions.settings().poll_hold } else { Duration::ZERO };
+    let last = query.last;
     let (attached, channels) =
         admit(query, ConnectionKind::Poll { hold }, false, caller, context, has_ended)?;
     let mut headers = HeaderMap::new();
@@ -66,7 +67,7 @@ fn admit_poll<B>(
     // After a body none follows: it is not read, and what is in it must not be taken for a request that a proxy has let pass.
     let keep_alive = !has_body(request.headers()) && keeps_alive(request.version(), request.headers());
     let is_due = !attached.recovered;
-    Ok(Accepted { attached, form: JsonForm::default(), is_due, channels, headers, keep_alive })
+    Ok(Accepted { attached, form: JsonForm::default(), is_due, channels, last, headers, keep_alive })
 }
 
 /// Carries out the commands of a request.

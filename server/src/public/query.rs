@@ -19,6 +19,8 @@ pub(super) struct Query {
     pub(super) token: Option<String>,
     /// To follow.
     pub(super) channels: Vec<ChannelName>,
+    /// So many of the newest messages come first, of each channel of which the client has nothing.
+    pub(super) last: u64,
 }
 
 impl Query {
@@ -30,6 +32,10 @@ impl Query {
                 "seq" => {
                     let seq = value.parse().map_err(|_| ApiError::bad_request("seq must be a number"))?;
                     read.seq = Some(seq);
+                }
+                "last" => {
+                    let last = value.parse().map_err(|_| ApiError::bad_request("last must be a number"))?;
+                    read.last = last;
                 }
                 "token" => read.token = Some(value.into_owned()),
                 "channels" => {

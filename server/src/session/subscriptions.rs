@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use encke_core::dialect::Since;
+use encke_core::dialect::{Beginning, Since};
 use encke_core::session::Phase;
 use encke_core::session::outbox::{Bounds, Slot, Source};
 
@@ -39,6 +39,8 @@ pub(crate) struct Subscribed {
     pub(crate) channel: Arc<Channel>,
     /// The newest message at that time.
     pub(crate) offset: u64,
+    /// It begins after this message.
+    pub(crate) begun: u64,
     /// If the client asked for what follows a certain message: whether all of that is still there.
     pub(crate) recovered: Option<bool>,
 }
@@ -59,7 +61,7 @@ pub(crate) enum NotSubscribed {
 }
 
 impl Sessions {
-    /// Makes a session follow a channel, from now on or from after `since` on. If it does already, nothing changes.
+    /// Makes a session follow a channel. If it does already, nothing changes.
     ///
     /// Three steps: the session is asked whether it may; the engine is asked for the channel, with no lock held; the session
     /// joins it. In between, another connection may have taken the session over with a token that allows less, so the
@@ -69,7 +71,7 @@ impl Sessions {
         session: &SessionCell,
         via: Via,
         name: &ChannelName,
-        since: Option<&Since<'_>>,
+        begin: &Beginning<'_>,
     ) -> Answer<Result<Subscribed, NotSubscribed>> {
         match self.step(session, |state, _| self.may_follow(state, via, name)) {
             Ok(None) => {}
@@ -78,14 +80,12 @@ impl Sessions {
         }
         match self.logs.engine.follow(name, &session.holder(via)) {
             Answer::Ready(followed) => Answer::Ready(
-                followed.map_err(NotSubscribed::from).and_then(|hold| self.join(session, via, &hold, since)),
+                followed.map_err(NotSubscribed::from).and_then(|hold| self.join(session, via, &hold, begin)),
             ),
             Answer::Later(followed) => {
                 let (sessions, session) = (Arc::clone(self), self.hold(session));
-                let since = since.cloned().map(Since::into_owned);
-                Answer::Later(Box::pin(async move {
-                    sessions.join(&session, via, &followed.await?, since.as_ref())
-                }))
+                let begin = begin.clone().into_owned();
+                Answer::Later(Box::pin(async move { sessions.join(&session, via, &followed.await?, &begin) }))
             }
         }
     }
@@ -96,7 +96,7 @@ impl Sessions {
         session: &SessionCell,
         via: Via,
         hold: &Hold<SessionRef>,
-        since: Option<&Since<'_>>,
+        begin: &Beginning<'_>,
     ) -> Result<Subscribed, NotSubscribed> {
         let channel = hold.channel();
         let subscribed = self.step(session, |state, _| {
@@ -104,11 +104,12 @@ impl Sessions {
                 return Ok(subscribed);
             }
             let joined = channel.join(session.reference(), |log, add| {
-                let goes_on = since.is_none_or(|since| channel.goes_on_after(&since.epoch, since.offset));
-                let start = Start::of(since, goes_on, log);
+                let goes_on = |since: &Since<'_>| channel.goes_on_after(&since.epoch, since.offset);
+                let start = Start::of(begin, goes_on, log);
                 let subscribe = |slot| Followed { channel: Arc::clone(channel), key: add(slot) };
                 state.machine.outbox_mut().subscribe_with(subscribe, start.cursor, start.gap);
-                Subscribed { channel: Arc::clone(channel), offset: log.last, recovered: start.recovered }
+                let Start { cursor: begun, recovered, .. } = start;
+                Subscribed { channel: Arc::clone(channel), offset: log.last, begun, recovered }
             });
             joined.map_err(|Retired| NotSubscribed::Engine(EngineError::Unavailable))
         });
@@ -134,7 +135,8 @@ impl Sessions {
         }
         if let Some((_, followed)) = state.find(name.as_str()) {
             let channel = Arc::clone(&followed.channel);
-            return Ok(Some(Subscribed { offset: channel.last_offset(), channel, recovered: None }));
+            let offset = channel.last_offset();
+            return Ok(Some(Subscribed { channel, offset, begun: offset, recovered: None }));
         }
         let limit = self.limits.subscriptions;
         if state.machine.outbox().subscriptions().count() >= limit {
@@ -252,16 +254,22 @@ struct Start {
 }
 
 impl Start {
-    /// `goes_on` is whether the log is that of the epoch.
-    fn of(since: Option<&Since<'_>>, goes_on: bool, log: Bounds) -> Self {
-        match since {
-            None => Self { cursor: log.last, gap: false, recovered: None },
+    /// `goes_on` is whether what comes after that message is in the log, or was.
+    fn of(begin: &Beginning<'_>, goes_on: impl FnOnce(&Since<'_>) -> bool, log: Bounds) -> Self {
+        match begin {
+            Beginning::Now => Self { cursor: log.last, gap: false, recovered: None },
+            Beginning::Newest(count) => {
+                let cursor = log.last.saturating_sub(*count).max(log.first - 1);
+                Self { cursor, gap: false, recovered: None }
+            }
             // Another life of the log: the client has seen nothing of this one.
-            Some(_) if !goes_on => Self { cursor: log.first - 1, gap: true, recovered: Some(false) },
-            Some(since) if since.offset > log.last => {
+            Beginning::After(since) if !goes_on(since) => {
+                Self { cursor: log.first - 1, gap: true, recovered: Some(false) }
+            }
+            Beginning::After(since) if since.offset > log.last => {
                 Self { cursor: log.last, gap: true, recovered: Some(false) }
             }
-            Some(since) => {
+            Beginning::After(since) => {
                 let all_there = since.offset + 1 >= log.first;
                 Self { cursor: since.offset, gap: false, recovered: Some(all_there) }
             }
@@ -275,23 +283,28 @@ mod tests {
 
     #[test]
     fn where_a_subscription_begins() {
-        let log = Bounds { first: 5, last: 9 };
-        let since = |epoch: &'static str, offset| Some(Since { epoch: epoch.into(), offset });
+        use Beginning::{Newest, Now};
+        let after = |epoch: &'static str, offset| Beginning::After(Since { epoch: epoch.into(), offset });
+        let (log, empty) = (Bounds { first: 5, last: 9 }, Bounds { first: 10, last: 9 });
         let table = [
-            (None, (9, false, None)),
-            (since("e", 9), (9, false, Some(true))),
-            (since("e", 4), (4, false, Some(true))),
-            (since("e", 3), (3, false, Some(false))),
-            (since("e", 10), (9, true, Some(false))),
-            (since("old", 7), (4, true, Some(false))),
+            (Now, log, (9, false, None)),
+            (after("e", 9), log, (9, false, Some(true))),
+            (after("e", 4), log, (4, false, Some(true))),
+            (after("e", 3), log, (3, false, Some(false))),
+            (after("e", 10), log, (9, true, Some(false))),
+            (after("old", 7), log, (4, true, Some(false))),
+            (Newest(0), log, (9, false, None)),
+            (Newest(1), log, (8, false, None)),
+            (Newest(5), log, (4, false, None)),
+            (Newest(6), log, (4, false, None)),
+            (Newest(u64::MAX), log, (4, false, None)),
+            (Newest(0), empty, (9, false, None)),
+            (Newest(3), empty, (9, false, None)),
+            (Newest(3), Bounds { first: 1, last: 0 }, (0, false, None)),
         ];
-        for (since, (cursor, gap, recovered)) in table {
-            let goes_on = since.as_ref().is_none_or(|since| since.epoch == "e");
-            assert_eq!(
-                Start::of(since.as_ref(), goes_on, log),
-                Start { cursor, gap, recovered },
-                "{since:?}"
-            );
+        for (begin, log, (cursor, gap, recovered)) in table {
+            let start = Start::of(&begin, |since| since.epoch == "e", log);
+            assert_eq!(start, Start { cursor, gap, recovered }, "{begin:?}");
         }
     }
 }

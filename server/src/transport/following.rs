@@ -3,7 +3,7 @@ use std::future::{IntoFuture, Ready};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use encke_core::dialect::{CommandError, ErrorCode, Since};
+use encke_core::dialect::{Beginning, CommandError, ErrorCode};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either};
 
@@ -14,8 +14,8 @@ use crate::timeouts::Sleep;
 
 type Outcome = Result<Subscribed, CommandError>;
 
-/// A channel that a request asks for, and what its client has of it.
-pub(super) type Asked = (ChannelName, Option<Since<'static>>);
+/// A channel that a request asks for, and what its client wants of it.
+pub(super) type Asked = (ChannelName, Beginning<'static>);
 
 /// The channels that a request asked for, one after the other.
 pub(super) struct Following {
@@ -43,21 +43,21 @@ impl Following {
         &mut self,
         task: &mut Context<'_>,
         attachment: &Attachment,
-        mut followed: impl FnMut(&Subscribed, Option<Since<'static>>),
+        mut followed: impl FnMut(&Subscribed, Beginning<'static>),
     ) -> Poll<Vec<Refused>> {
         loop {
             if self.answer.is_none() && !self.channels.is_empty() {
                 ready!(self.poll_rate(task, attachment));
             }
-            let Some((channel, since)) = self.channels.front() else { break };
+            let Some((channel, begin)) = self.channels.front() else { break };
             let answer = self
                 .answer
-                .get_or_insert_with(|| attachment.speaker().subscribe(channel, since.as_ref()).into_future());
+                .get_or_insert_with(|| attachment.speaker().subscribe(channel, begin).into_future());
             let Poll::Ready(outcome) = answer.poll_unpin(task) else { return Poll::Pending };
             self.answer = None;
-            let Some((channel, since)) = self.channels.pop_front() else { break };
+            let Some((channel, begin)) = self.channels.pop_front() else { break };
             match outcome {
-                Ok(subscribed) => followed(&subscribed, since),
+                Ok(subscribed) => followed(&subscribed, begin),
                 Err(error) => {
                     tracing::debug!(%channel, %error, "not subscribed");
                     let reason = match error.code {

@@ -1,7 +1,7 @@
 //! The dialect: what it accepts, it accepts again when it is written anew; and what one client publishes, every parser takes.
 
 use encke_core::dialect::json::{Json, ServerMessage, parse_command};
-use encke_core::dialect::{ByPattern, Command, Since};
+use encke_core::dialect::{Beginning, ByPattern, Command, Since};
 use encke_core::encodings::{Cached, Encodings, PatternEncodings};
 use encke_core::message::{CompactJson, MOST_LEVELS, Message};
 use serde_json::value::RawValue;
@@ -38,9 +38,12 @@ pub fn run(input: &[u8]) {
 
 fn write(id: Option<u64>, command: &Command<'_>) -> String {
     let (name, body) = match command {
-        Command::Subscribe { channel, since: None } => ("subscribe", json!({ "channel": channel })),
-        Command::Subscribe { channel, since: Some(Since { epoch, offset }) } => {
+        Command::Subscribe { channel, begin: Beginning::Now } => ("subscribe", json!({ "channel": channel })),
+        Command::Subscribe { channel, begin: Beginning::After(Since { epoch, offset }) } => {
             ("subscribe", json!({ "channel": channel, "since": { "epoch": epoch, "offset": offset } }))
+        }
+        Command::Subscribe { channel, begin: Beginning::Newest(count) } => {
+            ("subscribe", json!({ "channel": channel, "last": count }))
         }
         Command::Unsubscribe { channel } => ("unsubscribe", json!({ "channel": channel })),
         Command::Presence { channel } => ("presence", json!({ "channel": channel })),

@@ -176,6 +176,39 @@ fn since_gives_exactly_what_follows() {
     assert_eq!(current.line(), message(1, 6));
 }
 
+/// A log that has fewer gives those, without a gap: the client has not asked for more than there is.
+#[test]
+fn last_gives_the_newest_that_there_are_and_then_what_follows() {
+    let server = RunningServer::with(&["channel.history_messages=4"]);
+    let (_keeps, epoch) = follower(&server);
+    let last = |count: u64, newest: u64| {
+        let (mut client, _) = RawClient::greeted(server.public, "");
+        client.text(&format!(r#"{{"id":2,"subscribe":{{"channel":"news","last":{count}}}}}"#));
+        let reply = format!(
+            r#"{{"reply":{{"id":2,"ok":{{"channel":"news","epoch":"{epoch}","offset":{newest}}}}}}}"#
+        );
+        assert_eq!(client.line(), reply);
+        client
+    };
+    let mut empty = last(3, 0);
+    let mut publisher = server.client();
+    publisher.publish("news", [1]);
+    assert_eq!(empty.line(), message(1, 1));
+    publisher.publish("news", 2..=10);
+    let mut clients: Vec<_> = [(0, 0), (1, 1), (3, 3), (4, 4), (5, 4), (u64::MAX, 4)]
+        .map(|(count, had)| (last(count, 10), had))
+        .into();
+    publisher.publish("news", [11]);
+    for (client, had) in &mut clients {
+        for (seq, offset) in (1..).zip(11 - *had..=11) {
+            assert_eq!(client.line(), message(seq, offset), "{had}");
+        }
+    }
+    let both = r#"{"id":3,"subscribe":{"channel":"else","last":1,"since":{"epoch":"e","offset":1}}}"#;
+    assert_refused(&mut publisher, both, "malformed");
+    assert_refused(&mut publisher, r#"{"id":3,"subscribe":{"channel":"else","last":-1}}"#, "malformed");
+}
+
 #[test]
 fn since_before_the_log_begins_with_a_gap() {
     let server = RunningServer::with(&["channel.history_messages=4"]);

@@ -88,6 +88,34 @@ fn since_of_a_pattern_gives_what_follows_and_gaps_have_its_name() {
     assert_eq!(since(1).object(), gap);
 }
 
+/// What came by a pattern does not come again with the channel, unless it was not sent yet: `last` is no other than `since` there.
+#[test]
+fn last_of_a_pattern_gives_the_newest_that_it_has() {
+    let server = RunningServer::with(&["channel.history_messages=3"]);
+    let mut client = server.client();
+    let epoch = subscribe(&mut client, "/a/**")["epoch"].clone();
+    let mut publisher = server.client();
+    for number in 1..=6 {
+        publisher.publish(&format!("/a/{number}"), [number]);
+        assert_eq!(message(&mut client)["data"], number);
+    }
+    for (count, had) in [(2, 5..=6), (3, 4..=6), (9, 4..=6)] {
+        let mut client = server.client();
+        let reply =
+            client.ask(&json!({"id": 1, "subscribe": {"channel": "/a/**", "last": count}}).to_string());
+        assert_eq!(reply["ok"], json!({"channel": "/a/**", "epoch": epoch, "offset": 6}));
+        for number in had {
+            let message = message(&mut client);
+            let place = json!({"name": "/a/**", "epoch": epoch, "offset": number});
+            assert_eq!((&message["pattern"], &message["data"]), (&place, &json!(number)));
+        }
+    }
+    let reply = client.ask(&json!({"id": 1, "subscribe": {"channel": "/a/6", "last": 1}}).to_string());
+    assert_eq!(reply["ok"]["offset"], 1, "{reply}");
+    publisher.publish("/a/6", [7]);
+    assert_eq!(message(&mut client)["data"], 7);
+}
+
 #[test]
 fn a_session_that_comes_back_goes_on_in_its_patterns() {
     let server = RunningServer::with(&[]);

@@ -191,6 +191,30 @@ fn who_comes_back_too_late_goes_on_in_a_new_session() {
     assert_eq!(again.event(), message(&server, &hello.resume, 2, 4, 4));
 }
 
+/// A page's URL is the same each time: what its client says it has goes before.
+#[test]
+fn a_stream_may_begin_with_the_newest() {
+    let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+    let mut publisher = server.client();
+    (1..=3).for_each(|number| publish(&mut publisher, "news", number));
+    let mut events = EventStream::open(server.public, "channels=news&last=2");
+    let (hello_id, hello) = events.object();
+    let hello = Hello::parse(hello);
+    assert_eq!(hello_id, Some(id_at(&server, &hello.resume, 0, 1)), "it has what comes before them");
+    for (seq, number) in [(1, 2), (2, 3)] {
+        assert_eq!(events.event(), message(&server, &hello.resume, seq, number, number));
+    }
+    let id = id_at(&server, &hello.resume, 2, 3);
+    drop(events);
+    server.await_gone(&hello.session);
+    publish(&mut publisher, "news", 4);
+    let mut again = EventStream::come_back(server.public, "channels=news&last=2", &id);
+    let hello = again.hello();
+    assert_eq!(again.event(), message(&server, &hello.resume, 1, 4, 4), "nothing twice");
+    let answer = ask_events(server.public, "channels=news&last=x", "");
+    assert_eq!((answer.status, &*answer.error_code()), (400, "bad_request"), "{answer:?}");
+}
+
 /// As after a restart: the log's offsets begin anew.
 #[test]
 fn what_another_life_of_the_log_had_is_a_gap() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::json::{Done, Outcome, Reply, ReplyError, ServerMessage, parse_command};
-use encke_core::dialect::{Command, ErrorCode, Request, ping_payload};
+use encke_core::dialect::{Beginning, Command, ErrorCode, Request, ping_payload};
 use futures_util::{SinkExt, StreamExt};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -201,7 +201,7 @@ impl Connection {
 
     fn outcome_of(&self, command: &Command<'_>) -> Outcome<'static> {
         Outcome::Ok(match command {
-            Command::Subscribe { channel, since: None } => {
+            Command::Subscribe { channel, begin: Beginning::Now } => {
                 self.session.subscribe(channel);
                 let offset = self.world.offset_of(channel);
                 Done::Subscribed {

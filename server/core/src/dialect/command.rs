@@ -18,12 +18,12 @@ pub struct Request<'a, I> {
 /// What a client can ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command<'a> {
-    /// Subscribe to a channel: to what is published from now on, or from after `since` on.
+    /// Subscribe to a channel.
     Subscribe {
         /// The channel.
         channel: Cow<'a, str>,
-        /// The last message that the client has.
-        since: Option<Since<'a>>,
+        /// What comes first.
+        begin: Beginning<'a>,
     },
     /// End a subscription.
     Unsubscribe {
@@ -105,8 +105,8 @@ impl Command<'_> {
     #[must_use]
     pub fn into_owned(self) -> Command<'static> {
         match self {
-            Self::Subscribe { channel, since } => {
-                Command::Subscribe { channel: owned(channel), since: since.map(Since::into_owned) }
+            Self::Subscribe { channel, begin } => {
+                Command::Subscribe { channel: owned(channel), begin: begin.into_owned() }
             }
             Self::Unsubscribe { channel } => Command::Unsubscribe { channel: owned(channel) },
             Self::SubscribeAll { channels } => Command::SubscribeAll { channels: all_owned(channels) },
@@ -138,6 +138,30 @@ fn owned(text: Cow<'_, str>) -> Cow<'static, str> {
 
 fn all_owned(texts: Vec<Cow<'_, str>>) -> Vec<Cow<'static, str>> {
     texts.into_iter().map(owned).collect()
+}
+
+/// Where in a channel a subscription begins.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Beginning<'a> {
+    /// With what is published from now on.
+    #[default]
+    Now,
+    /// After the last message that the client has.
+    After(Since<'a>),
+    /// With so many of the newest messages, as far as the log has them.
+    Newest(u64),
+}
+
+impl Beginning<'_> {
+    /// The same, for longer than the command.
+    #[must_use]
+    pub fn into_owned(self) -> Beginning<'static> {
+        match self {
+            Self::Now => Beginning::Now,
+            Self::After(since) => Beginning::After(since.into_owned()),
+            Self::Newest(count) => Beginning::Newest(count),
+        }
+    }
 }
 
 /// A message in one epoch of a channel's log.

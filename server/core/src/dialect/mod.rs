@@ -14,7 +14,7 @@ mod name;
 mod ping_frame;
 mod publish_key;
 
-pub use command::{Command, CommandError, ErrorCode, Request, Since};
+pub use command::{Beginning, Command, CommandError, ErrorCode, Request, Since};
 pub use encoded::{ByPattern, Encoded};
 pub use event::{Event, Member, Response, Success};
 pub use name::DialectName;

@@ -242,7 +242,15 @@ impl Asked {
         let mut headers = HeaderMap::new();
         cors::allow_origin_with_cookies(&mut headers, self.headers.get(ORIGIN));
         let keep_alive = keeps_alive(self.version, &self.headers);
-        Accepted { attached, form, is_due, channels: Vec::new(), headers: cors::lines(&headers), keep_alive }
+        Accepted {
+            attached,
+            form,
+            is_due,
+            channels: Vec::new(),
+            last: 0,
+            headers: cors::lines(&headers),
+            keep_alive,
+        }
     }
 
     fn reply(&self, parts: &[&[u8]]) -> Reply {

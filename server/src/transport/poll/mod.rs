@@ -16,6 +16,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use encke_core::dialect::Beginning;
 use encke_core::session::ConnectionInput;
 use futures_util::future::{Either, select};
 
@@ -45,6 +46,8 @@ pub(crate) struct Accepted<F> {
     pub(crate) is_due: bool,
     /// Channels to follow in addition to the session's.
     pub(crate) channels: Vec<ChannelName>,
+    /// Of each, so many of the newest messages come first.
+    pub(crate) last: u64,
     /// Headers that the answer has besides its own, as lines.
     pub(crate) headers: Vec<u8>,
     /// Whether another request may follow on the connection.
@@ -122,13 +125,13 @@ pub(crate) fn open<S: Socket, F: Form>(
     accepted: Accepted<F>,
     context: Arc<Context>,
 ) -> Connection<S, F> {
-    let Accepted { mut attached, form, is_due, channels, headers, keep_alive } = accepted;
+    let Accepted { mut attached, form, is_due, channels, last, headers, keep_alive } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
     // A client for which there is news does not wait.
     let is_due = is_due || !revoked.is_empty();
     let following = !recovered || !revoked.is_empty() || !channels.is_empty();
-    let asked = channels.into_iter().map(|channel| (channel, None));
+    let asked = channels.into_iter().map(|channel| (channel, Beginning::Newest(last)));
     let following = following.then(|| Following::new(asked, revoked));
     let socket = Metered::new(socket, Arc::clone(&attached.link), Arc::clone(&context));
     let attachment = Attachment::new(attached, context);

@@ -177,7 +177,7 @@ impl<S: Socket> Connection<S> {
     fn poll_following(&mut self, context: &mut task::Context<'_>) {
         let Self { following, attachment, positions, recovered, .. } = self;
         let Some(channels) = following else { return };
-        let followed = |subscribed: &Subscribed, since| positions.follow(subscribed, since, *recovered);
+        let followed = |subscribed: &Subscribed, begin| positions.follow(subscribed, begin, *recovered);
         if let Poll::Ready(refused) = channels.poll(context, attachment, followed) {
             self.following = None;
             self.greet(&refused);

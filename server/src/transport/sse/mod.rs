@@ -13,7 +13,7 @@ mod positions;
 use std::future::Future;
 use std::sync::Arc;
 
-use encke_core::dialect::Since;
+use encke_core::dialect::{Beginning, Since};
 
 use crate::admission::OpenConnection;
 use crate::channel::ChannelName;
@@ -36,6 +36,8 @@ pub(crate) struct Accepted {
     pub(crate) attached: Attached,
     /// Channels to follow in addition to the session's.
     pub(crate) channels: Vec<ChannelName>,
+    /// Of each, so many of the newest messages come first, if the client has nothing of it.
+    pub(crate) last: u64,
     /// What the client has of each, as far as it says so.
     pub(crate) positions: Vec<Option<Since<'static>>>,
 }
@@ -69,7 +71,7 @@ fn run<S: Socket>(
 }
 
 fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Connection<S> {
-    let Accepted { head, mut attached, channels, positions } = accepted;
+    let Accepted { head, mut attached, channels, last, positions } = accepted;
     let recovered = attached.recovered;
     let revoked = std::mem::take(&mut attached.revoked);
     let link = Arc::clone(&attached.link);
@@ -78,7 +80,8 @@ fn open<S: Socket>(socket: S, accepted: Accepted, context: Arc<Context>) -> Conn
     let known = Positions::new(&channels);
     // Of a URL that has changed, nothing is known.
     let positions = if positions.len() == channels.len() { positions } else { vec![None; channels.len()] };
-    let asked = channels.into_iter().zip(positions);
+    let begin = |position: Option<_>| position.map_or(Beginning::Newest(last), Beginning::After);
+    let asked = channels.into_iter().zip(positions.into_iter().map(begin));
     let following = Some(Following::new(asked, revoked));
     let out = head.into();
     Connection { out, following, recovered, ..Connection::begun(socket, attachment, known) }

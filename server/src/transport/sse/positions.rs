@@ -3,7 +3,7 @@
 
 use std::io::Write;
 
-use encke_core::dialect::Since;
+use encke_core::dialect::{Beginning, Since};
 
 use crate::channel::{ChannelName, Origin};
 use crate::session::Subscribed;
@@ -75,13 +75,13 @@ impl Positions {
         Self(channels.iter().map(|channel| Position { channel: channel.clone(), at: None }).collect())
     }
 
-    /// A channel is followed. `since` is what its client came back with; a `recovered` session without that follows it from
+    /// A channel is followed, from where its client asked for. A `recovered` session whose client has not said what it has follows it from
     /// where nobody here knows.
-    pub(super) fn follow(&mut self, followed: &Subscribed, since: Option<Since<'static>>, recovered: bool) {
-        let (epoch, offset) = match since {
-            Some(Since { epoch, offset }) => (epoch.into(), offset),
-            None if recovered => (followed.channel.epoch().into(), UNKNOWN),
-            None => (followed.channel.epoch().into(), followed.offset),
+    pub(super) fn follow(&mut self, followed: &Subscribed, begin: Beginning<'static>, recovered: bool) {
+        let (epoch, offset) = match begin {
+            Beginning::After(Since { epoch, offset }) => (epoch.into(), offset),
+            _ if recovered => (followed.channel.epoch().into(), UNKNOWN),
+            _ => (followed.channel.epoch().into(), followed.begun),
         };
         if let Some(position) = self.of(followed.channel.name().as_str()) {
             position.at = Some(At { epoch, offset });

@@ -1,5 +1,6 @@
 //! What clients do by themselves.
 
+use encke_core::dialect::{Beginning, Since};
 use rand::RngExt;
 
 use super::frames::{self, CLOSE, PING, TEXT};
@@ -110,9 +111,15 @@ impl World {
         let channel = self.scenario.any_log(&mut client.rng);
         let is_beside = !client.link.as_ref().is_some_and(super::Link::is_websocket);
         let Some(page) = &mut client.page else { return };
+        let is_first = !page.has_followed(channel);
         // Beside a poll, what comes of an earlier subscription cannot be told from what comes of this one.
-        let past =
-            client.past[usize::from(channel)].clone().filter(|_| !is_beside || !page.has_followed(channel));
+        let past = client.past[usize::from(channel)].clone().filter(|_| !is_beside || is_first);
+        let begin = match past {
+            // The answer does not say whether the server has heard that it did not want the channel any more.
+            _ if is_first && client.rng.random_bool(0.3) => Beginning::Newest(client.rng.random_range(0..12)),
+            Some((epoch, offset)) => Beginning::After(Since { epoch: epoch.into(), offset }),
+            None => Beginning::Now,
+        };
         let name = channel_name(channel);
         let following = page.following(channel);
         match following {
@@ -126,11 +133,15 @@ impl World {
             Following::No => {
                 page.ask_for(channel);
                 client.snapshots.clear();
-                let since = past.as_ref().map_or(String::new(), |(epoch, offset)| {
-                    format!(",\"since\":{{\"epoch\":\"{epoch}\",\"offset\":{offset}}}")
-                });
-                let question = Question::Subscribe { channel, since: past };
-                self.command(number, &format!("\"subscribe\":{{\"channel\":\"{name}\"{since}}}"), question);
+                let from = match &begin {
+                    Beginning::Now => String::new(),
+                    Beginning::After(Since { epoch, offset }) => {
+                        format!(",\"since\":{{\"epoch\":\"{epoch}\",\"offset\":{offset}}}")
+                    }
+                    Beginning::Newest(count) => format!(",\"last\":{count}"),
+                };
+                let question = Question::Subscribe { channel, begin };
+                self.command(number, &format!("\"subscribe\":{{\"channel\":\"{name}\"{from}}}"), question);
             }
         }
     }

@@ -15,6 +15,7 @@ mod reading;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr};
 
+use encke_core::dialect::Beginning;
 use rand::RngExt;
 use rand::rngs::SmallRng;
 
@@ -111,7 +112,7 @@ struct Asked {
 /// A command that has no answer yet.
 #[derive(Debug)]
 enum Question {
-    Subscribe { channel: u8, since: Option<Had> },
+    Subscribe { channel: u8, begin: Beginning<'static> },
     Other,
 }
 

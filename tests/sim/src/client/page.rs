@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
+use encke_core::dialect::Beginning;
 use encke_core::dialect::json::{Gap, Hello};
 
 use super::early::{Early, EarlyMessage};
@@ -58,9 +59,11 @@ pub(crate) enum Following {
 pub(super) struct Subscribed<'a> {
     pub(super) epoch: &'a str,
     pub(super) offset: u64,
-    /// The message after which it asked to begin, with its epoch.
-    pub(super) since: Option<&'a (String, u64)>,
+    /// Where it asked to begin.
+    pub(super) begin: &'a Beginning<'static>,
     pub(super) recovered: Option<bool>,
+    /// The oldest message in the channel's log now, if the log is that of this life.
+    pub(super) first: Option<u64>,
     /// It has come beside the connection: messages may have overtaken it.
     pub(super) is_beside: bool,
 }
@@ -162,7 +165,7 @@ impl Page {
         answer: &Subscribed<'_>,
         truth: &Truth,
     ) -> Result<(), String> {
-        let Subscribed { epoch, offset, since, recovered, is_beside } = *answer;
+        let Subscribed { epoch, offset, begin, recovered, first, is_beside } = *answer;
         let begun_seq = self.highest;
         let early: Vec<Early> =
             self.early.extract_if(.., |(of, _)| *of == channel).map(|(_, early)| early).collect();
@@ -175,14 +178,25 @@ impl Page {
             *following = Following::Unknown;
             return Ok(());
         }
-        let begun = match since.filter(|_| recovered.is_some()) {
-            None => offset,
-            Some((asked, since)) if asked == epoch && *since <= offset => *since,
-            // It is told a gap of unknown length first.
-            Some(_) => {
-                *following = Following::Unknown;
-                return Ok(());
+        let begun = match (begin, first) {
+            (Beginning::After(since), _) if recovered.is_some() => {
+                // Else it is told a gap of unknown length first.
+                (since.epoch == epoch && since.offset <= offset).then_some(since.offset)
             }
+            (Beginning::Now | Beginning::After(_), _) | (Beginning::Newest(0), _) => Some(offset),
+            (Beginning::Newest(count), Some(first)) if early.is_empty() => {
+                let begun = offset.saturating_sub(*count);
+                // What the log did not have does not come. It may have had more when it was asked.
+                let life = truth.channel(channel);
+                self.known.extend((begun + 1..first).filter_map(|offset| life.message(offset)));
+                Some(begun)
+            }
+            (Beginning::Newest(_), _) => None,
+        };
+        let following = self.following(channel);
+        let Some(begun) = begun else {
+            *following = Following::Unknown;
+            return Ok(());
         };
         let mut place = Place {
             epoch: epoch.to_owned(),

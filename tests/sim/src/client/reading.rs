@@ -269,11 +269,12 @@ impl World {
         let is_beside = session.is_some();
         match (question, outcome) {
             (
-                Question::Subscribe { channel, since },
+                Question::Subscribe { channel, begin },
                 Outcome::Ok(Done::Subscribed { epoch, offset, recovered, .. }),
             ) => {
-                let answer =
-                    Subscribed { epoch: &epoch, offset, since: since.as_ref(), recovered, is_beside };
+                let view = self.server.channel(&channel_name(channel)).filter(|view| view.epoch == epoch);
+                let first = view.map(|view| view.first);
+                let answer = Subscribed { epoch: &epoch, offset, begin: &begin, recovered, first, is_beside };
                 let wrong = page.subscribed(channel, &answer, &self.truth);
                 it.snapshots.clear();
                 it.past[usize::from(channel)] = None;

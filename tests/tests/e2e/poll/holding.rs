@@ -2,7 +2,7 @@ use std::time::{Duration, Instant};
 
 use encke_tests::admin::Answer;
 use encke_tests::waiting::{LATE, eventually, let_pass};
-use encke_tests::{Requests, RunningServer};
+use encke_tests::{Hello, Requests, RunningServer};
 use serde_json::{Value, json};
 
 use super::{after, await_held, await_polls, hello, message, of, open};
@@ -205,6 +205,24 @@ fn a_token_that_is_dead_gets_a_new_session() {
     assert_eq!(gone.header("cache-control"), Some("no-store"));
     server.admin.publish("news", 1);
     assert_eq!(requests.get(&after(&new, 0)).json(), json!([message(1, 1, 1)]));
+}
+
+#[test]
+fn a_session_may_begin_with_the_newest() {
+    let server = RunningServer::with(&[]);
+    (1..=3).for_each(|number| _ = server.admin.publish("news", number));
+    let mut requests = Requests::connect(server.public);
+    let answer = requests.get("channels=news&last=2").json();
+    let mut objects = answer.as_array().expect("an array").clone();
+    let hello = Hello::parse(objects.remove(0));
+    if objects.is_empty() {
+        let next = requests.get(&after(&hello, 0)).json();
+        objects = next.as_array().expect("an array").clone();
+    }
+    assert_eq!(objects, [message(1, 2, 2), message(2, 3, 3)]);
+    server.admin.publish("news", 4);
+    let next = requests.get(&format!("{}&channels=news&last=2", after(&hello, 2))).json();
+    assert_eq!(next, json!([message(3, 4, 4)]), "it follows the channel already");
 }
 
 /// What a poll asks for besides, the session follows from then on.

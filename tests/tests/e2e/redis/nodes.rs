@@ -71,6 +71,23 @@ fn what_is_published_on_one_server_is_heard_on_all() {
     followers.iter_mut().for_each(|follower| assert_message(follower, 11, &json!("me")));
 }
 
+/// What Redis has, also where nobody has followed the channel yet.
+#[test]
+fn last_is_the_same_on_all_servers() {
+    let redis = Redis::start();
+    let nodes = [node(&redis), node(&redis)];
+    (1..=10).for_each(|offset| _ = nodes[0].admin.publish("news", offset));
+    for count in [4, 2, 100] {
+        for node in &nodes {
+            let mut client = node.client();
+            let reply =
+                client.ask(&json!({"id": 1, "subscribe": {"channel": "news", "last": count}}).to_string());
+            assert_eq!((&reply["ok"]["offset"], &reply["ok"]["recovered"]), (&json!(10), &Value::Null));
+            (11 - count.min(10)..=10).for_each(|offset| assert_message(&mut client, offset, &json!(offset)));
+        }
+    }
+}
+
 #[test]
 fn a_repeat_on_another_server_gets_the_first_reply() {
     let redis = Redis::start();

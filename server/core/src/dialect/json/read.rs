@@ -2,10 +2,11 @@ use std::borrow::Cow;
 use std::fmt;
 
 use serde::Deserialize;
+use serde::de::Error as _;
 use serde_json::value::RawValue;
 
 use super::envelope::Envelope;
-use crate::dialect::{self, Command, CommandError, ErrorCode, PublishKey, Request};
+use crate::dialect::{self, Beginning, Command, CommandError, ErrorCode, PublishKey, Request};
 
 /// Reads one object: exactly one command, and an optional `id`, which is known also when the command is bad.
 #[must_use]
@@ -31,10 +32,7 @@ fn read<'a>(name: &str, body: &'a RawValue) -> serde_json::Result<Option<Command
     Ok(Some(match name {
         "ack" => serde_json::from_str(body).map(|Seq { seq }| Command::Ack { seq })?,
         "pong" => serde_json::from_str(body).map(|Seq { seq }| Command::Pong { seq })?,
-        "subscribe" => serde_json::from_str(body).map(|Subscribe { channel, since }| {
-            let since = since.map(|Since { epoch, offset }| dialect::Since { epoch, offset });
-            Command::Subscribe { channel: channel.0, since }
-        })?,
+        "subscribe" => serde_json::from_str(body).and_then(Subscribe::into_command)?,
         "unsubscribe" => serde_json::from_str(body)
             .map(|Channel { channel }| Command::Unsubscribe { channel: channel.0 })?,
         "publish" => serde_json::from_str(body).map(|Publish { channel, data, key }| Command::Publish {
@@ -91,6 +89,21 @@ struct Subscribe<'a> {
     channel: Text<'a>,
     #[serde(borrow)]
     since: Option<Since<'a>>,
+    last: Option<u64>,
+}
+
+impl<'a> Subscribe<'a> {
+    fn into_command(self) -> serde_json::Result<Command<'a>> {
+        let begin = match (self.since, self.last) {
+            (None, None) => Beginning::Now,
+            (Some(Since { epoch, offset }), None) => Beginning::After(dialect::Since { epoch, offset }),
+            (None, Some(count)) => Beginning::Newest(count),
+            (Some(_), Some(_)) => {
+                return Err(serde_json::Error::custom("either `since` or `last`, not both"));
+            }
+        };
+        Ok(Command::Subscribe { channel: self.channel.0, begin })
+    }
 }
 
 #[derive(Deserialize)]

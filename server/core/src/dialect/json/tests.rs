@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::close::CloseCode;
-use crate::dialect::{Command, CommandError, ErrorCode, Member, PublishKey, Since, Success};
+use crate::dialect::{Beginning, Command, CommandError, ErrorCode, Member, PublishKey, Since, Success};
 use crate::message::CompactJson;
 
 #[test]
@@ -246,14 +246,24 @@ fn commands_are_read() {
         (
             r#"{"id":1,"subscribe":{"channel":"news"}}"#,
             Some(1),
-            Command::Subscribe { channel: "news".into(), since: None },
+            Command::Subscribe { channel: "news".into(), begin: Beginning::Now },
+        ),
+        (
+            r#"{"id":1,"subscribe":{"last":20,"channel":"news"}}"#,
+            Some(1),
+            Command::Subscribe { channel: "news".into(), begin: Beginning::Newest(20) },
+        ),
+        (
+            r#"{"subscribe":{"channel":"news","last":18446744073709551615,"since":null}}"#,
+            None,
+            Command::Subscribe { channel: "news".into(), begin: Beginning::Newest(u64::MAX) },
         ),
         (
             r#"{"id":2,"subscribe":{"channel":"n\u0065ws","since":{"epoch":"e","offset":40}}}"#,
             Some(2),
             Command::Subscribe {
                 channel: "news".into(),
-                since: Some(Since { epoch: "e".into(), offset: 40 }),
+                begin: Beginning::After(Since { epoch: "e".into(), offset: 40 }),
             },
         ),
         (
@@ -314,6 +324,13 @@ fn what_is_not_one_command_is_refused_by_name() {
         (r#"{"id":3,"subscribe":{"channel":7}}"#, Some(3), Malformed, "subscribe: invalid type"),
         (r#"{"id":3,"subscribe":{"channel":"a","since":{"offset":1}}}"#, Some(3), Malformed, "field `epoch`"),
         (r#"{"id":3,"call":{"data":1}}"#, Some(3), Malformed, "call: missing field `method`"),
+        (r#"{"id":3,"subscribe":{"channel":"a","last":-1}}"#, Some(3), Malformed, "subscribe: invalid value"),
+        (
+            r#"{"id":3,"subscribe":{"channel":"a","last":1,"since":{"epoch":"e","offset":1}}}"#,
+            Some(3),
+            Malformed,
+            "subscribe: either `since` or `last`, not both",
+        ),
         (r#"{"id":4,"dance":{}}"#, Some(4), UnknownCommand, "unknown command \"dance\""),
     ];
     for (text, id, code, message) in table {
