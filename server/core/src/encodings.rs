@@ -2,7 +2,7 @@
 
 use crate::dialect::json::Json;
 use crate::dialect::{Encoded, Encoding};
-use crate::message::{CompactJson, Message};
+use crate::message::{CompactJson, Content, JsonString, Message};
 
 /// A message as its log keeps it: encoded once for each dialect, whatever the number of readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,6 +55,18 @@ impl Encodings {
     #[must_use]
     pub fn data(&self) -> CompactJson<'_> {
         self.json.data()
+    }
+
+    /// The user whose client has published it, if it has a name.
+    #[must_use]
+    pub fn user(&self) -> Option<JsonString<'_>> {
+        self.json.user()
+    }
+
+    /// What was published, and by whom.
+    #[must_use]
+    pub fn content(&self) -> Content<'_> {
+        Content { user: self.user().map(|user| user.to_text().into()), data: self.data() }
     }
 
     /// The memory it takes beside the struct, in bytes.

@@ -16,7 +16,58 @@ pub struct Message<'a> {
     /// Its number in the log.
     pub offset: u64,
     /// What was published.
-    pub data: &'a CompactJson<'a>,
+    pub content: &'a Content<'a>,
+}
+
+/// What was published, and by whom.
+#[derive(Clone, Debug)]
+pub struct Content<'a> {
+    /// The user whose client has published it, if it has a name. It is the server's word.
+    pub user: Option<Cow<'a, str>>,
+    /// What that client, or an operator, has said.
+    pub data: CompactJson<'a>,
+}
+
+impl Content<'_> {
+    /// The same, for longer than the text it was parsed from.
+    #[must_use]
+    pub fn into_owned(self) -> Content<'static> {
+        let user = self.user.map(|user| user.into_owned().into());
+        Content { user, data: self.data.into_owned() }
+    }
+}
+
+/// Of nobody by name.
+impl<'a> From<CompactJson<'a>> for Content<'a> {
+    fn from(data: CompactJson<'a>) -> Self {
+        Self { user: None, data }
+    }
+}
+
+/// A string as JSON has it, quotes included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JsonString<'a>(&'a str);
+
+impl<'a> JsonString<'a> {
+    /// `json` was written as a string.
+    pub(crate) fn already(json: &'a str) -> Self {
+        Self(json)
+    }
+
+    /// As it is.
+    #[must_use]
+    pub fn as_json(self) -> &'a str {
+        self.0
+    }
+
+    /// What it stands for.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn to_text(self) -> String {
+        serde_json::from_str(self.0).expect("it was written as a string")
+    }
 }
 
 /// JSON without white space between its tokens. It has no line breaks, so it fits into one line of an event stream.

@@ -188,7 +188,7 @@ impl World {
     }
 
     fn publish(&self) {
-        let data = CompactJson::parse("1").expect("good JSON");
+        let data = CompactJson::parse("1").expect("good JSON").into();
         self.channels.publish(&name(), &Holder::Operator, &data, None).expect("there is room");
     }
 }

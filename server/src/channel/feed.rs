@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::message::CompactJson;
+use encke_core::message::Content;
 
 use super::channels::{Channels, Hold, TooManyChannels};
 use super::log::LogSize;
@@ -73,9 +73,9 @@ impl<S: Subscriber> Channels<S> {
         channel: &Arc<Channel<S>>,
         offset: u64,
         age: Duration,
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
     ) -> Fed {
-        self.feed_with(channel, offset, age, data, true)
+        self.feed_with(channel, offset, age, content, true)
     }
 
     /// The same, but it is nothing new to the patterns that stand for the channel.
@@ -84,9 +84,9 @@ impl<S: Subscriber> Channels<S> {
         channel: &Arc<Channel<S>>,
         offset: u64,
         age: Duration,
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
     ) -> Fed {
-        self.feed_with(channel, offset, age, data, false)
+        self.feed_with(channel, offset, age, content, false)
     }
 
     fn feed_with(
@@ -94,7 +94,7 @@ impl<S: Subscriber> Channels<S> {
         channel: &Arc<Channel<S>>,
         offset: u64,
         age: Duration,
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
         with_patterns: bool,
     ) -> Fed {
         let last = channel.last_offset();
@@ -108,7 +108,7 @@ impl<S: Subscriber> Channels<S> {
         let at = now.before(age).unwrap_or(Timestamp::from_nanos(0));
         loop {
             let patterns = if with_patterns { self.patterns_of(channel.name()) } else { Vec::new() };
-            match self.append(at, channel, &patterns, data, None) {
+            match self.append(at, channel, &patterns, content, None) {
                 Ok(Outcome::Appended(appended)) => {
                     self.finish_append(now, channel, &patterns, appended);
                     return Fed::Appended;
@@ -121,12 +121,12 @@ impl<S: Subscriber> Channels<S> {
     }
 
     /// Appends a message of a channel that has no log here to the logs of the patterns that stand for it.
-    pub(crate) fn feed_patterns(&self, name: &ChannelName, epoch: &str, offset: u64, data: &CompactJson<'_>) {
+    pub(crate) fn feed_patterns(&self, name: &ChannelName, epoch: &str, offset: u64, content: &Content<'_>) {
         let now = self.timeouts.clock().now();
         let origin = Origin { channel: name.clone(), epoch: epoch.into(), offset };
         loop {
             let patterns = self.patterns_of(name);
-            match self.append_to_patterns(now, &patterns, &origin, data) {
+            match self.append_to_patterns(now, &patterns, &origin, content) {
                 Err(NotAppended::Retired(retired)) => self.forget(retired),
                 Err(NotAppended::Closed) => return,
                 Ok(appended) => return self.finish_patterns(now, &patterns, appended),

@@ -74,7 +74,7 @@ impl World {
 
     fn publish(&self, channel: &str, id: Option<&PublishId>) -> Published {
         let name = ChannelName::new(channel, 255).expect("a good name");
-        let data = CompactJson::parse("1").expect("good JSON");
+        let data = CompactJson::parse("1").expect("good JSON").into();
         self.channels.publish(&name, &Holder::Operator, &data, id).expect("there is room")
     }
 

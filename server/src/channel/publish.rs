@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use encke_core::Timestamp;
 use encke_core::encodings::Encodings;
-use encke_core::message::{CompactJson, Message};
+use encke_core::message::{Content, Message};
 use encke_core::session::outbox::Place;
 use parking_lot::MutexGuard;
 
@@ -72,14 +72,14 @@ impl<S: Subscriber> Channels<S> {
         &self,
         name: &ChannelName,
         maker: &Holder,
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
         id: Option<&PublishId>,
     ) -> Result<Published, NotPublished> {
         let now = self.timeouts.clock().now();
         loop {
             let channel = self.open(name, maker)?;
             let patterns = self.patterns_of(name);
-            match self.append(now, &channel, &patterns, data, id) {
+            match self.append(now, &channel, &patterns, content, id) {
                 Err(NotAppended::Retired(retired)) => self.forget(retired),
                 Err(NotAppended::Closed) => {
                     self.retire_if_unused(&channel);
@@ -127,7 +127,7 @@ impl<S: Subscriber> Channels<S> {
         now: Timestamp,
         channel: &'a Arc<Channel<S>>,
         patterns: &'a [Arc<Channel<S>>],
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
         id: Option<&PublishId>,
     ) -> Result<Outcome, NotAppended<'a, S>> {
         let mut own = Open::lock(channel)?;
@@ -143,7 +143,7 @@ impl<S: Subscriber> Channels<S> {
         }
         // The text is made under the lock, since the offset is part of it.
         let offset = own.state.log.next_offset();
-        let message = Message { channel: channel.name().as_str(), epoch: channel.epoch(), offset, data };
+        let message = Message { channel: channel.name().as_str(), epoch: channel.epoch(), offset, content };
         let encodings = Encodings::new(&message);
         if others.is_empty() {
             let channel = self.append_to(&mut own, now, LogMessage::Own(encodings), true);
@@ -169,7 +169,7 @@ impl<S: Subscriber> Channels<S> {
         now: Timestamp,
         patterns: &'a [Arc<Channel<S>>],
         origin: &Origin,
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
     ) -> Result<Vec<After>, NotAppended<'a, S>> {
         let mut logs = patterns.iter().map(Open::lock).collect::<Result<Vec<_>, _>>()?;
         if self.is_closed() {
@@ -179,7 +179,7 @@ impl<S: Subscriber> Channels<S> {
             return Ok(Vec::new());
         }
         let Origin { channel, epoch, offset } = origin;
-        let message = Message { channel: channel.as_str(), epoch, offset: *offset, data };
+        let message = Message { channel: channel.as_str(), epoch, offset: *offset, content };
         let (encodings, places) = (Encodings::new(&message), logs.iter().map(Open::next_place).collect());
         let message = Arc::new(SharedMessage { encodings, origin: origin.clone(), places });
         // The first counts its bytes.

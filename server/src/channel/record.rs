@@ -69,6 +69,9 @@ pub(super) struct MessageRecord {
     /// The first place of a shared message that an earlier record has.
     #[n(3)]
     pub(super) earlier: Option<(u64, u64)>,
+    /// Whose client has published the data.
+    #[n(4)]
+    pub(super) user: Option<String>,
 }
 
 /// What several logs have.
@@ -101,5 +104,31 @@ impl LogRecord {
     /// Whether only sessions remember it.
     pub(crate) fn is_retired(&self) -> bool {
         self.retired
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_of_an_earlier_version_has_no_user() {
+        #[derive(Encode)]
+        #[cbor(array)]
+        struct Before {
+            #[n(0)]
+            age_ns: u64,
+            #[n(1)]
+            data: Option<String>,
+            #[n(2)]
+            shared: Option<SharedRecord>,
+            #[n(3)]
+            earlier: Option<(u64, u64)>,
+        }
+        let before = Before { age_ns: 7, data: Some("1".into()), shared: None, earlier: None };
+        let bytes = minicbor::to_vec(&before).expect("it can be written");
+        let read: MessageRecord = minicbor::decode(&bytes).expect("it can be read");
+        let Before { age_ns, data, shared, earlier } = before;
+        assert_eq!(read, MessageRecord { age_ns, data, shared, earlier, user: None });
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::encodings::Encodings;
-use encke_core::message::{CompactJson, Message};
+use encke_core::message::{Content, Message};
 
 use super::channels::{Channels, Hold};
 use super::log::Log;
@@ -24,7 +24,7 @@ pub(crate) struct Refill<'a> {
     /// How long ago it was published.
     pub(crate) age: Duration,
     /// Nothing, if it cannot be had.
-    pub(crate) data: Option<CompactJson<'a>>,
+    pub(crate) content: Option<Content<'a>>,
 }
 
 impl<S: Subscriber> Channels<S> {
@@ -66,19 +66,19 @@ impl<S: Subscriber> Channels<S> {
         let now = self.timeouts.clock().now();
         let known = channel.last_offset();
         let mut log = Log::default();
-        for Refill { offset, age, data } in messages {
+        for Refill { offset, age, content } in messages {
             if offset > log.next_offset() {
                 log.skip_to(offset - 1);
             }
-            match data {
+            match content {
                 _ if offset < log.next_offset() => {}
                 None => log.skip_to(offset),
-                Some(data) => {
+                Some(content) => {
                     let message = Message {
                         channel: channel.name().as_str(),
                         epoch: channel.epoch(),
                         offset,
-                        data: &data,
+                        content: &content,
                     };
                     let at = now.before(age).unwrap_or(Timestamp::from_nanos(0));
                     log.append(at, LogMessage::Own(Encodings::new(&message)), true, &self.log_limits);

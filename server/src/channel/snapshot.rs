@@ -11,7 +11,7 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use encke_core::dialect::PublishKey;
 use encke_core::encodings::Encodings;
-use encke_core::message::{CompactJson, Message};
+use encke_core::message::{CompactJson, Content, Message};
 use encke_core::session::MOST_OFFSETS;
 use encke_core::session::outbox::Place;
 
@@ -116,19 +116,17 @@ impl<S: Subscriber> Channels<S> {
         let kept = state.log.since(0).filter(|_| !elsewhere);
         let messages = kept.map(|(_, at, message)| {
             let age_ns = nanos(now.since(at));
-            let data = || Some(message.encodings().data().as_str().to_owned());
-            match message {
-                LogMessage::Own(_) => MessageRecord { age_ns, data: data(), shared: None, earlier: None },
+            let shared = match message {
+                LogMessage::Own(_) => None,
                 LogMessage::Shared(shared) => {
                     let first = first_place(&shared.places);
-                    if written.shared.insert(first) {
-                        let shared = Some(SharedRecord::of(shared));
-                        MessageRecord { age_ns, data: data(), shared, earlier: None }
-                    } else {
-                        MessageRecord { age_ns, data: None, shared: None, earlier: Some(first) }
+                    if !written.shared.insert(first) {
+                        return MessageRecord::earlier(age_ns, first);
                     }
+                    Some(SharedRecord::of(shared))
                 }
-            }
+            };
+            MessageRecord::of(age_ns, &message.encodings().content(), shared)
         });
         let keys = state.log.keys().map(|(id, at, offset)| KeyRecord {
             publisher: id.publisher.to_text(),
@@ -253,6 +251,18 @@ fn first_place(places: &[Place]) -> (u64, u64) {
     places.first().map_or((0, 0), |place| (place.log, place.offset))
 }
 
+impl MessageRecord {
+    fn of(age_ns: u64, content: &Content<'_>, shared: Option<SharedRecord>) -> Self {
+        let user = content.user.as_deref().map(ToOwned::to_owned);
+        Self { age_ns, data: Some(content.data.as_str().to_owned()), shared, earlier: None, user }
+    }
+
+    /// An earlier record has the message.
+    fn earlier(age_ns: u64, first: (u64, u64)) -> Self {
+        Self { age_ns, data: None, shared: None, earlier: Some(first), user: None }
+    }
+}
+
 impl SharedRecord {
     fn of(message: &SharedMessage) -> Self {
         Self {
@@ -312,13 +322,14 @@ fn restore_message<S: Subscriber>(
         return Ok((LogMessage::Shared(Arc::clone(earlier)), false));
     };
     let data = CompactJson::parse(&data).map_err(|_| BadLog("has data that was never published"))?;
+    let content = Content { user: message.user.map(Into::into), data };
     let Some(shared) = message.shared else {
-        let message = Message { channel: name.as_str(), epoch, offset, data: &data };
+        let message = Message { channel: name.as_str(), epoch, offset, content: &content };
         return Ok((LogMessage::Own(Encodings::new(&message)), true));
     };
     let channel = ChannelName::new(&shared.channel, usize::MAX).map_err(|_| BadLog("shares with no name"))?;
     let message =
-        Message { channel: channel.as_str(), epoch: &shared.epoch, offset: shared.offset, data: &data };
+        Message { channel: channel.as_str(), epoch: &shared.epoch, offset: shared.offset, content: &content };
     let encodings = Encodings::new(&message);
     let places: Box<[Place]> = shared.places.iter().map(|&(log, offset)| Place { log, offset }).collect();
     let first = first_place(&places);

@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::encodings::PatternEncodings;
+use encke_core::message::JsonString;
 use encke_core::session::outbox::{Bounds, Place, Slot};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -155,6 +156,8 @@ pub(crate) struct HistoryMessage {
     pub(crate) age: Duration,
     /// Where it was published, in the history of a pattern.
     pub(crate) channel: Option<ChannelName>,
+    /// Whose client has published it.
+    pub(crate) user: Option<String>,
     /// JSON.
     pub(crate) data: String,
 }
@@ -281,6 +284,7 @@ impl<S: Subscriber> Channel<S> {
             offset,
             age: now.since(at),
             channel: self.pattern().and(message.origin()).map(|origin| origin.channel.clone()),
+            user: message.encodings().user().map(JsonString::to_text),
             data: message.encodings().data().as_str().to_owned(),
         });
         (state.log.bounds(), messages.collect())

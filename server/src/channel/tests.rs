@@ -70,7 +70,7 @@ impl World {
 
     fn publish_as(&self, maker: &Holder, channel: &str, data: &str) -> Result<u64, TooManyChannels> {
         self.channels
-            .publish(&name(channel), maker, &CompactJson::parse(data).expect("good JSON"), None)
+            .publish(&name(channel), maker, &CompactJson::parse(data).expect("good JSON").into(), None)
             .map(|published| published.offset)
             .map_err(|error| match error {
                 NotPublished::TooManyChannels(error) => error,
@@ -351,7 +351,7 @@ fn what_comes_of_a_channel_that_is_not_here_is_in_its_patterns_alone() {
     let channels = &world.channels;
     let followed = [world.follow("/a/*"), world.follow("/**")];
     let large = format!("\"{}\"", "x".repeat(10_000));
-    let data = CompactJson::parse(&large).expect("good JSON");
+    let data = CompactJson::parse(&large).expect("good JSON").into();
     for offset in 7..=20 {
         channels.feed_patterns(&name("/a/x"), "e", offset, &data);
         assert!(channels.bytes() <= 4 * 11_000, "each counts once");

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 
 use encke_core::dialect::{Beginning, CommandError, ErrorCode, PublishKey, Success};
-use encke_core::message::CompactJson;
+use encke_core::message::{CompactJson, Content};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -58,23 +58,29 @@ impl Speaker<'_> {
     pub(super) fn publish(self, publication: Publication<'_>) -> Answer<Outcome> {
         let Speaker { session, context, via } = self;
         let Publication { channel, data, key } = publication;
-        let maker = session.holder(via);
+        let (maker, identity) = (session.holder(via), session.identity());
+        let user = identity.user().map(Into::into);
         let id = key.map(|key| PublishId { publisher: session.publisher(), key: key.as_str().into() });
         let Some(backend) = context.backend_for(Ask::Publish) else {
-            let published = context.logs.engine.append(&channel, &maker, &data, id.as_ref());
+            let content = Content { user, data };
+            let published = context.logs.engine.append(&channel, &maker, &content, id.as_ref());
             return published.map(|published| Ok(success(published?)));
         };
         let raw = serde_json::from_str(data.as_str()).ok();
         let question = Question { channel: Some(channel.as_str()), data: raw, ..Question::default() };
         let asked = self.ask(backend, Ask::Publish, question);
-        let (engine, data) = (Arc::clone(&context.logs.engine), data.into_owned());
+        let engine = Arc::clone(&context.logs.engine);
+        let content = Content { user, data }.into_owned();
         let longest_name = context.settings.channel_name_bytes;
         let published = async move {
             let Answered { channel: other, data: rewritten } = asked.await?;
             let channel = other.map_or(Ok(channel), |name| ChannelName::to_publish(&name, longest_name))?;
             let rewritten = rewritten.as_deref().map(|data| CompactJson::parse(data.get()));
-            let data = rewritten.unwrap_or(Ok(data)).map_err(bad_data)?;
-            let published = engine.append(&channel, &maker, &data, id.as_ref()).into_future().await?;
+            let content = match rewritten.transpose().map_err(bad_data)? {
+                Some(data) => Content { data, ..content },
+                None => content,
+            };
+            let published = engine.append(&channel, &maker, &content, id.as_ref()).into_future().await?;
             Ok(success(published))
         };
         Answer::Later(published.boxed())

@@ -68,7 +68,7 @@ mod tests {
         subscribed.into_future().now_or_never().expect("the engine answers").expect("it follows");
         for _ in 0..3 {
             let data = CompactJson::parse("1").expect("JSON");
-            let published = context.logs.engine.append(&name, &Holder::Operator, &data, None);
+            let published = context.logs.engine.append(&name, &Holder::Operator, &data.into(), None);
             published.into_future().now_or_never().expect("the engine answers").expect("it is published");
         }
         first.take_outgoing(&mut Taken);

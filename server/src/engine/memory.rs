@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use encke_core::message::CompactJson;
+use encke_core::message::Content;
 
 use super::{Answer, EngineError, History, LogEngine, Presence};
 use crate::admission::Holder;
@@ -19,10 +19,10 @@ impl<S: Subscriber> LogEngine<S> for MemoryEngine<S> {
         &self,
         channel: &ChannelName,
         maker: &Holder,
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
         id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
-        Answer::Ready(self.channels.publish(channel, maker, data, id).map_err(EngineError::from))
+        Answer::Ready(self.channels.publish(channel, maker, content, id).map_err(EngineError::from))
     }
 
     fn read(

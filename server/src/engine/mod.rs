@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use encke_core::Timestamp;
-use encke_core::message::CompactJson;
+use encke_core::message::Content;
 use encke_core::session::outbox::Bounds;
 
 use crate::admission::Holder;
@@ -45,7 +45,7 @@ pub(crate) trait LogEngine<S: Subscriber>: fmt::Debug + Send + Sync + 'static {
         &self,
         channel: &ChannelName,
         maker: &Holder,
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
         id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>>;
 

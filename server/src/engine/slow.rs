@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 
-use encke_core::message::CompactJson;
+use encke_core::message::Content;
 use futures_util::FutureExt;
 use parking_lot::Mutex;
 
@@ -49,12 +49,12 @@ impl LogEngine<SessionRef> for SlowEngine {
         &self,
         channel: &ChannelName,
         maker: &Holder,
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
         id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
         self.later(match *self.held.refusal.lock() {
             Some(error) => Answer::Ready(Err(error)),
-            None => self.memory.append(channel, maker, data, id),
+            None => self.memory.append(channel, maker, content, id),
         })
     }
 

@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use encke_core::message::CompactJson;
+use encke_core::message::Content;
 use futures_util::FutureExt;
 
 use crate::admission::Holder;
@@ -65,12 +65,12 @@ impl LogEngine<SessionRef> for LateEngine {
         &self,
         channel: &ChannelName,
         maker: &Holder,
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
         id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
-        let (channel, maker, data) = (channel.clone(), maker.clone(), data.clone().into_owned());
+        let (channel, maker, content) = (channel.clone(), maker.clone(), content.clone().into_owned());
         let id = id.cloned();
-        self.answer(move |memory| memory.append(&channel, &maker, &data, id.as_ref()))
+        self.answer(move |memory| memory.append(&channel, &maker, &content, id.as_ref()))
     }
 
     fn read(

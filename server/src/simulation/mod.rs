@@ -297,7 +297,7 @@ impl Server {
         let name = ChannelName::to_publish(channel, client.settings.channel_name_bytes)
             .map_err(|error| error.to_string())?;
         let data = CompactJson::parse(json).map_err(|error| error.to_string())?;
-        let published = client.logs.channels.publish(&name, &Holder::Operator, &data, None);
+        let published = client.logs.channels.publish(&name, &Holder::Operator, &data.into(), None);
         published.map(|published| published.offset).map_err(|error| error.to_string())
     }
 

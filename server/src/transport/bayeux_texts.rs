@@ -8,12 +8,12 @@ use crate::session::Channel;
 /// Appends a message of this channel's log, or of this pattern's.
 pub(super) fn append_event(channel: &Channel, message: &LogMessage, events: &mut Vec<u8>) {
     let name = message.origin().map_or(channel.name(), |origin| &origin.channel).as_str();
-    let data = message.encodings().data();
-    events.reserve(event_len(name, &data) + 1);
+    let (data, user) = (message.encodings().data(), message.encodings().user());
+    events.reserve(event_len(name, &data, user) + 1);
     if !events.is_empty() {
         events.push(b',');
     }
-    write_event(name, &data, events);
+    write_event(name, &data, user, events);
 }
 
 /// The length of the array of these parts.

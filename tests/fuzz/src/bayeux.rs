@@ -8,7 +8,8 @@ use encke_core::dialect::bayeux::{
     write_event,
 };
 use encke_core::dialect::{Command, CommandError, Dialect, Request, Response, Success, Texts};
-use encke_core::message::CompactJson;
+use encke_core::encodings::Encodings;
+use encke_core::message::{CompactJson, Content, JsonString, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -204,14 +205,22 @@ fn write(command: &Command<'_>) -> String {
 /// A reader gets what was published.
 fn published(channel: &str, data: &str) {
     let Ok(data) = CompactJson::parse(data) else { return };
+    // Any text may be a user.
+    let user = json!(channel).to_string();
+    let encodings = {
+        let content = Content { user: Some(channel.into()), data: data.clone() };
+        Encodings::new(&Message { channel, epoch: "e", offset: 1, content: &content })
+    };
+    assert_eq!(encodings.user().map(JsonString::as_json), Some(&*user));
     let mut text = Vec::new();
-    write_event(channel, &data, &mut text);
+    write_event(channel, &data, encodings.user(), &mut text);
     let read: Value = serde_json::from_slice(&text).expect("an event is JSON that a strict parser takes");
     let expected: Value =
         serde_json::from_str(data.as_str()).expect("data is JSON that a strict parser takes");
-    assert_eq!(read, json!({ "channel": channel, "data": expected }));
+    let ext = json!({ "encke": { "user": channel } });
+    assert_eq!(read, json!({ "channel": channel, "data": expected, "ext": ext }));
     let escapes = json!(channel).to_string().len() - 2 - channel.len();
-    assert_eq!(text.len(), event_len(channel, &data) + escapes);
+    assert_eq!(text.len(), event_len(channel, &data, encodings.user()) + escapes);
 }
 
 /// The fields of a reply, which is one JSON object.

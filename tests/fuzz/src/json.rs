@@ -3,7 +3,7 @@
 use encke_core::dialect::json::{Json, ServerMessage, parse_command};
 use encke_core::dialect::{Beginning, ByPattern, Command, Since};
 use encke_core::encodings::{Cached, Encodings, PatternEncodings};
-use encke_core::message::{CompactJson, MOST_LEVELS, Message};
+use encke_core::message::{CompactJson, Content, MOST_LEVELS, Message};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -83,9 +83,18 @@ fn published(channel: &str, data: &str) {
 
 /// A reader gets what was published.
 fn delivered(channel: &str, data: &CompactJson<'_>) {
+    // Any text may be a user.
+    for user in [None, Some(channel), Some(data.as_str())] {
+        delivered_of(user, channel, data);
+    }
+}
+
+fn delivered_of(user: Option<&str>, channel: &str, data: &CompactJson<'_>) {
     let (seq, offset) = (u64::MAX, data.as_str().len() as u64);
-    let encodings = Encodings::new(&Message { channel, epoch: "e", offset, data });
+    let content = Content { user: user.map(Into::into), data: data.clone() };
+    let encodings = Encodings::new(&Message { channel, epoch: "e", offset, content: &content });
     assert_eq!(encodings.data().as_str(), data.as_str());
+    assert_eq!(encodings.content().user.as_deref(), user);
     let mut text = Vec::new();
     let encoded = Json::of(&encodings);
     let pattern = PatternEncodings::new(channel, "p");
@@ -98,6 +107,7 @@ fn delivered(channel: &str, data: &CompactJson<'_>) {
             Ok(ServerMessage::Message(delivery)) => {
                 let read = (delivery.seq, &*delivery.channel, delivery.offset, delivery.data.get());
                 assert_eq!(read, (seq, channel, offset, data.as_str()));
+                assert_eq!(delivery.user.as_deref(), user);
                 let name = delivery.pattern.as_ref().map(|pattern| &*pattern.name);
                 assert_eq!(name, by.map(|_| channel));
             }

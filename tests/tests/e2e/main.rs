@@ -90,6 +90,8 @@ mod tls;
 mod token;
 // Tokens of clients: who gets a session, and what it may do.
 mod tokens;
+// Which user has published a message.
+mod users;
 // The wall clock jumps.
 mod wall_clock;
 // Webhooks: a backend that is told what happens.

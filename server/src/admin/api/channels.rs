@@ -49,6 +49,9 @@ struct Message {
     /// Where it was published, in the history of a pattern.
     #[serde(skip_serializing_if = "Option::is_none")]
     channel: Option<String>,
+    /// Whose client has published it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
     age_ms: f64,
     data: Box<RawValue>,
 }
@@ -175,6 +178,7 @@ impl From<HistoryMessage> for Message {
         Self {
             offset: message.offset,
             channel: message.channel.map(|channel| channel.to_string()),
+            user: message.user,
             age_ms: millis(message.age),
             data: RawValue::from_string(message.data).expect("what is published was read as JSON before"),
         }

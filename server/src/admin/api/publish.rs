@@ -2,7 +2,7 @@ use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use encke_core::dialect::PublishKey;
-use encke_core::message::CompactJson;
+use encke_core::message::{CompactJson, Content};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::StatusCode;
@@ -79,7 +79,7 @@ pub(super) fn publish(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiEr
         let request: Publish<'_> = parse(&body)?;
         check_length(&context, request.data)?;
         let published =
-            append(&context, &request.channel, &compact(request.data)?, publish_id(request.key).as_ref())
+            append(&context, &request.channel, &content(request.data)?, publish_id(request.key).as_ref())
                 .await?;
         Ok(json(&Position { offset: published.offset, epoch: &published.epoch }))
     }
@@ -107,12 +107,12 @@ async fn append_to_each(context: &Context, body: &[u8]) -> Result<Reply, ApiErro
         return Err(ApiError::bad_request(format!("channels must be from 1 to {MOST_CHANNELS}")));
     }
     check_length(context, request.data)?;
-    let data = compact(request.data)?;
+    let content = content(request.data)?;
     let id = publish_id(request.key);
     let mut published = Vec::with_capacity(request.channels.len());
     for some in request.channels.chunks(APPENDS_AT_ONCE) {
         for channel in some {
-            published.push(ResultFor::of(channel, append(context, channel, &data, id.as_ref()).await));
+            published.push(ResultFor::of(channel, append(context, channel, &content, id.as_ref()).await));
         }
         yield_now().await;
     }
@@ -139,8 +139,10 @@ fn check_length(context: &Context, data: &RawValue) -> Result<(), ApiError> {
     Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, "too_large", message))
 }
 
-fn compact(data: &RawValue) -> Result<CompactJson<'_>, ApiError> {
+/// The API has no user.
+fn content(data: &RawValue) -> Result<Content<'_>, ApiError> {
     CompactJson::parse(data.get())
+        .map(Content::from)
         .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "malformed", error.to_string()))
 }
 
@@ -152,11 +154,11 @@ fn publish_id(key: Option<PublishKey<'_>>) -> Option<PublishId> {
 async fn append(
     context: &Context,
     channel: &str,
-    data: &CompactJson<'_>,
+    content: &Content<'_>,
     id: Option<&PublishId>,
 ) -> Result<Published, ApiError> {
     let name = ChannelName::to_publish(channel, context.client.settings.channel_name_bytes)?;
-    Ok(context.client.logs.engine.append(&name, &Holder::Operator, data, id).await?)
+    Ok(context.client.logs.engine.append(&name, &Holder::Operator, content, id).await?)
 }
 
 /// The process is at its end, and its tasks with it.

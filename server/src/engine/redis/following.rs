@@ -6,7 +6,7 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use tokio::sync::oneshot;
 
-use super::message::{Opened, Told, json};
+use super::message::{Opened, Told};
 use super::restored::take_up;
 use crate::admission::Holder;
 use crate::channel::{ChannelName, Channels, Fed, Hold, Life, Subscriber};
@@ -134,8 +134,8 @@ impl<S: Subscriber> Following<S> {
         if channel.epoch() != &*told.epoch {
             return Fed::Ahead;
         }
-        match json(&told.data) {
-            Some(data) => channels.feed(channel, told.offset, Duration::ZERO, &data),
+        match told.content() {
+            Some(content) => channels.feed(channel, told.offset, Duration::ZERO, &content),
             // Nobody here has published that.
             None => {
                 channels.skip_to(channel, told.offset);
@@ -241,11 +241,11 @@ pub(super) fn fill<S: Subscriber>(
     };
     for entry in &opened.entries {
         skip_to(entry.offset - 1);
-        match entry.data.as_deref().and_then(json) {
-            Some(data) if entry.offset < first_new => {
-                _ = channels.feed_alone(channel, entry.offset, entry.age, &data)
+        match entry.content() {
+            Some(content) if entry.offset < first_new => {
+                _ = channels.feed_alone(channel, entry.offset, entry.age, &content)
             }
-            Some(data) => _ = channels.feed(channel, entry.offset, entry.age, &data),
+            Some(content) => _ = channels.feed(channel, entry.offset, entry.age, &content),
             None => channels.skip_to(channel, entry.offset),
         }
     }

@@ -1,11 +1,12 @@
 //! What everyone who asks Redis for something shares, and the task that keeps the connections.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use encke_core::Timestamp;
-use encke_core::message::CompactJson;
+use encke_core::message::Content;
 use encke_core::session::outbox::Bounds;
 use futures_util::FutureExt;
 use parking_lot::{Mutex, RwLock};
@@ -17,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::asked::Asked;
 use super::connection::describe;
 use super::keys::Keys;
-use super::message::{Opened, json, number};
+use super::message::{Opened, number};
 use super::presence::Peers;
 use super::scripts::Scripts;
 use super::settings::RedisSettings;
@@ -200,7 +201,7 @@ impl<S: Subscriber> Link<S> {
     pub(super) fn publish(
         &self,
         channel: &ChannelName,
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
         id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
         let Some(up) = self.up() else { return Answer::Ready(Err(EngineError::Unavailable)) };
@@ -211,7 +212,7 @@ impl<S: Subscriber> Link<S> {
         let life = up.life.read().clone();
         let once = id.map(|id| (self.keys.publishes(channel.as_str()), id.digest()));
         let epoch = new_epoch(&self.entropy);
-        let command = up.scripts.publish(&keys, data.as_str(), &epoch, &life, once.as_ref());
+        let command = up.scripts.publish(&keys, content, &epoch, &life, once.as_ref());
         let (metrics, timeouts) = (Arc::clone(self.channels.metrics()), Arc::clone(&self.timeouts));
         let asked_at = timeouts.clock().now();
         let publish = async move {
@@ -360,8 +361,9 @@ fn history(
     let (last, now_ms) = (number(offset.unwrap_or(0))?, seconds * 1000 + micros / 1000);
     let first = Opened::entries(first, now_ms)?.first().map_or(last + 1, |entry| entry.offset);
     let messages = Opened::entries(log, now_ms)?.into_iter().filter_map(|entry| {
-        let data = json(entry.data.as_deref()?)?.as_str().to_owned();
-        Some(HistoryMessage { offset: entry.offset, age: entry.age, channel: None, data })
+        let Content { user, data } = entry.content()?;
+        let (user, data) = (user.map(Cow::into_owned), data.as_str().to_owned());
+        Some(HistoryMessage { offset: entry.offset, age: entry.age, channel: None, user, data })
     });
     Ok(Some(History { epoch: epoch.into(), bounds: Bounds { first, last }, messages: messages.collect() }))
 }

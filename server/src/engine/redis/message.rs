@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use encke_core::message::CompactJson;
+use encke_core::message::{CompactJson, Content};
 use redis::{RedisError, Value, from_redis_value};
 use serde_json::value::RawValue;
 
@@ -13,18 +13,33 @@ use super::connection::odd;
 pub(super) struct Told {
     pub(super) epoch: Box<str>,
     pub(super) offset: u64,
+    /// Whose client has published it.
+    user: Option<Box<str>>,
     /// Bytes that should be JSON.
-    pub(super) data: Box<str>,
+    data: Box<str>,
 }
 
 impl Told {
-    /// `<epoch> <offset> <milliseconds> <data>`.
+    /// `<epoch> <offset> <milliseconds> <data>`, or, of a user with a name, `<epoch> <offset> <milliseconds>:<bytes> <user> <data>`.
     pub(super) fn parse(payload: &[u8]) -> Option<Self> {
         let mut words = std::str::from_utf8(payload).ok()?.splitn(4, ' ');
         let (epoch, offset) = (words.next()?, number(words.next()?.parse().ok()?).ok()?);
-        let _at: u64 = words.next()?.parse().ok()?;
+        let (at, rest) = (words.next()?, words.next()?);
+        let (at, user, data) = match at.split_once(':') {
+            None => (at, None, rest),
+            Some((at, bytes)) => {
+                let (user, rest) = rest.split_at_checked(bytes.parse().ok()?)?;
+                (at, Some(user.into()), rest.strip_prefix(' ')?)
+            }
+        };
+        let _at: u64 = at.parse().ok()?;
         (offset > 0).then_some(())?;
-        Some(Self { epoch: epoch.into(), offset, data: words.next()?.into() })
+        Some(Self { epoch: epoch.into(), offset, user, data: data.into() })
+    }
+
+    /// Nothing, if no client may be sent it.
+    pub(super) fn content(&self) -> Option<Content<'_>> {
+        Some(Content { user: self.user.as_deref().map(Into::into), data: json(&self.data)? })
     }
 }
 
@@ -45,12 +60,44 @@ pub(super) struct Opened {
 pub(super) struct Entry {
     pub(super) offset: u64,
     pub(super) age: Duration,
-    /// Nothing, if it is not text.
-    pub(super) data: Option<String>,
+    /// Whose client has published it, if it has a name, and what; nothing, if that is not text.
+    text: Option<(Option<String>, String)>,
 }
 
-/// An entry of a stream: its id; a name, when it was added, a name, the message.
-type RawEntry = (String, (String, u64, String, Vec<u8>));
+impl Entry {
+    fn parse((id, fields): RawEntry, now_ms: u64) -> Result<Self, RedisError> {
+        let offset = id.strip_prefix("0-").and_then(|number| number.parse().ok());
+        let (mut at_ms, mut user, mut data) = (None, None, None);
+        let mut fields = fields.into_iter();
+        while let (Some(name), Some(value)) = (fields.next(), fields.next()) {
+            match &*name {
+                b"t" => at_ms = std::str::from_utf8(&value).ok().and_then(|at| at.parse().ok()),
+                b"d" => data = Some(value),
+                b"u" => user = Some(value),
+                // Of a later version.
+                _ => {}
+            }
+        }
+        let (Some(at_ms), Some(data)) = (at_ms, data) else {
+            return Err(odd("a log has an entry that is not ours"));
+        };
+        let user = user.map(String::from_utf8).transpose();
+        Ok(Self {
+            offset: number(offset.ok_or_else(|| odd("a log has an id that is not ours"))?)?,
+            age: Duration::from_millis(now_ms.saturating_sub(at_ms)),
+            text: user.and_then(|user| Ok((user, String::from_utf8(data)?))).ok(),
+        })
+    }
+
+    /// Nothing, if no client may be sent it.
+    pub(super) fn content(&self) -> Option<Content<'_>> {
+        let (user, data) = self.text.as_ref()?;
+        Some(Content { user: user.as_deref().map(Into::into), data: json(data)? })
+    }
+}
+
+/// An entry of a stream: its id, and the names and values of its fields: `t`, when it was added; `d`, the message; perhaps `u`, the user.
+type RawEntry = (String, Vec<Vec<u8>>);
 
 impl Opened {
     /// What the script has returned, and entries of the log.
@@ -66,15 +113,7 @@ impl Opened {
     /// Entries of a log, at this time.
     pub(super) fn entries(log: Value, now_ms: u64) -> Result<Vec<Entry>, RedisError> {
         let raw: Vec<RawEntry> = from_redis_value(log)?;
-        let entries = raw.into_iter().map(|(id, (_, at_ms, _, data))| {
-            let offset = id.strip_prefix("0-").and_then(|number| number.parse().ok());
-            Ok(Entry {
-                offset: number(offset.ok_or_else(|| odd("a log has an id that is not ours"))?)?,
-                age: Duration::from_millis(now_ms.saturating_sub(at_ms)),
-                data: String::from_utf8(data).ok(),
-            })
-        });
-        entries.collect()
+        raw.into_iter().map(|entry| Entry::parse(entry, now_ms)).collect()
     }
 
     /// Up to which message this epoch is still right.
@@ -90,7 +129,7 @@ pub(super) fn number(offset: i64) -> Result<u64, RedisError> {
 }
 
 /// A message, if it is one that any client may be sent.
-pub(super) fn json(data: &str) -> Option<CompactJson<'_>> {
+fn json(data: &str) -> Option<CompactJson<'_>> {
     let json: &RawValue = serde_json::from_str(data).ok()?;
     CompactJson::parse(json.get()).ok()
 }
@@ -106,8 +145,23 @@ mod tests {
     #[test]
     fn what_is_told() {
         let told = Told::parse(br#"e 7 1700000000000 "a b""#).expect("a message");
-        assert_eq!(told, Told { epoch: "e".into(), offset: 7, data: r#""a b""#.into() });
+        assert_eq!(told, Told { epoch: "e".into(), offset: 7, user: None, data: r#""a b""#.into() });
+        let told = Told::parse("e 7 1700000000000:6 \u{e9} 1 x 2 3".as_bytes()).expect("a message");
+        let user = Some("\u{e9} 1 x".into());
+        assert_eq!(told, Told { epoch: "e".into(), offset: 7, user, data: "2 3".into() });
+        let told = Told::parse(
+            br#"e 7 1:5 a"\
+b {"c":1}"#,
+        )
+        .expect("a message");
+        let content = told.content().expect("it is JSON");
+        assert_eq!((content.user.as_deref(), content.data.as_str()), (Some("a\"\\\nb"), r#"{"c":1}"#));
         let beyond = "e 9223372036854775808 1 2";
+        for other in
+            ["e 7 1:2 ab", "e 7 1:2 abc 1", "e 7 1:9 ab 1", "e 7 1:x ab 1", "e 7 :2 ab 1", "e 7 1:1 \u{e9} 1"]
+        {
+            assert_eq!(Told::parse(other.as_bytes()), None, "{other}");
+        }
         for other in ["", "e", "e 7", "e 7 1", "e x 1 2", "e 7 x 2", "e -1 1 2", "e 0 1 2", beyond] {
             assert_eq!(Told::parse(other.as_bytes()), None, "{other}");
         }
@@ -120,18 +174,29 @@ mod tests {
         let entry = |id: &str, at: &str, data: Value| {
             Value::Array(vec![bulk(id), Value::Array(vec![bulk("t"), bulk(at), bulk("d"), data])])
         };
+        let by = |id: &str, user: Value| {
+            let fields =
+                vec![bulk("u"), user, bulk("t"), bulk("10000"), bulk("new"), bulk("1"), bulk("d"), bulk("2")];
+            Value::Array(vec![bulk(id), Value::Array(fields)])
+        };
         let log = Value::Array(vec![
             entry("0-8", "9000", bulk("1")),
             entry("0-9", "11000", Value::BulkString(vec![0xff])),
+            by("0-10", bulk("al ice")),
+            by("0-11", Value::BulkString(vec![0xff])),
         ]);
         let opened = Opened::parse(script.clone(), log).expect("an answer");
         assert_eq!((&*opened.epoch, opened.offset), ("e3", 9));
         assert_eq!((opened.cut("e2"), opened.cut("e1"), opened.cut("e3")), (Some(6), Some(4), None));
         let expected = [
-            Entry { offset: 8, age: Duration::from_secs(1), data: Some("1".into()) },
-            Entry { offset: 9, age: Duration::ZERO, data: None },
+            Entry { offset: 8, age: Duration::from_secs(1), text: Some((None, "1".into())) },
+            Entry { offset: 9, age: Duration::ZERO, text: None },
+            Entry { offset: 10, age: Duration::ZERO, text: Some((Some("al ice".into()), "2".into())) },
+            Entry { offset: 11, age: Duration::ZERO, text: None },
         ];
         assert_eq!(opened.entries, expected);
+        let no_data = Value::Array(vec![bulk("0-8"), Value::Array(vec![bulk("t"), bulk("1")])]);
+        assert!(Opened::parse(script.clone(), Value::Array(vec![no_data])).is_err());
         for id in ["7-7", "0-18446744073709551615"] {
             assert!(Opened::parse(script.clone(), Value::Array(vec![entry(id, "1", bulk("1"))])).is_err());
         }

@@ -31,7 +31,7 @@ mod tls;
 
 use std::sync::Arc;
 
-use encke_core::message::CompactJson;
+use encke_core::message::Content;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -87,13 +87,13 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
         &self,
         channel: &ChannelName,
         _: &Holder,
-        data: &CompactJson<'_>,
+        content: &Content<'_>,
         id: Option<&PublishId>,
     ) -> Answer<Result<Published, EngineError>> {
         if self.link.channels.is_closed() {
             return Answer::Ready(Err(EngineError::Draining));
         }
-        self.link.publish(channel, data, id)
+        self.link.publish(channel, content, id)
     }
 
     fn read(

@@ -18,7 +18,7 @@ use super::connection::describe;
 use super::feed::LINGER;
 use super::following::{Waiting, answer_all};
 use super::link::{Link, Request, checked};
-use super::message::{Told, json};
+use super::message::Told;
 use crate::admission::Holder;
 use crate::channel::{ChannelName, Hold, Life, Subscriber, new_epoch};
 use crate::engine::EngineError;
@@ -186,8 +186,8 @@ impl<S: Subscriber> Patterns<S> {
     /// A message was published on a channel that has no log here.
     pub(super) fn told(&self, channel: &str, told: &Told) {
         // Anyone may have published it, wherever they like.
-        if let (Ok(channel), Some(data)) = (ChannelName::to_publish(channel, usize::MAX), json(&told.data)) {
-            self.link.channels.feed_patterns(&channel, &told.epoch, told.offset, &data);
+        if let (Ok(channel), Some(content)) = (ChannelName::to_publish(channel, usize::MAX), told.content()) {
+            self.link.channels.feed_patterns(&channel, &told.epoch, told.offset, &content);
         }
     }
 

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::following::fill;
-use super::message::{Entry, Opened, json};
+use super::message::{Entry, Opened};
 use crate::channel::{Channels, Hold, Life, Refill, Subscriber};
 
 /// Goes on with what Redis has. From this message on, all is new to patterns, and comes later, or, into a log of another life, with what is before it. Returns
@@ -36,5 +36,5 @@ pub(super) fn take_up<S: Subscriber>(
 }
 
 fn refill(entry: &Entry) -> Refill<'_> {
-    Refill { offset: entry.offset, age: entry.age, data: entry.data.as_deref().and_then(json) }
+    Refill { offset: entry.offset, age: entry.age, content: entry.content() }
 }

@@ -1,5 +1,6 @@
 //! The scripts, and what they are called with. Each file says what its script does.
 
+use encke_core::message::Content;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, cmd};
 
@@ -65,7 +66,7 @@ impl Scripts {
     pub(super) fn publish(
         &self,
         keys: &ChannelKeys,
-        data: &str,
+        content: &Content<'_>,
         new_epoch: &str,
         life: &RedisLife,
         once: Option<&(String, String)>,
@@ -75,9 +76,11 @@ impl Scripts {
         if let Some((known, _)) = once {
             call.arg(known);
         }
-        call.arg(data).arg(self.most_messages);
+        call.arg(content.data.as_str()).arg(self.most_messages);
         call.arg(&self.age_ms).arg(&self.log_kept_ms).arg(&self.meta_kept_ms);
         call.arg(new_epoch).arg(life.number).arg(&keys.feed);
+        // A name is never empty.
+        call.arg(content.user.as_deref().unwrap_or_default());
         if let Some((_, id)) = once {
             call.arg(id).arg(MOST_KEYS);
         }

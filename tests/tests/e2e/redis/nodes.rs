@@ -71,6 +71,43 @@ fn what_is_published_on_one_server_is_heard_on_all() {
     followers.iter_mut().for_each(|follower| assert_message(follower, 11, &json!("me")));
 }
 
+/// Whether it is told or read from the log, and of a message without one, as earlier versions wrote it.
+#[test]
+fn a_message_is_its_users_on_all_servers() {
+    const HOSTILE: &str = "a b\"\\\u{1} 1:2 \u{e9}";
+    let redis = Redis::start();
+    let nodes = [(); 2].map(|()| launch(&redis).set(&format!("auth.secret={SECRET}")).start());
+    let connect = |node: &RunningServer, user: &str| {
+        let claims = json!({"sub": user, "channels": {"*": ["subscribe", "publish"]}});
+        Client::connect(node.public, &format!("token={}", sign(&claims, SECRET)))
+    };
+    let mut told = [connect(&nodes[0], "x"), connect(&nodes[1], "y")];
+    told.iter_mut().for_each(|client| _ = client.subscribe("/news"));
+    let mut by_pattern = connect(&nodes[1], "z");
+    by_pattern.subscribe("/*");
+    connect(&nodes[0], "alice").publish("/news", [1]);
+    let keyed = r#"{"id":1,"publish":{"channel":"/news","data":2,"key":"k"}}"#;
+    for _ in 0..2 {
+        assert_eq!(connect(&nodes[1], HOSTILE).ask(keyed)["ok"]["offset"], 2);
+    }
+    nodes[0].admin.publish("/news", 3);
+    let users = [json!("alice"), json!(HOSTILE), Value::Null];
+    let assert_users = |client: &mut Client| {
+        let read = [(); 3].map(|()| client.object()["message"]["user"].take());
+        assert_eq!(read, users);
+    };
+    told.iter_mut().for_each(assert_users);
+    assert_users(&mut by_pattern);
+    // One that has followed nothing yet reads the log.
+    let third = launch(&redis).set(&format!("auth.secret={SECRET}")).start();
+    let mut late = connect(&third, "w");
+    late.ask(r#"{"id":1,"subscribe":{"channel":"/news","last":3}}"#);
+    assert_users(&mut late);
+    let history = third.admin.get("/api/channels/%2Fnews/history").json();
+    let shown = [0, 1, 2].map(|at| history["messages"][at]["user"].clone());
+    assert_eq!(shown, users, "{history}");
+}
+
 /// What Redis has, also where nobody has followed the channel yet.
 #[test]
 fn last_is_the_same_on_all_servers() {

@@ -37,10 +37,21 @@ impl Real {
     }
 
     fn publish(&mut self, channel: &str, data: &str, new_epoch: &str, life: u64) -> (String, u64) {
+        self.publish_as("", channel, data, new_epoch, life)
+    }
+
+    fn publish_as(
+        &mut self,
+        user: &str,
+        channel: &str,
+        data: &str,
+        new_epoch: &str,
+        life: u64,
+    ) -> (String, u64) {
         let [meta, log, feed] = keys(channel);
         let mut call = self.publish.key(meta);
         call.key(log).arg(data).arg(MESSAGES).arg(MINUTE_MS).arg(&KEPT_MS);
-        call.arg(new_epoch).arg(life).arg(feed);
+        call.arg(new_epoch).arg(life).arg(feed).arg(user);
         let published = call.invoke(&mut self.connection).expect("an epoch and an offset");
         self.assert_kept(channel);
         published
@@ -57,7 +68,7 @@ impl Real {
         let [meta, log, feed] = keys(channel);
         let mut call = self.publish.key(meta);
         call.key(log).key(known(channel)).arg(data).arg(MESSAGES).arg(MINUTE_MS).arg(&KEPT_MS);
-        call.arg(new_epoch).arg(life).arg(feed).arg(id).arg(MOST_KNOWN);
+        call.arg(new_epoch).arg(life).arg(feed).arg("").arg(id).arg(MOST_KNOWN);
         let answer: Value = call.invoke(&mut self.connection).expect("an epoch, an offset, perhaps a mark");
         let left = self.left_ms(&known(channel));
         assert!((1..=60_000).contains(&left), "{left} ms");
@@ -226,6 +237,21 @@ fn what_is_published_is_told() {
     assert_eq!((words.next(), words.next()), (Some("e"), Some("1")));
     assert!(words.next().is_some_and(|at| at.parse::<u64>().is_ok()), "{message}");
     assert_eq!(words.next(), Some(r#""one two""#));
+    let user = "a b\u{e9}";
+    real.publish_as(user, "a", "2", "e", 1);
+    let message: String = listener.get_message().expect("a message").get_payload().expect("text");
+    let mut words = message.splitn(4, ' ');
+    let (at, rest) = (words.nth(2).expect("when"), words.next().expect("who and what"));
+    let (at, bytes) = at.split_once(':').expect("how long the name is");
+    assert!(at.parse::<u64>().is_ok(), "{message}");
+    assert_eq!((bytes, rest), ("5", "a b\u{e9} 2"));
+    let [_, log, _] = keys("a");
+    let entries: Vec<(String, Vec<(String, String)>)> =
+        redis::cmd("XRANGE").arg(log).arg("-").arg("+").query(&mut real.connection).expect("a log");
+    let names: Vec<Vec<&str>> =
+        entries.iter().map(|(_, fields)| fields.iter().map(|(name, _)| &**name).collect()).collect();
+    assert_eq!(names, [vec!["t", "d"], vec!["t", "d", "u"]], "nothing is written of nobody");
+    assert_eq!(entries[1].1[2].1, user);
 }
 
 #[test]
@@ -261,7 +287,7 @@ fn what_is_kept_for_ever_does_not_expire() {
         }
         let mut call = real.publish.key(&meta);
         call.key(&log).key(known("a")).arg("1").arg(MESSAGES).arg(&["0"; 3]);
-        call.arg("e").arg(1).arg(&feed).arg(format!("id-{before}")).arg(MOST_KNOWN);
+        call.arg("e").arg(1).arg(&feed).arg("").arg(format!("id-{before}")).arg(MOST_KNOWN);
         let _: Value = call.invoke(&mut real.connection).expect("published");
         for key in [&meta, &log, &known("a")] {
             assert_eq!(real.left_ms(key), -1, "{key}");

@@ -161,6 +161,29 @@ fn patterns_go_on() {
     }
 }
 
+/// Of a channel alone, and of one that shares its messages with a pattern.
+#[test]
+fn a_message_is_still_its_users_after_a_restart() {
+    let mut restarts = Restarts::with(&[&format!("auth.secret={SECRET}")]);
+    let connect = |restarts: &Restarts| {
+        let claims = json!({"sub": "al \"ice\"", "channels": {"*": ["subscribe", "publish"]}});
+        Client::connect(restarts.server.public, &format!("token={}", sign(&claims, SECRET)))
+    };
+    let mut follower = connect(&restarts);
+    follower.subscribe("/a/*");
+    for channel in ["news", "/a/b"] {
+        connect(&restarts).publish(channel, [1]);
+        restarts.server.admin.publish(channel, 2);
+    }
+    restarts.restart();
+    for channel in ["news", "/a/b", "/a/*"] {
+        let mut client = connect(&restarts);
+        client.ask(&json!({"id": 1, "subscribe": {"channel": channel, "last": 2}}).to_string());
+        let users = [client.object(), client.object()].map(|mut object| object["message"]["user"].take());
+        assert_eq!(users, [json!("al \"ice\""), Value::Null], "{channel}");
+    }
+}
+
 #[test]
 fn what_was_unsubscribed_is_sent_again() {
     let mut restarts = Restarts::with(&["channel.history_age=1s"]);

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::{Advice, Missed};
 use crate::dialect::{CommandError, ErrorCode};
-use crate::message::CompactJson;
+use crate::message::{CompactJson, JsonString};
 
 /// What a reply repeats of its message.
 #[derive(Clone, Debug, Default)]
@@ -209,22 +209,30 @@ fn code(code: &ErrorCode) -> u16 {
 
 const BEFORE_CHANNEL: &str = r#"{"channel":"#;
 const BEFORE_DATA: &str = r#","data":"#;
-const AFTER_DATA: &str = "}";
+const BEFORE_USER: &str = r#","ext":{"encke":{"user":"#;
+const AFTER_USER: &str = "}}";
+const END: &str = "}";
 
 /// About as long as [`write_event`] writes: names with characters that are escaped take more.
 #[must_use]
-pub fn event_len(channel: &str, data: &CompactJson<'_>) -> usize {
-    BEFORE_CHANNEL.len() + channel.len() + 2 + BEFORE_DATA.len() + data.as_str().len() + AFTER_DATA.len()
+pub fn event_len(channel: &str, data: &CompactJson<'_>, user: Option<JsonString<'_>>) -> usize {
+    let user = user.map_or(0, |user| BEFORE_USER.len() + user.as_json().len() + AFTER_USER.len());
+    BEFORE_CHANNEL.len() + channel.len() + 2 + BEFORE_DATA.len() + data.as_str().len() + user + END.len()
 }
 
-/// Appends a message of a channel.
+/// Appends a message of a channel, which the client of a user may have published.
 ///
 /// # Panics
 /// Never.
-pub fn write_event(channel: &str, data: &CompactJson<'_>, out: &mut Vec<u8>) {
+pub fn write_event(channel: &str, data: &CompactJson<'_>, user: Option<JsonString<'_>>, out: &mut Vec<u8>) {
     out.extend_from_slice(BEFORE_CHANNEL.as_bytes());
     serde_json::to_writer(&mut *out, channel).expect("memory takes everything");
     out.extend_from_slice(BEFORE_DATA.as_bytes());
     out.extend_from_slice(data.as_str().as_bytes());
-    out.extend_from_slice(AFTER_DATA.as_bytes());
+    if let Some(user) = user {
+        for part in [BEFORE_USER, user.as_json(), AFTER_USER] {
+            out.extend_from_slice(part.as_bytes());
+        }
+    }
+    out.extend_from_slice(END.as_bytes());
 }

@@ -15,7 +15,7 @@ pub use wire::{
 };
 
 use super::{ByPattern, Dialect, DialectName, Encoded, Encoding, Event, Request, Response, Texts};
-use crate::message::Message;
+use crate::message::{JsonString, Message};
 use crate::session::Heartbeat;
 
 /// The version that [`Hello`] announces.
@@ -60,6 +60,10 @@ impl Dialect for Json {
 impl Encoding for Json {
     fn encode(message: &Message<'_>) -> Encoded<Self> {
         write::encode(message)
+    }
+
+    fn user_before_data(before: &str) -> Option<JsonString<'_>> {
+        write::user_before_data(before)
     }
 
     fn encode_pattern(name: &str, epoch: &str) -> Box<str> {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::close::CloseCode;
 use crate::dialect::{Beginning, Command, CommandError, ErrorCode, Member, PublishKey, Since, Success};
-use crate::message::CompactJson;
+use crate::message::{CompactJson, Content, JsonString};
 
 #[test]
 fn server_messages_are_the_bytes_of_the_contract() {
@@ -196,8 +196,8 @@ fn every_error_and_every_success_with_an_id_is_answered() {
 
 #[test]
 fn a_message_is_the_same_bytes_after_its_seq() {
-    let data = CompactJson::parse(r#"{"any":"json"}"#).expect("good JSON");
-    let message = Json::encode(&Message { channel: "ne\"ws", epoch: "e", offset: 42, data: &data });
+    let content = CompactJson::parse(r#"{"any":"json"}"#).expect("good JSON").into();
+    let message = Json::encode(&Message { channel: "ne\"ws", epoch: "e", offset: 42, content: &content });
     assert_eq!(message.data().as_str(), r#"{"any":"json"}"#);
     for (seq, seq_text) in [(0, "0"), (9, "9"), (10, "10"), (u64::MAX, "18446744073709551615")] {
         let mut out = b"before".to_vec();
@@ -217,15 +217,15 @@ fn a_message_is_the_same_bytes_after_its_seq() {
 
 #[test]
 fn a_message_by_a_pattern_says_where_it_is_in_both_logs() {
-    let data = CompactJson::parse("1").expect("good JSON");
-    let message = Json::encode(&Message { channel: "/a/b", epoch: "C", offset: 42, data: &data });
+    let content = Content { user: Some("al\"ice".into()), data: CompactJson::parse("1").expect("good JSON") };
+    let message = Json::encode(&Message { channel: "/a/b", epoch: "C", offset: 42, content: &content });
     let pattern = Json::encode_pattern(r#"/a"/*"#, "P");
     let by = ByPattern { pattern: &pattern, offset: 107, channel_epoch: "C" };
     let mut out = Vec::new();
     message.write_with(57, Some(by), &mut out);
     let text = concat!(
         r#"{"message":{"seq":57,"pattern":{"name":"/a\"/*","epoch":"P","offset":107},"epoch":"C","#,
-        r#""channel":"/a/b","offset":42,"data":1}}"#
+        r#""channel":"/a/b","offset":42,"user":"al\"ice","data":1}}"#
     );
     assert_eq!(std::str::from_utf8(&out), Ok(text));
     assert_eq!(message.len_with(57, Some(by)), text.len());
@@ -234,6 +234,44 @@ fn a_message_by_a_pattern_says_where_it_is_in_both_logs() {
     };
     let place = PatternPlace { name: r#"/a"/*"#.into(), epoch: "P".into(), offset: 107 };
     assert_eq!((read.pattern, read.epoch.as_deref(), read.offset), (Some(place), Some("C"), 42));
+    assert_eq!(read.user.as_deref(), Some("al\"ice"));
+}
+
+/// Whatever users, channels and data are called: none of them is taken for another.
+#[test]
+fn a_message_says_which_user_has_published_it() {
+    let names = [
+        "alice",
+        "\"",
+        "\\",
+        "\\\"",
+        "\u{0}\r\n\u{7f}",
+        "\u{2028}\u{2029}",
+        "\u{1f980} \u{fffd}",
+        r#"a","user":"b"#,
+        r#"","data":"#,
+        r#","user":"#,
+        r#"}},"data":"#,
+    ];
+    for (channel, user) in names.iter().flat_map(|channel| names.iter().map(move |user| (channel, user))) {
+        let json = serde_json::to_string(&format!(r#"{user},"user":"mallory","data":"#)).expect("text");
+        let data = CompactJson::parse(&json).expect("good JSON");
+        for user in [Some(*user), None] {
+            let content = Content { user: user.map(Into::into), data: data.clone() };
+            let message = Json::encode(&Message { channel, epoch: "e", offset: 42, content: &content });
+            assert_eq!(message.user().map(JsonString::to_text).as_deref(), user, "{channel}");
+            assert_eq!(message.data().as_str(), json);
+            let mut out = Vec::new();
+            message.write_with(7, None, &mut out);
+            assert_eq!(message.len_with(7, None), out.len());
+            let text = std::str::from_utf8(&out).expect("text");
+            assert!(!text.contains(['\n', '\r']), "it fits into one line of a stream: {text}");
+            let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
+                panic!("not a message: {text}")
+            };
+            assert_eq!((&*read.channel, read.user.as_deref(), read.data.get()), (*channel, user, &*json));
+        }
+    }
 }
 
 #[test]

@@ -191,6 +191,9 @@ pub struct Delivery<'a> {
     pub channel: Cow<'a, str>,
     /// Its number in the channel.
     pub offset: u64,
+    /// The user whose client has published it, if it has a name.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Cow<'a, str>>,
     /// What was published.
     #[serde(borrow)]
     pub data: &'a RawValue,

@@ -8,7 +8,7 @@ use super::wire::{
 };
 use super::{Json, VERSION};
 use crate::dialect::{ByPattern, Encoded, Event, Member, Response, Success};
-use crate::message::Message;
+use crate::message::{Content, JsonString, Message};
 
 impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
     fn from(event: &'a Event<'_>) -> Self {
@@ -135,14 +135,33 @@ fn push_string(text: &mut String, string: &str) {
 }
 
 /// `{"message":{"seq":57` comes first, so that the rest is the same for every reader:
-/// `,"channel":"news","offset":42,"data":{"any":"json"}}}`.
+/// `,"channel":"news","offset":42,"user":"alice","data":{"any":"json"}}}`.
 const BEFORE_SEQ: &str = r#"{"message":{"seq":"#;
+const BEFORE_USER: &str = r#","user":"#;
+const BEFORE_DATA: &str = r#","data":"#;
 const AFTER_DATA: &str = "}}";
 
 pub(super) fn encode(message: &Message<'_>) -> Encoded<Json> {
-    let channel = serde_json::to_string(message.channel).expect("strings serialize");
-    let before = format!(r#","channel":{channel},"offset":{},"data":"#, message.offset);
-    Encoded::around(&before, message.data, AFTER_DATA)
+    let Message { channel, offset, content: Content { user, data }, .. } = message;
+    let mut before = r#","channel":"#.to_owned();
+    push_string(&mut before, channel);
+    before.push_str(r#","offset":"#);
+    before.push_str(itoa::Buffer::new().format(*offset));
+    if let Some(user) = user {
+        before.push_str(BEFORE_USER);
+        push_string(&mut before, user);
+    }
+    before.push_str(BEFORE_DATA);
+    Encoded::around(&before, data, AFTER_DATA)
+}
+
+pub(super) fn user_before_data(before: &str) -> Option<JsonString<'_>> {
+    let before = before.strip_suffix(BEFORE_DATA)?;
+    // An offset ends with a digit.
+    before.ends_with('"').then_some(())?;
+    // The last: within a string of JSON, quotes have a backslash before them.
+    let at = before.rfind(BEFORE_USER)? + BEFORE_USER.len();
+    Some(JsonString::already(&before[at..]))
 }
 
 /// Between the seq and the rest: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.

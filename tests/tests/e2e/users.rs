@@ -1,0 +1,128 @@
+use encke_tests::bayeux::{self, Polls, assert_successful, client_id, connect_now, events, handshake, with};
+use encke_tests::tokens::{SECRET, sign};
+use encke_tests::{Client, EventStream, Hello, Requests, RunningServer};
+use serde_json::{Value, json};
+
+/// It says everything that JSON, a stream of events and a Lua script must not take for something of their own.
+const HOSTILE: &str = "a\"\\'\u{1}\r\n\u{2028} 1:2 }},\"user\":\"b\",\"data\":\u{1f980}";
+
+fn server() -> RunningServer {
+    RunningServer::with(&[&format!("auth.secret={SECRET}")])
+}
+
+fn token(user: &str) -> String {
+    let all = ["subscribe", "publish", "presence"];
+    sign(&json!({"sub": user, "channels": {"*": all}}), SECRET)
+}
+
+fn connect(server: &RunningServer, user: &str) -> Client {
+    Client::connect(server.public, &format!("token={}", token(user)))
+}
+
+#[track_caller]
+fn message(client: &mut Client) -> Value {
+    let mut object = client.object();
+    assert!(object["message"]["seq"].is_u64(), "{object}");
+    object["message"].take()
+}
+
+#[test]
+fn a_message_says_which_user_has_published_it() {
+    let server = server();
+    let [mut alice, mut hostile] = ["alice", HOSTILE].map(|user| connect(&server, user));
+    let epoch = alice.subscribe("/a/b");
+    hostile.subscribe("/a/*");
+    // The client has no word in it.
+    let claims = r#"{"id":1,"publish":{"channel":"/a/b","data":1,"user":"bob"}}"#;
+    assert_eq!(alice.ask(claims)["error"]["code"], "malformed");
+    connect(&server, "alice").publish("/a/b", [1]);
+    let expected = json!({"seq": 1, "channel": "/a/b", "offset": 1, "user": "alice", "data": 1});
+    assert_eq!(message(&mut alice), expected);
+    connect(&server, HOSTILE).publish("/a/b", [2]);
+    server.admin.publish("/a/b", json!({"user": "bob"}));
+    let users: Vec<Value> = (0..2).map(|_| message(&mut alice)["user"].take()).collect();
+    assert_eq!(users, [json!(HOSTILE), Value::Null], "nobody by name has published the last");
+    let by_pattern: Vec<Value> = (0..3).map(|_| message(&mut hostile)).collect();
+    let users: Vec<&Value> = by_pattern.iter().map(|message| &message["user"]).collect();
+    assert_eq!(users, [&json!("alice"), &json!(HOSTILE), &Value::Null]);
+    assert_eq!((&by_pattern[0]["epoch"], &by_pattern[0]["pattern"]["offset"]), (&json!(epoch), &json!(1)));
+    for name in ["%2Fa%2Fb", "%2Fa%2F*"] {
+        let history = server.admin.get(&format!("/api/channels/{name}/history")).json();
+        let messages = history["messages"].as_array().expect("an array");
+        let users: Vec<Option<&Value>> = messages.iter().map(|message| message.get("user")).collect();
+        assert_eq!(users, [Some(&json!("alice")), Some(&json!(HOSTILE)), None], "{history}");
+    }
+}
+
+/// Between the offset and the data.
+#[test]
+fn it_stands_at_its_place_in_the_text() {
+    let server = server();
+    let query = format!("channels=news&token={}", token("alice"));
+    let mut stream = EventStream::open(server.public, &query);
+    stream.hello();
+    connect(&server, "bob").publish("news", [7]);
+    let event = stream.event();
+    let text = r#"{"message":{"seq":1,"channel":"news","offset":1,"user":"bob","data":7}}"#;
+    assert_eq!(event.split_once("\ndata: ").map(|(_, data)| data), Some(text));
+}
+
+#[test]
+fn it_is_the_same_on_all_transports() {
+    let server = server();
+    let query = format!("channels=news&token={}", token("polling"));
+    let mut requests = Requests::connect(server.public);
+    let hello = Hello::parse(requests.get(&query).json()[0].clone());
+    let posted =
+        requests.post(&format!("resume={}", hello.resume), r#"{"publish":{"channel":"news","data":1}}"#);
+    assert_eq!(posted.status, 200, "{posted:?}");
+    connect(&server, HOSTILE).publish("news", [2]);
+    let mut stream =
+        EventStream::open(server.public, &format!("channels=news&last=2&token={}", token("reading")));
+    stream.hello();
+    let read = [stream.object().1, stream.object().1];
+    let users = read.each_ref().map(|object| &object["message"]["user"]);
+    assert_eq!(users, [&json!("polling"), &json!(HOSTILE)]);
+    let polled = requests.get(&format!("resume={}&seq=0&token={}", hello.resume, token("polling"))).json();
+    assert_eq!(polled[0]["message"]["user"], "polling", "{polled}");
+}
+
+/// There it is an extension of the message.
+#[test]
+fn bayeux_has_it_in_an_extension() {
+    let server = server();
+    let mut polls = Polls::connect(server.public);
+    let [reading, writing] = ["bob", HOSTILE].map(|user| {
+        let ext = json!({"authentication": {"token": token(user)}});
+        client_id(&polls.reply(&with(handshake(), "ext", ext)))
+    });
+    assert_successful(&polls.reply(&bayeux::subscribe(&reading, "/news")));
+    assert_successful(&polls.reply(&bayeux::publish(&writing, "/news", 1)));
+    server.admin.publish("/news", 2);
+    let mut read = Vec::new();
+    while read.len() < 2 {
+        let answer = polls.ask(&connect_now(&reading));
+        read.extend(answer.into_iter().filter(|message| message["channel"] == "/news"));
+    }
+    assert_eq!(events(&read), [1, 2]);
+    let ext = json!({"encke": {"user": HOSTILE}});
+    assert_eq!((read[0].get("ext"), read[1].get("ext")), (Some(&ext), None), "{read:?}");
+}
+
+#[test]
+fn a_repeat_with_a_key_gets_the_first_reply_as_before() {
+    let server = server();
+    let command = r#"{"id":1,"publish":{"channel":"news","data":1,"key":"k"}}"#;
+    let first = connect(&server, "alice").ask(command);
+    assert_eq!(connect(&server, "alice").ask(command), first);
+    assert_eq!(connect(&server, "bob").ask(command)["ok"]["offset"], 2, "it is another user's");
+}
+
+#[test]
+fn where_nobody_has_a_name_nothing_is_said() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    client.subscribe("news");
+    server.client().publish("news", [1]);
+    assert_eq!(message(&mut client), json!({"seq": 1, "channel": "news", "offset": 1, "data": 1}));
+}
