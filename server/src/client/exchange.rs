@@ -5,6 +5,7 @@ use std::time::Duration;
 use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::{
     Beginning, Command, CommandError, Dialect, ErrorCode, Member, PublishKey, Response, Success, Texts,
+    UserPresence,
 };
 use encke_core::message::CompactJson;
 
@@ -15,7 +16,7 @@ use super::{Context, Speaker, unsubscribed};
 use crate::auth::{AuthError, Permission};
 use crate::backend::Ask;
 use crate::channel::{BadChannelName, ChannelName};
-use crate::engine::{Answer, Presence, all};
+use crate::engine::{Answer, Presence, UserSessions, all};
 use crate::session::{Backlog, NotSubscribed, Said, Subscribed};
 
 /// The most subscribers that a client is shown; it is told how many there are.
@@ -206,7 +207,12 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             Err(error) => return Answer::Ready(Err(error)),
         };
         self.context().logs.engine.presence(&name, 0, MOST_PRESENT).map(move |presence| {
-            let Presence { total, members, incomplete, .. } = presence?;
+            let presence = presence?;
+            let users = presence.users().into_iter().map(|UserSessions { user, sessions, connections }| {
+                UserPresence { user: user.to_owned().into(), sessions, connections }
+            });
+            let users = users.collect();
+            let Presence { total, members, incomplete, .. } = presence;
             let members = members
                 .into_iter()
                 .map(|member| Member { user: member.user.map(Into::into), phase: member.phase.into() });
@@ -214,6 +220,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
                 channel: name.as_str().to_owned().into(),
                 total,
                 members: members.collect(),
+                users,
                 incomplete: incomplete.into_iter().map(Into::into).collect(),
             })
         })

@@ -27,7 +27,7 @@ use crate::channel::{
 pub(crate) use answer::{Answer, all};
 pub(crate) use error::EngineError;
 pub(crate) use memory::MemoryEngine;
-pub(crate) use presence::Presence;
+pub(crate) use presence::{Presence, UserSessions};
 pub use redis::{EvictsKeys, RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
 pub(crate) use redis::{Health, RedisEngine};
 #[cfg(feature = "simulation")]

@@ -126,3 +126,32 @@ fn where_nobody_has_a_name_nothing_is_said() {
     server.client().publish("news", [1]);
     assert_eq!(message(&mut client), json!({"seq": 1, "channel": "news", "offset": 1, "data": 1}));
 }
+
+#[test]
+fn presence_tells_users_with_their_sessions_and_connections() {
+    let server = server();
+    let mut asks = connect(&server, "alice");
+    asks.subscribe("news");
+    let gone = {
+        let mut leaves = connect(&server, "alice");
+        leaves.subscribe("news");
+        leaves.drop_connection()
+    };
+    server.await_phase(&gone.session, "suspended");
+    let query = format!("channels=news&token={}", token(HOSTILE));
+    let hello = Requests::connect(server.public).get(&query).json();
+    assert_eq!(hello[0]["hello"]["recovered"], false, "it is between two polls: {hello}");
+    let presence = asks.ask(r#"{"id":1,"presence":{"channel":"news"}}"#)["ok"].take();
+    let users = json!([
+        {"user": "alice", "sessions": 2, "connections": 1},
+        {"user": HOSTILE, "sessions": 1, "connections": 1},
+    ]);
+    assert_eq!((&presence["total"], &presence["users"]), (&json!(3), &users), "{presence}");
+    let shown = server.admin.get("/api/channels/news/presence").json();
+    assert_eq!(shown["users"], users);
+    let pages: Vec<Value> = ["limit=2", "limit=2&cursor=2"]
+        .map(|query| server.admin.get(&format!("/api/channels/news/presence?{query}")).json())
+        .into();
+    assert_eq!((&pages[0]["users"], &pages[0]["next_cursor"]), (&json!([users[0]]), &json!(2)));
+    assert_eq!((&pages[1]["users"], &pages[1]["next_cursor"]), (&json!([users[1]]), &Value::Null));
+}

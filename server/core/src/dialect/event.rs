@@ -103,6 +103,8 @@ pub enum Success<'a> {
         total: usize,
         /// Some of them, if there are many.
         members: Vec<Member<'a>>,
+        /// The users of those.
+        users: Vec<UserPresence<'a>>,
         /// Servers that share the channel and have not said who there is.
         incomplete: Vec<Cow<'a, str>>,
     },
@@ -115,4 +117,15 @@ pub struct Member<'a> {
     pub user: Option<Cow<'a, str>>,
     /// The phase of the session.
     pub phase: &'a str,
+}
+
+/// A user whose sessions subscribe to a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserPresence<'a> {
+    /// The `sub` of their token.
+    pub user: Cow<'a, str>,
+    /// How many.
+    pub sessions: usize,
+    /// How many of these have a connection, or are between two polls.
+    pub connections: usize,
 }

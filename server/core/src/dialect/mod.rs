@@ -16,7 +16,7 @@ mod publish_key;
 
 pub use command::{Beginning, Command, CommandError, ErrorCode, Request, Since};
 pub use encoded::{ByPattern, Encoded};
-pub use event::{Event, Member, Response, Success};
+pub use event::{Event, Member, Response, Success, UserPresence};
 pub use name::DialectName;
 pub use ping_frame::{ping_payload, pong_seq};
 pub use publish_key::PublishKey;

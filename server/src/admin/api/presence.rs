@@ -8,6 +8,7 @@ use super::channels::{name_of, parse_number};
 use super::routes::Call;
 use super::{DEFAULT_LIMIT, parse_limit, unknown_parameter};
 use crate::channel::{ChannelName, Member, MemberPhase};
+use crate::engine::UserSessions;
 use crate::http::reply::json;
 use crate::http::{ApiError, Reply};
 
@@ -16,6 +17,8 @@ struct Presence<'a> {
     channel: &'a str,
     total: usize,
     present: Vec<Present>,
+    /// Of this page.
+    users: Vec<User>,
     next_cursor: Option<u64>,
     /// Servers that share the channel and have not said who there is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -29,6 +32,13 @@ struct Present {
     phase: MemberPhase,
 }
 
+#[derive(Serialize)]
+struct User {
+    user: String,
+    sessions: usize,
+    connections: usize,
+}
+
 /// `GET /api/channels/{name}/presence?limit=&cursor=`
 pub(super) fn show(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let asked = Query::parse(call);
@@ -36,11 +46,13 @@ pub(super) fn show(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError
     async move {
         let Query { name, limit, cursor } = asked?;
         let presence = engine.presence(&name, cursor, limit).await?;
+        let users = presence.users().into_iter().map(User::from).collect();
         let present = presence.members.into_iter().map(Present::from);
         Ok(json(&Presence {
             channel: name.as_str(),
             total: presence.total,
             present: present.collect(),
+            users,
             next_cursor: presence.next_cursor,
             incomplete: presence.incomplete,
         }))
@@ -65,6 +77,12 @@ impl Query {
             }
         }
         Ok(Self { name: name_of(call)?, limit, cursor })
+    }
+}
+
+impl From<UserSessions<'_>> for User {
+    fn from(UserSessions { user, sessions, connections }: UserSessions<'_>) -> Self {
+        Self { user: user.to_owned(), sessions, connections }
     }
 }
 

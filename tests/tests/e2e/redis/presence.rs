@@ -3,6 +3,7 @@ use std::time::Duration;
 
 use encke_tests::process::Signal;
 use encke_tests::redis::Redis;
+use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{TIMEOUT, eventually, eventually_within, until};
 use encke_tests::{Client, RunningServer};
 use serde_json::{Value, json};
@@ -84,7 +85,7 @@ fn everyone_on_all_servers_is_seen_on_each() {
     let reply = reply(&mut clients[2], &Value::Null);
     let attached = json!({"user": null, "phase": "attached"});
     let present = json!([attached, attached, attached]);
-    assert_eq!(reply["ok"], json!({"channel": "news", "total": 3, "present": present}));
+    assert_eq!(reply["ok"], json!({"channel": "news", "total": 3, "present": present, "users": []}));
     // A session that may come back is seen, too.
     let gone = clients.remove(0).drop_connection();
     nodes[0].await_phase(&gone.session, "suspended");
@@ -93,6 +94,26 @@ fn everyone_on_all_servers_is_seen_on_each() {
     until("all are counted", || {
         nodes.iter().all(|node| node.admin.metrics().value("encke_engine_servers") == 3.0)
     });
+}
+
+#[test]
+fn users_have_their_sessions_on_all_servers() {
+    let redis = Redis::start();
+    let nodes = [(); 2].map(|()| launch(&redis).set(&format!("auth.secret={SECRET}")).start());
+    let follow = |node: &RunningServer, user: &str| {
+        let claims = json!({"sub": user, "channels": {"*": ["subscribe", "presence"]}});
+        let mut client = Client::connect(node.public, &format!("token={}", sign(&claims, SECRET)));
+        client.subscribe("news");
+        client
+    };
+    let mut asks = follow(&nodes[0], "alice");
+    let _also = [follow(&nodes[1], "alice"), follow(&nodes[1], "bob")];
+    let gone = follow(&nodes[1], "alice").drop_connection();
+    nodes[1].await_phase(&gone.session, "suspended");
+    let mut users = reply(&mut asks, &Value::Null)["ok"]["users"].take();
+    users.as_array_mut().expect("a list").sort_by_key(|user| user["user"].to_string());
+    let alice = json!({"user": "alice", "sessions": 3, "connections": 2});
+    assert_eq!(users, json!([alice, {"user": "bob", "sessions": 1, "connections": 1}]));
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod write;
 
 pub use read::parse_command;
 pub use wire::{
-    Delivery, Done, Gap, Goaway, Hello, Outcome, PatternPlace, Ping, Present, Reply, ReplyError,
+    Delivery, Done, Gap, Goaway, Hello, Outcome, PatternPlace, Ping, Present, PresentUser, Reply, ReplyError,
     ServerMessage, Unsubscribed,
 };
 

@@ -2,7 +2,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::close::CloseCode;
-use crate::dialect::{Beginning, Command, CommandError, ErrorCode, Member, PublishKey, Since, Success};
+use crate::dialect::{
+    Beginning, Command, CommandError, ErrorCode, Member, PublishKey, Since, Success, UserPresence,
+};
 use crate::message::{CompactJson, Content, JsonString};
 
 #[test]
@@ -25,6 +27,7 @@ fn server_messages_are_the_bytes_of_the_contract() {
             Present { user: Some("alice".into()), phase: "attached".into() },
             Present { user: None, phase: "suspended".into() },
         ],
+        users: vec![PresentUser { user: "alice".into(), sessions: 1, connections: 1 }],
         incomplete: vec!["n_1".into()],
     };
     let error = ReplyError { code: ErrorCode::UnknownCommand, message: "no".into() };
@@ -51,7 +54,7 @@ fn server_messages_are_the_bytes_of_the_contract() {
         ),
         (
             ServerMessage::Reply(Reply { id: Some(6), outcome: Outcome::Ok(present) }),
-            r#"{"reply":{"id":6,"ok":{"channel":"news","total":2,"present":[{"user":"alice","phase":"attached"},{"user":null,"phase":"suspended"}],"incomplete":["n_1"]}}}"#,
+            r#"{"reply":{"id":6,"ok":{"channel":"news","total":2,"present":[{"user":"alice","phase":"attached"},{"user":null,"phase":"suspended"}],"users":[{"user":"alice","sessions":1,"connections":1}],"incomplete":["n_1"]}}}"#,
         ),
         (
             ServerMessage::Gap(gap(Some(10), Some(35))),
@@ -161,8 +164,14 @@ fn a_hello_is_written_as_serde_would() {
 fn every_error_and_every_success_with_an_id_is_answered() {
     let refused = || Err(CommandError { code: ErrorCode::RateLimited, message: "no".to_owned() });
     let members = vec![Member { user: None, phase: "suspended" }];
-    let presence =
-        |members, incomplete| Success::Presence { channel: "news".into(), total: 1, members, incomplete };
+    let users = vec![UserPresence { user: "al\"ice".into(), sessions: 2, connections: 1 }];
+    let presence = |members, users, incomplete| Success::Presence {
+        channel: "news".into(),
+        total: 1,
+        members,
+        users,
+        incomplete,
+    };
     let subscribed =
         Success::Subscribed { channel: "news".into(), epoch: "e".into(), offset: 40, recovered: Some(true) };
     let own = CommandError { code: ErrorCode::Backend("no_room".into()), message: "no".to_owned() };
@@ -173,8 +182,8 @@ fn every_error_and_every_success_with_an_id_is_answered() {
         Response { id: Some(2), result: Ok(Success::Done) },
         Response { id: Some(3), result: Ok(subscribed) },
         Response { id: Some(4), result: Ok(Success::Published { offset: 42, epoch: "e".into() }) },
-        Response { id: Some(5), result: Ok(presence(members, Vec::new())) },
-        Response { id: Some(6), result: Ok(presence(Vec::new(), vec!["n_1".into()])) },
+        Response { id: Some(5), result: Ok(presence(members, users, Vec::new())) },
+        Response { id: Some(6), result: Ok(presence(Vec::new(), Vec::new(), vec!["n_1".into()])) },
         Response { id: Some(7), result: Ok(Success::Called { data: r#"{"a":[1e3,"\u00e4"]}"#.into() }) },
         Response { id: Some(8), result: Err(own) },
     ];
@@ -186,8 +195,11 @@ fn every_error_and_every_success_with_an_id_is_answered() {
         r#"{"reply":{"id":2,"ok":{}}}"#,
         r#"{"reply":{"id":3,"ok":{"channel":"news","epoch":"e","offset":40,"recovered":true}}}"#,
         r#"{"reply":{"id":4,"ok":{"offset":42,"epoch":"e"}}}"#,
-        r#"{"reply":{"id":5,"ok":{"channel":"news","total":1,"present":[{"user":null,"phase":"suspended"}]}}}"#,
-        r#"{"reply":{"id":6,"ok":{"channel":"news","total":1,"present":[],"incomplete":["n_1"]}}}"#,
+        concat!(
+            r#"{"reply":{"id":5,"ok":{"channel":"news","total":1,"present":[{"user":null,"phase":"suspended"}],"#,
+            r#""users":[{"user":"al\"ice","sessions":2,"connections":1}]}}}"#
+        ),
+        r#"{"reply":{"id":6,"ok":{"channel":"news","total":1,"present":[],"users":[],"incomplete":["n_1"]}}}"#,
         r#"{"reply":{"id":7,"ok":{"data":{"a":[1e3,"\u00e4"]}}}}"#,
         r#"{"reply":{"id":8,"error":{"code":"no_room","message":"no"}}}"#,
     ];

@@ -116,6 +116,9 @@ pub enum Done<'a> {
         /// Some of them, if there are many.
         #[serde(borrow)]
         present: Vec<Present<'a>>,
+        /// The users of those who are in `present` and have a name.
+        #[serde(borrow, default)]
+        users: Vec<PresentUser<'a>>,
         /// Servers that share the channel and have not said who there is.
         #[serde(borrow, default, skip_serializing_if = "Vec::is_empty")]
         incomplete: Vec<Cow<'a, str>>,
@@ -153,6 +156,18 @@ pub struct Present<'a> {
     /// `attached`, or `suspended` while it may come back.
     #[serde(borrow)]
     pub phase: Cow<'a, str>,
+}
+
+/// A user whose sessions subscribe to a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PresentUser<'a> {
+    /// The `sub` of their token.
+    #[serde(borrow)]
+    pub user: Cow<'a, str>,
+    /// How many.
+    pub sessions: usize,
+    /// How many of these have a connection, or are between two polls.
+    pub connections: usize,
 }
 
 /// Why a command was refused.

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use super::wire::{
-    Done, Gap, Goaway, Hello, Outcome, Ping, Present, Reply, ReplyError, ServerMessage, Unsubscribed,
+    Done, Gap, Goaway, Hello, Outcome, Ping, Present, PresentUser, Reply, ReplyError, ServerMessage,
+    Unsubscribed,
 };
 use super::{Json, VERSION};
-use crate::dialect::{ByPattern, Encoded, Event, Member, Response, Success};
+use crate::dialect::{ByPattern, Encoded, Event, Member, Response, Success, UserPresence};
 use crate::message::{Content, JsonString, Message};
 
 impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
@@ -72,15 +73,21 @@ impl<'a> From<&'a Success<'_>> for Done<'a> {
                 Self::Published { offset: *offset, epoch: borrowed(epoch) }
             }
             Success::Called { data } => Self::Called { data: borrowed(data) },
-            Success::Presence { channel, total, members, incomplete } => {
+            Success::Presence { channel, total, members, users, incomplete } => {
                 let present = members.iter().map(|Member { user, phase }| Present {
                     user: user.as_deref().map(Cow::Borrowed),
                     phase: borrowed(phase),
+                });
+                let users = users.iter().map(|UserPresence { user, sessions, connections }| PresentUser {
+                    user: borrowed(user),
+                    sessions: *sessions,
+                    connections: *connections,
                 });
                 Self::Present {
                     channel: borrowed(channel),
                     total: *total,
                     present: present.collect(),
+                    users: users.collect(),
                     incomplete: incomplete.iter().map(|server| borrowed(server)).collect(),
                 }
             }
