@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::admin::{self, LogLinesDropped, TimersView};
 use crate::admission::{Handshakes, OpenConnections, Permits, Rates, Refusals, Unfinished};
 use crate::backend::Backend;
+use crate::channel::Namespaces;
 use crate::client::{self, ClientSettings};
 use crate::config::{Config, EngineConfig, RedisSettings};
 use crate::engine::{LogEngine, MemoryEngine, RedisEngine};
@@ -59,7 +60,7 @@ pub(crate) fn client_on(
         cells,
         limits.max_channels,
         limits.max_channels_per_user,
-        config.channel.log.clone(),
+        Arc::new(Namespaces::new(config.channel.log.clone(), config.channel.namespaces.clone())),
         Arc::clone(&timeouts),
         Arc::clone(&metrics),
         entropy.clone(),

@@ -2,7 +2,7 @@
 
 use crate::dialect::json::Json;
 use crate::dialect::{Encoded, Encoding};
-use crate::message::{CompactJson, Content, JsonString, Message};
+use crate::message::{CompactJson, Content, Message, Stamp};
 
 /// A message as its log keeps it: encoded once for each dialect, whatever the number of readers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,16 +57,17 @@ impl Encodings {
         self.json.data()
     }
 
-    /// The user whose client has published it, if it has a name.
+    /// What the server says of it.
     #[must_use]
-    pub fn user(&self) -> Option<JsonString<'_>> {
-        self.json.user()
+    pub fn stamp(&self) -> Stamp<'_> {
+        self.json.stamp()
     }
 
     /// What was published, and by whom.
     #[must_use]
     pub fn content(&self) -> Content<'_> {
-        Content { user: self.user().map(|user| user.to_text().into()), data: self.data() }
+        let Stamp { user, at_ms } = self.stamp();
+        Content { user: user.map(|user| user.to_text().into()), at_ms, data: self.data() }
     }
 
     /// The memory it takes beside the struct, in bytes.

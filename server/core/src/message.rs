@@ -15,6 +15,8 @@ pub struct Message<'a> {
     pub epoch: &'a str,
     /// Its number in the log.
     pub offset: u64,
+    /// When it was published, in milliseconds since 1970, if its readers are told.
+    pub at_ms: Option<u64>,
     /// What was published.
     pub content: &'a Content<'a>,
 }
@@ -24,6 +26,8 @@ pub struct Message<'a> {
 pub struct Content<'a> {
     /// The user whose client has published it, if it has a name. It is the server's word.
     pub user: Option<Cow<'a, str>>,
+    /// When, in milliseconds since 1970, if that was elsewhere.
+    pub at_ms: Option<u64>,
     /// What that client, or an operator, has said.
     pub data: CompactJson<'a>,
 }
@@ -33,15 +37,24 @@ impl Content<'_> {
     #[must_use]
     pub fn into_owned(self) -> Content<'static> {
         let user = self.user.map(|user| user.into_owned().into());
-        Content { user, data: self.data.into_owned() }
+        Content { user, at_ms: self.at_ms, data: self.data.into_owned() }
     }
 }
 
 /// Of nobody by name.
 impl<'a> From<CompactJson<'a>> for Content<'a> {
     fn from(data: CompactJson<'a>) -> Self {
-        Self { user: None, data }
+        Self { user: None, at_ms: None, data }
     }
+}
+
+/// What the server says of a message to all its readers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp<'a> {
+    /// The user whose client has published it, if it has a name.
+    pub user: Option<JsonString<'a>>,
+    /// When it was published, in milliseconds since 1970, if its readers are told.
+    pub at_ms: Option<u64>,
 }
 
 /// A string as JSON has it, quotes included.

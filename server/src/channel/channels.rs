@@ -10,6 +10,7 @@ use super::budget::{Account, Budget};
 use super::fan_out::FanOut;
 use super::idle::Idle;
 use super::name::ChannelName;
+use super::namespaces::Namespaces;
 use super::occupancy::Occupancy;
 use super::pattern::for_each_matching;
 use super::state::{Channel, Life, Retired};
@@ -29,7 +30,7 @@ pub struct LogLimits {
     pub bytes: usize,
     /// How old a message may become.
     pub age: Option<Duration>,
-    /// Bytes of all logs together.
+    /// Bytes of all logs together, the same for all.
     pub total_bytes: usize,
 }
 
@@ -43,7 +44,7 @@ pub(crate) struct Channels<S: Subscriber> {
     pub(super) owners: Owners<Channel<S>>,
     limit: usize,
     limit_each: usize,
-    pub(super) log_limits: LogLimits,
+    namespaces: Arc<Namespaces>,
     pub(super) budget: Budget<S>,
     pub(super) idle: Idle,
     pub(super) timeouts: Arc<Timeouts>,
@@ -129,7 +130,7 @@ impl<S: Subscriber> Channels<S> {
         home: Arc<S::Home>,
         limit: usize,
         limit_each: usize,
-        log_limits: LogLimits,
+        namespaces: Arc<Namespaces>,
         timeouts: Arc<Timeouts>,
         metrics: Arc<Metrics>,
         entropy: Entropy,
@@ -142,8 +143,8 @@ impl<S: Subscriber> Channels<S> {
             limit,
             limit_each,
             idle: Idle::default(),
-            budget: Budget::new(log_limits.total_bytes),
-            log_limits,
+            budget: Budget::new(namespaces.total_bytes()),
+            namespaces,
             timeouts,
             metrics,
             entropy,
@@ -157,6 +158,15 @@ impl<S: Subscriber> Channels<S> {
     /// Somebody wants to know when the first follows a channel, and when the last has left.
     pub(crate) fn with_occupancy(self, occupancy: Option<Arc<Occupancy>>) -> Self {
         Self { occupancy, ..self }
+    }
+
+    /// What holds for channels by their names.
+    pub(crate) fn namespaces(&self) -> &Arc<Namespaces> {
+        &self.namespaces
+    }
+
+    pub(super) fn log_limits(&self, channel: &Channel<S>) -> &LogLimits {
+        &self.namespaces.rules_of(channel.name().as_str()).log
     }
 
     /// Where those are that follow.

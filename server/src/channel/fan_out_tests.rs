@@ -175,7 +175,7 @@ impl World {
             Arc::clone(&crowd),
             10,
             usize::MAX,
-            LIMITS,
+            Arc::new(Namespaces::new(LIMITS, Vec::new())),
             timeouts,
             Arc::new(Metrics::new()),
             Entropy::system(),

@@ -63,7 +63,7 @@ impl World {
             Arc::default(),
             100,
             usize::MAX,
-            log,
+            Arc::new(Namespaces::new(log, Vec::new())),
             timeouts,
             metrics,
             Entropy::system(),

@@ -132,7 +132,7 @@ impl<S: Subscriber> Channels<S> {
     ) -> Result<Outcome, NotAppended<'a, S>> {
         let mut own = Open::lock(channel)?;
         if let Some(id) = id {
-            let cutoff = self.log_limits.age.and_then(|age| now.before(age));
+            let cutoff = self.log_limits(channel).age.and_then(|age| now.before(age));
             if let Some(offset) = self.changing(&mut own, |log| log.published_as(id, cutoff)) {
                 return Ok(Outcome::Repeated(offset));
             }
@@ -143,7 +143,8 @@ impl<S: Subscriber> Channels<S> {
         }
         // The text is made under the lock, since the offset is part of it.
         let offset = own.state.log.next_offset();
-        let message = Message { channel: channel.name().as_str(), epoch: channel.epoch(), offset, content };
+        let (name, epoch) = (channel.name().as_str(), channel.epoch());
+        let message = Message { channel: name, epoch, offset, at_ms: self.at_ms(name, content), content };
         let encodings = Encodings::new(&message);
         if others.is_empty() {
             let channel = self.append_to(&mut own, now, LogMessage::Own(encodings), true);
@@ -179,7 +180,8 @@ impl<S: Subscriber> Channels<S> {
             return Ok(Vec::new());
         }
         let Origin { channel, epoch, offset } = origin;
-        let message = Message { channel: channel.as_str(), epoch, offset: *offset, content };
+        let (name, offset) = (channel.as_str(), *offset);
+        let message = Message { channel: name, epoch, offset, at_ms: self.at_ms(name, content), content };
         let (encodings, places) = (Encodings::new(&message), logs.iter().map(Open::next_place).collect());
         let message = Arc::new(SharedMessage { encodings, origin: origin.clone(), places });
         // The first counts its bytes.
@@ -198,6 +200,12 @@ impl<S: Subscriber> Channels<S> {
             self.follow_up(pattern, after);
         }
         self.keep_to_budget(now);
+    }
+
+    /// When a message is published, in milliseconds since 1970, if the readers of its channel are told.
+    pub(super) fn at_ms(&self, channel: &str, content: &Content<'_>) -> Option<u64> {
+        let is_told = self.namespaces().rules_of(channel).at_ms;
+        is_told.then(|| content.at_ms.unwrap_or_else(|| self.timeouts.clock().unix_now().as_millis()))
     }
 
     fn remember(&self, open: &mut Open<'_, S>, now: Timestamp, id: Option<&PublishId>) {
@@ -220,7 +228,7 @@ impl<S: Subscriber> Channels<S> {
     fn append_to(&self, open: &mut Open<'_, S>, now: Timestamp, message: LogMessage, is_new: bool) -> After {
         let Open { channel, state } = open;
         let before = state.log.size();
-        state.log.append(now, message, is_new, &self.log_limits);
+        state.log.append(now, message, is_new, self.log_limits(channel));
         self.idle.note(channel, state);
         let ends = channel.pattern().is_some() && state.has_been_left();
         self.note_growth(channel, state, before);

@@ -72,6 +72,9 @@ pub(super) struct MessageRecord {
     /// Whose client has published the data.
     #[n(4)]
     pub(super) user: Option<String>,
+    /// When, in milliseconds since 1970, if readers are told.
+    #[n(5)]
+    pub(super) at_ms: Option<u64>,
 }
 
 /// What several logs have.
@@ -112,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_an_earlier_version_has_no_user() {
+    fn a_message_of_an_earlier_version_has_no_user_and_no_time() {
         #[derive(Encode)]
         #[cbor(array)]
         struct Before {
@@ -129,6 +132,6 @@ mod tests {
         let bytes = minicbor::to_vec(&before).expect("it can be written");
         let read: MessageRecord = minicbor::decode(&bytes).expect("it can be read");
         let Before { age_ns, data, shared, earlier } = before;
-        assert_eq!(read, MessageRecord { age_ns, data, shared, earlier, user: None });
+        assert_eq!(read, MessageRecord { age_ns, data, shared, earlier, user: None, at_ms: None });
     }
 }

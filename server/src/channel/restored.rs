@@ -78,10 +78,11 @@ impl<S: Subscriber> Channels<S> {
                         channel: channel.name().as_str(),
                         epoch: channel.epoch(),
                         offset,
+                        at_ms: self.at_ms(channel.name().as_str(), &content),
                         content: &content,
                     };
                     let at = now.before(age).unwrap_or(Timestamp::from_nanos(0));
-                    log.append(at, LogMessage::Own(Encodings::new(&message)), true, &self.log_limits);
+                    log.append(at, LogMessage::Own(Encodings::new(&message)), true, self.log_limits(channel));
                 }
             }
         }

@@ -170,7 +170,7 @@ impl<S: Subscriber> Channels<S> {
         restore_keys(&mut log, now, record.keys)?;
         let channel = if record.retired {
             let channel = self.retired(make(Account::new(maker)));
-            log.keep_to(&self.log_limits);
+            log.keep_to(self.log_limits(&channel));
             channel.state.lock().log = log;
             channel
         } else {
@@ -228,7 +228,7 @@ impl<S: Subscriber> Channels<S> {
         drop(shared);
         let mut settled = Vec::with_capacity(logs.len());
         for (channel, left_at) in logs.into_values().filter(|(channel, _)| !channel.state.lock().retired) {
-            self.trim_if(&channel, |_| true, |log| log.keep_to(&self.log_limits));
+            self.trim_if(&channel, |_| true, |log| log.keep_to(self.log_limits(&channel)));
             let mut state = channel.state.lock();
             if let (Some(_), Some(left_at)) = (state.idle, left_at) {
                 state.left_at = left_at.min(state.log.bounds().last);
@@ -254,12 +254,19 @@ fn first_place(places: &[Place]) -> (u64, u64) {
 impl MessageRecord {
     fn of(age_ns: u64, content: &Content<'_>, shared: Option<SharedRecord>) -> Self {
         let user = content.user.as_deref().map(ToOwned::to_owned);
-        Self { age_ns, data: Some(content.data.as_str().to_owned()), shared, earlier: None, user }
+        Self {
+            age_ns,
+            data: Some(content.data.as_str().to_owned()),
+            shared,
+            earlier: None,
+            user,
+            at_ms: content.at_ms,
+        }
     }
 
     /// An earlier record has the message.
     fn earlier(age_ns: u64, first: (u64, u64)) -> Self {
-        Self { age_ns, data: None, shared: None, earlier: Some(first), user: None }
+        Self { age_ns, data: None, shared: None, earlier: Some(first), user: None, at_ms: None }
     }
 }
 
@@ -322,14 +329,20 @@ fn restore_message<S: Subscriber>(
         return Ok((LogMessage::Shared(Arc::clone(earlier)), false));
     };
     let data = CompactJson::parse(&data).map_err(|_| BadLog("has data that was never published"))?;
-    let content = Content { user: message.user.map(Into::into), data };
+    let at_ms = message.at_ms;
+    let content = Content { user: message.user.map(Into::into), at_ms, data };
     let Some(shared) = message.shared else {
-        let message = Message { channel: name.as_str(), epoch, offset, content: &content };
+        let message = Message { channel: name.as_str(), epoch, offset, at_ms, content: &content };
         return Ok((LogMessage::Own(Encodings::new(&message)), true));
     };
     let channel = ChannelName::new(&shared.channel, usize::MAX).map_err(|_| BadLog("shares with no name"))?;
-    let message =
-        Message { channel: channel.as_str(), epoch: &shared.epoch, offset: shared.offset, content: &content };
+    let message = Message {
+        channel: channel.as_str(),
+        epoch: &shared.epoch,
+        offset: shared.offset,
+        at_ms,
+        content: &content,
+    };
     let encodings = Encodings::new(&message);
     let places: Box<[Place]> = shared.places.iter().map(|&(log, offset)| Place { log, offset }).collect();
     let first = first_place(&places);

@@ -284,7 +284,7 @@ impl<S: Subscriber> Channel<S> {
             offset,
             age: now.since(at),
             channel: self.pattern().and(message.origin()).map(|origin| origin.channel.clone()),
-            user: message.encodings().user().map(JsonString::to_text),
+            user: message.encodings().stamp().user.map(JsonString::to_text),
             data: message.encodings().data().as_str().to_owned(),
         });
         (state.log.bounds(), messages.collect())

@@ -55,7 +55,7 @@ impl World {
             Arc::default(),
             limit,
             usize::MAX,
-            log,
+            Arc::new(Namespaces::new(log, Vec::new())),
             timeouts,
             metrics,
             Entropy::system(),

@@ -18,7 +18,7 @@ const LOGS_LOOKED_AT: usize = 1024;
 impl<S: Subscriber> Channels<S> {
     /// The oldest message of a log may have reached its age.
     pub(crate) fn handle_timeout(&self, channel: &Arc<Channel<S>>) {
-        let Some(age) = self.log_limits.age else { return };
+        let Some(age) = self.log_limits(channel).age else { return };
         let now = self.timeouts.clock().now();
         if let Some(cutoff) = now.before(age) {
             self.trim(channel, |log| log.drop_up_to(cutoff));
@@ -98,7 +98,7 @@ impl<S: Subscriber> Channels<S> {
     }
 
     pub(super) fn request_age(&self, channel: &Channel<S>, state: &State<S>) -> ArmAction {
-        let deadline = match (state.log.oldest_at(), self.log_limits.age) {
+        let deadline = match (state.log.oldest_at(), self.log_limits(channel).age) {
             (Some(oldest_at), Some(age)) => RequestedDeadline::exact((oldest_at + age).as_nanos()),
             _ => RequestedDeadline::NONE,
         };

@@ -253,10 +253,19 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             Permission::Publish => ChannelName::to_publish(text, self.context().settings.channel_name_bytes)?,
             Permission::Subscribe | Permission::Presence => self.channel_name(text)?,
         };
-        if self.speaker.session.identity().allows(permission, name.as_str()) {
-            return Ok(name);
+        if !self.speaker.session.identity().allows(permission, name.as_str()) {
+            return Err(not_allowed(permission));
         }
-        Err(not_allowed(permission))
+        let rules = self.context().logs.channels.namespaces().rules_of(name.as_str());
+        match permission {
+            Permission::Publish if !rules.publish => {
+                Err(forbidden("clients may not publish to this channel"))
+            }
+            Permission::Presence if !rules.presence => {
+                Err(forbidden("clients may not see who follows this channel"))
+            }
+            Permission::Publish | Permission::Presence | Permission::Subscribe => Ok(name),
+        }
     }
 
     fn channel_name(&self, text: &str) -> Result<ChannelName, BadChannelName> {

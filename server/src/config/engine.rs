@@ -1,7 +1,6 @@
 //! `[engine]`: where channels live.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde::Deserialize;
 
@@ -43,7 +42,6 @@ impl Checks<'_> {
         &self,
         raw: &RawEngine,
         history_messages: usize,
-        history_age: Option<Duration>,
     ) -> Result<EngineConfig, ConfigError> {
         if raw.kind == Kind::Memory {
             let strings =
@@ -77,8 +75,6 @@ impl Checks<'_> {
             database: i64::from(raw.database),
             prefix: raw.prefix.clone(),
             allow_eviction: raw.allow_eviction,
-            history_messages,
-            history_age,
         })))
     }
 

@@ -12,6 +12,8 @@ const DEFAULTS: &str = include_str!("default.toml");
 const ENV_PREFIX: &str = "ENCKE_";
 /// The sections whose values are not shown.
 pub(super) const SECRETS: [&str; 4] = ["auth", "backend", "engine", "webhook"];
+/// Lists of tables beside the sections: `[[webhook]]`.
+const LISTS: [&str; 2] = ["namespace", "webhook"];
 /// Between the levels of a key in the environment.
 const ENV_SEPARATOR: &str = "__";
 
@@ -53,7 +55,9 @@ pub(super) struct Layers {
 
 impl Layers {
     pub(super) fn defaults() -> Self {
-        let table = DEFAULTS.parse().expect("the built-in defaults are TOML: a test reads them");
+        let mut table: Table = DEFAULTS.parse().expect("the built-in defaults are TOML: a test reads them");
+        // Written into the default file, they could not be added to.
+        table.extend(LISTS.map(|list| (list.to_owned(), Value::Array(Vec::new()))));
         Self { table, sources: BTreeMap::new() }
     }
 
@@ -156,8 +160,7 @@ impl Layers {
     fn get(&mut self, key: &str) -> Option<&mut Value> {
         match key.split_once('.') {
             Some((section, name)) => self.table.get_mut(section)?.as_table_mut()?.get_mut(name),
-            // A list that is in no section.
-            None => self.table.get_mut(key).filter(|value| value.is_array()),
+            None => self.table.get_mut(key).filter(|_| LISTS.contains(&key)),
         }
     }
 

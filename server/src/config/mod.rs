@@ -5,6 +5,7 @@ mod backend;
 mod engine;
 mod layers;
 mod memory;
+mod namespaces;
 mod proxies;
 mod raw;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod webhook;
 #[cfg(test)]
 mod webhook_tests;
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +32,7 @@ use crate::timeouts::WheelSettings;
 use crate::tls::Tls;
 use layers::Layers;
 
-pub use crate::channel::LogLimits;
+pub use crate::channel::{ChannelRules, LogLimits, Namespace};
 pub use crate::engine::{RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
 pub use crate::timeouts::Scheme;
 pub use layers::{Source, default_file};
@@ -190,6 +192,8 @@ pub enum EngineConfig {
 pub struct ChannelConfig {
     /// What logs may hold.
     pub log: LogLimits,
+    /// Other rules, for channels whose names begin alike.
+    pub namespaces: Vec<Namespace>,
     /// The longest name, in bytes.
     pub name_bytes: usize,
 }
@@ -374,7 +378,7 @@ impl Config {
     }
 
     /// Every timeout that is set, with its key.
-    fn timeouts(&self) -> impl Iterator<Item = (&'static str, Duration)> {
+    fn timeouts(&self) -> impl Iterator<Item = (Cow<'static, str>, Duration)> {
         let session = &self.session;
         let timeouts = [
             ("session.ping_interval", Some(session.ping_interval)),
@@ -390,7 +394,11 @@ impl Config {
             ("limits.handshake_timeout", Some(self.limits.handshake_timeout)),
             ("shutdown.drain", Some(self.drain)),
         ];
-        timeouts.into_iter().filter_map(|(key, timeout)| Some((key, timeout?)))
+        let ages = self.channel.namespaces.iter().enumerate().map(|(index, namespace)| {
+            (Cow::Owned(namespaces::key_of(index, "history_age")), namespace.rules.log.age)
+        });
+        let timeouts = timeouts.into_iter().map(|(key, timeout)| (Cow::Borrowed(key), timeout));
+        timeouts.chain(ages).filter_map(|(key, timeout)| Some((key, timeout?)))
     }
 
     /// What is not wrong, but likely trouble: a sentence each. `descriptors` is how many the process may open.

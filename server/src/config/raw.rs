@@ -14,6 +14,7 @@ use super::backend::RawBackend;
 use super::engine::RawEngine;
 use super::layers::{Layers, Source};
 use super::memory::sessions_that_fit;
+use super::namespaces::RawNamespace;
 use super::proxies::RawForwarded;
 use super::units::{Size, Span, SpanOrOff};
 use super::webhook::RawWebhook;
@@ -44,6 +45,7 @@ struct Raw {
     webhook: Vec<RawWebhook>,
     backend: RawBackend,
     log: Log,
+    namespace: Vec<RawNamespace>,
 }
 
 #[derive(Deserialize)]
@@ -168,7 +170,9 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
     checks.shutdown(&raw.shutdown)?;
-    let engine = checks.engine(&raw.engine, raw.channel.history_messages, raw.channel.history_age.0)?;
+    let engine = checks.engine(&raw.engine, raw.channel.history_messages)?;
+    let sizes = (raw.channel.history_total_bytes.0, raw.channel.name_bytes);
+    checks.namespaces(&raw.namespace, raw.limits.max_message.0, sizes, &engine)?;
     let webhooks = checks.webhooks(&raw.webhook)?;
     let mut config = Config { webhooks, backend, ..raw.into_config(engine, auth, tls, proxies, insecure) };
     if checks.is_default(MAX_SESSIONS) {
@@ -192,6 +196,13 @@ impl Raw {
         proxies: Proxies,
         insecure: bool,
     ) -> Config {
+        let log = LogLimits {
+            messages: unless_zero(self.channel.history_messages),
+            bytes: unless_zero(self.channel.history_bytes.0),
+            age: self.channel.history_age.0,
+            total_bytes: unless_zero(self.channel.history_total_bytes.0),
+        };
+        let namespaces = self.namespace.iter().map(|namespace| namespace.resolve(&log)).collect();
         Config {
             public: self.listen.public,
             admin: self.listen.admin,
@@ -217,15 +228,7 @@ impl Raw {
             },
             max_unacked: self.session.max_unacked,
             engine,
-            channel: ChannelConfig {
-                log: LogLimits {
-                    messages: unless_zero(self.channel.history_messages),
-                    bytes: unless_zero(self.channel.history_bytes.0),
-                    age: self.channel.history_age.0,
-                    total_bytes: unless_zero(self.channel.history_total_bytes.0),
-                },
-                name_bytes: self.channel.name_bytes,
-            },
+            channel: ChannelConfig { log, namespaces, name_bytes: self.channel.name_bytes },
             bayeux: BayeuxConfig {
                 path: self.bayeux.path,
                 polls_per_browser: unless_zero(self.bayeux.polls_per_browser),
@@ -272,7 +275,7 @@ impl Raw {
 }
 
 /// 0 means no limit.
-fn unless_zero(limit: usize) -> usize {
+pub(super) fn unless_zero(limit: usize) -> usize {
     if limit == 0 { usize::MAX } else { limit }
 }
 
@@ -351,7 +354,7 @@ impl Checks<'_> {
     fn at_least_two_ticks(&self, config: &Config) -> Result<(), ConfigError> {
         for (key, timeout) in config.timeouts() {
             let long_enough = timeout >= 2 * config.timers.tick;
-            self.require(long_enough, key, "must be at least two ticks (timers.tick)")?;
+            self.require(long_enough, &key, "must be at least two ticks (timers.tick)")?;
         }
         let slack_fits = config.timers.ping_slack < config.session.ping_interval;
         self.require(slack_fits, "timers.ping_slack", "must be shorter than session.ping_interval")

@@ -434,6 +434,74 @@ fn secrets_in_a_file_are_not_shown_either() {
 }
 
 #[test]
+fn a_namespace_has_what_it_says_and_else_what_all_have() {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    let text = "[channel]\nhistory_messages = 7\nhistory_age = \"9m\"\n\
+                [[namespace]]\nprefix = \"a.\"\n\
+                [[namespace]]\nprefix = \"b.\"\nhistory_messages = 0\nhistory_bytes = \"2MiB\"\nhistory_age = \"off\"\n\
+                publish = false\npresence = false\nat_ms = true\n";
+    std::fs::write(file.path(), text).expect("written");
+    let [plain, own] = &*Settings::of_file(file.path()).resolve().expect("valid").channel.namespaces else {
+        panic!("two")
+    };
+    let said = |namespace: &Namespace| {
+        let ChannelRules { log, publish, presence, at_ms } = &namespace.rules;
+        (log.messages, log.bytes, log.age, *publish, *presence, *at_ms)
+    };
+    assert_eq!((&*plain.prefix, &*own.prefix), ("a.", "b."));
+    assert_eq!(said(plain), (7, 1 << 20, Some(Duration::from_secs(540)), true, true, false));
+    assert_eq!(said(own), (usize::MAX, 2 << 20, None, false, false, true));
+    let flag = r#"namespace=[{prefix="x", publish=false}]"#;
+    let config = with(&[flag]).resolve().expect("valid");
+    assert!(!config.channel.namespaces[0].rules.publish && config.channel.namespaces[0].rules.presence);
+    assert!(with(&[]).resolve().expect("valid").channel.namespaces.is_empty());
+}
+
+#[test]
+fn namespaces_that_make_no_sense_are_refused_by_their_keys() {
+    let redis = &["engine.kind=redis", "engine.url=redis://a"][..];
+    let many = (0..65).map(|number| format!("{{prefix='{number}'}}")).collect::<Vec<_>>().join(",");
+    for (namespaces, others, message) in [
+        (
+            "{prefix='a'},{prefix='b'},{prefix='a'}",
+            &[][..],
+            "`namespace[2].prefix` … \"a\" is the `prefix` of another",
+        ),
+        ("{prefix=''}", &[], "`namespace[0].prefix` … must not be empty"),
+        ("{prefix='abcd'}", &["channel.name_bytes=3"], "`namespace[0].prefix` … must not be longer"),
+        ("{publish=true}", &[], "missing field `prefix`"),
+        ("{prefix='a'},{prefix='b',join=true}", &[], "`namespace[1].join` … unknown field `join`"),
+        ("{prefix='a',history_age='soon'}", &[], "`namespace[0].history_age`"),
+        ("{prefix='a',history_age='1ms'}", &[], "`namespace[0].history_age` … must be at least two ticks"),
+        (
+            "{prefix='a',history_bytes='1KiB'}",
+            &[],
+            "`namespace[0].history_bytes` … must not be less than limits",
+        ),
+        ("{prefix='a',history_bytes='1GiB'}", &[], "`namespace[0].history_bytes` … must not be more than"),
+        ("{prefix='a',history_messages=0}", redis, "`namespace[0].history_messages` … 0, no limit"),
+        ("7", &[], "`namespace[0]`"),
+        (&*many, &[], "`namespace` … there may be at most 64"),
+    ] {
+        let flag = format!("namespace=[{namespaces}]");
+        let flags: Vec<&str> = others.iter().copied().chain([&*flag]).collect();
+        let error = error(&with(&flags));
+        assert!(message.split(" … ").all(|part| error.contains(part)), "{flags:?}: {error}");
+    }
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    for (text, message) in [
+        ("[namespace]\nprefix = \"a\"", "namespace.prefix"),
+        ("namespace = 7", "`namespace`"),
+        ("[[channel]]\nname_bytes = 7", "channel"),
+        ("[[namespaces]]\nprefix = \"a\"", "namespaces"),
+    ] {
+        std::fs::write(file.path(), text).expect("written");
+        let error = error(&Settings::of_file(file.path()));
+        assert!(error.contains(message), "{text}: {error}");
+    }
+}
+
+#[test]
 fn certificate_and_key_come_together() {
     for (flags, message) in [
         (

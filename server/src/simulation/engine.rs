@@ -23,10 +23,6 @@ pub enum Engine {
     Redis {
         /// Opens one, unless nobody listens.
         connect: Box<dyn Fn() -> io::Result<Box<dyn Socket>> + Send + Sync>,
-        /// How many messages a log keeps there at least.
-        history_messages: usize,
-        /// For how long it keeps them.
-        history_age: Option<Duration>,
     },
 }
 
@@ -39,7 +35,7 @@ pub(super) fn make_engine(
 ) -> Arc<dyn LogEngine<SessionRef>> {
     match engine {
         Engine::Memory(delay) => Arc::new(LateEngine { memory: Arc::new(memory), delay, late }),
-        Engine::Redis { connect, history_messages, history_age } => {
+        Engine::Redis { connect } => {
             let flags = ["engine.kind=redis", "engine.url=redis://simulated"].map(str::to_owned).to_vec();
             let config = Settings { flags, ..Settings::default() }.resolve();
             let Ok(EngineConfig::Redis(mut settings)) = config.map(|config| config.engine) else {
@@ -47,7 +43,6 @@ pub(super) fn make_engine(
             };
             let connect = move || connect().map(|socket| Box::new(Adapter(socket)) as Box<dyn Stream>);
             settings.place = RedisPlace::At(RedisAddress::Simulated(SimulatedRedis::new(connect)));
-            (settings.history_messages, settings.history_age) = (history_messages, history_age);
             let MemoryEngine { channels, timeouts } = memory;
             Arc::new(RedisEngine::start(*settings, channels, timeouts, entropy, executor))
         }

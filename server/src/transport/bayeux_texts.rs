@@ -8,12 +8,12 @@ use crate::session::Channel;
 /// Appends a message of this channel's log, or of this pattern's.
 pub(super) fn append_event(channel: &Channel, message: &LogMessage, events: &mut Vec<u8>) {
     let name = message.origin().map_or(channel.name(), |origin| &origin.channel).as_str();
-    let (data, user) = (message.encodings().data(), message.encodings().user());
-    events.reserve(event_len(name, &data, user) + 1);
+    let (data, stamp) = (message.encodings().data(), message.encodings().stamp());
+    events.reserve(event_len(name, &data, stamp) + 1);
     if !events.is_empty() {
         events.push(b',');
     }
-    write_event(name, &data, user, events);
+    write_event(name, &data, stamp, events);
 }
 
 /// The length of the array of these parts.

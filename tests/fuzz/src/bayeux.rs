@@ -208,19 +208,20 @@ fn published(channel: &str, data: &str) {
     // Any text may be a user.
     let user = json!(channel).to_string();
     let encodings = {
-        let content = Content { user: Some(channel.into()), data: data.clone() };
-        Encodings::new(&Message { channel, epoch: "e", offset: 1, content: &content })
+        let content = Content { user: Some(channel.into()), at_ms: None, data: data.clone() };
+        Encodings::new(&Message { channel, epoch: "e", offset: 1, at_ms: Some(u64::MAX), content: &content })
     };
-    assert_eq!(encodings.user().map(JsonString::as_json), Some(&*user));
+    let stamp = encodings.stamp();
+    assert_eq!((stamp.user.map(JsonString::as_json), stamp.at_ms), (Some(&*user), Some(u64::MAX)));
     let mut text = Vec::new();
-    write_event(channel, &data, encodings.user(), &mut text);
+    write_event(channel, &data, stamp, &mut text);
     let read: Value = serde_json::from_slice(&text).expect("an event is JSON that a strict parser takes");
     let expected: Value =
         serde_json::from_str(data.as_str()).expect("data is JSON that a strict parser takes");
-    let ext = json!({ "encke": { "user": channel } });
+    let ext = json!({ "encke": { "user": channel, "at_ms": u64::MAX } });
     assert_eq!(read, json!({ "channel": channel, "data": expected, "ext": ext }));
     let escapes = json!(channel).to_string().len() - 2 - channel.len();
-    assert_eq!(text.len(), event_len(channel, &data, encodings.user()) + escapes);
+    assert_eq!(text.len(), event_len(channel, &data, stamp) + escapes);
 }
 
 /// The fields of a reply, which is one JSON object.

@@ -84,17 +84,20 @@ fn published(channel: &str, data: &str) {
 /// A reader gets what was published.
 fn delivered(channel: &str, data: &CompactJson<'_>) {
     // Any text may be a user.
-    for user in [None, Some(channel), Some(data.as_str())] {
-        delivered_of(user, channel, data);
+    for (user, at_ms) in
+        [(None, None), (Some(channel), Some(0)), (Some(data.as_str()), None), (None, Some(u64::MAX))]
+    {
+        delivered_of((user, at_ms), channel, data);
     }
 }
 
-fn delivered_of(user: Option<&str>, channel: &str, data: &CompactJson<'_>) {
+fn delivered_of((user, at_ms): (Option<&str>, Option<u64>), channel: &str, data: &CompactJson<'_>) {
     let (seq, offset) = (u64::MAX, data.as_str().len() as u64);
-    let content = Content { user: user.map(Into::into), data: data.clone() };
-    let encodings = Encodings::new(&Message { channel, epoch: "e", offset, content: &content });
+    let content = Content { user: user.map(Into::into), at_ms: None, data: data.clone() };
+    let encodings = Encodings::new(&Message { channel, epoch: "e", offset, at_ms, content: &content });
     assert_eq!(encodings.data().as_str(), data.as_str());
-    assert_eq!(encodings.content().user.as_deref(), user);
+    let again = encodings.content();
+    assert_eq!((again.user.as_deref(), again.at_ms), (user, at_ms));
     let mut text = Vec::new();
     let encoded = Json::of(&encodings);
     let pattern = PatternEncodings::new(channel, "p");
@@ -107,7 +110,7 @@ fn delivered_of(user: Option<&str>, channel: &str, data: &CompactJson<'_>) {
             Ok(ServerMessage::Message(delivery)) => {
                 let read = (delivery.seq, &*delivery.channel, delivery.offset, delivery.data.get());
                 assert_eq!(read, (seq, channel, offset, data.as_str()));
-                assert_eq!(delivery.user.as_deref(), user);
+                assert_eq!((delivery.user.as_deref(), delivery.at_ms), (user, at_ms));
                 let name = delivery.pattern.as_ref().map(|pattern| &*pattern.name);
                 assert_eq!(name, by.map(|_| channel));
             }

@@ -52,6 +52,8 @@ mod memory;
 mod mute;
 // The admin API held against its own description.
 mod openapi;
+// Rules for channels whose names begin alike.
+mod namespaces;
 // Channels by the shape of their names.
 mod patterns;
 // Long-polling.

@@ -1,7 +1,7 @@
 use std::marker::PhantomData;
 
 use super::Encoding;
-use crate::message::{CompactJson, JsonString};
+use crate::message::{CompactJson, Stamp};
 
 /// A message in dialect `D`, encoded once and shared by all its readers: each writes it under its own seq.
 ///
@@ -38,10 +38,10 @@ impl<D: Encoding> Encoded<D> {
         CompactJson::already(&self.text[self.data_at as usize..][..self.data_len as usize])
     }
 
-    /// The user whose client has published it, if it has a name.
+    /// What the server says of it.
     #[must_use]
-    pub fn user(&self) -> Option<JsonString<'_>> {
-        D::user_before_data(&self.text[..self.data_at as usize])
+    pub fn stamp(&self) -> Stamp<'_> {
+        D::stamp_before_data(&self.text[..self.data_at as usize])
     }
 
     /// The length of the text under this `seq`, in bytes.

@@ -21,7 +21,7 @@ pub use name::DialectName;
 pub use ping_frame::{ping_payload, pong_seq};
 pub use publish_key::PublishKey;
 
-use crate::message::{JsonString, Message};
+use crate::message::{Message, Stamp};
 use crate::session::Heartbeat;
 
 /// One side of one connection's conversation: the value keeps what the dialect has to remember of it.
@@ -64,8 +64,8 @@ pub trait Encoding: Dialect {
     /// Encodes a message for all its readers: all of the text but what depends on the reader's seq.
     fn encode(message: &Message<'_>) -> Encoded<Self>;
 
-    /// The user that stands in the part of an encoded message before its data, if there is one.
-    fn user_before_data(before: &str) -> Option<JsonString<'_>>;
+    /// What the server says of an encoded message, in the part before its data.
+    fn stamp_before_data(before: &str) -> Stamp<'_>;
 
     /// Encodes what all messages by one pattern have in common: its name, and the epoch of its log.
     fn encode_pattern(name: &str, epoch: &str) -> Box<str>;

@@ -76,7 +76,7 @@ impl Connected {
         if info.evicts && !settings.allow_eviction {
             return Err(EvictsKeys.into());
         }
-        let scripts = Scripts::load(&mut commands, settings).await?;
+        let scripts = Scripts::load(&mut commands, link.channels.namespaces()).await?;
         let nothing_told = |_| Ok::<_, SendError>(());
         let reads = Connection::open(address, tls, &who, over.clone(), nothing_told, executor).await?;
         let up = Up {

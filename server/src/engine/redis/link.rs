@@ -212,7 +212,7 @@ impl<S: Subscriber> Link<S> {
         let life = up.life.read().clone();
         let once = id.map(|id| (self.keys.publishes(channel.as_str()), id.digest()));
         let epoch = new_epoch(&self.entropy);
-        let command = up.scripts.publish(&keys, content, &epoch, &life, once.as_ref());
+        let command = up.scripts.publish((channel, &keys), content, &epoch, &life, once.as_ref());
         let (metrics, timeouts) = (Arc::clone(self.channels.metrics()), Arc::clone(&self.timeouts));
         let asked_at = timeouts.clock().now();
         let publish = async move {
@@ -361,7 +361,7 @@ fn history(
     let (last, now_ms) = (number(offset.unwrap_or(0))?, seconds * 1000 + micros / 1000);
     let first = Opened::entries(first, now_ms)?.first().map_or(last + 1, |entry| entry.offset);
     let messages = Opened::entries(log, now_ms)?.into_iter().filter_map(|entry| {
-        let Content { user, data } = entry.content()?;
+        let Content { user, data, .. } = entry.content()?;
         let (user, data) = (user.map(Cow::into_owned), data.as_str().to_owned());
         Some(HistoryMessage { offset: entry.offset, age: entry.age, channel: None, user, data })
     });

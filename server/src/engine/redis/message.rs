@@ -15,6 +15,7 @@ pub(super) struct Told {
     pub(super) offset: u64,
     /// Whose client has published it.
     user: Option<Box<str>>,
+    at_ms: u64,
     /// Bytes that should be JSON.
     data: Box<str>,
 }
@@ -32,14 +33,15 @@ impl Told {
                 (at, Some(user.into()), rest.strip_prefix(' ')?)
             }
         };
-        let _at: u64 = at.parse().ok()?;
+        let at_ms = at.parse().ok()?;
         (offset > 0).then_some(())?;
-        Some(Self { epoch: epoch.into(), offset, user, data: data.into() })
+        Some(Self { epoch: epoch.into(), offset, user, at_ms, data: data.into() })
     }
 
     /// Nothing, if no client may be sent it.
     pub(super) fn content(&self) -> Option<Content<'_>> {
-        Some(Content { user: self.user.as_deref().map(Into::into), data: json(&self.data)? })
+        let user = self.user.as_deref().map(Into::into);
+        Some(Content { user, at_ms: Some(self.at_ms), data: json(&self.data)? })
     }
 }
 
@@ -60,6 +62,7 @@ pub(super) struct Opened {
 pub(super) struct Entry {
     pub(super) offset: u64,
     pub(super) age: Duration,
+    at_ms: u64,
     /// Whose client has published it, if it has a name, and what; nothing, if that is not text.
     text: Option<(Option<String>, String)>,
 }
@@ -85,6 +88,7 @@ impl Entry {
         Ok(Self {
             offset: number(offset.ok_or_else(|| odd("a log has an id that is not ours"))?)?,
             age: Duration::from_millis(now_ms.saturating_sub(at_ms)),
+            at_ms,
             text: user.and_then(|user| Ok((user, String::from_utf8(data)?))).ok(),
         })
     }
@@ -92,7 +96,8 @@ impl Entry {
     /// Nothing, if no client may be sent it.
     pub(super) fn content(&self) -> Option<Content<'_>> {
         let (user, data) = self.text.as_ref()?;
-        Some(Content { user: user.as_deref().map(Into::into), data: json(data)? })
+        let user = user.as_deref().map(Into::into);
+        Some(Content { user, at_ms: Some(self.at_ms), data: json(data)? })
     }
 }
 
@@ -145,10 +150,22 @@ mod tests {
     #[test]
     fn what_is_told() {
         let told = Told::parse(br#"e 7 1700000000000 "a b""#).expect("a message");
-        assert_eq!(told, Told { epoch: "e".into(), offset: 7, user: None, data: r#""a b""#.into() });
+        assert_eq!(
+            told,
+            Told {
+                epoch: "e".into(),
+                offset: 7,
+                user: None,
+                at_ms: 1_700_000_000_000,
+                data: r#""a b""#.into()
+            }
+        );
         let told = Told::parse("e 7 1700000000000:6 \u{e9} 1 x 2 3".as_bytes()).expect("a message");
         let user = Some("\u{e9} 1 x".into());
-        assert_eq!(told, Told { epoch: "e".into(), offset: 7, user, data: "2 3".into() });
+        assert_eq!(
+            told,
+            Told { epoch: "e".into(), offset: 7, user, at_ms: 1_700_000_000_000, data: "2 3".into() }
+        );
         let told = Told::parse(
             br#"e 7 1:5 a"\
 b {"c":1}"#,
@@ -189,10 +206,15 @@ b {"c":1}"#,
         assert_eq!((&*opened.epoch, opened.offset), ("e3", 9));
         assert_eq!((opened.cut("e2"), opened.cut("e1"), opened.cut("e3")), (Some(6), Some(4), None));
         let expected = [
-            Entry { offset: 8, age: Duration::from_secs(1), text: Some((None, "1".into())) },
-            Entry { offset: 9, age: Duration::ZERO, text: None },
-            Entry { offset: 10, age: Duration::ZERO, text: Some((Some("al ice".into()), "2".into())) },
-            Entry { offset: 11, age: Duration::ZERO, text: None },
+            Entry { offset: 8, age: Duration::from_secs(1), at_ms: 9_000, text: Some((None, "1".into())) },
+            Entry { offset: 9, age: Duration::ZERO, at_ms: 11_000, text: None },
+            Entry {
+                offset: 10,
+                age: Duration::ZERO,
+                at_ms: 10_000,
+                text: Some((Some("al ice".into()), "2".into())),
+            },
+            Entry { offset: 11, age: Duration::ZERO, at_ms: 10_000, text: None },
         ];
         assert_eq!(opened.entries, expected);
         let no_data = Value::Array(vec![bulk("0-8"), Value::Array(vec![bulk("t"), bulk("1")])]);

@@ -67,23 +67,24 @@ async fn subscribe(
 /// Most channels have nothing new after a connection was lost, which takes Redis a quarter of the time to say without a script and a
 /// transaction. Returns those, and the others, of which more must be known.
 async fn check(known: Vec<ToOpen>, up: &Up, keys: &Keys) -> Result<(Opening, Vec<ToOpen>), RedisError> {
-    let (mut check, mut replies_each) = (Pipeline::new(), 0);
+    let (mut check, mut places) = (Pipeline::new(), Vec::with_capacity(known.len()));
     for to_open in &known {
-        let commands = up.scripts.check(&keys.of(to_open.channel.as_str()));
-        replies_each = commands.len();
+        let commands = up.scripts.check(&to_open.channel, &keys.of(to_open.channel.as_str()));
+        places.push(check.len());
         commands.into_iter().for_each(|command| _ = check.add_command(command));
     }
     if check.is_empty() {
         return Ok((Opening::new(), known));
     }
     let count = check.len();
-    let replies = up.reads.clone().send_packed_commands(&check, 0, count).await?;
+    let mut replies = up.reads.clone().send_packed_commands(&check, 0, count).await?;
     if replies.len() != count {
         return Err(odd("Redis has answered to another number of commands"));
     }
     let life = up.life.read().number;
     let (mut opening, mut changed) = (Opening::new(), Vec::new());
-    for (to_open, reply) in known.into_iter().zip(replies.into_iter().step_by(replies_each)) {
+    for (to_open, place) in known.into_iter().zip(places) {
+        let reply = std::mem::replace(&mut replies[place], Value::Nil);
         match unchanged(&to_open, reply, life) {
             Some(opened) => opening.push((to_open.channel, Ok(opened))),
             None => changed.push(to_open),
@@ -109,7 +110,7 @@ async fn read(channels: Vec<ToOpen>, up: Up, keys: &Keys) -> Result<Opening, Red
     for to_open in &channels {
         let keys = keys.of(to_open.channel.as_str());
         read.cmd("MULTI");
-        read.add_command(up.scripts.open(&keys, &to_open.new_epoch, life));
+        read.add_command(up.scripts.open((&to_open.channel, &keys), &to_open.new_epoch, life));
         read.cmd("XRANGE").arg(&keys.log).arg(format!("0-{}", to_open.after.saturating_add(1))).arg("+");
         read.cmd("EXEC");
     }

@@ -1,13 +1,15 @@
 //! The scripts, and what they are called with. Each file says what its script does.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use encke_core::message::Content;
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, RedisResult, cmd};
 
 use super::keys::ChannelKeys;
 use super::link::RedisLife;
-use super::settings::RedisSettings;
-use crate::channel::MOST_KEYS;
+use crate::channel::{ChannelName, MOST_KEYS, Namespaces};
 
 /// Comes before those that concern channels.
 const EPOCH: &str = include_str!("scripts/epoch.lua");
@@ -31,41 +33,57 @@ pub(super) struct Scripts {
     open: String,
     life: String,
     servers: String,
-    most_messages: usize,
-    age_ms: String,
-    log_kept_ms: String,
-    meta_kept_ms: String,
+    namespaces: Arc<Namespaces>,
+}
+
+/// For how long something is kept, in milliseconds; 0: for ever.
+#[derive(Clone, Copy, Debug, Default)]
+struct KeptMs {
+    /// A log, at least, and what is known of publishes with keys.
+    age: u64,
+    /// A log that nobody publishes to.
+    log: u64,
+    /// What is known of a channel that nobody publishes to, follows or reads.
+    meta: u64,
+}
+
+impl KeptMs {
+    fn of(age: Option<Duration>) -> Self {
+        let Some(age) = age else { return Self::default() };
+        let age = age.as_millis();
+        let log = age + age / KEPT_LONGER;
+        let [age, log, meta] =
+            [age, log, log + META_KEPT_LONGER_MS].map(|ms| u64::try_from(ms).unwrap_or(u64::MAX));
+        Self { age, log, meta }
+    }
 }
 
 impl Scripts {
     /// Gives them to a Redis.
     pub(super) async fn load(
         connection: &mut MultiplexedConnection,
-        settings: &RedisSettings,
+        namespaces: &Arc<Namespaces>,
     ) -> RedisResult<Self> {
         let mut load = async |script: String| -> RedisResult<String> {
             cmd("SCRIPT").arg("LOAD").arg(script).query_async(connection).await
         };
-        let age_ms = settings.history_age.map(|age| age.as_millis());
-        let log_kept_ms = age_ms.map(|age| age + age / KEPT_LONGER);
-        let meta_kept_ms = log_kept_ms.map(|kept| kept + META_KEPT_LONGER_MS);
-        let argument = |ms: Option<u128>| ms.unwrap_or(0).to_string();
         Ok(Self {
             publish: load(format!("{EPOCH}\n{SAME}\n{PUBLISH}")).await?,
             open: load(format!("{EPOCH}\n{OPEN}")).await?,
             life: load(LIFE.to_owned()).await?,
             servers: load(SERVERS.to_owned()).await?,
-            most_messages: settings.history_messages,
-            age_ms: argument(age_ms),
-            log_kept_ms: argument(log_kept_ms),
-            meta_kept_ms: argument(meta_kept_ms),
+            namespaces: Arc::clone(namespaces),
         })
+    }
+
+    fn kept_ms(&self, channel: &ChannelName) -> KeptMs {
+        KeptMs::of(self.namespaces.rules_of(channel.as_str()).log.age)
     }
 
     /// `once` is for a publish that has a key: where those are known, and what stands for it.
     pub(super) fn publish(
         &self,
-        keys: &ChannelKeys,
+        (channel, keys): (&ChannelName, &ChannelKeys),
         content: &Content<'_>,
         new_epoch: &str,
         life: &RedisLife,
@@ -76,8 +94,10 @@ impl Scripts {
         if let Some((known, _)) = once {
             call.arg(known);
         }
-        call.arg(content.data.as_str()).arg(self.most_messages);
-        call.arg(&self.age_ms).arg(&self.log_kept_ms).arg(&self.meta_kept_ms);
+        let limits = &self.namespaces.rules_of(channel.as_str()).log;
+        let kept_ms = KeptMs::of(limits.age);
+        call.arg(content.data.as_str()).arg(limits.messages);
+        call.arg(kept_ms.age).arg(kept_ms.log).arg(kept_ms.meta);
         call.arg(new_epoch).arg(life.number).arg(&keys.feed);
         // A name is never empty.
         call.arg(content.user.as_deref().unwrap_or_default());
@@ -88,22 +108,28 @@ impl Scripts {
         call
     }
 
-    pub(super) fn open(&self, keys: &ChannelKeys, new_epoch: &str, life: u64) -> Cmd {
+    pub(super) fn open(
+        &self,
+        (channel, keys): (&ChannelName, &ChannelKeys),
+        new_epoch: &str,
+        life: u64,
+    ) -> Cmd {
         let mut call = cmd("EVALSHA");
         call.arg(&self.open).arg(2).arg(&keys.meta).arg(&keys.log);
-        call.arg(&self.meta_kept_ms).arg(new_epoch).arg(life);
+        call.arg(self.kept_ms(channel).meta).arg(new_epoch).arg(life);
         call
     }
 
     /// Without a script: the epoch of a channel, the number of its newest message, and the life in which the epoch began. Its meta key is
     /// kept, as by opening it.
-    pub(super) fn check(&self, keys: &ChannelKeys) -> Vec<Cmd> {
+    pub(super) fn check(&self, channel: &ChannelName, keys: &ChannelKeys) -> Vec<Cmd> {
         let mut read = cmd("HMGET");
         read.arg(&keys.meta).arg("epoch").arg("offset").arg("life");
         let mut commands = vec![read];
-        if self.meta_kept_ms != "0" {
+        let meta_ms = self.kept_ms(channel).meta;
+        if meta_ms != 0 {
             let mut keep = cmd("PEXPIRE");
-            keep.arg(&keys.meta).arg(&self.meta_kept_ms);
+            keep.arg(&keys.meta).arg(meta_ms);
             commands.push(keep);
         }
         commands

@@ -1,7 +1,6 @@
 //! Settings of the engine that is a Redis.
 
 use std::fmt;
-use std::time::Duration;
 
 use super::address::RedisAddress;
 use super::sentinel::Sentinels;
@@ -24,10 +23,6 @@ pub struct RedisSettings {
     pub prefix: String,
     /// Whether one that may drop keys when it is full will do.
     pub allow_eviction: bool,
-    /// How many messages a log keeps at least.
-    pub history_messages: usize,
-    /// For how long a log is kept after its newest message, if not for ever.
-    pub history_age: Option<Duration>,
 }
 
 /// Where a Redis is, or who knows.

@@ -219,17 +219,12 @@ impl World {
 
     /// The first server, or one after it.
     pub(super) fn start_server(scenario: &Scenario, number: u32, given: &Given, tasks: &Tasks) -> Server {
-        let log = &scenario.config.channel.log;
         let engine = match given.redis.clone() {
             None => {
                 let delays = given.engine_delays.clone();
                 Engine::Memory(Box::new(move || delays.draw()))
             }
-            Some(redis) => Engine::Redis {
-                connect: Box::new(move || redis.connect()),
-                history_messages: log.messages,
-                history_age: log.age,
-            },
+            Some(redis) => Engine::Redis { connect: Box::new(move || redis.connect()) },
         };
         Server::new(Parameters {
             config: scenario.config.clone(),

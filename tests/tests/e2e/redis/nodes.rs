@@ -108,6 +108,34 @@ fn a_message_is_its_users_on_all_servers() {
     assert_eq!(shown, users, "{history}");
 }
 
+/// The same time, whether it is told or read; and each namespace has its own limits there.
+#[test]
+fn namespaces_hold_on_all_servers() {
+    let redis = Redis::start();
+    let rules = "namespace=[{prefix='chat.', at_ms=true, history_age='1h', history_messages=1000}]";
+    let nodes = [(); 2].map(|()| launch(&redis).set(rules).start());
+    let mut told = nodes[1].client();
+    told.subscribe("chat.a");
+    nodes[0].admin.publish("chat.a", 1);
+    let at = told.object()["message"]["at_ms"].take();
+    assert!(at.is_u64(), "{at}");
+    let mut read = nodes[0].client();
+    read.ask(r#"{"id":1,"subscribe":{"channel":"chat.a","last":1}}"#);
+    assert_eq!(read.object()["message"]["at_ms"], at);
+    nodes[0].admin.publish("news", 1);
+    let mut connection = redis.connect();
+    let mut left = |channel: &str| -> u64 {
+        let found: Vec<String> =
+            redis::cmd("KEYS").arg(format!("*}}l:{channel}")).query(&mut connection).expect("names");
+        redis::cmd("PTTL").arg(&found[0]).query(&mut connection).expect("a time")
+    };
+    let hour = 3_600_000;
+    let age = 300_000;
+    let (own, other) = (left("chat.a"), left("news"));
+    assert!((hour..=hour + hour / 8).contains(&own), "{own}");
+    assert!((age..=age + age / 8).contains(&other), "{other}");
+}
+
 /// What Redis has, also where nobody has followed the channel yet.
 #[test]
 fn last_is_the_same_on_all_servers() {

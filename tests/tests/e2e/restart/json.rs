@@ -185,6 +185,21 @@ fn a_message_is_still_its_users_after_a_restart() {
 }
 
 #[test]
+fn when_a_message_was_published_is_said_as_before_after_a_restart() {
+    let mut restarts = Restarts::with(&["namespace=[{prefix='chat.', at_ms=true}]"]);
+    restarts.server.admin.publish("chat.a", 1);
+    let ask = |restarts: &Restarts| {
+        let mut client = restarts.server.client();
+        client.ask(r#"{"id":1,"subscribe":{"channel":"chat.a","last":1}}"#);
+        client.object()["message"]["at_ms"].take()
+    };
+    let at = ask(&restarts);
+    assert!(at.is_u64(), "{at}");
+    restarts.restart();
+    assert_eq!(ask(&restarts), at);
+}
+
+#[test]
 fn what_was_unsubscribed_is_sent_again() {
     let mut restarts = Restarts::with(&["channel.history_age=1s"]);
     let mut client = restarts.server.client();

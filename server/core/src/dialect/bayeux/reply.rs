@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::{Advice, Missed};
 use crate::dialect::{CommandError, ErrorCode};
-use crate::message::{CompactJson, JsonString};
+use crate::message::{CompactJson, Stamp};
 
 /// What a reply repeats of its message.
 #[derive(Clone, Debug, Default)]
@@ -209,30 +209,50 @@ fn code(code: &ErrorCode) -> u16 {
 
 const BEFORE_CHANNEL: &str = r#"{"channel":"#;
 const BEFORE_DATA: &str = r#","data":"#;
-const BEFORE_USER: &str = r#","ext":{"encke":{"user":"#;
-const AFTER_USER: &str = "}}";
+const BEFORE_STAMP: &str = r#","ext":{"encke":{"#;
+const BEFORE_USER: &str = r#""user":"#;
+const BEFORE_AT: &str = r#""at_ms":"#;
+const AFTER_STAMP: &str = "}}";
+/// Of a number of 64 bits.
+const MOST_DIGITS: usize = 20;
 const END: &str = "}";
 
 /// About as long as [`write_event`] writes: names with characters that are escaped take more.
 #[must_use]
-pub fn event_len(channel: &str, data: &CompactJson<'_>, user: Option<JsonString<'_>>) -> usize {
-    let user = user.map_or(0, |user| BEFORE_USER.len() + user.as_json().len() + AFTER_USER.len());
-    BEFORE_CHANNEL.len() + channel.len() + 2 + BEFORE_DATA.len() + data.as_str().len() + user + END.len()
+pub fn event_len(channel: &str, data: &CompactJson<'_>, stamp: Stamp<'_>) -> usize {
+    let user = stamp.user.map_or(0, |user| BEFORE_USER.len() + user.as_json().len() + 1);
+    let at_ms = stamp.at_ms.map_or(0, |_| BEFORE_AT.len() + MOST_DIGITS);
+    let stamp = if user + at_ms == 0 { 0 } else { BEFORE_STAMP.len() + user + at_ms + AFTER_STAMP.len() };
+    BEFORE_CHANNEL.len() + channel.len() + 2 + BEFORE_DATA.len() + data.as_str().len() + stamp + END.len()
 }
 
-/// Appends a message of a channel, which the client of a user may have published.
+/// Appends a message of a channel, with what the server says of it.
 ///
 /// # Panics
 /// Never.
-pub fn write_event(channel: &str, data: &CompactJson<'_>, user: Option<JsonString<'_>>, out: &mut Vec<u8>) {
+pub fn write_event(channel: &str, data: &CompactJson<'_>, stamp: Stamp<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(BEFORE_CHANNEL.as_bytes());
     serde_json::to_writer(&mut *out, channel).expect("memory takes everything");
     out.extend_from_slice(BEFORE_DATA.as_bytes());
     out.extend_from_slice(data.as_str().as_bytes());
-    if let Some(user) = user {
-        for part in [BEFORE_USER, user.as_json(), AFTER_USER] {
-            out.extend_from_slice(part.as_bytes());
-        }
+    if stamp != Stamp::default() {
+        write_stamp(stamp, out);
     }
     out.extend_from_slice(END.as_bytes());
+}
+
+fn write_stamp(Stamp { user, at_ms }: Stamp<'_>, out: &mut Vec<u8>) {
+    out.extend_from_slice(BEFORE_STAMP.as_bytes());
+    if let Some(user) = user {
+        out.extend_from_slice(BEFORE_USER.as_bytes());
+        out.extend_from_slice(user.as_json().as_bytes());
+    }
+    if let Some(at_ms) = at_ms {
+        if user.is_some() {
+            out.push(b',');
+        }
+        out.extend_from_slice(BEFORE_AT.as_bytes());
+        out.extend_from_slice(itoa::Buffer::new().format(at_ms).as_bytes());
+    }
+    out.extend_from_slice(AFTER_STAMP.as_bytes());
 }

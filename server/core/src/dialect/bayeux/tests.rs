@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::close::CloseCode;
 use crate::dialect::{Command, CommandError, ErrorCode, PublishKey, Success};
-use crate::message::{CompactJson, JsonString};
+use crate::message::{CompactJson, JsonString, Stamp};
 
 fn parsed(text: &str) -> ClientMessage<'_> {
     ClientMessage::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -539,19 +539,37 @@ fn the_dialect_keeps_what_it_is_told_for_the_next_reply() {
 
 #[test]
 fn events_have_a_channel_and_data() {
-    for (channel, data, user, json) in [
-        ("/a", "1", None, r#"{"channel":"/a","data":1}"#),
-        ("/a", r#"{ "x" : " " }"#, None, r#"{"channel":"/a","data":{"x":" "}}"#),
-        ("news", "null", None, r#"{"channel":"news","data":null}"#),
-        ("/\"\\\u{1}é", "[]", None, "{\"channel\":\"/\\\"\\\\\\u0001é\",\"data\":[]}"),
-        ("/a", "1", Some(r#""al\"ice""#), r#"{"channel":"/a","data":1,"ext":{"encke":{"user":"al\"ice"}}}"#),
+    let user = Some(JsonString::already(r#""al\"ice""#));
+    let nobody = Stamp::default();
+    for (channel, data, stamp, json) in [
+        ("/a", "1", nobody, r#"{"channel":"/a","data":1}"#),
+        ("/a", r#"{ "x" : " " }"#, nobody, r#"{"channel":"/a","data":{"x":" "}}"#),
+        ("news", "null", nobody, r#"{"channel":"news","data":null}"#),
+        ("/\"\\\u{1}é", "[]", nobody, "{\"channel\":\"/\\\"\\\\\\u0001é\",\"data\":[]}"),
+        (
+            "/a",
+            "1",
+            Stamp { user, at_ms: None },
+            r#"{"channel":"/a","data":1,"ext":{"encke":{"user":"al\"ice"}}}"#,
+        ),
+        (
+            "/a",
+            "1",
+            Stamp { user, at_ms: Some(u64::MAX) },
+            r#"{"channel":"/a","data":1,"ext":{"encke":{"user":"al\"ice","at_ms":18446744073709551615}}}"#,
+        ),
+        (
+            "/a",
+            "1",
+            Stamp { user: None, at_ms: Some(7) },
+            r#"{"channel":"/a","data":1,"ext":{"encke":{"at_ms":7}}}"#,
+        ),
     ] {
-        let user = user.map(JsonString::already);
         let data = CompactJson::parse(data).expect("good JSON");
         let mut out = b"before".to_vec();
-        write_event(channel, &data, user, &mut out);
+        write_event(channel, &data, stamp, &mut out);
         assert_eq!(String::from_utf8(out).as_deref(), Ok(&*format!("before{json}")));
-        let escapes = json.len() - event_len(channel, &data, user);
+        let escapes = json.len().saturating_sub(event_len(channel, &data, stamp));
         assert_eq!(escapes > 0, channel.contains('\\'), "{json}");
     }
 }

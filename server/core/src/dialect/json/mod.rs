@@ -15,7 +15,7 @@ pub use wire::{
 };
 
 use super::{ByPattern, Dialect, DialectName, Encoded, Encoding, Event, Request, Response, Texts};
-use crate::message::{JsonString, Message};
+use crate::message::{Message, Stamp};
 use crate::session::Heartbeat;
 
 /// The version that [`Hello`] announces.
@@ -62,8 +62,8 @@ impl Encoding for Json {
         write::encode(message)
     }
 
-    fn user_before_data(before: &str) -> Option<JsonString<'_>> {
-        write::user_before_data(before)
+    fn stamp_before_data(before: &str) -> Stamp<'_> {
+        write::stamp_before_data(before)
     }
 
     fn encode_pattern(name: &str, epoch: &str) -> Box<str> {

@@ -209,7 +209,8 @@ fn every_error_and_every_success_with_an_id_is_answered() {
 #[test]
 fn a_message_is_the_same_bytes_after_its_seq() {
     let content = CompactJson::parse(r#"{"any":"json"}"#).expect("good JSON").into();
-    let message = Json::encode(&Message { channel: "ne\"ws", epoch: "e", offset: 42, content: &content });
+    let message =
+        Json::encode(&Message { channel: "ne\"ws", epoch: "e", offset: 42, at_ms: None, content: &content });
     assert_eq!(message.data().as_str(), r#"{"any":"json"}"#);
     for (seq, seq_text) in [(0, "0"), (9, "9"), (10, "10"), (u64::MAX, "18446744073709551615")] {
         let mut out = b"before".to_vec();
@@ -229,8 +230,10 @@ fn a_message_is_the_same_bytes_after_its_seq() {
 
 #[test]
 fn a_message_by_a_pattern_says_where_it_is_in_both_logs() {
-    let content = Content { user: Some("al\"ice".into()), data: CompactJson::parse("1").expect("good JSON") };
-    let message = Json::encode(&Message { channel: "/a/b", epoch: "C", offset: 42, content: &content });
+    let data = CompactJson::parse("1").expect("good JSON");
+    let content = Content { user: Some("al\"ice".into()), at_ms: None, data };
+    let message =
+        Json::encode(&Message { channel: "/a/b", epoch: "C", offset: 42, at_ms: None, content: &content });
     let pattern = Json::encode_pattern(r#"/a"/*"#, "P");
     let by = ByPattern { pattern: &pattern, offset: 107, channel_epoch: "C" };
     let mut out = Vec::new();
@@ -262,16 +265,26 @@ fn a_message_says_which_user_has_published_it() {
         "\u{1f980} \u{fffd}",
         r#"a","user":"b"#,
         r#"","data":"#,
+        r#"","at_ms":1,"data":"#,
         r#","user":"#,
         r#"}},"data":"#,
     ];
     for (channel, user) in names.iter().flat_map(|channel| names.iter().map(move |user| (channel, user))) {
         let json = serde_json::to_string(&format!(r#"{user},"user":"mallory","data":"#)).expect("text");
         let data = CompactJson::parse(&json).expect("good JSON");
-        for user in [Some(*user), None] {
-            let content = Content { user: user.map(Into::into), data: data.clone() };
-            let message = Json::encode(&Message { channel, epoch: "e", offset: 42, content: &content });
-            assert_eq!(message.user().map(JsonString::to_text).as_deref(), user, "{channel}");
+        for (user, at_ms) in
+            [(Some(*user), None), (None, None), (Some(*user), Some(u64::MAX)), (None, Some(0))]
+        {
+            // It is the server's word whether readers are told when.
+            let content = Content { user: user.map(Into::into), at_ms: Some(7), data: data.clone() };
+            let message =
+                Json::encode(&Message { channel, epoch: "e", offset: 42, at_ms, content: &content });
+            let stamp = message.stamp();
+            assert_eq!(
+                (stamp.user.map(JsonString::to_text).as_deref(), stamp.at_ms),
+                (user, at_ms),
+                "{channel}"
+            );
             assert_eq!(message.data().as_str(), json);
             let mut out = Vec::new();
             message.write_with(7, None, &mut out);
@@ -281,7 +294,8 @@ fn a_message_says_which_user_has_published_it() {
             let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
                 panic!("not a message: {text}")
             };
-            assert_eq!((&*read.channel, read.user.as_deref(), read.data.get()), (*channel, user, &*json));
+            let said = (&*read.channel, read.user.as_deref(), read.at_ms, read.data.get());
+            assert_eq!(said, (*channel, user, at_ms, &*json));
         }
     }
 }

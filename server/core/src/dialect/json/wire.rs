@@ -209,6 +209,9 @@ pub struct Delivery<'a> {
     /// The user whose client has published it, if it has a name.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub user: Option<Cow<'a, str>>,
+    /// When it was published, in milliseconds since 1970, if the channel's namespace says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at_ms: Option<u64>,
     /// What was published.
     #[serde(borrow)]
     pub data: &'a RawValue,

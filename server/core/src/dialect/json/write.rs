@@ -9,7 +9,7 @@ use super::wire::{
 };
 use super::{Json, VERSION};
 use crate::dialect::{ByPattern, Encoded, Event, Member, Response, Success, UserPresence};
-use crate::message::{Content, JsonString, Message};
+use crate::message::{Content, JsonString, Message, Stamp};
 
 impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
     fn from(event: &'a Event<'_>) -> Self {
@@ -142,33 +142,45 @@ fn push_string(text: &mut String, string: &str) {
 }
 
 /// `{"message":{"seq":57` comes first, so that the rest is the same for every reader:
-/// `,"channel":"news","offset":42,"user":"alice","data":{"any":"json"}}}`.
+/// `,"channel":"news","offset":42,"user":"alice","at_ms":1700000000000,"data":{"any":"json"}}}`.
 const BEFORE_SEQ: &str = r#"{"message":{"seq":"#;
 const BEFORE_USER: &str = r#","user":"#;
+const BEFORE_AT: &str = r#","at_ms":"#;
 const BEFORE_DATA: &str = r#","data":"#;
 const AFTER_DATA: &str = "}}";
 
 pub(super) fn encode(message: &Message<'_>) -> Encoded<Json> {
-    let Message { channel, offset, content: Content { user, data }, .. } = message;
+    let Message { channel, offset, at_ms, content: Content { user, data, .. }, .. } = message;
+    let mut number = itoa::Buffer::new();
     let mut before = r#","channel":"#.to_owned();
     push_string(&mut before, channel);
     before.push_str(r#","offset":"#);
-    before.push_str(itoa::Buffer::new().format(*offset));
+    before.push_str(number.format(*offset));
     if let Some(user) = user {
         before.push_str(BEFORE_USER);
         push_string(&mut before, user);
+    }
+    if let Some(at_ms) = at_ms {
+        before.push_str(BEFORE_AT);
+        before.push_str(number.format(*at_ms));
     }
     before.push_str(BEFORE_DATA);
     Encoded::around(&before, data, AFTER_DATA)
 }
 
-pub(super) fn user_before_data(before: &str) -> Option<JsonString<'_>> {
-    let before = before.strip_suffix(BEFORE_DATA)?;
-    // An offset ends with a digit.
-    before.ends_with('"').then_some(())?;
+pub(super) fn stamp_before_data(before: &str) -> Stamp<'_> {
+    let before = before.strip_suffix(BEFORE_DATA).unwrap_or(before);
+    let (before_number, number) =
+        before.split_at(before.trim_end_matches(|c: char| c.is_ascii_digit()).len());
+    // A string ends with quotes, and the offset is no time.
+    let (before, at_ms) = match before_number.strip_suffix(BEFORE_AT) {
+        Some(before) => (before, number.parse().ok()),
+        None => (before, None),
+    };
     // The last: within a string of JSON, quotes have a backslash before them.
-    let at = before.rfind(BEFORE_USER)? + BEFORE_USER.len();
-    Some(JsonString::already(&before[at..]))
+    let user_at = before.rfind(BEFORE_USER).filter(|_| before.ends_with('"'));
+    let user = user_at.map(|at| JsonString::already(&before[at + BEFORE_USER.len()..]));
+    Stamp { user, at_ms }
 }
 
 /// Between the seq and the rest: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.

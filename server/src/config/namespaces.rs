@@ -1,0 +1,83 @@
+//! `[[namespace]]`: what holds for channels whose names begin alike. What one does not say is as for all others.
+
+use serde::Deserialize;
+
+use super::raw::{Checks, unless_zero};
+use super::units::{Size, SpanOrOff};
+use super::{ChannelRules, ConfigError, EngineConfig, LogLimits, Namespace};
+
+/// A channel is looked for in all of them.
+const MOST_NAMESPACES: usize = 64;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawNamespace {
+    prefix: String,
+    history_messages: Option<usize>,
+    history_bytes: Option<Size>,
+    history_age: Option<SpanOrOff>,
+    publish: Option<bool>,
+    presence: Option<bool>,
+    at_ms: Option<bool>,
+}
+
+/// The key of a namespace.
+pub(super) fn key_of(index: usize, field: &str) -> String {
+    format!("namespace[{index}].{field}")
+}
+
+impl RawNamespace {
+    pub(super) fn resolve(&self, default: &LogLimits) -> Namespace {
+        let log = LogLimits {
+            messages: self.history_messages.map_or(default.messages, unless_zero),
+            bytes: self.history_bytes.map_or(default.bytes, |bytes| unless_zero(bytes.0)),
+            age: self.history_age.map_or(default.age, |age| age.0),
+            total_bytes: default.total_bytes,
+        };
+        let all = ChannelRules::of(log);
+        let rules = ChannelRules {
+            publish: self.publish.unwrap_or(all.publish),
+            presence: self.presence.unwrap_or(all.presence),
+            at_ms: self.at_ms.unwrap_or(all.at_ms),
+            ..all
+        };
+        Namespace { prefix: self.prefix.clone(), rules }
+    }
+}
+
+impl Checks<'_> {
+    pub(super) fn namespaces(
+        &self,
+        raw: &[RawNamespace],
+        max_message: usize,
+        (total_bytes, name_bytes): (usize, usize),
+        engine: &EngineConfig,
+    ) -> Result<(), ConfigError> {
+        let few = raw.len() <= MOST_NAMESPACES;
+        self.require(few, "namespace", format!("there may be at most {MOST_NAMESPACES}"))?;
+        for (index, namespace) in raw.iter().enumerate() {
+            let RawNamespace { prefix, history_messages, history_bytes, .. } = namespace;
+            let key = |field: &str| key_of(index, field);
+            self.require(
+                !prefix.is_empty(),
+                &key("prefix"),
+                "must not be empty: [channel] is for all others",
+            )?;
+            let fits = prefix.len() <= name_bytes;
+            self.require(fits, &key("prefix"), "must not be longer than a name (channel.name_bytes)")?;
+            let is_new = raw.iter().take(index).all(|other| other.prefix != *prefix);
+            self.require(is_new, &key("prefix"), format!("{prefix:?} is the `prefix` of another namespace"))?;
+            if let Some(Size(bytes)) = history_bytes {
+                let bytes = unless_zero(*bytes);
+                let message = "must not be less than limits.max_message";
+                self.require(bytes >= max_message, &key("history_bytes"), message)?;
+                let message = "must not be more than channel.history_total_bytes";
+                self.require(bytes <= unless_zero(total_bytes), &key("history_bytes"), message)?;
+            }
+            let is_bounded = matches!(engine, EngineConfig::Memory) || *history_messages != Some(0);
+            let message = "0, no limit, does not go with engine.kind = \"redis\"";
+            self.require(is_bounded, &key("history_messages"), message)?;
+        }
+        Ok(())
+    }
+}
