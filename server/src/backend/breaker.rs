@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn a_pause_has_a_limit() {
-        let (mut breaker, mut now) = (Breaker::default(), 0);
+        let (mut breaker, mut now) = (Breaker::default(), 1_000);
         for _ in 0..FAILURES {
             breaker.failed(Admitted { is_trial: false }, at(now));
         }

@@ -80,6 +80,10 @@ const LONGEST_MESSAGE: usize = 1024;
 pub(super) fn read<T: DeserializeOwned>(body: &[u8]) -> Option<Result<T, NoAnswer>> {
     // Nothing in particular is a yes.
     let body = if body.is_empty() { b"{}" } else { body };
+    // A list would be taken for the fields of an object.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return None;
+    }
     let Refusal { error } = serde_json::from_slice(body).ok()?;
     let Some(RefusalReason { code, message }) = error else {
         return serde_json::from_slice(body).ok().map(Ok);
