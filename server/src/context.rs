@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::admin::{self, LogLinesDropped, TimersView};
 use crate::admission::{Handshakes, OpenConnections, Permits, Rates, Refusals, Unfinished};
+use crate::auth::Revocations;
 use crate::backend::Backend;
 use crate::channel::Namespaces;
 use crate::client::{self, ClientSettings};
@@ -75,6 +76,7 @@ pub(crate) fn client_on(
             unacked: config.max_unacked,
             subscriptions: limits.max_subscriptions,
         },
+        Revocations::new(config.auth.longest_token),
         Arc::clone(&timeouts),
         config.session.clone(),
         logs.clone(),

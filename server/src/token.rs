@@ -43,7 +43,8 @@ impl TokenArgs {
             channels.entry(pattern).or_default().extend(permissions);
         }
         let now = unix_now();
-        let grant = Grant { sub: self.sub, expires: self.ttl.map(|ttl| now + ttl), channels };
+        let grant =
+            Grant { sub: self.sub, issued: Some(now), expires: self.ttl.map(|ttl| now + ttl), channels };
         let token = auth.sign(&grant, self.kid.as_deref())?;
         auth.identify(Some(&token), now)?;
         Ok(token)

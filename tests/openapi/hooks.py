@@ -11,9 +11,14 @@ import schemathesis
 KEPT = os.environ.get("ENCKE_KEPT", "").split(",")
 DOOMED = itertools.cycle(os.environ.get("ENCKE_DOOMED", "").split(","))
 
-# channel.name_bytes, and what a key may have: a schema can count characters only.
+# Users that must be there afterwards, and one that may be revoked instead.
+KEPT_USER = "alice"
+DOOMED_USER = "mallory"
+
+# channel.name_bytes, and what a key and a user may have: a schema can count characters only.
 NAME_BYTES = 255
 KEY_BYTES = 64
+USER_BYTES = 255
 
 
 @schemathesis.hook
@@ -44,6 +49,7 @@ def filter_case(context, case):
     body = case.body if isinstance(case.body, dict) else {}
     texts = [
         ((case.path_parameters or {}).get("name"), NAME_BYTES),
+        ((case.path_parameters or {}).get("user"), USER_BYTES),
         (body.get("channel"), NAME_BYTES),
         (body.get("key"), KEY_BYTES),
     ]
@@ -55,6 +61,8 @@ def before_call(context, case, kwargs):
     """Links lead to any session, but not all may be ended."""
     if case.method == "DELETE" and case.path_parameters.get("id") in KEPT:
         case.path_parameters["id"] = next(DOOMED)
+    if case.method == "DELETE" and case.path_parameters.get("user") == KEPT_USER:
+        case.path_parameters["user"] = DOOMED_USER
 
 
 # How often each operation was answered with each status.

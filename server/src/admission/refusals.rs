@@ -33,6 +33,8 @@ pub(crate) enum RefusalReason {
     TooManyBadSignatures,
     /// It has expired.
     TokenExpired,
+    /// It was issued before its user was revoked.
+    TokenRevoked,
     /// It is not valid yet.
     TokenNotYetValid,
     /// One of its claims is missing or wrong.
@@ -80,6 +82,7 @@ impl From<&AuthError> for RefusalReason {
             AuthError::WrongAlgorithm => Self::TokenAlgorithm,
             AuthError::BadSignature => Self::TokenSignature,
             AuthError::Expired => Self::TokenExpired,
+            AuthError::Revoked => Self::TokenRevoked,
             AuthError::NotYetValid => Self::TokenNotYetValid,
             AuthError::BadClaim { .. } => Self::TokenClaim,
         }

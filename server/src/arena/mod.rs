@@ -40,7 +40,8 @@ pub(crate) trait Slot: Send + Sync {
 }
 
 /// Which slot, and which of the things that it has had. It keeps nothing alive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// In the order of slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ref {
     index: u32,
     generation: u32,
@@ -52,6 +53,11 @@ impl Ref {
     /// The thing in this slot, which the caller holds.
     pub(crate) fn of(slot: &impl Slot) -> Self {
         Self { index: slot.index(), generation: slot.life().generation() }
+    }
+
+    /// Before all things of this slot and of those after it.
+    pub(crate) fn first_of(index: u32) -> Self {
+        Self { index, generation: 0 }
     }
 
     /// Which slot.

@@ -8,7 +8,7 @@ use super::{AuthError, Identity, Permissions};
 use crate::clock::UnixTime;
 
 /// The longest user, in bytes.
-const LONGEST_SUB: usize = 255;
+pub(crate) const LONGEST_USER: usize = 255;
 
 /// How far an issuer's clock may be ahead of ours before its `nbf` keeps its fresh tokens out. `exp` has no such
 /// leeway: it is the same instant for everyone.
@@ -18,6 +18,7 @@ const NOT_BEFORE_LEEWAY: Duration = Duration::from_secs(30);
 #[derive(Debug, Default, Deserialize)]
 pub(crate) struct RawClaims {
     sub: Option<Value>,
+    iat: Option<Value>,
     exp: Option<Value>,
     nbf: Option<Value>,
     channels: Option<Value>,
@@ -28,6 +29,7 @@ pub(crate) struct RawClaims {
 #[derive(Debug)]
 pub(super) struct Claims {
     pub(super) sub: Arc<str>,
+    pub(super) iat: Option<UnixTime>,
     pub(super) exp: Option<UnixTime>,
     nbf: Option<UnixTime>,
     pub(super) permissions: Permissions,
@@ -36,8 +38,8 @@ pub(super) struct Claims {
 impl RawClaims {
     /// Whether it says nothing of anyone.
     fn is_empty(&self) -> bool {
-        let Self { sub, exp, nbf, channels, aud } = self;
-        [sub, exp, nbf, channels, aud].iter().all(|claim| claim.is_none())
+        let Self { sub, iat, exp, nbf, channels, aud } = self;
+        [sub, iat, exp, nbf, channels, aud].iter().all(|claim| claim.is_none())
     }
 
     /// Who a client is by the word of the backend, which need not be signed. `None` if it says nothing.
@@ -50,7 +52,9 @@ impl RawClaims {
         }
         let claims = Claims::parse(self)?;
         claims.check_time(now)?;
-        Ok(Some(Identity::new(claims.sub, claims.exp, claims.permissions)))
+        // It says so now.
+        let issued = claims.iat.or(Some(now));
+        Ok(Some(Identity::new(claims.sub, issued, claims.exp, claims.permissions)))
     }
 }
 
@@ -63,6 +67,7 @@ impl Claims {
         }
         Ok(Self {
             sub: subject(raw.sub)?,
+            iat: date("iat", raw.iat.as_ref())?,
             exp: date("exp", raw.exp.as_ref())?,
             nbf: date("nbf", raw.nbf.as_ref())?,
             permissions: raw.channels.as_ref().map(Permissions::parse).transpose()?.unwrap_or_default(),
@@ -79,6 +84,19 @@ impl Claims {
         }
         Ok(())
     }
+
+    /// Only of a token that says when it was issued and when it expires is it known how long it is good.
+    pub(super) fn check_length(&self, longest: Duration) -> Result<(), AuthError> {
+        let bad = |claim, problem| Err(AuthError::BadClaim { claim, problem });
+        match (self.iat, self.exp) {
+            (None, _) => bad("iat", "is missing (auth.longest_token)"),
+            (_, None) => bad("exp", "is missing (auth.longest_token)"),
+            (Some(iat), Some(exp)) if exp.since(iat) > longest => {
+                bad("exp", "is too long after `iat` (auth.longest_token)")
+            }
+            (Some(_), Some(_)) => Ok(()),
+        }
+    }
 }
 
 fn subject(claim: Option<Value>) -> Result<Arc<str>, AuthError> {
@@ -86,7 +104,7 @@ fn subject(claim: Option<Value>) -> Result<Arc<str>, AuthError> {
     match claim {
         None => Err(bad("is missing")),
         Some(Value::String(sub)) if sub.is_empty() => Err(bad("is empty")),
-        Some(Value::String(sub)) if sub.len() > LONGEST_SUB => Err(bad("is longer than 255 bytes")),
+        Some(Value::String(sub)) if sub.len() > LONGEST_USER => Err(bad("is longer than 255 bytes")),
         Some(Value::String(sub)) => Ok(sub.into()),
         Some(_) => Err(bad("is not text")),
     }

@@ -22,6 +22,9 @@ pub enum AuthError {
     /// Its `exp` has passed.
     #[error("the token has expired")]
     Expired,
+    /// It was issued before its user was revoked.
+    #[error("the token was issued before its user was revoked")]
+    Revoked,
     /// Its `nbf` is still to come.
     #[error("the token is not valid yet")]
     NotYetValid,

@@ -13,6 +13,7 @@ pub struct Identity(Option<Arc<Known>>);
 #[derive(Debug)]
 struct Known {
     user: Arc<str>,
+    issued: Option<UnixTime>,
     expires: Option<UnixTime>,
     permissions: Permissions,
 }
@@ -29,14 +30,22 @@ pub(crate) struct IdentityRecord {
     /// A channel's name or how it begins, whether it is that, and what is allowed.
     #[n(2)]
     rules: Vec<(String, bool, u8)>,
+    /// By the wall clock.
+    #[n(3)]
+    issued_ms: Option<u64>,
 }
 
 impl Identity {
     /// Anyone, where no token is needed: it may do everything.
     pub const ANONYMOUS: Self = Self(None);
 
-    pub(super) fn new(user: Arc<str>, expires: Option<UnixTime>, permissions: Permissions) -> Self {
-        Self(Some(Arc::new(Known { user, expires, permissions })))
+    pub(super) fn new(
+        user: Arc<str>,
+        issued: Option<UnixTime>,
+        expires: Option<UnixTime>,
+        permissions: Permissions,
+    ) -> Self {
+        Self(Some(Arc::new(Known { user, issued, expires, permissions })))
     }
 
     /// The token's `sub`; `None` for anyone.
@@ -48,6 +57,11 @@ impl Identity {
     /// The same, for longer than the identity.
     pub(crate) fn shared_user(&self) -> Option<Arc<str>> {
         self.0.as_ref().map(|known| Arc::clone(&known.user))
+    }
+
+    /// When the token was issued, if it says so.
+    pub(crate) fn issued(&self) -> Option<UnixTime> {
+        self.0.as_ref()?.issued
     }
 
     /// When the token expires, if it does.
@@ -64,14 +78,16 @@ impl Identity {
             user: known.user.to_string(),
             expires_ms: known.expires.map(UnixTime::as_millis),
             rules: rules.map(|(name, prefix, allowed)| (name.to_owned(), prefix, allowed)).collect(),
+            issued_ms: known.issued.map(UnixTime::as_millis),
         })
     }
 
     /// The reverse of [`Self::record`].
     pub(crate) fn restore(record: Option<IdentityRecord>) -> Self {
-        record.map_or(Self::ANONYMOUS, |IdentityRecord { user, expires_ms, rules }| {
-            let expires = expires_ms.map(|millis| UnixTime::since_epoch(Duration::from_millis(millis)));
-            Self::new(user.into(), expires, Permissions::of_rules(rules))
+        record.map_or(Self::ANONYMOUS, |IdentityRecord { user, expires_ms, rules, issued_ms }| {
+            let time = |millis| UnixTime::since_epoch(Duration::from_millis(millis));
+            let (issued, expires) = (issued_ms.map(time), expires_ms.map(time));
+            Self::new(user.into(), issued, expires, Permissions::of_rules(rules))
         })
     }
 

@@ -16,6 +16,7 @@ mod identity;
 mod keys;
 mod origins;
 mod permissions;
+mod revocations;
 mod sign;
 #[cfg(test)]
 mod tests;
@@ -31,11 +32,14 @@ pub(crate) use identity::IdentityRecord;
 pub use keys::{Algorithm, BadKey, Key};
 pub use origins::{BadOrigin, Origins};
 pub use permissions::{Permission, Permissions};
+pub(crate) use revocations::{RevocationRecord, Revocations, TooManyRevoked};
 pub use sign::{Grant, SignError};
+
+use std::time::Duration;
 
 use crate::clock::UnixTime;
 use claims::Claims;
-pub(crate) use claims::RawClaims;
+pub(crate) use claims::{LONGEST_USER, RawClaims};
 
 /// Everything that decides about access. The default allows everything, except from browsers: see [`Origins`].
 #[derive(Clone, Debug, Default)]
@@ -47,13 +51,15 @@ pub struct Auth {
     pub origins: Origins,
     /// By which names requests may come where nothing else guards.
     pub hosts: Hosts,
+    /// How long a token may be good from its issue on; nothing: for ever.
+    pub longest_token: Option<Duration>,
 }
 
 impl Auth {
     /// With at least one key, every client needs a token.
     #[must_use]
     pub fn new(keys: Vec<Key>, api_keys: ApiKeys, origins: Origins, hosts: Hosts) -> Self {
-        Self { keys, api_keys, origins, hosts }
+        Self { keys, api_keys, origins, hosts, longest_token: None }
     }
 
     /// Whether clients need a token.
@@ -74,7 +80,10 @@ impl Auth {
         let token = token.filter(|token| !token.is_empty()).ok_or(AuthError::Missing)?;
         let claims = Claims::parse(keys::verify(&self.keys, token)?)?;
         claims.check_time(now)?;
-        Ok(Identity::new(claims.sub, claims.exp, claims.permissions))
+        if let Some(longest) = self.longest_token {
+            claims.check_length(longest)?;
+        }
+        Ok(Identity::new(claims.sub, claims.iat, claims.exp, claims.permissions))
     }
 
     /// Signs a token with the HS256 key of this `kid`, or with the one that has none.

@@ -12,6 +12,8 @@ use crate::clock::UnixTime;
 pub struct Grant {
     /// The user.
     pub sub: String,
+    /// When it was issued, if it is to say so.
+    pub issued: Option<UnixTime>,
     /// When it expires, if it does.
     pub expires: Option<UnixTime>,
     /// What it allows, by pattern.
@@ -57,6 +59,8 @@ struct Header<'a> {
 struct Claims<'a> {
     sub: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    iat: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     exp: Option<u64>,
     channels: &'a BTreeMap<String, Vec<Permission>>,
 }
@@ -67,8 +71,13 @@ pub(super) fn sign(keys: &[Key], grant: &Grant, kid: Option<&str>) -> Result<Str
         None => SignError::NoSecret(hs_kids(keys)),
     })?;
     let header = Header { alg: "HS256", typ: "JWT", kid };
-    let claims =
-        Claims { sub: &grant.sub, exp: grant.expires.map(UnixTime::as_secs), channels: &grant.channels };
+    let claims = Claims {
+        sub: &grant.sub,
+        // What is issued within a second is not issued before it.
+        iat: grant.issued.map(UnixTime::as_secs),
+        exp: grant.expires.map(UnixTime::as_secs),
+        channels: &grant.channels,
+    };
     let message = format!("{}.{}", part(&header), part(&claims));
     let signature = key.sign(message.as_bytes());
     let signature = signature.ok_or_else(|| SignError::PublicKey(kid.unwrap_or_default().to_owned()))?;

@@ -237,6 +237,7 @@ fn claims_are_checked() {
         (r#"{"sub":"a","nbf":1700000030}"#, Ok(())),
         (r#"{"sub":"a","nbf":1700000030.5}"#, Err(AuthError::NotYetValid)),
         (r#"{"sub":"a","nbf":"now"}"#, bad("nbf", "is not in seconds since 1970")),
+        (r#"{"sub":"a","iat":"now"}"#, bad("iat", "is not in seconds since 1970")),
         (r#"{"sub":"a","iat":1800000000,"iss":"x","jti":7,"more":{}}"#, Ok(())),
         (r#"{"sub":"a","aud":"x"}"#, bad("aud", "is for someone else: this server has no name")),
         (r#"{"sub":"a","channels":{"news":["subscribe"]}}"#, Ok(())),
@@ -262,11 +263,31 @@ fn an_identity_knows_when_it_ends() {
     assert!(!alice.is_same_user(&of(r#"{"sub":"bob"}"#)) && !alice.is_same_user(&Identity::ANONYMOUS));
 }
 
+/// Where it is said how long tokens are good, each must say so of itself.
+#[test]
+fn a_token_that_is_good_for_too_long_is_refused() {
+    let mut auth = auth(vec![secret(None, SECRET)]);
+    auth.longest_token = Some(std::time::Duration::from_secs(60));
+    let bad = |claim, problem| Err(AuthError::BadClaim { claim, problem });
+    for (claims, result) in [
+        (r#"{"sub":"a","iat":1699999990,"exp":1700000050}"#, Ok(())),
+        (
+            r#"{"sub":"a","iat":1699999990,"exp":1700000051}"#,
+            bad("exp", "is too long after `iat` (auth.longest_token)"),
+        ),
+        (r#"{"sub":"a","exp":1700000050}"#, bad("iat", "is missing (auth.longest_token)")),
+        (r#"{"sub":"a","iat":1699999990}"#, bad("exp", "is missing (auth.longest_token)")),
+    ] {
+        assert_eq!(identify(&auth, &token(claims)).map(|_| ()), result, "{claims}");
+    }
+}
+
 #[test]
 fn what_is_signed_is_accepted() {
     let auth = auth(vec![rs256(Some("r1")), secret(Some("h1"), OTHER_SECRET), secret(None, SECRET)]);
     let grant = Grant {
         sub: "alice".to_owned(),
+        issued: Some(NOW),
         expires: Some(NOW + std::time::Duration::from_millis(1500)),
         channels: [("chat.*".to_owned(), vec![Permission::Publish])].into(),
     };
@@ -274,6 +295,7 @@ fn what_is_signed_is_accepted() {
         let token = auth.sign(&grant, kid).expect("a secret");
         let identity = auth.identify(Some(&token), NOW).expect("our own token");
         assert_eq!(identity.user(), Some("alice"));
+        assert_eq!(identity.issued(), Some(NOW));
         assert_eq!(identity.expires(), Some(UnixTime::from_secs(1_700_000_002)));
         assert!(identity.allows(Permission::Publish, "chat.a"));
     }

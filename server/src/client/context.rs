@@ -117,7 +117,12 @@ impl Context {
         if !self.bad_signatures.has_room(&network, clock.now()) {
             return Err(NotIdentified::TooManyBadSignatures);
         }
-        self.auth.identify(token, clock.unix_now()).map_err(|error| {
+        let now = clock.unix_now();
+        let identity = self.auth.identify(token, now).and_then(|identity| {
+            self.sessions.revocations().check(&identity, now)?;
+            Ok(identity)
+        });
+        identity.map_err(|error| {
             if error == AuthError::BadSignature {
                 self.bad_signatures.take(&network, clock.now());
             }

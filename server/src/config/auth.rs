@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::ConfigError;
 use super::raw::Checks;
+use super::units::SpanOrOff;
 use crate::auth::{Algorithm, ApiKeys, Auth, Hosts, Key, Origins};
 use crate::tls::Tls;
 
@@ -16,6 +17,7 @@ pub(super) struct RawAuth {
     keys: Vec<RawKey>,
     api_keys: Vec<String>,
     origins: Vec<String>,
+    longest_token: SpanOrOff,
 }
 
 #[derive(Deserialize)]
@@ -56,7 +58,10 @@ impl Checks<'_> {
         for (index, host) in hosts.iter().enumerate() {
             self.sound(&format!("listen.hosts[{index}]"), Hosts::check(host))?;
         }
-        Ok(Auth::new(keys, ApiKeys::new(&raw.api_keys), Origins::new(&raw.origins), Hosts::new(hosts)))
+        let (api_keys, origins) = (ApiKeys::new(&raw.api_keys), Origins::new(&raw.origins));
+        let mut auth = Auth::new(keys, api_keys, origins, Hosts::new(hosts));
+        auth.longest_token = raw.longest_token.0;
+        Ok(auth)
     }
 
     fn key(&self, key: &RawKey, name: impl Fn(&str) -> String) -> Result<Key, ConfigError> {

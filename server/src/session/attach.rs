@@ -235,7 +235,14 @@ impl Sessions {
             }
         }
         self.metrics.sessions.phase_changed(None, Phase::Attached(attach.connection));
-        self.step(&session, |_, step| step.outputs.extend(outputs));
+        self.step(&session, |state, step| {
+            step.outputs.extend(outputs);
+            self.enter_user(&session, state);
+        });
+        // Its user may have been revoked after its token was looked at, and before its session could be found.
+        if self.revocations.check(&request.identity, self.timeouts.clock().unix_now()).is_err() {
+            self.handle(&session, Input::Close(CloseReason::Kicked));
+        }
         if self.is_draining() {
             // Opened while the others were being closed.
             self.handle(&session, Input::Close(CloseReason::Draining));

@@ -20,6 +20,7 @@ mod subscriptions;
 mod suspended;
 mod unclaimed;
 mod untold;
+mod users;
 mod via;
 mod view;
 

@@ -10,8 +10,10 @@ use super::registry::Registry;
 use super::suspended::Suspended;
 use super::unclaimed::Unclaimed;
 use super::untold::Untold;
+use super::users::Users;
 use super::{Channels, SessionId};
 use crate::arena::Borrowed;
+use crate::auth::Revocations;
 use crate::engine::LogEngine;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
@@ -65,6 +67,9 @@ pub(crate) struct Logs {
 pub(crate) struct Sessions {
     pub(super) cells: Arc<Cells>,
     pub(super) registry: Registry,
+    pub(super) users: Users,
+    /// Users whose tokens of before are refused.
+    pub(super) revocations: Revocations,
     pub(super) suspended: Suspended,
     pub(super) untold: Untold,
     pub(super) limits: SessionLimits,
@@ -85,8 +90,10 @@ pub(crate) struct Sessions {
 
 impl Sessions {
     /// No sessions yet.
+    #[expect(clippy::too_many_arguments, reason = "what all sessions share")]
     pub(crate) fn new(
         limits: SessionLimits,
+        revocations: Revocations,
         timeouts: Arc<Timeouts>,
         settings: SessionTimeouts,
         logs: Logs,
@@ -98,6 +105,8 @@ impl Sessions {
         Self {
             registry: Registry::new(limits.sessions, Arc::clone(&cells)),
             cells,
+            users: Users::default(),
+            revocations,
             suspended: Suspended::default(),
             untold: Untold::default(),
             limits,
@@ -145,8 +154,13 @@ impl Sessions {
         self.cells.len()
     }
 
+    /// Users whose tokens of before are refused.
+    pub(crate) fn revocations(&self) -> &Revocations {
+        &self.revocations
+    }
+
     /// Whether sessions are being ended or moved, and none may begin.
-    pub(super) fn is_draining(&self) -> bool {
+    pub(crate) fn is_draining(&self) -> bool {
         self.end.load(Ordering::Acquire) != STAYING
     }
 

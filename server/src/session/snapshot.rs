@@ -134,7 +134,7 @@ impl Sessions {
         self.unclaimed.add(id, SecretDigest(stored.secret_digest));
         self.metrics.sessions.phase_changed(None, Phase::Suspended);
         // Asks the wheel for its next deadline.
-        self.step(&session, |_, _| {});
+        self.step(&session, |state, _| self.enter_user(&session, state));
         restored.0.push((Duration::from_nanos(stored.machine.left_ns), holder, session));
         Ok(())
     }

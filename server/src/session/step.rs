@@ -181,6 +181,7 @@ impl Sessions {
         let (name, reason) = (event.transition.name(), event.transition.reason());
         if event.transition.is_end() {
             self.registry.remove(session);
+            self.leave_user(session);
             self.unclaimed.forget(session);
         }
         let identity = session.identity();

@@ -8,10 +8,11 @@ use std::time::Duration;
 use encke_core::session::Outbox;
 
 use super::claim::beside;
-use super::frames::{END, ENDED, HEADER, LOG, Reader, SESSION};
+use super::frames::{END, ENDED, HEADER, LOG, REVOKED, Reader, SESSION};
 use super::header::{End, Header, MAJOR};
 use super::write::sync_folder;
 use super::{Kept, SnapshotSettings};
+use crate::auth::RevocationRecord;
 use crate::channel::{LogRecord, RestoredLogs};
 use crate::clock::UnixTime;
 use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredSession};
@@ -175,7 +176,7 @@ pub(super) fn check(from: impl Read) -> Result<Header, LoadError> {
                 let known = |log, _, _| logs.contains(&log).then_some(());
                 Outbox::restore(outbox, 1, known).map_err(|error| reader.damaged(error))?;
             }
-            Record::Ended(_) => {}
+            Record::Ended(_) | Record::Revoked(_) => {}
         }
         Ok(())
     })
@@ -218,6 +219,9 @@ fn apply(from: impl Read, kept: &Kept) -> Result<(Counts, Vec<Arc<Channel>>), Lo
                 sessions.restore(session, &mut logs, &mut restored).map_err(|error| error.to_string())
             }
             Record::Ended(ended) => sessions.restore_end(&ended).map_err(|error| error.to_string()),
+            Record::Revoked(revoked) => {
+                sessions.revocations().restore(&revoked).map_err(|error| error.to_string())
+            }
         };
         if let Err(problem) = outcome {
             counts.skipped += 1;
@@ -238,6 +242,7 @@ pub(super) enum Record {
     Log(LogRecord),
     Session(StoredSession),
     Ended(StoredEnd),
+    Revoked(RevocationRecord),
 }
 
 /// Reads every record but the last. Returns the reader, which stands there, and what it says.
@@ -263,6 +268,7 @@ pub(super) fn each<R: Read>(
             }
             LOG => visit(&reader, Record::Log(reader.decode()?))?,
             SESSION => visit(&reader, Record::Session(reader.decode()?))?,
+            REVOKED => visit(&reader, Record::Revoked(reader.decode()?))?,
             ENDED => visit(&reader, Record::Ended(reader.decode()?))?,
             END => {
                 let end = reader.decode()?;

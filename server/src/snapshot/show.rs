@@ -39,6 +39,9 @@ pub fn show(path: &Path, now: UnixTime) -> Result<String, LoadError> {
                     ended.code
                 )
             }
+            Record::Revoked(revoked) => {
+                writeln!(text, "user {:?}: tokens of before are refused", revoked.user)
+            }
         };
         written.expect("memory takes everything");
         Ok(())

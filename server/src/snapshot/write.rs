@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Kept;
 use super::claim::beside;
-use super::frames::{END, ENDED, HEADER, LOG, SESSION, Writer};
+use super::frames::{END, ENDED, HEADER, LOG, REVOKED, SESSION, Writer};
 use super::header::{End, Header, MAJOR};
 use crate::channel::LogsWritten;
 use crate::clock::UnixTime;
@@ -74,6 +74,9 @@ pub(super) fn write_to<W: Write>(out: W, kept: &Kept, now: UnixTime) -> io::Resu
     })?;
     for ended in sessions.snapshot_ends() {
         writer.write(ENDED, &ended)?;
+    }
+    for revoked in sessions.revocations().records() {
+        writer.write(REVOKED, &revoked)?;
     }
     writer.write(END, &end)?;
     Ok((writer.into_inner(), end))

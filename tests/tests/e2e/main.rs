@@ -8,6 +8,8 @@ mod admin_channels;
 mod api_keys;
 // The backend is asked, and called.
 mod asks;
+// What the backend says: to a session, to a user, of both.
+mod backend;
 // Bayeux: stock clients, and its rules byte by byte.
 mod bayeux;
 // Bayeux as no stock client speaks it.

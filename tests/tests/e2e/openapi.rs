@@ -59,7 +59,7 @@ fn hold_against_its_description(server: &RunningServer, keyed: bool, query: &str
         .dictionary("sessions", sessions.iter().map(|session| &**session))
         .dictionary("doomed", ids(&doomed))
         .dictionary("channels", CHANNELS)
-        .dictionary("users", ["alice"])
+        .dictionary("users", ["alice", "mallory"])
         .environment("ENCKE_API_KEY", KEY)
         .environment("ENCKE_KEPT", &sessions.join(","))
         .environment("ENCKE_DOOMED", &ids(&doomed).join(","))

@@ -8,7 +8,9 @@ mod presence;
 mod publish;
 pub(crate) mod routes;
 mod sessions;
+mod task;
 mod timers;
+mod users;
 
 use std::time::Duration;
 

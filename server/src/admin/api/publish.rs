@@ -1,4 +1,3 @@
-use std::panic::resume_unwind;
 use std::sync::Arc;
 
 use encke_core::dialect::PublishKey;
@@ -8,9 +7,10 @@ use futures_util::future::BoxFuture;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tokio::task::{JoinError, yield_now};
+use tokio::task::yield_now;
 
 use super::routes::Call;
+use super::task::in_task;
 use crate::admin::Context;
 use crate::admission::Holder;
 use crate::channel::{ChannelName, PublishId, Published, Publisher};
@@ -87,18 +87,9 @@ pub(super) fn publish(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiEr
 }
 
 /// `POST /api/broadcast`: the same message to each of some channels. One that is refused keeps it from no other.
-///
-/// It runs in a task of its own: a connection that ends drops its request, and a client that hangs up must not leave a
-/// broadcast half done.
 pub(super) fn broadcast(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let (context, body) = (Arc::clone(call.context), call.body.clone());
-    let task = tokio::spawn(async move { append_to_each(&context, &body).await });
-    task.map(|result| match result.map_err(JoinError::try_into_panic) {
-        Ok(answer) => answer,
-        Err(Ok(panic)) => resume_unwind(panic),
-        Err(Err(_)) => Err(stopping()),
-    })
-    .boxed()
+    in_task(async move { append_to_each(&context, &body).await })
 }
 
 async fn append_to_each(context: &Context, body: &[u8]) -> Result<Reply, ApiError> {
@@ -159,11 +150,6 @@ async fn append(
 ) -> Result<Published, ApiError> {
     let name = ChannelName::to_publish(channel, context.client.settings.channel_name_bytes)?;
     Ok(context.client.logs.engine.append(&name, &Holder::Operator, content, id).await?)
-}
-
-/// The process is at its end, and its tasks with it.
-fn stopping() -> ApiError {
-    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", "the server is stopping")
 }
 
 /// Not 409: nothing is wrong with the request. Channels that nobody uses go away, and engines come back, so it may succeed later.

@@ -6,14 +6,14 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper::Method;
 
-use super::{channels, health, metrics, openapi, presence, publish, sessions, timers};
+use super::{channels, health, metrics, openapi, presence, publish, sessions, timers, users};
 use crate::admin::Context;
 use crate::http::{ApiError, Reply};
 
 /// A request that has found its handler.
 pub(crate) struct Call<'a> {
     pub(crate) context: &'a Arc<Context>,
-    /// The part of the path for `{id}` or `{name}`, as the client wrote it.
+    /// The part of the path for `{id}`, `{name}` or `{user}`, as the client wrote it.
     pub(crate) parameter: &'a str,
     pub(crate) query: &'a str,
     /// Empty, unless the route [takes one](Route::takes_body).
@@ -35,7 +35,7 @@ enum Handler {
 #[derive(Debug)]
 pub(crate) struct Route {
     method: Method,
-    /// With at most one parameter: `{id}` or `{name}`.
+    /// With at most one parameter: `{id}`, `{name}` or `{user}`.
     path: &'static str,
     pub(crate) takes_body: bool,
     handler: Handler,
@@ -52,6 +52,8 @@ static ROUTES: &[Route] = &[
     Route::get("/api/sessions/{id}", sessions::show),
     Route::new(Method::DELETE, "/api/sessions/{id}", sessions::end),
     Route::new(Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
+    Route::later(Method::DELETE, "/api/users/{user}", users::revoke),
+    Route::later(Method::POST, "/api/users/{user}/disconnect", users::disconnect),
     Route::post("/api/publish", publish::publish),
     Route::post("/api/broadcast", publish::broadcast),
     Route::get("/api/channels", channels::list),
@@ -69,8 +71,16 @@ impl Route {
         Self::new(Method::GET, path, answer)
     }
 
+    const fn later(
+        method: Method,
+        path: &'static str,
+        answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>,
+    ) -> Self {
+        Self { method, path, takes_body: false, handler: Handler::Later(answer) }
+    }
+
     const fn get_later(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
-        Self { method: Method::GET, path, takes_body: false, handler: Handler::Later(answer) }
+        Self::later(Method::GET, path, answer)
     }
 
     const fn post(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {

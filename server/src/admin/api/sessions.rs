@@ -71,7 +71,11 @@ pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
     let context = call.context;
     let filter = Filter::parse(call.query)?;
     let now = context.client.timeouts.clock().now();
-    let (page, next_cursor) = context.client.sessions.registry().page(filter.cursor, filter.limit);
+    let all = &context.client.sessions;
+    let (page, next_cursor) = match &filter.user {
+        Some(user) => all.of_user(user, filter.cursor, filter.limit),
+        None => all.registry().page(filter.cursor, filter.limit),
+    };
     let sessions = page
         .iter()
         .map(|session| Summary::from(&session.view(now, context.client.sessions.settings())))
@@ -120,7 +124,7 @@ pub(super) fn end(call: &Call<'_>) -> Result<Reply, ApiError> {
 }
 
 /// The session may be in the snapshot already: what it is asked for now, the next process would not know.
-fn moved() -> ApiError {
+pub(super) fn moved() -> ApiError {
     let message = "the server is going away, and the session goes on in the next one: ask that";
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message)
 }
@@ -158,7 +162,6 @@ impl Filter {
 
     fn lets_through(&self, summary: &Summary) -> bool {
         self.phase.as_ref().is_none_or(|phase| phase == summary.phase)
-            && self.user.as_ref().is_none_or(|user| Some(user) == summary.user.as_ref())
     }
 }
 

@@ -1,0 +1,54 @@
+use std::time::SystemTime;
+
+use encke_tests::tokens::{SECRET, sign};
+use encke_tests::{Admin, Answer, Client, Launch, RunningServer};
+use serde_json::{Value, json};
+
+// All sessions of a user: disconnected, or revoked.
+mod users;
+
+const DISCONNECTED: u16 = 4007;
+const KICKED: u16 = 4101;
+const UNAUTHORIZED: u16 = 4102;
+
+fn launch() -> Launch {
+    Launch::default().environment("ENCKE_AUTH__SECRET", SECRET)
+}
+
+/// In seconds since 1970.
+fn now() -> f64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.expect("it is after 1970").as_secs_f64()
+}
+
+/// A token that was issued just now, with more claims.
+fn token(user: &str, more: Value) -> String {
+    let mut claims = json!({"sub": user, "iat": now(), "channels": {"*": ["subscribe", "publish"]}});
+    let Value::Object(more) = more else { panic!("claims are an object") };
+    claims.as_object_mut().expect("an object").extend(more);
+    sign(&claims, SECRET)
+}
+
+fn connect(server: &RunningServer, token: &str) -> Client {
+    Client::connect(server.public, &format!("token={token}"))
+}
+
+fn client_of(server: &RunningServer, user: &str) -> Client {
+    connect(server, &token(user, json!({})))
+}
+
+/// What the API answers that has succeeded.
+#[track_caller]
+fn done(answer: &Answer) -> Value {
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+#[track_caller]
+fn assert_error(answer: &Answer, status: u16, code: &str) {
+    assert_eq!((answer.status, &*answer.error_code()), (status, code), "{answer:?}");
+}
+
+fn revoke(admin: Admin, user: &str) -> Answer {
+    admin.ask("DELETE", &format!("/api/users/{user}"))
+}

@@ -1,0 +1,124 @@
+use encke_tests::Client;
+use encke_tests::tokens::{SECRET, sign};
+use serde_json::json;
+
+use super::{
+    DISCONNECTED, KICKED, UNAUTHORIZED, assert_error, client_of, connect, done, launch, now, revoke, token,
+};
+use crate::restart::Restarts;
+
+#[test]
+fn all_connections_of_a_user_are_dropped_and_nobody_elses() {
+    let server = launch().start();
+    let mut alice = [client_of(&server, "alice"), client_of(&server, "alice")];
+    let suspended = client_of(&server, "alice").drop_connection();
+    server.await_phase(&suspended.session, "suspended");
+    let mut bob = client_of(&server, "bob");
+    let answer = server.admin.ask("POST", "/api/users/alice/disconnect");
+    assert_eq!(done(&answer), json!({"sessions": 3}));
+    for client in &mut alice {
+        assert_eq!(client.close_code(), Some(DISCONNECTED));
+        let query = format!("resume={}&token={}", client.hello.resume, token("alice", json!({})));
+        assert!(Client::connect(server.public, &query).hello.recovered);
+    }
+    bob.subscribe("news");
+    let nobody = server.admin.ask("POST", "/api/users/al/disconnect");
+    assert_eq!(done(&nobody), json!({"sessions": 0}));
+}
+
+#[test]
+fn a_revoked_user_is_gone_until_it_has_a_token_of_after() {
+    let server = launch().start();
+    let before = token("ali ce/é", json!({}));
+    let timeless = sign(&json!({"sub": "ali ce/é"}), SECRET);
+    let mut live = connect(&server, &before);
+    let suspended = connect(&server, &timeless).drop_connection();
+    server.await_phase(&suspended.session, "suspended");
+    let mut bob = client_of(&server, "bob");
+    assert_eq!(done(&revoke(server.admin, "ali%20ce%2F%C3%A9")), json!({"sessions": 2}));
+    assert_eq!(live.close_code(), Some(KICKED));
+    server.await_gone(&suspended.session);
+    for token in [&before, &timeless] {
+        assert_eq!(Client::refusal(server.public, &format!("token={token}")), UNAUTHORIZED);
+    }
+    // One of another session's, too.
+    let error = client_of(&server, "eve").ask(&json!({"id": 1, "refresh": {"token": before}}).to_string());
+    assert_eq!(error["error"]["code"], "unauthorized", "{error}");
+    assert_eq!(error["error"]["message"], "the token was issued before its user was revoked");
+    let error = client_of(&server, "eve").ask(&json!({"id": 1, "refresh": {"token": timeless}}).to_string());
+    let expected = "the token's `iat` is missing, and tokens of its user were revoked";
+    assert_eq!(error["error"]["message"], expected, "{error}");
+    client_of(&server, "ali ce/é").subscribe("news");
+    bob.subscribe("news");
+    assert!(server.admin.metrics().refusals("token_revoked") >= 1.0);
+}
+
+#[test]
+fn a_user_without_sessions_is_revoked_too() {
+    let server = launch().start();
+    let before = token("alice", json!({}));
+    assert_eq!(done(&revoke(server.admin, "alice")), json!({"sessions": 0}));
+    assert_eq!(Client::refusal(server.public, &format!("token={before}")), UNAUTHORIZED);
+    for path in ["/api/users/", "/api/users/%FF", &format!("/api/users/{}", "x".repeat(256))] {
+        assert_error(&server.admin.ask("DELETE", path), 400, "bad_request");
+    }
+}
+
+/// There are no users then.
+#[test]
+fn where_no_token_is_needed_nobody_is_revoked() {
+    let server = encke_tests::RunningServer::with(&[]);
+    let mut client = server.client();
+    assert_eq!(done(&revoke(server.admin, "alice")), json!({"sessions": 0}));
+    client.subscribe("news");
+}
+
+#[test]
+fn sessions_are_listed_by_user() {
+    let server = launch().start();
+    let _alice: Vec<_> = (0..3).map(|_| client_of(&server, "alice")).collect();
+    let _bob: Vec<_> = (0..3).map(|_| client_of(&server, "bob")).collect();
+    let (mut found, mut cursor) = (Vec::new(), json!(0));
+    while !cursor.is_null() {
+        let page = done(&server.admin.get(&format!("/api/sessions?user=bob&limit=2&cursor={cursor}")));
+        let sessions = page["sessions"].as_array().expect("an array").clone();
+        assert!(sessions.len() <= 2, "{page}");
+        found.extend(sessions);
+        cursor = page["next_cursor"].clone();
+    }
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found.iter().all(|session| session["user"] == "bob"), "{found:?}");
+}
+
+#[test]
+fn who_is_revoked_is_remembered_over_a_restart() {
+    let secret = format!("auth.secret={SECRET}");
+    let mut server = Restarts::with(&[&secret]);
+    let before = token("alice", json!({}));
+    let bob = client_of(&server.server, "bob");
+    assert_eq!(done(&revoke(server.server.admin, "alice")), json!({"sessions": 0}));
+    server.restart();
+    assert_eq!(Client::refusal(server.server.public, &format!("token={before}")), UNAUTHORIZED);
+    // Sessions that go on are found by their users.
+    let query = format!("resume={}&token={}", bob.hello.resume, token("bob", json!({})));
+    let mut bob = Client::connect(server.server.public, &query);
+    assert!(bob.hello.recovered);
+    assert_eq!(done(&revoke(server.server.admin, "bob")), json!({"sessions": 1}));
+    assert_eq!(bob.close_code(), Some(KICKED));
+}
+
+#[test]
+fn where_it_is_said_how_long_tokens_are_good_each_must_say_so() {
+    let server = launch().set("auth.longest_token=1h").start();
+    let sign = |claims| sign(&claims, SECRET);
+    let now = now();
+    let good = sign(json!({"sub": "alice", "iat": now, "exp": now + 3599.0}));
+    connect(&server, &good);
+    for claims in [
+        json!({"sub": "alice", "iat": now, "exp": now + 3601.0}),
+        json!({"sub": "alice", "exp": now + 60.0}),
+        json!({"sub": "alice", "iat": now}),
+    ] {
+        assert_eq!(Client::refusal(server.public, &format!("token={}", sign(claims))), UNAUTHORIZED);
+    }
+}
