@@ -67,9 +67,9 @@ impl Claims {
         }
         Ok(Self {
             sub: subject(raw.sub)?,
-            iat: date("iat", raw.iat.as_ref())?,
-            exp: date("exp", raw.exp.as_ref())?,
-            nbf: date("nbf", raw.nbf.as_ref())?,
+            iat: date("iat", raw.iat.as_ref(), Duration::ZERO)?,
+            exp: date("exp", raw.exp.as_ref(), ROUND_UP)?,
+            nbf: date("nbf", raw.nbf.as_ref(), ROUND_UP)?,
             permissions: raw.channels.as_ref().map(Permissions::parse).transpose()?.unwrap_or_default(),
         })
     }
@@ -110,23 +110,30 @@ fn subject(claim: Option<Value>) -> Result<Arc<str>, AuthError> {
     }
 }
 
-fn date(name: &'static str, claim: Option<&Value>) -> Result<Option<UnixTime>, AuthError> {
+fn date(
+    name: &'static str,
+    claim: Option<&Value>,
+    rounding: Duration,
+) -> Result<Option<UnixTime>, AuthError> {
     claim
         .map(|value| {
-            numeric_date(value)
+            numeric_date(value, rounding)
                 .ok_or(AuthError::BadClaim { claim: name, problem: "is not in seconds since 1970" })
         })
         .transpose()
 }
 
-/// A `NumericDate` (RFC 7519, section 2): seconds since 1970, with a fraction or without. A fraction of a
-/// millisecond counts as one: nothing expires early.
-fn numeric_date(value: &Value) -> Option<UnixTime> {
+/// A fraction of a millisecond counts as one: nothing expires early. (Of when a token was issued it counts as nothing: none is
+/// younger than it is.)
+const ROUND_UP: Duration = Duration::from_nanos(999_999);
+
+/// A `NumericDate` (RFC 7519, section 2): seconds since 1970, with a fraction or without.
+fn numeric_date(value: &Value, rounding: Duration) -> Option<UnixTime> {
     if let Some(secs) = value.as_u64() {
         return Some(UnixTime::from_secs(secs));
     }
     let duration = Duration::try_from_secs_f64(value.as_f64()?).ok()?;
-    Some(UnixTime::since_epoch(duration.saturating_add(Duration::from_nanos(999_999))))
+    Some(UnixTime::since_epoch(duration.saturating_add(rounding)))
 }
 
 #[cfg(test)]
@@ -153,7 +160,9 @@ mod tests {
         ] {
             let value = serde_json::from_str(text).expect("JSON");
             let expected = millis.map(|millis| UnixTime::since_epoch(Duration::from_millis(millis)));
-            assert_eq!(numeric_date(&value), expected, "{text}");
+            assert_eq!(numeric_date(&value, ROUND_UP), expected, "{text}");
         }
+        let late = serde_json::from_str("1.0009").expect("JSON");
+        assert_eq!(numeric_date(&late, Duration::ZERO), Some(UnixTime::from_secs(1)));
     }
 }

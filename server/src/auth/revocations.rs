@@ -74,7 +74,7 @@ impl Revocations {
         let at = self.revoked.lock().get(user).copied().filter(|at| !self.is_forgotten(*at, now));
         match (at, identity.issued()) {
             (None, _) => Ok(()),
-            (Some(at), Some(issued)) if issued >= at => Ok(()),
+            (Some(at), Some(issued)) if issued > at => Ok(()),
             (Some(_), Some(_)) => Err(AuthError::Revoked),
             (Some(_), None) => {
                 let problem = "is missing, and tokens of its user were revoked";
@@ -130,7 +130,8 @@ mod tests {
         for (identity, now, expected) in [
             (token("eve", Some(999)), 1_001, Err(AuthError::Revoked)),
             (token("eve", Some(999)), 1_000_000_000, Err(AuthError::Revoked)),
-            (token("eve", Some(1_000)), 1_001, Ok(())),
+            (token("eve", Some(1_000)), 1_001, Err(AuthError::Revoked)),
+            (token("eve", Some(1_001)), 1_001, Ok(())),
             (token("eve", Some(2_000)), 1_001, Ok(())),
             (token("eve", None), 1_001, missing),
             (token("alice", None), 1_001, Ok(())),

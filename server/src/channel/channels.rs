@@ -54,6 +54,8 @@ pub(crate) struct Channels<S: Subscriber> {
     numbers: AtomicU64,
     /// How many of the channels are patterns. While there are none, a publish looks for none.
     patterns: AtomicUsize,
+    /// How many have what the server says. There are no more than two for each session, whatever the limit of channels.
+    direct: AtomicUsize,
     /// Nothing is appended any more. Read under the lock of a log.
     closed: AtomicBool,
 }
@@ -151,6 +153,7 @@ impl<S: Subscriber> Channels<S> {
             occupancy: None,
             numbers: AtomicU64::new(0),
             patterns: AtomicUsize::new(0),
+            direct: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         }
     }
@@ -200,7 +203,21 @@ impl<S: Subscriber> Channels<S> {
         patterns
     }
 
-    /// The channels after `cursor`, at most `limit` of them, in the order of their names.
+    /// The channels after `cursor` that anyone may know of, at most `limit` of them, in the order of their names.
+    pub(crate) fn public_after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel<S>>> {
+        // Nobody is to wait while those are counted that the server speaks on: they are all between these two.
+        let (direct, beyond) = ("$", "%");
+        let from = cursor.map_or(Bound::Unbounded, Bound::Excluded);
+        let later =
+            if cursor.is_some_and(|cursor| cursor >= beyond) { from } else { Bound::Included(beyond) };
+        let table = self.table.read();
+        let before = table.channels.range::<str, _>((Bound::Unbounded, Bound::Excluded(direct)));
+        let before = before.filter(|(name, _)| cursor.is_none_or(|cursor| name.as_str() > cursor));
+        let after = table.channels.range::<str, _>((later, Bound::Unbounded));
+        before.chain(after).map(|(_, channel)| Arc::clone(channel)).take(limit).collect()
+    }
+
+    /// All channels after `cursor`, at most `limit` of them, in the order of their names.
     pub(crate) fn after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel<S>>> {
         let range = (cursor.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
         self.table
@@ -264,6 +281,15 @@ impl<S: Subscriber> Channels<S> {
         }
     }
 
+    /// The same, if it is there and has what the server says. While nothing has, no name is made, and nothing is looked up.
+    pub(crate) fn hold_direct(self: &Arc<Self>, name: impl FnOnce() -> ChannelName) -> Option<Hold<S>> {
+        if self.direct.load(Ordering::Relaxed) == 0 {
+            return None;
+        }
+        let channel = self.get(name().as_str())?;
+        self.hold_open(channel).ok()
+    }
+
     /// Keeps a channel from leaving the table, if it is not just doing so.
     pub(super) fn hold_open(self: &Arc<Self>, channel: Arc<Channel<S>>) -> Result<Hold<S>, Retired> {
         channel.add_hold(|state| self.idle.note(&channel, state))?;
@@ -312,7 +338,8 @@ impl<S: Subscriber> Channels<S> {
                 }
                 return Err(reached);
             }
-            if table.channels.len() < self.limit {
+            let direct = self.direct.load(Ordering::Relaxed);
+            if name.is_direct() || table.channels.len() - direct < self.limit {
                 let number = self.next_number();
                 let account = table.accounts.entry(maker.clone());
                 let account = Arc::clone(account.or_insert_with(|| Account::new(maker.clone())));
@@ -343,6 +370,9 @@ impl<S: Subscriber> Channels<S> {
         table.channels.insert(channel.name().clone(), Arc::clone(channel));
         if channel.name().is_pattern() {
             self.patterns.fetch_add(1, Ordering::Release);
+        }
+        if channel.name().is_direct() {
+            self.direct.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -401,6 +431,9 @@ impl<S: Subscriber> Channels<S> {
             channels.remove(channel.name());
             if channel.name().is_pattern() {
                 self.patterns.fetch_sub(1, Ordering::Release);
+            }
+            if channel.name().is_direct() {
+                self.direct.fetch_sub(1, Ordering::Relaxed);
             }
             let account = channel.account();
             if account.channels.fetch_sub(1, Ordering::Relaxed) == 1 {

@@ -4,6 +4,11 @@ use std::sync::Arc;
 
 use super::pattern::Pattern;
 
+/// How the names of logs begin that have what the server itself says: to one session, and to all of a user's. Behind it is whose it is. Clients are
+/// told what is before the colon.
+const TO_SESSION: &str = "$session:";
+const TO_USER: &str = "$user:";
+
 /// A channel's name: some text without control characters and commas. A comma separates names in a query. Names that begin with
 /// `$` are the server's.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,6 +64,35 @@ impl ChannelName {
         }
     }
 
+    /// What is said to one session.
+    pub(crate) fn to_session(id: &impl fmt::Display) -> Self {
+        Self(format!("{TO_SESSION}{id}").into())
+    }
+
+    /// What is said to all sessions of a user.
+    pub(crate) fn to_user(user: &str) -> Self {
+        Self(format!("{TO_USER}{user}").into())
+    }
+
+    /// The name of a log of an earlier process.
+    pub(super) fn of_log(text: &str) -> Result<Self, BadChannelName> {
+        let is_direct = [TO_SESSION, TO_USER].iter().any(|to| text.len() > to.len() && text.starts_with(to));
+        if is_direct { Ok(Self(text.into())) } else { Self::new(text, usize::MAX) }
+    }
+
+    /// Whether it has what the server says to some sessions. No client follows it by its own will, and none publishes to it.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.0.starts_with('$')
+    }
+
+    /// What clients know it by.
+    pub(crate) fn told(&self) -> &str {
+        match self.0.split_once(':') {
+            Some((told, _)) if self.is_direct() => told,
+            _ => &self.0,
+        }
+    }
+
     /// Whether it stands for channels rather than being one.
     pub(crate) fn is_pattern(&self) -> bool {
         Pattern::parse(&self.0).is_some()
@@ -110,6 +144,22 @@ mod tests {
             assert_eq!(ChannelName::new(text, limit).map(|_| ()), expected, "{text:?}");
         }
     }
+    #[test]
+    fn what_the_server_says_is_told_by_a_short_name() {
+        let session = ChannelName::to_session(&"s_1");
+        let user = ChannelName::to_user("a:b");
+        assert_eq!((session.as_str(), session.told()), ("$session:s_1", "$session"));
+        assert_eq!((user.as_str(), user.told()), ("$user:a:b", "$user"));
+        let other = ChannelName::new("a:b", 10).expect("a name");
+        assert_eq!((other.told(), other.is_direct()), ("a:b", false));
+        for name in [&session, &user, &other] {
+            assert_eq!(ChannelName::of_log(name.as_str()), Ok(name.clone()));
+        }
+        for text in ["$session:", "$user", "$other:a", "$"] {
+            assert_eq!(ChannelName::of_log(text), Err(BadChannelName::Reserved), "{text}");
+        }
+    }
+
     #[test]
     fn nobody_publishes_to_some_names() {
         let not_below = |below| Err(BadChannelName::NotPublic { below });

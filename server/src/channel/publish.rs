@@ -143,8 +143,9 @@ impl<S: Subscriber> Channels<S> {
         }
         // The text is made under the lock, since the offset is part of it.
         let offset = own.state.log.next_offset();
-        let (name, epoch) = (channel.name().as_str(), channel.epoch());
-        let message = Message { channel: name, epoch, offset, at_ms: self.at_ms(name, content), content };
+        let (name, epoch) = (channel.name(), channel.epoch());
+        let at_ms = self.at_ms(name.as_str(), content);
+        let message = Message { channel: name.told(), epoch, offset, at_ms, content };
         let encodings = Encodings::new(&message);
         if others.is_empty() {
             let channel = self.append_to(&mut own, now, LogMessage::Own(encodings), true);

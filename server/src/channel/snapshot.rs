@@ -153,7 +153,7 @@ impl<S: Subscriber> Channels<S> {
     /// # Errors
     /// [`BadLog`], and nothing changes.
     pub(crate) fn restore(&self, record: LogRecord, restored: &mut RestoredLogs<S>) -> Result<(), BadLog> {
-        let name = ChannelName::new(&record.name, usize::MAX).map_err(|_| BadLog("has no name"))?;
+        let name = ChannelName::of_log(&record.name).map_err(|_| BadLog("has no name"))?;
         let maker = Holder::of_text(&record.maker).ok_or(BadLog("is nobody's"))?;
         check(record.number < MOST_OFFSETS, "has no number")?;
         check(!restored.logs.contains_key(&record.number), "comes twice")?;
@@ -332,7 +332,7 @@ fn restore_message<S: Subscriber>(
     let at_ms = message.at_ms;
     let content = Content { user: message.user.map(Into::into), at_ms, data };
     let Some(shared) = message.shared else {
-        let message = Message { channel: name.as_str(), epoch, offset, at_ms, content: &content };
+        let message = Message { channel: name.told(), epoch, offset, at_ms, content: &content };
         return Ok((LogMessage::Own(Encodings::new(&message)), true));
     };
     let channel = ChannelName::new(&shared.channel, usize::MAX).map_err(|_| BadLog("shares with no name"))?;

@@ -429,3 +429,36 @@ fn logs_have_what_they_share_in_one_order() {
         all.into_iter().filter(|(name, _)| name != "/b").collect::<Vec<_>>()
     );
 }
+
+/// What the server says is no channel for anyone to find, or to have room for; and it is gone once nobody hears it.
+#[test]
+fn what_the_server_says_is_beside_all_channels() {
+    let world = World::new(3, WIDE);
+    for channel in ["#", "b", "%"] {
+        world.publish(channel, "1").expect("published");
+    }
+    assert!(world.channels.hold_direct(|| ChannelName::to_user("alice")).is_none());
+    let says = |name: &ChannelName| {
+        let hold = world.channels.hold(name, &Holder::Operator).expect("it counts for nobody");
+        let data = CompactJson::parse("1").expect("JSON");
+        world.channels.publish(name, &Holder::Operator, &data.into(), None).expect("published");
+        hold
+    };
+    let before = world.channels.bytes();
+    let holds: Vec<_> = (0..5).map(|number| says(&ChannelName::to_session(&number))).collect();
+    let again = world.channels.hold_direct(|| ChannelName::to_session(&2)).expect("it is there");
+    assert!(world.channels.hold_direct(|| ChannelName::to_user("alice")).is_none());
+    let found = |cursor, limit| {
+        let page = world.channels.public_after(cursor, limit);
+        page.iter().map(|channel| channel.name().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(None, 9), ["#", "%", "b"]);
+    assert_eq!(found(None, 2), ["#", "%"]);
+    for (cursor, expected) in [("#", &["%", "b"][..]), ("$", &["%", "b"]), ("%", &["b"]), ("b", &[])] {
+        assert_eq!(found(Some(cursor), 9), expected, "after {cursor}");
+    }
+    drop(holds);
+    assert_eq!(world.channels.len(), 4, "one is held");
+    drop(again);
+    assert_eq!((world.channels.len(), world.channels.bytes()), (3, before));
+}

@@ -28,6 +28,12 @@ impl<S: Subscriber> Channels<S> {
     pub(super) fn retire_if_unused(&self, channel: &Arc<Channel<S>>) {
         let action = {
             let mut state = channel.state.lock();
+            if channel.name().is_direct() && state.is_idle() {
+                // Nobody who comes later is to hear it.
+                let before = state.log.size();
+                state.log.clear();
+                self.budget.changed(channel.account(), Change { before, after: state.log.size() });
+            }
             let is_unused = state.is_unused();
             state.retired |= is_unused;
             self.idle.note(channel, &mut state);

@@ -243,6 +243,7 @@ impl Sessions {
         if self.revocations.check(&request.identity, self.timeouts.clock().unix_now()).is_err() {
             self.handle(&session, Input::Close(CloseReason::Kicked));
         }
+        self.follow_user(&session);
         if self.is_draining() {
             // Opened while the others were being closed.
             self.handle(&session, Input::Close(CloseReason::Draining));

@@ -122,7 +122,7 @@ fn take(outbox: &mut SessionOutbox, out: &mut impl Outgoing) -> Taken {
                 }
             }
             Run::Gap { seq, range } => {
-                let (channel, epoch) = (followed.channel.name().as_str(), followed.channel.epoch());
+                let (channel, epoch) = (followed.channel.name().told(), followed.channel.epoch());
                 let gap = Event::Gap { seq, channel, epoch, range };
                 out.gap(seq, &followed.channel, &gap, range.map(|(_, last)| last));
                 taken.gaps += 1;

@@ -9,6 +9,7 @@ mod at_rest;
 mod attach;
 mod cell;
 mod delivery;
+mod direct;
 mod id;
 mod link;
 mod record;
@@ -28,6 +29,7 @@ pub(crate) use at_rest::{AtRest, Delivered, Heard, Remains};
 pub(crate) use attach::{AttachRequest, Attached, Refusal};
 pub(crate) use cell::{Cells, SessionCell, SessionHandle, SessionRef, Transport};
 pub(crate) use delivery::{Backlog, Outgoing, SessionOutbox, Share, take_share};
+pub(crate) use direct::NotSaid;
 #[cfg(feature = "fuzzing")]
 pub(crate) use id::ResumeToken;
 pub use id::SessionId;

@@ -139,7 +139,9 @@ impl Sessions {
             return Ok(Some(Subscribed { channel, offset, begun: offset, recovered: None }));
         }
         let limit = self.limits.subscriptions;
-        if state.machine.outbox().subscriptions().count() >= limit {
+        let theirs =
+            state.machine.outbox().subscriptions().filter(|it| !it.channel.channel.name().is_direct());
+        if theirs.count() >= limit {
             return Err(NotSubscribed::TooManySubscriptions { limit });
         }
         Ok(None)
@@ -153,7 +155,9 @@ impl Sessions {
     /// The session gets nothing new from the channel. Nothing happens if it does not follow it, or no longer listens.
     pub(crate) fn unsubscribe(&self, session: &SessionCell, via: Via, name: &str) {
         let followed = self.step(session, |state, _| {
-            let (slot, followed) = via.is_heard(state).then(|| state.find(name))??;
+            let found = via.is_heard(state).then(|| state.find(name))?;
+            // What the server says, no client can keep it from saying.
+            let (slot, followed) = found.filter(|(_, followed)| !followed.channel.name().is_direct())?;
             let followed = followed.clone();
             state.machine.outbox_mut().unsubscribe(slot);
             Some(followed)
@@ -192,7 +196,10 @@ impl Sessions {
             let outbox = machine.outbox_mut();
             let forbidden: Vec<(Slot, Followed)> = outbox
                 .subscriptions()
-                .filter(|it| !identity.allows(Permission::Subscribe, it.channel.channel.name().as_str()))
+                .filter(|it| {
+                    let name = it.channel.channel.name();
+                    !name.is_direct() && !identity.allows(Permission::Subscribe, name.as_str())
+                })
                 .map(|it| (it.slot, it.channel.clone()))
                 .collect();
             for (slot, _) in &forbidden {
@@ -235,7 +242,7 @@ impl SessionCell {
 }
 
 impl SessionState {
-    fn find(&self, name: &str) -> Option<(Slot, &Followed)> {
+    pub(super) fn find(&self, name: &str) -> Option<(Slot, &Followed)> {
         let mut subscriptions = self.machine.outbox().subscriptions();
         let found =
             subscriptions.find(|subscription| subscription.channel.channel.name().as_str() == name)?;

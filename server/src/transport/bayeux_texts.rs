@@ -7,7 +7,7 @@ use crate::session::Channel;
 
 /// Appends a message of this channel's log, or of this pattern's.
 pub(super) fn append_event(channel: &Channel, message: &LogMessage, events: &mut Vec<u8>) {
-    let name = message.origin().map_or(channel.name(), |origin| &origin.channel).as_str();
+    let name = message.origin().map_or(channel.name(), |origin| &origin.channel).told();
     let (data, stamp) = (message.encodings().data(), message.encodings().stamp());
     events.reserve(event_len(name, &data, stamp) + 1);
     if !events.is_empty() {

@@ -67,7 +67,7 @@ pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
         }
     }
     // One more, to know whether there is more.
-    let mut channels = call.context.client.logs.channels.after(cursor.as_deref(), limit + 1);
+    let mut channels = call.context.client.logs.channels.public_after(cursor.as_deref(), limit + 1);
     let more = channels.len() > limit;
     channels.truncate(limit);
     let last = channels.last().filter(|_| more);

@@ -7,6 +7,7 @@ mod openapi;
 mod presence;
 mod publish;
 pub(crate) mod routes;
+mod send;
 mod sessions;
 mod task;
 mod timers;

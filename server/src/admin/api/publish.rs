@@ -47,9 +47,15 @@ struct Broadcast<'a> {
 }
 
 #[derive(Serialize)]
-struct Position<'a> {
+pub(super) struct Position<'a> {
     offset: u64,
     epoch: &'a str,
+}
+
+impl<'a> Position<'a> {
+    pub(super) fn of(published: &'a Published) -> Self {
+        Self { offset: published.offset, epoch: &published.epoch }
+    }
 }
 
 #[derive(Serialize)]
@@ -81,7 +87,7 @@ pub(super) fn publish(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiEr
         let published =
             append(&context, &request.channel, &content(request.data)?, publish_id(request.key).as_ref())
                 .await?;
-        Ok(json(&Position { offset: published.offset, epoch: &published.epoch }))
+        Ok(json(&Position::of(&published)))
     }
     .boxed()
 }
@@ -121,7 +127,7 @@ impl<'a> ResultFor<'a> {
 }
 
 /// A client could not have sent it either.
-fn check_length(context: &Context, data: &RawValue) -> Result<(), ApiError> {
+pub(super) fn check_length(context: &Context, data: &RawValue) -> Result<(), ApiError> {
     let limit = context.client.settings.max_message;
     if data.get().len() <= limit {
         return Ok(());
@@ -131,7 +137,7 @@ fn check_length(context: &Context, data: &RawValue) -> Result<(), ApiError> {
 }
 
 /// The API has no user.
-fn content(data: &RawValue) -> Result<Content<'_>, ApiError> {
+pub(super) fn content(data: &RawValue) -> Result<Content<'_>, ApiError> {
     CompactJson::parse(data.get())
         .map(Content::from)
         .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, "malformed", error.to_string()))

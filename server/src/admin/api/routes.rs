@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper::Method;
 
-use super::{channels, health, metrics, openapi, presence, publish, sessions, timers, users};
+use super::{channels, health, metrics, openapi, presence, publish, send, sessions, timers, users};
 use crate::admin::Context;
 use crate::http::{ApiError, Reply};
 
@@ -52,8 +52,10 @@ static ROUTES: &[Route] = &[
     Route::get("/api/sessions/{id}", sessions::show),
     Route::new(Method::DELETE, "/api/sessions/{id}", sessions::end),
     Route::new(Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
+    Route::post("/api/sessions/{id}/send", send::to_session),
     Route::later(Method::DELETE, "/api/users/{user}", users::revoke),
     Route::later(Method::POST, "/api/users/{user}/disconnect", users::disconnect),
+    Route::post("/api/users/{user}/send", send::to_user),
     Route::post("/api/publish", publish::publish),
     Route::post("/api/broadcast", publish::broadcast),
     Route::get("/api/channels", channels::list),

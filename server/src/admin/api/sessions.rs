@@ -129,7 +129,7 @@ pub(super) fn moved() -> ApiError {
     ApiError::new(StatusCode::SERVICE_UNAVAILABLE, "draining", message)
 }
 
-fn find(call: &Call<'_>) -> Result<SessionHandle, ApiError> {
+pub(super) fn find(call: &Call<'_>) -> Result<SessionHandle, ApiError> {
     let id = parse_id(call.parameter)?;
     let session = call.context.client.sessions.registry().get(id);
     session.ok_or_else(|| ApiError::not_found(format!("no such session: {id}")))
@@ -168,7 +168,7 @@ impl Filter {
 impl From<&(Arc<Channel>, u64)> for Subscription {
     fn from((channel, cursor): &(Arc<Channel>, u64)) -> Self {
         Self {
-            channel: channel.name().to_string(),
+            channel: channel.name().told().to_owned(),
             cursor: *cursor,
             backlog: channel.last_offset().saturating_sub(*cursor),
         }

@@ -66,7 +66,7 @@ pub(super) fn revoke(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiErr
 }
 
 /// Answers with what is made of the user in the path.
-fn with_user<F: Future<Output = Result<Reply, ApiError>> + Send + 'static>(
+pub(super) fn with_user<F: Future<Output = Result<Reply, ApiError>> + Send + 'static>(
     call: &Call<'_>,
     answer: impl FnOnce(Arc<Context>, String) -> F,
 ) -> BoxFuture<'static, Result<Reply, ApiError>> {
@@ -87,7 +87,11 @@ fn user_of(call: &Call<'_>) -> Result<String, ApiError> {
 }
 
 /// Acts on each session of a user. Returns for how many it did what is to be done.
-async fn for_each_of(context: &Context, user: &str, mut act: impl FnMut(&SessionCell) -> bool) -> usize {
+pub(super) async fn for_each_of(
+    context: &Context,
+    user: &str,
+    mut act: impl FnMut(&SessionCell) -> bool,
+) -> usize {
     let (mut done, mut next) = (0, Some(0));
     while let Some(from) = next {
         let (page, after) = context.client.sessions.of_user(user, from, SESSIONS_AT_ONCE);

@@ -124,7 +124,9 @@ impl<S: Subscriber> LogEngine<S> for RedisEngine<S> {
 
     fn go_on_with(&self, restored: Vec<Arc<Channel<S>>>) {
         let channels = &self.link.channels;
-        let holds = restored.iter().filter_map(|channel| {
+        // What the server says is said here, and goes on as it is.
+        let shared = restored.iter().filter(|channel| !channel.name().is_direct());
+        let holds = shared.filter_map(|channel| {
             // A pattern's log is not in Redis: it has what it has until another begins.
             let is_pattern = channel.name().is_pattern();
             if is_pattern { channels.hold_followed(channel) } else { channels.await_filling(channel) }

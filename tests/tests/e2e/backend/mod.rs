@@ -4,6 +4,8 @@ use encke_tests::tokens::{SECRET, sign};
 use encke_tests::{Admin, Answer, Client, Launch, RunningServer};
 use serde_json::{Value, json};
 
+// To one session, and to all of a user.
+mod send;
 // All sessions of a user: disconnected, or revoked.
 mod users;
 
