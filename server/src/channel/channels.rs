@@ -1,5 +1,4 @@
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -55,7 +54,7 @@ pub(crate) struct Channels<S: Subscriber> {
     /// How many of the channels are patterns. While there are none, a publish looks for none.
     patterns: AtomicUsize,
     /// How many have what the server says. There are no more than two for each session, whatever the limit of channels.
-    direct: AtomicUsize,
+    pub(super) direct: AtomicUsize,
     /// Nothing is appended any more. Read under the lock of a log.
     closed: AtomicBool,
 }
@@ -203,32 +202,6 @@ impl<S: Subscriber> Channels<S> {
         patterns
     }
 
-    /// The channels after `cursor` that anyone may know of, at most `limit` of them, in the order of their names.
-    pub(crate) fn public_after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel<S>>> {
-        // Nobody is to wait while those are counted that the server speaks on: they are all between these two.
-        let (direct, beyond) = ("$", "%");
-        let from = cursor.map_or(Bound::Unbounded, Bound::Excluded);
-        let later =
-            if cursor.is_some_and(|cursor| cursor >= beyond) { from } else { Bound::Included(beyond) };
-        let table = self.table.read();
-        let before = table.channels.range::<str, _>((Bound::Unbounded, Bound::Excluded(direct)));
-        let before = before.filter(|(name, _)| cursor.is_none_or(|cursor| name.as_str() > cursor));
-        let after = table.channels.range::<str, _>((later, Bound::Unbounded));
-        before.chain(after).map(|(_, channel)| Arc::clone(channel)).take(limit).collect()
-    }
-
-    /// All channels after `cursor`, at most `limit` of them, in the order of their names.
-    pub(crate) fn after(&self, cursor: Option<&str>, limit: usize) -> Vec<Arc<Channel<S>>> {
-        let range = (cursor.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-        self.table
-            .read()
-            .channels
-            .range::<str, _>(range)
-            .map(|(_, channel)| Arc::clone(channel))
-            .take(limit)
-            .collect()
-    }
-
     #[cfg(test)]
     pub(super) fn has_no_accounts(&self) -> bool {
         self.table.read().accounts.is_empty() && self.budget.is_empty()
@@ -279,15 +252,6 @@ impl<S: Subscriber> Channels<S> {
                 Err(Retired) => self.forget(&channel),
             }
         }
-    }
-
-    /// The same, if it is there and has what the server says. While nothing has, no name is made, and nothing is looked up.
-    pub(crate) fn hold_direct(self: &Arc<Self>, name: impl FnOnce() -> ChannelName) -> Option<Hold<S>> {
-        if self.direct.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let channel = self.get(name().as_str())?;
-        self.hold_open(channel).ok()
     }
 
     /// Keeps a channel from leaving the table, if it is not just doing so.

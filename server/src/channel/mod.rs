@@ -15,6 +15,7 @@ mod fan_out;
 mod feed;
 mod idle;
 mod keys;
+mod listing;
 mod log;
 mod message;
 mod name;
