@@ -54,7 +54,6 @@ pub(crate) fn client_on(
     engine: impl FnOnce(MemoryEngine<SessionRef>) -> Arc<dyn LogEngine<SessionRef>>,
 ) -> client::Context {
     let limits = &config.limits;
-    let ask_on = Arc::clone(&executor);
     let Sinks { metrics, sessions: events, channels: occupancy } = sinks.into();
     let cells = Arc::new(Cells::new(limits.slots()));
     let channels = Channels::new(
@@ -65,7 +64,7 @@ pub(crate) fn client_on(
         Arc::clone(&timeouts),
         Arc::clone(&metrics),
         entropy.clone(),
-        executor,
+        Arc::clone(&executor),
     );
     let channels = Arc::new(channels.with_occupancy(occupancy));
     let memory = MemoryEngine { channels: Arc::clone(&channels), timeouts: Arc::clone(&timeouts) };
@@ -82,11 +81,12 @@ pub(crate) fn client_on(
         logs.clone(),
         Arc::clone(&metrics),
         entropy.clone(),
+        Arc::clone(&executor),
         events,
     ));
     let backend = config.backend.clone().map(|settings| {
         let (metrics, timeouts) = (Arc::clone(&metrics.backend), Arc::clone(&timeouts));
-        Arc::new(Backend::new(settings, metrics, timeouts, entropy.clone(), ask_on))
+        Arc::new(Backend::new(settings, metrics, timeouts, entropy.clone(), executor))
     });
     client::Context {
         user_rates: Rates::new(limits.user_commands_per_second),

@@ -18,6 +18,9 @@ pub(crate) struct TokenArgs {
     /// What the user may do, as in 'news=subscribe' or 'chat.*=subscribe,publish,presence'. Without any: nothing.
     #[arg(long, value_name = "PATTERN=PERMISSIONS", value_parser = parse_allow)]
     allow: Vec<(String, Vec<Permission>)>,
+    /// A channel that sessions join when they begin. Any number of times.
+    #[arg(long, value_name = "CHANNEL")]
+    join: Vec<String>,
     /// How long the token is good, as in 1h. Without it: for ever.
     #[arg(long, value_name = "DURATION", value_parser = humantime::parse_duration)]
     ttl: Option<Duration>,
@@ -43,8 +46,13 @@ impl TokenArgs {
             channels.entry(pattern).or_default().extend(permissions);
         }
         let now = unix_now();
-        let grant =
-            Grant { sub: self.sub, issued: Some(now), expires: self.ttl.map(|ttl| now + ttl), channels };
+        let grant = Grant {
+            sub: self.sub,
+            issued: Some(now),
+            expires: self.ttl.map(|ttl| now + ttl),
+            channels,
+            join: self.join,
+        };
         let token = auth.sign(&grant, self.kid.as_deref())?;
         auth.identify(Some(&token), now)?;
         Ok(token)

@@ -58,8 +58,9 @@ def filter_case(context, case):
 
 @schemathesis.hook
 def before_call(context, case, kwargs):
-    """Links lead to any session, but not all may be ended."""
-    if case.method == "DELETE" and case.path_parameters.get("id") in KEPT:
+    """Links lead to any session, but not all may be ended, or may lose what they follow."""
+    leaves = case.method == "DELETE" or case.path.endswith("/unsubscribe")
+    if leaves and case.path_parameters.get("id") in KEPT:
         case.path_parameters["id"] = next(DOOMED)
     if case.method == "DELETE" and case.path_parameters.get("user") == KEPT_USER:
         case.path_parameters["user"] = DOOMED_USER

@@ -4,7 +4,7 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{AuthError, Identity, Permissions};
+use super::{AuthError, Identity, Permission, Permissions};
 use crate::clock::UnixTime;
 
 /// The longest user, in bytes.
@@ -22,6 +22,7 @@ pub(crate) struct RawClaims {
     exp: Option<Value>,
     nbf: Option<Value>,
     channels: Option<Value>,
+    join: Option<Value>,
     aud: Option<Value>,
 }
 
@@ -33,13 +34,14 @@ pub(super) struct Claims {
     pub(super) exp: Option<UnixTime>,
     nbf: Option<UnixTime>,
     pub(super) permissions: Permissions,
+    pub(super) join: Box<[Box<str>]>,
 }
 
 impl RawClaims {
     /// Whether it says nothing of anyone.
     fn is_empty(&self) -> bool {
-        let Self { sub, iat, exp, nbf, channels, aud } = self;
-        [sub, iat, exp, nbf, channels, aud].iter().all(|claim| claim.is_none())
+        let Self { sub, iat, exp, nbf, channels, join, aud } = self;
+        [sub, iat, exp, nbf, channels, join, aud].iter().all(|claim| claim.is_none())
     }
 
     /// Who a client is by the word of the backend, which need not be signed. `None` if it says nothing.
@@ -54,7 +56,7 @@ impl RawClaims {
         claims.check_time(now)?;
         // It says so now.
         let issued = claims.iat.or(Some(now));
-        Ok(Some(Identity::new(claims.sub, issued, claims.exp, claims.permissions)))
+        Ok(Some(Identity::new(claims.sub, issued, claims.exp, claims.permissions, claims.join)))
     }
 }
 
@@ -65,12 +67,14 @@ impl Claims {
             let problem = "is for someone else: this server has no name";
             return Err(AuthError::BadClaim { claim: "aud", problem });
         }
+        let permissions = raw.channels.as_ref().map(Permissions::parse).transpose()?.unwrap_or_default();
         Ok(Self {
+            join: joined(raw.join.as_ref(), &permissions)?,
             sub: subject(raw.sub)?,
             iat: date("iat", raw.iat.as_ref(), Duration::ZERO)?,
             exp: date("exp", raw.exp.as_ref(), ROUND_UP)?,
             nbf: date("nbf", raw.nbf.as_ref(), ROUND_UP)?,
-            permissions: raw.channels.as_ref().map(Permissions::parse).transpose()?.unwrap_or_default(),
+            permissions,
         })
     }
 
@@ -108,6 +112,21 @@ fn subject(claim: Option<Value>) -> Result<Arc<str>, AuthError> {
         Some(Value::String(sub)) => Ok(sub.into()),
         Some(_) => Err(bad("is not text")),
     }
+}
+
+/// The claim `join`: `["news","chat.lobby"]`.
+fn joined(claim: Option<&Value>, permissions: &Permissions) -> Result<Box<[Box<str>]>, AuthError> {
+    let bad = |problem| AuthError::BadClaim { claim: "join", problem };
+    let Some(claim) = claim else { return Ok(Box::default()) };
+    let channels = claim.as_array().ok_or(bad("is not a list"))?;
+    let name = |channel: &Value| {
+        let name = channel.as_str().ok_or(bad("has what is not text"))?;
+        if !permissions.allows(Permission::Subscribe, name) {
+            return Err(bad("has a channel to which `channels` does not allow to subscribe"));
+        }
+        Ok(name.into())
+    };
+    channels.iter().map(name).collect()
 }
 
 fn date(

@@ -16,6 +16,8 @@ struct Known {
     issued: Option<UnixTime>,
     expires: Option<UnixTime>,
     permissions: Permissions,
+    /// Channels that its sessions join when they begin.
+    join: Box<[Box<str>]>,
 }
 
 /// Who a client is, as a snapshot has it.
@@ -33,6 +35,8 @@ pub(crate) struct IdentityRecord {
     /// By the wall clock.
     #[n(3)]
     issued_ms: Option<u64>,
+    #[cbor(n(4), default)]
+    join: Vec<String>,
 }
 
 impl Identity {
@@ -44,8 +48,9 @@ impl Identity {
         issued: Option<UnixTime>,
         expires: Option<UnixTime>,
         permissions: Permissions,
+        join: Box<[Box<str>]>,
     ) -> Self {
-        Self(Some(Arc::new(Known { user, issued, expires, permissions })))
+        Self(Some(Arc::new(Known { user, issued, expires, permissions, join })))
     }
 
     /// The token's `sub`; `None` for anyone.
@@ -57,6 +62,11 @@ impl Identity {
     /// The same, for longer than the identity.
     pub(crate) fn shared_user(&self) -> Option<Arc<str>> {
         self.0.as_ref().map(|known| Arc::clone(&known.user))
+    }
+
+    /// The channels that its sessions join when they begin.
+    pub(crate) fn joins(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().flat_map(|known| &known.join).map(|name| &**name)
     }
 
     /// When the token was issued, if it says so.
@@ -79,15 +89,22 @@ impl Identity {
             expires_ms: known.expires.map(UnixTime::as_millis),
             rules: rules.map(|(name, prefix, allowed)| (name.to_owned(), prefix, allowed)).collect(),
             issued_ms: known.issued.map(UnixTime::as_millis),
+            join: self.joins().map(ToOwned::to_owned).collect(),
         })
     }
 
     /// The reverse of [`Self::record`].
     pub(crate) fn restore(record: Option<IdentityRecord>) -> Self {
-        record.map_or(Self::ANONYMOUS, |IdentityRecord { user, expires_ms, rules, issued_ms }| {
+        record.map_or(Self::ANONYMOUS, |IdentityRecord { user, expires_ms, rules, issued_ms, join }| {
             let time = |millis| UnixTime::since_epoch(Duration::from_millis(millis));
             let (issued, expires) = (issued_ms.map(time), expires_ms.map(time));
-            Self::new(user.into(), issued, expires, Permissions::of_rules(rules))
+            Self::new(
+                user.into(),
+                issued,
+                expires,
+                Permissions::of_rules(rules),
+                join.into_iter().map(Into::into).collect(),
+            )
         })
     }
 

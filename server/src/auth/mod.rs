@@ -83,7 +83,7 @@ impl Auth {
         if let Some(longest) = self.longest_token {
             claims.check_length(longest)?;
         }
-        Ok(Identity::new(claims.sub, claims.iat, claims.exp, claims.permissions))
+        Ok(Identity::new(claims.sub, claims.iat, claims.exp, claims.permissions, claims.join))
     }
 
     /// Signs a token with the HS256 key of this `kid`, or with the one that has none.

@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn token(user: &str, issued: Option<u64>) -> Identity {
-        Identity::new(user.into(), issued.map(at), None, Permissions::default())
+        Identity::new(user.into(), issued.map(at), None, Permissions::default(), Box::default())
     }
 
     #[test]

@@ -18,6 +18,8 @@ pub struct Grant {
     pub expires: Option<UnixTime>,
     /// What it allows, by pattern.
     pub channels: BTreeMap<String, Vec<Permission>>,
+    /// Channels that sessions join when they begin.
+    pub join: Vec<String>,
 }
 
 /// Why a token cannot be signed.
@@ -63,6 +65,8 @@ struct Claims<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     exp: Option<u64>,
     channels: &'a BTreeMap<String, Vec<Permission>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    join: &'a [String],
 }
 
 pub(super) fn sign(keys: &[Key], grant: &Grant, kid: Option<&str>) -> Result<String, SignError> {
@@ -77,6 +81,7 @@ pub(super) fn sign(keys: &[Key], grant: &Grant, kid: Option<&str>) -> Result<Str
         iat: grant.issued.map(UnixTime::as_secs),
         exp: grant.expires.map(UnixTime::as_secs),
         channels: &grant.channels,
+        join: &grant.join,
     };
     let message = format!("{}.{}", part(&header), part(&claims));
     let signature = key.sign(message.as_bytes());

@@ -241,6 +241,17 @@ fn claims_are_checked() {
         (r#"{"sub":"a","iat":1800000000,"iss":"x","jti":7,"more":{}}"#, Ok(())),
         (r#"{"sub":"a","aud":"x"}"#, bad("aud", "is for someone else: this server has no name")),
         (r#"{"sub":"a","channels":{"news":["subscribe"]}}"#, Ok(())),
+        (r#"{"sub":"a","channels":{"a*":["subscribe"]},"join":["a","ab","a"]}"#, Ok(())),
+        (r#"{"sub":"a","join":[]}"#, Ok(())),
+        (r#"{"sub":"a","join":"a"}"#, bad("join", "is not a list")),
+        (
+            r#"{"sub":"a","channels":{"a*":["subscribe"]},"join":["a",1]}"#,
+            bad("join", "has what is not text"),
+        ),
+        (
+            r#"{"sub":"a","channels":{"a":["publish"],"ab":["subscribe"]},"join":["ab","a"]}"#,
+            bad("join", "has a channel to which `channels` does not allow to subscribe"),
+        ),
         (
             r#"{"sub":"a","channels":{"news":["read"]}}"#,
             bad("channels", "allows what is none of `subscribe`, `publish`, `presence`"),
@@ -289,13 +300,15 @@ fn what_is_signed_is_accepted() {
         sub: "alice".to_owned(),
         issued: Some(NOW),
         expires: Some(NOW + std::time::Duration::from_millis(1500)),
-        channels: [("chat.*".to_owned(), vec![Permission::Publish])].into(),
+        channels: [("chat.*".to_owned(), vec![Permission::Publish, Permission::Subscribe])].into(),
+        join: vec!["chat.a".to_owned()],
     };
     for kid in [None, Some("h1")] {
         let token = auth.sign(&grant, kid).expect("a secret");
         let identity = auth.identify(Some(&token), NOW).expect("our own token");
         assert_eq!(identity.user(), Some("alice"));
         assert_eq!(identity.issued(), Some(NOW));
+        assert_eq!(identity.joins().collect::<Vec<_>>(), ["chat.a"]);
         assert_eq!(identity.expires(), Some(UnixTime::from_secs(1_700_000_002)));
         assert!(identity.allows(Permission::Publish, "chat.a"));
     }

@@ -8,6 +8,7 @@ use super::unfinished::Sender;
 use crate::admission::{Permits, Rates, RefusalReason, Refusals, Unfinished, network};
 use crate::auth::{Auth, AuthError, Identity};
 use crate::backend::Backend;
+use crate::channel::ChannelName;
 use crate::engine::Health;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
@@ -120,6 +121,7 @@ impl Context {
         let now = clock.unix_now();
         let identity = self.auth.identify(token, now).and_then(|identity| {
             self.sessions.revocations().check(&identity, now)?;
+            self.check_joins(&identity)?;
             Ok(identity)
         });
         identity.map_err(|error| {
@@ -128,6 +130,19 @@ impl Context {
             }
             NotIdentified::BadToken(error)
         })
+    }
+
+    /// Whether sessions can join what their token names.
+    fn check_joins(&self, identity: &Identity) -> Result<(), AuthError> {
+        let bad = |problem| Err(AuthError::BadClaim { claim: "join", problem });
+        let longest = self.settings.channel_name_bytes;
+        if identity.joins().count() > self.settings.max_subscriptions {
+            return bad("has more channels than limits.max_subscriptions");
+        }
+        if identity.joins().any(|name| ChannelName::new(name, longest).is_err()) {
+            return bad("has a name that no channel may have");
+        }
+        Ok(())
     }
 
     fn refused(&self, refusal: Refusal, address: IpAddr) {

@@ -68,7 +68,9 @@ impl From<NotSubscribed> for CommandError {
         let code = match error {
             NotSubscribed::Forbidden => ErrorCode::Forbidden,
             NotSubscribed::Draining => ErrorCode::Draining,
-            NotSubscribed::TooManySubscriptions { .. } | NotSubscribed::Detached => ErrorCode::Limit,
+            NotSubscribed::TooManySubscriptions { .. } | NotSubscribed::Detached | NotSubscribed::Ended => {
+                ErrorCode::Limit
+            }
             NotSubscribed::Engine(error) => return error.into(),
         };
         Self { code, message: error.to_string() }

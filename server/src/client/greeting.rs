@@ -51,6 +51,8 @@ mod tests {
         fn message(&mut self, _: u64, _: &Channel, _: u64, _: &LogMessage) {}
 
         fn gap(&mut self, _: u64, _: &Channel, _: &Event<'_>, _: Option<u64>) {}
+
+        fn notice(&mut self, _: u64, _: &Event<'_>) {}
     }
 
     /// A connection may be taken over before it has said its hello. What it says then is still its own: its client has nothing of what the

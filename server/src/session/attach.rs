@@ -86,7 +86,7 @@ impl Sessions {
     /// # Errors
     /// [`Refusal`].
     pub(crate) fn attach(
-        &self,
+        self: &Arc<Self>,
         request: &AttachRequest,
         permit: Option<Permit>,
         has_ended: impl Fn() -> bool,
@@ -200,7 +200,7 @@ impl Sessions {
     }
 
     fn open(
-        &self,
+        self: &Arc<Self>,
         attach: Attach,
         request: &AttachRequest,
         link: &Arc<Link>,
@@ -244,6 +244,7 @@ impl Sessions {
             self.handle(&session, Input::Close(CloseReason::Kicked));
         }
         self.follow_user(&session);
+        self.join_by_token(&session, &request.identity, &Identity::ANONYMOUS);
         if self.is_draining() {
             // Opened while the others were being closed.
             self.handle(&session, Input::Close(CloseReason::Draining));

@@ -20,6 +20,9 @@ const BATCH_BYTES: usize = 16 * 1024;
 /// The most messages that one channel gives before the next has its turn.
 const RUN_MESSAGES: usize = 32;
 
+/// Why a client no longer follows a channel that the backend has taken it out of.
+const REMOVED: &str = "removed";
+
 /// Where a connection writes what it takes, in the form of its transport.
 pub(crate) trait Outgoing {
     /// Bytes written.
@@ -28,6 +31,8 @@ pub(crate) trait Outgoing {
     fn message(&mut self, seq: u64, channel: &Channel, offset: u64, message: &LogMessage);
     /// A gap, its seq, and the last message that it leaves out, if that is known.
     fn gap(&mut self, seq: u64, channel: &Channel, gap: &Event<'_>, last: Option<u64>);
+    /// A subscription has begun or ended by the server's will; the last seq before. It has none.
+    fn notice(&mut self, sent: u64, notice: &Event<'_>);
 }
 
 /// What remains after a connection has taken its share.
@@ -126,6 +131,14 @@ fn take(outbox: &mut SessionOutbox, out: &mut impl Outgoing) -> Taken {
                 let gap = Event::Gap { seq, channel, epoch, range };
                 out.gap(seq, &followed.channel, &gap, range.map(|(_, last)| last));
                 taken.gaps += 1;
+            }
+            Run::Begun { offset } => {
+                let (channel, epoch) = (followed.channel.name().told(), followed.channel.epoch());
+                out.notice(outbox.sent(), &Event::Subscribed { channel, epoch, offset });
+            }
+            Run::Ended => {
+                let channel = followed.channel.name().told();
+                out.notice(outbox.sent(), &Event::Unsubscribed { channel, reason: REMOVED });
             }
             Run::CaughtUp => log.wait(followed.key),
             Run::PassedOver | Run::Waits => {}

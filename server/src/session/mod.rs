@@ -7,6 +7,7 @@
 
 mod at_rest;
 mod attach;
+mod by_server;
 mod cell;
 mod delivery;
 mod direct;

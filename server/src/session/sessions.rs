@@ -16,6 +16,7 @@ use crate::arena::Borrowed;
 use crate::auth::Revocations;
 use crate::engine::LogEngine;
 use crate::entropy::Entropy;
+use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
@@ -78,6 +79,8 @@ pub(crate) struct Sessions {
     pub(super) logs: Logs,
     pub(super) metrics: Arc<Metrics>,
     pub(super) entropy: Entropy,
+    /// Runs what waits for an engine, and nobody else waits for.
+    pub(super) executor: Arc<dyn Executor>,
     pub(super) events: Box<dyn EventSink>,
     /// [`EventSink::wants_order`].
     pub(super) in_order: bool,
@@ -99,6 +102,7 @@ impl Sessions {
         logs: Logs,
         metrics: Arc<Metrics>,
         entropy: Entropy,
+        executor: Arc<dyn Executor>,
         events: Box<dyn EventSink>,
     ) -> Self {
         let cells = Arc::clone(logs.channels.home());
@@ -115,6 +119,7 @@ impl Sessions {
             logs,
             metrics,
             entropy,
+            executor,
             in_order: events.wants_order(),
             events,
             connections: AtomicU64::new(0),

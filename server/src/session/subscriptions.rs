@@ -11,6 +11,7 @@ use super::cell::{SessionCell, SessionRef, SessionState};
 use super::sessions::Sessions;
 use super::step::token_deadline;
 use super::via::{Said, Via};
+use crate::admission::Holder;
 use crate::auth::{Identity, Permission};
 use crate::channel::{ChannelName, Hold, Retired, SubscriberKey, overlap};
 use crate::engine::{Answer, EngineError};
@@ -58,6 +59,30 @@ pub(crate) enum NotSubscribed {
     Draining,
     #[error("another connection has the session now")]
     Detached,
+    #[error("the session has ended")]
+    Ended,
+}
+
+/// By whose will a session follows a channel.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Will {
+    /// Its client has asked for it in this way, and is answered.
+    Client(Via),
+    /// Its client is told.
+    Server {
+        /// Whatever its client's token allows.
+        granted: bool,
+    },
+}
+
+impl Will {
+    /// Whether the session's connection knows nothing of it.
+    fn is_beside(self) -> bool {
+        match self {
+            Self::Client(via) => via.is_beside(),
+            Self::Server { .. } => true,
+        }
+    }
 }
 
 impl Sessions {
@@ -73,19 +98,33 @@ impl Sessions {
         name: &ChannelName,
         begin: &Beginning<'_>,
     ) -> Answer<Result<Subscribed, NotSubscribed>> {
-        match self.step(session, |state, _| self.may_follow(state, via, name)) {
+        self.follow(session, Will::Client(via), || session.holder(via), name, begin)
+    }
+
+    /// The same by anyone's will. `maker` makes the channel, if there is none.
+    pub(super) fn follow(
+        self: &Arc<Self>,
+        session: &SessionCell,
+        will: Will,
+        maker: impl FnOnce() -> Holder,
+        name: &ChannelName,
+        begin: &Beginning<'_>,
+    ) -> Answer<Result<Subscribed, NotSubscribed>> {
+        match self.step(session, |state, _| self.may_follow(state, will, name)) {
             Ok(None) => {}
             Ok(Some(subscribed)) => return Answer::Ready(Ok(subscribed)),
             Err(error) => return Answer::Ready(Err(error)),
         }
-        match self.logs.engine.follow(name, &session.holder(via)) {
+        match self.logs.engine.follow(name, &maker()) {
             Answer::Ready(followed) => Answer::Ready(
-                followed.map_err(NotSubscribed::from).and_then(|hold| self.join(session, via, &hold, begin)),
+                followed.map_err(NotSubscribed::from).and_then(|hold| self.join(session, will, &hold, begin)),
             ),
             Answer::Later(followed) => {
                 let (sessions, session) = (Arc::clone(self), self.hold(session));
                 let begin = begin.clone().into_owned();
-                Answer::Later(Box::pin(async move { sessions.join(&session, via, &followed.await?, &begin) }))
+                Answer::Later(Box::pin(
+                    async move { sessions.join(&session, will, &followed.await?, &begin) },
+                ))
             }
         }
     }
@@ -94,26 +133,33 @@ impl Sessions {
     fn join(
         &self,
         session: &SessionCell,
-        via: Via,
+        will: Will,
         hold: &Hold<SessionRef>,
         begin: &Beginning<'_>,
     ) -> Result<Subscribed, NotSubscribed> {
         let channel = hold.channel();
         let subscribed = self.step(session, |state, _| {
-            if let Some(subscribed) = self.may_follow(state, via, channel.name())? {
+            if let Some(subscribed) = self.may_follow(state, will, channel.name())? {
                 return Ok(subscribed);
             }
             let joined = channel.join(session.reference(), |log, add| {
                 let goes_on = |since: &Since<'_>| channel.goes_on_after(&since.epoch, since.offset);
                 let start = Start::of(begin, goes_on, log);
                 let subscribe = |slot| Followed { channel: Arc::clone(channel), key: add(slot) };
-                state.machine.outbox_mut().subscribe_with(subscribe, start.cursor, start.gap);
+                let outbox = state.machine.outbox_mut();
+                outbox.forget_ends(|ended| ended.channel.name() == channel.name());
+                match will {
+                    Will::Client(_) => outbox.subscribe_with(subscribe, start.cursor, start.gap),
+                    Will::Server { granted } => {
+                        outbox.subscribe_and_tell(subscribe, start.cursor, start.gap, granted)
+                    }
+                };
                 let Start { cursor: begun, recovered, .. } = start;
                 Subscribed { channel: Arc::clone(channel), offset: log.last, begun, recovered }
             });
             joined.map_err(|Retired| NotSubscribed::Engine(EngineError::Unavailable))
         });
-        if via.is_beside() && subscribed.is_ok() {
+        if will.is_beside() && subscribed.is_ok() {
             session.wake_to_read();
         }
         subscribed
@@ -123,14 +169,17 @@ impl Sessions {
     fn may_follow(
         &self,
         state: &SessionState,
-        via: Via,
+        will: Will,
         name: &ChannelName,
     ) -> Result<Option<Subscribed>, NotSubscribed> {
-        if !via.is_heard(state) {
-            let has_moved = state.machine.phase() == Phase::Moved;
-            return Err(if has_moved { NotSubscribed::Draining } else { NotSubscribed::Detached });
+        match (will, state.machine.phase()) {
+            (_, Phase::Moved) => return Err(NotSubscribed::Draining),
+            (Will::Client(via), _) if !via.is_heard(state) => return Err(NotSubscribed::Detached),
+            (Will::Server { .. }, Phase::Closed(_)) => return Err(NotSubscribed::Ended),
+            _ => {}
         }
-        if !state.identity.allows(Permission::Subscribe, name.as_str()) {
+        let is_granted = matches!(will, Will::Server { granted: true });
+        if !is_granted && !state.identity.allows(Permission::Subscribe, name.as_str()) {
             return Err(NotSubscribed::Forbidden);
         }
         if let Some((_, followed)) = state.find(name.as_str()) {
@@ -170,15 +219,16 @@ impl Sessions {
     /// The client has a new token. Returns the channels that it no longer allows, or nothing when the session is another
     /// user's.
     pub(crate) fn refresh(
-        &self,
+        self: &Arc<Self>,
         session: &SessionCell,
         via: Via,
         identity: &Identity,
     ) -> Option<Vec<ChannelName>> {
+        let mut before = None;
         let is_theirs = self.step(session, |state, step| {
             let is_theirs = state.identity.is_same_user(identity);
             if is_theirs && via.is_heard(state) {
-                state.identity = identity.clone();
+                before = Some(std::mem::replace(&mut state.identity, identity.clone()));
                 let expires = identity
                     .expires()
                     .map(|expires| token_deadline(expires, self.timeouts.clock(), step.now));
@@ -186,7 +236,11 @@ impl Sessions {
             }
             is_theirs
         });
-        is_theirs.then(|| self.revoke(session))
+        let revoked = is_theirs.then(|| self.revoke(session));
+        if let Some(before) = before {
+            self.join_by_token(session, identity, &before);
+        }
+        revoked
     }
 
     /// Ends the subscriptions that the client's token does not allow.
@@ -198,7 +252,7 @@ impl Sessions {
                 .subscriptions()
                 .filter(|it| {
                     let name = it.channel.channel.name();
-                    !name.is_direct() && !identity.allows(Permission::Subscribe, name.as_str())
+                    !it.granted && !name.is_direct() && !identity.allows(Permission::Subscribe, name.as_str())
                 })
                 .map(|it| (it.slot, it.channel.clone()))
                 .collect();

@@ -216,7 +216,7 @@ fn apply(from: impl Read, kept: &Kept) -> Result<(Counts, Vec<Arc<Channel>>), Lo
                 channels.restore(log, &mut logs).map_err(|error| error.to_string())
             }
             Record::Session(session) => {
-                sessions.restore(session, &mut logs, &mut restored).map_err(|error| error.to_string())
+                sessions.restore(*session, &mut logs, &mut restored).map_err(|error| error.to_string())
             }
             Record::Ended(ended) => sessions.restore_end(&ended).map_err(|error| error.to_string()),
             Record::Revoked(revoked) => {
@@ -240,7 +240,7 @@ fn apply(from: impl Read, kept: &Kept) -> Result<(Counts, Vec<Arc<Channel>>), Lo
 pub(super) enum Record {
     Header(Header),
     Log(LogRecord),
-    Session(StoredSession),
+    Session(Box<StoredSession>),
     Ended(StoredEnd),
     Revoked(RevocationRecord),
 }
@@ -267,7 +267,7 @@ pub(super) fn each<R: Read>(
                 visit(&reader, Record::Header(header))?;
             }
             LOG => visit(&reader, Record::Log(reader.decode()?))?,
-            SESSION => visit(&reader, Record::Session(reader.decode()?))?,
+            SESSION => visit(&reader, Record::Session(Box::new(reader.decode()?)))?,
             REVOKED => visit(&reader, Record::Revoked(reader.decode()?))?,
             ENDED => visit(&reader, Record::Ended(reader.decode()?))?,
             END => {

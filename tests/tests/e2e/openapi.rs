@@ -112,11 +112,13 @@ fn subscriber(address: SocketAddr, query: &str) -> Client {
     client
 }
 
+/// The seq of a message or gap, and its offset, if it is on the channel.
+type Numbered = (u64, Option<u64>);
+
 /// A client that follows a channel, comes back when its connection is dropped, and notes what it is sent.
 struct Follower {
     session: String,
-    /// The seq of each message, and its offset on the channel, if it is not one that the API sent to this session or its user.
-    received: Arc<Mutex<Vec<(u64, Option<u64>)>>>,
+    received: Arc<Mutex<Vec<Numbered>>>,
     leave: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
@@ -134,10 +136,16 @@ impl Follower {
                 while !leave.load(Ordering::Acquire) {
                     match client.next_within(Duration::from_millis(10)) {
                         Some(Said::Object(object)) => {
-                            let number = |name: &str| object["message"][name].as_u64();
-                            let seq = number("seq").unwrap_or_else(|| panic!("{object}"));
-                            let is_of_channel = object["message"]["channel"] == CHANNEL;
-                            received.lock().push((seq, number("offset").filter(|_| is_of_channel)));
+                            // The API makes it follow others, too, from the past or not.
+                            if object["subscribed"].is_object() {
+                                continue;
+                            }
+                            let numbered = ["message", "gap"].map(|kind| object[kind]["seq"].as_u64());
+                            let seq = numbered.into_iter().flatten().next();
+                            let message = &object["message"];
+                            let offset = message["offset"].as_u64();
+                            let offset = offset.filter(|_| message["channel"] == CHANNEL);
+                            received.lock().push((seq.unwrap_or_else(|| panic!("{object}")), offset));
                         }
                         Some(Said::Close(DISCONNECTED, _)) => {
                             let seq = received.lock().last().map_or(0, |(seq, _)| *seq);

@@ -42,6 +42,15 @@ pub enum Event<'a> {
         /// The first and the last missing message, if known.
         range: Option<(u64, u64)>,
     },
+    /// A subscription has begun, and the client did not ask for it.
+    Subscribed {
+        /// The channel.
+        channel: &'a str,
+        /// The epoch of the channel's log.
+        epoch: &'a str,
+        /// What comes next follows this message.
+        offset: u64,
+    },
     /// A subscription has ended, and the client did not ask for it.
     Unsubscribed {
         /// The channel.

@@ -127,6 +127,24 @@ pub struct SubscriptionRecord {
     /// Another has sent a message of its log.
     #[n(9)]
     pub sent_by_others: bool,
+    /// What the client is told of it, or was.
+    #[n(10)]
+    pub notice: Option<NoticeRecord>,
+}
+
+/// What a client is told of a subscription that it has not asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(array)]
+pub struct NoticeRecord {
+    /// That it has ended, rather than begun.
+    #[n(0)]
+    pub is_end: bool,
+    /// Whatever else the client may follow.
+    #[n(1)]
+    pub granted: bool,
+    /// The last seq there was when it was told; nothing: it is to be told.
+    #[n(2)]
+    pub told_after: Option<u64>,
 }
 
 /// A stretch of a log that was sent.

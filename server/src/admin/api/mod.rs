@@ -9,6 +9,7 @@ mod publish;
 pub(crate) mod routes;
 mod send;
 mod sessions;
+mod subscribe;
 mod task;
 mod timers;
 mod users;

@@ -6,7 +6,9 @@ use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use hyper::Method;
 
-use super::{channels, health, metrics, openapi, presence, publish, send, sessions, timers, users};
+use super::{
+    channels, health, metrics, openapi, presence, publish, send, sessions, subscribe, timers, users,
+};
 use crate::admin::Context;
 use crate::http::{ApiError, Reply};
 
@@ -53,6 +55,8 @@ static ROUTES: &[Route] = &[
     Route::new(Method::DELETE, "/api/sessions/{id}", sessions::end),
     Route::new(Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
     Route::post("/api/sessions/{id}/send", send::to_session),
+    Route::post("/api/sessions/{id}/subscribe", subscribe::subscribe),
+    Route::post("/api/sessions/{id}/unsubscribe", subscribe::unsubscribe),
     Route::later(Method::DELETE, "/api/users/{user}", users::revoke),
     Route::later(Method::POST, "/api/users/{user}/disconnect", users::disconnect),
     Route::post("/api/users/{user}/send", send::to_user),

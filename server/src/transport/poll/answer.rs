@@ -66,6 +66,10 @@ impl Outgoing for Array {
     fn gap(&mut self, _: u64, _: &Channel, gap: &Event<'_>, _: Option<u64>) {
         self.notify(gap);
     }
+
+    fn notice(&mut self, _: u64, notice: &Event<'_>) {
+        self.notify(notice);
+    }
 }
 
 /// What an answer says.

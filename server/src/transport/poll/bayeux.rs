@@ -41,6 +41,8 @@ pub(crate) struct Taken {
     missed: Missed,
     /// The last, if there was one.
     seq: Option<u64>,
+    /// A subscription has begun or ended.
+    has_notice: bool,
 }
 
 impl ConnectForm {
@@ -67,13 +69,13 @@ impl Form for Box<ConnectForm> {
     fn begin(&mut self) {}
 
     fn has_taken(&self) -> bool {
-        self.taken.seq.is_some()
+        self.taken.seq.is_some() || self.taken.has_notice
     }
 
     fn forget_taken(&mut self) {
         self.taken.events.clear();
-        self.taken.missed.forget_gaps();
-        self.taken.seq = None;
+        self.taken.missed.forget_taken();
+        (self.taken.seq, self.taken.has_notice) = (None, false);
     }
 
     fn answer(&mut self, attachment: &Attachment) -> Content {
@@ -113,6 +115,11 @@ impl Outgoing for Box<ConnectForm> {
     fn gap(&mut self, seq: u64, _: &Channel, gap: &Event<'_>, _: Option<u64>) {
         self.taken.missed.note(gap);
         self.taken.seq = Some(seq);
+    }
+
+    fn notice(&mut self, _: u64, notice: &Event<'_>) {
+        self.taken.missed.note(notice);
+        self.taken.has_notice = true;
     }
 }
 

@@ -86,6 +86,10 @@ impl Outgoing for JsonForm {
     fn gap(&mut self, seq: u64, channel: &Channel, gap: &Event<'_>, last: Option<u64>) {
         self.array.gap(seq, channel, gap, last);
     }
+
+    fn notice(&mut self, sent: u64, notice: &Event<'_>) {
+        self.array.notice(sent, notice);
+    }
 }
 
 #[cfg(test)]

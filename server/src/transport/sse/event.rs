@@ -105,6 +105,10 @@ impl Outgoing for Events<'_> {
         }
         self.numbered(seq, gap);
     }
+
+    fn notice(&mut self, _: u64, notice: &Event<'_>) {
+        self.plain(notice);
+    }
 }
 
 #[cfg(test)]

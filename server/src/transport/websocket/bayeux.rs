@@ -117,6 +117,15 @@ impl Spoken for BayeuxSocket {
         }
     }
 
+    /// Messages wait for the answer that has it, as for one with a gap that comes next.
+    fn notice(&mut self, sent: u64, notice: &Event<'_>, frames: &mut Frames<'_>) {
+        self.notify(notice, frames);
+        match &mut self.riding {
+            Some(riding) => riding.has_new = true,
+            None => _ = self.untold.get_or_insert(sent.saturating_add(1)),
+        }
+    }
+
     fn told(&self, sent: u64) -> u64 {
         self.untold.map_or(sent, |gap| sent.min(gap.saturating_sub(1)))
     }

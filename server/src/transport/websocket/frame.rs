@@ -83,6 +83,10 @@ impl<D: Spoken> Outgoing for OutgoingFrames<'_, D> {
     fn gap(&mut self, seq: u64, _: &Channel, gap: &Event<'_>, _: Option<u64>) {
         self.dialect.gap(seq, gap, &mut self.frames);
     }
+
+    fn notice(&mut self, sent: u64, notice: &Event<'_>) {
+        self.dialect.notice(sent, notice, &mut self.frames);
+    }
 }
 
 #[cfg(test)]

@@ -41,6 +41,11 @@ pub(crate) trait Spoken: Dialect {
         self.notify(gap, frames);
     }
 
+    /// Tells that a subscription has begun or ended, now or with that answer. `sent` is the last seq before.
+    fn notice(&mut self, _sent: u64, notice: &Event<'_>, frames: &mut Frames<'_>) {
+        self.notify(notice, frames);
+    }
+
     /// The bytes that are kept for that answer.
     fn kept(&self) -> usize {
         0

@@ -141,6 +141,9 @@ impl World {
             }
             // Whatever it was told before it leaves, it leaves.
             ServerMessage::Goaway(_) => self.leave_event_stream(client),
+            ServerMessage::Subscribed(begun) => {
+                self.violate("wire", format!("nobody has asked for {}", begun.channel));
+            }
             ServerMessage::Unsubscribed(gone) => {
                 if let (Some(channel), Some(page)) =
                     (channel_of(&gone.channel), &mut self.clients[client as usize].page)

@@ -1,11 +1,15 @@
 use std::time::SystemTime;
 
 use encke_tests::tokens::{SECRET, sign};
-use encke_tests::{Admin, Answer, Client, Launch, RunningServer};
+use encke_tests::{Admin, Answer, Client, Hello, Launch, RunningServer};
 use serde_json::{Value, json};
 
+// Channels that a token names.
+mod join;
 // To one session, and to all of a user.
 mod send;
+// Channels that the backend makes a session follow, or leave.
+mod subscribe;
 // All sessions of a user: disconnected, or revoked.
 mod users;
 
@@ -53,4 +57,16 @@ fn assert_error(answer: &Answer, status: u16, code: &str) {
 
 fn revoke(admin: Admin, user: &str) -> Answer {
     admin.ask("DELETE", &format!("/api/users/{user}"))
+}
+
+fn message(seq: u64, channel: &str, offset: u64, data: impl Into<Value>) -> Value {
+    let data: Value = data.into();
+    json!({"message": {"seq": seq, "channel": channel, "offset": offset, "data": data}})
+}
+
+#[track_caller]
+fn come_back(server: &RunningServer, hello: &Hello, query: &str) -> Client {
+    let client = Client::connect(server.public, &format!("resume={}&{query}", hello.resume));
+    assert!(client.hello.recovered, "{:?}", client.hello);
+    client
 }

@@ -7,7 +7,7 @@ use encke_tests::waiting::until;
 use encke_tests::{Admin, Client, EventStream, Hello, Requests, RunningServer};
 use serde_json::{Value, json};
 
-use super::{assert_error, client_of, connect, done, launch, token};
+use super::{assert_error, client_of, come_back, connect, done, launch, message, token};
 use crate::restart::{Restarts, back};
 
 /// To a session.
@@ -23,18 +23,6 @@ fn say_to(admin: Admin, user: &str, data: impl Into<Value>) -> (u64, Option<u64>
     let body = json!({"data": data.into()});
     let answer = done(&admin.post(&format!("/api/users/{user}/send"), &body.to_string()));
     (answer["sessions"].as_u64().expect("a number"), answer["offset"].as_u64())
-}
-
-fn message(seq: u64, channel: &str, offset: u64, data: impl Into<Value>) -> Value {
-    let data: Value = data.into();
-    json!({"message": {"seq": seq, "channel": channel, "offset": offset, "data": data}})
-}
-
-#[track_caller]
-fn come_back(server: &RunningServer, hello: &Hello, query: &str) -> Client {
-    let client = Client::connect(server.public, &format!("resume={}&{query}", hello.resume));
-    assert!(client.hello.recovered, "{:?}", client.hello);
-    client
 }
 
 #[test]

@@ -8,6 +8,9 @@ pub struct Missed {
     /// Messages that it should have had. One for each life of each channel, so there are no more than it follows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gaps: Vec<Gap>,
+    /// Channels that it follows by the server's will.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    subscribed: Vec<Subscribed>,
     /// Channels that it no longer follows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     unsubscribed: Vec<Unsubscribed>,
@@ -25,6 +28,14 @@ struct Gap {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Subscribed {
+    channel: Box<str>,
+    epoch: Box<str>,
+    /// What comes next follows this message.
+    offset: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 struct Unsubscribed {
     channel: Box<str>,
     reason: Box<str>,
@@ -34,14 +45,20 @@ impl Missed {
     /// Whether there is nothing to tell.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.gaps.is_empty() && self.unsubscribed.is_empty()
+        self.gaps.is_empty() && self.subscribed.is_empty() && self.unsubscribed.is_empty()
     }
 
-    /// Remembers a gap, or the end of a subscription.
+    /// Remembers a gap, or that a subscription has begun or ended. Of each channel, what was last.
     pub fn note(&mut self, event: &Event<'_>) {
         match *event {
             Event::Gap { channel, epoch, range, .. } => self.note_gap(channel, epoch, range),
+            Event::Subscribed { channel, epoch, offset } => {
+                self.unsubscribed.retain(|it| *it.channel != *channel);
+                self.subscribed.retain(|it| *it.channel != *channel);
+                self.subscribed.push(Subscribed { channel: channel.into(), epoch: epoch.into(), offset });
+            }
             Event::Unsubscribed { channel, reason } => {
+                self.subscribed.retain(|it| *it.channel != *channel);
                 self.unsubscribed.retain(|it| *it.channel != *channel);
                 self.unsubscribed.push(Unsubscribed { channel: channel.into(), reason: reason.into() });
             }
@@ -49,9 +66,10 @@ impl Missed {
         }
     }
 
-    /// The gaps were not told, and come again.
-    pub fn forget_gaps(&mut self) {
+    /// Gaps and beginnings were not told, and come again.
+    pub fn forget_taken(&mut self) {
         self.gaps.clear();
+        self.subscribed.clear();
     }
 
     /// Two gaps of one channel are told as one, which may say too much.

@@ -526,7 +526,7 @@ fn channels_that_a_client_has_lost_are_told_once_each() {
         r#""unsubscribed":[{"channel":"/b","reason":"forbidden"},{"channel":"/a","reason":"forbidden"}]"#;
     let gaps = r#""gaps":[{"channel":"/c","epoch":"e","from":1,"to":2}]"#;
     assert_eq!(json, format!("{{{gaps},{unsubscribed}}}"));
-    missed.forget_gaps();
+    missed.forget_taken();
     assert_eq!(serde_json::to_string(&missed).expect("our own type"), format!("{{{unsubscribed}}}"));
 }
 

@@ -129,6 +129,10 @@ fn events_become_the_objects_of_the_contract() {
             r#"{"gap":{"seq":58,"channel":"news","epoch":"e"}}"#,
         ),
         (
+            Event::Subscribed { channel: "a \"b\"", epoch: "e", offset: 42 },
+            r#"{"subscribed":{"channel":"a \"b\"","epoch":"e","offset":42}}"#,
+        ),
+        (
             Event::Unsubscribed { channel: "news", reason: "forbidden" },
             r#"{"unsubscribed":{"channel":"news","reason":"forbidden"}}"#,
         ),

@@ -27,6 +27,9 @@ pub enum ServerMessage<'a> {
     /// Messages that the client should have had and no longer can.
     #[serde(borrow)]
     Gap(Gap<'a>),
+    /// A subscription has begun, and the client did not ask for it.
+    #[serde(borrow)]
+    Subscribed(Subscribed<'a>),
     /// A subscription has ended, and the client did not ask for it.
     #[serde(borrow)]
     Unsubscribed(Unsubscribed<'a>),
@@ -247,6 +250,19 @@ pub struct Gap<'a> {
     /// The last that is missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
+}
+
+/// The session follows a channel from after `offset` on, by the server's will.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Subscribed<'a> {
+    /// The channel.
+    #[serde(borrow)]
+    pub channel: Cow<'a, str>,
+    /// The epoch of the channel's log.
+    #[serde(borrow)]
+    pub epoch: Cow<'a, str>,
+    /// What comes next follows this message.
+    pub offset: u64,
 }
 
 /// A subscription that has ended, and the client did not ask for it.

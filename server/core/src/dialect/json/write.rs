@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::wire::{
     Done, Gap, Goaway, Hello, Outcome, Ping, Present, PresentUser, Reply, ReplyError, ServerMessage,
-    Unsubscribed,
+    Subscribed, Unsubscribed,
 };
 use super::{Json, VERSION};
 use crate::dialect::{ByPattern, Encoded, Event, Member, Response, Success, UserPresence};
@@ -39,6 +39,11 @@ impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
                 let (from, to) = range.unzip();
                 Self::Gap(Gap { seq: *seq, channel: borrowed(channel), epoch: borrowed(epoch), from, to })
             }
+            Event::Subscribed { channel, epoch, offset } => Self::Subscribed(Subscribed {
+                channel: borrowed(channel),
+                epoch: borrowed(epoch),
+                offset: *offset,
+            }),
             Event::Unsubscribed { channel, reason } => {
                 Self::Unsubscribed(Unsubscribed { channel: borrowed(channel), reason: borrowed(reason) })
             }

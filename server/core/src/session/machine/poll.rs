@@ -127,8 +127,11 @@ impl<C> Session<C> {
 
     /// Has the outbox go on where the client of a new connection is.
     pub(super) fn resume_outbox(&mut self, attach: &Attach) {
+        let is_answered = self.carrier == Carrier::Poll(PollState::Answered);
         if let (ConnectionKind::Poll { .. }, Some(seq)) = (attach.kind, attach.seq) {
-            return self.resume_after(seq);
+            // One that was away is told again: it does not ask for ever.
+            let has_heard = is_answered && self.phase() != Phase::Suspended;
+            return self.resume_after(seq, has_heard);
         }
         self.unconfirmed = 0;
         let when_full = match attach.kind {
@@ -137,10 +140,10 @@ impl<C> Session<C> {
         };
         match (attach.seq, attach.delivery) {
             (None, Delivery::AtMostOnce) => {
-                if self.carrier == Carrier::Poll(PollState::Answered) {
+                if is_answered {
                     self.outbox.acknowledge(self.outbox.sent());
                 }
-                self.outbox.resume_with_gaps(when_full);
+                self.outbox.resume_with_gaps(when_full, is_answered);
             }
             (seq, _) => self.outbox.resume(seq, when_full),
         }
@@ -148,9 +151,9 @@ impl<C> Session<C> {
 
     /// The client has everything up to `seq`, and gets again what follows. Of two requests that overlap, the one that arrives
     /// last may be the older: so what is acknowledged here is forgotten only with the next.
-    fn resume_after(&mut self, seq: u64) {
+    fn resume_after(&mut self, seq: u64, has_heard: bool) {
         let confirmed = std::mem::replace(&mut self.unconfirmed, seq);
-        self.outbox.resume_keeping(seq, confirmed);
+        self.outbox.resume_keeping(seq, confirmed, has_heard);
     }
 
     /// A stream's client asks for what is new.
@@ -165,7 +168,8 @@ impl<C> Session<C> {
             return;
         }
         match (seq, self.delivery) {
-            (Some(seq), _) => self.resume_after(seq),
+            // It asks because the answer before has arrived.
+            (Some(seq), _) => self.resume_after(seq, true),
             // It asks because the answer before has arrived, and all that was sent before that.
             (None, Delivery::AtMostOnce) => self.outbox.acknowledge(self.unconfirmed),
             (None, Delivery::AtLeastOnce) => {}

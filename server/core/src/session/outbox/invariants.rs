@@ -1,7 +1,7 @@
 //! The invariants of an outbox, checked the slow way. For tests, after every step.
 
 use super::ring::EntryKind;
-use super::{Outbox, Subscription};
+use super::{MOST_ENDS, Outbox, Subscription};
 
 impl<C> Outbox<C> {
     /// Panics if the outbox contradicts itself.
@@ -10,6 +10,7 @@ impl<C> Outbox<C> {
         self.check_ring();
         self.check_ready();
         self.check_pending_gaps();
+        self.check_notices();
         self.check_box();
     }
 
@@ -49,7 +50,8 @@ impl<C> Outbox<C> {
             reached[slot] = Some(entry.last_offset());
         }
         for (slot, subscription) in self.existing() {
-            assert!(subscription.live || in_ring[slot as usize], "{slot} is kept for nothing");
+            let is_kept = in_ring[slot as usize] || subscription.notice().is_some();
+            assert!(subscription.live || is_kept, "{slot} is kept for nothing");
             if let Some(reached) = reached[slot as usize] {
                 let passes = subscription.is_sent_by_others() && subscription.cursor > reached;
                 assert!(
@@ -84,11 +86,28 @@ impl<C> Outbox<C> {
         );
     }
 
+    fn check_notices(&self) {
+        let mut noted = 0;
+        for (slot, it) in self.existing() {
+            let queued = self.notices().filter(|untold| *untold == slot).count();
+            let expected = it.notice().is_some_and(|notice| notice.told_after.is_none());
+            assert_eq!(queued, usize::from(expected), "{slot} is in the queue as it says");
+            let Some(notice) = it.notice() else { continue };
+            assert_eq!(notice.is_end, !it.live, "{slot} is told as it is");
+            assert!(notice.told_after <= Some(self.seq()), "{slot} was not told in the future");
+            noted += usize::from(notice.is_end);
+        }
+        assert!(noted <= MOST_ENDS, "ends are bounded");
+        assert!(self.notices().all(|slot| self.get(slot).is_some()), "all in the queue are there");
+        let has_notices = self.existing().any(|(_, it)| it.notice().is_some());
+        assert_eq!(self.has_notices(), has_notices, "known as it is");
+    }
+
     fn check_box(&self) {
         let waits = self.ready().count() > 1;
         assert!(self.next_ready().is_some() || !waits, "whoever waits, waits for another");
         let owes = self.next_pending_gap().is_some() || self.forgotten() > 0;
-        let needed = self.slots() > 1 || waits || owes;
+        let needed = self.slots() > 1 || waits || owes || self.has_notices();
         assert_eq!(self.rare.is_some(), needed, "a box for nothing");
     }
 }

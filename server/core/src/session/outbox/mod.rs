@@ -9,10 +9,13 @@
 //! of messages, or a gap ([`Outbox::take`]). Three things come out, in this order: gaps for what can no longer be
 //! resent, what is to be resent, and what is new. Among what is new, channels take turns.
 //!
+//! Before all of these comes what the client is told of subscriptions that it has not asked for: see `notices`.
+//!
 //! A message may be in several logs, of a channel and of patterns that stand for it: `overlap` says how a session
 //! that reads them gets it once.
 
 mod move_on;
+mod notices;
 mod overlap;
 mod rare;
 mod resume;
@@ -23,6 +26,7 @@ mod turn;
 
 use std::num::NonZeroU32;
 
+pub use notices::MOST_ENDS;
 pub use overlap::{Place, Source};
 use rare::Rare;
 use ring::{Entry, EntryKind, Ring};
@@ -112,6 +116,9 @@ impl<C> Outbox<C> {
     /// The subscription to serve next, if any.
     #[must_use]
     pub fn next_turn(&self) -> Option<Turn> {
+        if let Some(slot) = self.next_notice() {
+            return Some(Turn { slot: Slot(slot), from: self.get(slot)?.cursor + 1 });
+        }
         if let Some(slot) = self.next_pending_gap() {
             return Some(Turn { slot: Slot(slot), from: 1 });
         }
@@ -128,8 +135,9 @@ impl<C> Outbox<C> {
     /// Whether a message is next that was sent before, and is to be read again.
     #[must_use]
     pub fn needs_log(&self) -> bool {
-        let next =
-            self.ring.get(self.sent + 1).filter(|_| self.next_pending_gap().is_none() && !self.tells_gaps);
+        let next = self.ring.get(self.sent + 1).filter(|_| {
+            self.next_notice().is_none() && self.next_pending_gap().is_none() && !self.tells_gaps
+        });
         next.is_some_and(|entry| matches!(entry.kind(), EntryKind::Message))
     }
 
@@ -151,10 +159,11 @@ impl<C> Outbox<C> {
     /// Every live subscription.
     pub fn subscriptions(&self) -> impl Iterator<Item = SubscriptionView<'_, C>> {
         let live = self.existing().filter(|(_, it)| it.live);
-        live.map(|(slot, Subscription { channel, cursor, .. })| SubscriptionView {
+        live.map(|(slot, it)| SubscriptionView {
             slot: Slot(slot),
-            channel,
-            cursor: *cursor,
+            channel: &it.channel,
+            cursor: it.cursor,
+            granted: it.notice().is_some_and(|notice| notice.granted),
         })
     }
 
@@ -245,7 +254,8 @@ impl<C> Outbox<C> {
     }
 
     fn free_if_unused(&mut self, slot: u32) {
-        if self.get(slot).is_some_and(|it| !it.live) && !self.ring.has_any_of(slot) {
+        let is_over = self.get(slot).is_some_and(|it| !it.live && it.notice().is_none());
+        if is_over && !self.ring.has_any_of(slot) {
             self.set(slot, None);
         }
     }
@@ -268,11 +278,16 @@ impl<C: Source> Outbox<C> {
 
     /// Ends the subscription. What was sent can still be resent, so the channel is held until it is acknowledged.
     pub fn unsubscribe(&mut self, slot: Slot) {
-        self.leave_turns(slot.0);
+        self.drop_notice(slot.0);
+        self.end(slot.0);
+    }
+
+    fn end(&mut self, slot: u32) {
+        self.leave_turns(slot);
         let sent = self.sent;
-        let has_pending_gap = self.remove_pending_gap(slot.0);
+        let has_pending_gap = self.remove_pending_gap(slot);
         self.skip_to_ring();
-        if let Some(subscription) = self.get_mut(slot.0) {
+        if let Some(subscription) = self.get_mut(slot) {
             subscription.live = false;
             if let Some(seq) = subscription.last_evicted() {
                 self.forget(seq);
@@ -280,7 +295,7 @@ impl<C: Source> Outbox<C> {
             if has_pending_gap {
                 self.tell_what_others_sent(sent);
             }
-            self.free_if_unused(slot.0);
+            self.free_if_unused(slot);
         }
     }
 
@@ -293,7 +308,9 @@ impl<C: Source> Outbox<C> {
         at_most: usize,
         places: impl Fn(u64) -> &'a [Place],
     ) -> Run {
-        if self.next_pending_gap() == Some(turn.slot.0) {
+        if self.next_notice() == Some(turn.slot.0) {
+            self.take_notice(turn.slot.0)
+        } else if self.next_pending_gap() == Some(turn.slot.0) {
             self.take_pending_gap(turn.slot.0)
         } else if self.sent < self.seq() {
             self.take_resend(log, at_most.max(1))

@@ -2,6 +2,7 @@
 
 use super::Outbox;
 use super::overlap::Source;
+use super::subscription::Subscription;
 use super::turn::{Bounds, Slot, WhenFull};
 
 impl<C: Source> Outbox<C> {
@@ -28,8 +29,12 @@ impl<C: Source> Outbox<C> {
         let may_go_back =
             old.relies_on_others() || old.last_evicted().is_some() || self.ring.has_any_of(slot.0);
         self.overlaps |= may_go_back;
+        let notice = self.get(slot.0).and_then(Subscription::notice);
         self.unsubscribe(slot);
         let moved = self.subscribe_with(channel, cursor, gap);
+        if let Some(notice) = notice {
+            self.have_told(moved.0, notice);
+        }
         if may_go_back && let Some(it) = self.get_mut(moved.0) {
             it.pass(cursor);
         }

@@ -16,6 +16,8 @@ pub(super) struct Rare<C> {
     queues: Option<Box<Queues>>,
     /// The last seq that has left the ring and was of a subscription that has ended.
     pub(super) forgotten: u64,
+    /// There is a subscription of which the client is told something, or was.
+    has_notices: bool,
 }
 
 /// What hardly any session has for longer than a moment.
@@ -25,6 +27,8 @@ struct Queues {
     waiting: VecDeque<u32>,
     /// Subscriptions whose gap is to be sent before anything is resent, in the order of the gaps' seqs.
     pending_gaps: VecDeque<u32>,
+    /// Subscriptions of which something is to be told, in the order in which it happened.
+    notices: VecDeque<u32>,
 }
 
 /// There is one for each session with more than one subscription. With a handle of 16 bytes, as the server's.
@@ -32,13 +36,13 @@ const _: () = assert!(size_of::<Rare<[u64; 2]>>() <= 48);
 
 impl<C> Default for Rare<C> {
     fn default() -> Self {
-        Self { subscriptions: Vec::new(), queues: None, forgotten: 0 }
+        Self { subscriptions: Vec::new(), queues: None, forgotten: 0, has_notices: false }
     }
 }
 
 impl<C> Rare<C> {
     fn is_empty(&self) -> bool {
-        self.subscriptions.is_empty() && self.queues.is_none() && self.forgotten == 0
+        self.subscriptions.is_empty() && self.queues.is_none() && self.forgotten == 0 && !self.has_notices
     }
 
     fn waiting(&self) -> impl Iterator<Item = u32> {
@@ -48,11 +52,15 @@ impl<C> Rare<C> {
     fn pending_gaps(&self) -> impl Iterator<Item = u32> {
         self.queues.iter().flat_map(|queues| queues.pending_gaps.iter().copied())
     }
+
+    pub(super) fn next_notice(&self) -> Option<u32> {
+        self.queues.as_ref()?.notices.front().copied()
+    }
 }
 
 impl Queues {
     fn is_empty(&self) -> bool {
-        self.waiting.is_empty() && self.pending_gaps.is_empty()
+        self.waiting.is_empty() && self.pending_gaps.is_empty() && self.notices.is_empty()
     }
 }
 
@@ -189,6 +197,42 @@ impl<C> Outbox<C> {
         let was_there = before > pending_gaps.len();
         self.drop_empty_box();
         was_there
+    }
+
+    /// Of each of these something is to be told, in this order, and of no others.
+    pub(super) fn set_notices(&mut self, slots: impl Iterator<Item = u32>) {
+        self.queues_mut().notices = slots.collect();
+        self.drop_empty_box();
+    }
+
+    pub(super) fn push_notice(&mut self, slot: u32) {
+        self.queues_mut().notices.push_back(slot);
+    }
+
+    pub(super) fn remove_notice(&mut self, slot: u32) {
+        if let Some(queues) = self.queues_if_any() {
+            queues.notices.retain(|untold| *untold != slot);
+            self.drop_empty_box();
+        }
+    }
+
+    pub(super) fn has_notices(&self) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.has_notices)
+    }
+
+    /// Notes whether there is a subscription of which the client is told something, or was.
+    pub(super) fn note_notices(&mut self) {
+        let has_notices = self.existing().any(|(_, it)| it.notice().is_some());
+        if has_notices || self.has_notices() {
+            self.rare.get_or_insert_default().has_notices = has_notices;
+            self.drop_empty_box();
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn notices(&self) -> impl Iterator<Item = u32> {
+        let queues = self.rare.iter().flat_map(|rare| &rare.queues);
+        queues.flat_map(|queues| queues.notices.iter().copied())
     }
 
     pub(super) fn forgotten(&self) -> u64 {

@@ -9,21 +9,31 @@ impl<C> Outbox<C> {
     pub fn resume(&mut self, seq: Option<u64>, when_full: WhenFull) {
         let seq = seq.unwrap_or(self.acknowledged);
         self.go_on_after(seq, seq, when_full);
+        self.tell_again_after(seq);
     }
 
     /// The same for a client that may yet come back to where it was before: of what it has, what came after `confirmed` is
-    /// forgotten only when the ring needs the room.
-    pub fn resume_keeping(&mut self, seq: u64, confirmed: u64) {
+    /// forgotten only when the ring needs the room. `has_heard` is whether its last request was answered: if it has all that was sent, it has
+    /// what was told, too. (It asks again and again, with nothing new in between, and must not be told again each time.)
+    pub fn resume_keeping(&mut self, seq: u64, confirmed: u64, has_heard: bool) {
+        let has_heard = has_heard && seq >= self.sent;
         self.go_on_after(seq, confirmed, WhenFull::Stop);
+        if !has_heard {
+            self.tell_again_after(seq);
+        }
         if self.needs_acknowledgement() {
             self.acknowledge(seq);
         }
     }
 
     /// A new connection, whose client has what was acknowledged and does not say what more. So that nothing comes twice, what
-    /// was sent since is told as gaps.
-    pub fn resume_with_gaps(&mut self, when_full: WhenFull) {
-        self.resume(None, when_full);
+    /// was sent since is told as gaps. `has_heard` is whether its last request was answered.
+    pub fn resume_with_gaps(&mut self, when_full: WhenFull, has_heard: bool) {
+        let seq = self.acknowledged;
+        self.go_on_after(seq, seq, when_full);
+        if !has_heard {
+            self.tell_again_after(seq);
+        }
         self.tells_gaps = true;
     }
 

@@ -2,11 +2,14 @@
 
 use std::num::NonZeroU64;
 
+use super::notices::Notice;
 use super::overlap::{SentRange, Source};
 use super::ring::{Entry, Ring};
 use super::subscription::{Evicted, Rare, Subscription};
 use super::{Outbox, Slot};
-use crate::session::record::{BadRecord, OutboxRecord, RingRun, SentBefore, SubscriptionRecord};
+use crate::session::record::{
+    BadRecord, NoticeRecord, OutboxRecord, RingRun, SentBefore, SubscriptionRecord,
+};
 
 impl<C: Source> Outbox<C> {
     /// What is to be written down.
@@ -81,6 +84,9 @@ impl<C> Outbox<C> {
             outbox.mark_ready(Slot(*slot));
         }
         outbox.tell_what_was_evicted();
+        outbox.note_notices();
+        // Where the stream is, so is what was told.
+        outbox.tell_again_after(u64::MAX);
         Ok(outbox)
     }
 
@@ -157,6 +163,11 @@ impl<C: Source> Subscription<C> {
                     .collect()
             }),
             sent_by_others: self.is_sent_by_others(),
+            notice: self.notice().map(|Notice { is_end, granted, told_after }| NoticeRecord {
+                is_end,
+                granted,
+                told_after,
+            }),
         }
     }
 }
@@ -188,8 +199,20 @@ impl<C> Subscription<C> {
                 .map(|&SentBefore { log, after, up_to, missed }| SentRange { log, after, up_to, missed })
                 .collect(),
             sent_by_others: record.sent_by_others,
+            notice: record.notice.map(|NoticeRecord { is_end, granted, told_after }| Notice {
+                is_end,
+                granted,
+                told_after,
+            }),
         };
-        if rare.missed.is_some() || !rare.sent_before.is_empty() || rare.sent_by_others {
+        if rare.notice.is_some_and(|notice| notice.is_end == record.live) {
+            return Err(BadRecord("a notice of what is not so"));
+        }
+        if rare.missed.is_some()
+            || !rare.sent_before.is_empty()
+            || rare.sent_by_others
+            || rare.notice.is_some()
+        {
             it.rare = Some(Box::new(rare));
         }
         Ok(it)

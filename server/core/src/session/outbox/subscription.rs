@@ -1,5 +1,6 @@
 use std::num::NonZeroU64;
 
+use super::notices::Notice;
 use super::overlap::{Place, SentRange, Source};
 use super::ring::{Entry, EntryKind};
 
@@ -33,6 +34,8 @@ pub(super) struct Rare {
     pub(super) sent_before: Vec<SentRange>,
     /// Another has sent a message of its log.
     pub(super) sent_by_others: bool,
+    /// What the client is told of it, or was.
+    pub(super) notice: Option<Notice>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +58,26 @@ impl<C> Subscription<C> {
             live: true,
             rare: None,
         }
+    }
+
+    /// What the client is told of it, or was.
+    pub(super) fn notice(&self) -> Option<Notice> {
+        self.rare.as_ref()?.notice
+    }
+
+    pub(super) fn notice_mut(&mut self) -> Option<&mut Notice> {
+        self.rare.as_mut()?.notice.as_mut()
+    }
+
+    pub(super) fn set_notice(&mut self, notice: Option<Notice>) {
+        if self.rare.is_some() || notice.is_some() {
+            self.rare.get_or_insert_default().notice = notice;
+        }
+    }
+
+    /// The last seq there was when the client was told something of it.
+    pub(super) fn told_after(&self) -> Option<u64> {
+        self.notice()?.told_after
     }
 
     /// The cursor moves over what the log no longer has.

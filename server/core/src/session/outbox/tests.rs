@@ -67,7 +67,7 @@ fn what_is_sent_again_needs_its_log() {
     assert!(!outbox.needs_log(), "first the gap");
     take(&mut outbox, 1, 0);
     assert!(outbox.needs_log());
-    outbox.resume_with_gaps(WhenFull::Stop);
+    outbox.resume_with_gaps(WhenFull::Stop, false);
     assert!(!outbox.needs_log(), "all are gaps");
 }
 

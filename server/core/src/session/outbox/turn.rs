@@ -52,6 +52,13 @@ pub enum Run {
         /// The first and the last of them, if known.
         range: Option<(u64, u64)>,
     },
+    /// The subscription has begun, which the client has not asked for: what comes next on it follows this offset. It has no seq.
+    Begun {
+        /// The last message before those that it brings.
+        offset: u64,
+    },
+    /// It has ended, and the client has not asked for that. It has no seq.
+    Ended,
     /// Nothing: another subscription had sent what came next. There is more.
     PassedOver,
     /// Nothing: another subscription has to come to the same message first. It has a turn before this one has its next.
@@ -69,4 +76,6 @@ pub struct SubscriptionView<'a, C> {
     pub channel: &'a C,
     /// The last offset that was sent, or reported as missing.
     pub cursor: u64,
+    /// The client has it whatever else it may follow.
+    pub granted: bool,
 }

@@ -1,6 +1,6 @@
 //! The client: a page, and below it the machine that answers ping frames before the page has looked.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::coverage::Coverage;
@@ -20,6 +20,8 @@ pub(super) struct Page {
     places: Vec<Option<Place>>,
     /// The messages that it has, or was told of by a gap.
     known: BTreeSet<usize>,
+    /// The subscriptions that it was told of, and whether they have ended.
+    told: BTreeMap<usize, bool>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,25 @@ impl Page {
     pub(super) fn assert_has(&self, subscription: usize, last: u64, world: &World) {
         let begun = world.subscriptions[subscription].begun;
         self.assert_knows(subscription, begun + 1..=last, world);
+    }
+
+    /// It knows what the server has done about its subscriptions.
+    pub(super) fn assert_told(&self, world: &World) {
+        for (index, it) in world.subscriptions.iter().enumerate() {
+            let told = self.told.get(&index).copied();
+            if it.live && it.by_server && !world.begins_may_be_missing {
+                assert_eq!(told, Some(false), "{index} has begun");
+            }
+            if it.tells_end && !world.ends_may_be_missing && told.is_some() {
+                assert_eq!(told, Some(true), "{index} has ended");
+            }
+        }
+    }
+
+    fn assert_told_before(&self, subscription: usize, live: bool, world: &World) {
+        let is_told = self.told.contains_key(&subscription);
+        let is_to_know = live && world.subscriptions[subscription].by_server && !world.begins_may_be_missing;
+        assert!(is_told || !is_to_know, "something came by {subscription}, of which nothing was told");
     }
 
     fn assert_knows(&self, subscription: usize, offsets: impl Iterator<Item = u64>, world: &World) {
@@ -52,6 +73,7 @@ impl Page {
     }
 
     fn message(&mut self, seq: u64, subscription: usize, offset: u64, live: bool, world: &World) {
+        self.assert_told_before(subscription, live, world);
         let fresh = seq > self.highest;
         let gap_first = world.subscriptions[subscription].gap;
         let place = *self.place(subscription, world);
@@ -80,6 +102,7 @@ impl Page {
         live: bool,
         world: &World,
     ) {
+        self.assert_told_before(subscription, live, world);
         let fresh = seq > self.highest;
         let it = &world.subscriptions[subscription];
         let asked_for = it.gap && range.is_none();
@@ -189,6 +212,10 @@ impl Client {
                 self.ask();
                 return true;
             }
+            Frame::Notice { subscription, is_end } => {
+                self.page.told.insert(subscription, is_end);
+                return true;
+            }
             Frame::Message { seq, .. } | Frame::Gap { seq, .. } => seq,
         };
         let may_go_back = link.holds && !self.at_most_once;
@@ -205,7 +232,7 @@ impl Client {
             Frame::Gap { subscription, range, to, live, .. } => {
                 self.page.gap(seq, subscription, range, to, live, world);
             }
-            Frame::Ping { .. } | Frame::Reply => unreachable!("returned above"),
+            Frame::Ping { .. } | Frame::Reply | Frame::Notice { .. } => unreachable!("returned above"),
         }
         self.page.highest = self.page.highest.max(seq);
         self.page.seq = if self.says_highest { self.page.highest } else { seq };

@@ -15,6 +15,7 @@ impl Run<'_> {
             self.coverage.met("page lost what its machine had answered for");
             self.world.gaps_allowed = true;
             self.must_tell_seq = true;
+            self.world.ends_may_be_missing = true;
         }
         let arrive = self.rng.random_range(0..=link.to_server.len());
         self.late.extend(link.to_server.into_iter().take(arrive).map(|input| (link.id, input)));
@@ -57,6 +58,8 @@ impl Run<'_> {
         if old {
             let snapshot = self.rng.random_range(0..self.snapshots.len());
             self.client.page = self.snapshots[snapshot].clone();
+            // A page that polls with the same seq as before is taken for the one that has had the answer.
+            self.world.begins_may_be_missing |= self.is_polling();
             // Those that know more are of a life that has not been.
             self.snapshots.truncate(snapshot + 1);
             self.world.gaps_allowed = true;

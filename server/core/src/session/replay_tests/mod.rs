@@ -114,7 +114,8 @@ impl<'a> Run<'a> {
             lifetime: None,
         };
         let max_unacked = 4 << rng.random_range(0..5);
-        let world = World::new(Logs::new(&mut rng), at_most_once);
+        let mut world = World::new(Logs::new(&mut rng), at_most_once);
+        world.ends_may_be_missing |= allowed.old_seqs;
         let kind = random_kind(&mut rng, &allowed);
         let id = ConnectionId(1);
         let attach = Attach {
@@ -234,7 +235,9 @@ impl<'a> Run<'a> {
         let outbox = self.session.outbox_mut();
         let last = self.world.logs.bounds(log).last;
         match subscribed {
-            Some(index) if self.rng.random_bool(0.4) => self.world.unsubscribe(outbox, index),
+            Some(index) if self.rng.random_bool(0.4) => {
+                self.world.unsubscribe(outbox, index, self.rng.random_bool(0.4));
+            }
             Some(_) => {}
             None => {
                 let (begun, gap) = match self.rng.random_range(0..4) {
@@ -242,7 +245,7 @@ impl<'a> Run<'a> {
                     1 if self.allowed.sinces => (self.rng.random_range(0..=last), false),
                     _ => (last, false),
                 };
-                self.world.subscribe(outbox, log, begun, gap);
+                self.world.subscribe(outbox, log, (begun, gap), self.rng.random_bool(0.4));
             }
         }
     }
@@ -333,6 +336,7 @@ impl<'a> Run<'a> {
             let last = self.world.logs.bounds(it.log).last;
             self.client.page.assert_has(index, last, &self.world);
         }
+        self.client.page.assert_told(&self.world);
     }
 }
 

@@ -16,6 +16,9 @@ pub(super) struct Polls {
     sent: u64,
     /// The poll whose answer the client has not read.
     unread: Option<ConnectionId>,
+    /// The poll whose answer has nothing new under a seq, and which the client has not read. If it never does, that cannot be told from an answer that has
+    /// arrived, since the client asks for the same.
+    only_told: Option<ConnectionId>,
     /// What polls have said, the last one last.
     said: Vec<u64>,
 }
@@ -73,6 +76,12 @@ impl Run<'_> {
             self.polls.answered = true;
             self.polls.unread = (!frames.is_empty()).then_some(id);
         }
+        let had = self.client.page.seq;
+        let is_new = |frame: &Frame| matches!(frame, Frame::Message { seq, .. } | Frame::Gap { seq, .. } if *seq > had);
+        let tells = frames.iter().any(|frame| matches!(frame, Frame::Notice { .. }));
+        if !fails && tells && !frames.iter().any(is_new) {
+            self.polls.only_told = Some(id);
+        }
         // What has failed for the server may have arrived all the same.
         self.arrive(id, if arrives { Some(frames) } else { None });
     }
@@ -98,6 +107,9 @@ impl Run<'_> {
         if self.polls.unread == Some(link.id) {
             self.polls.unread = None;
         }
+        if self.polls.only_told == Some(link.id) {
+            self.polls.only_told = None;
+        }
         while self.client.machine_reads(&self.world, self.coverage) {}
         while self.client.page_reads(&self.world, self.coverage) {}
         self.client.link = None;
@@ -115,6 +127,9 @@ impl Run<'_> {
     /// Before a new connection: a client that says no seq relies on what the server knows of the last. So this is told by now.
     pub(super) fn settle_last_poll(&mut self) {
         self.pass_to_now();
+        if self.polls.only_told.take().is_some() {
+            (self.world.begins_may_be_missing, self.world.ends_may_be_missing) = (true, true);
+        }
         let Some(unread) = self.polls.unread.take() else { return };
         if self.client.at_most_once && !matches!(self.session.phase(), Phase::Attached(_)) {
             self.on(unread, ConnectionInput::AnswerLost);

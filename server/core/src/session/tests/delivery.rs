@@ -60,7 +60,7 @@ impl Client {
                 Run::Messages { seq, count, .. } => told.push(Told::Messages(seq, seq + count as u64 - 1)),
                 Run::Gap { seq, range } => told.push(Told::Gap(seq, range.expect("it is known"))),
                 Run::CaughtUp => {}
-                other @ (Run::PassedOver | Run::Waits) => unreachable!("there is one channel: {other:?}"),
+                other => unreachable!("there is one channel, and its client has asked for it: {other:?}"),
             }
             self.table.session.outbox().check_invariants();
         }

@@ -31,6 +31,11 @@ pub(super) enum Frame {
     Ping {
         seq: u64,
     },
+    /// A subscription has begun, or ended, by the server's will.
+    Notice {
+        subscription: usize,
+        is_end: bool,
+    },
     /// To a request that a stream held.
     Reply,
 }
@@ -49,6 +54,10 @@ pub(super) struct Subscription {
     /// A gap has said that anything up to here may be missing.
     told_to: u64,
     slot: Slot,
+    /// Its client has not asked for it, and is told.
+    pub(super) by_server: bool,
+    /// It has ended by the server's will, and its client is to know.
+    pub(super) tells_end: bool,
     pub(super) live: bool,
     pub(super) cursor: u64,
     pub(super) caught_up: bool,
@@ -99,6 +108,10 @@ pub(super) struct World {
     at_most_once: bool,
     /// What one that has ended had sent was lost: the others tell of it after what is sent again.
     pub(super) gaps_may_be_late: bool,
+    /// An answer is lost that told of a beginning and had nothing else, or its client cannot say so.
+    pub(super) begins_may_be_missing: bool,
+    /// The same of an end, or a page has gone back to before it.
+    pub(super) ends_may_be_missing: bool,
 }
 
 /// Where an outbox is.
@@ -129,6 +142,8 @@ impl World {
             sent: Vec::new(),
             gaps_allowed: false,
             gaps_may_be_late: false,
+            begins_may_be_missing: at_most_once,
+            ends_may_be_missing: at_most_once,
             at_most_once,
         }
     }
@@ -169,9 +184,22 @@ impl World {
         }
     }
 
-    pub(super) fn subscribe(&mut self, outbox: &mut Outbox<LogRef>, log: usize, begun: u64, gap: bool) {
+    pub(super) fn subscribe(
+        &mut self,
+        outbox: &mut Outbox<LogRef>,
+        log: usize,
+        (begun, gap): (u64, bool),
+        by_server: bool,
+    ) {
         self.asked_for_old |= begun < self.logs.bounds(log).last;
-        let slot = outbox.subscribe(self.logs.get(log), begun, gap);
+        let channel = self.logs.get(log);
+        outbox.forget_ends(|ended| *ended == channel);
+        self.subscriptions.iter_mut().filter(|it| it.log == log).for_each(|it| it.tells_end = false);
+        let slot = if by_server {
+            outbox.subscribe_and_tell(|_| channel, begun, gap, false)
+        } else {
+            outbox.subscribe(channel, begun, gap)
+        };
         assert!(!self.live().any(|(_, it)| it.slot == slot), "a slot has one subscription");
         self.subscriptions.push(Subscription {
             log,
@@ -182,6 +210,8 @@ impl World {
             gap_sent: false,
             told_to: 0,
             slot,
+            by_server,
+            tells_end: false,
             live: true,
             cursor: begun,
             caught_up: false,
@@ -189,12 +219,17 @@ impl World {
         });
     }
 
-    pub(super) fn unsubscribe(&mut self, outbox: &mut Outbox<LogRef>, subscription: usize) {
+    pub(super) fn unsubscribe(&mut self, outbox: &mut Outbox<LogRef>, subscription: usize, by_server: bool) {
         let it = &mut self.subscriptions[subscription];
         it.live = false;
         it.ended = Some(self.ended);
         self.ended += 1;
-        outbox.unsubscribe(it.slot);
+        it.tells_end = by_server;
+        if by_server {
+            outbox.unsubscribe_and_tell(it.slot);
+        } else {
+            outbox.unsubscribe(it.slot);
+        }
     }
 
     /// One turn, as the server does it, if there is any. `wraps` is whether the ring may.
@@ -236,6 +271,10 @@ impl World {
                 assert!(after.sent == seq || after.sent == after.dropped, "there, or where the ring begins");
                 vec![self.gap(turn, subscription, before, seq, range, coverage)]
             }
+            Run::Begun { .. } | Run::Ended => {
+                assert_eq!(before, after, "nothing is sent under a seq");
+                vec![self.notice(subscription, run, coverage)]
+            }
             Run::Waits => {
                 assert_eq!((before, before.sent), (after, before.seq), "nothing is sent");
                 coverage.met("waited for another");
@@ -258,6 +297,20 @@ impl World {
                 Vec::new()
             }
         })
+    }
+
+    fn notice(&self, subscription: usize, run: Run, coverage: &mut Coverage) -> Frame {
+        let it = &self.subscriptions[subscription];
+        let is_end = run == Run::Ended;
+        if is_end {
+            assert!(!it.live && it.tells_end, "it has ended by the server's will: {it:?}");
+            coverage.met("told of an end");
+        } else {
+            assert_eq!(run, Run::Begun { offset: it.begun });
+            assert!(it.live && it.by_server, "it goes on by the server's will: {it:?}");
+            coverage.met("told of a beginning");
+        }
+        Frame::Notice { subscription, is_end }
     }
 
     /// The subscription goes on to `cursor` without a word.
