@@ -87,10 +87,8 @@ impl ChannelName {
 
     /// What clients know it by.
     pub(crate) fn told(&self) -> &str {
-        match self.0.split_once(':') {
-            Some((told, _)) if self.is_direct() => told,
-            _ => &self.0,
-        }
+        let whose = if self.is_direct() { self.0.find(':') } else { None };
+        whose.map_or(&self.0, |colon| &self.0[..colon])
     }
 
     /// Whether it stands for channels rather than being one.

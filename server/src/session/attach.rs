@@ -8,7 +8,7 @@ use encke_core::session::{
     Attach, ConnectionId, ConnectionKind, Delivery, Input, Outbox, Outputs, Phase, Session, Step,
 };
 
-use super::cell::{Advised, SessionHandle, SessionState, Transport};
+use super::cell::{Advised, SessionCell, SessionHandle, SessionState, Transport};
 use super::id::{ResumeToken, Secret, SessionId};
 use super::link::Link;
 use super::sessions::Sessions;
@@ -239,17 +239,24 @@ impl Sessions {
             step.outputs.extend(outputs);
             self.enter_user(&session, state);
         });
-        // Its user may have been revoked after its token was looked at, and before its session could be found.
-        if self.revocations.check(&request.identity, self.timeouts.clock().unix_now()).is_err() {
-            self.handle(&session, Input::Close(CloseReason::Kicked));
+        if let Some(user) = request.identity.user() {
+            self.opened_for(&session, user, &request.identity);
         }
-        self.follow_user(&session);
-        self.join_by_token(&session, &request.identity, &Identity::ANONYMOUS);
         if self.is_draining() {
             // Opened while the others were being closed.
             self.handle(&session, Input::Close(CloseReason::Draining));
         }
         Ok(session)
+    }
+
+    /// What follows once the session of a user can be found.
+    fn opened_for(self: &Arc<Self>, session: &SessionCell, user: &str, identity: &Identity) {
+        // The user may have been revoked after the token was looked at, and before this session could be found.
+        if self.revocations.check(identity, self.timeouts.clock().unix_now()).is_err() {
+            return self.handle(session, Input::Close(CloseReason::Kicked));
+        }
+        self.follow_user(session, user);
+        self.join_by_token(session, identity, &Identity::ANONYMOUS);
     }
 }
 

@@ -96,9 +96,7 @@ impl Sessions {
 
     /// A session has begun that can be found by its user. It hears what is said to that from now on, if anything was said to others: whoever says something
     /// makes the log first, and then looks for sessions.
-    pub(super) fn follow_user(&self, session: &SessionCell) {
-        let identity = session.identity();
-        let Some(user) = identity.user() else { return };
+    pub(super) fn follow_user(&self, session: &SessionCell, user: &str) {
         if let Some(log) = self.logs.channels.hold_direct(|| ChannelName::to_user(user)) {
             // If it has ended by now, it hears nothing.
             _ = self.follow_direct(session, &log);

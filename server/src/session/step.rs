@@ -179,12 +179,12 @@ impl Sessions {
 
     fn report(&self, session: &SessionCell, event: LifecycleEvent) {
         let (name, reason) = (event.transition.name(), event.transition.reason());
+        let identity = session.identity();
         if event.transition.is_end() {
             self.registry.remove(session);
-            self.leave_user(session);
+            self.leave_user(session, &identity);
             self.unclaimed.forget(session);
         }
-        let identity = session.identity();
         let (session, user) = (session.id(), identity.user());
         self.metrics.sessions.event(name, reason);
         tracing::info!(%session, user, number = event.number, reason, "{name}");

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::cell::{SessionCell, SessionHandle, SessionRef, SessionState};
 use super::sessions::Sessions;
+use crate::auth::Identity;
 
 /// The sessions of users by name. Those of nobody are not in it.
 ///
@@ -56,8 +57,8 @@ impl Sessions {
     }
 
     /// The session has ended.
-    pub(super) fn leave_user(&self, session: &SessionCell) {
-        if let Some(user) = session.identity().shared_user() {
+    pub(super) fn leave_user(&self, session: &SessionCell, identity: &Identity) {
+        if let Some(user) = identity.shared_user() {
             self.users.remove(user, session.reference());
         }
     }

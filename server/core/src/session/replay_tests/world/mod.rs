@@ -2,6 +2,7 @@
 //! was ever sent.
 
 mod gaps;
+mod subscribing;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -184,54 +185,6 @@ impl World {
         }
     }
 
-    pub(super) fn subscribe(
-        &mut self,
-        outbox: &mut Outbox<LogRef>,
-        log: usize,
-        (begun, gap): (u64, bool),
-        by_server: bool,
-    ) {
-        self.asked_for_old |= begun < self.logs.bounds(log).last;
-        let channel = self.logs.get(log);
-        outbox.forget_ends(|ended| *ended == channel);
-        self.subscriptions.iter_mut().filter(|it| it.log == log).for_each(|it| it.tells_end = false);
-        let slot = if by_server {
-            outbox.subscribe_and_tell(|_| channel, begun, gap, false)
-        } else {
-            outbox.subscribe(channel, begun, gap)
-        };
-        assert!(!self.live().any(|(_, it)| it.slot == slot), "a slot has one subscription");
-        self.subscriptions.push(Subscription {
-            log,
-            begun,
-            born: self.ended,
-            ended: None,
-            gap,
-            gap_sent: false,
-            told_to: 0,
-            slot,
-            by_server,
-            tells_end: false,
-            live: true,
-            cursor: begun,
-            caught_up: false,
-            waited: 0,
-        });
-    }
-
-    pub(super) fn unsubscribe(&mut self, outbox: &mut Outbox<LogRef>, subscription: usize, by_server: bool) {
-        let it = &mut self.subscriptions[subscription];
-        it.live = false;
-        it.ended = Some(self.ended);
-        self.ended += 1;
-        it.tells_end = by_server;
-        if by_server {
-            outbox.unsubscribe_and_tell(it.slot);
-        } else {
-            outbox.unsubscribe(it.slot);
-        }
-    }
-
     /// One turn, as the server does it, if there is any. `wraps` is whether the ring may.
     pub(super) fn take(
         &mut self,
@@ -297,20 +250,6 @@ impl World {
                 Vec::new()
             }
         })
-    }
-
-    fn notice(&self, subscription: usize, run: Run, coverage: &mut Coverage) -> Frame {
-        let it = &self.subscriptions[subscription];
-        let is_end = run == Run::Ended;
-        if is_end {
-            assert!(!it.live && it.tells_end, "it has ended by the server's will: {it:?}");
-            coverage.met("told of an end");
-        } else {
-            assert_eq!(run, Run::Begun { offset: it.begun });
-            assert!(it.live && it.by_server, "it goes on by the server's will: {it:?}");
-            coverage.met("told of a beginning");
-        }
-        Frame::Notice { subscription, is_end }
     }
 
     /// The subscription goes on to `cursor` without a word.
