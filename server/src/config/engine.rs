@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::channels::RawChannel;
 use super::raw::Checks;
 use super::{ConfigError, EngineConfig, RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
 
@@ -38,11 +39,7 @@ const LONGEST_PREFIX: usize = 64;
 const MOST_SENTINELS: usize = 16;
 
 impl Checks<'_> {
-    pub(super) fn engine(
-        &self,
-        raw: &RawEngine,
-        history_messages: usize,
-    ) -> Result<EngineConfig, ConfigError> {
+    pub(super) fn engine(&self, raw: &RawEngine, channel: &RawChannel) -> Result<EngineConfig, ConfigError> {
         if raw.kind == Kind::Memory {
             let strings =
                 [("engine.url", &raw.url), ("engine.user", &raw.user), ("engine.password", &raw.password)];
@@ -66,7 +63,7 @@ impl Checks<'_> {
         );
         self.require(is_prefix(&raw.prefix), "engine.prefix", message)?;
         let message = "0, no limit, does not go with engine.kind = \"redis\": nothing else bounds what a channel takes there";
-        self.require(history_messages > 0, "channel.history_messages", message)?;
+        self.require(channel.history_messages > 0, "channel.history_messages", message)?;
         Ok(EngineConfig::Redis(Box::new(RedisSettings {
             place,
             tls,

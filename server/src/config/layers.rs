@@ -75,14 +75,13 @@ impl Layers {
         for (name, value) in table {
             let key = if prefix.is_empty() { name } else { format!("{prefix}.{name}") };
             match value {
+                Value::Table(_) if LISTS.contains(&&*key) => {
+                    let message = format!("is a list of tables: [[{key}]]");
+                    return Err(ConfigError::Invalid { key, origin: source.clone(), message });
+                }
                 Value::Table(inner) if !key.contains('.') => {
-                    match self.table.get(&key) {
-                        Some(Value::Table(_)) => {}
-                        Some(_) => {
-                            let message = format!("is a list: each of it begins with [[{key}]]");
-                            return Err(ConfigError::Invalid { key, origin: source.clone(), message });
-                        }
-                        None => return Err(ConfigError::UnknownKey { key, origin: source.clone() }),
+                    if !self.table.contains_key(&key) {
+                        return Err(ConfigError::UnknownKey { key, origin: source.clone() });
                     }
                     self.add_table(&key, inner, source)?;
                 }

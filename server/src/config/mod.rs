@@ -2,10 +2,10 @@
 
 mod auth;
 mod backend;
+mod channels;
 mod engine;
 mod layers;
 mod memory;
-mod namespaces;
 mod proxies;
 mod raw;
 #[cfg(test)]
@@ -395,7 +395,7 @@ impl Config {
             ("shutdown.drain", Some(self.drain)),
         ];
         let ages = self.channel.namespaces.iter().enumerate().map(|(index, namespace)| {
-            (Cow::Owned(namespaces::key_of(index, "history_age")), namespace.rules.log.age)
+            (Cow::Owned(channels::key_of(index, "history_age")), namespace.rules.log.age)
         });
         let timeouts = timeouts.into_iter().map(|(key, timeout)| (Cow::Borrowed(key), timeout));
         timeouts.chain(ages).filter_map(|(key, timeout)| Some((key, timeout?)))

@@ -11,16 +11,16 @@ use tracing_subscriber::filter::{EnvFilter, LevelFilter};
 
 use super::auth::{RawAuth, RawTls};
 use super::backend::RawBackend;
+use super::channels::{RawChannel, RawNamespace};
 use super::engine::RawEngine;
 use super::layers::{Layers, Source};
 use super::memory::sessions_that_fit;
-use super::namespaces::RawNamespace;
 use super::proxies::RawForwarded;
 use super::units::{Size, Span, SpanOrOff};
 use super::webhook::RawWebhook;
 use super::{
-    BayeuxConfig, ChannelConfig, Config, ConfigError, EngineConfig, Limits, ListenerKind, LogConfig,
-    LogFormat, LogLimits, Scheme, TimersConfig,
+    BayeuxConfig, Config, ConfigError, EngineConfig, Limits, ListenerKind, LogConfig, LogFormat, Scheme,
+    TimersConfig,
 };
 use crate::auth::Auth;
 use crate::backend::BackendSettings;
@@ -36,7 +36,7 @@ struct Raw {
     session: Session,
     rest: RawRest,
     engine: RawEngine,
-    channel: Channel,
+    channel: RawChannel,
     bayeux: RawBayeux,
     limits: RawLimits,
     shutdown: Shutdown,
@@ -87,15 +87,6 @@ struct Session {
 #[derive(Deserialize)]
 struct RawRest {
     after: SpanOrOff,
-}
-
-#[derive(Deserialize)]
-struct Channel {
-    history_messages: usize,
-    history_bytes: Size,
-    history_age: SpanOrOff,
-    history_total_bytes: Size,
-    name_bytes: usize,
 }
 
 #[derive(Deserialize)]
@@ -150,7 +141,6 @@ const MAX_SESSIONS: &str = "limits.max_sessions";
 const POLL_GAP: &str = "session.poll_gap";
 /// 16 bytes each, for each session.
 const MOST_UNACKED: usize = 65_536;
-const LONGEST_NAME: usize = 4096;
 /// Control frames must fit, and so must our own hello.
 const SMALLEST_BUFFER: usize = 1024;
 
@@ -170,9 +160,8 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.limits(&raw.limits)?;
     checks.log(&raw.log)?;
     checks.shutdown(&raw.shutdown)?;
-    let engine = checks.engine(&raw.engine, raw.channel.history_messages)?;
-    let sizes = (raw.channel.history_total_bytes.0, raw.channel.name_bytes);
-    checks.namespaces(&raw.namespace, raw.limits.max_message.0, sizes, &engine)?;
+    let engine = checks.engine(&raw.engine, &raw.channel)?;
+    checks.namespaces(&raw.namespace, &raw.channel, raw.limits.max_message.0, &engine)?;
     let webhooks = checks.webhooks(&raw.webhook)?;
     let mut config = Config { webhooks, backend, ..raw.into_config(engine, auth, tls, proxies, insecure) };
     if checks.is_default(MAX_SESSIONS) {
@@ -196,13 +185,6 @@ impl Raw {
         proxies: Proxies,
         insecure: bool,
     ) -> Config {
-        let log = LogLimits {
-            messages: unless_zero(self.channel.history_messages),
-            bytes: unless_zero(self.channel.history_bytes.0),
-            age: self.channel.history_age.0,
-            total_bytes: unless_zero(self.channel.history_total_bytes.0),
-        };
-        let namespaces = self.namespace.iter().map(|namespace| namespace.resolve(&log)).collect();
         Config {
             public: self.listen.public,
             admin: self.listen.admin,
@@ -228,7 +210,7 @@ impl Raw {
             },
             max_unacked: self.session.max_unacked,
             engine,
-            channel: ChannelConfig { log, namespaces, name_bytes: self.channel.name_bytes },
+            channel: self.channel.resolve(&self.namespace),
             bayeux: BayeuxConfig {
                 path: self.bayeux.path,
                 polls_per_browser: unless_zero(self.bayeux.polls_per_browser),
@@ -368,17 +350,6 @@ impl Checks<'_> {
         let fits = (FEWEST_UNACKED..=MOST_UNACKED).contains(&session.max_unacked);
         let message = format!("must be from {FEWEST_UNACKED} to {MOST_UNACKED}");
         self.require(fits, "session.max_unacked", message)
-    }
-
-    fn channel(&self, channel: &Channel, max_message: usize) -> Result<(), ConfigError> {
-        let bytes = unless_zero(channel.history_bytes.0);
-        let fits = bytes >= max_message;
-        self.require(fits, "channel.history_bytes", "must not be less than limits.max_message")?;
-        let fits = unless_zero(channel.history_total_bytes.0) >= bytes;
-        let message = "must not be less than channel.history_bytes";
-        self.require(fits, "channel.history_total_bytes", message)?;
-        let fits = (1..=LONGEST_NAME).contains(&channel.name_bytes);
-        self.require(fits, "channel.name_bytes", format!("must be from 1 to {LONGEST_NAME}"))
     }
 
     fn bayeux(&self, bayeux: &RawBayeux) -> Result<(), ConfigError> {

@@ -490,7 +490,7 @@ fn namespaces_that_make_no_sense_are_refused_by_their_keys() {
     }
     let file = tempfile::NamedTempFile::new().expect("a temporary file");
     for (text, message) in [
-        ("[namespace]\nprefix = \"a\"", "is a list: each of it begins with [[namespace]]"),
+        ("[namespace]\nprefix = \"a\"", "is a list of tables: [[namespace]]"),
         ("namespace = 7", "`namespace`"),
         ("[[channel]]\nname_bytes = 7", "channel"),
         ("[[namespaces]]\nprefix = \"a\"", "namespaces"),

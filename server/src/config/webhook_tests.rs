@@ -37,7 +37,7 @@ fn a_file_has_blocks_and_the_environment_a_list() {
 
     std::fs::write(file.path(), "[webhook]\nurl = 'http://a.example'").expect("written");
     let error = Settings::of_file(file.path()).resolve().expect_err("a table").to_string();
-    assert!(error.ends_with("is a list: each of it begins with [[webhook]]"), "{error}");
+    assert!(error.ends_with("is a list of tables: [[webhook]]"), "{error}");
 }
 
 #[test]

@@ -1,13 +1,24 @@
-//! `[[namespace]]`: what holds for channels whose names begin alike. What one does not say is as for all others.
+//! `[channel]`, and `[[namespace]]`: what holds for channels whose names begin alike. What one does not say is as for all others.
 
 use serde::Deserialize;
 
 use super::raw::{Checks, unless_zero};
 use super::units::{Size, SpanOrOff};
-use super::{ChannelRules, ConfigError, EngineConfig, LogLimits, Namespace};
+use super::{ChannelConfig, ChannelRules, ConfigError, EngineConfig, LogLimits, Namespace};
 
 /// A channel is looked for in all of them.
 const MOST_NAMESPACES: usize = 64;
+
+const LONGEST_NAME: usize = 4096;
+
+#[derive(Deserialize)]
+pub(super) struct RawChannel {
+    pub(super) history_messages: usize,
+    history_bytes: Size,
+    history_age: SpanOrOff,
+    history_total_bytes: Size,
+    name_bytes: usize,
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -26,8 +37,21 @@ pub(super) fn key_of(index: usize, field: &str) -> String {
     format!("namespace[{index}].{field}")
 }
 
+impl RawChannel {
+    pub(super) fn resolve(&self, namespaces: &[RawNamespace]) -> ChannelConfig {
+        let log = LogLimits {
+            messages: unless_zero(self.history_messages),
+            bytes: unless_zero(self.history_bytes.0),
+            age: self.history_age.0,
+            total_bytes: unless_zero(self.history_total_bytes.0),
+        };
+        let namespaces = namespaces.iter().map(|namespace| namespace.resolve(&log)).collect();
+        ChannelConfig { log, namespaces, name_bytes: self.name_bytes }
+    }
+}
+
 impl RawNamespace {
-    pub(super) fn resolve(&self, default: &LogLimits) -> Namespace {
+    fn resolve(&self, default: &LogLimits) -> Namespace {
         let log = LogLimits {
             messages: self.history_messages.map_or(default.messages, unless_zero),
             bytes: self.history_bytes.map_or(default.bytes, |bytes| unless_zero(bytes.0)),
@@ -46,11 +70,22 @@ impl RawNamespace {
 }
 
 impl Checks<'_> {
+    pub(super) fn channel(&self, channel: &RawChannel, max_message: usize) -> Result<(), ConfigError> {
+        let bytes = unless_zero(channel.history_bytes.0);
+        let fits = bytes >= max_message;
+        self.require(fits, "channel.history_bytes", "must not be less than limits.max_message")?;
+        let fits = unless_zero(channel.history_total_bytes.0) >= bytes;
+        let message = "must not be less than channel.history_bytes";
+        self.require(fits, "channel.history_total_bytes", message)?;
+        let fits = (1..=LONGEST_NAME).contains(&channel.name_bytes);
+        self.require(fits, "channel.name_bytes", format!("must be from 1 to {LONGEST_NAME}"))
+    }
+
     pub(super) fn namespaces(
         &self,
         raw: &[RawNamespace],
+        channel: &RawChannel,
         max_message: usize,
-        (total_bytes, name_bytes): (usize, usize),
         engine: &EngineConfig,
     ) -> Result<(), ConfigError> {
         let few = raw.len() <= MOST_NAMESPACES;
@@ -63,7 +98,7 @@ impl Checks<'_> {
                 &key("prefix"),
                 "must not be empty: [channel] is for all others",
             )?;
-            let fits = prefix.len() <= name_bytes;
+            let fits = prefix.len() <= channel.name_bytes;
             self.require(fits, &key("prefix"), "must not be longer than a name (channel.name_bytes)")?;
             let is_new = raw.iter().take(index).all(|other| other.prefix != *prefix);
             self.require(is_new, &key("prefix"), format!("{prefix:?} is the `prefix` of another namespace"))?;
@@ -72,7 +107,11 @@ impl Checks<'_> {
                 let message = "must not be less than limits.max_message";
                 self.require(bytes >= max_message, &key("history_bytes"), message)?;
                 let message = "must not be more than channel.history_total_bytes";
-                self.require(bytes <= unless_zero(total_bytes), &key("history_bytes"), message)?;
+                self.require(
+                    bytes <= unless_zero(channel.history_total_bytes.0),
+                    &key("history_bytes"),
+                    message,
+                )?;
             }
             let is_bounded = matches!(engine, EngineConfig::Memory) || *history_messages != Some(0);
             let message = "0, no limit, does not go with engine.kind = \"redis\"";
