@@ -6,6 +6,7 @@ mod bayeux;
 mod cors;
 mod end;
 mod events;
+mod module;
 mod poll;
 mod polls;
 mod query;

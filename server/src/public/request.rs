@@ -16,6 +16,7 @@ use tokio_tungstenite::tungstenite::handshake::server::create_response_with_body
 use super::admit::check_origin;
 use super::arrival::{Arrival, Taken};
 use super::bayeux::SocketUpgrade;
+use super::module::module;
 use super::query::parse_query;
 use super::{NotServed, bayeux, cors, events, poll, switching};
 use crate::admission::{OpenConnection, RefusalReason};
@@ -131,6 +132,7 @@ impl<'a> Arrival<'a> {
                 let caller = caller();
                 return self.command(request, caller);
             }
+            ("/encke.js", &Method::GET | &Method::HEAD) => module(request.headers()),
             ("/events", &Method::OPTIONS) => {
                 // An `EventSource` need not ask; a polyfill or `fetch` must.
                 cors::preflight(&caller(), request.headers(), "GET", "last-event-id")
@@ -139,12 +141,13 @@ impl<'a> Arrival<'a> {
                 cors::preflight(&caller(), request.headers(), "GET, POST", "authorization, content-type")
             }
             ("/ws", _) => ApiError::method_not_allowed("GET").into(),
+            ("/encke.js", _) => ApiError::method_not_allowed("GET, HEAD").into(),
             ("/events", _) => ApiError::method_not_allowed("GET, OPTIONS").into(),
             ("/poll", _) => ApiError::method_not_allowed("GET, POST, OPTIONS").into(),
             (path, _) => {
                 let message = format!(
                     "no such path: {path}; clients connect to /ws (WebSocket), /events (server-sent events), \
-                     /poll (long-polling) or bayeux.path"
+                     /poll (long-polling) or bayeux.path, and import /encke.js"
                 );
                 ApiError::not_found(message).into()
             }

@@ -58,6 +58,8 @@ mod openapi;
 mod namespaces;
 // Channels by the shape of their names.
 mod patterns;
+// The client that people install: what is served of it, and what it does.
+mod package;
 // Long-polling.
 mod poll;
 // Proxies in front of the server: hand-made ones, and nginx and HAProxy by their recipes.

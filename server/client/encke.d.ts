@@ -1,0 +1,127 @@
+/** What can be written as JSON. */
+export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
+
+/** A place in a channel, or in what a pattern matches. */
+export interface Position {
+  epoch: string;
+  offset: number;
+}
+
+export type Transport = "websocket" | "events" | "poll";
+
+export interface Options {
+  /**
+   * The JSON Web Token, or what fetches one. It is asked for each connection, and again when its token has expired. If it fails, the
+   * client waits and asks again.
+   */
+  token?: string | (() => string | Promise<string>);
+  /** Channels and patterns to follow from the first connection on, or from a position. One that is refused is told as `unsubscribed`. */
+  channels?: (string | { channel: string; since?: Position })[];
+  /** Those that may be used, the best first. All, unless there is no WebSocket. */
+  transports?: Transport[];
+  /** How long a transport may take to bring a hello before the next one is tried: 10,000 by default. */
+  hello_ms?: number;
+  /** A constructor, where there is none, or another one: that of `ws`, for instance. */
+  WebSocket?: new (url: string) => any;
+}
+
+/** Follows channels and speaks for as long as it is not closed. */
+export interface Client {
+  readonly state: State["state"];
+  /** Calls the listener with each object of this kind, in their order. Returns what takes it away again. */
+  on<K extends keyof Events>(type: K, listener: (body: Events[K]) => void): () => void;
+  /**
+   * Follows a channel or pattern, from now on or from a position on. Refused for the moment (`unavailable`, `overloaded`, `rate_limited`),
+   * it is asked again. In another session, it is followed from its last message on.
+   */
+  subscribe(channel: string, options?: { since?: Position }): Promise<Subscribed & { recovered?: boolean }>;
+  unsubscribe(channel: string): Promise<{}>;
+  /**
+   * Publishes. Without an answer, it is repeated with its key (which is random unless it is given) when the client is back: the server does it
+   * once. Where the server could not know the key any more, it fails with `outcome_unknown`.
+   */
+  publish(channel: string, data: Json, options?: { key?: string }): Promise<Position>;
+  presence(channel: string): Promise<Presence>;
+  /** Asks the backend. It fails with `outcome_unknown` if the connection ends before the answer. */
+  call<T = any>(method: string, data?: Json): Promise<{ data: T }>;
+  /** Ends the session. What has no answer yet fails with `closed`. Resolves when the server was told, as far as it can be. */
+  close(): Promise<void>;
+}
+
+/**
+ * How a command failed. `code` is that of the wire (`forbidden`, `bad_channel`, `limit`, ...), or `closed`, `outcome_unknown`, or `overloaded`, if 1,024
+ * commands wait for answers already.
+ */
+export interface EnckeError extends Error {
+  code: string;
+}
+
+export interface Events {
+  state: State;
+  /** The client has changed its transport, since the one before does not get through, or does again. */
+  fallback: { from: Transport; to: Transport };
+  hello: Hello;
+  message: Message;
+  gap: Gap;
+  reply: Reply;
+  /** A channel is not followed any more, or not at all: the token does not allow it, or `channels` of the options was refused. */
+  unsubscribed: { channel: string; reason: string };
+  /** The server follows a channel for this session. */
+  subscribed: Subscribed;
+  goaway: { reason: string; retry_ms: number };
+}
+
+export type State =
+  | { state: "connecting"; transport: Transport }
+  | { state: "open"; transport: Transport }
+  /** For `delay_ms`, or until the page is visible or online again. */
+  | { state: "waiting"; reason: string; delay_ms?: number }
+  /** For good: the server has said so (`kicked`, `replaced`, `unauthorized`, `token_expired` without a function for another, ...), or `close` (`normal`). */
+  | { state: "closed"; reason: string };
+
+export interface Hello {
+  version: number;
+  session: string;
+  resume: string;
+  /** Whether the session goes on. In another, channels are followed from their last messages on. */
+  recovered: boolean;
+  seq: number;
+  ping_interval_ms: number;
+  pong_timeout_ms: number;
+  reconnect_window_ms: number;
+}
+
+export interface Message<T = any> {
+  seq: number;
+  channel: string;
+  offset: number;
+  data: T;
+  /** The pattern by which it came, and `epoch` of the channel then. */
+  pattern?: { name: string } & Position;
+  epoch?: string;
+  user?: string;
+  at_ms?: number;
+}
+
+/** Messages that should have come, and cannot any more. Without `from` and `to`, nobody knows how many. */
+export interface Gap {
+  seq: number;
+  channel: string;
+  epoch: string;
+  from?: number;
+  to?: number;
+}
+
+export type Reply = { id: number; ok: any } | { id: number; error: { code: string; message: string } };
+
+export type Subscribed = { channel: string } & Position;
+
+export interface Presence {
+  channel: string;
+  total: number;
+  present: { user: string | null; phase: string }[];
+  incomplete?: string[];
+}
+
+/** Connects to the server at this URL: `http://host:8000`, `https://...`, `ws://...`, or, in a page, a path of its own server. */
+export function connect(url: string | URL, options?: Options): Client;

@@ -1,0 +1,387 @@
+// Encke's client. What was heard counts once it was told, a command is sent until it is answered: all else ends with its link.
+
+const NEVER_MS = 2 ** 31 - 1; // `retry_ms`: do not come back.
+const LONGEST_PAUSE_MS = 30_000;
+const BETTER_AFTER_MS = 300_000; // Then better transports are tried again.
+const MOST_COMMANDS = 1024;
+const MOST_SENT = 32;
+const MOST_HELD = 1024;
+const MOST_SEEN = 4096;
+
+const CLOSE = '{"close":{}}';
+
+export function connect(url, options = {}) {
+  const { token, channels = [], hello_ms = 10_000, WebSocket = globalThis.WebSocket } = options;
+  const { transports = ["websocket", "events", "poll"].slice(WebSocket ? 0 : 1) } = options;
+  const base = new URL(url, globalThis.location?.href).href.replace(/^ws/, "http").replace(/\/?$/, "/");
+  const keys = `${Math.random()}-${Date.now()}-`;
+  const listeners = {};
+  const page = new AbortController();
+  const subscriptions = new Map(); // The session that has it, the command that asks for it.
+  const positions = new Map(); // The last message of each, for when the session is gone.
+  const seen = new Map(); // The last message of each channel, by any pattern.
+  const commands = new Map();
+  let session = {}; // As its query says it: `seq` is the last that was told.
+  let state = "connecting";
+  let link, timer, heardAt, timeouts;
+  let lastId = 0, failures = 0, factor = 1;
+  let at = 0, opened, betterAt = 0; // The transport; the last that got through, the first until then.
+
+  // A listener that fails harms nobody else.
+  const tell = (type, body) => listeners[type]?.forEach((listener) => Promise.resolve(body).then(listener));
+  const become = (now, more) => tell("state", { state: (state = now), ...more });
+
+  const tokenOf = async () => (typeof token === "function" ? token() : token);
+
+  async function open() {
+    clearTimeout(timer);
+    const transport = transports[at];
+    const mine = (link = { transport, sent: 0, held: [], ended: new AbortController() });
+    become("connecting", { transport });
+    const jwt = await tokenOf().catch(() => lost(mine, { reason: "token", spoke: true }));
+    if (mine !== link) return;
+    mine.query = jwt ? { token: jwt } : {};
+    heard(mine);
+    try {
+      await (transport === "websocket" ? openWebSocket : openHttp)(mine);
+    } catch (error) {
+      lost(mine, error);
+    }
+  }
+
+  const urlOf = (path, query) => `${base}${path}?${new URLSearchParams(query)}`;
+
+  function openWebSocket(mine) {
+    const url = urlOf("ws", { heartbeat: "message", ...session, ...mine.query });
+    const socket = new WebSocket(url.replace("http", "ws"));
+    mine.send = ({ text }) => socket.send(text);
+    mine.end = () => {
+      socket.onmessage = socket.onclose = null; // The next link repeats it.
+      socket.close();
+    };
+    socket.onmessage = ({ data }) => receive(mine, [JSON.parse(data)]);
+    socket.onclose = ({ code, reason }) => {
+      lost(mine, { reason, status: code, spoke: code === 1013 || code >= 4000, isFinal: code === 1000 || code >= 4100 });
+    };
+    socket.onerror = () => {}; // Outside browsers, it would be thrown.
+  }
+
+  async function openHttp(mine) {
+    const get = (path) => request(mine, path, { ...session, ...mine.query });
+    sendByPost(mine);
+    if (mine.transport === "poll") {
+      // A poll that is held does not say so.
+      if (session.resume) await request(mine, "poll", session, "[]");
+      for (;;) {
+        if (session.resume) isThrough(mine);
+        receive(mine, await get("poll"));
+        if (mine.held.length) await mine.posting; // They would come again at once.
+      }
+    }
+    // Without channels, a poll alone opens a session.
+    if (!session.resume) for (const object of await get("poll")) hear(mine, object);
+    const reader = (await get("events")).pipeThrough(new TextDecoderStream()).getReader();
+    for (let rest = ""; ; ) {
+      const { done, value } = await reader.read();
+      if (done) throw {};
+      const lines = (rest + value).split("\n");
+      rest = lines.pop();
+      receive(mine, lines.flatMap((line) => (line.startsWith("data: ") ? JSON.parse(line.slice(6)) : [])));
+    }
+  }
+
+  // One request at a time: they might overtake each other.
+  function sendByPost(mine) {
+    const queue = [];
+    let most = MOST_SENT;
+    const send = async () => {
+      await null; // There may be more.
+      while (queue.length) {
+        const batch = queue.splice(0, most);
+        try {
+          const body = `[${batch.map(({ text }) => text)}]`;
+          for (const object of await request(mine, "poll", session, body)) hear(mine, object);
+        } catch (error) {
+          if (error.status !== 413) return lost(mine, error);
+          if (batch.length > 1) queue.unshift(...batch);
+          else hear(mine, { reply: { id: batch[0].id, error } });
+          most = 1;
+        }
+      }
+      mine.posting = undefined;
+    };
+    mine.send = (command) => {
+      queue.push(command);
+      mine.posting ??= send();
+    };
+  }
+
+  async function request(mine, path, query, body) {
+    const timer = body && setTimeout(lost, limit_ms(mine), mine, {});
+    try {
+      const { signal } = mine.ended;
+      const headers = { "content-type": "application/json" };
+      const post = body && { method: "POST", body, headers, keepalive: body === CLOSE };
+      const response = await fetch(urlOf(path, query), { cache: "no-store", signal, ...post });
+      if (response.ok) return path === "events" ? response.body : await response.json();
+      const { status } = response;
+      const { error } = await response.json();
+      const reason = status === 401 ? error.message : error.code;
+      throw { ...error, reason, status, spoke: true, isFinal: /unauthorized|forbidden/.test(reason) };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+
+  const limit_ms = ({ isOpen }) => (isOpen ? factor * (timeouts.ping_interval_ms + timeouts.pong_timeout_ms) : hello_ms);
+
+  function heard(mine) {
+    if (mine !== link) return;
+    heardAt = Date.now();
+    clearTimeout(timer);
+    timer = setTimeout(() => {
+      // One message may take longer.
+      if (mine.isOpen) factor = Math.min(2 * factor, 16);
+      lost(mine, { reason: "timeout" });
+    }, limit_ms(mine));
+  }
+
+  function wake() {
+    if (!link && state !== "closed") open();
+    else if (link?.isOpen && Date.now() - heardAt > limit_ms(link)) lost(link, { reason: "timeout" });
+  }
+
+  function isThrough(mine) {
+    if (mine !== link || mine.isOpen) return;
+    mine.isOpen = true;
+    failures = 0;
+    if (at && Date.now() >= betterAt) betterAt = Date.now() + BETTER_AFTER_MS;
+    if (at !== (opened ?? 0)) tell("fallback", { from: transports[opened ?? 0], to: transports[at] });
+    opened = at;
+    become("open", { transport: transports[at] });
+    heard(mine);
+    for (const command of commands.values()) {
+      // A key is its user's or its session's, for some time.
+      const isKnown = mine.query.token && Date.now() - command.sentAt < timeouts.reconnect_window_ms;
+      const isOther = command.session && command.session !== session;
+      if (command.kind === "publish" && isOther && !isKnown) fail(command);
+    }
+    for (const [channel, subscription] of subscriptions) {
+      if (subscription.session !== session && !subscription.command) ask("subscribe", { channel }, { isOurs: true });
+    }
+    flush();
+  }
+
+  function unlink() {
+    clearTimeout(timer);
+    link?.ended.abort();
+    link?.end?.();
+    link = undefined;
+  }
+
+  function lost(mine, { reason, status, spoke, isFinal }) {
+    if (mine !== link) return;
+    reason ||= "connection_lost";
+    unlink();
+    if (isFinal || (reason === "token_expired" && typeof token !== "function")) return finish(reason);
+    for (const command of commands.values()) {
+      // 1009: one of them is too long.
+      if (command.link === mine && (command.kind === "call" || status === 1009)) fail(command);
+    }
+    let delay_ms = mine.retry_ms ?? Math.random() * Math.min(LONGEST_PAUSE_MS, 500 * 2 ** failures);
+    failures += 1;
+    // What got through may fail for other reasons.
+    const isBlocked = !mine.isOpen && !spoke && (opened !== at || failures > 3) && at + 1 < transports.length;
+    if (isBlocked) at += 1;
+    else at = Date.now() < betterAt ? opened : 0;
+    if (status === 410 || status === 401) session = {};
+    if (isBlocked || status === 410) delay_ms = 0;
+    become("waiting", { reason, delay_ms });
+    timer = setTimeout(open, delay_ms);
+  }
+
+  async function sayGoodbye() {
+    if (link?.isOpen && link.end) link.send({ text: CLOSE });
+    else if (session.resume) await request({ ended: { signal: AbortSignal.timeout(2000) } }, "poll", session, CLOSE).catch(() => {});
+  }
+
+  function finish(reason) {
+    unlink();
+    page.abort();
+    become("closed", { reason });
+    for (const command of commands.values()) fail(command, "closed", reason);
+  }
+
+  const forget = (channel) => [subscriptions, positions, seen].forEach((map) => map.delete(channel));
+
+  function ask(kind, body, { isOurs, since } = {}) {
+    const id = ++lastId;
+    const { channel } = body;
+    const command = { id, kind, isOurs, channel };
+    const answer = new Promise((resolve, reject) => {
+      Object.assign(command, { resolve, reject, text: JSON.stringify({ id, [kind]: body }) });
+    });
+    answer.catch(() => {}); // For those who do not wait for it.
+    if (!command.text) return answer;
+    if (state === "closed") fail(command, "closed");
+    else if (commands.size >= MOST_COMMANDS && !isOurs) fail(command, "overloaded");
+    else {
+      commands.set(id, command);
+      if (kind === "subscribe") {
+        if (since && !subscriptions.has(channel)) positions.set(channel, since);
+        subscriptions.set(channel, { ...subscriptions.get(channel), command });
+      }
+      if (kind === "unsubscribe") forget(channel);
+      flush();
+    }
+    return answer;
+  }
+
+  function fail(command, code = "outcome_unknown", message = code) {
+    commands.delete(command.id);
+    command.reject(Object.assign(new Error(message), { code }));
+  }
+
+  function flush() {
+    if (!link?.isOpen) return;
+    for (const command of commands.values()) {
+      if (link.isPaused || link.sent >= MOST_SENT) return;
+      if (command.link === link) continue;
+      const { id, kind, channel } = command;
+      if (kind === "subscribe") command.text = JSON.stringify({ id, subscribe: { channel, since: positions.get(channel) } });
+      command.sentAt ??= Date.now();
+      Object.assign(command, { link, session });
+      link.sent += 1;
+      link.send(command);
+    }
+  }
+
+  function replied(mine, { id, ok, error }) {
+    const command = commands.get(id);
+    if (command?.link !== mine) return;
+    const { kind, channel } = command;
+    mine.sent -= 1;
+    // Nothing was done, or it may be done again.
+    if (error && /rate_limited|draining|subscribe,(unavail|overload|timeout)|publish,outcome/.test([kind, error.code])) {
+      command.link = undefined;
+      mine.isPaused = true;
+      setTimeout(() => {
+        mine.isPaused = false;
+        flush();
+      }, 1000 + 500 * Math.random());
+      return;
+    }
+    commands.delete(id);
+    if (subscriptions.get(channel)?.command === command) {
+      subscriptions.set(channel, { session });
+      if (error) forget(channel);
+      else if (!positions.has(channel)) move(channel, ok.epoch, ok.offset);
+      if (error && command.isOurs) tell("unsubscribed", { channel, reason: error.code });
+    }
+    if (error) fail(command, error.code, error.message);
+    else command.resolve(ok);
+    for (const object of mine.held.splice(0)) hear(mine, object);
+    flush();
+  }
+
+  function receive(mine, objects) {
+    for (const object of objects) {
+      hear(mine, object);
+      if (object.hello) isThrough(mine);
+    }
+    heard(mine);
+  }
+
+  function hear(mine, object) {
+    if (mine !== link) return;
+    const [[kind, body]] = Object.entries(object);
+    const { channel, epoch, offset, pattern, seq } = body;
+    // By POST or after a cut, the reply may come after messages, which say no epoch.
+    const isEarly = kind === "message" && !pattern && !positions.has(channel) && subscriptions.get(channel)?.command?.link === mine;
+    if (isEarly || (mine.held.length && /message|gap|subscribed/.test(kind))) {
+      if (mine.held.push(object) > MOST_HELD) lost(mine, {});
+      return;
+    }
+    if (kind !== "hello") factor = 1;
+    else {
+      if (!body.recovered) session = {};
+      Object.assign(session, { resume: body.resume, seq });
+      timeouts = body;
+      failures = 0;
+    }
+    if (/message|gap/.test(kind)) {
+      if (seq <= session.seq) return; // Polls may overlap.
+      session.seq = seq;
+    }
+    if (kind === "ping") return mine.send({ text: JSON.stringify({ pong: { seq: session.seq } }) });
+    if (kind === "message" && isRepeated(body)) return;
+    if (kind === "gap") move(channel, epoch, body.to ?? 0);
+    if (kind === "unsubscribed") forget(channel);
+    if (kind === "subscribed") {
+      // From here on: what another session had not heard, this one will not.
+      const last = positions.get(channel);
+      if (last && last.epoch + last.offset !== epoch + offset) tell("gap", { channel, epoch });
+      subscriptions.set(channel, { session });
+      move(channel, epoch, offset);
+    }
+    if (kind === "goaway") mine.retry_ms = body.retry_ms;
+    tell(kind, body);
+    if (kind === "reply") replied(mine, body);
+    if (kind === "hello" && mine.isOpen) lost(mine, {}); // A poll was answered by another session.
+    if (kind === "goaway" && !mine.end) lost(mine, { ...body, spoke: true, isFinal: body.retry_ms >= NEVER_MS });
+  }
+
+  const move = (name, epoch, offset) => subscriptions.has(name) && positions.set(name, { epoch, offset });
+
+  // A new session may repeat by one pattern what another brought.
+  function isRepeated({ channel, pattern, offset, epoch = positions.get(channel)?.epoch }) {
+    if (pattern) move(pattern.name, pattern.epoch, pattern.offset);
+    const last = seen.get(channel);
+    if (!epoch || (last?.epoch === epoch && offset <= last.offset)) return Boolean(epoch);
+    if (seen.size > MOST_SEEN) seen.clear();
+    seen.set(channel, { epoch, offset });
+    if (positions.has(channel)) move(channel, epoch, offset);
+    return false;
+  }
+
+  for (const each of channels) {
+    ask("subscribe", { channel: each.channel ?? each }, { isOurs: true, since: each.since });
+  }
+  const listen = (type, listener, target = globalThis) => target.addEventListener?.(type, listener, page);
+  listen("online", () => {
+    betterAt = 0; // Another network may let more through.
+    if (!link) at = 0;
+    wake();
+  });
+  listen("pageshow", wake);
+  listen("visibilitychange", ({ target }) => target.hidden || wake(), globalThis.document);
+  listen("pagehide", () => {
+    sayGoodbye();
+    unlink();
+    session = {};
+    become("waiting", { reason: "pagehide" });
+  });
+  queueMicrotask(wake);
+
+  return {
+    get state() {
+      return state;
+    },
+    on(type, listener) {
+      const all = (listeners[type] ??= new Set());
+      all.add(listener);
+      return () => all.delete(listener);
+    },
+    subscribe: (channel, { since } = {}) => ask("subscribe", { channel }, { since }),
+    unsubscribe: (channel) => ask("unsubscribe", { channel }),
+    publish: (channel, data, { key = keys + lastId } = {}) => ask("publish", { channel, data, key }),
+    presence: (channel) => ask("presence", { channel }),
+    call: (method, data) => ask("call", { method, data }),
+    async close() {
+      if (state === "closed") return;
+      const said = sayGoodbye();
+      finish("normal");
+      await said;
+    },
+  };
+}

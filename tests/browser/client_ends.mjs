@@ -1,0 +1,13 @@
+// node client_ends.mjs BASE TRANSPORTS
+//
+// Connects, publishes, closes, and has nothing more to do: node ends by itself, which it says. Standard input is not looked at.
+
+import { WebSocket } from "ws";
+import { connect } from "../../server/client/encke.js";
+import { tell } from "./test.mjs";
+
+const [base, transports] = process.argv.slice(2);
+const client = connect(base, { channels: ["news"], transports: JSON.parse(transports), WebSocket });
+process.on("exit", () => tell({ ends: client.state }));
+await client.publish("news", 1);
+await client.close();

@@ -1,0 +1,18 @@
+// A client that tells all that it hears, and does what it is asked. Returns what asks it. It runs in node, and in pages, for which its text
+// is evaluated there.
+
+export function drive(connect, base, { tokens, ...options }, tell) {
+  const now = () => ({ at_ms: performance.now() });
+  const token = tokens && (async () => (tokens.length > 1 ? tokens.shift() : tokens[0]));
+  const client = connect(base, { ...(token && { token }), ...options });
+  for (const type of ["hello", "message", "gap", "reply", "unsubscribed", "subscribed", "goaway", "state", "fallback"]) {
+    client.on(type, (body) => tell({ [type]: body, ...now() }));
+  }
+  return ([method, ...rest]) => {
+    const asked = { asked: [method, ...rest] };
+    client[method](...rest).then(
+      (answer) => tell({ answer: answer ?? null, ...asked, ...now() }),
+      ({ code, message }) => tell({ failed: { code, message }, ...asked, ...now() }),
+    );
+  };
+}

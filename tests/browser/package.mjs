@@ -1,0 +1,29 @@
+// node package.mjs
+//
+// Packs server/client as npm does, and imports what comes of it. Prints the size of the module, what is in the package, and what it exports.
+
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, mkdirSync, readFileSync, readdirSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { tell } from "./test.mjs";
+
+const source = fileURLToPath(new URL("../../server/client/", import.meta.url));
+tell({ gzipped: gzipSync(readFileSync(join(source, "encke.js")), { level: 9 }).length });
+
+const folder = mkdtempSync(join(tmpdir(), "encke-package-"));
+try {
+  const run = (program, ...args) => execFileSync(program, args, { cwd: folder, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"] });
+  const [{ filename }] = JSON.parse(run("npm", "pack", source, "--json"));
+  const installed = join(folder, "node_modules", "encke");
+  mkdirSync(installed, { recursive: true });
+  run("tar", "-xzf", filename, "--strip-components=1", "-C", installed);
+  tell({ packed: readdirSync(installed).sort() });
+  tell({ package: JSON.parse(readFileSync(join(installed, "package.json"), "utf8")) });
+  writeFileSync(join(folder, "main.mjs"), 'console.log(JSON.stringify(Object.keys(await import("encke"))));');
+  tell({ exported: JSON.parse(run("node", "main.mjs")) });
+} finally {
+  rmSync(folder, { recursive: true });
+}

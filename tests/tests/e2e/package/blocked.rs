@@ -1,0 +1,79 @@
+//! Proxies that let not every transport through.
+
+use encke_tests::{Middlebox, RunningServer, Script, Upgrades};
+use serde_json::{Value, json};
+
+use super::{assert_news, await_followed, await_open, id, publish, start};
+
+/// A client that tries every transport, and follows `news`.
+fn follow(place: &str, server: &RunningServer, middlebox: &Middlebox) -> Script {
+    let options = json!({"channels": ["news"], "hello_ms": 1_500, "ws": true});
+    let client = start(place, server, middlebox.address, &options);
+    await_followed(&client, &["news"]);
+    client
+}
+
+/// What it says of the transports that it has changed.
+fn fallbacks(client: &Script) -> Vec<(Value, Value)> {
+    client
+        .heard("fallback")
+        .into_iter()
+        .map(|change| (change["from"].clone(), change["to"].clone()))
+        .collect()
+}
+
+#[test]
+fn upgrades_that_are_eaten_lead_to_a_stream_of_events() {
+    let refuses = Upgrades::Answer("400 Bad Request");
+    for upgrades in [refuses, Upgrades::Answer("200 OK"), Upgrades::Strip, Upgrades::Swallow] {
+        for place in ["node", "page"] {
+            let server = RunningServer::with(&[]);
+            let middlebox = Middlebox::new(server.public, upgrades, false);
+            let mut client = follow(place, &server, &middlebox);
+            assert_eq!(await_open(&client, 1)["transport"], "events", "{upgrades:?}, {place}");
+            assert_eq!(fallbacks(&client), [(json!("websocket"), json!("events"))]);
+            publish(&server, 1..=3);
+            client.tell(&json!({"ask": ["publish", "news", 4]}));
+            assert_news(&client, 4);
+            assert_eq!(client.await_value("answer", 1)["offset"], 4);
+        }
+    }
+}
+
+#[test]
+fn streams_that_are_kept_back_lead_to_polls() {
+    for upgrades in [Upgrades::Strip, Upgrades::Swallow] {
+        for place in ["node", "page"] {
+            let server = RunningServer::with(&[]);
+            let middlebox = Middlebox::new(server.public, upgrades, true);
+            let mut client = follow(place, &server, &middlebox);
+            assert_eq!(await_open(&client, 1)["transport"], "poll", "{upgrades:?}, {place}");
+            assert_eq!(fallbacks(&client), [(json!("websocket"), json!("poll"))]);
+            publish(&server, 1..=3);
+            client.tell(&json!({"ask": ["publish", "news", 4]}));
+            assert_news(&client, 4);
+            assert_eq!(client.await_value("answer", 1)["offset"], 4);
+        }
+    }
+}
+
+/// What got through is tried first when it comes back. Another network may let more through.
+#[test]
+fn what_got_through_is_tried_first_until_the_network_changes() {
+    let server = RunningServer::with(&[]);
+    let middlebox = Middlebox::new(server.public, Upgrades::Strip, false);
+    let mut client = follow("page", &server, &middlebox);
+    let hello = client.await_value("hello", 1);
+    let disconnect = || assert_eq!(server.admin.disconnect(id(&hello)).status, 204);
+    disconnect();
+    assert_eq!(await_open(&client, 2)["transport"], "events");
+    assert_eq!(client.count("socket"), 1, "one attempt at a WebSocket");
+    middlebox.pass_upgrades();
+    client.tell(&json!({"fire": "online"}));
+    client.await_object("done", 1);
+    disconnect();
+    assert_eq!(await_open(&client, 3)["transport"], "websocket");
+    assert_eq!(fallbacks(&client)[1], (json!("events"), json!("websocket")));
+    publish(&server, 1..=3);
+    assert_news(&client, 3);
+}

@@ -1,0 +1,130 @@
+//! What a client asks for, and the answers.
+
+use encke_tests::relay::Fate;
+use encke_tests::waiting::until;
+use encke_tests::{Relay, RunningServer, Script};
+use serde_json::{Value, json};
+
+use super::{KINDS, await_open, data, id, publish};
+
+/// Has the client ask for something. Its answer, or how it failed.
+#[track_caller]
+fn ask(client: &mut Script, what: &Value) -> Value {
+    let (answers, failures) = (client.count("answer"), client.count("failed"));
+    client.tell(&json!({ "ask": what }));
+    until(format!("an answer to {what}"), || {
+        client.count("answer") + client.count("failed") > answers + failures
+    });
+    if client.count("failed") > failures {
+        return client.await_value("failed", failures + 1);
+    }
+    client.await_value("answer", answers + 1)
+}
+
+#[test]
+fn commands_are_answered() {
+    for kind in KINDS {
+        let server = RunningServer::with(&[]);
+        let mut client = kind.start(&server, server.public, &json!({}));
+        client.await_object("ready", 1);
+        let followed = ask(&mut client, &json!(["subscribe", "news"]));
+        assert_eq!((&followed["channel"], &followed["offset"]), (&json!("news"), &json!(0)));
+        assert_eq!(ask(&mut client, &json!(["publish", "news", {"any": "json"}]))["offset"], 1);
+        let message = client.await_value("message", 1);
+        assert_eq!((&message["seq"], &message["data"]), (&json!(1), &json!({"any": "json"})));
+        assert_eq!(ask(&mut client, &json!(["publish", "news", 2, {"key": "k"}]))["offset"], 2);
+        assert_eq!(
+            ask(&mut client, &json!(["publish", "news", 2, {"key": "k"}]))["offset"],
+            2,
+            "its key is known"
+        );
+        assert_eq!(ask(&mut client, &json!(["presence", "news"]))["total"], 1);
+        assert_eq!(ask(&mut client, &json!(["unsubscribe", "news"])), json!({}));
+        assert_eq!(ask(&mut client, &json!(["presence", "news"]))["total"], 0);
+        publish(&server, [3]);
+        // From the past.
+        let since = json!({"epoch": followed["epoch"], "offset": 1});
+        assert_eq!(ask(&mut client, &json!(["subscribe", "news", { "since": since }]))["recovered"], true);
+        until("what was published meanwhile has come", || client.count("message") == 4);
+        assert_eq!(
+            client.heard("message")[2..].iter().map(|message| &message["data"]).collect::<Vec<_>>(),
+            [2, 3]
+        );
+        assert_eq!(client.count("gap"), 0, "{kind:?}");
+    }
+}
+
+#[test]
+fn refusals_are_errors_with_the_code_of_the_wire() {
+    for kind in KINDS {
+        let server = RunningServer::with(&["limits.max_message=2KiB", "limits.max_subscriptions=2"]);
+        let mut client = kind.start(&server, server.public, &json!({"channels": ["news", "$no", "chat"]}));
+        // A channel of the options, whose refusal nobody waits for.
+        let refused = client.await_value("unsubscribed", 1);
+        assert_eq!(refused, json!({"channel": "$no", "reason": "bad_channel"}), "{kind:?}");
+        until("it follows two", || {
+            client.heard("reply").iter().filter(|reply| reply.get("ok").is_some()).count() == 2
+        });
+        assert_eq!(ask(&mut client, &json!(["subscribe", "more"]))["code"], "limit");
+        assert_eq!(ask(&mut client, &json!(["publish", "/meta/x", 1]))["code"], "bad_channel");
+        let unknown = ask(&mut client, &json!(["call", "x", {"a": 1}]));
+        assert_eq!(unknown["code"], "unknown_command");
+        assert!(unknown["message"].as_str().is_some_and(|message| message.contains("call")), "{unknown}");
+        // It is not repeated for ever, whatever the transport says of it.
+        let long = ask(&mut client, &json!(["publish", "news", "x".repeat(3_000)]));
+        let code = if kind.transport == "websocket" { "outcome_unknown" } else { "too_large" };
+        assert_eq!(long["code"], code, "{kind:?}");
+        assert_eq!(ask(&mut client, &json!(["publish", "news", 1]))["offset"], 1, "{kind:?}");
+    }
+}
+
+/// Commands of which each is short enough, and all in one request are not, go one by one.
+#[test]
+fn commands_that_wait_are_sent_when_there_is_a_connection() {
+    for kind in KINDS {
+        let server = RunningServer::with(&["limits.max_message=2KiB", "channel.history_messages=10000"]);
+        let mut client = kind.start(&server, server.public, &json!({"channels": ["news"]}));
+        client.await_object("ready", 1);
+        let text = "x".repeat(500);
+        // Faster than the server allows: what is too fast waits.
+        for number in 0..150 {
+            client.tell(&json!({"ask": ["publish", "news", [number, text]]}));
+        }
+        client.await_object("answer", 150);
+        assert_eq!(client.count("failed"), 0, "{kind:?}: {:?}", client.heard("failed"));
+        client.await_object("message", 150);
+        let mut heard: Vec<_> = client
+            .heard("message")
+            .iter()
+            .map(|message| message["data"][0].as_u64().expect("a number"))
+            .collect();
+        heard.sort_unstable();
+        assert_eq!(heard, Vec::from_iter(0..150), "{kind:?}");
+    }
+}
+
+/// A publish without an answer is repeated in the same session; in another, the server would not know that it was done.
+#[test]
+fn what_was_asked_before_a_cut_is_repeated_or_its_outcome_is_unknown() {
+    for kind in KINDS {
+        let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+        let relay = Relay::new(server.public, || Fate::Whole);
+        let (mut client, hello) = kind.follow(&server, relay.address, &["news"], &json!({"hello_ms": 1_000}));
+        // It is sent, and nobody hears it.
+        relay.silence_all();
+        client.tell(&json!({"ask": ["publish", "news", 1]}));
+        client.tell(&json!({"ask": ["call", "x"]}));
+        client.tell(&json!({"ask": ["presence", "news"]}));
+        server.admin.disconnect(id(&hello));
+        server.await_gone(id(&hello));
+        relay.cut_all();
+        await_open(&client, 2);
+        client.await_object("failed", 2);
+        let codes: Vec<_> = client.heard("failed").into_iter().map(|failed| failed["code"].clone()).collect();
+        assert_eq!(codes, ["outcome_unknown", "outcome_unknown"], "{kind:?}");
+        client.await_object("answer", 1);
+        publish(&server, [2]);
+        client.await_object("message", 1);
+        assert_eq!(data(&client, "news"), [2], "{kind:?}");
+    }
+}

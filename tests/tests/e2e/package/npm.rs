@@ -1,0 +1,53 @@
+//! The package for npm, and the module by itself.
+
+use encke_tests::Script;
+use serde_json::json;
+
+/// As it is served.
+const MOST_GZIPPED_BYTES: u64 = 5 * 1024;
+
+#[test]
+fn the_module_is_small() {
+    let script = Script::start("package.mjs", &[]);
+    let size = script.await_value("gzipped", 1);
+    println!("server/client/encke.js: {size} bytes, gzipped; {MOST_GZIPPED_BYTES} at most");
+    assert!(size.as_u64().is_some_and(|size| size <= MOST_GZIPPED_BYTES), "{size}");
+}
+
+#[test]
+fn the_package_has_what_it_needs_and_can_be_imported() {
+    let script = Script::start("package.mjs", &[]);
+    let files = ["LICENSE-APACHE", "LICENSE-MIT", "README.md", "encke.d.ts", "encke.js", "package.json"];
+    assert_eq!(script.await_value("packed", 1), json!(files));
+    let package = script.await_value("package", 1);
+    assert_eq!((&package["name"], &package["version"]), (&json!("encke"), &json!(env!("CARGO_PKG_VERSION"))));
+    assert_eq!(package.get("dependencies"), None);
+    assert_eq!(script.await_value("exported", 1), json!(["connect"]));
+}
+
+/// What `encke.d.ts` says of a program that is as it should be, and of one that is not.
+#[test]
+fn the_types_hold() {
+    let script = Script::start("types.mjs", &[]);
+    assert_eq!(script.await_value("complaints", 1), json!([]));
+}
+
+/// Rules that no server breaks, or not at the right moment: the client with a WebSocket that is made up.
+#[test]
+fn the_client_keeps_its_rules() {
+    let script = Script::start("client_alone.mjs", &[]);
+    script.await_object("all", 1);
+    assert_eq!(script.await_value("all", 1), json!("passed"), "{}", script.complaints());
+}
+
+#[test]
+fn node_ends_when_the_client_is_closed() {
+    for transports in [json!(["websocket"]), json!(["events"]), json!(["poll"])] {
+        let server = encke_tests::RunningServer::with(&[]);
+        let base = format!("http://{}", server.public);
+        let script = Script::start("client_ends.mjs", &[&base, &transports.to_string()]);
+        // What is told when nothing keeps node from ending.
+        script.await_object("ends", 1);
+        assert!(script.complaints().is_empty(), "{}", script.complaints());
+    }
+}

@@ -1,0 +1,71 @@
+//! Servers that end, and the next ones.
+
+use encke_tests::process::Signal;
+use encke_tests::relay::Fate;
+use encke_tests::server::IN_MEMORY;
+use encke_tests::waiting::{TIMEOUT, until};
+use encke_tests::{Relay, RunningServer};
+use serde_json::{Value, json};
+
+use super::{KINDS, assert_news, await_open, data, id, publish};
+use crate::restart::Restarts;
+
+/// The same session, and everything that was published: what the process before has told nobody, too.
+#[test]
+fn a_client_outlives_its_server_by_a_snapshot() {
+    for kind in KINDS {
+        let mut restarts = Restarts::with(&[]);
+        let (mut client, hello) =
+            kind.follow(&restarts.server, restarts.server.public, &["news"], &json!({}));
+        publish(&restarts.server, 1..=3);
+        client.await_object("message", 3);
+        assert_eq!(restarts.server.admin.disconnect(id(&hello)).status, 204);
+        publish(&restarts.server, 4..=5);
+        restarts.stop();
+        client.tell(&json!({"ask": ["publish", "news", 6]}));
+        restarts.start();
+        client.await_object("answer", 1);
+        publish(&restarts.server, [7]);
+        assert_news(&client, 7);
+        assert_eq!(client.count("gap"), 0, "{kind:?}");
+        let hellos = client.heard("hello");
+        assert!(hellos.iter().all(|other| id(other) == id(&hello)), "{kind:?}: {hellos:?}");
+        assert_eq!(client.count("fallback"), 0);
+    }
+}
+
+/// One that ends as it should, and says when to come back; and one that does not.
+#[test]
+fn a_client_is_told_what_a_server_without_a_snapshot_forgets() {
+    for kind in KINDS {
+        let signal = if kind.place == "node" { Signal::TERM } else { Signal::KILL };
+        let mut server = RunningServer::with(&[IN_MEMORY]);
+        let relay = Relay::new(server.public, || Fate::Whole);
+        let (client, hello) = kind.follow(&server, relay.address, &["news"], &json!({}));
+        publish(&server, 1..=3);
+        client.await_object("message", 3);
+        server.signal(signal);
+        server.await_exit(TIMEOUT);
+
+        let server = RunningServer::with(&[IN_MEMORY]);
+        publish(&server, 4..=5);
+        relay.lead_to(server.public);
+        await_open(&client, 2);
+        let gap = client.await_value("gap", 1);
+        assert_eq!((&gap["channel"], &gap["from"]), (&json!("news"), &Value::Null), "{kind:?}");
+        publish(&server, [6]);
+        until("the last has come", || data(&client, "news") == [1, 2, 3, 4, 5, 6]);
+        assert_eq!(client.count("gap"), 1, "{kind:?}");
+        assert!(client.heard("hello").last().is_some_and(|last| id(last) != id(&hello)));
+        if signal == Signal::TERM {
+            let goaway = client.await_object("goaway", 1);
+            let retry_ms = goaway["goaway"]["retry_ms"].as_f64().expect("a time");
+            let is_later = |object: &Value| object["at_ms"].as_f64() > goaway["at_ms"].as_f64();
+            let hello =
+                (1..).map(|nth| client.await_object("hello", nth)).find(is_later).expect("there is one");
+            let waited_ms =
+                hello["at_ms"].as_f64().expect("a time") - goaway["at_ms"].as_f64().expect("a time");
+            assert!(waited_ms >= retry_ms, "{kind:?}: {waited_ms} ms instead of {retry_ms}");
+        }
+    }
+}

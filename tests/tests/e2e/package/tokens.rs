@@ -1,0 +1,125 @@
+//! Tokens that expire, or are refused; and other ends after which a client does not come back by itself.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use encke_tests::tokens::{SECRET, sign};
+use encke_tests::waiting::{let_pass, until};
+use encke_tests::{Launch, RunningServer};
+use serde_json::{Value, json};
+
+use super::{KINDS, assert_news, await_closed, await_open, id, publish, states};
+
+fn server() -> RunningServer {
+    Launch::default().environment("ENCKE_AUTH__SECRET", SECRET).start()
+}
+
+fn unix_time() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_secs()
+}
+
+fn token(sub: &str, exp: u64) -> String {
+    let all = json!({"*": ["subscribe", "publish", "presence"]});
+    sign(&json!({"sub": sub, "exp": exp, "channels": all}), SECRET)
+}
+
+/// Asked for another, it goes on where it was.
+#[test]
+fn a_token_that_expires_is_exchanged_for_another() {
+    for kind in KINDS {
+        let server = server();
+        // On a busy machine, the first may have expired before it was used.
+        let (mut client, hello) = [4, 8, 16, 32]
+            .into_iter()
+            .map(|seconds| {
+                let tokens = [token("alice", unix_time() + seconds), token("alice", unix_time() + 3_600)];
+                kind.follow(&server, server.public, &["news"], &json!({ "tokens": tokens }))
+            })
+            .find(|(client, _)| states(client) == ["connecting", "open"])
+            .expect("some are in time");
+        publish(&server, 1..=2);
+        client.await_object("message", 2);
+        until("the token has expired", || states(&client).contains(&"waiting".to_owned()));
+        client.tell(&json!({"ask": ["publish", "news", 3]}));
+        await_open(&client, 2);
+        client.await_object("answer", 1);
+        publish(&server, [4]);
+        assert_news(&client, 4);
+        let reasons: Vec<_> =
+            client.heard("state").into_iter().map(|state| state["reason"].clone()).collect();
+        assert!(reasons.contains(&json!("token_expired")), "{kind:?}: {reasons:?}");
+        let hellos = client.heard("hello");
+        // One that polls asks with its session alone whether that is there, and is refused with its token.
+        let is_same = hellos.iter().all(|other| id(other) == id(&hello));
+        assert!(is_same || kind.transport == "poll", "{kind:?}: {hellos:?}");
+        assert_eq!(client.count("gap") + client.count("fallback"), 0);
+    }
+}
+
+/// Where there is one token for ever, nothing else will come.
+#[test]
+fn a_client_does_not_come_back_with_what_was_refused() {
+    for kind in KINDS {
+        let server = server();
+        for (token, reason) in [
+            (json!(token("alice", 1)), "token_expired"),
+            (json!("not a token"), "unauthorized"),
+            (Value::Null, "unauthorized"),
+        ] {
+            let client = kind.start(&server, server.public, &json!({"channels": ["news"], "token": token}));
+            assert_eq!(await_closed(&client), reason, "{kind:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_was_kicked_stays_away() {
+    for kind in KINDS {
+        let server = RunningServer::with(&[]);
+        let (mut client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
+        assert_eq!(server.admin.kick(id(&hello)).status, 204);
+        assert_eq!(await_closed(&client), "kicked", "{kind:?}");
+        client.tell(&json!({"ask": ["publish", "news", 1]}));
+        assert_eq!(client.await_value("failed", 1)["code"], "closed");
+        // Otherwise it would be back in half a second.
+        let_pass(Duration::from_secs(1));
+        assert_eq!(states(&client).last().map(String::as_str), Some("closed"), "{kind:?}");
+    }
+}
+
+#[test]
+fn a_client_that_closes_or_leaves_ends_its_session() {
+    for kind in KINDS {
+        let server = RunningServer::with(&[]);
+        let (mut client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
+        client.tell(&json!({"ask": ["close"]}));
+        server.await_gone(id(&hello));
+        client.await_object("answer", 1);
+        assert_eq!(await_closed(&client), "normal", "{kind:?}");
+        if kind.place == "page" {
+            let (mut client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
+            client.tell(&json!({"leave": true}));
+            server.await_gone(id(&hello));
+        }
+        let opened = server.admin.metrics().events("opened", "connect");
+        assert_eq!(server.admin.metrics().events("closed", "client"), opened, "{kind:?}");
+    }
+}
+
+/// A page that is kept while another is looked at, as browsers say it.
+#[test]
+fn a_page_that_is_shown_again_goes_on() {
+    for kind in KINDS.into_iter().filter(|kind| kind.place == "page") {
+        let server = RunningServer::with(&[]);
+        let (mut client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
+        publish(&server, 1..=2);
+        client.await_object("message", 2);
+        client.tell(&json!({"fire": "pagehide"}));
+        server.await_gone(id(&hello));
+        publish(&server, 3..=4);
+        client.tell(&json!({"fire": "pageshow"}));
+        await_open(&client, 2);
+        publish(&server, [5]);
+        assert_news(&client, 5);
+        assert_eq!(client.count("gap"), 0, "{kind:?}");
+    }
+}
