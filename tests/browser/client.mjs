@@ -4,7 +4,7 @@
 // connects to BASE with these OPTIONS, in JSON: those of `connect`; `tokens`, of which each connection takes the next, or the last; `ws`
 // for the WebSocket of npm in node; `tabs`, how many clients there are. Prints what they hear, with when, and `tab` if there are several.
 // A line on standard input makes a client do something: {"ask":[METHOD,...ARGUMENTS],"tab":0}, which prints `answer` or `failed`, with
-// `asked` as it was given; or, in a page, {"fire":EVENT} or {"leave":true} for another page, after which `done` is printed.
+// `asked` as it was given; or, in a page, {"fire":EVENT} or {"leave":true} for another page. `done` is printed once it has begun.
 
 import { createInterface } from "node:readline";
 import { drive } from "./drive.mjs";
@@ -49,7 +49,7 @@ for await (const line of createInterface({ input: process.stdin })) {
   const { tab = 0, ...command } = JSON.parse(line);
   for (const [kind, body] of Object.entries(command)) {
     await does[kind](tab, body);
-    if (kind !== "ask") tell({ done: kind });
+    tell({ done: kind });
   }
 }
 process.exit();

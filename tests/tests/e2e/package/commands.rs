@@ -115,6 +115,7 @@ fn what_was_asked_before_a_cut_is_repeated_or_its_outcome_is_unknown() {
         client.tell(&json!({"ask": ["publish", "news", 1]}));
         client.tell(&json!({"ask": ["call", "x"]}));
         client.tell(&json!({"ask": ["presence", "news"]}));
+        client.await_object("done", 3);
         server.admin.disconnect(id(&hello));
         server.await_gone(id(&hello));
         relay.cut_all();

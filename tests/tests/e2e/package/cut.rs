@@ -153,7 +153,7 @@ fn a_client_that_hears_nothing_comes_back_by_itself() {
     for kind in KINDS {
         let server = RunningServer::with(&SOON);
         let relay = Relay::new(server.public, || Fate::Whole);
-        let (client, hello) = kind.follow(&server, relay.address, &["news"], &json!({}));
+        let (client, hello) = kind.follow(&server, relay.address, &["news"], &json!({"hello_ms": 1_000}));
         publish(&server, 1..=3);
         client.await_object("message", 3);
         relay.silence_all();
