@@ -36,7 +36,7 @@ export function connect(url, options = {}) {
   async function open() {
     clearTimeout(timer);
     const transport = transports[at];
-    const mine = (link = { transport, sent: 0, held: [], ended: new AbortController() });
+    const mine = (link = { transport, sent: 0, held: [] });
     become("connecting", { transport });
     const jwt = await tokenOf().catch(() => lost(mine, { reason: "token", spoke: true }));
     if (mine !== link) return;
@@ -117,20 +117,16 @@ export function connect(url, options = {}) {
   }
 
   async function request(mine, path, query, body) {
-    const timer = body && setTimeout(lost, limit_ms(mine), mine, {});
-    try {
-      const { signal } = mine.ended;
-      const headers = { "content-type": "application/json" };
-      const post = body && { method: "POST", body, headers, keepalive: body === CLOSE };
-      const response = await fetch(urlOf(path, query), { cache: "no-store", signal, ...post });
-      if (response.ok) return path === "events" ? response.body : await response.json();
-      const { status } = response;
-      const { error } = await response.json();
-      const reason = status === 401 ? error.message : error.code;
-      throw { ...error, reason, status, spoke: true, isFinal: /unauthorized|forbidden/.test(reason) };
-    } finally {
-      clearTimeout(timer);
-    }
+    if (mine !== link && body !== CLOSE) throw {};
+    const signal = body ? AbortSignal.timeout(limit_ms(mine)) : (mine.ended = new AbortController()).signal;
+    const headers = { "content-type": "application/json" };
+    const post = body && { method: "POST", body, headers, keepalive: body === CLOSE };
+    const response = await fetch(urlOf(path, query), { cache: "no-store", signal, ...post });
+    if (response.ok) return path === "events" ? response.body : await response.json();
+    const { status } = response;
+    const { error } = await response.json();
+    const reason = status === 401 ? error.message : error.code;
+    throw { ...error, reason, status, spoke: true, isFinal: /unauthorized|forbidden/.test(reason) };
   }
 
   const limit_ms = ({ isOpen }) => (isOpen ? factor * (timeouts.ping_interval_ms + timeouts.pong_timeout_ms) : hello_ms);
@@ -174,7 +170,7 @@ export function connect(url, options = {}) {
 
   function unlink() {
     clearTimeout(timer);
-    link?.ended.abort();
+    link?.ended?.abort();
     link?.end?.();
     link = undefined;
   }
@@ -202,7 +198,7 @@ export function connect(url, options = {}) {
 
   async function sayGoodbye() {
     if (link?.isOpen && link.end) link.send({ text: CLOSE });
-    else if (session.resume) await request({ ended: { signal: AbortSignal.timeout(2000) } }, "poll", session, CLOSE).catch(() => {});
+    else if (session.resume) await request({}, "poll", session, CLOSE).catch(() => {});
   }
 
   function finish(reason) {

@@ -5,7 +5,7 @@ use encke_tests::waiting::until;
 use encke_tests::{Relay, RunningServer, Script};
 use serde_json::{Value, json};
 
-use super::{KINDS, await_open, data, id, publish};
+use super::{KINDS, WITH_ONE_PAGE, await_open, data, id, publish};
 
 /// Has the client ask for something. Its answer, or how it failed.
 #[track_caller]
@@ -56,7 +56,7 @@ fn commands_are_answered() {
 
 #[test]
 fn refusals_are_errors_with_the_code_of_the_wire() {
-    for kind in KINDS {
+    for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&["limits.max_message=2KiB", "limits.max_subscriptions=2"]);
         let mut client = kind.start(&server, server.public, &json!({"channels": ["news", "$no", "chat"]}));
         // A channel of the options, whose refusal nobody waits for.
@@ -81,7 +81,7 @@ fn refusals_are_errors_with_the_code_of_the_wire() {
 /// Commands of which each is short enough, and all in one request are not, go one by one.
 #[test]
 fn commands_that_wait_are_sent_when_there_is_a_connection() {
-    for kind in KINDS {
+    for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&["limits.max_message=2KiB", "channel.history_messages=10000"]);
         let mut client = kind.start(&server, server.public, &json!({"channels": ["news"]}));
         client.await_object("ready", 1);
@@ -106,7 +106,7 @@ fn commands_that_wait_are_sent_when_there_is_a_connection() {
 /// A publish without an answer is repeated in the same session; in another, the server would not know that it was done.
 #[test]
 fn what_was_asked_before_a_cut_is_repeated_or_its_outcome_is_unknown() {
-    for kind in KINDS {
+    for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&["session.reconnect_window=300ms"]);
         let relay = Relay::new(server.public, || Fate::Whole);
         let (mut client, hello) = kind.follow(&server, relay.address, &["news"], &json!({"hello_ms": 1_000}));

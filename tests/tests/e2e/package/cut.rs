@@ -13,7 +13,7 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-use super::{KINDS, Kind, assert_news, await_followed, await_open, data, id, publish, states};
+use super::{KINDS, Kind, WITH_ONE_PAGE, assert_news, await_followed, await_open, data, id, publish, states};
 
 /// How far ahead of the clients is published, in messages: less than a channel keeps.
 const AHEAD: usize = 100;
@@ -123,7 +123,7 @@ fn wherever_connections_break_every_publish_is_done_once_and_in_order() {
     const BROKEN: usize = 8;
     let seed = seed();
     println!("ENCKE_SEED={seed}");
-    for kind in KINDS {
+    for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&[&SOON[..], &["channel.history_messages=10000"]].concat());
         let (relay, connections) = breaking(&server, seed, BROKEN);
         let mut client = kind.start(&server, relay.address, &json!({"hello_ms": 1_000}));
@@ -169,7 +169,7 @@ fn a_client_that_hears_nothing_comes_back_by_itself() {
 /// Its old connection, which is there all the time, is told that it was replaced; nobody minds.
 #[test]
 fn a_client_comes_back_to_a_server_that_was_stopped() {
-    for kind in KINDS {
+    for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&SOON);
         let (client, _) = kind.follow(&server, server.public, &["news"], &json!({"hello_ms": 1_000}));
         publish(&server, 1..=5);
@@ -187,7 +187,7 @@ fn a_client_comes_back_to_a_server_that_was_stopped() {
 /// A new session goes on from the last messages of the one that is gone, also if it is cut before it has brought any.
 #[test]
 fn a_client_whose_session_is_gone_goes_on_where_it_was() {
-    for kind in KINDS {
+    for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&["session.reconnect_window=300ms"]);
         let (tell, fates) = mpsc::channel();
         // Once it is closed to all, it opens.
@@ -217,7 +217,7 @@ fn a_client_whose_session_is_gone_goes_on_where_it_was() {
 /// Once, also if it is gone for so long that its session is, too.
 #[test]
 fn a_client_is_told_what_it_missed_for_good() {
-    for kind in KINDS {
+    for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&["channel.history_messages=4", "session.reconnect_window=300ms"]);
         let (client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
         publish(&server, [1, 2]);

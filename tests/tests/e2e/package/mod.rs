@@ -31,6 +31,14 @@ const KINDS: [Kind; 6] = [
     Kind { place: "page", transport: "poll" },
 ];
 
+/// Where Chromium would do the same on each of them: it takes a while to start.
+const WITH_ONE_PAGE: [Kind; 4] = [
+    Kind { place: "node", transport: "websocket" },
+    Kind { place: "node", transport: "events" },
+    Kind { place: "node", transport: "poll" },
+    Kind { place: "page", transport: "events" },
+];
+
 impl Kind {
     /// A client of the server, which connects by way of `base`.
     fn start(self, server: &RunningServer, base: SocketAddr, options: &Value) -> Script {

@@ -7,13 +7,13 @@ use encke_tests::waiting::{TIMEOUT, until};
 use encke_tests::{Relay, RunningServer};
 use serde_json::{Value, json};
 
-use super::{KINDS, assert_news, await_open, data, id, publish};
+use super::{WITH_ONE_PAGE, assert_news, await_open, data, id, publish};
 use crate::restart::Restarts;
 
 /// The same session, and everything that was published: what the process before has told nobody, too.
 #[test]
 fn a_client_outlives_its_server_by_a_snapshot() {
-    for kind in KINDS {
+    for kind in WITH_ONE_PAGE {
         let mut restarts = Restarts::with(&[]);
         let (mut client, hello) =
             kind.follow(&restarts.server, restarts.server.public, &["news"], &json!({}));
@@ -37,8 +37,8 @@ fn a_client_outlives_its_server_by_a_snapshot() {
 /// One that ends as it should, and says when to come back; and one that does not.
 #[test]
 fn a_client_is_told_what_a_server_without_a_snapshot_forgets() {
-    for kind in KINDS {
-        let signal = if kind.place == "node" { Signal::TERM } else { Signal::KILL };
+    for kind in WITH_ONE_PAGE {
+        let signal = if kind.transport == "events" { Signal::KILL } else { Signal::TERM };
         let mut server = RunningServer::with(&[IN_MEMORY]);
         let relay = Relay::new(server.public, || Fate::Whole);
         let (client, hello) = kind.follow(&server, relay.address, &["news"], &json!({}));
