@@ -79,6 +79,7 @@ export type State =
   /** For good: the server has said so (`kicked`, `replaced`, `unauthorized`, `token_expired` without a function for another, ...), or `close` (`normal`). */
   | { state: "closed"; reason: string };
 
+/** Over HTTP, a new session says two: one when it is opened, and one, `recovered`, when its stream is. */
 export interface Hello {
   version: number;
   session: string;

@@ -126,7 +126,7 @@ export function connect(url, options = {}) {
     const { status } = response;
     const { error } = await response.json();
     const reason = status === 401 ? error.message : error.code;
-    throw { ...error, reason, status, spoke: true, isFinal: /unauthorized|forbidden/.test(reason) };
+    throw { ...error, reason, status, spoke: error.code, isFinal: /unauthorized|forbidden/.test(reason) };
   }
 
   const limit_ms = ({ isOpen }) => (isOpen ? factor * (timeouts.ping_interval_ms + timeouts.pong_timeout_ms) : hello_ms);
@@ -208,7 +208,7 @@ export function connect(url, options = {}) {
     for (const command of commands.values()) fail(command, "closed", reason);
   }
 
-  const forget = (channel) => [subscriptions, positions, seen].forEach((map) => map.delete(channel));
+  const forget = (channel) => [subscriptions, positions].forEach((map) => map.delete(channel));
 
   function ask(kind, body, { isOurs, since } = {}) {
     const id = ++lastId;
@@ -224,7 +224,11 @@ export function connect(url, options = {}) {
     else {
       commands.set(id, command);
       if (kind === "subscribe") {
-        if (since && !subscriptions.has(channel)) positions.set(channel, since);
+        if (since && !subscriptions.has(channel)) {
+          positions.set(channel, since);
+          if (channel.endsWith("*")) seen.clear();
+          else seen.delete(channel);
+        }
         subscriptions.set(channel, { ...subscriptions.get(channel), command });
       }
       if (kind === "unsubscribe") forget(channel);

@@ -136,6 +136,79 @@ const rules = {
     await client.close();
   },
 
+  async "history that is asked for comes, whatever has come before"() {
+    for (const name of ["/n/a", "/n/**"]) {
+      const { client, of } = await begin({ channels: ["/n/*"] });
+      const [first] = Socket.all;
+      first.says(hello("a", 0, false));
+      const pattern = (offset) => ({ pattern: { name: "/n/*", epoch: "p", offset }, epoch: "e" });
+      first.says(followed(first.sent[0]), { message: { seq: 1, ...pattern(1), channel: "/n/a", offset: 50, data: 50 } });
+      client.subscribe(name, { since: { epoch: "e", offset: 10 } });
+      assert.deepEqual(first.sent[1].subscribe, { channel: name, since: { epoch: "e", offset: 10 } });
+      first.says(followed(first.sent[1], 50), { message: { seq: 2, ...pattern(2), channel: "/n/a", offset: 11, data: 11 } });
+      await turn();
+      assert.deepEqual(of("message").map(({ data }) => data), [50, 11]);
+      await client.close();
+    }
+  },
+
+  async "what one subscription has brought, another does not bring again, also when the first is gone"() {
+    const { client, of } = await begin({ channels: ["/n/a", "/n/*"] });
+    const [first] = Socket.all;
+    first.says(hello("a", 0, false));
+    first.says(...first.sent.map((command) => followed(command)), message(1, "/n/a", 1));
+    client.unsubscribe("/n/a");
+    first.says({ reply: { id: first.sent[2].id, ok: {} } });
+    first.ends(1006);
+    const second = await next(2);
+    second.says(hello("b", 0, false));
+    assert.deepEqual(second.sent.map(({ subscribe }) => subscribe), [{ channel: "/n/*", since: { epoch: "e", offset: 0 } }]);
+    const again = (offset) => ({ message: { seq: offset, pattern: { name: "/n/*", epoch: "e", offset }, epoch: "e", channel: "/n/a", offset, data: offset } });
+    second.says({ reply: { id: second.sent[0].id, ok: { channel: "/n/*", epoch: "e", offset: 2, recovered: true } } }, again(1), again(2));
+    await turn();
+    assert.deepEqual(of("message").map(({ data }) => data), [1, 2]);
+    await client.close();
+  },
+
+  async "of too many channels, what is known of them is forgotten, and some may come again"() {
+    const { client, of } = await begin({ channels: ["/n/*"] });
+    const by = (seq, channel) => ({ message: { seq, pattern: { name: "/n/*", epoch: "p", offset: seq }, epoch: "e", channel, offset: 1, data: channel } });
+    const [first] = Socket.all;
+    first.says(hello("a", 0, false));
+    first.says(followed(first.sent[0]));
+    for (let number = 1; number <= 4098; number += 1) first.says(by(number, `/n/${number}`));
+    first.ends(1006);
+    const second = await next(2);
+    second.says(hello("b", 0, false), by(1, "/n/1"), by(2, "/n/4098"), by(3, "/n/new"));
+    await turn();
+    assert.deepEqual(of("message").slice(4098).map(({ data }) => data), ["/n/1", "/n/new"]);
+    await client.close();
+  },
+
+  async "a poll that is answered by another session goes on in that"() {
+    const real = globalThis.fetch;
+    const followedBy = {};
+    globalThis.fetch = async (url, { body }) => {
+      const { resume } = Object.fromEntries(new URL(url).searchParams);
+      const answer = (objects) => ({ ok: true, json: async () => objects });
+      if (body?.startsWith("[")) {
+        const commands = JSON.parse(body);
+        (followedBy[resume] ??= []).push(...commands.map(({ subscribe }) => subscribe));
+        return answer(commands.map((command) => followed(command, 7)));
+      }
+      if (body) return answer([]);
+      if (!resume) return answer([hello("a", 0, false)]);
+      // It was there when the commands came.
+      for (let turns = 0; turns < 10; turns += 1) await turn();
+      return resume === "a" ? answer([hello("b", 0, false)]) : new Promise(() => {});
+    };
+    const { client } = await begin({ channels: ["news"], transports: ["poll"] });
+    for (const since = Date.now(); !followedBy.b?.length; await turn()) assert(Date.now() - since < 10_000);
+    assert.deepEqual(followedBy, { a: [{ channel: "news" }], b: [{ channel: "news", since: { epoch: "e", offset: 7 } }] });
+    await client.close();
+    globalThis.fetch = real;
+  },
+
   async "a listener that fails keeps nothing from the others"() {
     const { client, of } = await begin({ channels: ["news"] });
     const failures = [];
