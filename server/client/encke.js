@@ -70,7 +70,7 @@ export function connect(url, options = {}) {
     const get = (path) => request(mine, path, { ...session, ...mine.query });
     sendByPost(mine);
     if (mine.transport === "poll") {
-      // A poll that is held does not say so.
+      // Is it there? A held poll does not say.
       if (session.resume) await request(mine, "poll", session, "[]");
       for (;;) {
         if (session.resume) isThrough(mine);
@@ -217,7 +217,7 @@ export function connect(url, options = {}) {
     const answer = new Promise((resolve, reject) => {
       Object.assign(command, { resolve, reject, text: JSON.stringify({ id, [kind]: body }) });
     });
-    answer.catch(() => {}); // For those who do not wait for it.
+    answer.catch(() => {}); // For whoever does not wait.
     if (!command.text) return answer;
     if (state === "closed") fail(command, "closed");
     else if (commands.size >= MOST_COMMANDS && !isOurs) fail(command, "overloaded");
