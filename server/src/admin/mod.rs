@@ -5,7 +5,7 @@ mod api;
 use std::convert::Infallible;
 use std::error::Error;
 use std::future::poll_fn;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::admission::{Handshakes, RefusalReason};
-use crate::auth::{ApiKeys, Auth};
+use crate::auth::{ApiKeys, Auth, Operator, Scope};
 use crate::client;
 use crate::http::body::{self, BodyLimits};
 use crate::http::{ApiError, MAX_HEAD_BYTES, Reply, TimedWrites};
@@ -32,7 +32,7 @@ use crate::metrics::Readings;
 use crate::timeouts::{Batch, Scheme, WheelTimer};
 use crate::tls::Tls;
 use crate::transport::TcpSocket;
-use api::routes::{self, Call};
+use api::routes::{self, Call, Route};
 
 /// What a body may contain beside the longest message: the names of a broadcast's channels, and fields.
 const BESIDE_THE_MESSAGE_BYTES: usize = 512 * 1024;
@@ -87,7 +87,7 @@ impl Context {
 pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) {
     let open = context.sockets.begin(peer.ip(), context.client.timeouts.clock().now());
     tokio::spawn(async move {
-        let served = Box::pin(serve_http(socket, &context));
+        let served = Box::pin(serve_http(socket, peer.ip(), &context));
         match select(served, poll_fn(|task| open.poll_cut(task))).await {
             Either::Left((Ok(()), _)) => {}
             Either::Left((Err(error), _)) => tracing::debug!(%error, "admin connection failed"),
@@ -99,14 +99,16 @@ pub(crate) fn serve(socket: TcpStream, peer: SocketAddr, context: Arc<Context>) 
     });
 }
 
-async fn serve_http(socket: TcpStream, context: &Arc<Context>) -> Result<(), Box<dyn Error + Send + Sync>> {
+async fn serve_http(
+    socket: TcpStream,
+    peer: IpAddr,
+    context: &Arc<Context>,
+) -> Result<(), Box<dyn Error + Send + Sync>> {
     let timeouts = &context.client.timeouts;
     let accepted = TcpSocket::accept(socket, context.tls.as_deref());
     let socket = timeouts.within(context.handshake_timeout, accepted).await;
     let socket = socket.ok_or("limits.handshake_timeout")??;
-    let service = service_fn(|request| async {
-        Ok::<_, Infallible>(answer(request, context).await.unwrap_or_else(Reply::from))
-    });
+    let service = service_fn(|request| async { Ok::<_, Infallible>(answer(request, peer, context).await) });
     let socket = TimedWrites::new(socket, context.client.settings.write_timeout, Arc::clone(timeouts));
     let connection = http1::Builder::new()
         .timer(WheelTimer(Arc::clone(timeouts)))
@@ -116,13 +118,39 @@ async fn serve_http(socket: TcpStream, context: &Arc<Context>) -> Result<(), Box
     Ok(connection.await?)
 }
 
-async fn answer(request: Request<Incoming>, context: &Arc<Context>) -> Result<Reply, ApiError> {
+async fn answer(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>) -> Reply {
     let (head, body) = request.into_parts();
     let head = Request::from_parts(head, ());
-    check_browser(&head, &context.client.auth)?;
-    check_key(&head, &context.client.auth.api_keys)?;
+    let operator = match admit(&head, &context.client.auth) {
+        Ok(operator) => operator,
+        Err(error) => return error.into(),
+    };
     let parts: Vec<&str> = segments(&head).collect();
-    let (route, parameter) = routes::find(head.method(), &parts, head.uri().path())?;
+    let (route, parameter) = match routes::find(head.method(), &parts, head.uri().path()) {
+        Ok(found) => found,
+        Err(error) => return error.into(),
+    };
+    let answered = check_scope(&operator, route.scope);
+    let answered = match answered {
+        Ok(()) => carry_out(route, parameter, &head, body, context).await,
+        Err(error) => Err(error),
+    };
+    let reply = answered.unwrap_or_else(Reply::from);
+    if route.scope == Scope::Sessions {
+        // What was done to whom, by whom, and whether it was.
+        let (key, method, path) = (operator.name(), head.method(), head.uri().path());
+        tracing::info!(key, address = %peer, %method, path, status = reply.status().as_u16(), "administered");
+    }
+    reply
+}
+
+async fn carry_out(
+    route: &Route,
+    parameter: &str,
+    head: &Request<()>,
+    body: Incoming,
+    context: &Arc<Context>,
+) -> Result<Reply, ApiError> {
     let body = if route.takes_body {
         let max_bytes = context.client.settings.max_message + BESIDE_THE_MESSAGE_BYTES;
         let limits = BodyLimits { max_bytes, timeout: context.handshake_timeout };
@@ -161,21 +189,38 @@ fn check_browser<B>(request: &Request<B>, auth: &Auth) -> Result<(), ApiError> {
     }
 }
 
+/// Who asks, if they may ask at all.
+fn admit<B>(request: &Request<B>, auth: &Auth) -> Result<Operator, ApiError> {
+    check_browser(request, auth)?;
+    check_key(request, &auth.api_keys)
+}
+
 /// Where keys are configured, the API and the metrics require one. Health is for load balancers, which have none.
-fn check_key<B>(request: &Request<B>, keys: &ApiKeys) -> Result<(), ApiError> {
+fn check_key<B>(request: &Request<B>, keys: &ApiKeys) -> Result<Operator, ApiError> {
     if !matches!(segments(request).next(), Some("api" | "metrics")) {
-        return Ok(());
+        return Ok(Operator::Anyone);
     }
     let authorization = request.headers().get(AUTHORIZATION).map(|value| value.as_bytes());
-    if keys.admit(authorization) {
+    let wrong = || ApiError::unauthorized("send `Authorization: Bearer <key>` with one of auth.api_keys");
+    keys.admit(authorization).ok_or_else(wrong)
+}
+
+fn check_scope(operator: &Operator, scope: Scope) -> Result<(), ApiError> {
+    if operator.may(scope) {
         return Ok(());
     }
-    Err(ApiError::unauthorized("send `Authorization: Bearer <key>` with one of auth.api_keys"))
+    Err(ApiError::forbidden(format!("this key is not for that: its scopes lack {scope} (auth.api_keys)")))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::auth::ApiKey;
+
+    fn keys() -> ApiKeys {
+        let key = ApiKey::new("a", "0123456789abcdef", vec![Scope::All]);
+        ApiKeys::new(vec![key.expect("a key")])
+    }
 
     fn check(host: &str, origin: Option<&str>) -> bool {
         check_path("/api/sessions", host, origin)
@@ -191,7 +236,7 @@ mod tests {
 
     #[test]
     fn the_api_and_the_metrics_need_a_key_where_there_is_one() {
-        let keys = ApiKeys::new(&["0123456789abcdef".to_owned()]);
+        let keys = keys();
         for (path, guarded) in [
             ("/api/sessions", true),
             ("/api", true),
@@ -237,9 +282,8 @@ mod tests {
 
     #[test]
     fn a_key_is_a_better_guard_than_a_name() {
-        let api_keys = ApiKeys::new(&["0123456789abcdef".to_owned()]);
         let mut auth = Auth::default();
-        auth.api_keys = api_keys;
+        auth.api_keys = keys();
         let request = Request::get("/metrics").header(HOST, "encke:8001").body(()).expect("a request");
         assert!(check_browser(&request, &auth).is_ok());
     }

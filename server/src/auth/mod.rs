@@ -21,7 +21,7 @@ mod sign;
 #[cfg(test)]
 mod tests;
 
-pub use api_keys::{ApiKeys, BadApiKey};
+pub use api_keys::{ApiKey, ApiKeys, BadApiKey, Operator, Scope};
 pub(crate) use bearer::bearer;
 pub use error::AuthError;
 pub(crate) use host_port::HostPort;

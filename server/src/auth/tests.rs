@@ -343,7 +343,8 @@ fn what_is_no_key_is_refused() {
 
 #[test]
 fn secrets_do_not_show() {
-    let api_keys = ApiKeys::new(&["an-api-key-of-someone".to_owned()]);
+    let api_keys =
+        ApiKeys::new(vec![ApiKey::new("a", "an-api-key-of-someone", vec![Scope::All]).expect("a key")]);
     let auth = Auth::new(
         vec![secret(Some("h1"), SECRET), rs256(None)],
         api_keys,

@@ -1,21 +1,24 @@
 //! `[auth]` and `[tls]`: secrets and files. Whatever is wrong with them is said without saying what they are.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 
 use super::ConfigError;
 use super::raw::Checks;
 use super::units::SpanOrOff;
-use crate::auth::{Algorithm, ApiKeys, Auth, Hosts, Key, Origins};
+use crate::auth::{Algorithm, ApiKey, ApiKeys, Auth, Hosts, Key, Origins, Scope};
 use crate::tls::Tls;
 
 #[derive(Deserialize)]
 pub(super) struct RawAuth {
     secret: String,
     keys: Vec<RawKey>,
-    api_keys: Vec<String>,
+    api_keys: Vec<RawApiKey>,
     origins: Vec<String>,
     longest_token: SpanOrOff,
 }
@@ -27,6 +30,45 @@ struct RawKey {
     algorithm: Algorithm,
     secret: Option<String>,
     public_key_file: Option<PathBuf>,
+}
+
+/// A key that is good for everything, or one with a name and what it is good for.
+enum RawApiKey {
+    Plain(String),
+    Named(NamedApiKey),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NamedApiKey {
+    name: String,
+    key: String,
+    scopes: Vec<Scope>,
+}
+
+impl<'de> Deserialize<'de> for RawApiKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ApiKeyVisitor)
+    }
+}
+
+/// By hand: of an untagged enum, errors would not say which field is wrong.
+struct ApiKeyVisitor;
+
+impl<'de> Visitor<'de> for ApiKeyVisitor {
+    type Value = RawApiKey;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string, or a table with name, key and scopes")
+    }
+
+    fn visit_str<E: Error>(self, key: &str) -> Result<RawApiKey, E> {
+        Ok(RawApiKey::Plain(key.to_owned()))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RawApiKey, A::Error> {
+        NamedApiKey::deserialize(MapAccessDeserializer::new(map)).map(RawApiKey::Named)
+    }
 }
 
 #[derive(Deserialize)]
@@ -49,19 +91,38 @@ impl Checks<'_> {
             self.require(unused, &name("kid"), "is the `kid` of another key")?;
             keys.push(self.key(key, name)?);
         }
-        for (index, key) in raw.api_keys.iter().enumerate() {
-            self.sound(&format!("auth.api_keys[{index}]"), ApiKeys::check(key))?;
-        }
+        let api_keys = self.api_keys(&raw.api_keys)?;
         for (index, origin) in raw.origins.iter().enumerate() {
             self.sound(&format!("auth.origins[{index}]"), Origins::check(origin))?;
         }
         for (index, host) in hosts.iter().enumerate() {
             self.sound(&format!("listen.hosts[{index}]"), Hosts::check(host))?;
         }
-        let (api_keys, origins) = (ApiKeys::new(&raw.api_keys), Origins::new(&raw.origins));
+        let (api_keys, origins) = (api_keys, Origins::new(&raw.origins));
         let mut auth = Auth::new(keys, api_keys, origins, Hosts::new(hosts));
         auth.longest_token = raw.longest_token.0;
         Ok(auth)
+    }
+
+    fn api_keys(&self, raw: &[RawApiKey]) -> Result<ApiKeys, ConfigError> {
+        let mut keys: Vec<ApiKey> = Vec::new();
+        for (index, key) in raw.iter().enumerate() {
+            let of = |field: &str| format!("auth.api_keys[{index}]{field}");
+            let key = match key {
+                RawApiKey::Plain(key) => {
+                    self.sound(&of(""), ApiKey::new(&index.to_string(), key, vec![Scope::All]))?
+                }
+                RawApiKey::Named(NamedApiKey { name, key, scopes }) => {
+                    self.require(!name.is_empty(), &of(".name"), "must not be empty")?;
+                    self.require(!scopes.is_empty(), &of(".scopes"), "must not be empty")?;
+                    self.sound(&of(".key"), ApiKey::new(name, key, scopes.clone()))?
+                }
+            };
+            let is_new = keys.iter().all(|other| other.name != key.name);
+            self.require(is_new, &of(".name"), "is the name of another")?;
+            keys.push(key);
+        }
+        Ok(ApiKeys::new(keys))
     }
 
     fn key(&self, key: &RawKey, name: impl Fn(&str) -> String) -> Result<Key, ConfigError> {

@@ -283,6 +283,31 @@ fn errors_about_authentication_name_the_key_and_show_no_secret() {
             "`auth.api_keys[1]` (set by --set auth.api_keys): expected a string",
         ),
         (
+            "auth.api_keys=[{name='ci', key='hunter2-0123456789', scopes=[]}]".into(),
+            "`auth.api_keys[0].scopes` (set by --set auth.api_keys): must not be empty",
+        ),
+        (
+            "auth.api_keys=[{name='ci', key='hunter2', scopes=['read']}]".into(),
+            "`auth.api_keys[0].key` (set by --set auth.api_keys): must be at least 16",
+        ),
+        (
+            "auth.api_keys=[{name='', key='hunter2-0123456789', scopes=['read']}]".into(),
+            "`auth.api_keys[0].name` (set by --set auth.api_keys): must not be empty",
+        ),
+        (
+            "auth.api_keys=[{name='1', key='hunter2-0123456789', scopes=['all']}, 'hunter2-0123456789']"
+                .into(),
+            "`auth.api_keys[1].name` (set by --set auth.api_keys): is the name of another",
+        ),
+        (
+            "auth.api_keys=[{name='ci', key='hunter2-0123456789', scopes=['write']}]".into(),
+            "`auth.api_keys[0].scopes[0]` (set by --set auth.api_keys): unknown variant",
+        ),
+        (
+            "auth.api_keys=[{name='ci', key='hunter2-0123456789', scope='read'}]".into(),
+            "`auth.api_keys[0].scope` (set by --set auth.api_keys): unknown field",
+        ),
+        (
             "auth.origins=['*','a.example']".into(),
             "`auth.origins[1]` (set by --set auth.origins): must be an origin",
         ),

@@ -1,3 +1,4 @@
+use encke_tests::waiting::until;
 use encke_tests::{Answer, Launch, RunningServer};
 
 const OLD: &str = "old-key-0123456789";
@@ -107,4 +108,51 @@ fn keys_are_not_logged() {
     assert_eq!(ask(&server, "GET", "/api/sessions", &bearer(NEW)).status, 401);
     server.logs.await_line("serving");
     assert!(!server.logs.text().contains("key-0123456789"), "{}", server.logs.text());
+}
+
+/// Each key by its name and what it is good for.
+#[test]
+fn a_key_opens_what_its_scopes_say_and_is_named_in_the_log() {
+    const READER: &str = "reader-0123456789";
+    const CI: &str = "ci-key-0123456789";
+    const SUPPORT: &str = "support-0123456789";
+    let key =
+        |name: &str, key: &str, scopes: &str| format!("{{name=\"{name}\",key=\"{key}\",scopes=[{scopes}]}}");
+    let keys = [
+        key("reader", READER, "\"read\""),
+        key("ci", CI, "\"publish\",\"read\""),
+        key("support", SUPPORT, "\"sessions\""),
+        format!("\"{OLD}\""),
+    ];
+    let server = Launch::default().set(&format!("auth.api_keys=[{}]", keys.join(","))).start();
+    let client = server.client();
+    let session = format!("/api/sessions/{}", client.hello.session);
+    let publish = |key: &'static str| {
+        server.admin.with_key(key).post("/api/publish", r#"{"channel":"news","data":1}"#).status
+    };
+    for (key, may_read, may_publish) in
+        [(READER, true, false), (CI, true, true), (SUPPORT, false, false), (OLD, true, true)]
+    {
+        for path in ["/api/timers", "/metrics", &*session] {
+            let answer = ask(&server, "GET", path, &bearer(key));
+            assert_eq!(answer.status, if may_read { 200 } else { 403 }, "{key} {path}");
+        }
+        assert_eq!(publish(key), if may_publish { 200 } else { 403 }, "{key}");
+    }
+    let disconnect = format!("{session}/disconnect");
+    let refused = ask(&server, "POST", &disconnect, &bearer(CI));
+    assert_eq!((refused.status, &*refused.error_code()), (403, "forbidden"));
+    assert!(refused.body.contains("its scopes lack sessions"), "{}", refused.body);
+    assert_eq!(ask(&server, "GET", &session, &bearer(OLD)).json()["phase"], "attached", "nothing was done");
+    assert_eq!(ask(&server, "DELETE", &session, &bearer(SUPPORT)).status, 204);
+    until("both acts are in the log", || {
+        let records = server.logs.records();
+        let acts = records.iter().filter(|record| record["message"] == "administered");
+        let acts: Vec<_> =
+            acts.map(|act| (act["key"].clone(), act["method"].clone(), act["status"].clone())).collect();
+        acts == [("ci".into(), "POST".into(), 403.into()), ("support".into(), "DELETE".into(), 204.into())]
+    });
+    for key in [READER, CI, SUPPORT, OLD] {
+        assert!(!server.logs.text().contains(key), "no key is in the log");
+    }
 }

@@ -10,6 +10,7 @@ use super::{
     channels, health, metrics, openapi, presence, publish, send, sessions, subscribe, timers, users,
 };
 use crate::admin::Context;
+use crate::auth::Scope;
 use crate::http::{ApiError, Reply};
 
 /// A request that has found its handler.
@@ -40,6 +41,8 @@ pub(crate) struct Route {
     /// With at most one parameter: `{id}`, `{name}` or `{user}`.
     path: &'static str,
     pub(crate) takes_body: bool,
+    /// What its key must be good for, where there are keys.
+    pub(crate) scope: Scope,
     handler: Handler,
 }
 
@@ -52,16 +55,16 @@ static ROUTES: &[Route] = &[
     Route::get("/api/timers", |call| Ok(timers::show(call.context))),
     Route::get("/api/sessions", sessions::list),
     Route::get("/api/sessions/{id}", sessions::show),
-    Route::new(Method::DELETE, "/api/sessions/{id}", sessions::end),
-    Route::new(Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
-    Route::post("/api/sessions/{id}/send", send::to_session),
-    Route::post("/api/sessions/{id}/subscribe", subscribe::subscribe),
-    Route::post("/api/sessions/{id}/unsubscribe", subscribe::unsubscribe),
-    Route::later(Method::DELETE, "/api/users/{user}", users::revoke),
-    Route::later(Method::POST, "/api/users/{user}/disconnect", users::disconnect),
-    Route::post("/api/users/{user}/send", send::to_user),
-    Route::post("/api/publish", publish::publish),
-    Route::post("/api/broadcast", publish::broadcast),
+    Route::new(Scope::Sessions, Method::DELETE, "/api/sessions/{id}", sessions::end),
+    Route::new(Scope::Sessions, Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
+    Route::post(Scope::Publish, "/api/sessions/{id}/send", send::to_session),
+    Route::post(Scope::Sessions, "/api/sessions/{id}/subscribe", subscribe::subscribe),
+    Route::post(Scope::Sessions, "/api/sessions/{id}/unsubscribe", subscribe::unsubscribe),
+    Route::later(Scope::Sessions, Method::DELETE, "/api/users/{user}", users::revoke),
+    Route::later(Scope::Sessions, Method::POST, "/api/users/{user}/disconnect", users::disconnect),
+    Route::post(Scope::Publish, "/api/users/{user}/send", send::to_user),
+    Route::post(Scope::Publish, "/api/publish", publish::publish),
+    Route::post(Scope::Publish, "/api/broadcast", publish::broadcast),
     Route::get("/api/channels", channels::list),
     Route::get("/api/channels/{name}", channels::show),
     Route::get_later("/api/channels/{name}/history", channels::history),
@@ -69,28 +72,33 @@ static ROUTES: &[Route] = &[
 ];
 
 impl Route {
-    const fn new(method: Method, path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
-        Self { method, path, takes_body: false, handler: Handler::AtOnce(answer) }
+    const fn new(scope: Scope, method: Method, path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
+        Self { method, path, takes_body: false, scope, handler: Handler::AtOnce(answer) }
     }
 
     const fn get(path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
-        Self::new(Method::GET, path, answer)
+        Self::new(Scope::Read, Method::GET, path, answer)
     }
 
     const fn later(
+        scope: Scope,
         method: Method,
         path: &'static str,
         answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>,
     ) -> Self {
-        Self { method, path, takes_body: false, handler: Handler::Later(answer) }
+        Self { method, path, takes_body: false, scope, handler: Handler::Later(answer) }
     }
 
     const fn get_later(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
-        Self::later(Method::GET, path, answer)
+        Self::later(Scope::Read, Method::GET, path, answer)
     }
 
-    const fn post(path: &'static str, answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>) -> Self {
-        Self { method: Method::POST, path, takes_body: true, handler: Handler::Later(answer) }
+    const fn post(
+        scope: Scope,
+        path: &'static str,
+        answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>,
+    ) -> Self {
+        Self { method: Method::POST, path, takes_body: true, scope, handler: Handler::Later(answer) }
     }
 
     /// Answers a request that was found to be for this route.
