@@ -33,7 +33,7 @@ pub struct Asked {
 /// What is answered.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// The status code; 0 for none at all: the connection ends.
+    /// The status code; 0 for none at all: the connection ends. See also [`Reply::CUT`].
     pub status: u16,
     /// Lines that end in CR LF.
     pub headers: String,
@@ -59,6 +59,9 @@ struct Shared {
 }
 
 impl Reply {
+    /// In place of a status: 200, and the connection ends with the head, which says nothing of a body.
+    pub const CUT: u16 = 1;
+
     /// This status and no more.
     #[must_use]
     pub fn status(status: u16) -> Self {
@@ -203,8 +206,15 @@ impl Shared {
             if status == 0 {
                 return None;
             }
+            if status == Reply::CUT {
+                stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\n\r\n").ok()?;
+                return None;
+            }
             self.asked.lock()[index].status = Some(status);
-            let head = format!("HTTP/1.1 {status} Status\r\nContent-Length: {}\r\n{headers}\r\n", body.len());
+            // One with 204 has none (RFC 9110, section 8.6).
+            let length =
+                if status == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
+            let head = format!("HTTP/1.1 {status} Status\r\n{length}{headers}\r\n");
             stream.get_mut().write_all((head + &body).as_bytes()).ok()?;
             stream.get_mut().flush().ok()?;
         }

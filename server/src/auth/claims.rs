@@ -15,8 +15,8 @@ pub(crate) const LONGEST_USER: usize = 255;
 const NOT_BEFORE_LEEWAY: Duration = Duration::from_secs(30);
 
 /// The claims that we know, as they are written. They are read one by one, so that the error can name the claim.
-#[derive(Debug, Default, Deserialize)]
-pub(crate) struct RawClaims {
+#[derive(Debug, Deserialize)]
+pub(super) struct RawClaims {
     sub: Option<Value>,
     iat: Option<Value>,
     exp: Option<Value>,
@@ -37,22 +37,24 @@ pub(super) struct Claims {
     pub(super) join: Box<[Box<str>]>,
 }
 
-impl RawClaims {
-    /// Whether it says nothing of anyone.
-    fn is_empty(&self) -> bool {
-        let Self { sub, iat, exp, nbf, channels, join, aud } = self;
-        [sub, iat, exp, nbf, channels, join, aud].iter().all(|claim| claim.is_none())
-    }
+/// What the backend says of a client: claims, or nothing at all. What says something, and not who it is, is a mistake.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Claimed(serde_json::Map<String, Value>);
 
+impl Claimed {
     /// Who a client is by the word of the backend, which need not be signed. `None` if it says nothing.
     ///
     /// # Errors
     /// [`AuthError`], as of a token.
     pub(crate) fn identity(self, now: UnixTime) -> Result<Option<Identity>, AuthError> {
-        if self.is_empty() {
+        let Self(mut said) = self;
+        // It has been looked at: there is none.
+        said.remove("error");
+        if said.is_empty() {
             return Ok(None);
         }
-        let claims = Claims::parse(self)?;
+        let raw = serde_json::from_value(Value::Object(said)).map_err(|_| AuthError::Malformed)?;
+        let claims = Claims::parse(raw)?;
         claims.check_time(now)?;
         // It says so now.
         let issued = claims.iat.or(Some(now));

@@ -39,7 +39,7 @@ use std::time::Duration;
 
 use crate::clock::UnixTime;
 use claims::Claims;
-pub(crate) use claims::{LONGEST_USER, RawClaims};
+pub(crate) use claims::{Claimed, LONGEST_USER};
 
 /// Everything that decides about access. The default allows everything, except from browsers: see [`Origins`].
 #[derive(Clone, Debug, Default)]

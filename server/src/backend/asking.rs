@@ -1,3 +1,4 @@
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use encke_core::Timestamp;
@@ -37,6 +38,15 @@ pub(crate) enum Ask {
     Publish,
     /// Whatever clients call it for.
     Call,
+}
+
+/// On whose behalf it is asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asker {
+    /// The session with this number.
+    Session(u128),
+    /// A client that has no session yet, from here.
+    Address(IpAddr),
 }
 
 /// Why something is not done.
@@ -93,15 +103,15 @@ impl Backend {
         (&self.settings.headers, &self.settings.cookies)
     }
 
-    /// Asks it, on behalf of the session with this number, if there is one yet. The question is on its way when this returns; to drop the answer does not take it back.
+    /// Asks it. The question is on its way when this returns; to drop the answer does not take it back.
     pub(crate) fn ask<T: DeserializeOwned + Send + 'static>(
         self: &Arc<Self>,
         ask: Ask,
-        session: Option<u128>,
+        asker: Asker,
         question: &(impl Serialize + ?Sized),
     ) -> BoxFuture<'static, Result<T, NoAnswer>> {
         let body = serde_json::to_vec(question).expect("its keys are text");
-        let begun = self.begin(ask, session, body.len());
+        let begun = self.begin(ask, asker, body.len());
         let (place, admitted) = match begun {
             Ok(begun) => begun,
             Err(problem) => {
@@ -121,11 +131,11 @@ impl Backend {
         answer.map(|answer| answer.unwrap_or(Err(NoAnswer::Unavailable))).boxed()
     }
 
-    fn begin(&self, ask: Ask, session: Option<u128>, length: usize) -> Result<(Place, Admitted), NoAnswer> {
+    fn begin(&self, ask: Ask, asker: Asker, length: usize) -> Result<(Place, Admitted), NoAnswer> {
         if length > LONGEST {
             return Err(NoAnswer::TooLarge);
         }
-        let place = self.in_flight.take(session).ok_or(NoAnswer::Overloaded)?;
+        let place = self.in_flight.take(asker).ok_or(NoAnswer::Overloaded)?;
         let admitted = self.breaker(ask).lock().admit(self.timeouts.clock().now());
         Ok((place, admitted.ok_or(NoAnswer::Unavailable)?))
     }
@@ -172,7 +182,10 @@ impl Backend {
         let reply = reply.map_err(Problem::Outbound)?;
         match reply.status {
             StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS => Err(Problem::Status(reply.status)),
-            status if status.is_success() => read(&reply.body).ok_or(Problem::Unreadable),
+            // Of a body that ends with its connection nobody knows whether it is all: an empty one could be any.
+            status if status.is_success() && (reply.is_whole || !reply.body.is_empty()) => {
+                read(&reply.body).ok_or(Problem::Unreadable)
+            }
             // What many frameworks make of a no.
             status if status.is_client_error() => Ok(match read::<T>(&reply.body) {
                 Some(Err(refused)) => Err(refused),

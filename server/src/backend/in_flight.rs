@@ -1,11 +1,14 @@
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::asking::Asker;
+use crate::admission::network;
 use crate::metrics::BackendMetrics;
 
-/// Questions that are under way: so many of one session, and so many in all.
+/// Questions that are under way: so many of one session, half as many as there may be of one address's newcomers, and so many in all.
 #[derive(Debug)]
 pub(super) struct InFlight {
     most: usize,
@@ -17,14 +20,21 @@ pub(super) struct InFlight {
 #[derive(Debug, Default)]
 struct Counts {
     all: usize,
-    /// Of sessions that have any.
-    by_session: HashMap<u128, usize>,
+    /// Of those that have any.
+    by_asker: HashMap<AskerKey, usize>,
+}
+
+/// Who shares one count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum AskerKey {
+    Session(u128),
+    Network(IpAddr),
 }
 
 /// The place of one question.
 #[derive(Debug)]
 pub(super) struct Place {
-    session: Option<u128>,
+    asker: AskerKey,
     in_flight: Arc<InFlight>,
 }
 
@@ -33,36 +43,34 @@ impl InFlight {
         Self { most, most_each, counts: Mutex::default(), metrics }
     }
 
-    /// A place for one more, if there is one. `session` is a number of its own for each.
-    pub(super) fn take(self: &Arc<Self>, session: Option<u128>) -> Option<Place> {
-        let Counts { all, by_session } = &mut *self.counts.lock();
-        if *all >= self.most {
+    /// A place for one more, if there is one.
+    pub(super) fn take(self: &Arc<Self>, asker: Asker) -> Option<Place> {
+        let (asker, most_each) = match asker {
+            Asker::Session(number) => (AskerKey::Session(number), self.most_each),
+            // Newcomers from one address leave room for everyone else.
+            Asker::Address(address) => (AskerKey::Network(network(address)), self.most.div_ceil(2)),
+        };
+        let Counts { all, by_asker } = &mut *self.counts.lock();
+        let count = by_asker.get(&asker).copied().unwrap_or_default();
+        if *all >= self.most || count >= most_each {
             return None;
         }
-        if let Some(session) = session {
-            let count = by_session.entry(session).or_default();
-            if *count >= self.most_each {
-                return None;
-            }
-            *count += 1;
-        }
+        by_asker.insert(asker, count + 1);
         *all += 1;
         self.metrics.in_flight(*all);
-        Some(Place { session, in_flight: Arc::clone(self) })
+        Some(Place { asker, in_flight: Arc::clone(self) })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let Counts { all, by_session } = &mut *self.in_flight.counts.lock();
+        let Counts { all, by_asker } = &mut *self.in_flight.counts.lock();
         *all -= 1;
         self.in_flight.metrics.in_flight(*all);
-        if let Some(session) = self.session
-            && let Some(count) = by_session.get_mut(&session)
-        {
+        if let Some(count) = by_asker.get_mut(&self.asker) {
             *count -= 1;
             if *count == 0 {
-                by_session.remove(&session);
+                by_asker.remove(&self.asker);
             }
         }
     }
@@ -74,16 +82,21 @@ mod tests {
 
     #[test]
     fn places_are_bounded_for_each_and_in_all() {
-        let in_flight = Arc::new(InFlight::new(3, 2, Arc::default()));
-        let first = in_flight.take(Some(1)).expect("room");
-        let second = in_flight.take(Some(1)).expect("room");
-        assert!(in_flight.take(Some(1)).is_none(), "it has two");
-        let third = in_flight.take(None).expect("room");
-        assert!(in_flight.take(Some(2)).is_none(), "there are three");
-        drop(second);
-        let fourth = in_flight.take(Some(2)).expect("room");
-        drop((first, third, fourth));
+        let in_flight = Arc::new(InFlight::new(4, 2, Arc::default()));
+        let take = |asker| in_flight.take(asker);
+        let session = Asker::Session;
+        let address = |last| Asker::Address(IpAddr::from([192, 0, 2, last]));
+        let first = take(session(1)).expect("room");
+        let second = take(session(1)).expect("room");
+        assert!(take(session(1)).is_none(), "it has two");
+        let third = take(address(1)).expect("room");
+        let fourth = take(address(2)).expect("room");
+        assert!(take(session(2)).is_none(), "there are four");
+        drop((second, fourth));
+        let fifth = take(address(1)).expect("room");
+        assert!(take(address(1)).is_none(), "it has half of all");
+        drop((first, third, fifth));
         let counts = in_flight.counts.lock();
-        assert_eq!((counts.all, counts.by_session.len()), (0, 0));
+        assert_eq!((counts.all, counts.by_asker.len()), (0, 0));
     }
 }

@@ -9,6 +9,6 @@ mod in_flight;
 mod question;
 mod settings;
 
-pub(crate) use asking::{Ask, Backend, NoAnswer};
+pub(crate) use asking::{Ask, Asker, Backend, NoAnswer};
 pub(crate) use question::{Answered, Question, WhoComes};
 pub(crate) use settings::BackendSettings;

@@ -25,7 +25,7 @@ pub(crate) struct WhoComes<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) token: Option<&'a str>,
     /// Those that are to be passed on (`backend.headers`, `backend.cookies`).
-    pub(crate) headers: BTreeMap<&'a str, &'a str>,
+    pub(crate) headers: BTreeMap<&'a str, Cow<'a, str>>,
     pub(crate) cookies: BTreeMap<&'a str, &'a str>,
 }
 

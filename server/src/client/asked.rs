@@ -1,5 +1,6 @@
 //! What the backend is asked about the commands of clients. Our own checks have come first; what it has nothing against goes on from there.
 
+use std::fmt::Display;
 use std::future::IntoFuture;
 use std::sync::Arc;
 
@@ -9,10 +10,10 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 
-use super::errors::{bad_data, forbidden};
+use super::errors::forbidden;
 use super::exchange::Outcome;
 use super::{Context, Speaker};
-use crate::backend::{Answered, Ask, Backend, NoAnswer, Question};
+use crate::backend::{Answered, Ask, Asker, Backend, NoAnswer, Question};
 use crate::channel::{ChannelName, PublishId};
 use crate::engine::Answer;
 use crate::session::Subscribed;
@@ -48,7 +49,8 @@ impl Speaker<'_> {
         let longest_name = context.settings.channel_name_bytes;
         let joined = async move {
             let channel = asked.await?.channel;
-            let name = channel.map_or(Ok(name), |channel| ChannelName::new(&channel, longest_name))?;
+            let name = channel.map_or(Ok(name), |channel| ChannelName::new(&channel, longest_name));
+            let name = name.map_err(|error| unusable(&error))?;
             Ok(sessions.subscribe(&session, via, &name, &begin).into_future().await?)
         };
         Answer::Later(joined.boxed())
@@ -74,9 +76,10 @@ impl Speaker<'_> {
         let longest_name = context.settings.channel_name_bytes;
         let published = async move {
             let Answered { channel: other, data: rewritten } = asked.await?;
-            let channel = other.map_or(Ok(channel), |name| ChannelName::to_publish(&name, longest_name))?;
+            let channel = other.map_or(Ok(channel), |name| ChannelName::to_publish(&name, longest_name));
+            let channel = channel.map_err(|error| unusable(&error))?;
             let rewritten = rewritten.as_deref().map(|data| CompactJson::parse(data.get()));
-            let content = match rewritten.transpose().map_err(bad_data)? {
+            let content = match rewritten.transpose().map_err(|error| unusable(&error))? {
                 Some(data) => Content { data, ..content },
                 None => content,
             };
@@ -117,7 +120,7 @@ impl Speaker<'_> {
         let (id, identity) = (self.session.id(), self.session.identity());
         let question = Question { session: Some(id.to_string()), user: identity.user(), ..question };
         backend
-            .ask::<Answered>(ask, Some(id.number()), &question)
+            .ask::<Answered>(ask, Asker::Session(id.number()), &question)
             .map(|answer| answer.map_err(CommandError::from))
             .boxed()
     }
@@ -136,11 +139,14 @@ fn success(published: crate::channel::Published) -> Success<'static> {
 
 /// Without white space, and such that every parser takes it.
 fn compact(data: &RawValue) -> Result<String, CommandError> {
-    let compact = CompactJson::parse(data.get()).map_err(|error| CommandError {
-        code: ErrorCode::Unavailable,
-        message: format!("the backend's answer cannot be passed on: {error}"),
-    })?;
+    let compact = CompactJson::parse(data.get()).map_err(|error| unusable(&error))?;
     Ok(compact.as_str().to_owned())
+}
+
+/// It is no fault of the client's.
+fn unusable(error: &dyn Display) -> CommandError {
+    let message = format!("the backend's answer cannot be used: {error}");
+    CommandError { code: ErrorCode::Unavailable, message }
 }
 
 impl From<NoAnswer> for CommandError {

@@ -18,11 +18,19 @@ pub(crate) struct Caller {
     /// The client is not a web page, or is a page that may connect.
     pub(crate) origin_allowed: bool,
     /// Who it is, by the backend.
-    decided: Option<Decided>,
+    decision: Option<Decision>,
 }
 
 /// Who a client is, or why it gets no session.
 pub(crate) type Decided = Result<Identity, CloseCode>;
+
+/// What is known of a client before it asks for its session.
+#[derive(Clone, Debug)]
+pub(crate) struct Decision {
+    pub(crate) who: Decided,
+    /// It is known from the session that it comes back to, and so for that session alone.
+    pub(crate) only_resume: bool,
+}
 
 impl Caller {
     pub(crate) fn of<B>(request: &Request<B>, address: IpAddr, auth: &Auth) -> Self {
@@ -41,13 +49,18 @@ impl Caller {
                 .and_then(|value| bearer(value.as_bytes()))
                 .map(|token| String::from_utf8_lossy(token).into_owned()),
             origin_allowed: auth.origins.allows(origin, host, is_unguarded),
-            decided: None,
+            decision: None,
         }
     }
 
     /// The same, once it is decided who it is.
-    pub(crate) fn decided(self, decided: Option<Decided>) -> Self {
-        Self { decided, ..self }
+    pub(crate) fn decided(self, decision: Option<Decision>) -> Self {
+        Self { decision, ..self }
+    }
+
+    /// Whether it may have no session but the one that it comes back to. If that is just gone, it is to come again.
+    pub(crate) fn only_resumes(&self) -> bool {
+        self.decision.as_ref().is_some_and(|decision| decision.only_resume)
     }
 
     /// The token that it came with. One in the query takes precedence over one in the header, which browsers cannot set.
@@ -62,8 +75,8 @@ impl Caller {
 
     /// Who the client is.
     pub(crate) fn identify(&self, token: Option<&str>, context: &Context) -> Decided {
-        if let Some(decided) = &self.decided {
-            return decided.clone();
+        if let Some(Decision { who, .. }) = &self.decision {
+            return who.clone();
         }
         if !self.origin_allowed {
             context.refusals.refused(

@@ -1,16 +1,17 @@
 //! Who a client is that comes, by the word of the backend.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use encke_core::close::CloseCode;
 use encke_core::dialect::DialectName;
-use hyper::header::{COOKIE, HeaderMap};
+use hyper::header::{COOKIE, HeaderMap, HeaderName, HeaderValue};
 
-use super::caller::Decided;
+use super::caller::{Decided, Decision};
 use super::{Caller, Context};
-use crate::admission::RefusalReason;
-use crate::auth::{Identity, RawClaims};
-use crate::backend::{Ask, NoAnswer, WhoComes};
+use crate::admission::{RefusalReason, network};
+use crate::auth::{Claimed, Identity};
+use crate::backend::{Ask, Asker, NoAnswer, WhoComes};
 use crate::session::Transport;
 
 /// A client that comes.
@@ -20,8 +21,10 @@ pub(crate) struct Coming<'a> {
     pub(crate) headers: &'a HeaderMap,
     /// That of its query, or of a message.
     pub(crate) token: Option<&'a str>,
-    /// What it comes back with.
-    pub(crate) resume: Option<&'a str>,
+    /// What it comes back with: a token, and the last message that it has.
+    pub(crate) resume: Option<(&'a str, Option<u64>)>,
+    /// It wants no other session.
+    pub(crate) only_resume: bool,
     pub(crate) transport: Transport,
     pub(crate) dialect: DialectName,
 }
@@ -34,47 +37,83 @@ impl Context {
 
     /// Who a client is: by its token, as ever, and then by the backend. A client that comes back to its session is who it was, unless that has
     /// expired: a backend that is down keeps nobody from coming back.
-    pub(crate) async fn who_comes(&self, coming: Coming<'_>) -> Decided {
-        let own = coming.caller.identify(coming.token, self)?;
+    pub(crate) async fn who_comes(&self, coming: Coming<'_>) -> Decision {
+        let asked = |who| Decision { who, only_resume: false };
+        let own = match coming.caller.identify(coming.token, self) {
+            Ok(own) => own,
+            Err(code) => return asked(Err(code)),
+        };
+        if let Some((token, seq)) = coming.resume {
+            if let Some(identity) = self.known(token, seq, &own) {
+                return Decision { who: Ok(identity), only_resume: true };
+            }
+            if coming.only_resume {
+                // Its session is gone: nothing is opened.
+                return asked(Ok(own));
+            }
+        }
+        asked(self.ask_who(coming, own).await)
+    }
+
+    async fn ask_who(&self, coming: Coming<'_>, own: Identity) -> Decided {
+        let address = coming.caller.address;
+        let refused = |code, reason, detail: &str| {
+            self.refusals.refused(reason, address, detail);
+            Err(code)
+        };
         let Some(backend) = self.backend_for(Ask::Connect) else { return Ok(own) };
-        if let Some(identity) = coming.resume.and_then(|token| self.known(token, &own)) {
-            return Ok(identity);
+        if !self.session_rates.has_room(&network(address), self.timeouts.clock().now()) {
+            let detail = "limits.sessions_per_second_per_address";
+            return refused(CloseCode::Overloaded, RefusalReason::SessionRate, detail);
         }
         let has_keys = self.auth.needs_token();
         let (headers, cookies) = backend.passed_on();
         let question = WhoComes {
             transport: coming.transport.into(),
             dialect: coming.dialect.into(),
-            address: coming.caller.address,
+            address,
             user: own.user(),
             token: coming.caller.token(coming.token).filter(|_| !has_keys),
-            headers: headers
-                .iter()
-                .filter_map(|name| Some((name.as_str(), coming.headers.get(name)?.to_str().ok()?)))
-                .collect(),
+            headers: headers.iter().filter_map(|name| line_of(coming.headers, name)).collect(),
             cookies: cookies_of(coming.headers, cookies),
         };
-        let refused = |code, detail: &str| {
-            self.refusals.refused(RefusalReason::Backend, coming.caller.address, detail);
-            Err(code)
-        };
-        match backend.ask::<RawClaims>(Ask::Connect, None, &question).await {
-            Ok(claims) => match claims.identity(self.timeouts.clock().unix_now()) {
+        let of_backend = RefusalReason::Backend;
+        match backend.ask::<Claimed>(Ask::Connect, Asker::Address(address), &question).await {
+            Ok(claimed) => match claimed.identity(self.timeouts.clock().unix_now()) {
                 Ok(identity) => Ok(identity.unwrap_or(own)),
-                Err(error) => refused(CloseCode::Overloaded, &format!("what the backend says: {error}")),
+                Err(error) => {
+                    refused(CloseCode::Overloaded, of_backend, &format!("what the backend says: {error}"))
+                }
             },
-            Err(error @ NoAnswer::Refused { .. }) => refused(CloseCode::Unauthorized, &error.to_string()),
-            Err(error) => refused(CloseCode::Overloaded, &error.to_string()),
+            Err(error @ NoAnswer::Refused { .. }) => {
+                refused(CloseCode::Unauthorized, of_backend, &error.to_string())
+            }
+            Err(error) => refused(CloseCode::Overloaded, of_backend, &error.to_string()),
         }
     }
 
     /// Who the client of this resume token was, if its session is there and that still holds. Where tokens are needed, the one that it came with
     /// must name the same user.
-    fn known(&self, resume: &str, own: &Identity) -> Option<Identity> {
-        let identity = self.sessions.find(resume)?.identity();
+    fn known(&self, resume: &str, seq: Option<u64>, own: &Identity) -> Option<Identity> {
+        let session = self.sessions.find(resume)?;
+        // With more than was sent, it would get another session.
+        if seq.is_some_and(|seq| seq > session.seq()) {
+            return None;
+        }
+        let identity = session.identity();
         let now = self.timeouts.clock().unix_now();
         let holds = identity.expires().is_none_or(|expires| expires > now);
         (holds && (!self.auth.needs_token() || identity.is_same_user(own))).then_some(identity)
+    }
+}
+
+/// All lines of this header as one (RFC 9110, section 5.2), if there are any and they are text.
+fn line_of<'a>(headers: &'a HeaderMap, name: &'a HeaderName) -> Option<(&'a str, Cow<'a, str>)> {
+    let lines: Result<Vec<&str>, _> = headers.get_all(name).iter().map(HeaderValue::to_str).collect();
+    match &*lines.ok()? {
+        [] => None,
+        [line] => Some((name.as_str(), Cow::Borrowed(*line))),
+        lines => Some((name.as_str(), Cow::Owned(lines.join(", ")))),
     }
 }
 

@@ -135,11 +135,15 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
         let answers: Vec<_> = new.iter().map(subscribe).collect();
         let (sessions, session) = (Arc::clone(&context.sessions), context.sessions.hold(session));
         let conclude = move |results: Vec<Result<Subscribed, CommandError>>| {
-            let Some(error) = results.into_iter().find_map(Result::err) else {
-                return Ok(Success::SubscribedAll);
-            };
-            for name in &new {
-                sessions.unsubscribe(&session, via, name.as_str());
+            // A reply to several channels cannot say that one is another.
+            let error = results.iter().zip(&new).find_map(|(result, name)| match result {
+                Ok(subscribed) if subscribed.channel.name() == name => None,
+                Ok(_) => Some(forbidden("the backend has another channel in its place")),
+                Err(error) => Some(error.clone()),
+            });
+            let Some(error) = error else { return Ok(Success::SubscribedAll) };
+            for subscribed in results.iter().flatten() {
+                sessions.unsubscribe(&session, via, subscribed.channel.name().as_str());
             }
             Err(error)
         };
@@ -228,7 +232,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
 
     fn refresh(&mut self, token: &str) -> Outcome {
         let Speaker { session, context, via } = self.speaker;
-        if context.asks_who_comes() && !context.auth.needs_token() {
+        if context.asks_who_comes() {
             return Err(forbidden("the backend says who you are, when you connect"));
         }
         let identity = context.identify(Some(token), via.address()).inspect_err(|error| {

@@ -16,7 +16,7 @@ mod unfinished;
 mod waiting;
 
 pub(crate) use attachment::Attachment;
-pub(crate) use caller::{Caller, Decided};
+pub(crate) use caller::{Caller, Decision};
 pub(crate) use coming::Coming;
 pub(crate) use commands::Commands;
 pub(crate) use context::{ClientSettings, Context, Rest, Stalled};

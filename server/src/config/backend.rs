@@ -50,11 +50,16 @@ impl Checks<'_> {
             targets.push((ask, self.sound(key, url.parse())?));
         }
         self.require(raw.timeout.0 >= SHORTEST_TIMEOUT, "backend.timeout", "must be at least 100ms")?;
-        let fits = raw.connect.is_empty() || raw.timeout.0 < handshake_timeout;
+        let fits = targets.is_empty() || raw.timeout.0 < handshake_timeout;
         self.require(fits, "backend.timeout", "must be shorter than limits.handshake_timeout")?;
         let mut headers: Vec<HeaderName> = Vec::new();
         for (index, name) in raw.headers.iter().enumerate() {
             headers.push(self.sound(&format!("backend.headers[{index}]"), name.parse())?);
+        }
+        for (index, name) in raw.cookies.iter().enumerate() {
+            let is_name = !name.is_empty()
+                && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"=;,\"".contains(&byte));
+            self.require(is_name, &format!("backend.cookies[{index}]"), "is not the name of a cookie")?;
         }
         for (key, limit) in [
             ("backend.max_in_flight", raw.max_in_flight),

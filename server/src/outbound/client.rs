@@ -6,7 +6,7 @@ use std::{fmt, iter};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::HeaderMap;
+use hyper::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
 use hyper::{Method, Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
@@ -40,6 +40,8 @@ pub(crate) struct Client {
 pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) body: Bytes,
+    /// It has said how long it is. What ends with its connection may be part of something.
+    pub(crate) is_whole: bool,
 }
 
 /// Nothing came back that can be read.
@@ -114,7 +116,10 @@ impl Client {
             // Only a connection whose answer was read to its end can take the next request.
             let body = Limited::new(body, limit).collect().await;
             let body = body.map_err(|_| OutboundError::Unreadable { limit })?;
-            Ok(Reply { status: head.status, body: body.to_bytes() })
+            let says_length =
+                [CONTENT_LENGTH, TRANSFER_ENCODING].iter().any(|name| head.headers.contains_key(name));
+            let is_whole = says_length || head.status == StatusCode::NO_CONTENT;
+            Ok(Reply { status: head.status, body: body.to_bytes(), is_whole })
         };
         self.timeouts.within(timeout, exchange).await.unwrap_or(Err(OutboundError::TimedOut(timeout)))
     }

@@ -94,7 +94,7 @@ pub(super) fn admit(
         dialect: DialectName::Json,
         delivery: Delivery::AtLeastOnce,
         may_open,
-        only_resume,
+        only_resume: only_resume || caller.only_resumes(),
     };
     let attached = context.attach(caller.address, attach, has_ended).map_err(|refusal| match refusal {
         Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => {
@@ -105,6 +105,8 @@ pub(super) fn admit(
         Refusal::Moved => NotAdmitted::Goaway(CloseCode::Moved),
         Refusal::NotTheUser => ApiError::forbidden("the session is another user's").into(),
         Refusal::Late => ApiError::new(StatusCode::CONFLICT, "superseded", LATE).into(),
+        // It is asked about when it comes again.
+        Refusal::Gone if caller.only_resumes() => NotAdmitted::Goaway(CloseCode::Overloaded),
         Refusal::Gone => gone("the session is gone; with channels=a,b a new one would follow them").into(),
     })?;
     Ok((attached, channels))

@@ -80,6 +80,14 @@ fn read<B>(request: &Request<B>, settings: &ClientSettings) -> Result<Asked, Api
     Ok(Asked { query, positions })
 }
 
+/// What a request asks for.
+///
+/// # Errors
+/// It is refused for what it says.
+pub(super) fn query<B>(request: &Request<B>, settings: &ClientSettings) -> Result<Query, ApiError> {
+    read(request, settings).map(|asked| asked.query)
+}
+
 /// An EventSource takes any status but 200 for final. So the stream itself sends it away.
 fn send_away(code: CloseCode, context: &Context) -> Reply {
     let mut out = Vec::new();

@@ -15,6 +15,7 @@ mod request;
 mod switching;
 #[cfg(test)]
 mod unheard_tests;
+mod wants_session;
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! Long-polling, in the `json` dialect: `GET /poll` holds, `POST /poll` takes commands.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,6 +8,7 @@ use encke_core::close::{CloseCode, CloseReason};
 use encke_core::dialect::json::Json;
 use encke_core::dialect::{Command, Dialect};
 use encke_core::session::{ConnectionKind, Phase};
+use futures_util::future::{Either, select};
 use hyper::body::Incoming;
 use hyper::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderValue, ORIGIN, TRANSFER_ENCODING,
@@ -76,15 +78,20 @@ pub(super) async fn command(
     session: SessionHandle,
     caller: Caller,
     context: Arc<Context>,
-    timeout: Duration,
+    (timeout, goes_on): (Duration, impl Fn() + Send),
 ) -> Reply {
     let (head, body) = request.into_parts();
     let speaker = Speaker { session: &session, context: &context, via: Via::request(caller.address) };
-    let reply = commands(&head, body, speaker, timeout).await;
+    let reply = commands(&head, body, speaker, (timeout, goes_on)).await;
     finish(reply, &caller, &head.headers)
 }
 
-async fn commands(head: &Parts, body: Incoming, speaker: Speaker<'_>, timeout: Duration) -> Reply {
+async fn commands(
+    head: &Parts,
+    body: Incoming,
+    speaker: Speaker<'_>,
+    (timeout, goes_on): (Duration, impl Fn() + Send),
+) -> Reply {
     let Speaker { session, context, via } = speaker;
     let limits = BodyLimits { max_bytes: context.settings.max_message, timeout };
     if let Some(pause) = context.pause(session) {
@@ -96,7 +103,17 @@ async fn commands(head: &Parts, body: Incoming, speaker: Speaker<'_>, timeout: D
         read(body, limits, via.address(), context).await
     };
     match read.await {
-        Ok(body) => carry_out_all(&body, speaker).await,
+        Ok(body) => {
+            let mut work = pin!(carry_out_all(&body, speaker));
+            // The client's time was for its request. What is asked elsewhere for it may take longer, and is no reason to cut it.
+            loop {
+                let sleep = context.timeouts.sleep(timeout / 2);
+                match select(work.as_mut(), sleep).await {
+                    Either::Left((reply, _)) => break reply,
+                    Either::Right(_) => goes_on(),
+                }
+            }
+        }
         Err(error) => error.into(),
     }
 }

@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use encke_core::dialect::DialectName;
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONNECTION, EXPECT, HeaderMap, HeaderValue, SEC_WEBSOCKET_VERSION, UPGRADE};
 use hyper::upgrade::OnUpgrade;
@@ -18,11 +17,11 @@ use super::arrival::{Arrival, Taken};
 use super::bayeux::SocketUpgrade;
 use super::module::module;
 use super::query::parse_query;
+use super::wants_session::WantsSession;
 use super::{NotServed, bayeux, cors, events, poll, switching};
 use crate::admission::{OpenConnection, RefusalReason};
-use crate::client::{Caller, Coming, Decided};
+use crate::client::{Caller, Decision};
 use crate::http::{ApiError, Lent, Peer, Reply, Rewound};
-use crate::session::Transport;
 use crate::transport::TcpSocket;
 use crate::transport::websocket::{self, Upgrade, Upgraded};
 
@@ -60,9 +59,9 @@ impl<'a> Arrival<'a> {
             return Answer::Reply(ApiError::from(error).into());
         }
         if context.asks_who_comes()
-            && let Some(transport) = opens_a_session(&request)
+            && let Some(wanted) = WantsSession::read(&request, &context.settings)
         {
-            return self.ask_who_comes(transport, request, address, peer, open_connection);
+            return self.ask_who_comes(wanted, request, address, peer, open_connection);
         }
         self.route(request, address, peer, open_connection, None)
     }
@@ -70,7 +69,7 @@ impl<'a> Arrival<'a> {
     /// The request is one that may open a session: the backend says first for whom.
     fn ask_who_comes(
         &self,
-        transport: Transport,
+        wanted: WantsSession,
         request: Request<Incoming>,
         address: IpAddr,
         peer: &Peer<TcpSocket>,
@@ -80,17 +79,8 @@ impl<'a> Arrival<'a> {
         Answer::Later(Box::pin(async move {
             let context = &this.context.client;
             let caller = Caller::of(&request, address, &context.auth);
-            let (token, resume) = (token(&request), resume_token(&request));
-            let coming = Coming {
-                caller: &caller,
-                headers: request.headers(),
-                token: token.as_deref(),
-                resume: resume.as_deref(),
-                transport,
-                dialect: DialectName::Json,
-            };
-            let decided = context.who_comes(coming).await;
-            match this.route(request, address, &peer, open_connection, Some(decided)) {
+            let decision = context.who_comes(wanted.coming(&caller, request.headers())).await;
+            match this.route(request, address, &peer, open_connection, Some(decision)) {
                 Answer::Reply(reply) => Outcome::Reply(reply),
                 Answer::Taken(taken, open_connection) => Outcome::Taken(taken, open_connection),
                 Answer::Later(outcome) => outcome.await,
@@ -105,10 +95,10 @@ impl<'a> Arrival<'a> {
         address: IpAddr,
         peer: &Peer<TcpSocket>,
         open_connection: OpenConnection,
-        decided: Option<Decided>,
+        decision: Option<Decision>,
     ) -> Answer<'a> {
         let context = &self.context.client;
-        let caller = || Caller::of(&request, address, &context.auth).decided(decided.clone());
+        let caller = || Caller::of(&request, address, &context.auth).decided(decision.clone());
         if self.context.bayeux.serves(request.uri().path()) {
             if request.method() == Method::GET && request.headers().contains_key(UPGRADE) {
                 return Answer::Reply(self.upgrade_bayeux(request, address, open_connection));
@@ -117,7 +107,7 @@ impl<'a> Arrival<'a> {
             return self.bayeux(request, caller, peer, open_connection);
         }
         let reply = match (request.uri().path(), request.method()) {
-            ("/ws", &Method::GET) => return self.upgrade(request, address, open_connection, decided),
+            ("/ws", &Method::GET) => return self.upgrade(request, address, open_connection, decision),
             ("/events", &Method::GET) => {
                 match events::accept(&request, &caller(), context, || peer.is_gone()) {
                     Ok(accepted) => return Answer::Taken(Taken::Events(accepted), open_connection),
@@ -175,10 +165,12 @@ impl<'a> Arrival<'a> {
             Ok(session) => session,
             Err(reply) => return Answer::Reply(*reply),
         };
-        self.timeout.renew(self.context);
-        let timeout = self.context.handshake_timeout;
+        let (context, timeout) = (self.context, self.timeout);
+        timeout.renew(context);
         Answer::Later(Box::pin(async move {
-            Outcome::Reply(poll::command(request, session, caller, client, timeout).await)
+            let goes_on = || timeout.renew(context);
+            let within = context.handshake_timeout;
+            Outcome::Reply(poll::command(request, session, caller, client, (within, goes_on)).await)
         }))
     }
 
@@ -230,12 +222,12 @@ impl<'a> Arrival<'a> {
         mut request: Request<Incoming>,
         address: IpAddr,
         open_connection: OpenConnection,
-        decided: Option<Decided>,
+        decision: Option<Decision>,
     ) -> Answer<'a> {
         join_connection_lines(request.headers_mut());
         let upgrade = |request: &Request<Incoming>, answer| {
             let wanted = parse_query(request.uri().query().unwrap_or_default());
-            let caller = Caller::of(request, address, &self.context.client.auth).decided(decided);
+            let caller = Caller::of(request, address, &self.context.client.auth).decided(decision);
             Upgrade { caller, wanted, open_connection: open_connection.clone(), answer }
         };
         if may_be_taken(&request)
@@ -285,26 +277,6 @@ fn may_be_taken(request: &Request<Incoming>) -> bool {
 fn token<B>(request: &Request<B>) -> Option<String> {
     let mut query = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
     query.find(|(name, _)| name == "token").map(|(_, token)| token.into_owned())
-}
-
-/// Over what, if this is a request that may open a session. One of Bayeux does so by a message.
-fn opens_a_session(request: &Request<Incoming>) -> Option<Transport> {
-    match (request.method(), request.uri().path()) {
-        (&Method::GET, "/ws") => Some(Transport::WebSocket),
-        (&Method::GET, "/events") => Some(Transport::Events),
-        (&Method::GET, "/poll") => Some(Transport::Poll),
-        _ => None,
-    }
-}
-
-/// What the client comes back with: in the query, or, of an event stream, in a header.
-fn resume_token(request: &Request<Incoming>) -> Option<String> {
-    let query = request.uri().query().unwrap_or_default();
-    let in_query = form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "resume");
-    in_query.map(|(_, token)| token.into_owned()).or_else(|| {
-        let id = request.headers().get("last-event-id")?.to_str().ok()?;
-        Some(id.split(':').next().unwrap_or_default().to_owned())
-    })
 }
 
 /// The answer to a WebSocket upgrade, or why it is none.

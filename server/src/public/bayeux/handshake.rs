@@ -43,9 +43,9 @@ pub(super) async fn shakes_hands(
     let token = message.token().ok().flatten();
     let token = token.as_deref().or(query_token);
     let dialect = Bayeux::NAME;
-    let coming = Coming { caller, headers, token, resume: None, transport, dialect };
-    let decided = context.who_comes(coming).await;
-    caller.clone().decided(Some(decided))
+    let coming = Coming { caller, headers, token, resume: None, only_resume: false, transport, dialect };
+    let decision = context.who_comes(coming).await;
+    caller.clone().decided(Some(decision))
 }
 
 /// Opens a session with a connection of this kind.
@@ -71,7 +71,8 @@ pub(super) fn open(
     }
     let later = |code| Advice::handshake(retry(code, context));
     let identity = caller.identify(token.as_deref().or(query_token), context).map_err(|code| {
-        refused(401, code.reason(), if code.invites_back() { later(code) } else { Advice::none() })
+        let status = if code == CloseCode::Overloaded { 503 } else { 401 };
+        refused(status, code.reason(), if code.invites_back() { later(code) } else { Advice::none() })
     })?;
     let acknowledges = handshake.acknowledges;
     let request = |may_open| AttachRequest {

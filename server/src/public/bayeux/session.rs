@@ -50,10 +50,10 @@ pub(super) fn identity(
         message.reply_to().reply().failed_with(400, &error.to_string()).to_json()
     };
     let token = message.token().map_err(|error| bad(&error))?;
-    // Only the backend knows what that is, and it has said who this is.
-    let is_opaque = context.asks_who_comes() && !context.auth.needs_token();
+    // The backend has said who this is: a token that comes again and again says no more.
+    let is_decided = context.asks_who_comes();
     match token.as_deref().or(query_token) {
-        token if is_opaque || (token.is_none() && !caller.has_token()) => {
+        token if is_decided || (token.is_none() && !caller.has_token()) => {
             check_token(message, session, context)?;
             Ok(session.identity())
         }

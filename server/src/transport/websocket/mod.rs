@@ -254,13 +254,15 @@ fn attach<D: Spoken>(
         dialect: D::NAME,
         delivery: Delivery::AtLeastOnce,
         may_open,
-        only_resume: false,
+        only_resume: caller.only_resumes(),
     };
     let attached = context.attach(caller.address, request, || socket.is_over());
     let mut attached = attached.map_err(|refusal| match refusal {
         Refusal::TooManyConnections | Refusal::TooManySessions | Refusal::TooFast => CloseCode::Overloaded,
         Refusal::Draining => CloseCode::Draining,
         Refusal::Moved => CloseCode::Moved,
+        // It is asked about when it comes again.
+        Refusal::Gone if caller.only_resumes() => CloseCode::Overloaded,
         Refusal::NotTheUser | Refusal::Gone => CloseCode::Unauthorized,
         Refusal::Late => CloseCode::Replaced,
         Refusal::Ended(code) => code,

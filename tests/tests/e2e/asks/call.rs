@@ -62,7 +62,7 @@ fn what_the_backend_says_is_passed_on() {
         ),
         (
             Reply::json(deep),
-            json!({"error": {"code": "unavailable", "message": "the backend's answer cannot be passed on: data is nested deeper than 64 levels"}}),
+            json!({"error": {"code": "unavailable", "message": "the backend's answer cannot be used: data is nested deeper than 64 levels"}}),
         ),
     ];
     for (answer, expected) in table {
@@ -108,7 +108,8 @@ fn replies_keep_the_order_of_the_commands_and_calls_are_under_way_together() {
         }
         Reply::json(json!({"data": data}))
     });
-    let server = asking(&backend, &["call"]).set("backend.timeout=20s").start();
+    let server =
+        asking(&backend, &["call"]).set("backend.timeout=20s").set("limits.handshake_timeout=30s").start();
     let mut client = alice(&server);
     for number in 0..CALLS {
         client.send(&json!({"id": number, "call": {"method": "echo", "data": number}}).to_string());
@@ -212,4 +213,31 @@ fn a_request_calls_too() {
     let answer = requests.post(&path, &json!([call("echo", 1), call("echo", 2)]).to_string());
     let expected = [1, 2].map(|data| json!({"reply": {"id": 7, "ok": {"data": data}}}));
     assert_eq!(answer.json(), json!(expected));
+}
+
+/// The commands of one request are carried out one after the other, however long the backend takes for each.
+#[test]
+fn a_request_is_not_cut_while_the_backend_is_asked() {
+    const CALLS: usize = 4;
+    let backend = Backend::start();
+    backend.answer(|_| Reply::status(200).after(Duration::from_millis(500)));
+    let launch = asking(&backend, &["call"]).set("backend.timeout=900ms");
+    let server = launch.set("limits.handshake_timeout=1s").start();
+    let client = alice(&server);
+    let mut requests = Requests::connect(server.public);
+    let calls: Vec<_> = (0..CALLS).map(|number| call("x", number)).collect();
+    let answer = requests.post(&format!("resume={}", client.hello.resume), &json!(calls).to_string());
+    assert_eq!(answer.json().as_array().map(Vec::len), Some(CALLS), "{answer:?}");
+}
+
+/// A body that ends with its connection may be part of something, and an empty one of anything.
+#[test]
+fn an_answer_that_does_not_say_how_long_it_is_is_no_yes() {
+    let backend = Backend::start();
+    let server = asking(&backend, &["call"]).start();
+    let mut client = alice(&server);
+    backend.answer(|_| Reply { status: Reply::CUT, ..Reply::status(200) });
+    assert_eq!(error_code(&reply(&mut client, &call("x", 1))), "unavailable");
+    backend.answer_status(204);
+    assert_eq!(reply(&mut client, &call("x", 1)), json!({"ok": {"data": null}}));
 }

@@ -4,7 +4,7 @@ use encke_tests::admin::ask;
 use encke_tests::bayeux::{Polls, Socket, handshake, publish};
 use encke_tests::poll::{Requests, get_with};
 use encke_tests::waiting::{LATE, until};
-use encke_tests::{Asked, Backend, Client, EventStream, Launch, RawClient, Reply, RunningServer};
+use encke_tests::{Asked, Backend, Client, EventStream, Launch, RawClient, Reply, RunningServer, tokens};
 use serde_json::{Value, json};
 
 use super::{alice, asking};
@@ -164,9 +164,13 @@ fn a_session_whose_identity_has_expired_is_asked_about_again() {
 fn a_backend_that_fails_is_a_closed_door_with_a_time_to_come_back() {
     let backend = Backend::start();
     let server = asked_by(&backend).start();
-    for answer in
-        [Reply::status(500), Reply::status(0), Reply::json(r#"{"channels":{}}"#), Reply::json(r#"{"sub":7}"#)]
-    {
+    for answer in [
+        Reply::status(500),
+        Reply::status(0),
+        Reply::json(r#"{"channels":{}}"#),
+        Reply::json(r#"{"user":"alice"}"#),
+        Reply::json(r#"{"sub":null}"#),
+    ] {
         backend.answer(move |_| answer.clone());
         let mut client = RawClient::upgraded(server.public, "");
         let goaway = client.object();
@@ -223,4 +227,108 @@ fn tokens_are_looked_at_first() {
     page.await_upgrade();
     assert_eq!(page.close_code(), UNAUTHORIZED);
     assert_eq!(backend.asked().len(), 1);
+}
+
+/// Who it is, is known of whoever comes back to its session, and for that session alone.
+#[test]
+fn nobody_gets_another_session_by_a_resume_token() {
+    let backend = by_name();
+    let server = asked_by(&backend).start();
+    let hello = Client::connect(server.public, "token=alice").drop_connection();
+    backend.answer_status(403);
+    let token = &hello.resume;
+    // The last one of two counts, everywhere.
+    assert_eq!(Client::refusal(server.public, &format!("resume={token}&resume=x")), UNAUTHORIZED);
+    // It cannot go on.
+    assert_eq!(Client::refusal(server.public, &format!("resume={token}&seq=999999")), UNAUTHORIZED);
+    // Of an event stream alone.
+    let mut client = RawClient::connect(server.public);
+    client.ask_upgrade_with("", &format!("Last-Event-ID: {token}:0\r\n"));
+    client.await_upgrade();
+    assert_eq!(client.close_code(), UNAUTHORIZED);
+    let get = |path: &str, headers: &str| {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}Connection: close\r\n\r\n");
+        ask(server.public, &request).status
+    };
+    assert_eq!(get("/poll?channels=a", &format!("Last-Event-ID: {token}:0\r\n")), 401);
+    assert_eq!(get(&format!("/events?channels=a&resume={token}"), "Last-Event-ID: s_x.y:0\r\n"), 401);
+    assert_eq!(server.admin.metrics().events("opened", "connect"), 1.0);
+    let resumed = Client::connect(server.public, &format!("resume={token}"));
+    assert!(resumed.hello.recovered);
+}
+
+/// A request that is refused for what it says, asks nobody; nor do those that come too fast.
+#[test]
+fn our_own_checks_come_first() {
+    let backend = Backend::start();
+    let server = asked_by(&backend).start();
+    for path in
+        ["/events", "/events?channels=$x", "/poll?seq=x", "/ws", "/ws?resume=a", "/events?channels=a,,b"]
+    {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        assert!(ask(server.public, &request).status >= 400, "{path}");
+    }
+    let gone = "GET /events?resume=s_nonsense HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(ask(server.public, gone).status, 410);
+    let mut client = RawClient::connect(server.public);
+    client.ask_upgrade("seq=x");
+    client.await_upgrade();
+    client.close_code();
+    assert_eq!(backend.asked().len(), 0);
+
+    let server = asked_by(&backend).set("limits.sessions_per_second_per_address=2").start();
+    let refused = (0..20).filter(|_| Client::try_connect(server.public, "").is_err()).count();
+    assert!(refused >= 10, "{refused}");
+    assert_eq!(backend.asked().len(), 20 - refused);
+}
+
+/// A token that comes again, or a new one, does not undo what the backend has said.
+#[test]
+fn a_token_does_not_take_the_place_of_the_backends_word() {
+    let backend = Backend::start();
+    backend.answer(|_| Reply::json(json!({"sub": "alice", "channels": {"/lobby": ["subscribe"]}})));
+    let server = asking(&backend, &["connect"]).start();
+    let claims = json!({"sub": "alice", "channels": {"*": ["subscribe", "publish"]}});
+    let token = tokens::sign(&claims, tokens::SECRET);
+    let mut client = alice(&server);
+    let refused = client.ask(&json!({"id": 1, "refresh": {"token": token}}).to_string());
+    assert_eq!(refused["error"]["code"], "forbidden");
+    let refused = client.ask(r#"{"id":2,"publish":{"channel":"news","data":1}}"#);
+    assert_eq!(refused["error"]["code"], "forbidden");
+
+    let mut polls = Polls::connect(server.public);
+    let with_token = |mut message: Value| {
+        message["ext"] = json!({"authentication": {"token": token}});
+        message
+    };
+    let id = polls.reply(&with_token(handshake()))["clientId"].as_str().expect("a session").to_owned();
+    let connected = polls.reply(&with_token(encke_tests::bayeux::connect_now(&id)));
+    assert_eq!(connected["successful"], true, "{connected}");
+    let published = polls.reply(&with_token(publish(&id, "/news", 1)));
+    assert!(published["error"].as_str().is_some_and(|error| error.starts_with("403:")), "{published}");
+}
+
+/// Newcomers from one address leave room for the questions of others.
+#[test]
+fn newcomers_do_not_take_all_questions() {
+    let backend = Backend::start();
+    backend.answer(|asked| {
+        let waits = asked.path == "/connect" && asked.json()["token"] == "slow";
+        Reply::status(200).after(if waits { Duration::from_secs(3) } else { Duration::ZERO })
+    });
+    let launch = asked_by(&backend).set(&format!("backend.call={}", backend.url("/call")));
+    let server = launch.set("backend.max_in_flight=8").start();
+    let mut client = server.client();
+    let slow: Vec<_> = (0..8)
+        .map(|_| {
+            let mut slow = RawClient::connect(server.public);
+            slow.ask_upgrade("token=slow");
+            slow
+        })
+        .collect();
+    until("four of them are asked about", || {
+        backend.asked().iter().filter(|asked| asked.json()["token"] == "slow").count() == 4
+    });
+    assert_eq!(client.ask(r#"{"id":1,"call":{"method":"x"}}"#)["ok"], json!({"data": null}));
+    drop(slow);
 }

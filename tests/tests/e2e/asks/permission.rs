@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use encke_tests::bayeux::{Polls, subscribe};
 use encke_tests::waiting::until;
 use encke_tests::{Backend, EventStream, Reply};
 use serde_json::json;
@@ -22,7 +23,11 @@ fn the_backend_allows_refuses_and_rewrites_what_is_published() {
     client.subscribe("archive");
     let publish = |data: &str| json!({"id": 1, "publish": {"channel": "news", "data": data}});
     assert_eq!(error_code(&reply(&mut client, &publish("bad word"))), "moderated");
-    assert_eq!(error_code(&reply(&mut client, &publish("nowhere"))), "bad_channel");
+    assert_eq!(
+        error_code(&reply(&mut client, &publish("nowhere"))),
+        "unavailable",
+        "it is not the client's fault"
+    );
     for (data, channel, published) in [
         ("good", "news", json!("good")),
         ("secret", "news", json!({"hidden": true})),
@@ -126,4 +131,24 @@ fn a_backend_that_fails_is_a_closed_door() {
     let answer = reply(&mut client, &json!({"id": 1, "publish": {"channel": "news", "data": 1}}));
     assert_eq!(error_code(&answer), "unavailable");
     assert_eq!(server.admin.get("/api/channels/news").status, 404, "nothing was published");
+}
+
+/// A reply to `/meta/subscribe` cannot name another channel: so there is none in its place.
+#[test]
+fn a_client_of_bayeux_gets_no_other_channel() {
+    let backend = Backend::start();
+    backend.answer(|asked| match asked.json()["channel"].as_str() {
+        Some("/other") => Reply::json(json!({"channel": "/in/its/place"})),
+        _ => Reply::status(200),
+    });
+    let server =
+        encke_tests::Launch::with(&[&format!("backend.subscribe={}", backend.url("/subscribe"))]).start();
+    let mut polls = Polls::connect(server.public);
+    let id = polls.open(&["/news"]);
+    let reply = polls.reply(&subscribe(&id, json!(["/more", "/other"])));
+    assert!(reply["error"].as_str().is_some_and(|error| error.starts_with("403:")), "{reply}");
+    let session = server.admin.session(&encke_tests::stock::session_of(&id));
+    let followed: Vec<_> =
+        session["subscriptions"].as_array().expect("a list").iter().map(|it| &it["channel"]).collect();
+    assert_eq!(followed, ["/news"], "all or none");
 }
