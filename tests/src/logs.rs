@@ -45,17 +45,14 @@ impl Logs {
         self.lines().iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
-    /// The lifecycle events of one session, as `(event, reason)`, in the order they were written.
+    /// The lifecycle events of one session, as `(event, reason)`, in their order: two threads may write two of them in either.
     #[must_use]
     pub fn lifecycle(&self, session: &str) -> Vec<(String, String)> {
         let text = |record: &Value, field: &str| record[field].as_str().unwrap_or_default().to_owned();
-        let of_session = |record: &&Value| record["session"] == session && record["number"].is_u64();
-        let records = self.records();
-        records
-            .iter()
-            .filter(of_session)
-            .map(|record| (text(record, "message"), text(record, "reason")))
-            .collect()
+        let mut records = self.records();
+        records.retain(|record| record["session"] == session && record["number"].is_u64());
+        records.sort_by_key(|record| record["number"].as_u64());
+        records.iter().map(|record| (text(record, "message"), text(record, "reason"))).collect()
     }
 
     /// Waits for exactly these lifecycle events of a session.

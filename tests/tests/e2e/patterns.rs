@@ -1,6 +1,7 @@
 //! Channels by the shape of their names, over the `json` dialect.
 
 use encke_tests::raw::{RawClient, TEXT};
+use encke_tests::server::tests_are_on_redis;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::{Client, EventStream, RunningServer};
 use serde_json::{Value, json};
@@ -113,7 +114,12 @@ fn last_of_a_pattern_gives_the_newest_that_it_has() {
     let reply = client.ask(&json!({"id": 1, "subscribe": {"channel": "/a/6", "last": 1}}).to_string());
     assert_eq!(reply["ok"]["offset"], 1, "{reply}");
     publisher.publish("/a/6", [7]);
-    assert_eq!(message(&mut client)["data"], 7);
+    let mut next = message(&mut client);
+    // In Redis, a log that nobody had followed does not know what the pattern has brought: so it may come by both.
+    if tests_are_on_redis() && next["data"] == 6 {
+        next = message(&mut client);
+    }
+    assert_eq!(next["data"], 7);
 }
 
 #[test]

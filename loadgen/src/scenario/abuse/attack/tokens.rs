@@ -8,11 +8,12 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use data_encoding::BASE64URL_NOPAD;
+use encke_core::dialect::json::ServerMessage;
 use tokio::net::TcpStream;
 
 use super::Attacker;
 use crate::transport::ConnectError;
-use crate::transport::websocket::{Socket, request_bytes, upgrade};
+use crate::transport::websocket::{Incoming, Socket, request_bytes, upgrade};
 
 pub(super) async fn run(attacker: Rc<Attacker>, index: u32) {
     let (algorithm, signature_bytes) = match index % 3 {
@@ -34,12 +35,21 @@ async fn show(attacker: &Attacker, mut stream: TcpStream, headers: &str) -> Resu
     attacker.sent(request_bytes(host, &path, headers), 1);
     let rest = upgrade(&mut stream, host, &path, headers).await?;
     let mut socket = Socket::new(stream, rest);
-    match poll_fn(|context| socket.poll_each(context, &mut |_| ControlFlow::Break(()))).await {
+    let mut look = |incoming: Incoming<'_>| match incoming {
+        // It is told when to come back, and then why it is refused.
+        Incoming::Text(text) if is_goaway(&text) => ControlFlow::Continue(()),
+        _ => ControlFlow::Break(()),
+    };
+    match poll_fn(|context| socket.poll_each(context, &mut look)).await {
         Ok(()) => attacker.answer("let_in"),
         Err(end) => attacker.ended(end),
     }
     socket.reset();
     Ok(())
+}
+
+fn is_goaway(text: &str) -> bool {
+    matches!(serde_json::from_str(text), Ok(ServerMessage::Goaway(_)))
 }
 
 fn forged(algorithm: &str, signature_bytes: usize) -> String {
