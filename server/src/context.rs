@@ -17,6 +17,7 @@ use crate::entropy::Entropy;
 use crate::events::Sinks;
 use crate::executor::Executor;
 use crate::public::{self, Bayeux};
+use crate::reminders::Reminders;
 use crate::session::{Cells, Channels, Logs, SessionLimits, SessionRef, Sessions};
 use crate::timeouts::{Batch, Timeouts};
 
@@ -54,7 +55,7 @@ pub(crate) fn client_on(
     engine: impl FnOnce(MemoryEngine<SessionRef>) -> Arc<dyn LogEngine<SessionRef>>,
 ) -> client::Context {
     let limits = &config.limits;
-    let Sinks { metrics, sessions: events, channels: occupancy } = sinks.into();
+    let Sinks { metrics, sessions: events, channels: occupancy, reminders: webhooks } = sinks.into();
     let cells = Arc::new(Cells::new(limits.slots()));
     let channels = Channels::new(
         cells,
@@ -84,6 +85,14 @@ pub(crate) fn client_on(
         Arc::clone(&executor),
         events,
     ));
+    let reminders = Arc::new(Reminders::new(
+        limits.max_reminders,
+        Arc::clone(&timeouts),
+        Arc::clone(&logs.engine),
+        webhooks,
+        Arc::clone(&metrics),
+        Arc::clone(&executor),
+    ));
     let backend = config.backend.clone().map(|settings| {
         let (metrics, timeouts) = (Arc::clone(&metrics.backend), Arc::clone(&timeouts));
         Arc::new(Backend::new(settings, metrics, timeouts, entropy.clone(), executor))
@@ -97,6 +106,7 @@ pub(crate) fn client_on(
         timeouts,
         sessions,
         logs,
+        reminders,
         backend,
         engine_health: None,
         auth: Arc::clone(&config.auth),

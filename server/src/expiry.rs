@@ -17,7 +17,7 @@ pub(crate) struct ExpiryHandler {
 
 impl ActOnExpiry for ExpiryHandler {
     fn act(&self, owner: TimerOwner, wakers: &mut Vec<Waker>) {
-        let Context { sessions, logs, metrics, .. } = &*self.context;
+        let Context { sessions, logs, reminders, metrics, .. } = &*self.context;
         match owner {
             TimerOwner::Session(key) => sessions.handle_timeout(key, wakers),
             TimerOwner::Sleep => metrics.timers.sleep_fired(),
@@ -25,6 +25,11 @@ impl ActOnExpiry for ExpiryHandler {
                 if let Some(channel) = logs.channels.by_timer(key) {
                     logs.channels.handle_timeout(&channel);
                     metrics.timers.log_fired();
+                }
+            }
+            TimerOwner::Reminder(key) => {
+                if reminders.handle_timeout(key) {
+                    metrics.timers.reminder_fired();
                 }
             }
         }

@@ -147,6 +147,7 @@ pub fn snapshot_of<'a>(records: impl IntoIterator<Item = (u8, &'a [u8])>) -> Vec
 pub fn rewritten_snapshot(bytes: &[u8]) -> Option<Vec<u8>> {
     let kept = nothing_kept();
     snapshot::load_from(bytes, &kept).ok()?;
+    kept.reminders.close();
     kept.channels.close();
     kept.sessions.move_all();
     Some(snapshot::written(&kept, UnixTime::from_secs(0)))
@@ -164,5 +165,5 @@ fn nothing_kept() -> snapshot::Kept {
     let entropy = Entropy::system();
     let events = Box::new(HookSink(Box::new(NoHooks)));
     let client = context::client(config, timeouts, entropy, Arc::new(NoTasks), events);
-    snapshot::Kept { sessions: client.sessions, channels: client.logs.channels }
+    snapshot::Kept { sessions: client.sessions, channels: client.logs.channels, reminders: client.reminders }
 }

@@ -49,6 +49,7 @@ mod metrics;
 mod outbound;
 pub mod proxies;
 mod public;
+mod reminders;
 mod rest;
 mod resting;
 mod retry;

@@ -151,6 +151,7 @@ impl Server {
         if let Some(taken) = taken {
             taken.remove().map_err(StartError::Snapshot)?;
         }
+        client.reminders.begin();
 
         let stop = CancellationToken::new();
         let public = Arc::new(context::public(&config, Arc::clone(&client), stop.clone()));
@@ -224,6 +225,8 @@ impl Server {
         stop.cancel();
         match &self.snapshot {
             Some(_) => {
+                // Before the channels: what is due and was not published is for the next process.
+                client.reminders.close();
                 client.logs.channels.close();
                 client.sessions.move_all();
             }
@@ -251,9 +254,10 @@ impl Server {
         left
     }
 
-    /// Waits until all connections are closed, and webhooks have been told so.
+    /// Waits until all connections are closed, reminders that were due are carried out, and webhooks have been told so.
     async fn all_have_left(&self) {
         self.public.connections.all_closed().await;
+        self.public.client.reminders.settled().await;
         if let Some(webhooks) = &self.webhooks {
             webhooks.flushed().await;
         }
@@ -278,7 +282,11 @@ impl std::fmt::Debug for Server {
 }
 
 fn kept(client: &client::Context) -> Kept {
-    Kept { sessions: Arc::clone(&client.sessions), channels: Arc::clone(&client.logs.channels) }
+    Kept {
+        sessions: Arc::clone(&client.sessions),
+        channels: Arc::clone(&client.logs.channels),
+        reminders: Arc::clone(&client.reminders),
+    }
 }
 
 /// Goes on with what the process before has left. Returns the channels that its engine is to go on with, and the file.

@@ -70,12 +70,23 @@ impl Admin {
         self.send(path, "Content-Type: application/json\r\n", body)
     }
 
+    /// `PUT path` with a JSON body.
+    #[track_caller]
+    pub fn put(&self, path: &str, body: &str) -> Answer {
+        self.with_body("PUT", path, "Content-Type: application/json\r\n", body)
+    }
+
     /// `POST path` with a body, and with headers of its own: lines that end in CR LF.
     #[track_caller]
     pub fn send(&self, path: &str, headers: &str, body: &str) -> Answer {
+        self.with_body("POST", path, headers, body)
+    }
+
+    #[track_caller]
+    fn with_body(&self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
         let (own, length) = (self.headers(), body.len());
         let headers = format!("{own}{headers}Content-Length: {length}\r\nConnection: close\r\n");
-        ask(self.address, &format!("POST {path} HTTP/1.1\r\n{headers}\r\n{body}"))
+        ask(self.address, &format!("{method} {path} HTTP/1.1\r\n{headers}\r\n{body}"))
     }
 
     fn headers(&self) -> String {

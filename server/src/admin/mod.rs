@@ -75,6 +75,7 @@ impl Context {
             channels: channels.len(),
             log_bytes: channels.bytes(),
             unfinished_bytes: self.client.unfinished.bytes(),
+            reminders: self.client.reminders.len(),
             dispatch_depth: self.batches.len(),
             dispatch_age: timeouts.dispatch_age(),
             worker_panics: timeouts.dispatch.worker_panics.load(Ordering::Relaxed),

@@ -12,6 +12,7 @@ use crate::channel::ChannelName;
 use crate::engine::Health;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
+use crate::reminders::Reminders;
 use crate::rest;
 use crate::session::{AttachRequest, Attached, Logs, Refusal, SessionCell, SessionRef, Sessions};
 use crate::timeouts::{self, Sleep, Timeouts};
@@ -24,6 +25,8 @@ pub(crate) struct Context {
     pub(crate) timeouts: Arc<Timeouts>,
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) logs: Logs,
+    /// What the backend wants done later.
+    pub(crate) reminders: Arc<Reminders>,
     /// Who is asked before something is done, if anyone is.
     pub(crate) backend: Option<Arc<Backend>>,
     /// Of an engine that is elsewhere.

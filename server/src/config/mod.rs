@@ -159,6 +159,8 @@ pub struct Limits {
     pub max_channels: usize,
     /// Channels that one user has made.
     pub max_channels_per_user: usize,
+    /// Reminders that wait.
+    pub max_reminders: usize,
     /// Commands from one client; 0 for any number.
     pub commands_per_second: u32,
     /// Frames of one session; 0 for any number.

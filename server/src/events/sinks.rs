@@ -6,6 +6,7 @@ use super::hooks::HookSink;
 use super::webhook::Webhooks;
 use crate::channel::{Occupancy, OccupancySink};
 use crate::metrics::Metrics;
+use crate::reminders::WebhookSink;
 use crate::session::{EventSink, SessionId};
 
 /// Who is told of what happens, and where it is counted.
@@ -15,6 +16,8 @@ pub(crate) struct Sinks {
     pub(crate) sessions: Box<dyn EventSink>,
     /// Of channels.
     pub(crate) channels: Option<Arc<Occupancy>>,
+    /// Of reminders that are due.
+    pub(crate) reminders: Option<Arc<dyn WebhookSink>>,
 }
 
 impl Sinks {
@@ -27,6 +30,7 @@ impl Sinks {
         Self {
             metrics,
             channels: webhooks.want_channels().then(channels),
+            reminders: Some(Arc::clone(webhooks) as Arc<dyn WebhookSink>),
             sessions: Box::new(Both { hooks, webhooks: Arc::clone(webhooks) }),
         }
     }
@@ -34,7 +38,7 @@ impl Sinks {
 
 impl<S: EventSink> From<Box<S>> for Sinks {
     fn from(sessions: Box<S>) -> Self {
-        Self { metrics: Arc::new(Metrics::new()), sessions, channels: None }
+        Self { metrics: Arc::new(Metrics::new()), sessions, channels: None, reminders: None }
     }
 }
 

@@ -6,6 +6,7 @@ mod backend;
 mod channels;
 mod connections;
 mod engine;
+mod reminders;
 mod sessions;
 mod timers;
 mod webhooks;
@@ -20,11 +21,13 @@ use prometheus_client::registry::{Metric, Registry};
 use channels::ChannelMetrics;
 use connections::ConnectionMetrics;
 use engine::EngineMetrics;
+use reminders::ReminderMetrics;
 use sessions::SessionMetrics;
 use timers::TimerMetrics;
 use webhooks::WebhookMetrics;
 
 pub(crate) use backend::BackendMetrics;
+pub(crate) use reminders::ReminderOutcome;
 pub(crate) use timers::Lateness;
 pub(crate) use webhooks::WebhookCounters;
 
@@ -39,6 +42,7 @@ pub(crate) struct Metrics {
     /// Of an engine that is elsewhere.
     pub(crate) engine: EngineMetrics,
     pub(crate) webhooks: WebhookMetrics,
+    pub(crate) reminders: ReminderMetrics,
     pub(crate) backend: Arc<BackendMetrics>,
     log_lines_dropped: Counter,
 }
@@ -60,6 +64,7 @@ pub(crate) struct Readings {
     /// Of all logs together.
     pub(crate) log_bytes: usize,
     pub(crate) unfinished_bytes: usize,
+    pub(crate) reminders: usize,
     /// Log lines that found the writer busy.
     pub(crate) log_lines_dropped: u64,
 }
@@ -76,6 +81,7 @@ impl Metrics {
             connections: ConnectionMetrics::new(),
             engine: EngineMetrics::new(),
             webhooks: WebhookMetrics::default(),
+            reminders: ReminderMetrics::new(),
             backend: Arc::default(),
             log_lines_dropped: Counter::default(),
         };
@@ -92,6 +98,7 @@ impl Metrics {
             connections,
             engine,
             webhooks,
+            reminders,
             backend,
             log_lines_dropped,
         } = self;
@@ -151,6 +158,9 @@ impl Metrics {
         let help = "Events that a webhook has, that found no room, or that were tried for too long";
         add.metric("webhook_events", help, &webhooks.events);
         add.metric("webhook_requests", "Requests of webhooks, by outcome", &webhooks.requests);
+        add.metric("reminders", "Reminders that wait", &reminders.waiting);
+        let help = "Reminders that were due and were published, told to their webhook, or not published";
+        add.metric("reminders_due", help, &reminders.fired);
         add.metric("backend_questions", "Questions to the backend, by outcome", &backend.asked);
         add.metric("backend_seconds", "How long the backend took to answer, or failed to", &backend.seconds);
         add.metric("backend_in_flight", "Questions to the backend that are under way", &backend.in_flight);
@@ -167,6 +177,7 @@ impl Metrics {
         catch_up(&self.timers.worker_panics, readings.worker_panics);
         self.channels.channels.set(as_gauge(readings.channels));
         self.channels.log_bytes.set(as_gauge(readings.log_bytes));
+        self.reminders.waiting.set(as_gauge(readings.reminders));
         self.connections.unfinished_bytes.set(as_gauge(readings.unfinished_bytes));
         catch_up(&self.timers.stalls, readings.stalls);
         catch_up(&self.log_lines_dropped, readings.log_lines_dropped);

@@ -22,10 +22,11 @@ pub(super) struct DeadlineLabels {
 #[derive(Debug)]
 pub(crate) struct TimerMetrics {
     pub(super) expiries: Family<DeadlineLabels, Counter>,
-    /// One for each deadline of a session, one for all sleeps, one for the ages of logs.
+    /// One for each deadline of a session, one for all sleeps, one for the ages of logs, one for reminders.
     deadline_expiries: [Counter; Deadline::ALL.len()],
     sleep_expiries: Counter,
     log_expiries: Counter,
+    reminder_expiries: Counter,
     pub(super) lateness: Histogram,
     lateness_percentiles: Mutex<Percentiles<u64>>,
     pub(super) entries: Gauge,
@@ -60,6 +61,7 @@ impl TimerMetrics {
             deadline_expiries: Deadline::ALL.map(|which| counter(which.as_str())),
             sleep_expiries: counter("sleep"),
             log_expiries: counter("log"),
+            reminder_expiries: counter("reminder"),
             expiries,
             lateness: Histogram::new(exponential_buckets(0.001, 2.0, 14)),
             lateness_percentiles: Mutex::new(percentiles.expect("two digits fit the range")),
@@ -85,6 +87,10 @@ impl TimerMetrics {
 
     pub(crate) fn log_fired(&self) {
         self.log_expiries.inc();
+    }
+
+    pub(crate) fn reminder_fired(&self) {
+        self.reminder_expiries.inc();
     }
 
     /// How late expiries were since the start.

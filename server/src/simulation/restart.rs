@@ -30,6 +30,7 @@ impl Server {
     pub fn move_all(&self) {
         let client = &self.public.client;
         self.public.stop.cancel();
+        client.reminders.close();
         client.logs.channels.close();
         client.sessions.move_all();
     }
@@ -62,6 +63,7 @@ impl Server {
             Loaded::Unreadable { error, .. } => GoneOn::Unreadable(error.to_string()),
         };
         self.public.client.logs.engine.go_on_with(restored);
+        self.public.client.reminders.begin();
         Ok(gone_on)
     }
 
@@ -75,6 +77,7 @@ impl Server {
         Kept {
             sessions: std::sync::Arc::clone(&client.sessions),
             channels: std::sync::Arc::clone(&client.logs.channels),
+            reminders: std::sync::Arc::clone(&client.reminders),
         }
     }
 }

@@ -17,6 +17,7 @@ pub(super) const SESSION: u8 = 3;
 pub(super) const END: u8 = 4;
 pub(super) const ENDED: u8 = 5;
 pub(super) const REVOKED: u8 = 6;
+pub(super) const REMINDER: u8 = 7;
 
 const CHECKSUM_BYTES: usize = 8;
 

@@ -8,13 +8,14 @@ use std::time::Duration;
 use encke_core::session::Outbox;
 
 use super::claim::beside;
-use super::frames::{END, ENDED, HEADER, LOG, REVOKED, Reader, SESSION};
+use super::frames::{END, ENDED, HEADER, LOG, REMINDER, REVOKED, Reader, SESSION};
 use super::header::{End, Header, MAJOR};
 use super::write::sync_folder;
 use super::{Kept, SnapshotSettings};
 use crate::auth::RevocationRecord;
 use crate::channel::{LogRecord, RestoredLogs};
 use crate::clock::UnixTime;
+use crate::reminders::ReminderRecord;
 use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredSession};
 
 /// Why a snapshot is not read.
@@ -176,7 +177,7 @@ pub(super) fn check(from: impl Read) -> Result<Header, LoadError> {
                 let known = |log, _, _| logs.contains(&log).then_some(());
                 Outbox::restore(outbox, 1, known).map_err(|error| reader.damaged(error))?;
             }
-            Record::Ended(_) | Record::Revoked(_) => {}
+            Record::Ended(_) | Record::Revoked(_) | Record::Reminder(_) => {}
         }
         Ok(())
     })
@@ -201,7 +202,7 @@ struct Counts {
 }
 
 fn apply(from: impl Read, kept: &Kept) -> Result<(Counts, Vec<Arc<Channel>>), LoadError> {
-    let Kept { sessions, channels } = kept;
+    let Kept { sessions, channels, reminders } = kept;
     let mut counts = Counts::default();
     let mut logs = RestoredLogs::<SessionRef>::default();
     let mut restored = RestoredSessions::default();
@@ -222,6 +223,7 @@ fn apply(from: impl Read, kept: &Kept) -> Result<(Counts, Vec<Arc<Channel>>), Lo
             Record::Revoked(revoked) => {
                 sessions.revocations().restore(&revoked).map_err(|error| error.to_string())
             }
+            Record::Reminder(reminder) => reminders.restore(&reminder).map_err(|error| error.to_string()),
         };
         if let Err(problem) = outcome {
             counts.skipped += 1;
@@ -243,6 +245,7 @@ pub(super) enum Record {
     Session(Box<StoredSession>),
     Ended(StoredEnd),
     Revoked(RevocationRecord),
+    Reminder(ReminderRecord),
 }
 
 /// Reads every record but the last. Returns the reader, which stands there, and what it says.
@@ -269,6 +272,7 @@ pub(super) fn each<R: Read>(
             LOG => visit(&reader, Record::Log(reader.decode()?))?,
             SESSION => visit(&reader, Record::Session(Box::new(reader.decode()?)))?,
             REVOKED => visit(&reader, Record::Revoked(reader.decode()?))?,
+            REMINDER => visit(&reader, Record::Reminder(reader.decode()?))?,
             ENDED => visit(&reader, Record::Ended(reader.decode()?))?,
             END => {
                 let end = reader.decode()?;

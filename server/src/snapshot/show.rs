@@ -42,6 +42,10 @@ pub fn show(path: &Path, now: UnixTime) -> Result<String, LoadError> {
             Record::Revoked(revoked) => {
                 writeln!(text, "user {:?}: tokens of before are refused", revoked.user)
             }
+            Record::Reminder(reminder) => {
+                let remaining = whole_seconds(reminder.remaining());
+                writeln!(text, "reminder {:?}: due in {remaining}", reminder.key)
+            }
         };
         written.expect("memory takes everything");
         Ok(())

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Kept;
 use super::claim::beside;
-use super::frames::{END, ENDED, HEADER, LOG, REVOKED, SESSION, Writer};
+use super::frames::{END, ENDED, HEADER, LOG, REMINDER, REVOKED, SESSION, Writer};
 use super::header::{End, Header, MAJOR};
 use crate::channel::LogsWritten;
 use crate::clock::UnixTime;
@@ -44,7 +44,7 @@ fn write_whole(path: &Path, kept: &Kept, now: UnixTime) -> io::Result<End> {
 
 /// Writes all records.
 pub(super) fn write_to<W: Write>(out: W, kept: &Kept, now: UnixTime) -> io::Result<(W, End)> {
-    let Kept { sessions, channels } = kept;
+    let Kept { sessions, channels, reminders } = kept;
     let mut writer = Writer::new(out)?;
     writer.write(
         HEADER,
@@ -77,6 +77,9 @@ pub(super) fn write_to<W: Write>(out: W, kept: &Kept, now: UnixTime) -> io::Resu
     }
     for revoked in sessions.revocations().records() {
         writer.write(REVOKED, &revoked)?;
+    }
+    for reminder in reminders.records() {
+        writer.write(REMINDER, &reminder)?;
     }
     writer.write(END, &end)?;
     Ok((writer.into_inner(), end))

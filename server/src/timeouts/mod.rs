@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   owners of timers         timers to arm (crossbeam, unbounded, each at most once)
-//!   sessions, logs, sleeps ───────────────────────▶  wheel thread  ──▶ batches (crossbeam, bounded)  ──▶  workers
+//!   sessions, logs, ... ──────────────────────────▶  wheel thread  ──▶ batches (crossbeam, bounded)  ──▶  workers
 //! ```
 //!
 //! A request for a later deadline crosses no thread: the wheel reads it when the entry fires. Only a request for an

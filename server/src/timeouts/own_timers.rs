@@ -6,7 +6,7 @@ use super::TimerCell;
 /// Of so few, the table is not made smaller.
 const FEW: usize = 64;
 
-/// The timers of the wheel that are no session's: of logs and of sleeps. The wheel has a number of each, as it has of a session.
+/// The timers of the wheel that are no session's: of logs, of reminders and of sleeps. The wheel has a number of each, as it has of a session.
 #[derive(Debug, Default)]
 pub(super) struct OwnTimers {
     timers: HashMap<u32, Arc<TimerCell>>,

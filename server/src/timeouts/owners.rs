@@ -18,6 +18,8 @@ pub(crate) enum TimerOwner {
     Session(u32),
     /// A channel's log: the age of its oldest message.
     Log(OwnerKey),
+    /// What the backend wants done then.
+    Reminder(OwnerKey),
     /// A task that waits for one of the server's other timeouts ([`super::Sleep`]).
     Sleep,
 }
@@ -25,7 +27,7 @@ pub(crate) enum TimerOwner {
 impl TimerOwner {
     fn key(self) -> Option<OwnerKey> {
         match self {
-            Self::Log(key) => Some(key),
+            Self::Log(key) | Self::Reminder(key) => Some(key),
             Self::Session(_) | Self::Sleep => None,
         }
     }

@@ -68,6 +68,8 @@ mod proxies;
 mod publish_keys;
 // Channels in Redis.
 mod redis;
+// What the backend wants done later.
+mod reminders;
 // Who gets no session, and what is told of it; data and settings that are refused.
 mod refusals;
 // Connections without a task.

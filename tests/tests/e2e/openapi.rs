@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{let_pass, until};
-use encke_tests::{Admin, Client, EventStream, Launch, RunningServer, Said, Schemathesis};
+use encke_tests::{Admin, Backend, Client, EventStream, Launch, RunningServer, Said, Schemathesis};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
@@ -17,23 +17,32 @@ const DISCONNECTED: u16 = 4007;
 const CHANNEL: &str = "news";
 const CHANNELS: [&str; 4] = [CHANNEL, "a/b c", "é*", "%2F"];
 
+/// Reminders that requests are often about.
+const REMINDERS: [&str; 3] = ["game-7/turn", "a b", "é"];
+const WEBHOOK_SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+
 /// Sessions that the test may end.
 const DOOMED: usize = 40;
 
 /// However slow the machine: what is published stays, and no session expires.
-fn launch() -> Launch {
+fn launch(backend: &Backend) -> Launch {
+    let webhook = format!(
+        "{{name=\"backend\",url=\"{}\",events=[\"reminder.due\"],secret=\"{WEBHOOK_SECRET}\"}}",
+        backend.url("/")
+    );
     Launch::with(&["session.reconnect_window=1h", "channel.history_messages=100000"])
+        .set(&format!("webhook=[{webhook}]"))
 }
 
 #[test]
 fn the_api_is_as_it_says_without_keys() {
-    let server = launch().start();
+    let server = launch(&Backend::start()).start();
     println!("{}", hold_against_its_description(&server, false, ""));
 }
 
 #[test]
 fn the_api_is_as_it_says_with_keys() {
-    let launch = launch().set(&format!("auth.api_keys=[\"{KEY}\"]"));
+    let launch = launch(&Backend::start()).set(&format!("auth.api_keys=[\"{KEY}\"]"));
     let mut server = launch.environment("ENCKE_AUTH__SECRET", SECRET).start();
     server.admin = server.admin.with_key(KEY);
     let claims = json!({"sub": "alice", "channels": {"*": ["subscribe", "publish", "presence"]}});
@@ -60,6 +69,7 @@ fn hold_against_its_description(server: &RunningServer, keyed: bool, query: &str
         .dictionary("doomed", ids(&doomed))
         .dictionary("channels", CHANNELS)
         .dictionary("users", ["alice", "mallory"])
+        .dictionary("reminders", REMINDERS)
         .environment("ENCKE_API_KEY", KEY)
         .environment("ENCKE_KEPT", &sessions.join(","))
         .environment("ENCKE_DOOMED", &ids(&doomed).join(","))

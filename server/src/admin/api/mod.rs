@@ -6,6 +6,7 @@ mod metrics;
 mod openapi;
 mod presence;
 mod publish;
+mod reminders;
 pub(crate) mod routes;
 mod send;
 mod sessions;

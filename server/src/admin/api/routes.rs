@@ -7,7 +7,8 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 
 use super::{
-    channels, health, metrics, openapi, presence, publish, send, sessions, subscribe, timers, users,
+    channels, health, metrics, openapi, presence, publish, reminders, send, sessions, subscribe, timers,
+    users,
 };
 use crate::admin::Context;
 use crate::auth::Scope;
@@ -16,7 +17,7 @@ use crate::http::{ApiError, Reply};
 /// A request that has found its handler.
 pub(crate) struct Call<'a> {
     pub(crate) context: &'a Arc<Context>,
-    /// The part of the path for `{id}`, `{name}` or `{user}`, as the client wrote it.
+    /// The part of the path for `{id}`, `{name}`, `{user}` or `{key}`, as the client wrote it.
     pub(crate) parameter: &'a str,
     pub(crate) query: &'a str,
     /// Empty, unless the route [takes one](Route::takes_body).
@@ -38,7 +39,7 @@ enum Handler {
 #[derive(Debug)]
 pub(crate) struct Route {
     method: Method,
-    /// With at most one parameter: `{id}`, `{name}` or `{user}`.
+    /// With at most one parameter.
     path: &'static str,
     pub(crate) takes_body: bool,
     /// What its key must be good for, where there are keys.
@@ -69,6 +70,9 @@ static ROUTES: &[Route] = &[
     Route::get("/api/channels/{name}", channels::show),
     Route::get_later("/api/channels/{name}/history", channels::history),
     Route::get_later("/api/channels/{name}/presence", presence::show),
+    Route::get("/api/reminders/{key}", reminders::show),
+    Route::with_body(Scope::Publish, Method::PUT, "/api/reminders/{key}", reminders::put),
+    Route::new(Scope::Publish, Method::DELETE, "/api/reminders/{key}", reminders::delete),
 ];
 
 impl Route {
@@ -93,12 +97,21 @@ impl Route {
         Self::later(Scope::Read, Method::GET, path, answer)
     }
 
+    const fn with_body(
+        scope: Scope,
+        method: Method,
+        path: &'static str,
+        answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>,
+    ) -> Self {
+        Self { method, path, takes_body: true, scope, handler: Handler::Later(answer) }
+    }
+
     const fn post(
         scope: Scope,
         path: &'static str,
         answer: fn(&Call<'_>) -> BoxFuture<'static, Answer>,
     ) -> Self {
-        Self { method: Method::POST, path, takes_body: true, scope, handler: Handler::Later(answer) }
+        Self::with_body(scope, Method::POST, path, answer)
     }
 
     /// Answers a request that was found to be for this route.

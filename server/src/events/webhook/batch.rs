@@ -10,6 +10,8 @@ use super::event::Event;
 
 /// Events of one request.
 pub(super) const MOST_EVENTS: usize = 100;
+/// What the data of reminders takes of one request, unless one reminder has more by itself.
+const MOST_DATA_BYTES: usize = 256 * 1024;
 
 /// Events of one lane that wait, oldest first. The webhook bounds those of all its lanes together.
 #[derive(Debug, Default)]
@@ -20,6 +22,17 @@ struct Waiting {
     events: VecDeque<Event>,
     /// Those that are lost, and the backend was not told of.
     dropped: u64,
+}
+
+impl Waiting {
+    fn events_that_fit(&self) -> usize {
+        let mut bytes = 0;
+        let fitting = self.events.iter().take(MOST_EVENTS).take_while(|event| {
+            bytes += event.data_bytes();
+            bytes <= MOST_DATA_BYTES
+        });
+        fitting.count().max(1).min(self.events.len())
+    }
 }
 
 /// One request's worth.
@@ -54,7 +67,7 @@ impl Queue {
     pub(super) fn take(&self) -> Option<Batch> {
         let (events, dropped) = {
             let mut waiting = self.0.lock();
-            let size = waiting.events.len().min(MOST_EVENTS);
+            let size = waiting.events_that_fit();
             let events: Vec<_> = waiting.events.drain(..size).collect();
             // What has piled up while the backend was away is not to stay.
             if waiting.events.len() < MOST_EVENTS {
@@ -84,6 +97,8 @@ fn is_zero(number: &u64) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::event::{EventName, Subject};
+    use serde_json::value::RawValue;
+
     use super::*;
     use crate::channel::ChannelName;
     use crate::clock::UnixTime;
@@ -129,5 +144,26 @@ mod tests {
         queue.push(event(1));
         let batch = queue.take().expect("a batch");
         assert!(batch.body.ends_with(b"]}"), "it is told once");
+    }
+
+    fn reminder(data_bytes: usize) -> Event {
+        let text = format!("\"{}\"", "x".repeat(data_bytes - 2));
+        let data = RawValue::from_string(text).expect("JSON").into();
+        Event {
+            subject: Subject::Reminder { key: "k".into(), data },
+            name: EventName::ReminderDue,
+            ..event(0)
+        }
+    }
+
+    #[test]
+    fn a_batch_has_only_so_much_data_of_reminders_unless_one_has_more() {
+        let queue = Queue::default();
+        for bytes in [MOST_DATA_BYTES / 2, MOST_DATA_BYTES / 2, 2, MOST_DATA_BYTES + 1, MOST_DATA_BYTES] {
+            queue.push(reminder(bytes));
+        }
+        queue.push(event(1));
+        let taken: Vec<_> = std::iter::from_fn(|| queue.take().map(|batch| batch.events)).collect();
+        assert_eq!(taken, [2, 1, 1, 2]);
     }
 }

@@ -3,6 +3,7 @@ use std::sync::Arc;
 use encke_core::session::Transition;
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
+use serde_json::value::RawValue;
 
 use crate::channel::ChannelName;
 use crate::clock::UnixTime;
@@ -27,6 +28,9 @@ pub(crate) enum EventName {
     /// The last one has left it, or ended.
     #[serde(rename = "channel.vacated")]
     ChannelVacated,
+    /// Told to the webhook that the reminder names, and to no other.
+    #[serde(rename = "reminder.due")]
+    ReminderDue,
 }
 
 impl EventName {
@@ -67,6 +71,20 @@ pub(super) enum Subject {
         reason: &'static str,
     },
     Channel(ChannelName),
+    Reminder {
+        key: Box<str>,
+        data: Arc<RawValue>,
+    },
+}
+
+impl Event {
+    /// What the backend has chosen the length of.
+    pub(super) fn data_bytes(&self) -> usize {
+        match &self.subject {
+            Subject::Reminder { data, .. } => data.get().len(),
+            Subject::Session { .. } | Subject::Channel(_) => 0,
+        }
+    }
 }
 
 /// What does not apply is left out.
@@ -85,6 +103,10 @@ impl Serialize for Event {
                 object.serialize_field("reason", reason)?;
             }
             Subject::Channel(channel) => object.serialize_field("channel", channel.as_str())?,
+            Subject::Reminder { key, data } => {
+                object.serialize_field("key", key)?;
+                object.serialize_field("data", &**data)?;
+            }
         }
         object.serialize_field("at_ms", &self.at.as_millis())?;
         object.end()

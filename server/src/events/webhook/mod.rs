@@ -5,7 +5,7 @@
 //!  (under its lock)     (bounded)      (100 events, or what came in 50 ms)
 //! ```
 //!
-//! Each webhook has a few lanes; the events of one session, or of one channel, are all in one. A lane has one request under way, so they arrive in order. They are
+//! Each webhook has a few lanes; the events of one session, of one channel, or of one reminder's key, are all in one. A lane has one request under way, so they arrive in order. They are
 //! put into the lane under the lock of their session, which is what makes that order exact. At least once: the answer to a request may be lost. The
 //! id of a request, and those of its events, are the same at every try.
 
@@ -21,11 +21,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use encke_core::session::LifecycleEvent;
+use serde_json::value::RawValue;
 
 use crate::channel::{ChannelName, OccupancySink};
 use crate::entropy::Entropy;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
+use crate::reminders::{ReminderKey, WebhookSink};
 use crate::session::SessionId;
 use crate::timeouts::Timeouts;
 use event::{Event, Subject};
@@ -104,17 +106,21 @@ impl Webhooks {
     fn tell(&self, name: EventName, lane: u64, subject: Subject) {
         let mut interested = self.webhooks.iter().filter(|webhook| webhook.wants(|event| event == name));
         let Some(first) = interested.next() else { return };
-        let number = self.events.fetch_add(1, Ordering::Relaxed);
-        let event = Event {
-            id: format!("{}-{number}", self.run).into(),
-            name,
-            at: self.timeouts.clock().unix_now(),
-            subject,
-        };
+        let event = self.event(name, subject);
         for webhook in interested {
             webhook.push(lane, event.clone());
         }
         first.push(lane, event);
+    }
+
+    fn event(&self, name: EventName, subject: Subject) -> Event {
+        let number = self.events.fetch_add(1, Ordering::Relaxed);
+        let id = format!("{}-{number}", self.run).into();
+        Event { id, name, at: self.timeouts.clock().unix_now(), subject }
+    }
+
+    fn named(&self, name: &str) -> Option<&Arc<Webhook>> {
+        self.webhooks.iter().find(|webhook| &*webhook.settings.name == name)
     }
 }
 
@@ -125,6 +131,18 @@ impl OccupancySink for Webhooks {
 
     fn vacated(&self, channel: &ChannelName) {
         self.tell(EventName::ChannelVacated, lane_of(channel), Subject::Channel(channel.clone()));
+    }
+}
+
+impl WebhookSink for Webhooks {
+    fn has(&self, webhook: &str) -> bool {
+        self.named(webhook).is_some()
+    }
+
+    fn reminder_due(&self, webhook: &str, key: &ReminderKey, data: &Arc<RawValue>) {
+        let Some(webhook) = self.named(webhook) else { return };
+        let subject = Subject::Reminder { key: key.as_str().into(), data: Arc::clone(data) };
+        webhook.push(lane_of(key), self.event(EventName::ReminderDue, subject));
     }
 }
 

@@ -11,13 +11,15 @@ use encke_tests::waiting::{eventually, until};
 use encke_tests::{Asked, Backend, Launch};
 use serde_json::Value;
 
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub(crate) use told::assert_signed;
+
+pub(crate) const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const SESSIONS: &str =
     r#""session.opened","session.suspended","session.resumed","session.expired","session.closed""#;
 const CHANNELS: &str = r#""channel.occupied","channel.vacated""#;
 
 /// A server that tells `backend` of these events; `more` as in the configuration, each with a comma before it.
-fn telling(backend: &Backend, events: &str, more: &str) -> Launch {
+pub(crate) fn telling(backend: &Backend, events: &str, more: &str) -> Launch {
     Launch::default().set(&format!("webhook=[{}]", webhook(backend, events, more)))
 }
 
@@ -26,7 +28,7 @@ fn webhook(backend: &Backend, events: &str, more: &str) -> String {
 }
 
 /// The events of the requests that were accepted, in the order in which these were.
-fn accepted(backend: &Backend) -> Vec<Value> {
+pub(crate) fn accepted(backend: &Backend) -> Vec<Value> {
     let accepted = backend.asked().into_iter().filter(|asked| asked.status == Some(200));
     accepted.flat_map(|asked| events_of(&asked)).collect()
 }

@@ -15,7 +15,7 @@ fn now() -> u64 {
 
 /// As the backend of the specification would look at it.
 #[track_caller]
-fn assert_signed(asked: &Asked) {
+pub(crate) fn assert_signed(asked: &Asked) {
     let header = |name| asked.header(name).unwrap_or_else(|| panic!("no {name}"));
     let (id, timestamp) = (header("webhook-id"), header("webhook-timestamp"));
     let encoded = SECRET.strip_prefix("whsec_").expect("its prefix");

@@ -1,0 +1,245 @@
+use std::time::{Duration, Instant};
+
+use encke_tests::server::IN_MEMORY;
+use encke_tests::waiting::{LATE, let_pass, until};
+use encke_tests::{Admin, Answer, Backend, Launch, RunningServer};
+use serde_json::{Value, json};
+
+use crate::restart::Restarts;
+use crate::webhooks::{SECRET, accepted, assert_signed, telling};
+
+/// Longer than any test takes.
+const FAR: &str = "1h";
+
+fn path(key: &str) -> String {
+    format!("/api/reminders/{key}")
+}
+
+#[track_caller]
+fn put(admin: Admin, key: &str, body: &Value) -> Value {
+    let answer = admin.put(&path(key), &body.to_string());
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer.json()
+}
+
+fn publish(after: &str, data: &str) -> Value {
+    json!({"after": after, "publish": {"channel": "news", "data": data}})
+}
+
+fn tell(after: &str, data: Value) -> Value {
+    json!({"after": after, "webhook": "backend", "data": data})
+}
+
+/// What waits under this key, without its time, and that.
+#[track_caller]
+fn waiting(admin: Admin, key: &str) -> (Value, f64) {
+    let mut found = admin.get(&path(key)).json();
+    let due_in = found.as_object_mut().and_then(|it| it.remove("due_in_ms")).and_then(|due| due.as_f64());
+    (found, due_in.expect("a time"))
+}
+
+fn is_gone(admin: Admin, key: &str) -> bool {
+    admin.get(&path(key)).status == 404
+}
+
+#[track_caller]
+fn assert_error(answer: &Answer, status: u16, code: &str) {
+    assert_eq!((answer.status, &*answer.error_code()), (status, code), "{answer:?}");
+}
+
+fn server_telling(backend: &Backend) -> RunningServer {
+    telling(backend, r#""session.closed""#, r#",name="backend""#).start()
+}
+
+fn reminders_told(backend: &Backend) -> Vec<Value> {
+    accepted(backend).into_iter().filter(|event| event["event"] == "reminder.due").collect()
+}
+
+#[test]
+fn what_is_to_be_published_comes_once_and_not_before_its_time() {
+    const AFTER: Duration = Duration::from_millis(300);
+    let server = Launch::default().start();
+    let mut client = server.client();
+    client.subscribe("news");
+    let from = Instant::now();
+    let answer = put(server.admin, "a%2Fb", &publish("300ms", "now"));
+    assert_eq!(
+        answer,
+        json!({"key": "a/b", "due_in_ms": 300.0, "publish": {"channel": "news", "data": "now"}})
+    );
+    let message = client.object();
+    assert_eq!(
+        (&message["message"]["channel"], &message["message"]["data"]),
+        (&json!("news"), &json!("now"))
+    );
+    let after = from.elapsed();
+    assert!((AFTER..AFTER + LATE).contains(&after), "{after:?}");
+    assert!(is_gone(server.admin, "a%2Fb"));
+    server.admin.publish("news", "next");
+    assert_eq!(client.object()["message"]["data"], "next", "it came once");
+    until("it is counted", || {
+        let metrics = server.admin.metrics();
+        metrics.value(r#"encke_reminders_due_total{outcome="published"}"#) == 1.0
+            && metrics.value(r#"encke_timer_expiries_total{deadline="reminder"}"#) == 1.0
+            && metrics.value("encke_reminders") == 0.0
+    });
+}
+
+#[test]
+fn a_webhook_is_told_signed_whatever_else_it_is_told() {
+    let backend = Backend::start();
+    let server = server_telling(&backend);
+    put(server.admin, "game-7", &tell("50ms", json!({"player": 2})));
+    until("it is told", || !reminders_told(&backend).is_empty());
+    let mut event = reminders_told(&backend).remove(0);
+    let fields = event.as_object_mut().expect("an object");
+    assert!(fields.remove("id").is_some_and(|id| id.is_string()));
+    assert!(fields.remove("at_ms").is_some_and(|at| at.is_u64()));
+    assert_eq!(event, json!({"event": "reminder.due", "key": "game-7", "data": {"player": 2}}));
+    backend.asked().iter().for_each(assert_signed);
+}
+
+#[test]
+fn a_later_put_moves_and_replaces_it() {
+    let backend = Backend::start();
+    let server = server_telling(&backend);
+    put(server.admin, "moved", &tell(FAR, json!(1)));
+    put(server.admin, "kept", &tell(FAR, json!(1)));
+    let (found, due_in) = waiting(server.admin, "moved");
+    assert_eq!(found, json!({"key": "moved", "webhook": "backend", "data": 1}));
+    assert!((1.0..=3_600_000.0).contains(&due_in), "{due_in}");
+    put(server.admin, "moved", &tell("0s", json!(2)));
+    until("it is told", || !reminders_told(&backend).is_empty());
+    assert!(is_gone(server.admin, "moved"));
+    // Later, and another action: what it was to do at first does not happen.
+    put(server.admin, "kept", &tell("2s", json!(3)));
+    put(server.admin, "kept", &publish(FAR, "4"));
+    put(server.admin, "last", &tell("2500ms", json!(5)));
+    until("the last is told", || reminders_told(&backend).len() == 2);
+    let told: Vec<_> = reminders_told(&backend).iter().map(|event| event["data"].clone()).collect();
+    assert_eq!(told, [2, 5]);
+    let (found, _) = waiting(server.admin, "kept");
+    assert_eq!(found, json!({"key": "kept", "publish": {"channel": "news", "data": "4"}}));
+}
+
+#[test]
+fn a_deleted_one_is_gone() {
+    let server = Launch::default().start();
+    let mut client = server.client();
+    client.subscribe("news");
+    put(server.admin, "a", &publish("2s", "deleted"));
+    assert_eq!(server.admin.ask("DELETE", &path("a")).status, 204);
+    assert_error(&server.admin.ask("DELETE", &path("a")), 404, "not_found");
+    assert_error(&server.admin.get(&path("a")), 404, "not_found");
+    let_pass(Duration::from_millis(2_100));
+    server.admin.publish("news", "published");
+    assert_eq!(client.object()["message"]["data"], "published");
+}
+
+#[test]
+fn one_more_than_there_may_be_is_refused() {
+    let server = Launch::default().set("limits.max_reminders=2").start();
+    put(server.admin, "a", &publish(FAR, "1"));
+    put(server.admin, "b", &publish(FAR, "1"));
+    assert_error(&server.admin.put(&path("c"), &publish(FAR, "1").to_string()), 503, "limit");
+    put(server.admin, "a", &publish(FAR, "2"));
+    assert_eq!(server.admin.ask("DELETE", &path("b")).status, 204);
+    put(server.admin, "c", &publish(FAR, "1"));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let backend = Backend::start();
+    let server = server_telling(&backend);
+    let ask = |key: &str, body: &str| server.admin.put(&path(key), body);
+    for (body, named) in [
+        (r#"{"after":"soon","webhook":"backend","data":1}"#, "after"),
+        (r#"{"after":"31days","webhook":"backend","data":1}"#, "after"),
+        (r#"{"after":"-1s","webhook":"backend","data":1}"#, "after"),
+        (r#"{"webhook":"backend","data":1}"#, "after"),
+        (r#"{"after":"1s","webhook":"other","data":1}"#, "webhook"),
+        (r#"{"after":"1s","webhook":null,"data":1}"#, "null"),
+        (r#"{"after":"1s","webhook":"backend"}"#, "data"),
+        (r#"{"after":"1s"}"#, "publish"),
+        (r#"{"after":"1s","publish":{"channel":"news","data":1},"data":null}"#, "publish"),
+        (r#"{"after":"1s","publish":{"channel":"news","data":1},"webhook":"backend","data":1}"#, "publish"),
+        (r#"{"after":"1s","publish":{"channel":"news"}}"#, "data"),
+        (r#"{"after":"1s","webhook":"backend","data":1,"url":"http://a/"}"#, "url"),
+    ] {
+        let answer = ask("a", body);
+        assert_error(&answer, 400, "bad_request");
+        let message = answer.json()["error"]["message"].to_string();
+        assert!(message.contains(named), "{body}: {message}");
+    }
+    let bad = r#"{"after":"1s","publish":{"channel":"a,b","data":1}}"#;
+    assert_error(&ask("a", bad), 400, "bad_channel");
+    assert_error(&ask("a", r#"{"after":"1s","webhook":"backend","data":1e999}"#), 400, "malformed");
+    let long = json!("x".repeat(64 * 1024));
+    assert_error(&ask("a", &tell(FAR, long).to_string()), 413, "too_large");
+    let good = tell(FAR, json!(null)).to_string();
+    for key in ["", "a%0Ab", "%FF", &*"k".repeat(256)] {
+        assert_error(&ask(key, &good), 400, "bad_request");
+    }
+    assert!(is_gone(server.admin, "a"));
+    assert_eq!(ask(&"k".repeat(255), &good).status, 200);
+}
+
+#[test]
+fn a_restart_goes_on_with_what_remains() {
+    let backend = Backend::start();
+    let events = format!(
+        "webhook=[{{name=\"backend\",url=\"{}\",events=[\"reminder.due\"],secret=\"{SECRET}\"}}]",
+        backend.url("/encke")
+    );
+    let mut restarts = Restarts::with(&[&events, IN_MEMORY]);
+    put(restarts.server.admin, "soon", &tell("1s", json!({"a": [1]})));
+    put(restarts.server.admin, "far", &publish(FAR, "2"));
+    let (_, due_before) = waiting(restarts.server.admin, "far");
+    restarts.restart();
+    let (found, due_after) = waiting(restarts.server.admin, "far");
+    assert_eq!(found, json!({"key": "far", "publish": {"channel": "news", "data": "2"}}));
+    assert!(due_after <= due_before, "{due_after} of {due_before}");
+    until("it is told", || !reminders_told(&backend).is_empty());
+    restarts.restart();
+    let told = reminders_told(&backend);
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!((&told[0]["key"], &told[0]["data"]), (&json!("soon"), &json!({"a": [1]})));
+    // Moved and done by the process after the next.
+    let mut client = restarts.server.client();
+    client.subscribe("news");
+    put(restarts.server.admin, "far", &publish("0s", "3"));
+    assert_eq!(client.object()["message"]["data"], "3");
+}
+
+#[test]
+fn what_one_process_has_for_a_webhook_that_the_next_lacks_is_told() {
+    let backend = Backend::start();
+    let webhook = format!(
+        "webhook=[{{name=\"backend\",url=\"{}\",events=[\"session.closed\"],secret=\"{SECRET}\"}}]",
+        backend.url("/encke")
+    );
+    let mut restarts = Restarts::with(&[&webhook]);
+    put(restarts.server.admin, "a", &tell(FAR, json!(1)));
+    restarts.stop();
+    restarts.settings.retain(|setting| *setting != webhook);
+    restarts.start();
+    assert!(is_gone(restarts.server.admin, "a"));
+    until("the log says so", || restarts.server.logs.text().contains("there is no webhook"));
+}
+
+#[test]
+fn who_may_publish_may_remind_and_who_may_read_may_look() {
+    const READ: &str = "reading-key-0123456789";
+    const PUBLISH: &str = "publishing-key-0123456789";
+    let key = |name: &str, key: &str| format!(r#"{{name="{name}",key="{key}",scopes=["{name}"]}}"#);
+    let keys = format!("auth.api_keys=[{},{}]", key("read", READ), key("publish", PUBLISH));
+    let server = Launch::default().set(&keys).start();
+    let (reads, publishes) = (server.admin.with_key(READ), server.admin.with_key(PUBLISH));
+    let body = publish(FAR, "1");
+    assert_error(&reads.put(&path("a"), &body.to_string()), 403, "forbidden");
+    put(publishes, "a", &body);
+    assert_eq!(reads.get(&path("a")).status, 200);
+    assert_error(&publishes.get(&path("a")), 403, "forbidden");
+    assert_error(&reads.ask("DELETE", &path("a")), 403, "forbidden");
+    assert_eq!(publishes.ask("DELETE", &path("a")).status, 204);
+}
