@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-use super::raw::{Checks, unless_zero};
-use super::units::{Size, SpanOrOff};
+use super::raw::Checks;
+use super::units::{Size, SpanOrOff, unless_zero};
 use super::{ChannelConfig, ChannelRules, ConfigError, EngineConfig, LogLimits, Namespace};
 
 /// A channel is looked for in all of them.

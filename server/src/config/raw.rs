@@ -16,7 +16,7 @@ use super::engine::RawEngine;
 use super::layers::{Layers, Source};
 use super::memory::sessions_that_fit;
 use super::proxies::RawForwarded;
-use super::units::{Size, Span, SpanOrOff};
+use super::units::{Size, Span, SpanOrOff, unless_zero};
 use super::webhook::RawWebhook;
 use super::{
     BayeuxConfig, Config, ConfigError, EngineConfig, Limits, ListenerKind, LogConfig, LogFormat, Scheme,
@@ -256,11 +256,6 @@ impl Raw {
             insecure,
         }
     }
-}
-
-/// 0 means no limit.
-pub(super) fn unless_zero(limit: usize) -> usize {
-    if limit == 0 { usize::MAX } else { limit }
 }
 
 /// The rules between settings.

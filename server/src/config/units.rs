@@ -45,6 +45,11 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
+/// 0 means no limit.
+pub(super) fn unless_zero(limit: usize) -> usize {
+    if limit == 0 { usize::MAX } else { limit }
+}
+
 /// A string that says something else.
 struct Parsed<F> {
     expected: &'static str,

@@ -1,9 +1,12 @@
 //! Reminders on a wheel in simulated time: a worker acts on expiries when the test says so.
 
+use std::collections::BTreeMap;
 use std::task::Waker;
 
 use crossbeam_channel::bounded;
 use futures_util::FutureExt;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::channel::ChannelName;
@@ -13,6 +16,7 @@ use crate::context;
 use crate::entropy::Entropy;
 use crate::events::{HookSink, NoHooks, Sinks};
 use crate::executor::Task;
+use crate::seeds::with_seeds;
 use crate::timeouts::{ActOnExpiry, SteppedWheel, Worker};
 
 const BACKEND: &str = "backend";
@@ -150,15 +154,18 @@ impl World {
         self.work();
     }
 
+    fn now(&self) -> Timestamp {
+        self.client.timeouts.clock().now()
+    }
+
     fn told(&self) -> Vec<String> {
         std::mem::take(&mut *self.told.0.lock())
     }
 
     /// How many messages the channel has.
     fn published(&self) -> usize {
-        let now = self.client.timeouts.clock().now();
         let log = self.client.logs.channels.get("news");
-        log.map_or(0, |log| log.history(crate::channel::HistoryPart::After(0), 100, now).1.len())
+        log.map_or(0, |log| log.history(crate::channel::HistoryPart::After(0), 100, self.now()).1.len())
     }
 }
 
@@ -337,4 +344,51 @@ fn keys_are_checked() {
     ] {
         assert_eq!(ReminderKey::new(text).is_ok(), is_good, "{text:?}");
     }
+}
+
+/// Puts and deletions at random, while expiries are on their way or not, beside a list that is searched.
+#[test]
+fn whatever_is_put_and_deleted_each_is_done_as_it_was_put_last() {
+    const STEPS: u32 = 2_000;
+    with_seeds(0..6, |seed| {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut world = World::new();
+        let mut model: BTreeMap<String, (Timestamp, u32)> = BTreeMap::new();
+        for step in 0..STEPS {
+            let at = rng.random_range(0..8).to_string();
+            match rng.random_range(0..8) {
+                0..4 => {
+                    let after = Duration::from_micros(rng.random_range(0..60_000));
+                    world.tell(&at, after, &step.to_string()).expect("there is room");
+                    model.insert(at, (world.now() + after, step));
+                }
+                4 => {
+                    let was_there = model.remove(&at).is_some();
+                    assert_eq!(world.reminders().delete(&key(&at)), Ok(was_there), "step {step}");
+                }
+                5 => world.time.advance(Duration::from_micros(rng.random_range(0..20_000))),
+                6 => world.turn(),
+                _ => {
+                    let passes = rng.random_bool(0.5);
+                    if passes {
+                        world.pass(world.tick);
+                    } else {
+                        world.work();
+                    }
+                    let now = world.now();
+                    for told in world.told() {
+                        let (at, data) = told.split_once(' ').expect("key and data");
+                        let (due, expected) =
+                            model.remove(at).unwrap_or_else(|| panic!("step {step}: {told}"));
+                        assert_eq!(data, expected.to_string(), "step {step}: an old one");
+                        assert!(due <= now, "step {step}: early");
+                    }
+                    let late = model.values().filter(|(due, _)| passes && *due + world.tick <= now).count();
+                    assert_eq!(late, 0, "step {step}");
+                }
+            }
+            assert_eq!(world.reminders().len(), model.len(), "step {step}");
+        }
+        assert_eq!(world.reminders().owners.len(), model.len());
+    });
 }
