@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use encke_tests::server::IN_MEMORY;
+use encke_tests::server::{IN_MEMORY, run_to_end};
 use encke_tests::waiting::{LATE, let_pass, until};
 use encke_tests::{Admin, Answer, Backend, Launch, RunningServer};
 use serde_json::{Value, json};
@@ -148,6 +148,19 @@ fn one_more_than_there_may_be_is_refused() {
 }
 
 #[test]
+fn what_cannot_be_published_is_told_by_the_log_and_counted() {
+    let server = RunningServer::with(&["limits.max_channels=1", IN_MEMORY]);
+    let mut client = server.client();
+    client.subscribe("other");
+    put(server.admin, "a", &publish("0s", "1"));
+    until("it is counted", || {
+        server.admin.metrics().value(r#"encke_reminders_due_total{outcome="failed"}"#) == 1.0
+    });
+    until("the log says so", || server.logs.text().contains("a reminder was not published"));
+    assert!(is_gone(server.admin, "a"));
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     let backend = Backend::start();
     let server = server_telling(&backend);
@@ -195,7 +208,11 @@ fn a_restart_goes_on_with_what_remains() {
     put(restarts.server.admin, "soon", &tell("1s", json!({"a": [1]})));
     put(restarts.server.admin, "far", &publish(FAR, "2"));
     let (_, due_before) = waiting(restarts.server.admin, "far");
-    restarts.restart();
+    restarts.stop();
+    let shown = run_to_end(&["snapshot", "show", &restarts.path().display().to_string()], &[]);
+    let text = String::from_utf8(shown.stdout).expect("text");
+    assert!(text.contains("reminder \"far\": due in 59m "), "{text}");
+    restarts.start();
     let (found, due_after) = waiting(restarts.server.admin, "far");
     assert_eq!(found, json!({"key": "far", "publish": {"channel": "news", "data": "2"}}));
     assert!(due_after <= due_before, "{due_after} of {due_before}");
