@@ -16,7 +16,9 @@ pub struct Process {
 }
 
 impl Process {
-    pub(crate) fn new(child: Child) -> Self {
+    /// This child, from now on.
+    #[must_use]
+    pub fn new(child: Child) -> Self {
         Self { child }
     }
 

@@ -30,6 +30,8 @@ mod descriptors;
 mod drain;
 // How sessions end: by command, lifetime, idleness.
 mod ending;
+// The chat of tests/example: a page, a backend, and what may happen to them.
+mod example;
 // EventSource as others have built it.
 mod event_source;
 // Frames that RFC 6455 does not allow, and connections that break.

@@ -1,0 +1,48 @@
+// node example.mjs BACKEND NAME...
+//
+// The page of tests/example at BACKEND, in a browser for each NAME, which signs in. Whenever a page changes, it prints what is on it:
+// {NAME:{"state","present","gone","messages":[...]}}. A line on standard input: {"say":[NAME,TEXT]}, {"ask":[NAME]} who has gone,
+// {"leave":[NAME]} for another page. `done` is printed once it has begun.
+
+import { createInterface } from "node:readline";
+import { openPage } from "./page.mjs";
+import { tell } from "./test.mjs";
+
+const [backend, ...names] = process.argv.slice(2);
+
+// Runs in the page.
+function tellChanges(name) {
+  const text = (id) => document.getElementById(id).textContent;
+  const look = () => {
+    const messages = Array.from(document.querySelectorAll("#messages li"), (item) => item.textContent);
+    tell({ [name]: { state: text("state"), present: text("present"), gone: text("gone"), messages } });
+  };
+  new MutationObserver(look).observe(document.body, { childList: true, subtree: true, characterData: true });
+  look();
+}
+
+async function signIn(name) {
+  const page = await openPage(backend);
+  await page.fill("input[name=name]", name);
+  await page.click("button");
+  await page.waitForSelector("#say");
+  await page.evaluate(tellChanges, name);
+  return [name, page];
+}
+
+const pages = Object.fromEntries(await Promise.all(names.map(signIn)));
+const does = {
+  say: async (page, text) => {
+    await page.fill("input[name=text]", text);
+    await page.click("#say button");
+  },
+  ask: (page) => page.click("#ask"),
+  leave: (page) => page.goto("about:blank"),
+};
+for await (const line of createInterface({ input: process.stdin })) {
+  for (const [kind, [name, ...rest]] of Object.entries(JSON.parse(line))) {
+    await does[kind](pages[name], ...rest);
+    tell({ done: kind });
+  }
+}
+process.exit();

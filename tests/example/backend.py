@@ -1,0 +1,150 @@
+"""The backend of a chat on Encke, in Python's standard library: python3 tests/example/backend.py
+
+It signs people in and serves the page. Encke asks it who comes, passes on what pages call it for, and tells it who has gone for good.
+"""
+
+import base64
+import hmac
+import json
+import os
+import re
+import sqlite3
+import threading
+import time
+import urllib.parse
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+PORT = 3000
+SECRET = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")  # as in encke.toml, after whsec_
+EVENTS = "/tmp/encke/events"
+OWN_KEY = hmac.digest(SECRET, b"cookies and tokens", "sha256")
+PAGE = os.path.join(os.path.dirname(__file__), "index.html")
+SIGN_IN = """<!doctype html><title>Chat</title>
+<form action="/login" method="post">Your name: <input name="name" pattern="\\w{1,20}" required autofocus> <button>Enter</button></form>"""
+
+
+def sign(*parts):
+    mac = hmac.digest(OWN_KEY, ".".join(parts).encode(), "sha256")
+    return ".".join([*parts[1:], mac.hex()])
+
+
+def verify(kind, signed):
+    """What sign(kind, ...) was given after its kind, or None if this is not of our making."""
+    parts = signed.split(".")[:-1]
+    return parts if hmac.compare_digest(sign(kind, *parts).encode(), signed.encode()) else None
+
+
+def is_from_encke(headers, body):
+    """Questions and events are signed as Standard Webhooks specifies."""
+    id, timestamp = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
+    if not timestamp.isdecimal() or abs(time.time() - int(timestamp)) > 300:
+        return False
+    mac = hmac.digest(SECRET, f"{id}.{timestamp}.".encode() + body, "sha256")
+    expected = b"v1," + base64.b64encode(mac)
+    return any(hmac.compare_digest(expected, given.encode()) for given in headers.get("webhook-signature", "").split(" "))
+
+
+class Events:
+    """What Encke has told, in a file that outlives this process. Encke tells again what it got no answer for; here, each event is once."""
+
+    COLUMNS = ["id", "event", "number", "session", "user", "reason"]
+
+    def __init__(self, path):
+        self.lock = threading.Lock()
+        self.file = sqlite3.connect(path, check_same_thread=False)
+        self.file.execute(f"CREATE TABLE IF NOT EXISTS events ({','.join(self.COLUMNS)}, UNIQUE (id))")
+
+    def add(self, events):
+        """Returns when they are on the disk: only then may Encke forget them."""
+        rows = [[event.get(column) for column in self.COLUMNS] for event in events]
+        with self.lock, self.file:
+            self.file.executemany("INSERT OR IGNORE INTO events VALUES (?, ?, ?, ?, ?, ?)", rows)
+
+    def all(self):
+        with self.lock:
+            rows = self.file.execute("SELECT * FROM events ORDER BY rowid").fetchall()
+        return [dict(zip(self.COLUMNS, row)) for row in rows]
+
+    def gone(self):
+        """Those who will not come back to their session."""
+        return [event for event in self.all() if event["event"] in ("session.expired", "session.closed")]
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = 65536  # An answer leaves in one piece.
+
+    def do_GET(self):
+        user = self.user()
+        if self.path == "/":
+            self.answer(200, open(PAGE, "rb").read() if user else SIGN_IN.encode(), {"Content-Type": "text/html; charset=utf-8"})
+        elif self.path == "/token" and user:
+            # The page shows it to Encke, and Encke to us (who_comes). It is good for five minutes.
+            self.answer(200, sign("token", user, str(int(time.time()) + 300)).encode())
+        elif self.path in ("/gone", "/events"):
+            self.answer_json(events.gone() if self.path == "/gone" else events.all())
+        else:
+            self.answer(401 if self.path == "/token" else 404)
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        if self.path == "/login":
+            return self.log_in(urllib.parse.parse_qs(body.decode()).get("name", [""])[0])
+        if not is_from_encke(self.headers, body):
+            return self.answer(401)
+        asked = json.loads(body)
+        if self.path == "/encke/connect":
+            self.answer_json(who_comes(asked.get("token", "")))
+        elif self.path == "/encke/call":
+            self.answer_json(call(asked["method"]))
+        elif self.path == "/encke/events":
+            events.add(asked["events"])
+            self.answer(200)
+        else:
+            self.answer(404)
+
+    def log_in(self, name):
+        if not re.fullmatch(r"\w{1,20}", name):
+            return self.answer(400)
+        # A real one would ask for a password.
+        cookie = f"sid={urllib.parse.quote(sign('sid', name))}; HttpOnly; SameSite=Lax; Path=/"
+        self.answer(303, headers={"Location": "/", "Set-Cookie": cookie})
+
+    def user(self):
+        sid = re.search(r"(?:^|; )sid=([^;]*)", self.headers.get("cookie", ""))
+        return sid and next(iter(verify("sid", urllib.parse.unquote(sid[1])) or []), None)
+
+    def answer_json(self, answer):
+        self.answer(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})
+
+    def answer(self, status, body=b"", headers={}):
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": len(body)}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    log_message = lambda *_: None
+
+
+def who_comes(token):
+    user, until = verify("token", token) or (None, "0")
+    if time.time() > int(until):
+        return {"error": {"code": "unauthorized", "message": "sign in first"}}
+    return {"sub": user, "exp": int(time.time()) + 3600, "channels": {"chat": ["subscribe", "publish", "presence"]}}
+
+
+def call(method):
+    if method == "gone":
+        return {"data": events.gone()[-10:]}
+    return {"error": {"code": "no_method", "message": f"there is no {method}"}}
+
+
+if __name__ == "__main__":
+    events = Events(EVENTS)
+    ThreadingHTTPServer.request_queue_size = 128  # Many may come at once.
+    print(f"http://127.0.0.1:{PORT}", flush=True)
+    try:
+        ThreadingHTTPServer(("127.0.0.1", PORT), Handler).serve_forever()
+    except KeyboardInterrupt:
+        pass

@@ -1,0 +1,124 @@
+//! The chat of `tests/example`: its very files, but for the addresses, in a folder like that of a fresh clone.
+
+// As the README's guide has it, in two browsers.
+mod guide;
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use encke_tests::process::Process;
+use encke_tests::waiting::until;
+use encke_tests::{Launch, admin};
+use serde_json::Value;
+use socket2::{Domain, Socket, Type};
+use tempfile::TempDir;
+
+/// What starts the backend, and the server.
+pub(crate) const BACKEND: &str = "mkdir -p /tmp/encke && python3 tests/example/backend.py";
+pub(crate) const SERVER: &str = "cargo run --release -- --config tests/example/encke.toml";
+
+/// See the [module](self).
+pub(crate) struct Example {
+    clone: TempDir,
+    pub(crate) backend: Port,
+    pub(crate) public: Port,
+    admin: Port,
+}
+
+/// A port that nothing else is given, also while nobody listens there.
+pub(crate) struct Port {
+    pub(crate) address: SocketAddr,
+    _bound: Socket,
+}
+
+impl Port {
+    /// Others may bind to it as this does, and listen.
+    fn reserve() -> Self {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("a socket");
+        socket.set_reuse_address(true).expect("a socket takes an option");
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).expect("there is a free port");
+        let address = socket.local_addr().ok().and_then(|address| address.as_socket());
+        Self { address: address.expect("it is bound"), _bound: socket }
+    }
+}
+
+impl Example {
+    pub(crate) fn new() -> Self {
+        let [backend, public, admin] = [Port::reserve(), Port::reserve(), Port::reserve()];
+        let example = Self { clone: tempfile::tempdir().expect("a folder"), backend, public, admin };
+        let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("example");
+        let copy = example.clone.path().join("tests/example");
+        fs::create_dir_all(&copy).expect("a folder");
+        for name in ["backend.py", "encke.toml", "index.html"] {
+            let text = fs::read_to_string(original.join(name)).expect("the example has it");
+            fs::write(copy.join(name), example.here(&text)).expect("a file");
+        }
+        example
+    }
+
+    /// The text with the addresses and the folder of this test.
+    fn here(&self, text: &str) -> String {
+        let port = format!("PORT = {}", self.backend.address.port());
+        text.replace("127.0.0.1:3000", &self.backend.address.to_string())
+            .replace("PORT = 3000", &port)
+            .replace("127.0.0.1:8000", &self.public.address.to_string())
+            .replace("127.0.0.1:8001", &self.admin.address.to_string())
+            .replace("/tmp/encke", &self.clone.path().join("encke").display().to_string())
+    }
+
+    /// A shell's process that runs a command of the README in the clone, and becomes the last program of it.
+    pub(crate) fn shell(&self, command: &str) -> Command {
+        let (before, last) = command.rsplit_once("&& ").unwrap_or(("true ", command));
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &self.here(&format!("{before}&& exec {last}"))]).current_dir(self.clone.path());
+        shell
+    }
+
+    /// Runs the backend until it listens.
+    #[track_caller]
+    pub(crate) fn start_backend(&self, command: &str) -> Process {
+        let child = self.shell(command).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        let backend = Process::new(child.expect("there is a shell"));
+        until("the backend listens", || TcpStream::connect(self.backend.address).is_ok());
+        backend
+    }
+
+    /// The server under test, with the arguments that the README has for it.
+    #[track_caller]
+    pub(crate) fn launch(&self, command: &str) -> Launch {
+        let arguments = command.strip_prefix("cargo run --release -- ").expect("it runs the server");
+        let [public, admin] = [&self.public, &self.admin].map(|port| port.address.to_string());
+        let launch = Launch::listening_on_both(&public, &admin);
+        let launch = launch.after(&format!("cd '{}'", self.clone.path().display()));
+        arguments.split(' ').fold(launch, Launch::argument)
+    }
+
+    /// What the backend has at this path.
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str, headers: &str) -> String {
+        let Port { address, .. } = self.backend;
+        let answer = admin::ask(
+            address,
+            &format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Connection: close\r\n\r\n"),
+        );
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer.body
+    }
+
+    /// All that the server has told the backend, each event once, in the order in which it came first.
+    #[track_caller]
+    pub(crate) fn events(&self) -> Vec<Value> {
+        serde_json::from_str(&self.get("/events", "")).expect("the backend answers JSON")
+    }
+}
+
+/// The names of the events of a session, which have the numbers from 1 on.
+#[track_caller]
+pub(crate) fn names<'a>(events: &'a [Value], session: &str) -> Vec<&'a str> {
+    let of_it: Vec<_> = events.iter().filter(|event| event["session"] == session).collect();
+    let numbers: Vec<_> = of_it.iter().map(|event| event["number"].as_u64()).collect();
+    assert_eq!(numbers, (1..).map(Some).take(of_it.len()).collect::<Vec<_>>(), "{session}: {of_it:?}");
+    of_it.iter().map(|event| event["event"].as_str().expect("an event has a name")).collect()
+}
