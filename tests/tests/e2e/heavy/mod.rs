@@ -5,6 +5,8 @@
 mod abuse;
 // The load generator as a crowd of Bayeux clients.
 mod bayeux;
+// The chat of tests/example, and a thousand who come to it.
+mod example;
 // A hook that blocks a worker.
 mod hooks;
 // The load generator against the server.
