@@ -6,7 +6,7 @@ It signs people in and serves the page. Encke asks it who comes, passes on what 
 import base64
 import hmac
 import json
-import os
+import pathlib
 import re
 import sqlite3
 import threading
@@ -18,7 +18,7 @@ PORT = 3000
 SECRET = base64.b64decode("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")  # as in encke.toml, after whsec_
 EVENTS = "/tmp/encke/events"
 OWN_KEY = hmac.digest(SECRET, b"cookies and tokens", "sha256")
-PAGE = os.path.join(os.path.dirname(__file__), "index.html")
+PAGE = pathlib.Path(__file__).with_name("index.html")
 SIGN_IN = """<!doctype html><title>Chat</title>
 <form action="/login" method="post">Your name: <input name="name" pattern="\\w{1,20}" required autofocus> <button>Enter</button></form>"""
 
@@ -77,7 +77,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         user = self.user()
         if self.path == "/":
-            self.answer(200, open(PAGE, "rb").read() if user else SIGN_IN.encode(), {"Content-Type": "text/html; charset=utf-8"})
+            self.answer(200, PAGE.read_bytes() if user else SIGN_IN.encode(), {"Content-Type": "text/html; charset=utf-8"})
         elif self.path == "/token" and user:
             # The page shows it to Encke, and Encke to us (who_comes). It is good for five minutes.
             self.answer(200, sign("token", user, str(int(time.time()) + 300)).encode())
@@ -112,7 +112,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def user(self):
         sid = re.search(r"(?:^|; )sid=([^;]*)", self.headers.get("cookie", ""))
-        return sid and next(iter(verify("sid", urllib.parse.unquote(sid[1])) or []), None)
+        return sid and (verify("sid", urllib.parse.unquote(sid[1])) or [None])[0]
 
     def answer_json(self, answer):
         self.answer(200, json.dumps(answer).encode(), {"Content-Type": "application/json"})

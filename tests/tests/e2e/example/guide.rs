@@ -127,5 +127,8 @@ fn the_guide_word_for_word() {
         let names = names(&events, session);
         assert_eq!((names.first(), names.last()), (Some(&"session.opened"), Some(&"session.closed")));
     }
+    let forged = json!({"events": [{"id": "x", "event": "session.closed", "session": "s", "number": 1}]});
+    assert_eq!(example.post("/encke/events", &forged.to_string()).status, 401);
+    assert_eq!(example.events(), events);
     interrupt(backend);
 }

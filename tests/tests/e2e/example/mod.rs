@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use encke_tests::process::Process;
 use encke_tests::waiting::until;
-use encke_tests::{Launch, admin};
+use encke_tests::{Answer, Launch, admin};
 use serde_json::Value;
 use socket2::{Domain, Socket, Type};
 use tempfile::TempDir;
@@ -105,6 +105,14 @@ impl Example {
         );
         assert_eq!(answer.status, 200, "{answer:?}");
         answer.body
+    }
+
+    /// What the backend answers to this.
+    #[track_caller]
+    pub(crate) fn post(&self, path: &str, body: &str) -> Answer {
+        let Port { address, .. } = self.backend;
+        let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+        admin::ask(address, &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()))
     }
 
     /// All that the server has told the backend, each event once, in the order in which it came first.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use encke_tests::crowd::{LONG, await_sessions, connect, needs_descriptors};
 use encke_tests::raw::RawClient;
 use encke_tests::waiting::{eventually_within, heavy, let_pass};
-use encke_tests::{Client, Hello, RunningServer, admin};
+use encke_tests::{Client, Hello, RunningServer};
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
@@ -34,9 +34,7 @@ type Told = (String, Vec<&'static str>);
 
 /// The token of a user who has signed in.
 fn token(example: &Example, user: usize) -> String {
-    let (address, form) = (example.backend.address, format!("name=user{user}"));
-    let head = format!("POST /login HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
-    let answer = admin::ask(address, &format!("{head}Content-Length: {}\r\n\r\n{form}", form.len()));
+    let answer = example.post("/login", &format!("name=user{user}"));
     let cookie = answer.header("set-cookie").and_then(|cookie| cookie.split(';').next());
     example.get("/token", &format!("Cookie: {}\r\n", cookie.expect("who signs in gets a cookie")))
 }
