@@ -121,6 +121,8 @@ export interface Presence {
   channel: string;
   total: number;
   present: { user: string | null; phase: string }[];
+  /** The users of these, each once: how many sessions it has among them, and how many of those have a connection. */
+  users: { user: string; sessions: number; connections: number }[];
   incomplete?: string[];
 }
 
