@@ -14,9 +14,6 @@ use crate::outbound::{Target, Trust};
 
 const CA: &str = "backend.ca";
 
-/// A shorter one is a mistake rather than a wish.
-const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);
-
 #[derive(Deserialize)]
 pub(super) struct RawBackend {
     connect: String,
@@ -49,7 +46,7 @@ impl Checks<'_> {
         for (ask, key, url) in urls.into_iter().filter(|(.., url)| !url.is_empty()) {
             targets.push((ask, self.sound(key, url.parse())?));
         }
-        self.require(raw.timeout.0 >= SHORTEST_TIMEOUT, "backend.timeout", "must be at least 100ms")?;
+        self.request_timeout("backend.timeout", raw.timeout.0)?;
         let fits = targets.is_empty() || raw.timeout.0 < handshake_timeout;
         self.require(fits, "backend.timeout", "must be shorter than limits.handshake_timeout")?;
         let mut headers: Vec<HeaderName> = Vec::new();

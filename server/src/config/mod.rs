@@ -7,6 +7,7 @@ mod engine;
 mod error;
 mod layers;
 mod memory;
+mod outbound;
 mod proxies;
 mod raw;
 #[cfg(test)]

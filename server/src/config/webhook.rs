@@ -17,9 +17,6 @@ const TIMEOUT: Span = Span(Duration::from_secs(10));
 const RETRY_FOR: Span = Span(Duration::from_mins(10));
 const MAX_QUEUED: usize = 100_000;
 
-/// A shorter one is a mistake rather than a wish.
-const SHORTEST_TIMEOUT: Duration = Duration::from_millis(100);
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawWebhook {
@@ -57,8 +54,7 @@ impl Checks<'_> {
     ) -> Result<WebhookSettings, ConfigError> {
         self.require(raw.name.as_deref() != Some(""), &key("name"), "must not be empty")?;
         self.require(!raw.events.is_empty(), &key("events"), "must not be empty")?;
-        let fits = raw.timeout.0 >= SHORTEST_TIMEOUT;
-        self.require(fits, &key("timeout"), "must be at least 100ms")?;
+        self.request_timeout(&key("timeout"), raw.timeout.0)?;
         self.require(raw.max_queued > 0, &key("max_queued"), "must be at least 1")?;
         let target: Target = self.sound(&key("url"), raw.url.parse())?;
         let trust = self.sound(&key("ca"), Trust::load(target.is_tls(), CA, raw.ca.as_deref()))?;
