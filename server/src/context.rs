@@ -16,6 +16,7 @@ use crate::engine::{LogEngine, MemoryEngine, RedisEngine};
 use crate::entropy::Entropy;
 use crate::events::Sinks;
 use crate::executor::Executor;
+use crate::issuer::Issuer;
 use crate::public::{self, Bayeux};
 use crate::reminders::Reminders;
 use crate::session::{Cells, Channels, Logs, SessionLimits, SessionRef, Sessions};
@@ -97,6 +98,10 @@ pub(crate) fn client_on(
         let (metrics, timeouts) = (Arc::clone(&metrics.backend), Arc::clone(&timeouts));
         Arc::new(Backend::new(settings, metrics, timeouts, entropy.clone(), executor))
     });
+    let issuer = config.issuer.clone().zip(config.auth.key_set.clone()).map(|(settings, keys)| {
+        let (metrics, timeouts) = (Arc::clone(&metrics), Arc::clone(&timeouts));
+        Arc::new(Issuer::new(settings, keys, metrics, timeouts, entropy.clone()))
+    });
     client::Context {
         user_rates: Rates::new(limits.user_commands_per_second),
         bad_signatures: Rates::new(limits.bad_signatures_per_second),
@@ -108,6 +113,7 @@ pub(crate) fn client_on(
         logs,
         reminders,
         backend,
+        issuer,
         engine_health: None,
         auth: Arc::clone(&config.auth),
         metrics,

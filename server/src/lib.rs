@@ -43,6 +43,7 @@ mod expiry;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod http;
+mod issuer;
 mod listeners;
 pub mod logging;
 mod metrics;

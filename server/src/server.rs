@@ -136,6 +136,9 @@ impl Server {
         if let Some(webhooks) = &webhooks {
             webhooks.start(&*executor);
         }
+        if let Some(issuer) = &client.issuer {
+            issuer.start(&*executor);
+        }
         let handler = ExpiryHandler { context: Arc::clone(&client), executor };
         let resting = Resting::start(&client)?;
         let workers = WorkerPool::start(config.timers.workers, &batches, &Arc::new(handler), &timeouts)?;
@@ -185,9 +188,12 @@ impl Server {
         self.addresses.1
     }
 
-    /// Reloads what can be exchanged while the server runs: the certificate of TLS. Open connections keep theirs. A
-    /// certificate that cannot be used is logged, and the old one stays. `reloading` is dropped when that is over.
+    /// Reloads what can be exchanged while the server runs: the certificate of TLS, and the keys that the issuer of tokens publishes. Open
+    /// connections keep theirs. What cannot be used is logged, and the old stays. `reloading` is dropped when that is over for the certificate.
     pub fn reload(&self, reloading: impl Send + 'static) {
+        if let Some(issuer) = &self.public.client.issuer {
+            issuer.read_again();
+        }
         match &self.public.tls {
             Some(tls) => tls.reload_aside(reloading),
             None => tracing::info!("nothing to reload: there is no certificate"),

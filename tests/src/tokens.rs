@@ -2,7 +2,9 @@
 
 use data_encoding::BASE64URL_NOPAD;
 use ring::hmac;
-use serde_json::Value;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, KeyPair};
+use serde_json::{Value, json};
 
 /// What servers of tests are given as `auth.secret`.
 pub const SECRET: &str = "0123456789abcdef0123456789abcdef";
@@ -14,4 +16,53 @@ pub fn sign(claims: &Value, secret: &str) -> String {
         format!("{}.{}", encode(br#"{"alg":"HS256","typ":"JWT"}"#), encode(claims.to_string().as_bytes()));
     let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
     format!("{message}.{}", encode(hmac::sign(&key, message.as_bytes()).as_ref()))
+}
+
+/// A key of an issuer, for ES256.
+#[derive(Debug)]
+pub struct IssuerKey {
+    kid: String,
+    pair: EcdsaKeyPair,
+}
+
+impl IssuerKey {
+    /// A new one with this name.
+    ///
+    /// # Panics
+    /// When there is no randomness.
+    #[must_use]
+    pub fn generate(kid: &str) -> Self {
+        let random = SystemRandom::new();
+        let der =
+            EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, &random).expect("randomness");
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_FIXED_SIGNING, der.as_ref(), &random);
+        Self { kid: kid.to_owned(), pair: pair.expect("it was just made") }
+    }
+
+    /// A token with these claims.
+    ///
+    /// # Panics
+    /// When there is no randomness.
+    #[must_use]
+    pub fn sign(&self, claims: &Value) -> String {
+        let encode = |part: &Value| BASE64URL_NOPAD.encode(part.to_string().as_bytes());
+        let message = format!("{}.{}", encode(&json!({"alg": "ES256", "kid": self.kid})), encode(claims));
+        let signature = self.pair.sign(&SystemRandom::new(), message.as_bytes()).expect("randomness");
+        format!("{message}.{}", BASE64URL_NOPAD.encode(signature.as_ref()))
+    }
+
+    /// Its public half, as a JSON Web Key.
+    #[must_use]
+    pub fn public(&self) -> Value {
+        // The first byte says that both coordinates follow.
+        let (x, y) = self.pair.public_key().as_ref()[1..].split_at(32);
+        let coordinate = |bytes: &[u8]| BASE64URL_NOPAD.encode(bytes);
+        json!({"kty": "EC", "crv": "P-256", "kid": self.kid, "x": coordinate(x), "y": coordinate(y)})
+    }
+}
+
+/// A JSON Web Key Set.
+#[must_use]
+pub fn key_set<'a>(keys: impl IntoIterator<Item = &'a IssuerKey>) -> Value {
+    json!({"keys": keys.into_iter().map(IssuerKey::public).collect::<Vec<_>>()})
 }

@@ -25,6 +25,8 @@ pub(crate) enum RefusalReason {
     TokenMalformed,
     /// Its `kid` names no key, or is missing where several keys are of its `alg`.
     TokenKey,
+    /// Its `kid` may name a key of the issuer's, which have not been read since it came.
+    IssuerKeys,
     /// Its `alg` is not accepted.
     TokenAlgorithm,
     /// No key made its signature.

@@ -54,7 +54,7 @@ impl Claimed {
             return Ok(None);
         }
         let raw = serde_json::from_value(Value::Object(said)).map_err(|_| AuthError::Malformed)?;
-        let claims = Claims::parse(raw)?;
+        let claims = Claims::parse(raw, None)?;
         claims.check_time(now)?;
         // It says so now.
         let issued = claims.iat.or(Some(now));
@@ -63,12 +63,9 @@ impl Claimed {
 }
 
 impl Claims {
-    pub(super) fn parse(raw: RawClaims) -> Result<Self, AuthError> {
-        if raw.aud.is_some() {
-            // A token for someone else must be refused (RFC 7519, section 4.1.3), and we are no one by name.
-            let problem = "is for someone else: this server has no name";
-            return Err(AuthError::BadClaim { claim: "aud", problem });
-        }
+    /// `name` is the one that the server has for issuers, if it has one.
+    pub(super) fn parse(raw: RawClaims, name: Option<&str>) -> Result<Self, AuthError> {
+        check_audience(raw.aud.as_ref(), name)?;
         let permissions = raw.channels.as_ref().map(Permissions::parse).transpose()?.unwrap_or_default();
         Ok(Self {
             join: joined(raw.join.as_ref(), &permissions)?,
@@ -102,6 +99,20 @@ impl Claims {
             }
             (Some(_), Some(_)) => Ok(()),
         }
+    }
+}
+
+/// A token for someone else must be refused (RFC 7519, section 4.1.3). A server with a name takes none that is for no one: an issuer that names
+/// it may have other tokens, too.
+fn check_audience(claim: Option<&Value>, name: Option<&str>) -> Result<(), AuthError> {
+    let bad = |problem| Err(AuthError::BadClaim { claim: "aud", problem });
+    match (claim, name) {
+        (None, None) => Ok(()),
+        (Some(_), None) => bad("is for someone else: this server has no name (auth.audience)"),
+        (Some(Value::String(audience)), Some(name)) if audience == name => Ok(()),
+        (Some(Value::Array(all)), Some(name)) if all.iter().any(|audience| audience == name) => Ok(()),
+        (Some(_), Some(_)) => bad("is for someone else (auth.audience)"),
+        (None, Some(_)) => bad("is missing (auth.audience)"),
     }
 }
 

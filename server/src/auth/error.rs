@@ -37,3 +37,11 @@ pub enum AuthError {
         problem: &'static str,
     },
 }
+
+impl AuthError {
+    /// The token is signed with a key that is not there: it may be that of another issuer, or one that is still to come.
+    #[must_use]
+    pub fn is_of_another_key(self) -> bool {
+        matches!(self, Self::UnknownKey | Self::WrongAlgorithm)
+    }
+}

@@ -3,8 +3,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use data_encoding::BASE64URL_NOPAD;
-use jsonwebtoken::DecodingKey;
 use jsonwebtoken::dangerous::insecure_decode_claims;
+use jsonwebtoken::{DecodingKey, Header};
+use pkcs1::RsaPublicKey;
+use pkcs1::der::Encode;
+use pkcs1::der::asn1::UintRef;
 use ring::agreement::{self, ECDH_P256, EphemeralPrivateKey};
 use ring::hmac;
 use ring::rand::SystemRandom;
@@ -19,6 +22,11 @@ const SHORTEST_SECRET: usize = 32;
 
 /// At least what RFC 7518 wants, section 3.3; at most what is verified in reasonable time.
 const MODULUS_BITS: RangeInclusive<usize> = 2048..=8192;
+
+/// In bytes (RFC 7518, section 6.2.1.2).
+const P256_COORDINATE: usize = 32;
+/// How a point begins of which both coordinates follow (SEC 1, section 2.3.3).
+const UNCOMPRESSED: u8 = 4;
 
 /// How a token is signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -67,13 +75,13 @@ pub enum BadKey {
     #[error("HS256 takes a secret, not a public key")]
     NotPublic,
     /// Not what RS256 takes.
-    #[error("not an RSA public key in PEM (`-----BEGIN PUBLIC KEY-----`)")]
+    #[error("not an RSA public key (in PEM: `-----BEGIN PUBLIC KEY-----`)")]
     NotRsa,
     /// An RSA key that can be broken, or that takes too long.
     #[error("the RSA key must have {} to {} bits", MODULUS_BITS.start(), MODULUS_BITS.end())]
     RsaSize,
     /// Not what ES256 takes.
-    #[error("not a P-256 public key in PEM (`-----BEGIN PUBLIC KEY-----`)")]
+    #[error("not a P-256 public key (in PEM: `-----BEGIN PUBLIC KEY-----`)")]
     NotP256,
 }
 
@@ -95,12 +103,40 @@ impl Key {
     /// # Errors
     /// [`BadKey`], when it is none for this algorithm.
     pub fn from_pem(kid: Option<&str>, algorithm: Algorithm, pem: &[u8]) -> Result<Self, BadKey> {
-        let key = match algorithm {
-            Algorithm::Hs256 => return Err(BadKey::NotPublic),
-            Algorithm::Rs256 => UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, rsa(pem)?.into()),
-            Algorithm::Es256 => UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, p256(pem)?.into()),
-        };
-        Ok(Self { kid: kid.map(Arc::from), algorithm, material: Material::Public(key) })
+        match algorithm {
+            Algorithm::Hs256 => Err(BadKey::NotPublic),
+            Algorithm::Rs256 => Ok(Self::of_rsa(kid, rsa(pem)?)),
+            Algorithm::Es256 => Ok(Self::of_p256(kid, p256(pem)?)),
+        }
+    }
+
+    /// An RSA key by its two numbers, the most significant bytes first.
+    pub(super) fn from_rsa_numbers(
+        kid: Option<&str>,
+        modulus: &[u8],
+        exponent: &[u8],
+    ) -> Result<Self, BadKey> {
+        Ok(Self::of_rsa(kid, rsa_of_numbers(modulus, exponent)?))
+    }
+
+    /// A point on P-256 by its two coordinates.
+    pub(super) fn from_p256_coordinates(kid: Option<&str>, x: &[u8], y: &[u8]) -> Result<Self, BadKey> {
+        if [x.len(), y.len()] != [P256_COORDINATE; 2] {
+            return Err(BadKey::NotP256);
+        }
+        let point = [&[UNCOMPRESSED], x, y].concat();
+        check_point(&point)?;
+        Ok(Self::of_p256(kid, point))
+    }
+
+    fn of_rsa(kid: Option<&str>, der: Vec<u8>) -> Self {
+        let key = UnparsedPublicKey::new(&RSA_PKCS1_2048_8192_SHA256, der.into());
+        Self { kid: kid.map(Arc::from), algorithm: Algorithm::Rs256, material: Material::Public(key) }
+    }
+
+    fn of_p256(kid: Option<&str>, point: Vec<u8>) -> Self {
+        let key = UnparsedPublicKey::new(&ECDSA_P256_SHA256_FIXED, point.into());
+        Self { kid: kid.map(Arc::from), algorithm: Algorithm::Es256, material: Material::Public(key) }
     }
 }
 
@@ -108,49 +144,76 @@ impl Key {
 fn rsa(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
     let key = DecodingKey::from_rsa_pem(pem).map_err(|_| BadKey::NotRsa)?;
     let der = key.try_get_as_bytes().map_err(|_| BadKey::NotRsa)?;
-    let components = pkcs1::RsaPublicKey::try_from(der).map_err(|_| BadKey::NotRsa)?;
-    let modulus = components.modulus.as_bytes();
+    check_modulus(&RsaPublicKey::try_from(der).map_err(|_| BadKey::NotRsa)?)?;
+    Ok(der.to_vec())
+}
+
+fn rsa_of_numbers(modulus: &[u8], exponent: &[u8]) -> Result<Vec<u8>, BadKey> {
+    let number = |bytes| UintRef::new(bytes).map_err(|_| BadKey::NotRsa);
+    let key = RsaPublicKey { modulus: number(modulus)?, public_exponent: number(exponent)? };
+    check_modulus(&key)?;
+    key.to_der().map_err(|_| BadKey::NotRsa)
+}
+
+fn check_modulus(key: &RsaPublicKey<'_>) -> Result<(), BadKey> {
+    let modulus = key.modulus.as_bytes();
     let leading_zeros = modulus.first().map_or(0, |byte| byte.leading_zeros() as usize);
     let bits = 8 * modulus.len() - leading_zeros;
-    if MODULUS_BITS.contains(&bits) { Ok(der.to_vec()) } else { Err(BadKey::RsaSize) }
+    if MODULUS_BITS.contains(&bits) { Ok(()) } else { Err(BadKey::RsaSize) }
 }
 
 fn p256(pem: &[u8]) -> Result<Vec<u8>, BadKey> {
     let key = DecodingKey::from_ec_pem(pem).map_err(|_| BadKey::NotP256)?;
     let point = key.try_get_as_bytes().map_err(|_| BadKey::NotP256)?;
+    check_point(point)?;
+    Ok(point.to_vec())
+}
+
+fn check_point(point: &[u8]) -> Result<(), BadKey> {
     // ring looks at a key only when it is used. A key exchange succeeds with a point on this curve only.
     let ours =
         EphemeralPrivateKey::generate(&ECDH_P256, &SystemRandom::new()).map_err(|_| BadKey::NotP256)?;
     let theirs = agreement::UnparsedPublicKey::new(&ECDH_P256, point);
-    agreement::agree_ephemeral(ours, &theirs, |_| ()).map_err(|_| BadKey::NotP256)?;
-    Ok(point.to_vec())
+    agreement::agree_ephemeral(ours, &theirs, |_| ()).map_err(|_| BadKey::NotP256)
+}
+
+/// What a token's header says, if it is one.
+fn header(token: &str) -> Result<Header, AuthError> {
+    let header = jsonwebtoken::decode_header(token).map_err(|_| AuthError::Malformed)?;
+    // It demands extensions that we do not have (RFC 7515, section 4.1.11).
+    if header.crit.is_some() { Err(AuthError::Malformed) } else { Ok(header) }
+}
+
+/// The one of `keys` that has signed the token with this header, by its word.
+fn signer<'a>(keys: impl Iterator<Item = &'a Key> + Clone, header: &Header) -> Result<&'a Key, AuthError> {
+    let has_algorithm = |key: &&Key| key.algorithm.of_library() == header.alg;
+    if let Some(kid) = header.kid.as_deref() {
+        let mut named = keys.filter(|key| key.kid.as_deref() == Some(kid)).peekable();
+        named.peek().ok_or(AuthError::UnknownKey)?;
+        return named.find(has_algorithm).ok_or(AuthError::WrongAlgorithm);
+    }
+    // It is for the key without a `kid`, or else for the only one of its algorithm.
+    let fitting = keys.filter(has_algorithm);
+    if let Some(unnamed) = fitting.clone().find(|key| key.kid.is_none()) {
+        return Ok(unnamed);
+    }
+    let mut fitting = fitting;
+    let first = fitting.next().ok_or(AuthError::WrongAlgorithm)?;
+    if fitting.next().is_some() { Err(AuthError::MissingKid) } else { Ok(first) }
+}
+
+/// Whether one of `keys` is that of this token, be its signature right or wrong. What is no token has none that could be found.
+pub(super) fn has_signer<'a>(keys: impl Iterator<Item = &'a Key> + Clone, token: &str) -> bool {
+    let signer = header(token).and_then(|header| signer(keys, &header));
+    !signer.is_err_and(AuthError::is_of_another_key)
 }
 
 /// The claims of a token that one of `keys` has signed. At most one signature is verified, whatever the token says.
-pub(super) fn verify(keys: &[Key], token: &str) -> Result<RawClaims, AuthError> {
-    let header = jsonwebtoken::decode_header(token).map_err(|_| AuthError::Malformed)?;
-    if header.crit.is_some() {
-        // It demands extensions that we do not have (RFC 7515, section 4.1.11).
-        return Err(AuthError::Malformed);
-    }
-    let has_algorithm = |key: &&Key| key.algorithm.of_library() == header.alg;
-    let key = match header.kid.as_deref() {
-        Some(kid) => {
-            let named =
-                keys.iter().find(|key| key.kid.as_deref() == Some(kid)).ok_or(AuthError::UnknownKey)?;
-            Some(named).filter(has_algorithm).ok_or(AuthError::WrongAlgorithm)?
-        }
-        // It is for the key without a `kid`, or else for the only one of its algorithm.
-        None => {
-            let fitting = || keys.iter().filter(has_algorithm);
-            let unnamed = fitting().find(|key| key.kid.is_none());
-            let first = unnamed.or_else(|| fitting().next()).ok_or(AuthError::WrongAlgorithm)?;
-            if unnamed.is_none() && fitting().count() > 1 {
-                return Err(AuthError::MissingKid);
-            }
-            first
-        }
-    };
+pub(super) fn verify<'a>(
+    keys: impl Iterator<Item = &'a Key> + Clone,
+    token: &str,
+) -> Result<RawClaims, AuthError> {
+    let key = signer(keys, &header(token)?)?;
     let (message, signature) = token.rsplit_once('.').ok_or(AuthError::Malformed)?;
     let signature = BASE64URL_NOPAD.decode(signature.as_bytes()).map_err(|_| AuthError::Malformed)?;
     key.verify(message.as_bytes(), &signature)?;

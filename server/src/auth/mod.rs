@@ -13,6 +13,9 @@ mod error;
 mod host_port;
 mod hosts;
 mod identity;
+mod key_set;
+#[cfg(test)]
+mod key_set_tests;
 mod keys;
 mod origins;
 mod permissions;
@@ -29,12 +32,15 @@ pub(crate) use hosts::BadHost;
 pub use hosts::{Hosts, NotAHost};
 pub use identity::Identity;
 pub(crate) use identity::IdentityRecord;
+pub use key_set::KeySet;
+pub(crate) use key_set::{BadKeySet, parse_key_set};
 pub use keys::{Algorithm, BadKey, Key};
 pub use origins::{BadOrigin, Origins};
 pub use permissions::{Permission, Permissions};
 pub(crate) use revocations::{RevocationRecord, Revocations, TooManyRevoked};
 pub use sign::{Grant, SignError};
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::clock::UnixTime;
@@ -45,6 +51,10 @@ pub(crate) use claims::{Claimed, LONGEST_USER};
 #[derive(Clone, Debug, Default)]
 pub struct Auth {
     keys: Vec<Key>,
+    /// More keys, which may change.
+    pub key_set: Option<Arc<KeySet>>,
+    /// Whom tokens must be for, by their `aud`; without a name they must be for no one in particular.
+    pub audience: Option<Box<str>>,
     /// Who may use the admin API.
     pub api_keys: ApiKeys,
     /// Which web pages may connect.
@@ -59,13 +69,23 @@ impl Auth {
     /// With at least one key, every client needs a token.
     #[must_use]
     pub fn new(keys: Vec<Key>, api_keys: ApiKeys, origins: Origins, hosts: Hosts) -> Self {
-        Self { keys, api_keys, origins, hosts, longest_token: None }
+        Self { keys, api_keys, origins, hosts, ..Self::default() }
     }
 
     /// Whether clients need a token.
     #[must_use]
     pub fn needs_token(&self) -> bool {
-        !self.keys.is_empty()
+        !self.keys.is_empty() || self.key_set.is_some()
+    }
+
+    /// Whether the key is there that a token is signed with, by its word.
+    pub(crate) fn has_key_of(&self, token: &str) -> bool {
+        let fetched = self.fetched_keys();
+        keys::has_signer(self.keys.iter().chain(&*fetched), token)
+    }
+
+    fn fetched_keys(&self) -> Arc<[Key]> {
+        self.key_set.as_ref().map(|set| set.keys()).unwrap_or_default()
     }
 
     /// Who a client is, by its token. Where no token is needed, everyone is [`Identity::ANONYMOUS`], and a token that
@@ -78,7 +98,9 @@ impl Auth {
             return Ok(Identity::ANONYMOUS);
         }
         let token = token.filter(|token| !token.is_empty()).ok_or(AuthError::Missing)?;
-        let claims = Claims::parse(keys::verify(&self.keys, token)?)?;
+        let fetched = self.fetched_keys();
+        let raw = keys::verify(self.keys.iter().chain(&*fetched), token)?;
+        let claims = Claims::parse(raw, self.audience.as_deref())?;
         claims.check_time(now)?;
         if let Some(longest) = self.longest_token {
             claims.check_length(longest)?;
@@ -91,6 +113,6 @@ impl Auth {
     /// # Errors
     /// [`SignError`], when there is no such key.
     pub fn sign(&self, grant: &Grant, kid: Option<&str>) -> Result<String, SignError> {
-        sign::sign(&self.keys, grant, kid)
+        sign::sign(&self.keys, grant, self.audience.as_deref(), kid)
     }
 }

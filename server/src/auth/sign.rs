@@ -61,6 +61,8 @@ struct Header<'a> {
 struct Claims<'a> {
     sub: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    aud: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     iat: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exp: Option<u64>,
@@ -69,7 +71,12 @@ struct Claims<'a> {
     join: &'a [String],
 }
 
-pub(super) fn sign(keys: &[Key], grant: &Grant, kid: Option<&str>) -> Result<String, SignError> {
+pub(super) fn sign(
+    keys: &[Key],
+    grant: &Grant,
+    audience: Option<&str>,
+    kid: Option<&str>,
+) -> Result<String, SignError> {
     let key = keys.iter().find(|key| key.kid.as_deref() == kid).ok_or_else(|| match kid {
         Some(kid) => SignError::UnknownKey(kid.to_owned()),
         None => SignError::NoSecret(hs_kids(keys)),
@@ -77,6 +84,7 @@ pub(super) fn sign(keys: &[Key], grant: &Grant, kid: Option<&str>) -> Result<Str
     let header = Header { alg: "HS256", typ: "JWT", kid };
     let claims = Claims {
         sub: &grant.sub,
+        aud: audience,
         // What is issued within a second is not issued before it.
         iat: grant.issued.map(UnixTime::as_secs),
         exp: grant.expires.map(UnixTime::as_secs),

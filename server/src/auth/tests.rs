@@ -1,38 +1,38 @@
 use super::*;
 
-const SECRET: &str = "0123456789abcdef0123456789abcdef";
+pub(super) const SECRET: &str = "0123456789abcdef0123456789abcdef";
 const OTHER_SECRET: &str = "fedcba9876543210fedcba9876543210";
 
 /// Public keys whose private halves have signed the tokens below and were thrown away.
-const RS256_PEM: &[u8] = include_bytes!("test_keys/rs256.pem");
-const ES256_PEM: &[u8] = include_bytes!("test_keys/es256.pem");
+pub(super) const RS256_PEM: &[u8] = include_bytes!("test_keys/rs256.pem");
+pub(super) const ES256_PEM: &[u8] = include_bytes!("test_keys/es256.pem");
 const P384_PEM: &[u8] = include_bytes!("test_keys/p384.pem");
 
 /// `{"sub":"alice"}`
-const RS256_ALICE: &str = "\
+pub(super) const RS256_ALICE: &str = "\
     eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJhbGljZSJ9.VlXiV56Hvbq1N9K3U0TgsSxiagAcvAfNT3Ipj3N4Hl\
     aPAw-6-v61UlQWqE184LmgM-jgX-ZD09Vx-z3sjpIhGU9LAvpP5VVranwr0FQ1gVovvqIDTZv-9XuxaK8YgJL-6PuDR8e4XNENBq\
     AGwxGoFPjoY56ZNXHKmSviNPUVwrCctGGEJzEN4Umey97N70eEtl4o4l9HV6F30edAKWhn4x7bpE7O7GSAQzPHkGTLp7Ksc2WKs9\
     D22qM-mwC7R9-Ed9N_cYti6j-cKBMrP9LjOFt8wWh-gtx8DFaQfjIqa7RGGiCcbHZTLHu4Fnu51-zC2xTF3YHSptKtyqToUC8iTA";
 /// `{"sub":"alice"}`, with `"kid":"r1"`.
-const RS256_ALICE_R1: &str = "\
+pub(super) const RS256_ALICE_R1: &str = "\
     eyJhbGciOiJSUzI1NiIsInR5cCI6IkpXVCIsImtpZCI6InIxIn0.eyJzdWIiOiJhbGljZSJ9.hjVAJX5KnkKgd-HHDeQLyFjeCMB\
     91dH88JW-shELgSjANzEpUY98-BQIFTS0wLaf9Lf-XbTZdADwaicU6768JObsPyhoM0WEiNG_ULXDVhfjp9pqEAhj9_lwB1H3nzN\
     7M3wFOexUj4qq674YxYTB1VqX20E0AhbyALTSaH3GpNSEvnbu_ghJqQtAlV-_0A2i2ngJOJkZ0EkF8kk4NJlfo_-NjsBV-Njsngu\
     b-jYRTc-clYQIhq8FzNO5twP4YjuxMBHoTTMdioRFWUH-pGgfCS71un182B7tf4Y1FtvW5m7EPGndKESP9iJv_Wj4ziS9ZojUgM6\
     cWzYK5MBWL5ZR_w";
 /// `{"sub":"bob"}`
-const ES256_BOB: &str = "\
+pub(super) const ES256_BOB: &str = "\
     eyJhbGciOiJFUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJib2IifQ.aXpH7bDOhiwnlJWZrSiGz3e2RvfFoYj42cbCxcvH1njR\
     On4q8Sb5KQIrJsOslDoX-CdPByTfbHUbgnNhmYqqbQ";
 
-const NOW: UnixTime = UnixTime::from_secs(1_700_000_000);
+pub(super) const NOW: UnixTime = UnixTime::from_secs(1_700_000_000);
 
-fn auth(keys: Vec<Key>) -> Auth {
+pub(super) fn auth(keys: Vec<Key>) -> Auth {
     Auth::new(keys, ApiKeys::default(), Origins::default(), Hosts::default())
 }
 
-fn secret(kid: Option<&str>, secret: &str) -> Key {
+pub(super) fn secret(kid: Option<&str>, secret: &str) -> Key {
     Key::from_secret(kid, secret).expect("long enough")
 }
 
@@ -45,7 +45,7 @@ fn es256(kid: Option<&str>) -> Key {
 }
 
 /// A token of any header and claims, signed by HS256 with `secret`, whatever its header says.
-fn forge(header: &str, claims: &str, secret: &[u8]) -> String {
+pub(super) fn forge(header: &str, claims: &str, secret: &[u8]) -> String {
     let encode = |text: &str| data_encoding::BASE64URL_NOPAD.encode(text.as_bytes());
     let message = format!("{}.{}", encode(header), encode(claims));
     let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret);
@@ -58,11 +58,11 @@ fn token(claims: &str) -> String {
     forge(r#"{"alg":"HS256"}"#, claims, SECRET.as_bytes())
 }
 
-fn identify(auth: &Auth, token: &str) -> Result<Option<String>, AuthError> {
+pub(super) fn identify(auth: &Auth, token: &str) -> Result<Option<String>, AuthError> {
     auth.identify(Some(token), NOW).map(|identity| identity.user().map(ToOwned::to_owned))
 }
 
-fn user(name: &str) -> Result<Option<String>, AuthError> {
+pub(super) fn user(name: &str) -> Result<Option<String>, AuthError> {
     Ok(Some(name.to_owned()))
 }
 
@@ -239,7 +239,10 @@ fn claims_are_checked() {
         (r#"{"sub":"a","nbf":"now"}"#, bad("nbf", "is not in seconds since 1970")),
         (r#"{"sub":"a","iat":"now"}"#, bad("iat", "is not in seconds since 1970")),
         (r#"{"sub":"a","iat":1800000000,"iss":"x","jti":7,"more":{}}"#, Ok(())),
-        (r#"{"sub":"a","aud":"x"}"#, bad("aud", "is for someone else: this server has no name")),
+        (
+            r#"{"sub":"a","aud":"x"}"#,
+            bad("aud", "is for someone else: this server has no name (auth.audience)"),
+        ),
         (r#"{"sub":"a","channels":{"news":["subscribe"]}}"#, Ok(())),
         (r#"{"sub":"a","channels":{"a*":["subscribe"]},"join":["a","ab","a"]}"#, Ok(())),
         (r#"{"sub":"a","join":[]}"#, Ok(())),

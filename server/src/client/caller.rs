@@ -90,7 +90,7 @@ impl Caller {
             context.refusals.refused(error.reason(), self.address, error);
             match error {
                 // The token may be good: its client is to come back.
-                NotIdentified::TooManyBadSignatures => CloseCode::Overloaded,
+                NotIdentified::TooManyBadSignatures | NotIdentified::KeysUnknown => CloseCode::Overloaded,
                 NotIdentified::BadToken(AuthError::Expired) => CloseCode::TokenExpired,
                 NotIdentified::BadToken(_) => CloseCode::Unauthorized,
             }

@@ -12,6 +12,7 @@ use super::{Caller, Context};
 use crate::admission::{RefusalReason, network};
 use crate::auth::{Claimed, Identity};
 use crate::backend::{Ask, Asker, NoAnswer, WhoComes};
+use crate::issuer::Issuer;
 use crate::session::Transport;
 
 /// A client that comes.
@@ -35,14 +36,37 @@ impl Context {
         self.backend_for(Ask::Connect).is_some()
     }
 
+    /// Whether it can be that [`Self::asks_first`].
+    pub(crate) fn may_ask_first(&self) -> bool {
+        self.issuer.is_some() || self.asks_who_comes()
+    }
+
+    /// Whether something must be asked before it is known who this client is: the backend, or the issuer of tokens for a key that is not
+    /// there.
+    pub(crate) fn asks_first(&self, caller: &Caller, token: Option<&str>) -> bool {
+        self.asks_who_comes() || self.unknown_key_of(caller, token).is_some()
+    }
+
+    /// Who is to be asked for the key of this client's token.
+    fn unknown_key_of(&self, caller: &Caller, token: Option<&str>) -> Option<&Issuer> {
+        let (issuer, token) = (self.issuer.as_deref()?, caller.token(token)?);
+        (caller.origin_allowed && issuer.may_know_more(token, &self.auth)).then_some(issuer)
+    }
+
     /// Who a client is: by its token, as ever, and then by the backend. A client that comes back to its session is who it was, unless that has
     /// expired: a backend that is down keeps nobody from coming back.
     pub(crate) async fn who_comes(&self, coming: Coming<'_>) -> Decision {
         let asked = |who| Decision { who, only_resume: false };
+        if let Some(issuer) = self.unknown_key_of(coming.caller, coming.token) {
+            issuer.learn().await;
+        }
         let own = match coming.caller.identify(coming.token, self) {
             Ok(own) => own,
             Err(code) => return asked(Err(code)),
         };
+        if !self.asks_who_comes() {
+            return asked(Ok(own));
+        }
         if let Some((token, seq)) = coming.resume {
             if let Some(identity) = self.known(token, seq, &own) {
                 return Decision { who: Ok(identity), only_resume: true };

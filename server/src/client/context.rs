@@ -11,6 +11,7 @@ use crate::backend::Backend;
 use crate::channel::ChannelName;
 use crate::engine::Health;
 use crate::entropy::Entropy;
+use crate::issuer::Issuer;
 use crate::metrics::Metrics;
 use crate::reminders::Reminders;
 use crate::rest;
@@ -29,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) reminders: Arc<Reminders>,
     /// Who is asked before something is done, if anyone is.
     pub(crate) backend: Option<Arc<Backend>>,
+    /// Who knows the keys that the issuer of tokens has published, if it does.
+    pub(crate) issuer: Option<Arc<Issuer>>,
     /// Of an engine that is elsewhere.
     pub(crate) engine_health: Option<Arc<Health>>,
     pub(crate) auth: Arc<Auth>,
@@ -127,11 +130,16 @@ impl Context {
             self.check_joins(&identity)?;
             Ok(identity)
         });
-        identity.map_err(|error| {
-            if error == AuthError::BadSignature {
-                self.bad_signatures.take(&network, clock.now());
+        identity.map_err(|error| match &self.issuer {
+            Some(issuer) if error.is_of_another_key() && !issuer.is_up_to_date() => {
+                NotIdentified::KeysUnknown
             }
-            NotIdentified::BadToken(error)
+            _ => {
+                if error == AuthError::BadSignature {
+                    self.bad_signatures.take(&network, clock.now());
+                }
+                NotIdentified::BadToken(error)
+            }
         })
     }
 
@@ -171,6 +179,9 @@ pub(crate) enum NotIdentified {
     /// Its token was not looked at.
     #[error("limits.bad_signatures_per_second")]
     TooManyBadSignatures,
+    /// Its key may be one of the issuer's, which has still to be asked.
+    #[error("the issuer's keys are being read (auth.jwks): come again")]
+    KeysUnknown,
     #[error(transparent)]
     BadToken(#[from] AuthError),
 }
@@ -179,6 +190,7 @@ impl NotIdentified {
     pub(crate) fn reason(self) -> RefusalReason {
         match self {
             Self::TooManyBadSignatures => RefusalReason::TooManyBadSignatures,
+            Self::KeysUnknown => RefusalReason::IssuerKeys,
             Self::BadToken(error) => RefusalReason::from(&error),
         }
     }

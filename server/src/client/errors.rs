@@ -33,6 +33,7 @@ impl From<NotIdentified> for CommandError {
                 let message = "too many bad signatures from this address (limits.bad_signatures_per_second)";
                 Self { code: ErrorCode::RateLimited, message: message.to_owned() }
             }
+            NotIdentified::KeysUnknown => Self { code: ErrorCode::Unavailable, message: error.to_string() },
             NotIdentified::BadToken(error) => {
                 Self { code: ErrorCode::Unauthorized, message: error.to_string() }
             }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Deserializer};
 
 use super::ConfigError;
 use super::raw::Checks;
-use super::units::SpanOrOff;
+use super::units::{Span, SpanOrOff};
 use crate::auth::{Algorithm, ApiKey, ApiKeys, Auth, Hosts, Key, Origins, Scope};
 use crate::tls::Tls;
 
@@ -21,6 +21,10 @@ pub(super) struct RawAuth {
     api_keys: Vec<RawApiKey>,
     origins: Vec<String>,
     longest_token: SpanOrOff,
+    pub(super) jwks: String,
+    pub(super) jwks_refresh: Span,
+    pub(super) jwks_ca: PathBuf,
+    audience: String,
 }
 
 #[derive(Deserialize)]
@@ -101,6 +105,7 @@ impl Checks<'_> {
         let (api_keys, origins) = (api_keys, Origins::new(&raw.origins));
         let mut auth = Auth::new(keys, api_keys, origins, Hosts::new(hosts));
         auth.longest_token = raw.longest_token.0;
+        auth.audience = (!raw.audience.is_empty()).then(|| raw.audience.as_str().into());
         Ok(auth)
     }
 

@@ -5,6 +5,7 @@ mod backend;
 mod channels;
 mod engine;
 mod error;
+mod issuer;
 mod layers;
 mod memory;
 mod outbound;
@@ -28,6 +29,7 @@ use encke_core::session::SessionTimeouts;
 use crate::auth::Auth;
 use crate::backend::BackendSettings;
 use crate::events::WebhookSettings;
+use crate::issuer::IssuerSettings;
 use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
 use crate::timeouts::WheelSettings;
@@ -85,6 +87,8 @@ pub struct Config {
     pub tls_for_admin: bool,
     /// Who is asked before something is done.
     pub(crate) backend: Option<BackendSettings>,
+    /// Where the keys are that tokens may be signed with, beside those of `auth`.
+    pub(crate) issuer: Option<IssuerSettings>,
     /// Who is told of what happens.
     pub(crate) webhooks: Vec<WebhookSettings>,
     /// Logs.
@@ -289,7 +293,7 @@ impl ListenerKind {
         let (is_guarded, guards) = match self {
             Self::Public => {
                 let asks = backend.is_some_and(BackendSettings::decides_who_comes);
-                (asks || auth.needs_token(), "auth.secret, auth.keys or backend.connect")
+                (asks || auth.needs_token(), "auth.secret, auth.keys, auth.jwks or backend.connect")
             }
             Self::Admin => (!auth.api_keys.is_empty(), "auth.api_keys"),
         };

@@ -148,7 +148,9 @@ const SMALLEST_BUFFER: usize = 1024;
 pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigError> {
     let raw: Raw = layers.read()?;
     let checks = Checks(layers);
-    let auth = checks.auth(&raw.auth, &raw.listen.hosts)?;
+    let mut auth = checks.auth(&raw.auth, &raw.listen.hosts)?;
+    let (issuer, key_set) = checks.issuer(&raw.auth, raw.limits.handshake_timeout.0)?.unzip();
+    auth.key_set = key_set;
     let tls = checks.tls(&raw.tls)?;
     let backend = checks.backend(&raw.backend, raw.limits.handshake_timeout.0)?;
     checks.listen(&raw.listen, &auth, backend.as_ref(), insecure)?;
@@ -164,7 +166,8 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     let engine = checks.engine(&raw.engine, &raw.channel)?;
     checks.namespaces(&raw.namespace, &raw.channel, raw.limits.max_message.0, &engine)?;
     let webhooks = checks.webhooks(&raw.webhook)?;
-    let mut config = Config { webhooks, backend, ..raw.into_config(engine, auth, tls, proxies, insecure) };
+    let config = raw.into_config(engine, auth, tls, proxies, insecure);
+    let mut config = Config { webhooks, backend, issuer, ..config };
     if checks.is_default(MAX_SESSIONS) {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
     }
@@ -252,6 +255,7 @@ impl Raw {
             tls_for_admin: self.tls.admin,
             webhooks: Vec::new(),
             backend: None,
+            issuer: None,
             log: LogConfig { level: self.log.level, format: self.log.format },
             insecure,
         }

@@ -6,6 +6,7 @@ mod backend;
 mod channels;
 mod connections;
 mod engine;
+mod issuer;
 mod reminders;
 mod sessions;
 mod timers;
@@ -21,6 +22,7 @@ use prometheus_client::registry::{Metric, Registry};
 use channels::ChannelMetrics;
 use connections::ConnectionMetrics;
 use engine::EngineMetrics;
+use issuer::IssuerMetrics;
 use reminders::ReminderMetrics;
 use sessions::SessionMetrics;
 use timers::TimerMetrics;
@@ -44,6 +46,7 @@ pub(crate) struct Metrics {
     pub(crate) webhooks: WebhookMetrics,
     pub(crate) reminders: ReminderMetrics,
     pub(crate) backend: Arc<BackendMetrics>,
+    pub(crate) issuer: IssuerMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -83,6 +86,7 @@ impl Metrics {
             webhooks: WebhookMetrics::default(),
             reminders: ReminderMetrics::new(),
             backend: Arc::default(),
+            issuer: IssuerMetrics::default(),
             log_lines_dropped: Counter::default(),
         };
         metrics.register();
@@ -100,6 +104,7 @@ impl Metrics {
             webhooks,
             reminders,
             backend,
+            issuer,
             log_lines_dropped,
         } = self;
         let mut add = Add(registry);
@@ -166,6 +171,10 @@ impl Metrics {
         add.metric("backend_in_flight", "Questions to the backend that are under way", &backend.in_flight);
         let help = "Whether the backend is left alone because it has failed again and again";
         add.metric("backend_open", help, &backend.open);
+        add.metric("issuer_reads", "Attempts to read the issuer's keys, by outcome", &issuer.reads);
+        add.metric("issuer_keys", "The issuer's keys that tokens may be signed with", &issuer.keys);
+        let help = "When the issuer's keys were read, in seconds since 1970";
+        add.metric("issuer_read_timestamp_seconds", help, &issuer.read_at);
     }
 
     /// The metrics in the OpenMetrics text format, which Prometheus reads.

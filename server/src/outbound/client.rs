@@ -6,7 +6,7 @@ use std::{fmt, iter};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING};
+use hyper::header::{CONTENT_LENGTH, HeaderMap, TRANSFER_ENCODING, USER_AGENT};
 use hyper::{Method, Request, StatusCode};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy;
@@ -16,6 +16,7 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 
 use super::Target;
+use super::signature::AGENT;
 use crate::timeouts::{Timeouts, WheelTimer};
 use crate::tls::{TlsError, VERSIONS, authorities};
 
@@ -104,8 +105,28 @@ impl Client {
         body: Bytes,
         timeout: Duration,
     ) -> Result<Reply, OutboundError> {
+        self.send(Method::POST, target, headers, body, timeout).await
+    }
+
+    /// Gets what is there. The same holds as for [`Self::post`].
+    ///
+    /// # Errors
+    /// [`OutboundError`].
+    pub(crate) async fn get(&self, target: &Target, timeout: Duration) -> Result<Reply, OutboundError> {
+        let headers = HeaderMap::from_iter([(USER_AGENT, AGENT)]);
+        self.send(Method::GET, target, headers, Bytes::new(), timeout).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        target: &Target,
+        headers: HeaderMap,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Reply, OutboundError> {
         let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
+        *request.method_mut() = method;
         *request.uri_mut() = target.uri().clone();
         *request.headers_mut() = headers;
         let exchange = async {

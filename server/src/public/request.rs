@@ -58,29 +58,30 @@ impl<'a> Arrival<'a> {
             context.refusals.refused(RefusalReason::Host, address, error);
             return Answer::Reply(ApiError::from(error).into());
         }
-        if context.asks_who_comes()
+        if context.may_ask_first()
             && let Some(wanted) = WantsSession::read(&request, &context.settings)
         {
-            return self.ask_who_comes(wanted, request, address, peer, open_connection);
+            let caller = Caller::of(&request, address, &context.auth);
+            if context.asks_first(&caller, wanted.token()) {
+                return self.ask_who_comes((caller, wanted), request, peer, open_connection);
+            }
         }
         self.route(request, address, peer, open_connection, None)
     }
 
-    /// The request is one that may open a session: the backend says first for whom.
+    /// The request is one that may open a session: it is asked first for whom.
     fn ask_who_comes(
         &self,
-        wanted: WantsSession,
+        (caller, wanted): (Caller, WantsSession),
         request: Request<Incoming>,
-        address: IpAddr,
         peer: &Peer<TcpSocket>,
         open_connection: OpenConnection,
     ) -> Answer<'a> {
         let (this, peer) = (self.clone(), peer.clone());
         Answer::Later(Box::pin(async move {
             let context = &this.context.client;
-            let caller = Caller::of(&request, address, &context.auth);
             let decision = context.who_comes(wanted.coming(&caller, request.headers())).await;
-            match this.route(request, address, &peer, open_connection, Some(decision)) {
+            match this.route(request, caller.address, &peer, open_connection, Some(decision)) {
                 Answer::Reply(reply) => Outcome::Reply(reply),
                 Answer::Taken(taken, open_connection) => Outcome::Taken(taken, open_connection),
                 Answer::Later(outcome) => outcome.await,

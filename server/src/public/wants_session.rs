@@ -50,6 +50,11 @@ impl WantsSession {
         Self { transport, token, resume, seq, only_resume }
     }
 
+    /// That of its query.
+    pub(super) fn token(&self) -> Option<&str> {
+        self.token.as_deref()
+    }
+
     /// What there is to know of the client that wants it.
     pub(super) fn coming<'a>(&'a self, caller: &'a Caller, headers: &'a HeaderMap) -> Coming<'a> {
         Coming {

@@ -46,6 +46,8 @@ mod heavy;
 mod heartbeat;
 // Requests that are read when their client is gone, and has come back.
 mod late_requests;
+// Keys of tokens, as their issuer publishes them.
+mod key_set;
 // As many connections and sessions as there may be.
 mod limits;
 // Log lines, and what must not be in them.

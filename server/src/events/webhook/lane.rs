@@ -8,10 +8,9 @@ use std::time::Duration;
 use futures_util::future::select;
 use hyper::StatusCode;
 
-use super::backoff::Backoff;
 use super::batch::{Batch, MOST_EVENTS};
 use super::lanes::{Lane, Webhook};
-use crate::outbound::{OutboundError, headers};
+use crate::outbound::{Backoff, OutboundError, headers};
 
 /// How long the first event of a batch waits for others.
 const GATHERING: Duration = Duration::from_millis(50);

@@ -9,7 +9,6 @@
 //! put into the lane under the lock of their session, which is what makes that order exact. At least once: the answer to a request may be lost. The
 //! id of a request, and those of its events, are the same at every try.
 
-mod backoff;
 mod batch;
 mod event;
 mod lane;

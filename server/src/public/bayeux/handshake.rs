@@ -36,12 +36,12 @@ pub(super) async fn shakes_hands(
     transport: Transport,
     context: &Context,
 ) -> Caller {
-    if !context.asks_who_comes() {
-        return caller.clone();
-    }
     // One that cannot be read is told so in its reply.
     let token = message.token().ok().flatten();
     let token = token.as_deref().or(query_token);
+    if !context.asks_first(caller, token) {
+        return caller.clone();
+    }
     let dialect = Bayeux::NAME;
     let coming = Coming { caller, headers, token, resume: None, only_resume: false, transport, dialect };
     let decision = context.who_comes(coming).await;

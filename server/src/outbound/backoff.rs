@@ -5,19 +5,19 @@ use crate::entropy::Entropy;
 const SHORTEST: Duration = Duration::from_millis(500);
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// How long to wait after a request that was not accepted: twice as long each time, up to a limit, and of that a random part from half on, so that lanes that
+/// How long to wait after a request that was not accepted: twice as long each time, up to a limit, and of that a random part from half on, so that those who
 /// have failed together do not come back together.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     next: Duration,
 }
 
 impl Backoff {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { next: SHORTEST }
     }
 
-    pub(super) fn pause(&mut self, entropy: &Entropy) -> Duration {
+    pub(crate) fn pause(&mut self, entropy: &Entropy) -> Duration {
         let most = self.next;
         self.next = (2 * most).min(LONGEST);
         let millis = u64::try_from(most.as_millis()).unwrap_or(u64::MAX);

@@ -1,0 +1,100 @@
+use std::sync::Arc;
+
+use data_encoding::{BASE64URL_NOPAD, DecodeError};
+use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
+use parking_lot::RwLock;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::keys::{BadKey, Key};
+
+/// The most keys that a set may have. An issuer has two or three.
+const MOST_KEYS: usize = 64;
+
+/// An issuer's keys, which may change while the server runs.
+#[derive(Debug, Default)]
+pub struct KeySet(RwLock<Arc<[Key]>>);
+
+/// Why a text is no JSON Web Key Set.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadKeySet {
+    #[error("is not a JSON Web Key Set: {0}")]
+    NotASet(String),
+    #[error("has more than {MOST_KEYS} keys")]
+    TooMany,
+    #[error("has no key that verifies RS256 or ES256{}", .0.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    NoKey(Option<String>),
+}
+
+#[derive(Deserialize)]
+struct RawSet {
+    keys: Vec<Value>,
+}
+
+impl KeySet {
+    /// From here on tokens may be signed with these.
+    pub(crate) fn replace(&self, keys: Vec<Key>) {
+        *self.0.write() = keys.into();
+    }
+
+    pub(super) fn keys(&self) -> Arc<[Key]> {
+        Arc::clone(&self.0.read())
+    }
+}
+
+/// The keys of a JSON Web Key Set (RFC 7517) that verify RS256 or ES256, and how many others it has: those are ignored, as section 5 wants.
+///
+/// # Errors
+/// [`BadKeySet`]. A set without a key for us is none: tokens of no one would be good from there on.
+pub(crate) fn parse_key_set(text: &[u8]) -> Result<(Vec<Key>, usize), BadKeySet> {
+    let not_a_set = |error: serde_json::Error| BadKeySet::NotASet(error.to_string());
+    let RawSet { keys: raw } = serde_json::from_slice(text).map_err(not_a_set)?;
+    if raw.len() > MOST_KEYS {
+        return Err(BadKeySet::TooMany);
+    }
+    let (mut keys, mut ignored, mut why) = (Vec::new(), 0, None);
+    for key in raw {
+        match parse_key(key) {
+            Ok(key) => keys.push(key),
+            Err(problem) => {
+                ignored += 1;
+                why = Some(problem);
+            }
+        }
+    }
+    if keys.is_empty() { Err(BadKeySet::NoKey(why)) } else { Ok((keys, ignored)) }
+}
+
+/// One key; or why it is none for us.
+fn parse_key(raw: Value) -> Result<Key, String> {
+    let jwk: Jwk = serde_json::from_value(raw).map_err(|error| error.to_string())?;
+    let common = &jwk.common;
+    let name = common.key_id.as_deref();
+    let of_key = |problem: &dyn std::fmt::Display| match name {
+        Some(kid) => format!("the key with kid `{kid}` {problem}"),
+        None => format!("the key without a kid {problem}"),
+    };
+    let only_for = |algorithm| common.key_algorithm.is_none_or(|only| only == algorithm);
+    if common.public_key_use.as_ref().is_some_and(|purpose| *purpose != PublicKeyUse::Signature)
+        || common.key_operations.as_ref().is_some_and(|all| !all.contains(&KeyOperations::Verify))
+    {
+        return Err(of_key(&"is not for signatures"));
+    }
+    let bytes = |text: &str| BASE64URL_NOPAD.decode(text.trim_end_matches('=').as_bytes());
+    let not_base64 = |_: DecodeError| of_key(&"is not in base64url");
+    let key: Result<Key, BadKey> = match &jwk.algorithm {
+        AlgorithmParameters::RSA(key) if only_for(KeyAlgorithm::RS256) => {
+            let (modulus, exponent) =
+                (bytes(&key.n).map_err(not_base64)?, bytes(&key.e).map_err(not_base64)?);
+            Key::from_rsa_numbers(name, &modulus, &exponent)
+        }
+        AlgorithmParameters::EllipticCurve(key)
+            if key.curve == EllipticCurve::P256 && only_for(KeyAlgorithm::ES256) =>
+        {
+            let (x, y) = (bytes(&key.x).map_err(not_base64)?, bytes(&key.y).map_err(not_base64)?);
+            Key::from_p256_coordinates(name, &x, &y)
+        }
+        _ => return Err(of_key(&"is for another algorithm")),
+    };
+    key.map_err(|problem| of_key(&format_args!("is unusable: {problem}")))
+}
