@@ -46,12 +46,12 @@ impl Resting {
     pub(crate) fn start(context: &Arc<Context>) -> io::Result<Self> {
         let Some(rest) = &context.rest else { return Ok(Self(None)) };
         rest.runtime.spawn(tell_silent(Arc::clone(context)));
-        let pollers = match &rest.poller {
-            AnyPoller::Kernel(pollers) => pollers,
-            // The simulation looks, too.
-            #[cfg(feature = "simulation")]
-            AnyPoller::Simulated(_) => return Ok(Self(None)),
-        };
+        // The simulation looks by itself.
+        #[cfg_attr(
+            not(feature = "simulation"),
+            expect(irrefutable_let_patterns, reason = "there is no other")
+        )]
+        let AnyPoller::Kernel(pollers) = &rest.poller else { return Ok(Self(None)) };
         let threads = pollers.iter().map(|poller| look(poller, context)).collect::<Result<_, _>>()?;
         Ok(Self(Some((threads, Arc::clone(&context.sessions)))))
     }

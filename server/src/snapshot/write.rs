@@ -86,7 +86,7 @@ pub(super) fn write_to<W: Write>(out: W, kept: &Kept, now: UnixTime) -> io::Resu
 }
 
 /// The same in memory.
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(feature = "fuzzing")]
 pub(crate) fn written(kept: &Kept, now: UnixTime) -> Vec<u8> {
     write_to(Vec::new(), kept, now).expect("memory takes everything").0
 }
