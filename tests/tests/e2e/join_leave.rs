@@ -106,7 +106,7 @@ fn all_who_follow_are_told_who_comes_and_who_goes() {
 
 #[test]
 fn to_be_away_for_a_while_is_not_to_leave() {
-    let server = server(&["session.reconnect_window=1500ms"]);
+    let server = server(&[]);
     let mut stays = server.client();
     stays.subscribe("/room/x");
     let stays_is = of(&stays.hello);
@@ -120,8 +120,22 @@ fn to_be_away_for_a_while_is_not_to_leave() {
     assert!(goes.hello.recovered);
     assert_nothing_comes(&mut stays);
     drop(goes);
-    // Until it has been away for too long.
+    server.await_phase(&hello.session, "suspended");
+    assert_nothing_comes(&mut stays);
+}
+
+#[test]
+fn to_be_away_for_too_long_is_to_leave() {
+    let server = server(&["session.reconnect_window=300ms"]);
+    let mut stays = server.client();
+    stays.subscribe("/room/x");
+    next(&mut stays);
+    let mut goes = server.client();
+    goes.subscribe("/room/x");
+    let hello = goes.drop_connection();
+    assert_eq!(next(&mut stays), told(2, "joined", &of(&hello)));
     assert_eq!(next(&mut stays), told(3, "left", &of(&hello)));
+    assert_eq!(server.admin.phase(&hello.session), None);
 }
 
 #[test]
@@ -179,6 +193,37 @@ fn each_transport_tells_it() {
     ] {
         assert_eq!(body(stream.object().1), expected);
     }
+}
+
+#[test]
+fn a_socket_of_bayeux_tells_it() {
+    let server = server(&[]);
+    let mut follower = server.client();
+    follower.subscribe("/room/x");
+    next(&mut follower);
+    let mut socket = bayeux::Socket::connect(server.public);
+    let client_id = socket.handshake();
+    let socket_is = json!({"session": bayeux::session(&client_id)});
+    let mut events = socket.ask(&bayeux::subscribe(&client_id, "/room/x"));
+    bayeux::assert_successful(events.last().expect("a reply"));
+    // Nothing is sent before its first connect.
+    socket.send(&connect_now(&client_id));
+    let event =
+        |what: &str, of: &Value| json!({"channel": "/room/x", "data": {}, "ext": {"encke": {what: of}}});
+    while !events.contains(&event("joined", &socket_is)) {
+        events.extend(socket.messages());
+    }
+    assert_eq!(next(&mut follower), told(2, "joined", &socket_is));
+    let hello = follower.hello.clone();
+    follower.send(r#"{"close":{}}"#);
+    while !events.contains(&event("left", &of(&hello))) {
+        events.extend(socket.messages());
+    }
+    bayeux::assert_successful(socket.ask(&bayeux::disconnect(&client_id)).last().expect("a reply"));
+    until("it has left, too", || {
+        let history = server.admin.get("/api/channels/%2Froom%2Fx/history?since=3").json();
+        history["messages"][0]["left"] == socket_is
+    });
 }
 
 /// `joined` and `left` stand beside `data`, where no client can write.
@@ -322,7 +367,7 @@ fn presence_names_sessions_only_where_their_coming_is_told() {
 
 #[test]
 fn a_restart_is_neither_coming_nor_going() {
-    let mut restarts = Restarts::with(&[TOLD, "session.reconnect_window=3s"]);
+    let mut restarts = Restarts::with(&[TOLD]);
     let mut stays = restarts.server.client();
     stays.subscribe("/room/x");
     let mut goes = restarts.server.client();
@@ -335,6 +380,7 @@ fn a_restart_is_neither_coming_nor_going() {
     let mut stays = back(&restarts, &stays_hello, 2);
     assert_nothing_comes(&mut stays);
     // The other does not come back.
+    restarts.server.admin.kick(&goes_hello.session);
     assert_eq!(next(&mut stays), told(3, "left", &of(&goes_hello)));
     restarts.restart();
     let mut stays = back(&restarts, &stays_hello, 2);

@@ -190,6 +190,19 @@ b {"c":1}"#,
         .expect("a message");
         let content = told.content().expect("it is JSON");
         assert_eq!((content.user.as_deref(), content.data.as_str()), (Some("a\"\\\nb"), r#"{"c":1}"#));
+        for (data, kind) in
+            [(r#"joined {"session":"s"}"#, Kind::Joined), (r#"left {"session":"s"}"#, Kind::Left)]
+        {
+            let told = Told::parse(format!("e 7 1 {data}").as_bytes()).expect("a message");
+            let content = told.content().expect("it is JSON");
+            assert_eq!((content.kind, content.data.as_str()), (kind, r#"{"session":"s"}"#));
+            assert_eq!(text_of(&content), data);
+        }
+        for other in ["joined", "joined ", "joined{}", "left x", "came {}", " joined {}", "joined joined {}"]
+        {
+            let told = Told::parse(format!("e 7 1 {other}").as_bytes());
+            assert!(told.is_none_or(|told| told.content().is_none()), "{other}");
+        }
         let beyond = "e 9223372036854775808 1 2";
         for other in
             ["e 7 1:2 ab", "e 7 1:2 abc 1", "e 7 1:9 ab 1", "e 7 1:x ab 1", "e 7 :2 ab 1", "e 7 1:1 \u{e9} 1"]

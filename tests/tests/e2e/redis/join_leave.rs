@@ -2,12 +2,14 @@ use std::time::Duration;
 
 use encke_tests::process::Signal;
 use encke_tests::redis::Redis;
+use encke_tests::server::run_to_end;
 use encke_tests::waiting::{TIMEOUT, until};
 use encke_tests::{Client, RunningServer, Said};
 use serde_json::{Value, json};
 
 use super::launch;
 use crate::join_leave::{TOLD, next, of, told};
+use crate::restart::Restarts;
 
 #[track_caller]
 fn node(redis: &Redis) -> RunningServer {
@@ -90,4 +92,27 @@ fn nothing_is_lost_while_redis_stands_still_or_is_away() {
     redis.revive();
     await_told(&mut client, "left", &of(&other.hello));
     assert_eq!(nodes[1].admin.metrics().value("encke_join_leave_lost_total"), 0.0);
+}
+
+/// A server that ends meanwhile leaves it to the next process.
+#[test]
+fn what_redis_does_not_take_outlives_the_server() {
+    let mut redis = Redis::with(&["--appendonly", "yes"]);
+    let engine = format!("engine.url={}", redis.url());
+    let mut restarts = Restarts::with(&[TOLD, "engine.kind=redis", &engine, "shutdown.drain=1s"]);
+    let other = node(&redis);
+    let mut client = follower(&other);
+    let goes = follower(&restarts.server);
+    assert_eq!(next(&mut client)["joined"], of(&goes.hello));
+    redis.kill();
+    until("it is known", || restarts.server.admin.metrics().value("encke_engine_up") == 0.0);
+    restarts.server.admin.kick(&goes.hello.session);
+    restarts.stop();
+    let shown = run_to_end(&["snapshot", "show", &restarts.path().display().to_string()], &[]);
+    let shown = String::from_utf8(shown.stdout).expect("text");
+    let expected = format!(r#"session {}: left "/room/x", which is not told yet"#, goes.hello.session);
+    assert!(shown.contains(&expected), "{shown}");
+    redis.revive();
+    restarts.start();
+    await_told(&mut client, "left", &of(&goes.hello));
 }

@@ -152,9 +152,15 @@ fn push_string(text: &mut String, string: &str) {
 const BEFORE_SEQ: &str = r#"{"message":{"seq":"#;
 const BEFORE_USER: &str = r#","user":"#;
 const BEFORE_AT: &str = r#","at_ms":"#;
-const BEFORE_DATA: [(Kind, &str); 3] =
-    [(Kind::Data, r#","data":"#), (Kind::Joined, r#","joined":"#), (Kind::Left, r#","left":"#)];
 const AFTER_DATA: &str = "}}";
+
+fn before_data(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Data => r#","data":"#,
+        Kind::Joined => r#","joined":"#,
+        Kind::Left => r#","left":"#,
+    }
+}
 
 pub(super) fn encode(message: &Message<'_>) -> Encoded<Json> {
     let Message { channel, offset, at_ms, content: Content { kind, user, data, .. }, .. } = message;
@@ -171,14 +177,15 @@ pub(super) fn encode(message: &Message<'_>) -> Encoded<Json> {
         before.push_str(BEFORE_AT);
         before.push_str(number.format(*at_ms));
     }
-    before.extend(BEFORE_DATA.iter().filter(|(of, _)| of == kind).map(|(_, text)| *text));
+    before.push_str(before_data(*kind));
     Encoded::around(&before, data, AFTER_DATA)
 }
 
 pub(super) fn stamp_before_data(before: &str) -> Stamp<'_> {
     // The server's own, and the last: see below.
-    let stripped = |&(kind, text): &(Kind, &str)| Some((kind, before.strip_suffix(text)?));
-    let (kind, before) = BEFORE_DATA.iter().find_map(stripped).unwrap_or((Kind::Data, before));
+    let stripped = |kind| Some((kind, before.strip_suffix(before_data(kind))?));
+    let kinds = [Kind::Data, Kind::Joined, Kind::Left];
+    let (kind, before) = kinds.into_iter().find_map(stripped).unwrap_or((Kind::Data, before));
     let (before_number, number) =
         before.split_at(before.trim_end_matches(|c: char| c.is_ascii_digit()).len());
     // A string ends with quotes, and the offset is no time.
