@@ -96,12 +96,22 @@ export interface Message<T = any> {
   seq: number;
   channel: string;
   offset: number;
+  /** Nothing, where `joined` or `left` is. */
   data: T;
   /** The pattern by which it came, and `epoch` of the channel then. */
   pattern?: { name: string } & Position;
   epoch?: string;
   user?: string;
   at_ms?: number;
+  /** The server says who follows the channel from now on, or no longer, if the channel's namespace has `join_leave`. */
+  joined?: Follower;
+  left?: Follower;
+}
+
+/** A session, by the id that its `hello` has. */
+export interface Follower {
+  session: string;
+  user?: string;
 }
 
 /** Messages that should have come, and cannot any more. Without `from` and `to`, nobody knows how many. */
@@ -120,7 +130,8 @@ export type Subscribed = { channel: string } & Position;
 export interface Presence {
   channel: string;
   total: number;
-  present: { user: string | null; phase: string }[];
+  /** With ids where `joined` and `left` are told. */
+  present: { session?: string; user: string | null; phase: string }[];
   /** The users of these, each once: how many sessions it has among them, and how many of those have a connection. */
   users: { user: string; sessions: number; connections: number }[];
   incomplete?: string[];

@@ -155,6 +155,7 @@ impl Server {
             taken.remove().map_err(StartError::Snapshot)?;
         }
         client.reminders.begin();
+        client.sessions.begin_telling();
 
         let stop = CancellationToken::new();
         let public = Arc::new(context::public(&config, Arc::clone(&client), stop.clone()));
@@ -233,6 +234,7 @@ impl Server {
             Some(_) => {
                 // Before the channels: what is due and was not published is for the next process.
                 client.reminders.close();
+                client.sessions.stop_telling();
                 client.logs.channels.close();
                 client.sessions.move_all();
             }
@@ -260,10 +262,11 @@ impl Server {
         left
     }
 
-    /// Waits until all connections are closed, reminders that were due are carried out, and webhooks have been told so.
+    /// Waits until all connections are closed, reminders that were due are carried out, it is told who has gone, and webhooks have been told so.
     async fn all_have_left(&self) {
         self.public.connections.all_closed().await;
         self.public.client.reminders.settled().await;
+        self.public.client.sessions.all_told().await;
         if let Some(webhooks) = &self.webhooks {
             webhooks.flushed().await;
         }

@@ -66,8 +66,8 @@ impl Encodings {
     /// What was published, and by whom.
     #[must_use]
     pub fn content(&self) -> Content<'_> {
-        let Stamp { user, at_ms } = self.stamp();
-        Content { user: user.map(|user| user.to_text().into()), at_ms, data: self.data() }
+        let Stamp { kind, user, at_ms } = self.stamp();
+        Content { kind, user: user.map(|user| user.to_text().into()), at_ms, data: self.data() }
     }
 
     /// The memory it takes beside the struct, in bytes.

@@ -6,6 +6,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Range;
 
+use serde::Serialize;
+
 /// A message of a channel.
 #[derive(Clone, Copy, Debug)]
 pub struct Message<'a> {
@@ -21,14 +23,40 @@ pub struct Message<'a> {
     pub content: &'a Content<'a>,
 }
 
+/// What a message tells.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kind {
+    /// What a client, or an operator, has said.
+    #[default]
+    Data,
+    /// The server says that a session follows the channel from now on: the data is what others may see of it.
+    Joined,
+    /// The server says that it does no longer.
+    Left,
+}
+
+impl Kind {
+    /// What the data is called on the wire: nobody can publish under another name than `data`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Data => "data",
+            Self::Joined => "joined",
+            Self::Left => "left",
+        }
+    }
+}
+
 /// What was published, and by whom.
 #[derive(Clone, Debug)]
 pub struct Content<'a> {
+    /// What the data tells.
+    pub kind: Kind,
     /// The user whose client has published it, if it has a name. It is the server's word.
     pub user: Option<Cow<'a, str>>,
     /// When, in milliseconds since 1970, if that was elsewhere.
     pub at_ms: Option<u64>,
-    /// What that client, or an operator, has said.
+    /// What that client, or an operator, has said; or whom the server speaks of.
     pub data: CompactJson<'a>,
 }
 
@@ -37,20 +65,43 @@ impl Content<'_> {
     #[must_use]
     pub fn into_owned(self) -> Content<'static> {
         let user = self.user.map(|user| user.into_owned().into());
-        Content { user, at_ms: self.at_ms, data: self.data.into_owned() }
+        Content { kind: self.kind, user, at_ms: self.at_ms, data: self.data.into_owned() }
     }
+}
+
+impl Content<'static> {
+    /// The server says that a session comes or goes.
+    ///
+    /// # Panics
+    /// Never.
+    #[must_use]
+    pub fn of_follower(kind: Kind, session: &str, user: Option<&str>) -> Self {
+        let follower = serde_json::to_string(&Follower { session, user });
+        let data = CompactJson(follower.expect("our own types have string keys and serialize").into());
+        Self { kind, user: None, at_ms: None, data }
+    }
+}
+
+/// What others are told of a session that comes or goes.
+#[derive(Serialize)]
+struct Follower<'a> {
+    session: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    user: Option<&'a str>,
 }
 
 /// Of nobody by name.
 impl<'a> From<CompactJson<'a>> for Content<'a> {
     fn from(data: CompactJson<'a>) -> Self {
-        Self { user: None, at_ms: None, data }
+        Self { kind: Kind::Data, user: None, at_ms: None, data }
     }
 }
 
 /// What the server says of a message to all its readers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp<'a> {
+    /// What its data tells.
+    pub kind: Kind,
     /// The user whose client has published it, if it has a name.
     pub user: Option<JsonString<'a>>,
     /// When it was published, in milliseconds since 1970, if its readers are told.

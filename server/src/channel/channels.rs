@@ -255,7 +255,7 @@ impl<S: Subscriber> Channels<S> {
     }
 
     /// Keeps a channel from leaving the table, if it is not just doing so.
-    pub(super) fn hold_open(self: &Arc<Self>, channel: Arc<Channel<S>>) -> Result<Hold<S>, Retired> {
+    pub(crate) fn hold_open(self: &Arc<Self>, channel: Arc<Channel<S>>) -> Result<Hold<S>, Retired> {
         channel.add_hold(|state| self.idle.note(&channel, state))?;
         Ok(Hold { channel, channels: Arc::clone(self) })
     }

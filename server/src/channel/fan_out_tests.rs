@@ -154,7 +154,7 @@ impl Subscriber for One {
         unreachable!("the channel does not end")
     }
 
-    fn member(&self, _: &Crowd) -> Option<Member> {
+    fn member(&self, _: &Crowd, _: &Channel<Self>) -> Option<Member> {
         unreachable!("nobody asks")
     }
 }

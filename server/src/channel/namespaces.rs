@@ -22,6 +22,8 @@ pub struct ChannelRules {
     pub presence: bool,
     /// Whether messages say when they were published.
     pub at_ms: bool,
+    /// Whether those who follow are told who comes and who goes.
+    pub join_leave: bool,
 }
 
 /// All of them.
@@ -37,7 +39,7 @@ impl ChannelRules {
     /// Everyone may do what tokens allow.
     #[must_use]
     pub fn of(log: LogLimits) -> Self {
-        Self { log, publish: true, presence: true, at_ms: false }
+        Self { log, publish: true, presence: true, at_ms: false, join_leave: false }
     }
 }
 
@@ -52,6 +54,11 @@ impl Namespaces {
     pub(crate) fn rules_of(&self, name: &str) -> &ChannelRules {
         let found = self.named.iter().find(|namespace| name.starts_with(&namespace.prefix));
         found.map_or(&self.default, |namespace| &namespace.rules)
+    }
+
+    /// Whether followers of any channel are told who comes and who goes.
+    pub(crate) fn any_joins_and_leaves(&self) -> bool {
+        self.named.iter().any(|namespace| namespace.rules.join_leave)
     }
 
     /// What all logs together may hold, in bytes.

@@ -45,8 +45,8 @@ impl<S: Subscriber> Channels<S> {
         let next = subscribers.get(limit).map(|(index, _)| *index);
         subscribers.truncate(limit);
         let members = subscribers.into_iter();
-        let members =
-            members.filter_map(|(index, subscriber)| Some((index, subscriber.member(self.home())?)));
+        let members = members
+            .filter_map(|(index, subscriber)| Some((index, subscriber.member(self.home(), &channel)?)));
         Present { total, members: members.collect(), next }
     }
 }

@@ -75,6 +75,9 @@ pub(super) struct MessageRecord {
     /// When, in milliseconds since 1970, if readers are told.
     #[n(5)]
     pub(super) at_ms: Option<u64>,
+    /// Whether the data is a session that has gone, rather than come; nothing, if it is what was published.
+    #[n(6)]
+    pub(super) has_left: Option<bool>,
 }
 
 /// What several logs have.
@@ -115,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_of_an_earlier_version_has_no_user_and_no_time() {
+    fn a_message_of_an_earlier_version_has_no_user_and_no_time_and_is_data() {
         #[derive(Encode)]
         #[cbor(array)]
         struct Before {
@@ -132,6 +135,9 @@ mod tests {
         let bytes = minicbor::to_vec(&before).expect("it can be written");
         let read: MessageRecord = minicbor::decode(&bytes).expect("it can be read");
         let Before { age_ns, data, shared, earlier } = before;
-        assert_eq!(read, MessageRecord { age_ns, data, shared, earlier, user: None, at_ms: None });
+        assert_eq!(
+            read,
+            MessageRecord { age_ns, data, shared, earlier, user: None, at_ms: None, has_left: None }
+        );
     }
 }

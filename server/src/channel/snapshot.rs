@@ -11,7 +11,7 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use encke_core::dialect::PublishKey;
 use encke_core::encodings::Encodings;
-use encke_core::message::{CompactJson, Content, Message};
+use encke_core::message::{CompactJson, Content, Kind, Message};
 use encke_core::session::MOST_OFFSETS;
 use encke_core::session::outbox::Place;
 
@@ -261,12 +261,25 @@ impl MessageRecord {
             earlier: None,
             user,
             at_ms: content.at_ms,
+            has_left: match content.kind {
+                Kind::Data => None,
+                Kind::Joined => Some(false),
+                Kind::Left => Some(true),
+            },
         }
     }
 
     /// An earlier record has the message.
     fn earlier(age_ns: u64, first: (u64, u64)) -> Self {
-        Self { age_ns, data: None, shared: None, earlier: Some(first), user: None, at_ms: None }
+        Self {
+            age_ns,
+            data: None,
+            shared: None,
+            earlier: Some(first),
+            user: None,
+            at_ms: None,
+            has_left: None,
+        }
     }
 }
 
@@ -330,7 +343,12 @@ fn restore_message<S: Subscriber>(
     };
     let data = CompactJson::parse(&data).map_err(|_| BadLog("has data that was never published"))?;
     let at_ms = message.at_ms;
-    let content = Content { user: message.user.map(Into::into), at_ms, data };
+    let kind = match message.has_left {
+        None => Kind::Data,
+        Some(false) => Kind::Joined,
+        Some(true) => Kind::Left,
+    };
+    let content = Content { kind, user: message.user.map(Into::into), at_ms, data };
     let Some(shared) = message.shared else {
         let message = Message { channel: name.told(), epoch, offset, at_ms, content: &content };
         return Ok((LogMessage::Own(Encodings::new(&message)), true));

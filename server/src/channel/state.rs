@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use encke_core::Timestamp;
 use encke_core::encodings::PatternEncodings;
-use encke_core::message::JsonString;
+use encke_core::message::{JsonString, Kind};
 use encke_core::session::outbox::{Bounds, Place, Slot};
 use parking_lot::{Mutex, MutexGuard};
 
@@ -158,6 +158,8 @@ pub(crate) struct HistoryMessage {
     pub(crate) channel: Option<ChannelName>,
     /// Whose client has published it.
     pub(crate) user: Option<String>,
+    /// What the data tells.
+    pub(crate) kind: Kind,
     /// JSON.
     pub(crate) data: String,
 }
@@ -285,6 +287,7 @@ impl<S: Subscriber> Channel<S> {
             age: now.since(at),
             channel: self.pattern().and(message.origin()).map(|origin| origin.channel.clone()),
             user: message.encodings().stamp().user.map(JsonString::to_text),
+            kind: message.encodings().stamp().kind,
             data: message.encodings().data().as_str().to_owned(),
         });
         (state.log.bounds(), messages.collect())

@@ -38,8 +38,8 @@ pub(crate) trait Subscriber: Copy + fmt::Debug + Send + Sync + 'static {
         cut: Option<u64>,
     );
 
-    /// What others may see of it.
-    fn member(&self, home: &Self::Home) -> Option<Member>;
+    /// What others may see of it on this channel; nothing, if it is just going away from there.
+    fn member(&self, home: &Self::Home, channel: &Channel<Self>) -> Option<Member>;
 }
 
 /// Everything that follows one channel.
@@ -138,7 +138,7 @@ mod tests {
 
         fn move_on(&self, _: &usize, _: &Arc<Channel<Self>>, _: &Arc<Channel<Self>>, _: Option<u64>) {}
 
-        fn member(&self, _: &usize) -> Option<Member> {
+        fn member(&self, _: &usize, _: &Channel<Self>) -> Option<Member> {
             unreachable!("nobody asks")
         }
     }

@@ -35,7 +35,7 @@ impl Subscriber for Nobody {
         match *self {}
     }
 
-    fn member(&self, (): &()) -> Option<super::Member> {
+    fn member(&self, (): &(), _: &Channel<Self>) -> Option<super::Member> {
         match *self {}
     }
 }

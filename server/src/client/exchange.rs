@@ -210,6 +210,8 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             Ok(name) => name,
             Err(error) => return Answer::Ready(Err(error)),
         };
+        // Where it is told who comes and who goes, the same names are here.
+        let is_named = self.context().logs.channels.namespaces().rules_of(name.as_str()).join_leave;
         self.context().logs.engine.presence(&name, 0, MOST_PRESENT).map(move |presence| {
             let presence = presence?;
             let users = presence.users().into_iter().map(|UserSessions { user, sessions, connections }| {
@@ -217,9 +219,11 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             });
             let users = users.collect();
             let Presence { total, members, incomplete, .. } = presence;
-            let members = members
-                .into_iter()
-                .map(|member| Member { user: member.user.map(Into::into), phase: member.phase.into() });
+            let members = members.into_iter().map(|member| Member {
+                session: is_named.then(|| member.id.into()),
+                user: member.user.map(Into::into),
+                phase: member.phase.into(),
+            });
             Ok(Success::Presence {
                 channel: name.as_str().to_owned().into(),
                 total,

@@ -30,6 +30,7 @@ pub(super) struct RawNamespace {
     publish: Option<bool>,
     presence: Option<bool>,
     at_ms: Option<bool>,
+    join_leave: Option<bool>,
 }
 
 /// The key of a namespace.
@@ -63,6 +64,7 @@ impl RawNamespace {
             publish: self.publish.unwrap_or(all.publish),
             presence: self.presence.unwrap_or(all.presence),
             at_ms: self.at_ms.unwrap_or(all.at_ms),
+            join_leave: self.join_leave.unwrap_or(all.join_leave),
             ..all
         };
         Namespace { prefix: self.prefix.clone(), rules }

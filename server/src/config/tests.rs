@@ -464,18 +464,18 @@ fn a_namespace_has_what_it_says_and_else_what_all_have() {
     let text = "[channel]\nhistory_messages = 7\nhistory_age = \"9m\"\n\
                 [[namespace]]\nprefix = \"a.\"\n\
                 [[namespace]]\nprefix = \"b.\"\nhistory_messages = 0\nhistory_bytes = \"2MiB\"\nhistory_age = \"off\"\n\
-                publish = false\npresence = false\nat_ms = true\n";
+                publish = false\npresence = false\nat_ms = true\njoin_leave = true\n";
     std::fs::write(file.path(), text).expect("written");
     let [plain, own] = &*Settings::of_file(file.path()).resolve().expect("valid").channel.namespaces else {
         panic!("two")
     };
     let said = |namespace: &Namespace| {
-        let ChannelRules { log, publish, presence, at_ms } = &namespace.rules;
-        (log.messages, log.bytes, log.age, *publish, *presence, *at_ms)
+        let ChannelRules { log, publish, presence, at_ms, join_leave } = &namespace.rules;
+        (log.messages, log.bytes, log.age, [publish, presence, at_ms, join_leave].map(|flag| *flag))
     };
     assert_eq!((&*plain.prefix, &*own.prefix), ("a.", "b."));
-    assert_eq!(said(plain), (7, 1 << 20, Some(Duration::from_secs(540)), true, true, false));
-    assert_eq!(said(own), (usize::MAX, 2 << 20, None, false, false, true));
+    assert_eq!(said(plain), (7, 1 << 20, Some(Duration::from_secs(540)), [true, true, false, false]));
+    assert_eq!(said(own), (usize::MAX, 2 << 20, None, [false, false, true, true]));
     let flag = r#"namespace=[{prefix="x", publish=false}]"#;
     let config = with(&[flag]).resolve().expect("valid");
     assert!(!config.channel.namespaces[0].rules.publish && config.channel.namespaces[0].rules.presence);

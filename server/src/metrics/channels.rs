@@ -9,11 +9,17 @@ pub(crate) struct ChannelMetrics {
     pub(super) published: Counter,
     pub(super) delivered: Counter,
     pub(super) gaps: Counter,
+    pub(super) untold: Counter,
 }
 
 impl ChannelMetrics {
     pub(crate) fn published(&self) {
         self.published.inc();
+    }
+
+    /// Those who follow a channel are not told that somebody has come or gone.
+    pub(crate) fn untold(&self) {
+        self.untold.inc();
     }
 
     /// What one turn of one connection took from the logs.

@@ -52,6 +52,7 @@ pub(crate) struct Metrics {
 
 /// Counts that are kept elsewhere and read when the metrics are asked for.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(test, derive(Default))]
 pub(crate) struct Readings {
     /// Timers in the wheel.
     pub(crate) timer_entries: usize,
@@ -145,6 +146,9 @@ impl Metrics {
         let help = "Messages handed to connections, those sent again included";
         add.metric("messages_delivered", help, &channels.delivered);
         add.metric("gaps", "Gaps told", &channels.gaps);
+        let help =
+            "Times that somebody came to a channel or went, which join_leave should have told and did not";
+        add.metric("join_leave_lost", help, &channels.untold);
         add.metric("engine_up", "Whether an engine that is elsewhere can be reached", &engine.up);
         add.metric("engine_connects", "Connections to it", &engine.connects);
         add.metric(

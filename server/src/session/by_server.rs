@@ -41,8 +41,9 @@ impl Sessions {
                 Phase::Attached(_) | Phase::BetweenPolls | Phase::Suspended => {}
             }
             let found = state.find(name.as_str()).map(|(slot, followed)| (slot, followed.clone()));
-            if let Some((slot, _)) = &found {
+            if let Some((slot, followed)) = &found {
                 state.machine.outbox_mut().unsubscribe_and_tell(*slot);
+                self.note_left(session, &state.identity, &followed.channel);
             }
             Ok(found)
         })?;

@@ -308,7 +308,7 @@ impl Subscriber for SessionRef {
         }
     }
 
-    fn member(&self, cells: &Cells) -> Option<Member> {
-        cells.get(*self).map(|session| session.member())
+    fn member(&self, cells: &Cells, channel: &Channel) -> Option<Member> {
+        cells.get(*self)?.member(channel)
     }
 }

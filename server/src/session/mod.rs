@@ -12,6 +12,7 @@ mod cell;
 mod delivery;
 mod direct;
 mod id;
+mod join_leave;
 mod link;
 mod record;
 mod registry;
@@ -36,12 +37,15 @@ pub(crate) use id::ResumeToken;
 pub use id::SessionId;
 pub(crate) use id::{BadSessionId, ExposedToken};
 pub(crate) use link::{Link, LinkAtRest, Notes};
-pub(crate) use record::{StoredEnd, StoredSession};
+pub(crate) use record::{StoredEnd, StoredSession, StoredTelling};
 pub(crate) use sessions::{EventSink, Logs, SessionLimits, Sessions};
 pub(crate) use snapshot::RestoredSessions;
 pub(crate) use subscriptions::{NotSubscribed, Subscribed};
 pub(crate) use via::{Said, Via};
 pub(crate) use view::SessionView;
+
+#[cfg(test)]
+mod join_leave_tests;
 
 /// The channels that sessions follow.
 pub(crate) type Channels = crate::channel::Channels<SessionRef>;

@@ -58,6 +58,26 @@ impl StoredEnd {
     }
 }
 
+/// A session that has come to a channel, or gone, of which its followers were not told.
+#[derive(Clone, Debug, PartialEq, Eq, Encode, Decode)]
+#[cbor(map)]
+pub(crate) struct StoredTelling {
+    #[n(0)]
+    pub(crate) channel: String,
+    #[n(1)]
+    pub(crate) has_left: bool,
+    #[cbor(n(2), with = "minicbor::bytes")]
+    pub(super) session: [u8; 16],
+    #[n(3)]
+    pub(super) user: Option<String>,
+}
+
+impl StoredTelling {
+    pub(crate) fn session(&self) -> SessionId {
+        SessionId::of_bytes(self.session)
+    }
+}
+
 /// Transports by their numbers in records.
 pub(super) const TRANSPORTS: [Transport; 3] = [Transport::WebSocket, Transport::Events, Transport::Poll];
 

@@ -6,6 +6,7 @@ use encke_core::session::{Input, LifecycleEvent, SessionTimeouts};
 
 use super::attach::Refusal;
 use super::cell::{Cells, SessionCell, SessionHandle, SessionRef};
+use super::join_leave::JoinLeave;
 use super::registry::Registry;
 use super::suspended::Suspended;
 use super::unclaimed::Unclaimed;
@@ -88,6 +89,8 @@ pub(crate) struct Sessions {
     pub(super) connections: AtomicU64,
     /// Those of an earlier process whose clients have not come back yet.
     pub(super) unclaimed: Unclaimed,
+    /// Where followers are told who comes and who goes, if that is anywhere.
+    pub(super) join_leave: Option<Arc<JoinLeave>>,
     end: AtomicU8,
 }
 
@@ -106,6 +109,11 @@ impl Sessions {
         events: Box<dyn EventSink>,
     ) -> Self {
         let cells = Arc::clone(logs.channels.home());
+        let tells = logs.channels.namespaces().any_joins_and_leaves();
+        let join_leave = tells.then(|| {
+            let (logs, timeouts) = (logs.clone(), Arc::clone(&timeouts));
+            Arc::new(JoinLeave::new(logs, timeouts, Arc::clone(&metrics), Arc::clone(&executor)))
+        });
         Self {
             registry: Registry::new(limits.sessions, Arc::clone(&cells)),
             cells,
@@ -124,6 +132,7 @@ impl Sessions {
             events,
             connections: AtomicU64::new(0),
             unclaimed: Unclaimed::default(),
+            join_leave,
             end: AtomicU8::new(STAYING),
         }
     }

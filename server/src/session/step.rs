@@ -101,7 +101,7 @@ impl Sessions {
             }
             let has_ended = matches!(after, Phase::Closed(_));
             // In a box, since hardly any step has them, and every step moves this.
-            let followed = has_ended.then(|| state.machine.outbox_mut().clear().collect::<Box<[_]>>());
+            let followed = has_ended.then(|| self.leave_all(session, &mut state));
             if before != after {
                 let address = link.as_deref().map(Link::address).or_else(|| state.address());
                 self.suspended.phase_changed(session.id(), &mut state, address);
@@ -167,6 +167,15 @@ impl Sessions {
             Output::Event(event) => self.report(session, event),
         }
         None
+    }
+
+    /// The session has ended, and follows nothing any more.
+    fn leave_all(&self, session: &SessionCell, state: &mut SessionState) -> Box<[Followed]> {
+        let followed: Box<[_]> = state.machine.outbox_mut().clear().collect();
+        for followed in &followed {
+            self.note_left(session, &state.identity, &followed.channel);
+        }
+        followed
     }
 
     fn report_in_order(&self, session: SessionId, state: &SessionState, outputs: &[Output]) {

@@ -157,8 +157,11 @@ impl Sessions {
                 let Start { cursor: begun, recovered, .. } = start;
                 Subscribed { channel: Arc::clone(channel), offset: log.last, begun, recovered }
             });
-            joined.map_err(|Retired| NotSubscribed::Engine(EngineError::Unavailable))
+            let joined = joined.map_err(|Retired| NotSubscribed::Engine(EngineError::Unavailable))?;
+            self.note_joined(session, &state.identity, channel);
+            Ok(joined)
         });
+        self.tell(channel.name());
         if will.is_beside() && subscribed.is_ok() {
             session.wake_to_read();
         }
@@ -209,6 +212,7 @@ impl Sessions {
             let (slot, followed) = found.filter(|(_, followed)| !followed.channel.name().is_direct())?;
             let followed = followed.clone();
             state.machine.outbox_mut().unsubscribe(slot);
+            self.note_left(session, &state.identity, &followed.channel);
             Some(followed)
         });
         if let Some(followed) = followed {
@@ -256,8 +260,9 @@ impl Sessions {
                 })
                 .map(|it| (it.slot, it.channel.clone()))
                 .collect();
-            for (slot, _) in &forbidden {
+            for (slot, followed) in &forbidden {
                 outbox.unsubscribe(*slot);
+                self.note_left(session, identity, &followed.channel);
             }
             forbidden
         });
@@ -271,6 +276,7 @@ impl Sessions {
     /// The session no longer follows the channel.
     pub(super) fn release(&self, followed: &Followed) {
         self.logs.channels.unsubscribe(&followed.channel, followed.key);
+        self.tell(followed.channel.name());
     }
 }
 

@@ -70,14 +70,17 @@ impl SessionCell {
         self.lock().machine.outbox().seq()
     }
 
-    /// What others on a channel see of it. Many are asked for at a time.
-    pub(super) fn member(&self) -> Member {
+    /// What others on a channel see of it, if it follows that. Many are asked for at a time.
+    ///
+    /// It is asked itself: when it is told that it has left, it may still be among the channel's subscribers.
+    pub(super) fn member(&self, channel: &Channel) -> Option<Member> {
         let (user, phase) = {
             let state = self.lock();
+            state.find(channel.name().as_str())?;
             (state.identity.shared_user(), as_others_see(state.machine.phase()))
         };
         let user = user.map(|user| String::from(&*user));
-        Member { id: self.id().to_string(), user, phase }
+        Some(Member { id: self.id().to_string(), user, phase })
     }
 
     /// The channels it follows, and how far it has read each.

@@ -64,12 +64,14 @@ impl Server {
         };
         self.public.client.logs.engine.go_on_with(restored);
         self.public.client.reminders.begin();
+        self.public.client.sessions.begin_telling();
         Ok(gone_on)
     }
 
     /// At the start of one that has no file.
     pub fn begin_anew(&self) {
         self.public.client.logs.engine.go_on_with(Vec::new());
+        self.public.client.sessions.begin_telling();
     }
 
     fn kept(&self) -> Kept {

@@ -18,6 +18,7 @@ pub(super) const END: u8 = 4;
 pub(super) const ENDED: u8 = 5;
 pub(super) const REVOKED: u8 = 6;
 pub(super) const REMINDER: u8 = 7;
+pub(super) const TELLING: u8 = 8;
 
 const CHECKSUM_BYTES: usize = 8;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use encke_core::session::Outbox;
 
 use super::claim::beside;
-use super::frames::{END, ENDED, HEADER, LOG, REMINDER, REVOKED, Reader, SESSION};
+use super::frames::{END, ENDED, HEADER, LOG, REMINDER, REVOKED, Reader, SESSION, TELLING};
 use super::header::{End, Header, MAJOR};
 use super::write::sync_folder;
 use super::{Kept, SnapshotSettings};
@@ -16,7 +16,7 @@ use crate::auth::RevocationRecord;
 use crate::channel::{LogRecord, RestoredLogs};
 use crate::clock::UnixTime;
 use crate::reminders::ReminderRecord;
-use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredSession};
+use crate::session::{Channel, RestoredSessions, SessionRef, StoredEnd, StoredSession, StoredTelling};
 
 /// Why a snapshot is not read.
 #[derive(Debug, thiserror::Error)]
@@ -177,7 +177,7 @@ pub(super) fn check(from: impl Read) -> Result<Header, LoadError> {
                 let known = |log, _, _| logs.contains(&log).then_some(());
                 Outbox::restore(outbox, 1, known).map_err(|error| reader.damaged(error))?;
             }
-            Record::Ended(_) | Record::Revoked(_) | Record::Reminder(_) => {}
+            Record::Ended(_) | Record::Revoked(_) | Record::Reminder(_) | Record::Telling(_) => {}
         }
         Ok(())
     })
@@ -223,6 +223,7 @@ fn apply(from: impl Read, kept: &Kept) -> Result<(Counts, Vec<Arc<Channel>>), Lo
             Record::Revoked(revoked) => {
                 sessions.revocations().restore(&revoked).map_err(|error| error.to_string())
             }
+            Record::Telling(telling) => sessions.restore_telling(&telling).map_err(|error| error.to_string()),
             Record::Reminder(reminder) => reminders.restore(&reminder).map_err(|error| error.to_string()),
         };
         if let Err(problem) = outcome {
@@ -246,6 +247,7 @@ pub(super) enum Record {
     Ended(StoredEnd),
     Revoked(RevocationRecord),
     Reminder(ReminderRecord),
+    Telling(StoredTelling),
 }
 
 /// Reads every record but the last. Returns the reader, which stands there, and what it says.
@@ -273,6 +275,7 @@ pub(super) fn each<R: Read>(
             SESSION => visit(&reader, Record::Session(Box::new(reader.decode()?)))?,
             REVOKED => visit(&reader, Record::Revoked(reader.decode()?))?,
             REMINDER => visit(&reader, Record::Reminder(reader.decode()?))?,
+            TELLING => visit(&reader, Record::Telling(reader.decode()?))?,
             ENDED => visit(&reader, Record::Ended(reader.decode()?))?,
             END => {
                 let end = reader.decode()?;

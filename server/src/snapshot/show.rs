@@ -42,6 +42,15 @@ pub fn show(path: &Path, now: UnixTime) -> Result<String, LoadError> {
             Record::Revoked(revoked) => {
                 writeln!(text, "user {:?}: tokens of before are refused", revoked.user)
             }
+            Record::Telling(telling) => {
+                let has = if telling.has_left { "left" } else { "joined" };
+                writeln!(
+                    text,
+                    "session {}: {has} {:?}, which is not told yet",
+                    telling.session(),
+                    telling.channel
+                )
+            }
             Record::Reminder(reminder) => {
                 let remaining = whole_seconds(reminder.remaining());
                 writeln!(text, "reminder {:?}: due in {remaining}", reminder.key)

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Kept;
 use super::claim::beside;
-use super::frames::{END, ENDED, HEADER, LOG, REMINDER, REVOKED, SESSION, Writer};
+use super::frames::{END, ENDED, HEADER, LOG, REMINDER, REVOKED, SESSION, TELLING, Writer};
 use super::header::{End, Header, MAJOR};
 use crate::channel::LogsWritten;
 use crate::clock::UnixTime;
@@ -77,6 +77,9 @@ pub(super) fn write_to<W: Write>(out: W, kept: &Kept, now: UnixTime) -> io::Resu
     }
     for revoked in sessions.revocations().records() {
         writer.write(REVOKED, &revoked)?;
+    }
+    for telling in sessions.snapshot_tellings() {
+        writer.write(TELLING, &telling)?;
     }
     for reminder in reminders.records() {
         writer.write(REMINDER, &reminder)?;

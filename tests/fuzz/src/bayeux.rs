@@ -208,7 +208,7 @@ fn published(channel: &str, data: &str) {
     // Any text may be a user.
     let user = json!(channel).to_string();
     let encodings = {
-        let content = Content { user: Some(channel.into()), at_ms: None, data: data.clone() };
+        let content = Content { user: Some(channel.into()), ..data.clone().into() };
         Encodings::new(&Message { channel, epoch: "e", offset: 1, at_ms: Some(u64::MAX), content: &content })
     };
     let stamp = encodings.stamp();

@@ -93,7 +93,7 @@ fn delivered(channel: &str, data: &CompactJson<'_>) {
 
 fn delivered_of((user, at_ms): (Option<&str>, Option<u64>), channel: &str, data: &CompactJson<'_>) {
     let (seq, offset) = (u64::MAX, data.as_str().len() as u64);
-    let content = Content { user: user.map(Into::into), at_ms: None, data: data.clone() };
+    let content = Content { user: user.map(Into::into), ..data.clone().into() };
     let encodings = Encodings::new(&Message { channel, epoch: "e", offset, at_ms, content: &content });
     assert_eq!(encodings.data().as_str(), data.as_str());
     let again = encodings.content();
@@ -108,8 +108,9 @@ fn delivered_of((user, at_ms): (Option<&str>, Option<u64>), channel: &str, data:
         assert_eq!(text.len(), encoded.len_with(seq, by));
         match serde_json::from_slice(&text) {
             Ok(ServerMessage::Message(delivery)) => {
-                let read = (delivery.seq, &*delivery.channel, delivery.offset, delivery.data.get());
-                assert_eq!(read, (seq, channel, offset, data.as_str()));
+                let read =
+                    (delivery.seq, &*delivery.channel, delivery.offset, delivery.data.map(RawValue::get));
+                assert_eq!(read, (seq, channel, offset, Some(data.as_str())));
                 assert_eq!((delivery.user.as_deref(), delivery.at_ms), (user, at_ms));
                 let name = delivery.pattern.as_ref().map(|pattern| &*pattern.name);
                 assert_eq!(name, by.map(|_| channel));

@@ -122,6 +122,8 @@ pub enum Success<'a> {
 /// A session that subscribes to a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member<'a> {
+    /// Its public id, if others are told when it comes and goes.
+    pub session: Option<Cow<'a, str>>,
     /// The `sub` of its client's token, if it has one.
     pub user: Option<Cow<'a, str>>,
     /// The phase of the session.

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use encke_core::message::Kind;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use hyper::StatusCode;
@@ -53,7 +54,14 @@ struct Message {
     #[serde(skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     age_ms: f64,
-    data: Box<RawValue>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Box<RawValue>>,
+    /// Rather than data: a session that has come to the channel,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    joined: Option<Box<RawValue>>,
+    /// or gone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left: Option<Box<RawValue>>,
 }
 
 /// `GET /api/channels?limit=&cursor=`
@@ -175,12 +183,16 @@ impl Summary {
 
 impl From<HistoryMessage> for Message {
     fn from(message: HistoryMessage) -> Self {
+        let json = RawValue::from_string(message.data).expect("what is published was read as JSON before");
+        let of = |kind| (message.kind == kind).then(|| json.clone());
         Self {
             offset: message.offset,
             channel: message.channel.map(|channel| channel.to_string()),
             user: message.user,
             age_ms: millis(message.age),
-            data: RawValue::from_string(message.data).expect("what is published was read as JSON before"),
+            data: of(Kind::Data),
+            joined: of(Kind::Joined),
+            left: of(Kind::Left),
         }
     }
 }

@@ -361,9 +361,9 @@ fn history(
     let (last, now_ms) = (number(offset.unwrap_or(0))?, seconds * 1000 + micros / 1000);
     let first = Opened::entries(first, now_ms)?.first().map_or(last + 1, |entry| entry.offset);
     let messages = Opened::entries(log, now_ms)?.into_iter().filter_map(|entry| {
-        let Content { user, data, .. } = entry.content()?;
+        let Content { kind, user, data, .. } = entry.content()?;
         let (user, data) = (user.map(Cow::into_owned), data.as_str().to_owned());
-        Some(HistoryMessage { offset: entry.offset, age: entry.age, channel: None, user, data })
+        Some(HistoryMessage { offset: entry.offset, age: entry.age, channel: None, user, kind, data })
     });
     Ok(Some(History { epoch: epoch.into(), bounds: Bounds { first, last }, messages: messages.collect() }))
 }

@@ -1,8 +1,9 @@
 //! What servers tell each other through Redis, and what they find there. Anyone may have written it.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
-use encke_core::message::{CompactJson, Content};
+use encke_core::message::{CompactJson, Content, Kind};
 use redis::{RedisError, Value, from_redis_value};
 use serde_json::value::RawValue;
 
@@ -41,7 +42,8 @@ impl Told {
     /// Nothing, if no client may be sent it.
     pub(super) fn content(&self) -> Option<Content<'_>> {
         let user = self.user.as_deref().map(Into::into);
-        Some(Content { user, at_ms: Some(self.at_ms), data: json(&self.data)? })
+        let (kind, data) = read(&self.data)?;
+        Some(Content { kind, user, at_ms: Some(self.at_ms), data })
     }
 }
 
@@ -97,7 +99,8 @@ impl Entry {
     pub(super) fn content(&self) -> Option<Content<'_>> {
         let (user, data) = self.text.as_ref()?;
         let user = user.as_deref().map(Into::into);
-        Some(Content { user, at_ms: Some(self.at_ms), data: json(data)? })
+        let (kind, data) = read(data)?;
+        Some(Content { kind, user, at_ms: Some(self.at_ms), data })
     }
 }
 
@@ -133,10 +136,24 @@ pub(super) fn number(offset: i64) -> Result<u64, RedisError> {
     u64::try_from(offset).map_err(|_| odd("the number of a message is negative"))
 }
 
-/// A message, if it is one that any client may be sent.
-fn json(data: &str) -> Option<CompactJson<'_>> {
+/// A message as Redis has it: the data, with a word before it if that tells who has come or gone. What is published is JSON, and never begins so.
+pub(super) fn text_of<'a>(content: &'a Content<'_>) -> Cow<'a, str> {
+    let data = content.data.as_str();
+    match content.kind {
+        Kind::Data => data.into(),
+        kind => format!("{} {data}", kind.name()).into(),
+    }
+}
+
+/// The reverse, if it is a message that any client may be sent.
+fn read(text: &str) -> Option<(Kind, CompactJson<'_>)> {
+    let told = [Kind::Joined, Kind::Left].into_iter().find_map(|kind| {
+        let data = text.strip_prefix(kind.name())?.strip_prefix(' ')?;
+        Some((kind, data))
+    });
+    let (kind, data) = told.unwrap_or((Kind::Data, text));
     let json: &RawValue = serde_json::from_str(data).ok()?;
-    CompactJson::parse(json.get()).ok()
+    Some((kind, CompactJson::parse(json.get()).ok()?))
 }
 
 #[cfg(test)]
@@ -173,6 +190,19 @@ b {"c":1}"#,
         .expect("a message");
         let content = told.content().expect("it is JSON");
         assert_eq!((content.user.as_deref(), content.data.as_str()), (Some("a\"\\\nb"), r#"{"c":1}"#));
+        for (data, kind) in
+            [(r#"joined {"session":"s"}"#, Kind::Joined), (r#"left {"session":"s"}"#, Kind::Left)]
+        {
+            let told = Told::parse(format!("e 7 1 {data}").as_bytes()).expect("a message");
+            let content = told.content().expect("it is JSON");
+            assert_eq!((content.kind, content.data.as_str()), (kind, r#"{"session":"s"}"#));
+            assert_eq!(text_of(&content), data);
+        }
+        for other in ["joined", "joined ", "joined{}", "left x", "came {}", " joined {}", "joined joined {}"]
+        {
+            let told = Told::parse(format!("e 7 1 {other}").as_bytes());
+            assert!(told.is_none_or(|told| told.content().is_none()), "{other}");
+        }
         let beyond = "e 9223372036854775808 1 2";
         for other in
             ["e 7 1:2 ab", "e 7 1:2 abc 1", "e 7 1:9 ab 1", "e 7 1:x ab 1", "e 7 :2 ab 1", "e 7 1:1 \u{e9} 1"]

@@ -9,6 +9,7 @@ use redis::{Cmd, RedisResult, cmd};
 
 use super::keys::ChannelKeys;
 use super::link::RedisLife;
+use super::message::text_of;
 use crate::channel::{ChannelName, MOST_KEYS, Namespaces};
 
 /// Comes before those that concern channels.
@@ -96,7 +97,7 @@ impl Scripts {
         }
         let limits = &self.namespaces.rules_of(channel.as_str()).log;
         let kept_ms = KeptMs::of(limits.age);
-        call.arg(content.data.as_str()).arg(limits.messages);
+        call.arg(&*text_of(content)).arg(limits.messages);
         call.arg(kept_ms.age).arg(kept_ms.log).arg(kept_ms.meta);
         call.arg(new_epoch).arg(life.number).arg(&keys.feed);
         // A name is never empty.

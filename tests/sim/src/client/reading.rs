@@ -123,7 +123,7 @@ impl World {
                     return self.violate("wire", format!("a message of {} by {by}", message.channel));
                 };
                 let offset = message.pattern.as_ref().map_or(message.offset, |pattern| pattern.offset);
-                let number = number_in(message.data.get()).unwrap_or(u64::MAX);
+                let number = message.data.and_then(|data| number_in(data.get())).unwrap_or(u64::MAX);
                 self.deliveries += 1;
                 self.hear_numbered(client, message.seq, true, |page, truth, _| {
                     page.message(message.seq, log, offset, number, truth)

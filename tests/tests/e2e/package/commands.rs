@@ -55,6 +55,31 @@ fn commands_are_answered() {
 }
 
 #[test]
+fn who_comes_and_who_goes_is_a_message_like_any_other() {
+    for kind in WITH_ONE_PAGE {
+        let server = RunningServer::with(&["namespace=[{prefix='room.', join_leave=true}]"]);
+        let mut client = kind.start(&server, server.public, &json!({}));
+        client.await_object("ready", 1);
+        ask(&mut client, &json!(["subscribe", "room.a"]));
+        let own = client.await_value("message", 1);
+        let session = |message: &Value, what: &str| message[what]["session"].as_str().map(ToOwned::to_owned);
+        let is_shown = ask(&mut client, &json!(["presence", "room.a"]))["present"][0]["session"].clone();
+        assert_eq!((&own["joined"]["session"], &own["offset"]), (&is_shown, &json!(1)), "{kind:?}: {own}");
+        let mut other = server.client();
+        other.subscribe("room.a");
+        let hello = other.hello.clone();
+        assert_eq!(session(&client.await_value("message", 2), "joined"), Some(hello.session.clone()));
+        server.admin.kick(&hello.session);
+        let last = client.await_value("message", 3);
+        assert_eq!(
+            (session(&last, "left"), last.get("data")),
+            (Some(hello.session), None),
+            "{kind:?}: {last}"
+        );
+    }
+}
+
+#[test]
 fn refusals_are_errors_with_the_code_of_the_wire() {
     for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&["limits.max_message=2KiB", "limits.max_subscriptions=2"]);

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use super::{Advice, Missed};
 use crate::dialect::{CommandError, ErrorCode};
-use crate::message::{CompactJson, Stamp};
+use crate::message::{CompactJson, Kind, Stamp};
 
 /// What a reply repeats of its message.
 #[derive(Clone, Debug, Default)]
@@ -213,6 +213,10 @@ const BEFORE_STAMP: &str = r#","ext":{"encke":{"#;
 const BEFORE_USER: &str = r#""user":"#;
 const BEFORE_AT: &str = r#""at_ms":"#;
 const AFTER_STAMP: &str = "}}";
+/// Of a message that tells who has come or gone: it must have some, and code that looks for something in it finds nothing.
+const NO_DATA: &str = "{}";
+/// Around the name of a kind.
+const AROUND_KIND: usize = 3;
 /// Of a number of 64 bits.
 const MOST_DIGITS: usize = 20;
 const END: &str = "}";
@@ -222,7 +226,12 @@ const END: &str = "}";
 pub fn event_len(channel: &str, data: &CompactJson<'_>, stamp: Stamp<'_>) -> usize {
     let user = stamp.user.map_or(0, |user| BEFORE_USER.len() + user.as_json().len() + 1);
     let at_ms = stamp.at_ms.map_or(0, |_| BEFORE_AT.len() + MOST_DIGITS);
-    let stamp = if user + at_ms == 0 { 0 } else { BEFORE_STAMP.len() + user + at_ms + AFTER_STAMP.len() };
+    let who = match stamp.kind {
+        Kind::Data => 0,
+        kind => NO_DATA.len() + kind.name().len() + AROUND_KIND + 1,
+    };
+    let stamp = user + at_ms + who;
+    let stamp = if stamp == 0 { 0 } else { BEFORE_STAMP.len() + stamp + AFTER_STAMP.len() };
     BEFORE_CHANNEL.len() + channel.len() + 2 + BEFORE_DATA.len() + data.as_str().len() + stamp + END.len()
 }
 
@@ -234,14 +243,15 @@ pub fn write_event(channel: &str, data: &CompactJson<'_>, stamp: Stamp<'_>, out:
     out.extend_from_slice(BEFORE_CHANNEL.as_bytes());
     serde_json::to_writer(&mut *out, channel).expect("memory takes everything");
     out.extend_from_slice(BEFORE_DATA.as_bytes());
-    out.extend_from_slice(data.as_str().as_bytes());
+    let is_data = stamp.kind == Kind::Data;
+    out.extend_from_slice(if is_data { data.as_str() } else { NO_DATA }.as_bytes());
     if stamp != Stamp::default() {
-        write_stamp(stamp, out);
+        write_stamp(stamp, data, out);
     }
     out.extend_from_slice(END.as_bytes());
 }
 
-fn write_stamp(Stamp { user, at_ms }: Stamp<'_>, out: &mut Vec<u8>) {
+fn write_stamp(Stamp { kind, user, at_ms }: Stamp<'_>, data: &CompactJson<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(BEFORE_STAMP.as_bytes());
     if let Some(user) = user {
         out.extend_from_slice(BEFORE_USER.as_bytes());
@@ -253,6 +263,14 @@ fn write_stamp(Stamp { user, at_ms }: Stamp<'_>, out: &mut Vec<u8>) {
         }
         out.extend_from_slice(BEFORE_AT.as_bytes());
         out.extend_from_slice(itoa::Buffer::new().format(at_ms).as_bytes());
+    }
+    if kind != Kind::Data {
+        if user.is_some() || at_ms.is_some() {
+            out.push(b',');
+        }
+        for part in ["\"", kind.name(), "\":", data.as_str()] {
+            out.extend_from_slice(part.as_bytes());
+        }
     }
     out.extend_from_slice(AFTER_STAMP.as_bytes());
 }

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 use crate::close::CloseCode;
 use crate::dialect::{Command, CommandError, ErrorCode, PublishKey, Success};
-use crate::message::{CompactJson, JsonString, Stamp};
+use crate::message::{CompactJson, JsonString, Kind, Stamp};
 
 fn parsed(text: &str) -> ClientMessage<'_> {
     ClientMessage::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -549,20 +549,32 @@ fn events_have_a_channel_and_data() {
         (
             "/a",
             "1",
-            Stamp { user, at_ms: None },
+            Stamp { user, ..nobody },
             r#"{"channel":"/a","data":1,"ext":{"encke":{"user":"al\"ice"}}}"#,
         ),
         (
             "/a",
             "1",
-            Stamp { user, at_ms: Some(u64::MAX) },
+            Stamp { user, at_ms: Some(u64::MAX), ..nobody },
             r#"{"channel":"/a","data":1,"ext":{"encke":{"user":"al\"ice","at_ms":18446744073709551615}}}"#,
         ),
         (
             "/a",
             "1",
-            Stamp { user: None, at_ms: Some(7) },
+            Stamp { at_ms: Some(7), ..nobody },
             r#"{"channel":"/a","data":1,"ext":{"encke":{"at_ms":7}}}"#,
+        ),
+        (
+            "/a",
+            r#"{"session":"s"}"#,
+            Stamp { kind: Kind::Joined, ..nobody },
+            r#"{"channel":"/a","data":{},"ext":{"encke":{"joined":{"session":"s"}}}}"#,
+        ),
+        (
+            "/a",
+            r#"{"session":"s","user":"ann"}"#,
+            Stamp { kind: Kind::Left, at_ms: Some(7), user: None },
+            r#"{"channel":"/a","data":{},"ext":{"encke":{"at_ms":7,"left":{"session":"s","user":"ann"}}}}"#,
         ),
     ] {
         let data = CompactJson::parse(data).expect("good JSON");

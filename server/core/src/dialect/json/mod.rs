@@ -10,8 +10,8 @@ mod write;
 
 pub use read::parse_command;
 pub use wire::{
-    Delivery, Done, Gap, Goaway, Hello, Outcome, PatternPlace, Ping, Present, PresentUser, Reply, ReplyError,
-    ServerMessage, Subscribed, Unsubscribed,
+    Delivery, Done, Follower, Gap, Goaway, Hello, Outcome, PatternPlace, Ping, Present, PresentUser, Reply,
+    ReplyError, ServerMessage, Subscribed, Unsubscribed,
 };
 
 use super::{ByPattern, Dialect, DialectName, Encoded, Encoding, Event, Request, Response, Texts};

@@ -1,11 +1,14 @@
 use std::time::Duration;
 
+use serde_json::value::RawValue;
+
 use super::*;
 use crate::close::CloseCode;
 use crate::dialect::{
     Beginning, Command, CommandError, ErrorCode, Member, PublishKey, Since, Success, UserPresence,
 };
-use crate::message::{CompactJson, Content, JsonString};
+use crate::encodings::Encodings;
+use crate::message::{CompactJson, Content, JsonString, Kind};
 
 #[test]
 fn server_messages_are_the_bytes_of_the_contract() {
@@ -24,8 +27,8 @@ fn server_messages_are_the_bytes_of_the_contract() {
         channel: "news".into(),
         total: 2,
         present: vec![
-            Present { user: Some("alice".into()), phase: "attached".into() },
-            Present { user: None, phase: "suspended".into() },
+            Present { session: Some("s_1".into()), user: Some("alice".into()), phase: "attached".into() },
+            Present { session: None, user: None, phase: "suspended".into() },
         ],
         users: vec![PresentUser { user: "alice".into(), sessions: 1, connections: 1 }],
         incomplete: vec!["n_1".into()],
@@ -54,7 +57,7 @@ fn server_messages_are_the_bytes_of_the_contract() {
         ),
         (
             ServerMessage::Reply(Reply { id: Some(6), outcome: Outcome::Ok(present) }),
-            r#"{"reply":{"id":6,"ok":{"channel":"news","total":2,"present":[{"user":"alice","phase":"attached"},{"user":null,"phase":"suspended"}],"users":[{"user":"alice","sessions":1,"connections":1}],"incomplete":["n_1"]}}}"#,
+            r#"{"reply":{"id":6,"ok":{"channel":"news","total":2,"present":[{"session":"s_1","user":"alice","phase":"attached"},{"user":null,"phase":"suspended"}],"users":[{"user":"alice","sessions":1,"connections":1}],"incomplete":["n_1"]}}}"#,
         ),
         (
             ServerMessage::Gap(gap(Some(10), Some(35))),
@@ -167,7 +170,7 @@ fn a_hello_is_written_as_serde_would() {
 #[test]
 fn every_error_and_every_success_with_an_id_is_answered() {
     let refused = || Err(CommandError { code: ErrorCode::RateLimited, message: "no".to_owned() });
-    let members = vec![Member { user: None, phase: "suspended" }];
+    let members = vec![Member { session: None, user: None, phase: "suspended" }];
     let users = vec![UserPresence { user: "al\"ice".into(), sessions: 2, connections: 1 }];
     let presence = |members, users, incomplete| Success::Presence {
         channel: "news".into(),
@@ -228,14 +231,14 @@ fn a_message_is_the_same_bytes_after_its_seq() {
             panic!("not a message: {text}");
         };
         assert_eq!((read.seq, &*read.channel, read.offset), (seq, "ne\"ws", 42));
-        assert_eq!(read.data.get(), r#"{"any":"json"}"#);
+        assert_eq!(read.data.map(RawValue::get), Some(r#"{"any":"json"}"#));
     }
 }
 
 #[test]
 fn a_message_by_a_pattern_says_where_it_is_in_both_logs() {
     let data = CompactJson::parse("1").expect("good JSON");
-    let content = Content { user: Some("al\"ice".into()), at_ms: None, data };
+    let content = Content { user: Some("al\"ice".into()), ..data.into() };
     let message =
         Json::encode(&Message { channel: "/a/b", epoch: "C", offset: 42, at_ms: None, content: &content });
     let pattern = Json::encode_pattern(r#"/a"/*"#, "P");
@@ -280,7 +283,7 @@ fn a_message_says_which_user_has_published_it() {
             [(Some(*user), None), (None, None), (Some(*user), Some(u64::MAX)), (None, Some(0))]
         {
             // It is the server's word whether readers are told when.
-            let content = Content { user: user.map(Into::into), at_ms: Some(7), data: data.clone() };
+            let content = Content { user: user.map(Into::into), at_ms: Some(7), ..data.clone().into() };
             let message =
                 Json::encode(&Message { channel, epoch: "e", offset: 42, at_ms, content: &content });
             let stamp = message.stamp();
@@ -298,9 +301,63 @@ fn a_message_says_which_user_has_published_it() {
             let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
                 panic!("not a message: {text}")
             };
-            let said = (&*read.channel, read.user.as_deref(), read.at_ms, read.data.get());
-            assert_eq!(said, (*channel, user, at_ms, &*json));
+            let said = (&*read.channel, read.user.as_deref(), read.at_ms, read.data.map(RawValue::get));
+            assert_eq!(said, (*channel, user, at_ms, Some(&*json)));
         }
+    }
+}
+
+/// Whatever sessions, users and channels are called, and what clients publish: it is the server's word who comes and who goes.
+#[test]
+fn a_message_says_who_has_come_or_gone() {
+    let odd = [r#"","joined":"#, r#"}},"left":"#, r#","data":"#, "ann", "\""];
+    for (channel, user) in odd.iter().flat_map(|channel| odd.iter().map(move |user| (*channel, *user))) {
+        for (kind, user, at_ms) in [
+            (Kind::Joined, Some(user), None),
+            (Kind::Joined, None, Some(7)),
+            (Kind::Left, Some(user), Some(u64::MAX)),
+            (Kind::Left, None, None),
+            (Kind::Data, Some(user), Some(7)),
+        ] {
+            let follower = Content::of_follower(kind, "s_1", user);
+            // Text that a client has published looks like the server's word.
+            let content = match kind {
+                Kind::Data => Content { user: user.map(Into::into), ..follower.data.into() },
+                Kind::Joined | Kind::Left => follower,
+            };
+            let message = Message { channel, epoch: "e", offset: 42, at_ms, content: &content };
+            let encodings = Encodings::new(&message);
+            assert_eq!((encodings.stamp().kind, encodings.content().kind), (kind, kind));
+            let encoded = Json::encode(&message);
+            assert_eq!(encoded.data().as_str(), content.data.as_str());
+            let mut out = Vec::new();
+            encoded.write_with(7, None, &mut out);
+            assert_eq!(encoded.len_with(7, None), out.len());
+            let text = std::str::from_utf8(&out).expect("text");
+            let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
+                panic!("not a message: {text}")
+            };
+            let follower = Follower { session: "s_1".into(), user: user.map(Into::into) };
+            let of = |it| (kind == it).then(|| follower.clone());
+            assert_eq!((read.joined, read.left), (of(Kind::Joined), of(Kind::Left)), "{text}");
+            let is_data = kind == Kind::Data;
+            assert_eq!((read.data.is_some(), read.user.as_deref()), (is_data, user.filter(|_| is_data)));
+            assert_eq!((&*read.channel, read.at_ms), (channel, at_ms));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_data_too() {
+    for (text, data) in [
+        (r#"{"message":{"seq":1,"channel":"a","offset":1,"data":null}}"#, Some("null")),
+        (r#"{"message":{"seq":1,"channel":"a","offset":1,"joined":{"session":"s"}}}"#, None),
+    ] {
+        let Ok(ServerMessage::Message(read)) = serde_json::from_str(text) else {
+            panic!("no message: {text}")
+        };
+        assert_eq!(read.data.map(RawValue::get), data);
+        assert_eq!(ServerMessage::Message(read).to_json(), text);
     }
 }
 

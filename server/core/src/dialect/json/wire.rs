@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use serde::ser::Error as _;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
 use crate::dialect::ErrorCode;
@@ -153,6 +153,9 @@ fn as_it_is<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error>
 /// A session that subscribes to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Present<'a> {
+    /// Its public id, if the channel's namespace tells who comes and who goes.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub session: Option<Cow<'a, str>>,
     /// The `sub` of its client's token, if it has one.
     #[serde(borrow)]
     pub user: Option<Cow<'a, str>>,
@@ -215,9 +218,31 @@ pub struct Delivery<'a> {
     /// When it was published, in milliseconds since 1970, if the channel's namespace says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_ms: Option<u64>,
-    /// What was published.
+    /// What was published. Nothing, if the server tells who has come or gone.
+    #[serde(default, borrow, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
+    pub data: Option<&'a RawValue>,
+    /// A session that follows the channel from now on, if the channel's namespace says so.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub joined: Option<Follower<'a>>,
+    /// A session that no longer does.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub left: Option<Follower<'a>>,
+}
+
+/// `null` is data like any other.
+fn even_null<'de: 'a, 'a, D: Deserializer<'de>>(deserializer: D) -> Result<Option<&'a RawValue>, D::Error> {
+    <&RawValue>::deserialize(deserializer).map(Some)
+}
+
+/// What others are told of a session that comes or goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Follower<'a> {
+    /// Its public id.
     #[serde(borrow)]
-    pub data: &'a RawValue,
+    pub session: Cow<'a, str>,
+    /// The `sub` of its client's token, if it has one.
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub user: Option<Cow<'a, str>>,
 }
 
 /// Where a message is in the log of a pattern.

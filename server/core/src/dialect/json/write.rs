@@ -9,7 +9,7 @@ use super::wire::{
 };
 use super::{Json, VERSION};
 use crate::dialect::{ByPattern, Encoded, Event, Member, Response, Success, UserPresence};
-use crate::message::{Content, JsonString, Message, Stamp};
+use crate::message::{Content, JsonString, Kind, Message, Stamp};
 
 impl<'a> From<&'a Event<'_>> for ServerMessage<'a> {
     fn from(event: &'a Event<'_>) -> Self {
@@ -79,7 +79,8 @@ impl<'a> From<&'a Success<'_>> for Done<'a> {
             }
             Success::Called { data } => Self::Called { data: borrowed(data) },
             Success::Presence { channel, total, members, users, incomplete } => {
-                let present = members.iter().map(|Member { user, phase }| Present {
+                let present = members.iter().map(|Member { session, user, phase }| Present {
+                    session: session.as_deref().map(Cow::Borrowed),
                     user: user.as_deref().map(Cow::Borrowed),
                     phase: borrowed(phase),
                 });
@@ -147,15 +148,22 @@ fn push_string(text: &mut String, string: &str) {
 }
 
 /// `{"message":{"seq":57` comes first, so that the rest is the same for every reader:
-/// `,"channel":"news","offset":42,"user":"alice","at_ms":1700000000000,"data":{"any":"json"}}}`.
+/// `,"channel":"news","offset":42,"user":"alice","at_ms":1700000000000,"data":{"any":"json"}}}`. Who has come or gone is there in the place of data, under its own name.
 const BEFORE_SEQ: &str = r#"{"message":{"seq":"#;
 const BEFORE_USER: &str = r#","user":"#;
 const BEFORE_AT: &str = r#","at_ms":"#;
-const BEFORE_DATA: &str = r#","data":"#;
 const AFTER_DATA: &str = "}}";
 
+fn before_data(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Data => r#","data":"#,
+        Kind::Joined => r#","joined":"#,
+        Kind::Left => r#","left":"#,
+    }
+}
+
 pub(super) fn encode(message: &Message<'_>) -> Encoded<Json> {
-    let Message { channel, offset, at_ms, content: Content { user, data, .. }, .. } = message;
+    let Message { channel, offset, at_ms, content: Content { kind, user, data, .. }, .. } = message;
     let mut number = itoa::Buffer::new();
     let mut before = r#","channel":"#.to_owned();
     push_string(&mut before, channel);
@@ -169,12 +177,15 @@ pub(super) fn encode(message: &Message<'_>) -> Encoded<Json> {
         before.push_str(BEFORE_AT);
         before.push_str(number.format(*at_ms));
     }
-    before.push_str(BEFORE_DATA);
+    before.push_str(before_data(*kind));
     Encoded::around(&before, data, AFTER_DATA)
 }
 
 pub(super) fn stamp_before_data(before: &str) -> Stamp<'_> {
-    let before = before.strip_suffix(BEFORE_DATA).unwrap_or(before);
+    // The server's own, and the last: see below.
+    let stripped = |kind| Some((kind, before.strip_suffix(before_data(kind))?));
+    let kinds = [Kind::Data, Kind::Joined, Kind::Left];
+    let (kind, before) = kinds.into_iter().find_map(stripped).unwrap_or((Kind::Data, before));
     let (before_number, number) =
         before.split_at(before.trim_end_matches(|c: char| c.is_ascii_digit()).len());
     // A string ends with quotes, and the offset is no time.
@@ -185,7 +196,7 @@ pub(super) fn stamp_before_data(before: &str) -> Stamp<'_> {
     // The last: within a string of JSON, quotes have a backslash before them.
     let user_at = before.rfind(BEFORE_USER).filter(|_| before.ends_with('"'));
     let user = user_at.map(|at| JsonString::already(&before[at + BEFORE_USER.len()..]));
-    Stamp { user, at_ms }
+    Stamp { kind, user, at_ms }
 }
 
 /// Between the seq and the rest: `,"pattern":{"name":"/a/*","epoch":"e","offset":7},"epoch":"e"`.

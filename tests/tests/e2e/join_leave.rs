@@ -1,0 +1,391 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use encke_tests::bayeux::{self, Polls, connect_now};
+use encke_tests::tokens::{SECRET, sign};
+use encke_tests::waiting::until;
+use encke_tests::{Client, EventStream, Hello, Requests, RunningServer, Said};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use serde_json::{Value, json};
+
+use crate::restart::{Restarts, back};
+
+pub(crate) const TOLD: &str = "namespace=[{prefix='/room/', join_leave=true}]";
+
+fn server(settings: &[&str]) -> RunningServer {
+    RunningServer::with(&[&[TOLD], settings].concat())
+}
+
+/// A client of a user by name.
+#[track_caller]
+fn client_of(server: &RunningServer, user: &str) -> Client {
+    let claims = json!({"sub": user, "channels": {"*": ["subscribe", "publish", "presence"]}});
+    Client::connect(server.public, &format!("token={}", sign(&claims, SECRET)))
+}
+
+/// What is said of a session whose client is nobody by name.
+pub(crate) fn of(hello: &Hello) -> Value {
+    json!({"session": hello.session})
+}
+
+/// A message without its seq.
+#[track_caller]
+fn body(mut object: Value) -> Value {
+    let mut message = object["message"].take();
+    let seq = message.as_object_mut().and_then(|fields| fields.remove("seq"));
+    assert!(seq.is_some(), "no message: {object} {message}");
+    message
+}
+
+#[track_caller]
+pub(crate) fn next(client: &mut Client) -> Value {
+    body(client.object())
+}
+
+#[track_caller]
+fn assert_nothing_comes(client: &mut Client) {
+    let said = client.next_within(Duration::from_millis(100));
+    assert!(matches!(said, None | Some(Said::Ping(_))), "{said:?}");
+}
+
+pub(crate) fn told(offset: u64, kind: &str, of: &Value) -> Value {
+    json!({"channel": "/room/x", "offset": offset, kind: of})
+}
+
+#[test]
+fn all_who_follow_are_told_who_comes_and_who_goes() {
+    let server = server(&[&format!("auth.secret={SECRET}")]);
+    let mut ann = client_of(&server, "ann");
+    ann.subscribe("/room/x");
+    // Itself, after the reply.
+    let of = |client: &Client, user: &str| json!({"session": client.hello.session, "user": user});
+    let ann_is = of(&ann, "ann");
+    let message = ann.object();
+    let text = format!(
+        r#"{{"message":{{"channel":"/room/x","joined":{{"session":"{}","user":"ann"}},"offset":1,"seq":1}}}}"#,
+        ann.hello.session
+    );
+    assert_eq!(message, serde_json::from_str::<Value>(&text).expect("JSON"));
+    let mut bob = client_of(&server, "bob");
+    let bob_is = of(&bob, "bob");
+    bob.subscribe("/room/x");
+    assert_eq!([next(&mut ann), next(&mut bob)], [(); 2].map(|()| told(2, "joined", &bob_is)));
+    // Again is no news. To follow a pattern is not to come, but whoever does is told.
+    bob.subscribe("/room/x");
+    bob.subscribe("/room/*");
+    bob.subscribe("elsewhere");
+    let reply = bob.ask(r#"{"id":3,"unsubscribe":{"channel":"/room/x"}}"#);
+    assert_eq!(reply["ok"], json!({}));
+    assert_eq!(next(&mut ann), told(3, "left", &bob_is));
+    let by_pattern = next(&mut bob);
+    assert_eq!((&by_pattern["left"], &by_pattern["pattern"]["name"]), (&bob_is, &json!("/room/*")));
+    // By the backend's will.
+    let path = |what: &str| format!("/api/sessions/{}/{what}", bob.hello.session);
+    let (subscribe, unsubscribe) = (path("subscribe"), path("unsubscribe"));
+    assert_eq!(server.admin.post(&subscribe, r#"{"channel":"/room/x"}"#).status, 200);
+    assert_eq!(next(&mut ann), told(4, "joined", &bob_is));
+    assert_eq!(server.admin.post(&unsubscribe, r#"{"channel":"/room/x"}"#).status, 204);
+    assert_eq!(next(&mut ann), told(5, "left", &bob_is));
+    bob.send(r#"{"subscribe":{"channel":"/room/x"}}"#);
+    assert_eq!(next(&mut ann), told(6, "joined", &bob_is));
+    server.admin.kick(&bob.hello.session);
+    assert_eq!(next(&mut ann), told(7, "left", &bob_is));
+    // What it was before, everyone can read.
+    let mut late = client_of(&server, "carol");
+    let reply = late.ask(r#"{"id":1,"subscribe":{"channel":"/room/x","last":100}}"#);
+    assert_eq!(reply["ok"]["offset"], 7);
+    let read: Vec<_> = (1..=7).map(|_| next(&mut late)).collect();
+    assert_eq!(read.iter().filter(|message| message["left"] == bob_is).count(), 3, "{read:?}");
+    assert_eq!(read[0], told(1, "joined", &ann_is));
+    ann.send(r#"{"close":{}}"#);
+    assert_eq!(ann.close_code(), Some(1000));
+    assert_eq!(next(&mut late), told(8, "joined", &of(&late, "carol")));
+    assert_eq!(next(&mut late), told(9, "left", &ann_is));
+}
+
+#[test]
+fn to_be_away_for_a_while_is_not_to_leave() {
+    let server = server(&[]);
+    let mut stays = server.client();
+    stays.subscribe("/room/x");
+    let stays_is = of(&stays.hello);
+    assert_eq!(next(&mut stays), told(1, "joined", &stays_is));
+    let mut goes = server.client();
+    goes.subscribe("/room/x");
+    let hello = goes.drop_connection();
+    assert_eq!(next(&mut stays), told(2, "joined", &of(&hello)));
+    server.await_phase(&hello.session, "suspended");
+    let goes = Client::connect(server.public, &format!("resume={}&seq=0", hello.resume));
+    assert!(goes.hello.recovered);
+    assert_nothing_comes(&mut stays);
+    drop(goes);
+    server.await_phase(&hello.session, "suspended");
+    assert_nothing_comes(&mut stays);
+}
+
+#[test]
+fn to_be_away_for_too_long_is_to_leave() {
+    let server = server(&["session.reconnect_window=300ms"]);
+    let mut stays = server.client();
+    stays.subscribe("/room/x");
+    next(&mut stays);
+    let mut goes = server.client();
+    goes.subscribe("/room/x");
+    let hello = goes.drop_connection();
+    assert_eq!(next(&mut stays), told(2, "joined", &of(&hello)));
+    assert_eq!(next(&mut stays), told(3, "left", &of(&hello)));
+    assert_eq!(server.admin.phase(&hello.session), None);
+}
+
+#[test]
+fn a_token_that_allows_less_ends_it() {
+    let server = server(&[&format!("auth.secret={SECRET}")]);
+    let mut stays = client_of(&server, "ann");
+    stays.subscribe("/room/x");
+    let mut goes = client_of(&server, "bob");
+    goes.subscribe("/room/x");
+    let bob_is = json!({"session": goes.hello.session, "user": "bob"});
+    assert_eq!(next(&mut goes), told(2, "joined", &bob_is));
+    let less = sign(&json!({"sub": "bob", "channels": {"else": ["subscribe"]}}), SECRET);
+    goes.send(&json!({"id": 2, "refresh": {"token": less}}).to_string());
+    next(&mut stays);
+    assert_eq!(next(&mut stays), told(2, "joined", &bob_is));
+    assert_eq!(next(&mut stays), told(3, "left", &bob_is));
+    // One that names a channel makes its session come.
+    let joins = json!({"sub": "carol", "channels": {"*": ["subscribe"]}, "join": ["/room/x"]});
+    let carol = Client::connect(server.public, &format!("token={}", sign(&joins, SECRET)));
+    assert_eq!(next(&mut stays)["joined"], json!({"session": carol.hello.session, "user": "carol"}));
+}
+
+/// Whatever the transport and the dialect.
+#[test]
+fn each_transport_tells_it() {
+    let server = server(&[]);
+    let mut stream = EventStream::open(server.public, "channels=/room/x");
+    let first = of(&stream.hello());
+    assert_eq!(body(stream.object().1), told(1, "joined", &first));
+    let mut requests = Requests::connect(server.public);
+    let hello = Hello::parse(requests.get("channels=/room/x").json()[0].take());
+    let polled = requests.get(&format!("resume={}&seq=0", hello.resume)).json();
+    assert_eq!(body(polled[0].clone()), told(2, "joined", &of(&hello)));
+    let mut polls = Polls::connect(server.public);
+    let reading = polls.handshake();
+    let bayeux_is = json!({"session": bayeux::session(&reading)});
+    let mut events = polls.ask(&bayeux::subscribe(&reading, "/room/x"));
+    bayeux::assert_successful(&events[0]);
+    let mut await_event = |what: &str, of: &Value| {
+        let event = json!({"channel": "/room/x", "data": {}, "ext": {"encke": {what: of}}});
+        until("it is told", || {
+            events.extend(polls.ask(&connect_now(&reading)));
+            events.contains(&event)
+        });
+    };
+    await_event("joined", &bayeux_is);
+    assert_eq!(requests.post(&format!("resume={}", hello.resume), r#"{"close":{}}"#).status, 200);
+    await_event("left", &of(&hello));
+    polls.ask(&bayeux::disconnect(&reading));
+    for expected in [
+        told(2, "joined", &of(&hello)),
+        told(3, "joined", &bayeux_is),
+        told(4, "left", &of(&hello)),
+        told(5, "left", &bayeux_is),
+    ] {
+        assert_eq!(body(stream.object().1), expected);
+    }
+}
+
+#[test]
+fn a_socket_of_bayeux_tells_it() {
+    let server = server(&[]);
+    let mut follower = server.client();
+    follower.subscribe("/room/x");
+    next(&mut follower);
+    let mut socket = bayeux::Socket::connect(server.public);
+    let client_id = socket.handshake();
+    let socket_is = json!({"session": bayeux::session(&client_id)});
+    let mut events = socket.ask(&bayeux::subscribe(&client_id, "/room/x"));
+    bayeux::assert_successful(events.last().expect("a reply"));
+    // Nothing is sent before its first connect.
+    socket.send(&connect_now(&client_id));
+    let event =
+        |what: &str, of: &Value| json!({"channel": "/room/x", "data": {}, "ext": {"encke": {what: of}}});
+    while !events.contains(&event("joined", &socket_is)) {
+        events.extend(socket.messages());
+    }
+    assert_eq!(next(&mut follower), told(2, "joined", &socket_is));
+    let hello = follower.hello.clone();
+    follower.send(r#"{"close":{}}"#);
+    while !events.contains(&event("left", &of(&hello))) {
+        events.extend(socket.messages());
+    }
+    bayeux::assert_successful(socket.ask(&bayeux::disconnect(&client_id)).last().expect("a reply"));
+    until("it has left, too", || {
+        let history = server.admin.get("/api/channels/%2Froom%2Fx/history?since=3").json();
+        history["messages"][0]["left"] == socket_is
+    });
+}
+
+/// `joined` and `left` stand beside `data`, where no client can write.
+#[test]
+fn it_is_the_word_of_the_server() {
+    let rules = "namespace=[{prefix='/room/', join_leave=true, publish=false, at_ms=true}, {prefix='/open/', join_leave=true}]";
+    let server = RunningServer::with(&[rules]);
+    let mut client = server.client();
+    let reply = client.ask(r#"{"id":1,"publish":{"channel":"/room/x","data":1}}"#);
+    assert_eq!(reply["error"]["code"], "forbidden");
+    client.subscribe("/room/x");
+    let message = next(&mut client);
+    assert!(message["at_ms"].is_u64() && message["joined"] == of(&client.hello), "{message}");
+    client.subscribe("/open/x");
+    next(&mut client);
+    let forged = json!({"joined": {"session": "s_1"}, "left": {"session": "s_1"}});
+    let publish =
+        json!({"id": 2, "publish": {"channel": "/open/x", "data": forged, "joined": {"session": "s_2"}}});
+    assert_eq!(client.ask(&publish.to_string())["error"]["code"], "malformed");
+    client.send(&json!({"publish": {"channel": "/open/x", "data": forged}}).to_string());
+    assert_eq!(next(&mut client), json!({"channel": "/open/x", "offset": 2, "data": forged}));
+    let mut polls = Polls::connect(server.public);
+    let speaking = polls.handshake();
+    let ext = json!({"encke": {"joined": {"session": "s_3"}}});
+    let forged_by_bayeux = bayeux::with(bayeux::publish(&speaking, "/open/x", 7), "ext", ext);
+    bayeux::assert_successful(&polls.reply(&forged_by_bayeux));
+    assert_eq!(next(&mut client), json!({"channel": "/open/x", "offset": 3, "data": 7}));
+    let mut history = server.admin.get("/api/channels/%2Fopen%2Fx/history").json();
+    let messages = history["messages"].as_array_mut().expect("a list");
+    messages.iter_mut().for_each(|message| _ = message.as_object_mut().and_then(|it| it.remove("age_ms")));
+    assert_eq!(
+        history["messages"],
+        json!([
+            {"offset": 1, "joined": of(&client.hello)},
+            {"offset": 2, "data": forged},
+            {"offset": 3, "data": 7},
+        ])
+    );
+}
+
+/// Those who are there, as a client keeps them: it follows first, then asks who is there, and changes the answer by all that has come since it asked.
+struct Observer {
+    client: Client,
+    here: BTreeMap<String, Value>,
+}
+
+impl Observer {
+    #[track_caller]
+    fn begin(mut client: Client) -> Self {
+        client.subscribe("/room/x");
+        client.send(r#"{"id":9,"presence":{"channel":"/room/x"}}"#);
+        let (mut since, mut here) = (Vec::new(), BTreeMap::new());
+        loop {
+            let object = client.object();
+            if object["message"].is_object() {
+                since.push(object);
+                continue;
+            }
+            for present in object["reply"]["ok"]["present"].as_array().unwrap_or_else(|| panic!("{object}")) {
+                here.insert(session_of(present), present["user"].clone());
+            }
+            break;
+        }
+        let mut observer = Self { client, here };
+        since.iter().for_each(|object| observer.hear(object));
+        observer
+    }
+
+    #[track_caller]
+    fn hear(&mut self, object: &Value) {
+        let message = &object["message"];
+        if message["joined"].is_object() {
+            self.here.insert(session_of(&message["joined"]), message["joined"]["user"].clone());
+        } else {
+            self.here.remove(&session_of(&message["left"]));
+        }
+    }
+}
+
+#[track_caller]
+fn session_of(follower: &Value) -> String {
+    follower["session"].as_str().unwrap_or_else(|| panic!("{follower}")).to_owned()
+}
+
+/// With what the README says, a client has an exact list, whenever it begins to keep it.
+#[test]
+fn a_list_of_who_is_there_is_exact() {
+    let seed = rand::rng().random();
+    println!("seed {seed}");
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let server = server(&["limits.commands_per_second=0"]);
+    let mut crowd: Vec<Client> = (0..6).map(|_| server.client()).collect();
+    let mut observers = Vec::new();
+    for round in 0..200 {
+        if round % 40 == 20 {
+            observers.push(Observer::begin(server.client()));
+        }
+        let at = rng.random_range(0..crowd.len());
+        match rng.random_range(0..8) {
+            0..=3 => crowd[at].send(r#"{"subscribe":{"channel":"/room/x"}}"#),
+            4..=5 => crowd[at].send(r#"{"unsubscribe":{"channel":"/room/x"}}"#),
+            6 => {
+                crowd[at].send(r#"{"close":{}}"#);
+                crowd[at] = server.client();
+            }
+            _ => {
+                server.admin.kick(&crowd[at].hello.session);
+                crowd[at] = server.client();
+            }
+        }
+    }
+    for mut observer in observers {
+        let present = || {
+            let shown = server.admin.get("/api/channels/%2Froom%2Fx/presence").json();
+            let present = shown["present"].as_array().expect("a list").clone();
+            present.iter().map(|it| (session_of(it), it["user"].clone())).collect::<BTreeMap<_, _>>()
+        };
+        until("the list is right", || {
+            while let Some(Said::Object(object)) = observer.client.next_within(Duration::from_millis(50)) {
+                observer.hear(&object);
+            }
+            observer.here == present()
+        });
+    }
+}
+
+#[test]
+fn presence_names_sessions_only_where_their_coming_is_told() {
+    let server = server(&[]);
+    let mut client = server.client();
+    client.subscribe("news");
+    let reply = client.ask(r#"{"id":2,"presence":{"channel":"news"}}"#);
+    assert_eq!(reply["ok"]["present"], json!([{"user": null, "phase": "attached"}]));
+    let mut client = server.client();
+    client.subscribe("/room/x");
+    next(&mut client);
+    let reply = client.ask(r#"{"id":2,"presence":{"channel":"/room/x"}}"#);
+    let present = json!([{"session": client.hello.session, "user": null, "phase": "attached"}]);
+    assert_eq!(reply["ok"]["present"], present);
+}
+
+#[test]
+fn a_restart_is_neither_coming_nor_going() {
+    let mut restarts = Restarts::with(&[TOLD]);
+    let mut stays = restarts.server.client();
+    stays.subscribe("/room/x");
+    let mut goes = restarts.server.client();
+    goes.subscribe("/room/x");
+    let (stays_hello, goes_hello) = (stays.hello.clone(), goes.hello.clone());
+    for hello in [&stays_hello, &goes_hello] {
+        assert_eq!(next(&mut stays)["joined"], of(hello));
+    }
+    restarts.restart();
+    let mut stays = back(&restarts, &stays_hello, 2);
+    assert_nothing_comes(&mut stays);
+    // The other does not come back.
+    restarts.server.admin.kick(&goes_hello.session);
+    assert_eq!(next(&mut stays), told(3, "left", &of(&goes_hello)));
+    restarts.restart();
+    let mut stays = back(&restarts, &stays_hello, 2);
+    assert_eq!(next(&mut stays), told(3, "left", &of(&goes_hello)), "it may be sent again");
+    let mut new = restarts.server.client();
+    new.subscribe("/room/x");
+    assert_eq!(next(&mut stays), told(4, "joined", &of(&new.hello)));
+}
