@@ -1,6 +1,7 @@
 //! The admin listener: health, metrics, and the API.
 
 mod api;
+mod audit;
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -33,6 +34,7 @@ use crate::timeouts::{Batch, Scheme, WheelTimer};
 use crate::tls::Tls;
 use crate::transport::TcpSocket;
 use api::routes::{self, Call, Route};
+use audit::Act;
 
 /// What a body may contain beside the longest message: the names of a broadcast's channels, and fields.
 const BESIDE_THE_MESSAGE_BYTES: usize = 512 * 1024;
@@ -131,16 +133,14 @@ async fn answer(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>
         Ok(found) => found,
         Err(error) => return error.into(),
     };
-    let answered = check_scope(&operator, route.scope);
-    let answered = match answered {
+    let mut act = Act::of(route.scope, &operator, peer, &head);
+    let answered = match check_scope(&operator, route.scope) {
         Ok(()) => carry_out(route, parameter, &head, body, context).await,
         Err(error) => Err(error),
     };
     let reply = answered.unwrap_or_else(Reply::from);
-    if route.scope == Scope::Sessions {
-        // What was done to whom, by whom, and whether it was.
-        let (key, method, path) = (operator.name(), head.method(), head.uri().path());
-        tracing::info!(key, address = %peer, %method, path, status = reply.status().as_u16(), "administered");
+    if let Some(act) = &mut act {
+        act.status = Some(reply.status());
     }
     reply
 }

@@ -96,6 +96,11 @@ impl ApiKey {
         }
         Ok(Self { name: name.into(), key: key.as_bytes().into(), scopes })
     }
+
+    /// Whether both are the same text: nobody could tell who uses it.
+    pub(crate) fn is_same_key(&self, other: &Self) -> bool {
+        self.key == other.key
+    }
 }
 
 impl ApiKeys {

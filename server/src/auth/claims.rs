@@ -10,7 +10,7 @@ use crate::clock::UnixTime;
 /// The longest user, in bytes.
 pub(crate) const LONGEST_USER: usize = 255;
 
-/// How far an issuer's clock may be ahead of ours before its `nbf` keeps its fresh tokens out. `exp` has no such
+/// How far an issuer's clock may be ahead of ours before its `nbf`, or its `iat` where that counts, keeps its fresh tokens out. `exp` has no such
 /// leeway: it is the same instant for everyone.
 const NOT_BEFORE_LEEWAY: Duration = Duration::from_secs(30);
 
@@ -89,13 +89,17 @@ impl Claims {
     }
 
     /// Only of a token that says when it was issued and when it expires is it known how long it is good.
-    pub(super) fn check_length(&self, longest: Duration) -> Result<(), AuthError> {
+    pub(super) fn check_length(&self, longest: Duration, now: UnixTime) -> Result<(), AuthError> {
         let bad = |claim, problem| Err(AuthError::BadClaim { claim, problem });
         match (self.iat, self.exp) {
             (None, _) => bad("iat", "is missing (auth.longest_token)"),
             (_, None) => bad("exp", "is missing (auth.longest_token)"),
             (Some(iat), Some(exp)) if exp.since(iat) > longest => {
                 bad("exp", "is too long after `iat` (auth.longest_token)")
+            }
+            // It would be good for longer from now on.
+            (Some(iat), Some(_)) if now + NOT_BEFORE_LEEWAY < iat => {
+                bad("iat", "is still to come (auth.longest_token)")
             }
             (Some(_), Some(_)) => Ok(()),
         }

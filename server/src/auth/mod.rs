@@ -103,7 +103,7 @@ impl Auth {
         let claims = Claims::parse(raw, self.audience.as_deref())?;
         claims.check_time(now)?;
         if let Some(longest) = self.longest_token {
-            claims.check_length(longest)?;
+            claims.check_length(longest, now)?;
         }
         Ok(Identity::new(claims.sub, claims.iat, claims.exp, claims.permissions, claims.join))
     }

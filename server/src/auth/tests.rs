@@ -289,6 +289,11 @@ fn a_token_that_is_good_for_too_long_is_refused() {
             r#"{"sub":"a","iat":1699999990,"exp":1700000051}"#,
             bad("exp", "is too long after `iat` (auth.longest_token)"),
         ),
+        (r#"{"sub":"a","iat":1700000030,"exp":1700000090}"#, Ok(())),
+        (
+            r#"{"sub":"a","iat":1700000031,"exp":1700000091}"#,
+            bad("iat", "is still to come (auth.longest_token)"),
+        ),
         (r#"{"sub":"a","exp":1700000050}"#, bad("iat", "is missing (auth.longest_token)")),
         (r#"{"sub":"a","iat":1699999990}"#, bad("exp", "is missing (auth.longest_token)")),
     ] {

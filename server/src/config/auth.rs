@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Error, MapAccess, Visitor};
@@ -13,6 +14,9 @@ use super::raw::Checks;
 use super::units::{Span, SpanOrOff};
 use crate::auth::{Algorithm, ApiKey, ApiKeys, Auth, Hosts, Key, Origins, Scope};
 use crate::tls::Tls;
+
+/// Times of tokens are in seconds.
+const SHORTEST_TOKEN: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
 pub(super) struct RawAuth {
@@ -104,6 +108,8 @@ impl Checks<'_> {
         }
         let (api_keys, origins) = (api_keys, Origins::new(&raw.origins));
         let mut auth = Auth::new(keys, api_keys, origins, Hosts::new(hosts));
+        let fits = raw.longest_token.0.is_none_or(|longest| longest >= SHORTEST_TOKEN);
+        self.require(fits, "auth.longest_token", "must be at least 1s, or off")?;
         auth.longest_token = raw.longest_token.0;
         auth.audience = (!raw.audience.is_empty()).then(|| raw.audience.as_str().into());
         Ok(auth)
@@ -125,6 +131,10 @@ impl Checks<'_> {
             };
             let is_new = keys.iter().all(|other| other.name != key.name);
             self.require(is_new, &of(".name"), "is the name of another")?;
+            let other = keys.iter().find(|other| other.is_same_key(&key));
+            if let Some(other) = other {
+                return self.refuse(&of(""), format!("is the same key as that of {:?}", other.name));
+            }
             keys.push(key);
         }
         Ok(ApiKeys::new(keys))

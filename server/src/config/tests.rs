@@ -300,6 +300,28 @@ fn errors_about_authentication_name_the_key_and_show_no_secret() {
             "`auth.api_keys[1].name` (set by --set auth.api_keys): is the name of another",
         ),
         (
+            "auth.api_keys=[{name='ro', key='hunter2-0123456789', scopes=['read']}, 'hunter2-0123456789']"
+                .into(),
+            "`auth.api_keys[1]` (set by --set auth.api_keys): is the same key as that of \"ro\"",
+        ),
+        (
+            "auth.longest_token=999ms".into(),
+            "`auth.longest_token` (set by --set auth.longest_token): must be at least 1s, or off",
+        ),
+        (
+            "auth.jwks=ftp://issuer.example/keys".into(),
+            "`auth.jwks` (set by --set auth.jwks): must begin with http:// or https://",
+        ),
+        (
+            "auth.jwks=/nowhere.json".into(),
+            "`auth.jwks` (set by --set auth.jwks): /nowhere.json: cannot be read: No such file",
+        ),
+        (
+            "auth.jwks_refresh=9s".into(),
+            "`auth.jwks_refresh` (set by --set auth.jwks_refresh): must be at least 10s",
+        ),
+        ("auth.jwks_ca=/ca.pem".into(), "`auth.jwks_ca` (set by --set auth.jwks_ca): needs auth.jwks"),
+        (
             "auth.api_keys=[{name='ci', key='hunter2-0123456789', scopes=['write']}]".into(),
             "`auth.api_keys[0].scopes[0]` (set by --set auth.api_keys): unknown variant",
         ),
@@ -493,6 +515,8 @@ fn namespaces_that_make_no_sense_are_refused_by_their_keys() {
             "`namespace[2].prefix` … \"a\" is the `prefix` of another",
         ),
         ("{prefix=''}", &[], "`namespace[0].prefix` … must not be empty"),
+        ("{prefix='$user:'}", &[], "`namespace[0].prefix` … names that begin with `$` are the server's"),
+        ("{prefix='a,b'}", &[], "`namespace[0].prefix` … must not have control characters or commas"),
         ("{prefix='abcd'}", &["channel.name_bytes=3"], "`namespace[0].prefix` … must not be longer"),
         ("{publish=true}", &[], "missing field `prefix`"),
         ("{prefix='a'},{prefix='b',join=true}", &[], "`namespace[1].join` … unknown field `join`"),

@@ -16,7 +16,7 @@ pub(crate) enum EngineError {
     #[error("no answer came; it may have been done, or not")]
     OutcomeUnknown,
     /// The engine is asked for too much at once. Nothing was done.
-    #[error("too much is being published at once; nothing was done")]
+    #[error("channels are asked for too much at once; nothing was done")]
     Overloaded,
 }
 

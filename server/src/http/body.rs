@@ -55,6 +55,14 @@ pub(crate) fn parse<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiErro
     })
 }
 
+/// Parses a body that is an object. An array of its fields in their order, which the library would take for one, is none.
+pub(crate) fn parse_object<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, ApiError> {
+    if body.trim_ascii_start().first() == Some(&b'[') {
+        return Err(ApiError::bad_request("the body must be a JSON object"));
+    }
+    parse(body)
+}
+
 /// What the headers say of the body, without parameters.
 pub(crate) fn media_type(headers: &HeaderMap) -> &str {
     let text = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! What is done when a reminder is due.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use encke_core::message::Content;
 use serde_json::value::RawValue;
@@ -13,6 +14,11 @@ use crate::channel::ChannelName;
 use crate::engine::EngineError;
 use crate::metrics::ReminderOutcome;
 use crate::timeouts::{OwnerKey, RequestedDeadline};
+
+/// Reminders that an engine is asked to publish at once. It has room for more, for clients publish, too.
+pub(super) const MOST_PUBLISHING: usize = 256;
+/// How long an engine that has too much to do is left alone.
+const BETWEEN_TRIES: Duration = Duration::from_millis(50);
 
 impl Reminders {
     /// A timer has expired: a reminder may be due. Returns whether it was.
@@ -44,11 +50,7 @@ impl Reminders {
     }
 
     async fn publish(self: Arc<Self>, key: Arc<ReminderKey>, channel: ChannelName, data: Arc<RawValue>) {
-        let answer = {
-            let content = Content::from(already_compact(&data));
-            self.engine.append(&channel, &Holder::Operator, &content, None)
-        };
-        let outcome = match answer.await {
+        let outcome = match self.append(&channel, &data).await {
             Ok(_) => ReminderOutcome::Published,
             Err(EngineError::Draining) if self.put_back(&key, &channel, data) => ReminderOutcome::PutBack,
             Err(error) => {
@@ -58,6 +60,24 @@ impl Reminders {
             }
         };
         self.is_over(outcome);
+    }
+
+    /// Publishes it, once it is its turn. An engine that has too much to do has done nothing, and is asked again.
+    async fn append(&self, channel: &ChannelName, data: &RawValue) -> Result<(), EngineError> {
+        loop {
+            let turn = self.publishing.acquire().await.expect("it is never closed");
+            let answer = {
+                let content = Content::from(already_compact(data));
+                self.engine.append(channel, &Holder::Operator, &content, None)
+            };
+            match answer.await {
+                Err(EngineError::Overloaded) => {
+                    drop(turn);
+                    self.timeouts.sleep(BETWEEN_TRIES).await;
+                }
+                answer => return answer.map(drop),
+            }
+        }
     }
 
     /// The channels were closed before it was published: it is for the next process, unless another has its key.

@@ -18,13 +18,14 @@ use std::time::Duration;
 use encke_core::Timestamp;
 use parking_lot::Mutex;
 use serde_json::value::RawValue;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::engine::LogEngine;
 use crate::executor::Executor;
 use crate::metrics::Metrics;
 use crate::session::SessionRef;
 use crate::timeouts::{ArmAction, Owners, RequestedDeadline, Timeouts, TimerCell, TimerOwner};
+use firing::MOST_PUBLISHING;
 use table::{Entry, Table};
 
 pub(crate) use record::ReminderRecord;
@@ -51,6 +52,8 @@ pub(crate) struct Reminders {
     webhooks: Option<Arc<dyn WebhookSink>>,
     metrics: Arc<Metrics>,
     executor: Arc<dyn Executor>,
+    /// Turns to publish, in the order in which reminders were due.
+    publishing: Semaphore,
     /// No reminder is being carried out any more.
     settled: Notify,
 }
@@ -101,6 +104,7 @@ impl Reminders {
             webhooks,
             metrics,
             executor,
+            publishing: Semaphore::new(MOST_PUBLISHING),
             settled: Notify::new(),
         }
     }

@@ -2,6 +2,7 @@
 //! the outbox.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use encke_core::dialect::Beginning;
 use encke_core::session::Phase;
@@ -12,7 +13,14 @@ use super::subscriptions::{NotSubscribed, Subscribed, Will};
 use crate::admission::Holder;
 use crate::auth::Identity;
 use crate::channel::ChannelName;
-use crate::engine::Answer;
+use crate::engine::{Answer, EngineError};
+
+/// The token has to allow it.
+const BY_TOKEN: Will = Will::Server { granted: false };
+
+/// Until an engine that had too much to do is asked again: twice as long each time.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Sessions {
     /// The backend makes a session follow a channel, whatever its client's token allows. If it does already, nothing changes.
@@ -64,17 +72,35 @@ impl Sessions {
     ) {
         let new = identity.joins().filter(|name| !before.joins().any(|known| known == *name));
         for name in new.filter_map(|name| ChannelName::new(name, usize::MAX).ok()) {
-            let maker = || identity.shared_user().map_or(Holder::Operator, Holder::User);
-            let (id, channel) = (session.id(), name.clone());
-            let joined = self.follow(session, Will::Server { granted: false }, maker, &name, &Beginning::Now);
-            let joined = joined.map(move |joined| {
-                if let Err(error) = joined {
-                    tracing::info!(session = %id, %channel, %error, "a channel of the token was not joined");
-                }
-            });
-            if let Answer::Later(joined) = joined {
-                self.executor.spawn(joined);
+            let user = identity.shared_user();
+            let maker = move || user.clone().map_or(Holder::Operator, Holder::User);
+            let joined = self.follow(session, BY_TOKEN, &maker, &name, &Beginning::Now);
+            if !matches!(joined, Answer::Ready(Ok(_))) {
+                let (this, session) = (Arc::clone(self), self.hold(session));
+                let joining = async move { this.join_later(&session, maker, &name, joined).await };
+                self.executor.spawn(Box::pin(joining));
             }
+        }
+    }
+
+    /// The session has asked for a channel of its token. An engine that had too much to do then is asked again: many sessions may begin at once.
+    async fn join_later(
+        self: &Arc<Self>,
+        session: &SessionCell,
+        maker: impl Fn() -> Holder,
+        name: &ChannelName,
+        mut joined: Answer<Result<Subscribed, NotSubscribed>>,
+    ) {
+        let mut pause = SHORTEST_PAUSE;
+        while let Err(error) = joined.await {
+            if error != NotSubscribed::Engine(EngineError::Overloaded) {
+                let session = session.id();
+                tracing::info!(%session, channel = %name, %error, "a channel of the token was not joined");
+                return;
+            }
+            self.timeouts.sleep(pause).await;
+            pause = LONGEST_PAUSE.min(2 * pause);
+            joined = self.follow(session, BY_TOKEN, &maker, name, &Beginning::Now);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! How a connection takes what its session has for it.
 
 use encke_core::dialect::Event;
-use encke_core::session::outbox::Run;
+use encke_core::session::outbox::{Run, WhyEnded};
 use encke_core::session::{ConnectionInput, Outbox};
 
 use super::Channel;
@@ -19,9 +19,6 @@ const BATCH_BYTES: usize = 16 * 1024;
 
 /// The most messages that one channel gives before the next has its turn.
 const RUN_MESSAGES: usize = 32;
-
-/// Why a client no longer follows a channel that the backend has taken it out of.
-const REMOVED: &str = "removed";
 
 /// Where a connection writes what it takes, in the form of its transport.
 pub(crate) trait Outgoing {
@@ -136,9 +133,13 @@ fn take(outbox: &mut SessionOutbox, out: &mut impl Outgoing) -> Taken {
                 let (channel, epoch) = (followed.channel.name().told(), followed.channel.epoch());
                 out.notice(outbox.sent(), &Event::Subscribed { channel, epoch, offset });
             }
-            Run::Ended => {
+            Run::Ended(why) => {
                 let channel = followed.channel.name().told();
-                out.notice(outbox.sent(), &Event::Unsubscribed { channel, reason: REMOVED });
+                let reason = match why {
+                    WhyEnded::Removed => "removed",
+                    WhyEnded::Forbidden => "forbidden",
+                };
+                out.notice(outbox.sent(), &Event::Unsubscribed { channel, reason });
             }
             Run::CaughtUp => log.wait(followed.key),
             Run::PassedOver | Run::Waits => {}

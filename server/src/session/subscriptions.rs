@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use encke_core::dialect::{Beginning, Since};
 use encke_core::session::Phase;
-use encke_core::session::outbox::{Bounds, Slot, Source};
+use encke_core::session::outbox::{Bounds, Slot, Source, WhyEnded};
 
 use super::Channel;
 use super::cell::{SessionCell, SessionRef, SessionState};
@@ -171,7 +171,7 @@ impl Sessions {
     /// Whether a session may follow one more channel for this client; the subscription, if it is there already.
     fn may_follow(
         &self,
-        state: &SessionState,
+        state: &mut SessionState,
         will: Will,
         name: &ChannelName,
     ) -> Result<Option<Subscribed>, NotSubscribed> {
@@ -185,8 +185,11 @@ impl Sessions {
         if !is_granted && !state.identity.allows(Permission::Subscribe, name.as_str()) {
             return Err(NotSubscribed::Forbidden);
         }
-        if let Some((_, followed)) = state.find(name.as_str()) {
+        if let Some((slot, followed)) = state.find(name.as_str()) {
             let channel = Arc::clone(&followed.channel);
+            if is_granted {
+                state.machine.outbox_mut().grant(slot);
+            }
             let offset = channel.last_offset();
             return Ok(Some(Subscribed { channel, offset, begun: offset, recovered: None }));
         }
@@ -261,7 +264,8 @@ impl Sessions {
                 .map(|it| (it.slot, it.channel.clone()))
                 .collect();
             for (slot, followed) in &forbidden {
-                outbox.unsubscribe(*slot);
+                // Whoever asked tells the client.
+                outbox.unsubscribe_told(*slot, WhyEnded::Forbidden);
                 self.note_left(session, identity, &followed.channel);
             }
             forbidden

@@ -224,7 +224,10 @@ fn apply(from: impl Read, kept: &Kept) -> Result<(Counts, Vec<Arc<Channel>>), Lo
                 sessions.revocations().restore(&revoked).map_err(|error| error.to_string())
             }
             Record::Telling(telling) => sessions.restore_telling(&telling).map_err(|error| error.to_string()),
-            Record::Reminder(reminder) => reminders.restore(&reminder).map_err(|error| error.to_string()),
+            Record::Reminder(reminder) => {
+                let of_key = |error| format!("reminder {:?}: {error}", reminder.key);
+                reminders.restore(&reminder).map_err(of_key)
+            }
         };
         if let Err(problem) = outcome {
             counts.skipped += 1;

@@ -1,5 +1,9 @@
+use std::io::Write;
+use std::net::TcpStream;
+
 use encke_tests::waiting::until;
-use encke_tests::{Answer, Launch, RunningServer};
+use encke_tests::{Answer, Client, Launch, RunningServer, tokens};
+use serde_json::json;
 
 const OLD: &str = "old-key-0123456789";
 const NEW: &str = "new-key-0123456789";
@@ -108,6 +112,63 @@ fn keys_are_not_logged() {
     assert_eq!(ask(&server, "GET", "/api/sessions", &bearer(NEW)).status, 401);
     server.logs.await_line("serving");
     assert!(!server.logs.text().contains("key-0123456789"), "{}", server.logs.text());
+}
+
+/// Whoever asks for an act and does not wait for what comes of it: it may not be seen at all, but what is done is in the log.
+#[test]
+fn what_is_done_is_in_the_log_though_nobody_waits_for_the_answer() {
+    const USERS: usize = 40;
+    let server = Launch::default()
+        .set(&format!("auth.api_keys=[\"{OLD}\"]"))
+        .set(&format!("auth.secret={}", tokens::SECRET))
+        .start();
+    let token = |user: &str| tokens::sign(&json!({"sub": user, "iat": 1}), tokens::SECRET);
+    let connect = |user: &str| Client::connect(server.public, &format!("token={}", token(user)));
+    let users: Vec<_> = (0..USERS).map(|number| format!("user-{number}")).collect();
+    let clients: Vec<_> = users.iter().map(|user| connect(user)).collect();
+    for user in &users {
+        let host = server.admin.address();
+        let head = format!("DELETE /api/users/{user} HTTP/1.1\r\nHost: {host}\r\n{}\r\n", bearer(OLD));
+        let mut socket = TcpStream::connect(host).expect("it listens");
+        socket.write_all(head.as_bytes()).expect("it is read");
+    }
+    let admin = server.admin.with_key(OLD);
+    until("what is done is what is in the log", || {
+        let records = server.logs.records();
+        let told: Vec<bool> = users
+            .iter()
+            .map(|user| {
+                let path = format!("/api/users/{user}");
+                records.iter().any(|act| act["message"] == "administered" && act["path"] == *path)
+            })
+            .collect();
+        let done =
+            |client: &Client| admin.get(&format!("/api/sessions/{}", client.hello.session)).status == 404;
+        let done: Vec<bool> = clients.iter().map(done).collect();
+        told == done && done.contains(&true)
+    });
+}
+
+/// What is published is said where it is asked for: there may be thousands a second.
+#[test]
+fn a_filter_of_the_log_says_which_acts_are_in_it() {
+    for (filter, publishes, ends) in
+        [("info", 0, 1), ("warn,audit=debug", 1, 1), ("warn,audit=info", 0, 1), ("warn", 0, 0)]
+    {
+        let server = Launch::default().set(&format!("log.level={filter}")).start();
+        let client = server.client();
+        server.admin.publish("news", 1);
+        let session = format!("/api/sessions/{}", client.hello.session);
+        assert_eq!(server.admin.ask("DELETE", &session).status, 204);
+        until(format!("{filter}: {publishes} and {ends}"), || {
+            let records = server.logs.records();
+            let acts = |path: &str| {
+                records.iter().filter(|act| act["message"] == "administered" && act["path"] == path).count()
+            };
+            // The lines of a log are in the order of the acts.
+            (acts("/api/publish"), acts(&session)) == (publishes, ends)
+        });
+    }
 }
 
 /// Each key by its name and what it is good for.

@@ -124,7 +124,12 @@ fn nothing_is_lost_behind_a_new_handshake() {
 /// Before sockets have a session, what they begin to say counts for all of them.
 #[test]
 fn unfinished_texts_of_sockets_without_a_session_are_bounded() {
-    let server = RunningServer::with(&["limits.receive_total=256KiB", "limits.max_message=64KiB"]);
+    let server = RunningServer::with(&[
+        "limits.receive_total=256KiB",
+        "limits.max_message=64KiB",
+        // Those that are given up are no late ones, however long the machine takes.
+        "limits.handshake_timeout=1m",
+    ]);
     let text = masked(TEXT, &vec![b'x'; 60_000]);
     let mut sockets: Vec<_> = (0..8).map(|_| Socket::connect(server.public)).collect();
     for socket in &mut sockets {

@@ -282,6 +282,38 @@ fn who_comes_back_with_a_narrower_token_is_told() {
     assert_eq!(again.object()["message"]["channel"], "chat");
 }
 
+/// Whether it was told at once, by a refresh, or by the connection before.
+#[test]
+fn who_may_follow_no_longer_is_told_again_after_a_cut() {
+    let server = server();
+    let (wide, narrow) =
+        (token("alice", json!({"*": ["subscribe"]})), token("alice", json!({"chat": ["subscribe"]})));
+    let forbidden = json!({"unsubscribed": {"channel": "news", "reason": "forbidden"}});
+    let mut client = connect(&server, &wide);
+    client.subscribe("news");
+    client.send(&format!(r#"{{"id":2,"refresh":{{"token":"{narrow}"}}}}"#));
+    // It is cut before it has read that.
+    until("it is forbidden", || server.admin.session(&client.hello.session)["subscriptions"] == json!([]));
+    let hello = client.drop_connection();
+    let query = format!("resume={}&seq=0&token={narrow}", hello.resume);
+    for _ in 0..2 {
+        let mut again = Client::connect(server.public, &query);
+        assert!(again.hello.recovered);
+        assert_eq!(again.object(), forbidden);
+    }
+    // Once something has come after it, it is known.
+    let mut last = Client::connect(server.public, &query);
+    assert_eq!(last.object(), forbidden);
+    last.subscribe("chat");
+    server.admin.publish("chat", 1);
+    assert_eq!(last.object()["message"]["seq"], 1);
+    drop(last);
+    let query = format!("resume={}&seq=1&token={narrow}", hello.resume);
+    let mut again = Client::connect(server.public, &query);
+    server.admin.publish("chat", 2);
+    assert_eq!(again.object()["message"]["seq"], 2);
+}
+
 #[test]
 fn a_session_is_its_users() {
     let server = server();

@@ -145,6 +145,9 @@ pub struct NoticeRecord {
     /// The last seq there was when it was told; nothing: it is to be told.
     #[n(2)]
     pub told_after: Option<u64>,
+    /// It has ended because the client may not follow the channel any more.
+    #[cbor(n(3), default)]
+    pub is_forbidden: bool,
 }
 
 /// A stretch of a log that was sent.

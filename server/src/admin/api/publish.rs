@@ -15,7 +15,7 @@ use crate::admin::Context;
 use crate::admission::Holder;
 use crate::channel::{ChannelName, PublishId, Published, Publisher};
 use crate::engine::EngineError;
-use crate::http::body::parse;
+use crate::http::body::parse_object;
 use crate::http::reply::{ErrorBody, json};
 use crate::http::{ApiError, Reply};
 
@@ -82,7 +82,7 @@ enum Outcome {
 pub(super) fn publish(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let (context, body) = (Arc::clone(call.context), call.body.clone());
     async move {
-        let request: Publish<'_> = parse(&body)?;
+        let request: Publish<'_> = parse_object(&body)?;
         check_length(&context, request.data)?;
         let published =
             append(&context, &request.channel, &content(request.data)?, publish_id(request.key).as_ref())
@@ -99,7 +99,7 @@ pub(super) fn broadcast(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, Api
 }
 
 async fn append_to_each(context: &Context, body: &[u8]) -> Result<Reply, ApiError> {
-    let request: Broadcast<'_> = parse(body)?;
+    let request: Broadcast<'_> = parse_object(body)?;
     if !(1..=MOST_CHANNELS).contains(&request.channels.len()) {
         return Err(ApiError::bad_request(format!("channels must be from 1 to {MOST_CHANNELS}")));
     }

@@ -15,7 +15,7 @@ use super::publish::check_length;
 use super::routes::Call;
 use crate::admin::Context;
 use crate::channel::ChannelName;
-use crate::http::body::parse;
+use crate::http::body::parse_object;
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, Reply};
 use crate::reminders::{Action, BadReminder, LONGEST, NotKept, ReminderKey, Waiting, compact};
@@ -76,7 +76,7 @@ pub(super) fn put(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>
     let (context, body) = (Arc::clone(call.context), call.body.clone());
     async move {
         let key = key?;
-        let request: Put<'_> = parse(&body)?;
+        let request: Put<'_> = parse_object(&body)?;
         let due_in = after(&request.after)?;
         let action = action(&context, &request)?;
         context.client.reminders.put(key.clone(), due_in, action.clone())?;

@@ -14,7 +14,7 @@ use super::sessions::{find, moved};
 use super::users::{for_each_of, with_user};
 use crate::channel::NotPublished;
 use crate::engine::EngineError;
-use crate::http::body::parse;
+use crate::http::body::parse_object;
 use crate::http::reply::json;
 use crate::http::{ApiError, Reply};
 use crate::session::NotSaid;
@@ -42,7 +42,7 @@ pub(super) fn to_session(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, Ap
     let (context, body) = (Arc::clone(call.context), call.body.clone());
     async move {
         let session = session?;
-        let Send { data } = parse(&body)?;
+        let Send { data } = parse_object(&body)?;
         check_length(&context, data)?;
         let published = context.client.sessions.say_to_session(&session, &content(data)?)?;
         Ok(json(&Position::of(&published)))
@@ -54,7 +54,7 @@ pub(super) fn to_session(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, Ap
 pub(super) fn to_user(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
     let body = call.body.clone();
     with_user(call, |context, user| async move {
-        let Send { data } = parse(&body)?;
+        let Send { data } = parse_object(&body)?;
         check_length(&context, data)?;
         let content = content(data)?;
         let sessions = &context.client.sessions;

@@ -12,7 +12,7 @@ use super::routes::Call;
 use super::sessions::{find, moved};
 use super::task::in_task;
 use crate::channel::ChannelName;
-use crate::http::body::parse;
+use crate::http::body::parse_object;
 use crate::http::reply::{json, no_content};
 use crate::http::{ApiError, Reply};
 use crate::session::NotSubscribed;
@@ -54,7 +54,7 @@ pub(super) fn subscribe(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, Api
     let (context, body) = (Arc::clone(call.context), call.body.clone());
     in_task(async move {
         let session = session?;
-        let Subscribe { channel, since } = parse(&body)?;
+        let Subscribe { channel, since } = parse_object(&body)?;
         let name = ChannelName::new(&channel, context.client.settings.channel_name_bytes)?;
         let begin = since.map_or(Beginning::Now, |Position { epoch, offset }| {
             Beginning::After(Since { epoch: epoch.into(), offset })
@@ -75,7 +75,7 @@ pub(super) fn unsubscribe(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, A
     let (context, body) = (Arc::clone(call.context), call.body.clone());
     async move {
         let session = session?;
-        let Unsubscribe { channel } = parse(&body)?;
+        let Unsubscribe { channel } = parse_object(&body)?;
         let name = ChannelName::new(&channel, context.client.settings.channel_name_bytes)?;
         context.client.sessions.unsubscribe_for(&session, &name)?;
         Ok(no_content())

@@ -3,7 +3,7 @@ use encke_tests::waiting::until;
 use encke_tests::{Admin, Answer, Client, EventStream, Hello, Requests, RunningServer};
 use serde_json::{Value, json};
 
-use super::{assert_error, come_back, done, message};
+use super::{assert_error, come_back, connect as connect_as, done, launch, message, token};
 use crate::restart::{Restarts, back};
 
 fn subscribe(admin: Admin, session: &str, body: &Value) -> Answer {
@@ -55,6 +55,40 @@ fn a_session_follows_and_leaves_as_the_backend_says() {
     client.subscribe("last");
     server.admin.publish("last", 1);
     assert_eq!(client.object(), message(2, "last", 1, 1));
+}
+
+/// It holds whatever the client's token allows, in whichever order the two have asked.
+#[test]
+fn what_the_client_follows_already_is_granted_all_the_same() {
+    let server = launch().start();
+    let nothing = json!({"id": 9, "refresh": {"token": token("alice", json!({"channels": {}}))}}).to_string();
+    let forbidden = json!({"unsubscribed": {"channel": "other", "reason": "forbidden"}});
+    for (how, joins) in [("the client", json!([])), ("its token", json!(["news"]))] {
+        let mut client = connect_as(&server, &token("alice", json!({"join": joins})));
+        let session = client.hello.session.clone();
+        if how == "its token" {
+            assert_eq!(client.object()["subscribed"]["channel"], "news");
+        } else {
+            client.subscribe("news");
+        }
+        client.subscribe("other");
+        begin(server.admin, &session, "news");
+        client.send(&nothing);
+        assert_eq!(client.object(), forbidden, "{how}: and not of the other");
+        assert_eq!(client.object()["reply"]["id"], 9);
+        let offset = server.admin.publish("news", 1)["offset"].as_u64().expect("an offset");
+        assert_eq!(client.object(), message(1, "news", offset, 1), "{how}");
+        // And so it is after a cut, of which nothing is told.
+        let hello = client.drop_connection();
+        let query = format!("seq=1&token={}", token("alice", json!({"channels": {}})));
+        let mut again = come_back(&server, &hello, &query);
+        server.admin.publish("news", 2);
+        let told = again.object();
+        let told = if told == forbidden { again.object() } else { told };
+        assert_eq!(told, message(2, "news", offset + 1, 2), "{how}");
+        end(server.admin, &session, "news");
+        assert_eq!(again.object(), removed("news"));
+    }
 }
 
 #[test]

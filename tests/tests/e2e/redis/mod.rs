@@ -23,6 +23,8 @@ mod patterns;
 mod presence;
 // Sessions that outlive their server, and what they follow in Redis.
 mod restarts;
+// More reminders at once than Redis is asked at once.
+mod reminders;
 // The scripts held against the model.
 mod scripts;
 // A master that fails, and Sentinels that make a replica the master.

@@ -93,9 +93,9 @@ impl<C> Outbox<C> {
             let expected = it.notice().is_some_and(|notice| notice.told_after.is_none());
             assert_eq!(queued, usize::from(expected), "{slot} is in the queue as it says");
             let Some(notice) = it.notice() else { continue };
-            assert_eq!(notice.is_end, !it.live, "{slot} is told as it is");
+            assert_eq!(notice.is_end(), !it.live, "{slot} is told as it is");
             assert!(notice.told_after <= Some(self.seq()), "{slot} was not told in the future");
-            noted += usize::from(notice.is_end);
+            noted += usize::from(notice.is_end());
         }
         assert!(noted <= MOST_ENDS, "ends are bounded");
         assert!(self.notices().all(|slot| self.get(slot).is_some()), "all in the queue are there");

@@ -26,7 +26,8 @@ mod turn;
 
 use std::num::NonZeroU32;
 
-pub use notices::MOST_ENDS;
+use notices::Became;
+pub use notices::{MOST_ENDS, WhyEnded};
 pub use overlap::{Place, Source};
 use rare::Rare;
 use ring::{Entry, EntryKind, Ring};
@@ -163,7 +164,7 @@ impl<C> Outbox<C> {
             slot: Slot(slot),
             channel: &it.channel,
             cursor: it.cursor,
-            granted: it.notice().is_some_and(|notice| notice.granted),
+            granted: it.notice().is_some_and(|notice| notice.became == Became::Begun { granted: true }),
         })
     }
 

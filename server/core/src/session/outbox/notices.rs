@@ -15,12 +15,35 @@ pub const MOST_ENDS: usize = 64;
 /// What the client is told of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Notice {
-    /// That it has ended, rather than begun.
-    pub(super) is_end: bool,
-    /// Whatever else the client may follow.
-    pub(super) granted: bool,
+    /// What has become of it.
+    pub(super) became: Became,
     /// The last seq there was when it was told; nothing: it is to be told.
     pub(super) told_after: Option<u64>,
+}
+
+/// What has become of a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Became {
+    /// It goes on. If `granted`, whatever else the client may follow.
+    Begun {
+        granted: bool,
+    },
+    Ended(WhyEnded),
+}
+
+/// Why a subscription has ended without the client's asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WhyEnded {
+    /// The backend has ended it.
+    Removed,
+    /// The client may not follow the channel any more.
+    Forbidden,
+}
+
+impl Notice {
+    pub(super) const fn is_end(self) -> bool {
+        matches!(self.became, Became::Ended(_))
+    }
 }
 
 impl<C> Outbox<C> {
@@ -38,7 +61,10 @@ impl<C> Outbox<C> {
         let start = it.start;
         let notice = it.notice_mut().expect("there is something to tell of it");
         notice.told_after = Some(last);
-        if notice.is_end { Run::Ended } else { Run::Begun { offset: start } }
+        match notice.became {
+            Became::Begun { .. } => Run::Begun { offset: start },
+            Became::Ended(why) => Run::Ended(why),
+        }
     }
 
     /// A connection begins, whose client has what was sent up to `seq`, and with it what was told before.
@@ -56,7 +82,7 @@ impl<C> Outbox<C> {
             .existing()
             .filter_map(|(slot, it)| Some((slot, it.notice()?)))
             .filter(|(_, notice)| notice.told_after.is_none())
-            .map(|(slot, notice)| (!notice.is_end, slot))
+            .map(|(slot, notice)| (!notice.is_end(), slot))
             .collect();
         untold.sort_unstable();
         self.set_notices(untold.into_iter().map(|(_, slot)| slot));
@@ -88,7 +114,7 @@ impl<C> Outbox<C> {
     }
 
     fn ends(&self) -> impl Iterator<Item = (u32, &Subscription<C>)> {
-        self.existing().filter(|(_, it)| it.notice().is_some_and(|notice| notice.is_end))
+        self.existing().filter(|(_, it)| it.notice().is_some_and(Notice::is_end))
     }
 
     /// Room for one more end: those go that the client knows, and if that is not enough, the one that was told first.
@@ -109,13 +135,40 @@ impl<C> Outbox<C> {
     where
         C: Source,
     {
+        self.end_with_notice(slot, WhyEnded::Removed, None);
+    }
+
+    /// The same, where the client is told on the connection that it has now, beside the outbox. It is told again by the next one, if it may not have
+    /// heard of it.
+    pub fn unsubscribe_told(&mut self, slot: Slot, why: WhyEnded)
+    where
+        C: Source,
+    {
+        self.end_with_notice(slot, why, Some(self.seq()));
+    }
+
+    fn end_with_notice(&mut self, slot: Slot, why: WhyEnded, told_after: Option<u64>)
+    where
+        C: Source,
+    {
         if self.get(slot.0).is_none_or(|it| !it.live) {
             return;
         }
         self.make_room_for_an_end();
         // First, so that the slot stays.
-        self.have_told(slot.0, Notice { is_end: true, granted: false, told_after: None });
+        self.have_told(slot.0, Notice { became: Became::Ended(why), told_after });
         self.end(slot.0);
+    }
+
+    /// The client follows this channel, as it has asked, and from here on whatever else it may follow. It need not be told.
+    pub fn grant(&mut self, slot: Slot) {
+        let became = Became::Begun { granted: true };
+        let Some(it) = self.get_mut(slot.0).filter(|it| it.live) else { return };
+        match it.notice() {
+            Some(notice) => it.set_notice(Some(Notice { became, ..notice })),
+            // Whoever has heard anything knows it.
+            None => self.have_told(slot.0, Notice { became, told_after: Some(0) }),
+        }
     }
 
     /// This is to be told.
@@ -141,7 +194,7 @@ impl<C: Source> Outbox<C> {
         granted: bool,
     ) -> Slot {
         let slot = self.subscribe_with(channel, cursor, gap);
-        self.have_told(slot.0, Notice { is_end: false, granted, told_after: None });
+        self.have_told(slot.0, Notice { became: Became::Begun { granted }, told_after: None });
         slot
     }
 }
@@ -197,9 +250,9 @@ mod tests {
         }
         outbox.unsubscribe_and_tell(slot);
         outbox.check_invariants();
-        assert_eq!(all(&mut outbox), [(2, Run::Ended)]);
+        assert_eq!(all(&mut outbox), [(2, Run::Ended(WhyEnded::Removed))]);
         outbox.resume(Some(3), WhenFull::Stop);
-        assert_eq!(all(&mut outbox), [(2, Run::Ended)]);
+        assert_eq!(all(&mut outbox), [(2, Run::Ended(WhyEnded::Removed))]);
         outbox.forget_ends(|channel| *channel == 2);
         outbox.resume(Some(3), WhenFull::Stop);
         assert_eq!(all(&mut outbox), []);
@@ -216,6 +269,47 @@ mod tests {
         assert_eq!(all(&mut outbox), []);
         outbox.resume_keeping(0, 0, false);
         assert_eq!(all(&mut outbox), [(1, Run::Begun { offset: 9 })]);
+    }
+
+    #[test]
+    fn an_end_that_was_told_beside_the_outbox_is_told_again_after_a_cut() {
+        let mut outbox = Outbox::new(16);
+        let slot = outbox.subscribe(1, 8, false);
+        assert_eq!(all(&mut outbox), [(1, messages(1, 9, 1))]);
+        outbox.unsubscribe_told(slot, WhyEnded::Forbidden);
+        outbox.check_invariants();
+        assert_eq!(all(&mut outbox), [], "it was told");
+        outbox.resume(Some(1), WhenFull::Stop);
+        assert_eq!(all(&mut outbox), [(1, Run::Ended(WhyEnded::Forbidden))]);
+        // What is sent after it, and has arrived, says that it has arrived, too.
+        outbox.subscribe(2, 8, false);
+        assert_eq!(all(&mut outbox), [(2, messages(2, 9, 1))]);
+        outbox.resume(Some(2), WhenFull::Stop);
+        assert_eq!(all(&mut outbox), []);
+    }
+
+    #[test]
+    fn what_the_client_follows_may_be_granted_and_it_is_not_told() {
+        let mut outbox = Outbox::new(16);
+        let slot = outbox.subscribe(1, 8, false);
+        let is_granted = |outbox: &Outbox<u64>| outbox.subscriptions().all(|it| it.granted);
+        assert!(!is_granted(&outbox));
+        assert_eq!(all(&mut outbox), [(1, messages(1, 9, 1))]);
+        outbox.grant(slot);
+        outbox.check_invariants();
+        assert!(is_granted(&outbox));
+        outbox.resume(Some(1), WhenFull::Stop);
+        assert_eq!(all(&mut outbox), []);
+        // What its token has joined is told as ever.
+        let joined = outbox.subscribe_and_tell(|_| 2, 9, false, false);
+        outbox.grant(joined);
+        outbox.check_invariants();
+        assert!(is_granted(&outbox));
+        assert_eq!(all(&mut outbox), [(2, Run::Begun { offset: 9 })]);
+        // What has ended is granted to nobody.
+        outbox.unsubscribe(slot);
+        outbox.grant(slot);
+        outbox.check_invariants();
     }
 
     #[test]
@@ -237,7 +331,10 @@ mod tests {
             outbox.check_invariants();
         }
         let told = all(&mut outbox);
-        assert_eq!(told, (1..=last).map(|channel| (channel, Run::Ended)).collect::<Vec<_>>());
+        assert_eq!(
+            told,
+            (1..=last).map(|channel| (channel, Run::Ended(WhyEnded::Removed))).collect::<Vec<_>>()
+        );
         // What the client is known to have is forgotten first.
         outbox.subscribe(1_000, 8, false);
         all(&mut outbox);
@@ -245,7 +342,7 @@ mod tests {
         let slot = outbox.subscribe_and_tell(|_| last + 1, 9, false, false);
         outbox.unsubscribe_and_tell(slot);
         outbox.resume(Some(0), WhenFull::Stop);
-        assert!(all(&mut outbox).contains(&(last + 1, Run::Ended)));
+        assert!(all(&mut outbox).contains(&(last + 1, Run::Ended(WhyEnded::Removed))));
         assert_eq!(outbox.ends().count(), 1);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU64;
 
-use super::notices::Notice;
+use super::notices::{Became, Notice, WhyEnded};
 use super::overlap::{SentRange, Source};
 use super::ring::{Entry, Ring};
 use super::subscription::{Evicted, Rare, Subscription};
@@ -163,12 +163,26 @@ impl<C: Source> Subscription<C> {
                     .collect()
             }),
             sent_by_others: self.is_sent_by_others(),
-            notice: self.notice().map(|Notice { is_end, granted, told_after }| NoticeRecord {
-                is_end,
-                granted,
-                told_after,
-            }),
+            notice: self.notice().map(Notice::record),
         }
+    }
+}
+
+impl Notice {
+    fn record(self) -> NoticeRecord {
+        let Self { became, told_after } = self;
+        NoticeRecord {
+            is_end: self.is_end(),
+            granted: became == Became::Begun { granted: true },
+            told_after,
+            is_forbidden: became == Became::Ended(WhyEnded::Forbidden),
+        }
+    }
+
+    fn restore(record: NoticeRecord) -> Self {
+        let NoticeRecord { is_end, granted, told_after, is_forbidden } = record;
+        let why = if is_forbidden { WhyEnded::Forbidden } else { WhyEnded::Removed };
+        Self { became: if is_end { Became::Ended(why) } else { Became::Begun { granted } }, told_after }
     }
 }
 
@@ -199,13 +213,9 @@ impl<C> Subscription<C> {
                 .map(|&SentBefore { log, after, up_to, missed }| SentRange { log, after, up_to, missed })
                 .collect(),
             sent_by_others: record.sent_by_others,
-            notice: record.notice.map(|NoticeRecord { is_end, granted, told_after }| Notice {
-                is_end,
-                granted,
-                told_after,
-            }),
+            notice: record.notice.map(Notice::restore),
         };
-        if rare.notice.is_some_and(|notice| notice.is_end == record.live) {
+        if rare.notice.is_some_and(|notice| notice.is_end() == record.live) {
             return Err(BadRecord("a notice of what is not so"));
         }
         if rare.missed.is_some()

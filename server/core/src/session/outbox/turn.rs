@@ -1,5 +1,7 @@
 //! What an outbox and its owner exchange.
 
+use super::notices::WhyEnded;
+
 /// Identifies a subscription of one outbox while it exists. Reused afterwards: a stale slot may mean another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(pub(super) u32);
@@ -58,7 +60,7 @@ pub enum Run {
         offset: u64,
     },
     /// It has ended, and the client has not asked for that. It has no seq.
-    Ended,
+    Ended(WhyEnded),
     /// Nothing: another subscription had sent what came next. There is more.
     PassedOver,
     /// Nothing: another subscription has to come to the same message first. It has a turn before this one has its next.

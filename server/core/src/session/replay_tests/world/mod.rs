@@ -224,7 +224,7 @@ impl World {
                 assert!(after.sent == seq || after.sent == after.dropped, "there, or where the ring begins");
                 vec![self.gap(turn, subscription, before, seq, range, coverage)]
             }
-            Run::Begun { .. } | Run::Ended => {
+            Run::Begun { .. } | Run::Ended(_) => {
                 assert_eq!(before, after, "nothing is sent under a seq");
                 vec![self.notice(subscription, run, coverage)]
             }

@@ -58,7 +58,7 @@ impl World {
 
     pub(super) fn notice(&self, subscription: usize, run: Run, coverage: &mut Coverage) -> Frame {
         let it = &self.subscriptions[subscription];
-        let is_end = run == Run::Ended;
+        let is_end = matches!(run, Run::Ended(_));
         if is_end {
             assert!(!it.live && it.tells_end, "it has ended by the server's will: {it:?}");
             coverage.met("told of an end");
