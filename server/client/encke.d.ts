@@ -7,6 +7,12 @@ export interface Position {
   offset: number;
 }
 
+/** Where to begin, rather than with what comes next: after a position, or with the newest `last` messages that the log has. */
+export interface From {
+  since?: Position;
+  last?: number;
+}
+
 export type Transport = "websocket" | "events" | "poll";
 
 export interface Options {
@@ -15,8 +21,8 @@ export interface Options {
    * client waits and asks again.
    */
   token?: string | (() => string | Promise<string>);
-  /** Channels and patterns to follow from the first connection on, or from a position. One that is refused is told as `unsubscribed`. */
-  channels?: (string | { channel: string; since?: Position })[];
+  /** Channels and patterns to follow from the first connection on, or from a place. One that is refused is told as `unsubscribed`. */
+  channels?: (string | ({ channel: string } & From))[];
   /** Those that may be used, the best first. All, unless there is no WebSocket. */
   transports?: Transport[];
   /** How long a transport may take to bring a hello before the next one is tried: 10,000 by default. */
@@ -31,10 +37,10 @@ export interface Client {
   /** Calls the listener with each object of this kind, in their order. Returns what takes it away again. */
   on<K extends keyof Events>(type: K, listener: (body: Events[K]) => void): () => void;
   /**
-   * Follows a channel or pattern, from now on or from a position on. Refused for the moment (`unavailable`, `overloaded`, `rate_limited`),
+   * Follows a channel or pattern, from now on or from a place on. Refused for the moment (`unavailable`, `overloaded`, `rate_limited`),
    * it is asked again. In another session, it is followed from its last message on.
    */
-  subscribe(channel: string, options?: { since?: Position }): Promise<Subscribed & { recovered?: boolean }>;
+  subscribe(channel: string, options?: From): Promise<Subscribed & { recovered?: boolean }>;
   unsubscribe(channel: string): Promise<{}>;
   /**
    * Publishes. Without an answer, it is repeated with its key (which is random unless it is given) when the client is back: the server does it

@@ -1,4 +1,4 @@
-// Encke's client. What was heard counts once it was told, a command is sent until it is answered: all else ends with its link.
+// Encke's client. What was heard counts once it was told; a command is sent until it is answered.
 
 const NEVER_MS = 2 ** 31 - 1; // `retry_ms`: do not come back.
 const LONGEST_PAUSE_MS = 30_000;
@@ -157,7 +157,7 @@ export function connect(url, options = {}) {
     become("open", { transport: transports[at] });
     heard(mine);
     for (const command of commands.values()) {
-      // A key is its user's or its session's, for some time.
+      // A key is its user's or its session's.
       const isKnown = mine.query.token && Date.now() - command.sentAt < timeouts.reconnect_window_ms;
       const isOther = command.session && command.session !== session;
       if (command.kind === "publish" && isOther && !isKnown) fail(command);
@@ -210,10 +210,10 @@ export function connect(url, options = {}) {
 
   const forget = (channel) => [subscriptions, positions].forEach((map) => map.delete(channel));
 
-  function ask(kind, body, { isOurs, since } = {}) {
+  function ask(kind, body, { isOurs, since, last } = {}) {
     const id = ++lastId;
     const { channel } = body;
-    const command = { id, kind, isOurs, channel };
+    const command = { id, kind, isOurs, channel, last };
     const answer = new Promise((resolve, reject) => {
       Object.assign(command, { resolve, reject, text: JSON.stringify({ id, [kind]: body }) });
     });
@@ -247,8 +247,9 @@ export function connect(url, options = {}) {
     for (const command of commands.values()) {
       if (link.isPaused || link.sent >= MOST_SENT) return;
       if (command.link === link) continue;
-      const { id, kind, channel } = command;
-      if (kind === "subscribe") command.text = JSON.stringify({ id, subscribe: { channel, since: positions.get(channel) } });
+      const { id, kind, channel, last } = command;
+      const since = positions.get(channel);
+      if (kind === "subscribe") command.text = JSON.stringify({ id, subscribe: since ? { channel, since } : { channel, last } });
       command.sentAt ??= Date.now();
       Object.assign(command, { link, session });
       link.sent += 1;
@@ -259,7 +260,7 @@ export function connect(url, options = {}) {
   function replied(mine, { id, ok, error }) {
     const command = commands.get(id);
     if (command?.link !== mine) return;
-    const { kind, channel } = command;
+    const { kind, channel, last = 0 } = command;
     mine.sent -= 1;
     // Nothing was done, or it may be done again.
     if (error && /rate_limited|draining|subscribe,(unavail|overload|timeout)|publish,outcome/.test([kind, error.code])) {
@@ -275,7 +276,7 @@ export function connect(url, options = {}) {
     if (subscriptions.get(channel)?.command === command) {
       subscriptions.set(channel, { session });
       if (error) forget(channel);
-      else if (!positions.has(channel)) move(channel, ok.epoch, ok.offset);
+      else if (!positions.has(channel)) move(channel, ok.epoch, Math.max(ok.offset - last, 0));
       if (error && command.isOurs) tell("unsubscribed", { channel, reason: error.code });
     }
     if (error) fail(command, error.code, error.message);
@@ -296,7 +297,7 @@ export function connect(url, options = {}) {
     if (mine !== link) return;
     const [[kind, body]] = Object.entries(object);
     const { channel, epoch, offset, pattern, seq } = body;
-    // By POST or after a cut, the reply may come after messages, which say no epoch.
+    // The reply may come after messages, which say no epoch.
     const isEarly = kind === "message" && !pattern && !positions.has(channel) && subscriptions.get(channel)?.command?.link === mine;
     if (isEarly || (mine.held.length && /message|gap|subscribed/.test(kind))) {
       if (mine.held.push(object) > MOST_HELD) lost(mine, {});
@@ -318,7 +319,7 @@ export function connect(url, options = {}) {
     if (kind === "gap") move(channel, epoch, body.to ?? 0);
     if (kind === "unsubscribed") forget(channel);
     if (kind === "subscribed") {
-      // From here on: what another session had not heard, this one will not.
+      // What another session had not heard, this one will not.
       const last = positions.get(channel);
       if (last && last.epoch + last.offset !== epoch + offset) tell("gap", { channel, epoch });
       subscriptions.set(channel, { session });
@@ -345,7 +346,7 @@ export function connect(url, options = {}) {
   }
 
   for (const each of channels) {
-    ask("subscribe", { channel: each.channel ?? each }, { isOurs: true, since: each.since });
+    ask("subscribe", { channel: each.channel ?? each }, { ...each, isOurs: true });
   }
   const listen = (type, listener, target = globalThis) => target.addEventListener?.(type, listener, page);
   listen("online", () => {
@@ -372,7 +373,7 @@ export function connect(url, options = {}) {
       all.add(listener);
       return () => all.delete(listener);
     },
-    subscribe: (channel, { since } = {}) => ask("subscribe", { channel }, { since }),
+    subscribe: (channel, options) => ask("subscribe", { channel }, options),
     unsubscribe: (channel) => ask("unsubscribe", { channel }),
     publish: (channel, data, { key = keys + lastId } = {}) => ask("publish", { channel, data, key }),
     presence: (channel) => ask("presence", { channel }),

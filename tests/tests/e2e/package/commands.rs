@@ -55,6 +55,24 @@ fn commands_are_answered() {
 }
 
 #[test]
+fn the_newest_come_first_where_they_are_asked_for() {
+    for kind in KINDS {
+        let server = RunningServer::with(&[]);
+        publish(&server, [1, 2, 3]);
+        server.admin.publish("other", "only");
+        let channels = json!([{"channel": "other", "last": 9}]);
+        let mut client = kind.start(&server, server.public, &json!({ "channels": channels }));
+        client.await_object("ready", 1);
+        assert_eq!(client.await_value("message", 1)["data"], "only", "{kind:?}");
+        assert_eq!(ask(&mut client, &json!(["subscribe", "news", {"last": 2}]))["offset"], 3);
+        publish(&server, [4]);
+        let heard: Vec<_> = (2..=4).map(|nth| client.await_value("message", nth)["data"].clone()).collect();
+        assert_eq!(heard, [2, 3, 4], "{kind:?}");
+        assert_eq!(client.count("gap"), 0, "{kind:?}");
+    }
+}
+
+#[test]
 fn who_comes_and_who_goes_is_a_message_like_any_other() {
     for kind in WITH_ONE_PAGE {
         let server = RunningServer::with(&["namespace=[{prefix='room.', join_leave=true}]"]);
