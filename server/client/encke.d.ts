@@ -1,6 +1,3 @@
-/** What can be written as JSON. */
-export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
-
 /** A place in a channel, or in what a pattern matches. */
 export interface Position {
   epoch: string;
@@ -43,13 +40,13 @@ export interface Client {
   subscribe(channel: string, options?: From): Promise<Subscribed & { recovered?: boolean }>;
   unsubscribe(channel: string): Promise<{}>;
   /**
-   * Publishes. Without an answer, it is repeated with its key (which is random unless it is given) when the client is back: the server does it
-   * once. Where the server could not know the key any more, it fails with `outcome_unknown`.
+   * Publishes what can be written as JSON. Without an answer, it is repeated with its key (which is random unless it is given) when the client is
+   * back: the server does it once, for as long as it knows the key. In another session, which may not know it, it fails with `outcome_unknown`.
    */
-  publish(channel: string, data: Json, options?: { key?: string }): Promise<Position>;
+  publish(channel: string, data: unknown, options?: { key?: string }): Promise<Position>;
   presence(channel: string): Promise<Presence>;
   /** Asks the backend. It fails with `outcome_unknown` if the connection ends before the answer. */
-  call<T = any>(method: string, data?: Json): Promise<{ data: T }>;
+  call<T = any>(method: string, data?: unknown): Promise<{ data: T }>;
   /** Ends the session. What has no answer yet fails with `closed`. Resolves when the server was told, as far as it can be. */
   close(): Promise<void>;
 }
@@ -122,7 +119,8 @@ export interface Follower {
 
 /** Messages that should have come, and cannot any more. Without `from` and `to`, nobody knows how many. */
 export interface Gap {
-  seq: number;
+  /** Nothing, if it is the client that has found it: the server follows a channel for another session. */
+  seq?: number;
   channel: string;
   epoch: string;
   from?: number;
@@ -144,4 +142,4 @@ export interface Presence {
 }
 
 /** Connects to the server at this URL: `http://host:8000`, `https://...`, `ws://...`, or, in a page, a path of its own server. */
-export function connect(url: string | URL, options?: Options): Client;
+export function connect(url: string | { readonly href: string }, options?: Options): Client;

@@ -2,7 +2,7 @@
 
 const NEVER_MS = 2 ** 31 - 1; // `retry_ms`: do not come back.
 const LONGEST_PAUSE_MS = 30_000;
-const BETTER_AFTER_MS = 300_000; // Then better transports are tried again.
+const BETTER_AFTER_MS = 300_000; // Then better ones are tried.
 const MOST_COMMANDS = 1024;
 const MOST_SENT = 32;
 const MOST_HELD = 1024;
@@ -38,6 +38,7 @@ export function connect(url, options = {}) {
     const transport = transports[at];
     const mine = (link = { transport, sent: 0, held: [] });
     become("connecting", { transport });
+    heard(mine);
     const jwt = await tokenOf().catch(() => lost(mine, { reason: "token", spoke: true }));
     if (mine !== link) return;
     mine.query = jwt ? { token: jwt } : {};
@@ -124,7 +125,7 @@ export function connect(url, options = {}) {
     const response = await fetch(urlOf(path, query), { cache: "no-store", signal, ...post });
     if (response.ok) return path === "events" ? response.body : await response.json();
     const { status } = response;
-    const { error } = await response.json();
+    const { error = {} } = await response.json().catch(() => ({}));
     const reason = status === 401 ? error.message : error.code;
     throw { ...error, reason, status, spoke: error.code, isFinal: /unauthorized|forbidden/.test(reason) };
   }
@@ -138,7 +139,7 @@ export function connect(url, options = {}) {
     timer = setTimeout(() => {
       // One message may take longer.
       if (mine.isOpen) factor = Math.min(2 * factor, 16);
-      lost(mine, { reason: "timeout" });
+      lost(mine, { reason: "timeout", spoke: !mine.query }); // Or the token takes so long.
     }, limit_ms(mine));
   }
 
@@ -181,17 +182,16 @@ export function connect(url, options = {}) {
     unlink();
     if (isFinal || (reason === "token_expired" && typeof token !== "function")) return finish(reason);
     for (const command of commands.values()) {
-      // 1009: one of them is too long.
+      // 1009: one is too long.
       if (command.link === mine && (command.kind === "call" || status === 1009)) fail(command);
     }
     let delay_ms = mine.retry_ms ?? Math.random() * Math.min(LONGEST_PAUSE_MS, 500 * 2 ** failures);
-    failures += 1;
     // What got through may fail for other reasons.
-    const isBlocked = !mine.isOpen && !spoke && (opened !== at || failures > 3) && at + 1 < transports.length;
-    if (isBlocked) at += 1;
-    else at = Date.now() < betterAt ? opened : 0;
+    const isBlocked = !mine.isOpen && !spoke && (opened !== at || failures > 2) && at + 1 < transports.length;
+    failures += isBlocked ? 0 : 1;
+    at = isBlocked ? at + 1 : Date.now() < betterAt ? opened : 0;
     if (status === 410 || status === 401) session = {};
-    if (isBlocked || status === 410) delay_ms = 0;
+    if (isBlocked || (status === 410 && mine.isOpen)) delay_ms = 0;
     become("waiting", { reason, delay_ms });
     timer = setTimeout(open, delay_ms);
   }
@@ -265,6 +265,7 @@ export function connect(url, options = {}) {
     // Nothing was done, or it may be done again.
     if (error && /rate_limited|draining|subscribe,(unavail|overload|timeout)|publish,outcome/.test([kind, error.code])) {
       command.link = undefined;
+      if (mine.isPaused) return;
       mine.isPaused = true;
       setTimeout(() => {
         mine.isPaused = false;
@@ -319,7 +320,6 @@ export function connect(url, options = {}) {
     if (kind === "gap") move(channel, epoch, body.to ?? 0);
     if (kind === "unsubscribed") forget(channel);
     if (kind === "subscribed") {
-      // What another session had not heard, this one will not.
       const last = positions.get(channel);
       if (last && last.epoch + last.offset !== epoch + offset) tell("gap", { channel, epoch });
       subscriptions.set(channel, { session });
@@ -358,9 +358,9 @@ export function connect(url, options = {}) {
   listen("visibilitychange", ({ target }) => target.hidden || wake(), globalThis.document);
   listen("pagehide", () => {
     sayGoodbye();
-    unlink();
+    if (link) lost(link, { reason: "pagehide", spoke: true });
+    clearTimeout(timer);
     session = {};
-    become("waiting", { reason: "pagehide" });
   });
   queueMicrotask(wake);
 

@@ -1,7 +1,7 @@
 // node client.mjs WHERE ADDRESS BASE OPTIONS
 //
 // The client of server/client: WHERE is `node`, or `page`, one from the server at ADDRESS, which imports the client from there. It
-// connects to BASE with these OPTIONS, in JSON: those of `connect`; `tokens`, of which each connection takes the next, or the last; `ws`
+// connects to BASE with these OPTIONS, in JSON: those of `connect`; `tokens`, of which each connection takes the next, or the last (null never comes); `ws`
 // for the WebSocket of npm in node; `tabs`, how many clients there are. Prints what they hear, with when, and `tab` if there are several.
 // A line on standard input makes a client do something: {"ask":[METHOD,...ARGUMENTS],"tab":0}, which prints `answer` or `failed`, with
 // `asked` as it was given; or, in a page, {"fire":EVENT} or {"leave":true} for another page. `done` is printed once it has begun.

@@ -3,7 +3,8 @@
 
 export function drive(connect, base, { tokens, ...options }, tell) {
   const now = () => ({ at_ms: performance.now() });
-  const token = tokens && (async () => (tokens.length > 1 ? tokens.shift() : tokens[0]));
+  const never = new Promise(() => {});
+  const token = tokens && (async () => (tokens.length > 1 ? tokens.shift() : tokens[0]) ?? never);
   const client = connect(base, { ...(token && { token }), ...options });
   for (const type of ["hello", "message", "gap", "reply", "unsubscribed", "subscribed", "goaway", "state", "fallback"]) {
     client.on(type, (body) => tell({ [type]: body, ...now() }));

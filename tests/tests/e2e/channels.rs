@@ -198,11 +198,15 @@ fn last_gives_the_newest_that_there_are_and_then_what_follows() {
     let mut clients: Vec<_> = [(0, 0), (1, 1), (3, 3), (4, 4), (5, 4), (u64::MAX, 4)]
         .map(|(count, had)| (last(count, 10), had))
         .into();
-    publisher.publish("news", [11]);
+    // Before another message takes the place of the oldest.
     for (client, had) in &mut clients {
-        for (seq, offset) in (1..).zip(11 - *had..=11) {
+        for (seq, offset) in (1..).zip(11 - *had..=10) {
             assert_eq!(client.line(), message(seq, offset), "{had}");
         }
+    }
+    publisher.publish("news", [11]);
+    for (client, had) in &mut clients {
+        assert_eq!(client.line(), message(*had + 1, 11), "{had}");
     }
     let both = r#"{"id":3,"subscribe":{"channel":"else","last":1,"since":{"epoch":"e","offset":1}}}"#;
     assert_refused(&mut publisher, both, "malformed");

@@ -1,8 +1,10 @@
 //! What a client asks for, and the answers.
 
+use std::time::Duration;
+
 use encke_tests::relay::Fate;
 use encke_tests::waiting::until;
-use encke_tests::{Relay, RunningServer, Script};
+use encke_tests::{Backend, Relay, Reply, RunningServer, Script};
 use serde_json::{Value, json};
 
 use super::{KINDS, WITH_ONE_PAGE, await_open, data, id, publish};
@@ -51,6 +53,44 @@ fn commands_are_answered() {
             [2, 3]
         );
         assert_eq!(client.count("gap"), 0, "{kind:?}");
+    }
+}
+
+/// Several seconds' worth at once: whatever is refused waits, and the server has no reason to end the session.
+#[test]
+fn more_commands_than_are_allowed_in_a_second_wait() {
+    const COMMANDS: usize = 300;
+    for kind in KINDS.into_iter().filter(|kind| kind.place == "node") {
+        let server = RunningServer::with(&["limits.commands_per_second=100"]);
+        let mut client = kind.start(&server, server.public, &json!({}));
+        client.await_object("ready", 1);
+        for number in 0..COMMANDS {
+            client.tell(&json!({"ask": ["publish", "news", number]}));
+        }
+        until("all are answered", || client.count("answer") + client.count("failed") == COMMANDS);
+        assert_eq!(client.count("failed"), 0, "{kind:?}: {:?}", client.heard("failed"));
+        let channel = server.admin.get("/api/channels/news").json();
+        assert_eq!(channel["last"], COMMANDS, "{kind:?}: each once");
+    }
+}
+
+/// A call is not made twice: when the page is shown again, nobody knows what came of it.
+#[test]
+fn a_call_of_a_page_that_goes_away_is_not_made_again() {
+    for kind in KINDS.into_iter().filter(|kind| kind.place == "page") {
+        let backend = Backend::start();
+        backend.answer(|_| Reply::json(json!({"data": 1})).after(Duration::from_secs(2)));
+        let server = RunningServer::with(&[&format!("backend.call={}", backend.url("/call"))]);
+        let mut client = kind.start(&server, server.public, &json!({}));
+        await_open(&client, 1);
+        client.tell(&json!({"ask": ["call", "pay", 100]}));
+        until("the backend is called", || backend.asked().len() == 1);
+        client.tell(&json!({"fire": "pagehide"}));
+        assert_eq!(client.await_value("failed", 1)["code"], "outcome_unknown", "{kind:?}");
+        client.tell(&json!({"fire": "pageshow"}));
+        await_open(&client, 2);
+        ask(&mut client, &json!(["publish", "news", 1]));
+        assert_eq!(backend.asked().len(), 1, "{kind:?}");
     }
 }
 

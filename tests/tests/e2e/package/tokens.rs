@@ -55,6 +55,21 @@ fn a_token_that_expires_is_exchanged_for_another() {
     }
 }
 
+/// Whoever hands out tokens may be behind a connection that is half open. It is asked again, and it is not the transport that does not get through.
+#[test]
+fn a_token_that_never_comes_is_asked_for_again() {
+    for kind in WITH_ONE_PAGE {
+        let server = server();
+        let tokens = json!([null, token("alice", unix_time() + 3_600)]);
+        let options = json!({"tokens": tokens, "hello_ms": 1_000, "transports": [kind.transport, "poll"]});
+        let client = kind.start(&server, server.public, &options);
+        await_open(&client, 1);
+        assert_eq!(client.count("fallback"), 0, "{kind:?}");
+        let waited = client.heard("state").into_iter().find(|state| state["state"] == "waiting");
+        assert_eq!(waited.expect("it has waited")["reason"], "timeout", "{kind:?}");
+    }
+}
+
 /// Where there is one token for ever, nothing else will come.
 #[test]
 fn a_client_does_not_come_back_with_what_was_refused() {
