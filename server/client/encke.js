@@ -4,7 +4,7 @@ const NEVER_MS = 2 ** 31 - 1; // `retry_ms`: do not come back.
 const LONGEST_PAUSE_MS = 30_000;
 const BETTER_AFTER_MS = 300_000; // Then better ones are tried.
 const MOST_COMMANDS = 1024;
-const MOST_SENT = 32;
+const MOST_SENT = 8;
 const MOST_HELD = 1024;
 const MOST_SEEN = 4096;
 
