@@ -1,12 +1,13 @@
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use hyper::StatusCode;
+use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
 use super::KeySource;
@@ -19,8 +20,17 @@ const LONGEST: usize = 256 * 1024;
 
 /// Reads the set.
 pub(super) enum Fetch {
-    File(PathBuf),
+    File(Box<Aside>),
     Url(Box<Url>),
+}
+
+/// A file is read beside the tasks, since it may block: one on another machine, or a pipe.
+pub(super) struct Aside {
+    path: Arc<Path>,
+    timeout: Duration,
+    timeouts: Arc<Timeouts>,
+    /// One reader at a time: each that is blocked has a thread.
+    turn: Arc<Semaphore>,
 }
 
 pub(super) struct Url {
@@ -38,6 +48,8 @@ pub(crate) enum NotFetched {
     Status(StatusCode),
     #[error("cannot be read: {0}")]
     File(io::Error),
+    #[error("it blocks whoever reads it")]
+    Blocks,
     #[error("is longer than {LONGEST} bytes")]
     TooLong,
     #[error(transparent)]
@@ -47,7 +59,10 @@ pub(crate) enum NotFetched {
 impl Fetch {
     pub(super) fn new(source: KeySource, timeout: Duration, timeouts: &Arc<Timeouts>) -> Self {
         match source {
-            KeySource::File(path) => Self::File(path),
+            KeySource::File(path) => {
+                let (timeouts, turn) = (Arc::clone(timeouts), Arc::new(Semaphore::new(1)));
+                Self::File(Box::new(Aside { path: path.into(), timeout, timeouts, turn }))
+            }
             KeySource::Url(target, trust) => {
                 // It is asked too seldom for a connection to be kept.
                 let client = Client::new(*trust, Arc::clone(timeouts), 0, LONGEST);
@@ -59,11 +74,7 @@ impl Fetch {
     /// The keys, and how many more there are that are not for us.
     pub(super) async fn keys(&self) -> Result<(Vec<Key>, usize), NotFetched> {
         match self {
-            Self::File(path) => {
-                let path = path.clone();
-                let read = spawn_blocking(move || read_keys(&path)).await;
-                read.unwrap_or_else(|error| Err(NotFetched::File(io::Error::other(error))))
-            }
+            Self::File(file) => file.read().await,
             Self::Url(url) => parse_key_set(&url.get().await?).map_err(NotFetched::Bad),
         }
     }
@@ -75,6 +86,19 @@ impl Fetch {
 /// [`NotFetched`].
 pub(crate) fn read_keys(path: &Path) -> Result<(Vec<Key>, usize), NotFetched> {
     parse_key_set(&read(path)?).map_err(NotFetched::Bad)
+}
+
+impl Aside {
+    async fn read(&self) -> Result<(Vec<Key>, usize), NotFetched> {
+        let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| NotFetched::Blocks)?;
+        let path = Arc::clone(&self.path);
+        let read = spawn_blocking(move || {
+            let _turn = turn;
+            read_keys(&path)
+        });
+        let read = self.timeouts.within(self.timeout, read).await.ok_or(NotFetched::Blocks)?;
+        read.unwrap_or_else(|error| Err(NotFetched::File(io::Error::other(error))))
+    }
 }
 
 impl Url {
@@ -96,7 +120,7 @@ fn read(path: &Path) -> Result<Vec<u8>, NotFetched> {
 impl fmt::Debug for Fetch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::File(path) => path.fmt(f),
+            Self::File(file) => file.path.fmt(f),
             Self::Url(url) => url.target.fmt(f),
         }
     }

@@ -51,6 +51,7 @@ pub(crate) struct Issuer {
 enum Attempt {
     /// There was none yet.
     None,
+    /// It began then: what was published before is in the set.
     Succeeded(Timestamp),
     /// The next comes by itself, and not before its time.
     Failed,
@@ -121,12 +122,13 @@ impl Issuer {
     async fn keep_up(&self) {
         let mut backoff = Backoff::new();
         loop {
+            let begun = self.timeouts.clock().now();
             let is_read = self.read().await;
             // Whose tokens came until now have it.
             let _ = self.wanted.notified().now_or_never();
             let (attempt, pause) = if is_read {
                 backoff = Backoff::new();
-                (Attempt::Succeeded(self.timeouts.clock().now()), self.refresh)
+                (Attempt::Succeeded(begun), self.refresh)
             } else {
                 (Attempt::Failed, backoff.pause(&self.entropy))
             };

@@ -1,5 +1,6 @@
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use encke_tests::admin::ask;
@@ -207,6 +208,35 @@ fn a_set_in_a_file_is_read_again_at_a_signal() {
     server.signal(Signal::HUP);
     server.logs.await_line("is not a JSON Web Key Set");
     let _client = Client::connect(server.public, &alice(&new));
+}
+
+/// A pipe that nobody writes to: reading it takes for ever, until somebody does.
+#[test]
+fn a_file_that_blocks_holds_up_nothing() {
+    let (old, new) = (IssuerKey::generate("old"), IssuerKey::generate("new"));
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let path = directory.path().join("keys.json");
+    fs::write(&path, key_set([&old]).to_string()).expect("there is room");
+    let mut server = start(
+        Launch::default().set(&format!("auth.jwks={}", path.display())).set("limits.handshake_timeout=2s"),
+    );
+    fs::remove_file(&path).expect("it was written");
+    assert!(Command::new("mkfifo").arg(&path).status().is_ok_and(|status| status.success()));
+    server.signal(Signal::HUP);
+    // Again and again, though the first is still at it.
+    await_reads(&server, FAILED, 3.0);
+    server.logs.await_line("it blocks whoever reads it");
+    let _client = Client::connect(server.public, &alice(&old));
+    assert_eq!(Client::refusal(server.public, &alice(&new)), OVERLOADED);
+    let read = server.admin.metrics().value(READ);
+    fs::write(&path, key_set([&new]).to_string()).expect("the server reads it");
+    fs::remove_file(&path).expect("it was made");
+    fs::write(&path, key_set([&new]).to_string()).expect("there is room");
+    server.signal(Signal::HUP);
+    await_reads(&server, READ, read + 1.0);
+    let _client = Client::connect(server.public, &alice(&new));
+    server.terminate();
+    assert!(server.await_exit(TIMEOUT).success());
 }
 
 #[test]
