@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use hyper::{Method, Request, StatusCode};
+use hyper::{Request, StatusCode};
 
 use crate::auth::{Operator, Scope};
 
@@ -10,39 +10,38 @@ use crate::auth::{Operator, Scope};
 const TARGET: &str = "audit";
 
 /// An act. Its line is written when this is dropped, however the request ends: whoever asks for something and hangs up has asked for it.
-pub(super) struct Act {
-    by: Option<Box<str>>,
+pub(super) struct Act<'a> {
+    scope: Scope,
+    operator: &'a Operator,
     from: IpAddr,
-    method: Method,
-    path: Box<str>,
-    /// It changes the lives of sessions. Others are as frequent as what is published.
-    is_grave: bool,
+    head: &'a Request<()>,
     /// Nothing: nobody waited for the answer. What it has come to is not known.
     pub(super) status: Option<StatusCode>,
 }
 
-impl Act {
+impl<'a> Act<'a> {
     /// What this request asks for; nothing, if it only reads.
-    pub(super) fn of(scope: Scope, operator: &Operator, from: IpAddr, head: &Request<()>) -> Option<Self> {
-        (scope != Scope::Read).then(|| Self {
-            by: operator.name().map(Into::into),
-            from,
-            method: head.method().clone(),
-            path: head.uri().path().into(),
-            is_grave: scope != Scope::Publish,
-            status: None,
-        })
+    pub(super) fn of(
+        scope: Scope,
+        operator: &'a Operator,
+        from: IpAddr,
+        head: &'a Request<()>,
+    ) -> Option<Self> {
+        // Not made in vain: it would write its line.
+        (scope != Scope::Read).then(|| Self { scope, operator, from, head, status: None })
     }
 }
 
-impl Drop for Act {
+impl Drop for Act<'_> {
     fn drop(&mut self) {
-        let Self { by, from, method, path, is_grave, status } = self;
-        let (key, status) = (by.as_deref(), status.map(|status| status.as_u16()));
-        if *is_grave {
-            tracing::info!(target: TARGET, key, address = %from, %method, path, status, "administered");
-        } else {
+        let Self { scope, operator, from, head, status } = self;
+        let (method, path) = (head.method(), head.uri().path());
+        let (key, status) = (operator.name(), status.map(|status| status.as_u16()));
+        // There may be thousands of publishes a second.
+        if *scope == Scope::Publish {
             tracing::debug!(target: TARGET, key, address = %from, %method, path, status, "administered");
+        } else {
+            tracing::info!(target: TARGET, key, address = %from, %method, path, status, "administered");
         }
     }
 }

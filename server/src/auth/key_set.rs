@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use data_encoding::{BASE64URL_NOPAD, DecodeError};
+use data_encoding::BASE64URL_NOPAD;
 use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse};
 use parking_lot::RwLock;
 use serde::Deserialize;
@@ -80,19 +80,18 @@ fn parse_key(raw: Value) -> Result<Key, String> {
     {
         return Err(of_key(&"is not for signatures"));
     }
-    let bytes = |text: &str| BASE64URL_NOPAD.decode(text.trim_end_matches('=').as_bytes());
-    let not_base64 = |_: DecodeError| of_key(&"is not in base64url");
+    let bytes = |text: &str| {
+        let bytes = BASE64URL_NOPAD.decode(text.trim_end_matches('=').as_bytes());
+        bytes.map_err(|_| of_key(&"is not in base64url"))
+    };
     let key: Result<Key, BadKey> = match &jwk.algorithm {
         AlgorithmParameters::RSA(key) if only_for(KeyAlgorithm::RS256) => {
-            let (modulus, exponent) =
-                (bytes(&key.n).map_err(not_base64)?, bytes(&key.e).map_err(not_base64)?);
-            Key::from_rsa_numbers(name, &modulus, &exponent)
+            Key::from_rsa_numbers(name, &bytes(&key.n)?, &bytes(&key.e)?)
         }
         AlgorithmParameters::EllipticCurve(key)
             if key.curve == EllipticCurve::P256 && only_for(KeyAlgorithm::ES256) =>
         {
-            let (x, y) = (bytes(&key.x).map_err(not_base64)?, bytes(&key.y).map_err(not_base64)?);
-            Key::from_p256_coordinates(name, &x, &y)
+            Key::from_p256_coordinates(name, &bytes(&key.x)?, &bytes(&key.y)?)
         }
         _ => return Err(of_key(&"is for another algorithm")),
     };

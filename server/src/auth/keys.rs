@@ -193,11 +193,10 @@ fn signer<'a>(keys: impl Iterator<Item = &'a Key> + Clone, header: &Header) -> R
         return named.find(has_algorithm).ok_or(AuthError::WrongAlgorithm);
     }
     // It is for the key without a `kid`, or else for the only one of its algorithm.
-    let fitting = keys.filter(has_algorithm);
+    let mut fitting = keys.filter(has_algorithm);
     if let Some(unnamed) = fitting.clone().find(|key| key.kid.is_none()) {
         return Ok(unnamed);
     }
-    let mut fitting = fitting;
     let first = fitting.next().ok_or(AuthError::WrongAlgorithm)?;
     if fitting.next().is_some() { Err(AuthError::MissingKid) } else { Ok(first) }
 }

@@ -5,7 +5,7 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 
 use encke_core::dialect::{Beginning, CommandError, ErrorCode, PublishKey, Success};
-use encke_core::message::{CompactJson, Content, Kind};
+use encke_core::message::{CompactJson, Content};
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -64,7 +64,7 @@ impl Speaker<'_> {
         let user = identity.user().map(Into::into);
         let id = key.map(|key| PublishId { publisher: session.publisher(), key: key.as_str().into() });
         let Some(backend) = context.backend_for(Ask::Publish) else {
-            let content = Content { kind: Kind::Data, user, at_ms: None, data };
+            let content = Content { user, ..data.into() };
             let published = context.logs.engine.append(&channel, &maker, &content, id.as_ref());
             return published.map(|published| Ok(success(published?)));
         };
@@ -72,7 +72,7 @@ impl Speaker<'_> {
         let question = Question { channel: Some(channel.as_str()), data: raw, ..Question::default() };
         let asked = self.ask(backend, Ask::Publish, question);
         let engine = Arc::clone(&context.logs.engine);
-        let content = Content { kind: Kind::Data, user, at_ms: None, data }.into_owned();
+        let content = Content { user, ..data.into() }.into_owned();
         let longest_name = context.settings.channel_name_bytes;
         let published = async move {
             let Answered { channel: other, data: rewritten } = asked.await?;

@@ -30,7 +30,7 @@ pub(crate) struct Context {
     pub(crate) reminders: Arc<Reminders>,
     /// Who is asked before something is done, if anyone is.
     pub(crate) backend: Option<Arc<Backend>>,
-    /// Who knows the keys that the issuer of tokens has published, if it does.
+    /// The keys of the issuer of tokens, if it publishes them.
     pub(crate) issuer: Option<Arc<Issuer>>,
     /// Of an engine that is elsewhere.
     pub(crate) engine_health: Option<Arc<Health>>,
@@ -130,16 +130,13 @@ impl Context {
             self.check_joins(&identity)?;
             Ok(identity)
         });
-        identity.map_err(|error| match &self.issuer {
-            Some(issuer) if error.is_of_another_key() && !issuer.is_up_to_date() => {
-                NotIdentified::KeysUnknown
+        identity.map_err(|error| {
+            if error == AuthError::BadSignature {
+                self.bad_signatures.take(&network, clock.now());
             }
-            _ => {
-                if error == AuthError::BadSignature {
-                    self.bad_signatures.take(&network, clock.now());
-                }
-                NotIdentified::BadToken(error)
-            }
+            let may_be_known_later = error.is_of_another_key()
+                && self.issuer.as_ref().is_some_and(|issuer| !issuer.is_up_to_date());
+            if may_be_known_later { NotIdentified::KeysUnknown } else { NotIdentified::BadToken(error) }
         })
     }
 

@@ -7,6 +7,7 @@
 mod answer;
 mod error;
 mod memory;
+mod pauses;
 mod presence;
 mod redis;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use crate::channel::{
 pub(crate) use answer::{Answer, all};
 pub(crate) use error::EngineError;
 pub(crate) use memory::MemoryEngine;
+pub(crate) use pauses::Pauses;
 pub(crate) use presence::{Presence, UserSessions};
 pub use redis::{EvictsKeys, RedisAddress, RedisPlace, RedisSettings, RedisTls, Sentinels};
 pub(crate) use redis::{Health, RedisEngine};

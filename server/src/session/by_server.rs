@@ -2,7 +2,6 @@
 //! the outbox.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use encke_core::dialect::Beginning;
 use encke_core::session::Phase;
@@ -13,14 +12,10 @@ use super::subscriptions::{NotSubscribed, Subscribed, Will};
 use crate::admission::Holder;
 use crate::auth::Identity;
 use crate::channel::ChannelName;
-use crate::engine::{Answer, EngineError};
+use crate::engine::{Answer, EngineError, Pauses};
 
 /// The token has to allow it.
 const BY_TOKEN: Will = Will::Server { granted: false };
-
-/// Until an engine that had too much to do is asked again: twice as long each time.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 impl Sessions {
     /// The backend makes a session follow a channel, whatever its client's token allows. If it does already, nothing changes.
@@ -91,15 +86,14 @@ impl Sessions {
         name: &ChannelName,
         mut joined: Answer<Result<Subscribed, NotSubscribed>>,
     ) {
-        let mut pause = SHORTEST_PAUSE;
+        let mut pauses = Pauses::new();
         while let Err(error) = joined.await {
             if error != NotSubscribed::Engine(EngineError::Overloaded) {
                 let session = session.id();
                 tracing::info!(%session, channel = %name, %error, "a channel of the token was not joined");
                 return;
             }
-            self.timeouts.sleep(pause).await;
-            pause = LONGEST_PAUSE.min(2 * pause);
+            self.timeouts.sleep(pauses.pause()).await;
             joined = self.follow(session, BY_TOKEN, &maker, name, &Beginning::Now);
         }
     }

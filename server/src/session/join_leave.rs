@@ -6,7 +6,6 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use encke_core::message::{Content, Kind};
 use parking_lot::Mutex;
@@ -21,17 +20,13 @@ use super::snapshot::NotRestored;
 use crate::admission::Holder;
 use crate::auth::Identity;
 use crate::channel::{ChannelName, Hold};
-use crate::engine::EngineError;
+use crate::engine::{EngineError, Pauses};
 use crate::executor::{Executor, yield_now};
 use crate::metrics::Metrics;
 use crate::timeouts::Timeouts;
 
 /// What waits to be told, on all channels together. It waits only for an engine that is slow or cannot be reached. More is lost, and counted.
 pub(super) const MOST_WAITING: usize = 65_536;
-
-/// Until an engine that has not done it is asked again: twice as long each time.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is told of one session.
 #[derive(Clone, Debug)]
@@ -105,7 +100,7 @@ impl JoinLeave {
     }
 
     async fn publish_all(self: Arc<Self>, channel: ChannelName) {
-        let mut pause = SHORTEST_PAUSE;
+        let mut pauses = Pauses::new();
         while let Some(telling) = self.oldest(&channel) {
             let answer = {
                 let content = telling.content();
@@ -122,12 +117,11 @@ impl JoinLeave {
                 }
                 // What was done after all is told twice, which changes nothing.
                 Err(EngineError::Unavailable | EngineError::OutcomeUnknown | EngineError::Overloaded) => {
-                    self.timeouts.sleep(pause).await;
-                    pause = LONGEST_PAUSE.min(2 * pause);
+                    self.timeouts.sleep(pauses.pause()).await;
                     continue;
                 }
             }
-            pause = SHORTEST_PAUSE;
+            pauses = Pauses::new();
             yield_now().await;
         }
     }

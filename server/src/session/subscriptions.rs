@@ -168,7 +168,8 @@ impl Sessions {
         subscribed
     }
 
-    /// Whether a session may follow one more channel for this client; the subscription, if it is there already.
+    /// Whether a session may follow one more channel for this client; the subscription, if it is there already. That is granted from here on, if it is the
+    /// backend that wants it.
     fn may_follow(
         &self,
         state: &mut SessionState,

@@ -184,15 +184,19 @@ impl Summary {
 impl From<HistoryMessage> for Message {
     fn from(message: HistoryMessage) -> Self {
         let json = RawValue::from_string(message.data).expect("what is published was read as JSON before");
-        let of = |kind| (message.kind == kind).then(|| json.clone());
+        let (data, joined, left) = match message.kind {
+            Kind::Data => (Some(json), None, None),
+            Kind::Joined => (None, Some(json), None),
+            Kind::Left => (None, None, Some(json)),
+        };
         Self {
             offset: message.offset,
             channel: message.channel.map(|channel| channel.to_string()),
             user: message.user,
             age_ms: millis(message.age),
-            data: of(Kind::Data),
-            joined: of(Kind::Joined),
-            left: of(Kind::Left),
+            data,
+            joined,
+            left,
         }
     }
 }

@@ -26,7 +26,7 @@ mod turn;
 
 use std::num::NonZeroU32;
 
-use notices::Became;
+use notices::Notice;
 pub use notices::{MOST_ENDS, WhyEnded};
 pub use overlap::{Place, Source};
 use rare::Rare;
@@ -164,7 +164,7 @@ impl<C> Outbox<C> {
             slot: Slot(slot),
             channel: &it.channel,
             cursor: it.cursor,
-            granted: it.notice().is_some_and(|notice| notice.became == Became::Begun { granted: true }),
+            granted: it.notice().is_some_and(Notice::is_granted),
         })
     }
 

@@ -44,6 +44,11 @@ impl Notice {
     pub(super) const fn is_end(self) -> bool {
         matches!(self.became, Became::Ended(_))
     }
+
+    /// Whether the client may follow the channel whatever else it may follow.
+    pub(super) const fn is_granted(self) -> bool {
+        matches!(self.became, Became::Begun { granted: true })
+    }
 }
 
 impl<C> Outbox<C> {

@@ -173,7 +173,7 @@ impl Notice {
         let Self { became, told_after } = self;
         NoticeRecord {
             is_end: self.is_end(),
-            granted: became == Became::Begun { granted: true },
+            granted: self.is_granted(),
             told_after,
             is_forbidden: became == Became::Ended(WhyEnded::Forbidden),
         }
