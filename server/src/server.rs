@@ -262,7 +262,7 @@ impl Server {
         left
     }
 
-    /// Waits until all connections are closed, reminders that were due are carried out, it is told who has gone, and webhooks have been told so.
+    /// Waits until all connections are closed, reminders that were due are carried out, leaves are told, and webhooks have been told so.
     async fn all_have_left(&self) {
         self.public.connections.all_closed().await;
         self.public.client.reminders.settled().await;

@@ -22,7 +22,7 @@ pub struct ChannelRules {
     pub presence: bool,
     /// Whether messages say when they were published.
     pub at_ms: bool,
-    /// Whether those who follow are told who comes and who goes.
+    /// Whether followers are told of joins and leaves.
     pub join_leave: bool,
 }
 
@@ -56,7 +56,7 @@ impl Namespaces {
         found.map_or(&self.default, |namespace| &namespace.rules)
     }
 
-    /// Whether followers of any channel are told who comes and who goes.
+    /// Whether followers of any channel are told of joins and leaves.
     pub(crate) fn any_joins_and_leaves(&self) -> bool {
         self.named.iter().any(|namespace| namespace.rules.join_leave)
     }

@@ -28,7 +28,7 @@ pub(crate) struct Context {
     pub(crate) logs: Logs,
     /// What the backend wants done later.
     pub(crate) reminders: Arc<Reminders>,
-    /// Who is asked before something is done, if anyone is.
+    /// The backend, if it is asked before something is done.
     pub(crate) backend: Option<Arc<Backend>>,
     /// The keys of the issuer of tokens, if it publishes them.
     pub(crate) issuer: Option<Arc<Issuer>>,

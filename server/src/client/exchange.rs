@@ -210,7 +210,7 @@ impl<'a, D: Dialect, T: Texts> Exchange<'a, D, T> {
             Ok(name) => name,
             Err(error) => return Answer::Ready(Err(error)),
         };
-        // Where it is told who comes and who goes, the same names are here.
+        // By these, joins and leaves name sessions.
         let is_named = self.context().logs.channels.namespaces().rules_of(name.as_str()).join_leave;
         self.context().logs.engine.presence(&name, 0, MOST_PRESENT).map(move |presence| {
             let presence = presence?;

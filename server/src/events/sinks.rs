@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 use crate::reminders::WebhookSink;
 use crate::session::{EventSink, SessionId};
 
-/// Who is told of what happens, and where it is counted.
+/// What hears of events, and where they are counted.
 pub(crate) struct Sinks {
     pub(crate) metrics: Arc<Metrics>,
     /// Of sessions.

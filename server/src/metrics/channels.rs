@@ -17,7 +17,7 @@ impl ChannelMetrics {
         self.published.inc();
     }
 
-    /// Those who follow a channel are not told that somebody has come or gone.
+    /// The followers of a channel are not told of a join or a leave.
     pub(crate) fn untold(&self) {
         self.untold.inc();
     }

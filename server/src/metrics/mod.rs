@@ -146,8 +146,7 @@ impl Metrics {
         let help = "Messages handed to connections, those sent again included";
         add.metric("messages_delivered", help, &channels.delivered);
         add.metric("gaps", "Gaps told", &channels.gaps);
-        let help =
-            "Times that somebody came to a channel or went, which join_leave should have told and did not";
+        let help = "Joins and leaves that followers should have been told of (join_leave) and were not";
         add.metric("join_leave_lost", help, &channels.untold);
         add.metric("engine_up", "Whether an engine that is elsewhere can be reached", &engine.up);
         add.metric("engine_connects", "Connections to it", &engine.connects);

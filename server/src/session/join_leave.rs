@@ -1,4 +1,4 @@
-//! Who comes to a channel and who goes, as messages of the channel, where its namespace says so (`join_leave`).
+//! Joins and leaves of a channel's followers, as messages of the channel, where its namespace says so (`join_leave`).
 //!
 //! What there is to tell is queued under the session's lock, together with the change that it tells of: so what is told of one session on one channel is
 //! in its order, whichever threads act. One task for each channel that has a queue publishes it, the next message once the one before is in the log; an engine that
@@ -111,7 +111,7 @@ impl JoinLeave {
                 Err(EngineError::Draining) => self.close(),
                 Err(error @ EngineError::TooManyChannels(_)) => {
                     let session = telling.session;
-                    tracing::warn!(%session, %channel, %error, "nobody is told who has come or gone");
+                    tracing::warn!(%session, %channel, %error, "a join or a leave is not told");
                     self.metrics.channels.untold();
                     self.is_over(&channel);
                 }
@@ -208,7 +208,7 @@ impl JoinLeave {
 }
 
 impl Sessions {
-    /// Whether those who follow the channel are told who comes and who goes.
+    /// Whether followers of the channel are told of joins and leaves.
     fn tells(&self, channel: &ChannelName) -> Option<&Arc<JoinLeave>> {
         let join_leave = self.join_leave.as_ref()?;
         let rules = self.logs.channels.namespaces().rules_of(channel.as_str());
@@ -238,7 +238,7 @@ impl Sessions {
         }
     }
 
-    /// The engine may be asked: from here on it is told who comes and who goes, first what an earlier process has left.
+    /// The engine may be asked: from here on joins and leaves are told, first those that an earlier process has left.
     pub(crate) fn begin_telling(&self) {
         if let Some(join_leave) = &self.join_leave {
             join_leave.begin_all();
@@ -252,7 +252,7 @@ impl Sessions {
         }
     }
 
-    /// Waits until it has been told who has come and who has gone, as far as it is [told](Self::stop_telling) here.
+    /// Waits until joins and leaves have been told, as far as they are [told](Self::stop_telling) here.
     pub(crate) async fn all_told(&self) {
         if let Some(join_leave) = &self.join_leave {
             join_leave.settled().await;

@@ -1,4 +1,4 @@
-//! Who is told of whom, and in which order.
+//! Which joins and leaves are told, and in which order.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};

@@ -89,7 +89,7 @@ pub(crate) struct Sessions {
     pub(super) connections: AtomicU64,
     /// Those of an earlier process whose clients have not come back yet.
     pub(super) unclaimed: Unclaimed,
-    /// Where followers are told who comes and who goes, if that is anywhere.
+    /// Joins and leaves, if followers of any channel are told of them.
     pub(super) join_leave: Option<Arc<JoinLeave>>,
     end: AtomicU8,
 }

@@ -1,7 +1,7 @@
 //! A restart that sessions outlive: one file, which the process that ends writes and the next one reads.
 //!
 //! The file is a mark, then records, each with its length and a checksum: what the file is, the logs, the sessions (each after the logs that it
-//! reads), the ends that clients were not told, users that were revoked, who has come or gone and nobody was told, reminders, and the end, which says how many logs and sessions there are. Kinds of records that a reader does not know are skipped, and so are fields that it
+//! reads), the ends that clients were not told, users that were revoked, joins and leaves that were not told, reminders, and the end, which says how many logs and sessions there are. Kinds of records that a reader does not know are skipped, and so are fields that it
 //! does not know; a major version that it does not know is refused.
 //!
 //! A file is read once: a start takes it away before it reads it, and puts it back only if it fails before anyone was served. Whoever has the lock writes and reads, so a start waits until the

@@ -44,7 +44,7 @@ mod handshake;
 mod heavy;
 // Pings, pongs and their rhythm.
 mod heartbeat;
-// Who is told of those who come to a channel and go, where its namespace says so.
+// Joins and leaves, where the channel's namespace tells them.
 mod join_leave;
 // Requests that are read when their client is gone, and has come back.
 mod late_requests;

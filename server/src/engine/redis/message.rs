@@ -136,7 +136,7 @@ pub(super) fn number(offset: i64) -> Result<u64, RedisError> {
     u64::try_from(offset).map_err(|_| odd("the number of a message is negative"))
 }
 
-/// A message as Redis has it: the data, with a word before it if that tells who has come or gone. What is published is JSON, and never begins so.
+/// A message as Redis has it: the data, with a word before it if that tells a join or a leave. What is published is JSON, and never begins so.
 pub(super) fn text_of<'a>(content: &'a Content<'_>) -> Cow<'a, str> {
     let data = content.data.as_str();
     match content.kind {

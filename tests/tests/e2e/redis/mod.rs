@@ -9,7 +9,7 @@ mod access;
 mod disk;
 // Redis goes away, comes back, stands still, is another.
 mod faults;
-// Who comes and who goes, on all servers.
+// Joins and leaves, on all servers.
 mod join_leave;
 // Links that fail one way, and a reader that Redis gives up.
 mod links;

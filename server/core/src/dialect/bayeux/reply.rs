@@ -213,7 +213,7 @@ const BEFORE_STAMP: &str = r#","ext":{"encke":{"#;
 const BEFORE_USER: &str = r#""user":"#;
 const BEFORE_AT: &str = r#""at_ms":"#;
 const AFTER_STAMP: &str = "}}";
-/// Of a message that tells who has come or gone: it must have some, and code that looks for something in it finds nothing.
+/// Of a message that tells a join or a leave: it must have some, and code that looks for something in it finds nothing.
 const NO_DATA: &str = "{}";
 /// Around the name of a kind.
 const AROUND_KIND: usize = 3;

@@ -307,7 +307,7 @@ fn a_message_says_which_user_has_published_it() {
     }
 }
 
-/// Whatever sessions, users and channels are called, and what clients publish: it is the server's word who comes and who goes.
+/// Whatever sessions, users and channels are called, and what clients publish: it is the server's word who joins and who leaves.
 #[test]
 fn a_message_says_who_has_come_or_gone() {
     let odd = [r#"","joined":"#, r#"}},"left":"#, r#","data":"#, "ann", "\""];

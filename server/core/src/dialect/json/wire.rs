@@ -153,7 +153,7 @@ fn as_it_is<S: Serializer>(json: &str, serializer: S) -> Result<S::Ok, S::Error>
 /// A session that subscribes to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Present<'a> {
-    /// Its public id, if the channel's namespace tells who comes and who goes.
+    /// Its public id, if the channel's namespace tells joins and leaves.
     #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
     pub session: Option<Cow<'a, str>>,
     /// The `sub` of its client's token, if it has one.
@@ -218,7 +218,7 @@ pub struct Delivery<'a> {
     /// When it was published, in milliseconds since 1970, if the channel's namespace says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at_ms: Option<u64>,
-    /// What was published. Nothing, if the server tells who has come or gone.
+    /// What was published. Nothing, if the server tells a join or a leave.
     #[serde(default, borrow, deserialize_with = "even_null", skip_serializing_if = "Option::is_none")]
     pub data: Option<&'a RawValue>,
     /// A session that follows the channel from now on, if the channel's namespace says so.

@@ -148,7 +148,7 @@ fn push_string(text: &mut String, string: &str) {
 }
 
 /// `{"message":{"seq":57` comes first, so that the rest is the same for every reader:
-/// `,"channel":"news","offset":42,"user":"alice","at_ms":1700000000000,"data":{"any":"json"}}}`. Who has come or gone is there in the place of data, under its own name.
+/// `,"channel":"news","offset":42,"user":"alice","at_ms":1700000000000,"data":{"any":"json"}}}`. A join or a leave is there in the place of data, under its own name.
 const BEFORE_SEQ: &str = r#"{"message":{"seq":"#;
 const BEFORE_USER: &str = r#","user":"#;
 const BEFORE_AT: &str = r#","at_ms":"#;
