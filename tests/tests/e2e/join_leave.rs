@@ -135,7 +135,8 @@ fn to_be_away_for_too_long_is_to_leave() {
     let hello = goes.drop_connection();
     assert_eq!(next(&mut stays), told(2, "joined", &of(&hello)));
     assert_eq!(next(&mut stays), told(3, "left", &of(&hello)));
-    assert_eq!(server.admin.phase(&hello.session), None);
+    // It is told when the session ends, and is gone a moment later.
+    server.await_gone(&hello.session);
 }
 
 #[test]
