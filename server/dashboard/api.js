@@ -1,0 +1,61 @@
+// The admin API. The key is nowhere but here: not in the page, a URL, or a store.
+
+let key = null;
+let unauthorized = () => {};
+
+export class ApiError extends Error {
+  constructor(status, code, message) {
+    super(message);
+    Object.assign(this, { status, code });
+  }
+}
+
+export const setKey = (text) => (key = text);
+
+export const hasKey = () => key !== null;
+
+// Told when a key is asked for that is not there, or is none.
+export const onUnauthorized = (listener) => (unauthorized = listener);
+
+export async function open(method, path, { body, signal } = {}) {
+  const headers = { ...(key && { Authorization: `Bearer ${key}` }), ...(body && { "Content-Type": "application/json" }) };
+  const response = await fetch(path, { method, headers, body, signal, cache: "no-store", credentials: "omit", redirect: "error" });
+  if (response.ok) return response;
+  const { error } = await response.json().catch(() => ({}));
+  if (response.status === 401) unauthorized();
+  throw new ApiError(response.status, error?.code ?? "unknown", error?.message ?? `the server answered ${response.status}`);
+}
+
+export async function ask(method, path, options) {
+  const response = await open(method, path, options);
+  return response.status === 204 ? null : response.json();
+}
+
+export const get = (path, signal) => ask("GET", path, { signal });
+
+// Calls `look` now and again, `ms` after it was done, while the page can be seen. Failures are told to `failed`, each success to it with null.
+export function poll(ms, signal, look, failed) {
+  let timer, running;
+  const again = () => {
+    clearTimeout(timer);
+    if (!running && !document.hidden && !signal.aborted) run();
+  };
+  const run = async () => {
+    running = true;
+    try {
+      await look();
+      failed(null);
+    } catch (error) {
+      if (!signal.aborted) failed(error);
+    }
+    running = false;
+    if (!signal.aborted) timer = setTimeout(again, ms);
+  };
+  document.addEventListener("visibilitychange", again, { signal });
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  again();
+  return again;
+}
+
+// What went wrong, in words: `fetch` itself says little.
+export const reasonOf = (error) => (error instanceof ApiError ? error.message : "the server does not answer");

@@ -1,0 +1,118 @@
+// One channel: its numbers, the tail of its log, who follows it, and a form to publish.
+
+import { ApiError, get, poll, reasonOf } from "./api.js";
+import { card, el, heading, named, number, setText, table } from "./dom.js";
+import { ago, bytes, count, plural } from "./format.js";
+import { badge } from "./phase.js";
+import { publishForm } from "./publish_form.js";
+import { sessionLink } from "./route.js";
+
+const TAIL_MS = 2000;
+const FOLLOWERS_MS = 5000;
+const TAIL = 50;
+const FOLLOWERS = 50;
+const BEYOND_ALL = Number.MAX_SAFE_INTEGER;
+const LONGEST_DATA = 2000; // In characters, of a message.
+
+export function channel(root, { live, item: name, signal }) {
+  const path = `/api/channels/${encodeURIComponent(name)}`;
+  const says = el("p", { class: "notice", role: "status", hidden: true });
+  const facts = channelFacts();
+  const log = tail();
+  const who = followers();
+  const say = (text) => {
+    says.hidden = text === null;
+    setText(says, text ?? "");
+  };
+  const tells = (nothing) => (error) => {
+    if (!error) return say(null);
+    say(error instanceof ApiError && error.status === 404 ? nothing : `Not read: ${reasonOf(error)}`);
+  };
+  const look = poll(TAIL_MS, signal, async () => {
+    const [shown, history] = await Promise.all([get(path, signal), get(`${path}/history?before=${BEYOND_ALL}&limit=${TAIL}`, signal)]);
+    facts.update(shown);
+    log.update(history.messages);
+  }, tells("There is no such channel now. It comes to be when someone follows it, or publishes to it."));
+  poll(FOLLOWERS_MS, signal, async () => who.update(await get(`${path}/presence?limit=${FOLLOWERS}`, signal)), (error) => error && who.fail(reasonOf(error)));
+  root.append(
+    heading("Channel", el("p", { class: "id" }, named(name))),
+    says,
+    facts.element,
+    el(
+      "div",
+      { class: "columns" },
+      card("Newest messages", null, log.none, log.element),
+      el("div", null, card("Publish", null, publishForm(name, live, look)), card("Followers", null, who.note, who.element)),
+    ),
+  );
+}
+
+function channelFacts() {
+  const names = ["messages", "bytes", "first", "last", "followers", "epoch"];
+  const values = Object.fromEntries(names.map((name) => [name, number(name)]));
+  return {
+    element: el("dl", { class: "facts card" }, names.map((name) => el("div", null, el("dt", null, name), el("dd", null, values[name])))),
+    update({ messages, bytes: size, first, last, subscribers, epoch }) {
+      setText(values.messages, count(messages));
+      setText(values.bytes, bytes(size));
+      setText(values.first, count(first));
+      setText(values.last, count(last));
+      setText(values.followers, count(subscribers));
+      setText(values.epoch, epoch);
+    },
+  };
+}
+
+// The newest on top.
+function tail() {
+  const none = el("p", { class: "note" }, "Its log is empty.");
+  const rows = table("Messages", [{ title: "Offset" }, { title: "From", wide: true }, { title: "Data" }, { title: "Age", number: true }], (message) => {
+    const age = el("span");
+    const from = el("span", null, message.user ? named(message.user) : "–", message.channel ? el("small", null, " on ", named(message.channel)) : null);
+    return { cells: [count(message.offset), from, contentOf(message), age], update: ({ age_ms }) => setText(age, ago(age_ms)) };
+  }, { hidden: true, more: "log" });
+  return {
+    none,
+    element: rows.element,
+    update(messages) {
+      none.hidden = messages.length > 0;
+      rows.element.hidden = messages.length === 0;
+      rows.update(messages.toReversed(), ({ offset }) => offset);
+    },
+  };
+}
+
+function contentOf(message) {
+  for (const kind of ["joined", "left"]) {
+    if (!message[kind]) continue;
+    const { session, user } = message[kind];
+    return el("span", null, `${kind}: `, el("a", { href: sessionLink(session) }, user ? named(user) : session));
+  }
+  const text = JSON.stringify(message.data);
+  const more = text.length - LONGEST_DATA;
+  return el("code", { dir: "ltr" }, more > 0 ? `${text.slice(0, LONGEST_DATA)}… (${plural(more, "character")} more)` : text);
+}
+
+function followers() {
+  const note = el("p", { class: "note", role: "status" });
+  const rows = table("Followers", [{ title: "Session" }, { title: "User" }, { title: "Phase" }], ({ session, user }) => {
+    const phase = el("span");
+    const update = (present) => {
+      if (phase.dataset.phase !== present.phase) phase.replaceChildren(badge(present.phase));
+      phase.dataset.phase = present.phase;
+    };
+    return { cells: [el("a", { href: sessionLink(session), class: "id" }, session), user === null ? "none" : named(user), phase], update };
+  }, { hidden: true });
+  return {
+    note,
+    element: rows.element,
+    update({ total, present, incomplete }) {
+      rows.element.hidden = present.length === 0;
+      rows.update(present, ({ session }) => session);
+      const part = total > present.length ? `; these are ${count(present.length)} of them` : "";
+      const missing = incomplete ? `. Not heard from: ${incomplete.join(", ")}` : "";
+      setText(note, `${plural(total, "session")} ${total === 1 ? "follows" : "follow"} it${part}${missing}.`);
+    },
+    fail: (reason) => setText(note, `Not read: ${reason}`),
+  };
+}

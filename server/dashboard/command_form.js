@@ -1,0 +1,54 @@
+// Any command for the playground, from a template or by hand.
+
+import { el, setText } from "./dom.js";
+
+const TEMPLATES = [
+  { title: "subscribe", command: { id: 1, subscribe: { channel: "news" } } },
+  { title: "subscribe, with the newest 20", command: { id: 2, subscribe: { channel: "news", last: 20 } } },
+  { title: "publish", command: { id: 3, publish: { channel: "news", data: { any: "json" } } } },
+  { title: "presence", command: { id: 4, presence: { channel: "news" } } },
+  { title: "unsubscribe", command: { id: 5, unsubscribe: { channel: "news" } } },
+  { title: "close: end the session", command: { close: {} } },
+];
+
+const textOf = (index) => JSON.stringify(TEMPLATES[index].command);
+
+export function commandForm(send) {
+  const templates = el("select", { id: "template" }, TEMPLATES.map(({ title }, index) => el("option", { value: index }, title)));
+  const problem = el("p", { id: "command-problem", class: "problem", hidden: true });
+  const field = el("textarea", { id: "command", rows: 3, spellcheck: "false", autocomplete: "off", "aria-describedby": "command-problem" });
+  const button = el("button", { type: "submit", class: "main" }, "Send");
+  field.value = textOf(0);
+  templates.addEventListener("change", () => (field.value = textOf(templates.value)));
+
+  // What is no JSON is sent as well: that is what a playground is for.
+  function submit(event) {
+    event.preventDefault();
+    const text = field.value.trim();
+    const fault = faultOf(text);
+    problem.hidden = fault === null;
+    setText(problem, fault ?? "");
+    if (text !== "") send(text);
+  }
+
+  const element = el(
+    "form",
+    { class: "stack", onsubmit: submit },
+    el("label", { for: "template" }, "Template"),
+    templates,
+    el("label", { for: "command" }, "Command"),
+    field,
+    problem,
+    button,
+  );
+  return { element, enable: (isOpen) => (button.disabled = !isOpen) };
+}
+
+function faultOf(text) {
+  try {
+    JSON.parse(text);
+    return null;
+  } catch (error) {
+    return `Sent, though it is no JSON: ${error.message}`;
+  }
+}

@@ -1,0 +1,58 @@
+// What has expired flies off the hand, each kind with its own sign: some of many, for a sample that says thousands shows as many as the eye takes.
+
+export const SIGNS = {
+  ping: "●",
+  pong: "▲",
+  poll_hold: "■",
+  poll_gap: "□",
+  reconnect: "◆",
+  idle: "○",
+  token: "★",
+  lifetime: "✚",
+  sleep: "▸",
+  log: "▬",
+  reminder: "♦",
+};
+
+export const signOf = (kind) => SIGNS[kind] ?? "•";
+
+const LIFE_MS = 900;
+const MOST_OF_A_KIND = 8;
+const MOST = 120;
+
+export class Flashes {
+  #flying = []; // { sign, colour, from: when, angle: known once it has begun, drift }
+  #colourOf;
+
+  constructor(colourOf) {
+    this.#colourOf = colourOf;
+  }
+
+  // What has expired within the last second, by kind: shown over the next.
+  add(expired, now = performance.now()) {
+    for (const [kind, count] of Object.entries(expired)) {
+      const shown = Math.min(Math.ceil(Math.log2(1 + count)), MOST_OF_A_KIND);
+      for (let each = 0; each < shown && this.#flying.length < MOST; each++) {
+        this.#flying.push({ sign: signOf(kind), colour: this.#colourOf(kind), from: now + 1000 * Math.random(), drift: Math.random() - 0.5 });
+      }
+    }
+  }
+
+  draw(context, size, radius, angle, now) {
+    this.#flying = this.#flying.filter(({ from }) => now - from < LIFE_MS);
+    context.textAlign = "center";
+    context.textBaseline = "middle";
+    context.font = `${Math.round(size / 34)}px system-ui, sans-serif`;
+    for (const flash of this.#flying) {
+      const age = (now - flash.from) / LIFE_MS;
+      if (age < 0) continue;
+      flash.angle ??= angle;
+      const at = flash.angle + flash.drift * age * 0.12;
+      const far = radius + 8 + (size / 2 - radius - 16) * (1 - (1 - age) ** 2);
+      context.globalAlpha = 1 - age ** 2;
+      context.fillStyle = flash.colour;
+      context.fillText(flash.sign, size / 2 + far * Math.cos(at), size / 2 + far * Math.sin(at));
+    }
+    context.globalAlpha = 1;
+  }
+}

@@ -1,0 +1,30 @@
+// Every frame of the playground, the newest on top.
+
+import { el, setText, table } from "./dom.js";
+import { plural, time } from "./format.js";
+
+const WAYS = { sent: ["→", "sent"], received: ["←", "received"], note: ["·", "note"] };
+
+export function frameList(player, signal) {
+  const note = el("p", { class: "note" });
+  const rows = table("Frames, the newest first", [{ title: "Way" }, { title: "Time", wide: true }, { title: "Frame" }], ({ at_ms, way, text }) => {
+    const [sign, word] = WAYS[way];
+    const cell = el("span", { class: `way ${way}` }, el("span", { "aria-hidden": true }, `${sign} `), word);
+    return { cells: [cell, time(at_ms), el("code", { dir: "ltr", data: { way } }, text)] };
+  }, { hidden: true, more: "log" });
+  let due = 0;
+
+  // A burst of frames is drawn once.
+  const update = () => {
+    due ||= requestAnimationFrame(() => {
+      due = 0;
+      if (signal.aborted) return;
+      rows.element.hidden = player.frames.length === 0;
+      rows.update(player.frames.toReversed(), ({ number }) => number);
+      setText(note, player.frames.length === 0 ? "None yet." : `The newest ${plural(player.frames.length, "frame")}; 500 are kept.`);
+    });
+  };
+  player.addEventListener("frame", update, { signal });
+  update();
+  return { note, element: rows.element };
+}

@@ -1,0 +1,45 @@
+// What has a bound, and how near it is: the nearest first.
+
+import { el, heading, number, setText, table } from "./dom.js";
+import { bytes, count, percent } from "./format.js";
+
+const NEAR = 0.8;
+
+const COLUMNS = [{ title: "Limit" }, { title: "Used", number: true }, { title: "Of", number: true, wide: true }, { title: "Share", number: true }];
+
+export function limits(root, { live, signal }) {
+  const says = el("p", { class: "note", role: "status", data: { name: "says" } });
+  const rows = table("Limits", COLUMNS, row, { hidden: true, more: "limits" });
+  root.append(
+    heading("Limits"),
+    el("div", { class: "card" }, says, rows.element),
+    el("p", { class: "note" }, "Limits of one session, user or address are not counted here. All of them, and what happens at each: ", el("a", { href: "/docs#reference" }, "Reference"), "."),
+  );
+
+  function update() {
+    if (!live.last || document.hidden) return;
+    const sorted = live.last.limits.map((limit) => ({ ...limit, share: limit.used / limit.max })).sort((one, other) => other.share - one.share);
+    rows.update(sorted, ({ key }) => key);
+    const near = sorted.filter(({ share }) => share >= NEAR).length;
+    setText(says, near === 0 ? "Nothing is near its bound." : `${near} of ${sorted.length} ${near === 1 ? "is" : "are"} near the bound.`);
+  }
+  live.addEventListener("sample", update, { signal });
+  update();
+}
+
+function row({ key }) {
+  const format = key.endsWith("bytes") || key === "limits.receive_total" ? bytes : count;
+  const fill = el("div", { class: "fill" });
+  const [used, max, share] = [number(`${key}.used`), number(`${key}.max`), number(`${key}.share`)];
+  const word = el("b", { class: "word" });
+  const update = (limit) => {
+    const state = limit.share >= 1 ? "full" : limit.share >= NEAR ? "near" : "";
+    setText(used, format(limit.used));
+    setText(max, format(limit.max));
+    setText(share, percent(limit.share));
+    setText(word, state);
+    fill.className = `fill ${state}`;
+    fill.style.width = `${Math.min(100, 100 * limit.share)}%`;
+  };
+  return { cells: [el("div", null, el("code", null, key), " ", word, el("div", { class: "bar", "aria-hidden": true }, fill)), used, max, share], update };
+}

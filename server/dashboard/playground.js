@@ -1,0 +1,108 @@
+// A client in the page, with every frame that it sends and receives. It outlives the page that shows it, so one can look at its session elsewhere.
+
+import { get, poll, reasonOf } from "./api.js";
+import { deadlineTable } from "./deadlines.js";
+import { card, el, heading, setText } from "./dom.js";
+import { duration } from "./format.js";
+import { frameList } from "./frames.js";
+import { badge } from "./phase.js";
+import { Player } from "./player.js";
+import { sessionLink } from "./route.js";
+import { commandForm } from "./command_form.js";
+
+const REFRESH_MS = 1000;
+
+const player = new Player();
+
+export function playground(root, { live, signal }) {
+  const url = urlOf(live.server);
+  const frames = frameList(player, signal);
+  const observed = sessionCard(live, signal);
+  const command = commandForm((text) => player.send(text));
+  const controls = controlForm(url);
+  root.append(
+    heading("Playground"),
+    el("p", { class: "lead" }, "A client of your own, in this page. Cut it, silence it, and see how its session waits for it."),
+    el("div", { class: "columns" }, el("div", null, controls.element, card("Say something", null, command.element)), el("div", null, observed)),
+    card("Frames", null, frames.note, frames.element),
+  );
+  const update = () => {
+    controls.update();
+    command.enable(player.isOpen && !player.isSilent);
+  };
+  player.addEventListener("state", update, { signal });
+  update();
+}
+
+const urlOf = ({ public_url, public_port }) => {
+  const base = public_url ?? `ws://${location.hostname}:${public_port}`;
+  return `${base.replace(/^http/, "ws").replace(/\/$/, "")}/ws`;
+};
+
+function controlForm(url) {
+  const token = el("input", { id: "token", autocomplete: "off", spellcheck: "false", "aria-describedby": "token-note" });
+  const button = (title, act, more) => el("button", { type: "button", onclick: act, ...more }, title);
+  const connect = button("Connect", () => player.connect(url, { token: token.value.trim() }), { class: "main" });
+  const back = button("Come back", () => player.comeBack(url, { token: token.value.trim() }));
+  const cut = button("Cut the connection", () => player.cut());
+  const silence = button("Fall silent", () => player.silence());
+  const says = el("p", { class: "player", role: "status", data: { name: "player" } });
+  const element = card(
+    "Connection",
+    null,
+    el("p", null, el("code", null, url)),
+    el("div", { class: "stack" }, el("label", { for: "token" }, "Token"), token, el("p", { id: "token-note", class: "note" }, "A JWT, if the server asks for one. It stays in this page.")),
+    el("div", { class: "acts" }, connect, cut, silence, back),
+    says,
+  );
+  return {
+    element,
+    update() {
+      connect.disabled = player.isOpen || player.isConnecting;
+      cut.disabled = !player.isOpen;
+      silence.disabled = !player.isOpen || player.isSilent;
+      back.disabled = player.isOpen || player.isConnecting || !player.session;
+      setText(says, player.says);
+    },
+  };
+}
+
+// What the server knows of it.
+function sessionCard(live, signal) {
+  const phase = el("span");
+  const link = el("a", { class: "id" });
+  const says = el("p", { class: "note", role: "status" }, "There is no session yet.");
+  const deadlines = deadlineTable(signal, "Deadlines of the playground");
+  const head = el("p", { hidden: true }, link, " ", phase);
+  const element = card("Its session", null, head, says, deadlines.element);
+
+  async function look() {
+    const { session } = player;
+    head.hidden = !session;
+    deadlines.element.hidden = !session;
+    if (!session) return setText(says, "There is no session yet.");
+    setText(link, session.id);
+    link.href = sessionLink(session.id);
+    try {
+      const seen = await get(`/api/sessions/${encodeURIComponent(session.id)}`, signal);
+      show(seen);
+      deadlines.update(seen.deadlines, live.server.timeouts);
+      setText(says, seen.phase === "attached" ? `Last heard ${duration(seen.last_heard_ms)} ago` : `It waits for its client${seen.phase === "closed" ? " no more" : ""}.`);
+    } catch (error) {
+      if (error.status !== 404) throw error;
+      show({ phase: "closed" });
+      deadlines.update([], null);
+      setText(says, "It is gone.");
+    }
+  }
+
+  function show({ phase: now }) {
+    if (phase.dataset.phase === now) return;
+    phase.dataset.phase = now;
+    phase.replaceChildren(badge(now));
+  }
+
+  const again = poll(REFRESH_MS, signal, look, (error) => error && setText(says, `Not read: ${reasonOf(error)}`));
+  player.addEventListener("state", again, { signal });
+  return element;
+}

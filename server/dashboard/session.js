@@ -1,0 +1,160 @@
+// One session: its deadlines run down, its life so far, what it follows, and what an operator may do to it.
+
+import { ApiError, ask, get, poll, reasonOf } from "./api.js";
+import { confirmed } from "./ask.js";
+import { deadlineTable } from "./deadlines.js";
+import { card, el, heading, named, number, setText, table } from "./dom.js";
+import { ago, count, duration, words } from "./format.js";
+import { badge } from "./phase.js";
+import { channelLink } from "./route.js";
+import { timeline } from "./timeline.js";
+
+const REFRESH_MS = 1000;
+
+export function session(root, { live, item: id, signal }) {
+  const says = el("p", { class: "notice", role: "status", hidden: true });
+  const facts = sessionFacts();
+  const deadlines = deadlineTable(signal);
+  const life = timeline();
+  const follows = subscriptionTable();
+  const acts = actions(id, live, say);
+  const path = `/api/sessions/${encodeURIComponent(id)}`;
+  let hasEnded = false;
+  root.append(
+    heading("Session", el("p", { class: "id" }, id)),
+    says,
+    acts.element,
+    facts.element,
+    el("div", { class: "columns" }, card("Deadlines", null, deadlines.element), card("Life", null, life.element)),
+    card("Subscriptions", null, follows.none, follows.element),
+  );
+
+  async function look() {
+    const now = await orNothing(get(path, signal));
+    const story = hasEnded && life.element.dataset.whole ? null : await orNothing(get(`${path}/timeline`, signal));
+    if (signal.aborted) return;
+    if (now) {
+      facts.update(now);
+      deadlines.update(now.deadlines, live.server.timeouts);
+      follows.update(now.subscriptions);
+    }
+    const now_ms = live.last?.at_ms ?? Date.now();
+    if (story) life.update(story, now && now_ms - now.age_ms, now_ms);
+    if (!now || now.phase === "closed") ended(now, story);
+  }
+
+  // It may have ended before anyone looked, or while someone does.
+  function ended(now, story) {
+    if (hasEnded) return;
+    hasEnded = true;
+    const last = story?.events.at(-1);
+    const reason = now?.close_reason ?? (last?.event === "closed" || last?.event === "expired" ? last.reason : null);
+    say(!now && !story ? "Nothing is known of this session: it ended long ago, or never was." : `This session has ended${reason ? `: ${words(reason)}` : ""}.`);
+    deadlines.update([], null);
+    facts.end();
+    acts.end();
+    if (story) life.element.dataset.whole = "true";
+  }
+
+  function say(text) {
+    says.hidden = false;
+    setText(says, text);
+  }
+
+  poll(REFRESH_MS, signal, look, (error) => error && say(`Not read: ${reasonOf(error)}`));
+}
+
+// What is not there is no failure.
+const orNothing = (answer) =>
+  answer.catch((error) => {
+    if (error instanceof ApiError && (error.status === 404 || error.status === 400)) return null;
+    throw error;
+  });
+
+function sessionFacts() {
+  const phase = el("span", null, badge("unknown"));
+  const user = el("span", { data: { name: "user" } }, "–");
+  const names = ["connection", "age", "last heard", "seq", "unacknowledged"];
+  const values = Object.fromEntries(names.map((name) => [name, number(name)]));
+  const rows = [["phase", phase], ["user", user], ...Object.entries(values)];
+  const element = el("dl", { class: "facts card" }, rows.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))));
+  const become = (now) => {
+    if (phase.dataset.phase === now) return;
+    phase.dataset.phase = now;
+    phase.replaceChildren(badge(now));
+  };
+  return {
+    element,
+    end: () => become("closed"),
+    update(session) {
+      become(session.phase);
+      user.replaceChildren(session.user === null ? "none" : named(session.user));
+      setText(values.connection, `${session.transport}, ${session.dialect}`);
+      setText(values.age, duration(session.age_ms));
+      setText(values["last heard"], ago(session.last_heard_ms));
+      setText(values.seq, count(session.seq));
+      setText(values.unacknowledged, count(session.unacked));
+    },
+  };
+}
+
+function subscriptionTable() {
+  const columns = [{ title: "Channel" }, { title: "Cursor", number: true }, { title: "Backlog", number: true }];
+  const none = el("p", { class: "note" }, "It follows no channel.");
+  const rows = table("Subscriptions", columns, ({ channel }) => {
+    const [cursor, backlog] = [el("span"), el("span")];
+    const name = channel.startsWith("$") ? named(channel) : el("a", { href: channelLink(channel) }, named(channel));
+    const update = (subscription) => {
+      setText(cursor, count(subscription.cursor));
+      setText(backlog, count(subscription.backlog));
+    };
+    return { cells: [name, cursor, backlog], update };
+  }, { hidden: true });
+  return {
+    none,
+    element: rows.element,
+    update(subscriptions) {
+      none.hidden = subscriptions.length > 0;
+      rows.element.hidden = subscriptions.length === 0;
+      rows.update(subscriptions, ({ channel }) => channel);
+    },
+  };
+}
+
+const DISCONNECT = {
+  title: "Disconnect this session?",
+  text: "Its connection is closed with 4007 (disconnected). Its client may come back to the session within the reconnect window, and misses nothing.",
+  act: "Disconnect",
+};
+
+const END = {
+  title: "End this session?",
+  text: "It is over for good: its client is told with 4101 (kicked), and does not come back by itself. What it has not received is lost to it.",
+  act: "End it",
+};
+
+function actions(id, live, say) {
+  const path = `/api/sessions/${encodeURIComponent(id)}`;
+  const act = async (question, method, url, done) => {
+    if (!(await confirmed(question))) return;
+    try {
+      await ask(method, url);
+      say(done);
+    } catch (error) {
+      say(`Not done: ${reasonOf(error)}`);
+    }
+  };
+  const disconnect = el("button", { type: "button", onclick: () => act(DISCONNECT, "POST", `${path}/disconnect`, "Its connection was closed.") }, "Disconnect…");
+  const end = el("button", { type: "button", class: "danger", onclick: () => act(END, "DELETE", path, "It was ended.") }, "End session…");
+  const why = el("p", { id: "why-not", class: "note", hidden: true });
+  const refuse = (reason) => {
+    for (const button of [disconnect, end]) {
+      button.disabled = true;
+      button.setAttribute("aria-describedby", "why-not");
+    }
+    why.hidden = false;
+    setText(why, reason);
+  };
+  if (!live.may("sessions")) refuse("Your key looks, and no more: its scopes lack sessions.");
+  return { element: el("div", { class: "acts" }, disconnect, end, why), end: () => refuse("There is nothing left to disconnect or to end.") };
+}
