@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crossbeam_channel::Receiver;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{self, LogLinesDropped, TimersView};
+use crate::admin::live::{Bounds, Live, Settings, WebhookBound};
+use crate::admin::{self, LogLinesDropped, PublicListener, TimersView};
 use crate::admission::{Handshakes, OpenConnections, Permits, Rates, Refusals, Unfinished};
 use crate::auth::Revocations;
 use crate::backend::Backend;
@@ -161,14 +162,22 @@ pub(crate) fn public(
 /// What the handlers of the admin listener share.
 pub(crate) fn admin(
     config: &Config,
-    client: Arc<client::Context>,
+    public: &public::Context,
+    public_port: u16,
     batches: Receiver<Batch>,
     log_lines_dropped: LogLinesDropped,
-    stop: CancellationToken,
 ) -> admin::Context {
     let timers = &config.timers;
+    let clock = public.client.timeouts.clock();
     admin::Context {
-        client,
+        live: Live::new(Settings { started_at: clock.unix_now(), bounds: bounds(config) }),
+        client: Arc::clone(&public.client),
+        public: PublicListener {
+            url: config.public_url.clone(),
+            port: public_port,
+            has_tls: config.tls.is_some(),
+        },
+        handshakes: Arc::clone(&public.handshakes),
         timers: TimersView {
             scheme: timers.scheme,
             tick: timers.tick,
@@ -180,7 +189,29 @@ pub(crate) fn admin(
         handshake_timeout: config.limits.handshake_timeout,
         batches,
         log_lines_dropped,
-        stop,
+        stop: public.stop.clone(),
+    }
+}
+
+/// What the dashboard shows the use of.
+fn bounds(config: &Config) -> Bounds {
+    let limits = &config.limits;
+    let webhooks = config.webhooks.iter().enumerate().map(|(index, webhook)| WebhookBound {
+        name: Arc::clone(&webhook.name),
+        key: format!("webhook[{index}].max_queued"),
+        max_queued: webhook.max_queued,
+    });
+    Bounds {
+        max_connections: limits.max_connections,
+        max_handshakes: limits.max_handshakes,
+        max_sessions: limits.max_sessions,
+        max_channels: limits.max_channels,
+        max_reminders: limits.max_reminders,
+        max_admin_connections: limits.max_admin_connections,
+        receive_total: limits.receive_total,
+        history_total_bytes: config.channel.log.total_bytes,
+        backend_max_in_flight: config.backend.as_ref().map_or(usize::MAX, |backend| backend.max_in_flight),
+        webhooks: webhooks.collect(),
     }
 }
 

@@ -9,7 +9,7 @@ use futures_util::future::{Either, select};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::{self, LogLinesDropped};
+use crate::admin::{self, LogLinesDropped, live};
 use crate::client;
 use crate::clock::Clock;
 use crate::config::Config;
@@ -158,10 +158,12 @@ impl Server {
         client.sessions.begin_telling();
 
         let stop = CancellationToken::new();
-        let public = Arc::new(context::public(&config, Arc::clone(&client), stop.clone()));
-        let admin = context::admin(&config, client, batches, log_lines_dropped, stop);
+        let public = Arc::new(context::public(&config, client, stop));
+        let admin =
+            Arc::new(context::admin(&config, &public, addresses.0.port(), batches, log_lines_dropped));
         runtime.spawn(accept_clients(listeners.public, Arc::clone(&public)));
-        runtime.spawn(accept_admins(listeners.admin, Arc::new(admin)));
+        runtime.spawn(live::run(Arc::clone(&admin)));
+        runtime.spawn(accept_admins(listeners.admin, admin));
         Ok(Self {
             public,
             drain: config.drain,

@@ -89,7 +89,7 @@ impl Admin {
         ask(self.address, &format!("{method} {path} HTTP/1.1\r\n{headers}\r\n{body}"))
     }
 
-    fn headers(&self) -> String {
+    pub(crate) fn headers(&self) -> String {
         let authorization = self.key.map(|key| format!("Authorization: Bearer {key}\r\n"));
         format!("Host: {}\r\n{}", self.address, authorization.unwrap_or_default())
     }

@@ -2,6 +2,10 @@
 
 mod api;
 mod audit;
+mod body;
+pub(crate) mod live;
+mod page;
+mod public_url;
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -14,11 +18,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use crossbeam_channel::Receiver;
 use futures_util::future::{Either, select};
-use hyper::Request;
 use hyper::body::Incoming;
 use hyper::header::{AUTHORIZATION, HOST, ORIGIN};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
+use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
@@ -27,14 +31,18 @@ use tokio_util::sync::CancellationToken;
 use crate::admission::{Handshakes, RefusalReason};
 use crate::auth::{ApiKeys, Auth, Operator, Scope};
 use crate::client;
-use crate::http::body::{self, BodyLimits};
-use crate::http::{ApiError, MAX_HEAD_BYTES, Reply, TimedWrites};
+use crate::http::body::{BodyLimits, check_json, read};
+use crate::http::{ApiError, MAX_HEAD_BYTES, TimedWrites};
 use crate::metrics::Readings;
 use crate::timeouts::{Batch, Scheme, WheelTimer};
 use crate::tls::Tls;
 use crate::transport::TcpSocket;
 use api::routes::{self, Call, Route};
 use audit::Act;
+use body::{Body, whole};
+use live::Live;
+
+pub(crate) use public_url::PublicUrl;
 
 /// What a body may contain beside the longest message: the names of a broadcast's channels, and fields.
 const BESIDE_THE_MESSAGE_BYTES: usize = 512 * 1024;
@@ -44,6 +52,12 @@ pub(crate) struct Context {
     pub(crate) client: Arc<client::Context>,
     pub(crate) timers: TimersView,
     pub(crate) tls: Option<Arc<Tls>>,
+    /// What the dashboard is told.
+    pub(crate) live: Live,
+    /// Where it finds the other listener.
+    pub(crate) public: PublicListener,
+    /// Connections of the other listener that have no session yet.
+    pub(crate) handshakes: Arc<Handshakes>,
     /// Its connections: when there are too many, the oldest of the address with most is cut, so that health checks come through.
     pub(crate) sockets: Arc<Handshakes>,
     /// How long the head and the body of a request may take.
@@ -53,6 +67,15 @@ pub(crate) struct Context {
     pub(crate) log_lines_dropped: LogLinesDropped,
     /// Set when the server drains.
     pub(crate) stop: CancellationToken,
+}
+
+/// The listener of clients, as pages find it.
+#[derive(Debug)]
+pub(crate) struct PublicListener {
+    /// From outside, if that is known.
+    pub(crate) url: Option<PublicUrl>,
+    pub(crate) port: u16,
+    pub(crate) has_tls: bool,
 }
 
 /// How the wheel was configured.
@@ -69,6 +92,11 @@ pub(crate) struct TimersView {
 pub type LogLinesDropped = Box<dyn Fn() -> u64 + Send + Sync>;
 
 impl Context {
+    /// Of the URLs by which this listener is reached.
+    fn scheme(&self) -> &'static str {
+        if self.tls.is_some() { "https" } else { "http" }
+    }
+
     fn readings(&self) -> Readings {
         let (timeouts, channels) = (&self.client.timeouts, &self.client.logs.channels);
         Readings {
@@ -121,47 +149,53 @@ async fn serve_http(
     Ok(connection.await?)
 }
 
-async fn answer(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>) -> Reply {
+async fn answer(request: Request<Incoming>, peer: IpAddr, context: &Arc<Context>) -> Response<Body> {
     let (head, body) = request.into_parts();
     let head = Request::from_parts(head, ());
-    let operator = match admit(&head, &context.client.auth) {
+    let operator = match admit(&head, &context.client.auth, context.scheme()) {
         Ok(operator) => operator,
-        Err(error) => return error.into(),
+        Err(error) => return refusal(error),
     };
     let parts: Vec<&str> = segments(&head).collect();
     let (route, parameter) = match routes::find(head.method(), &parts, head.uri().path()) {
         Ok(found) => found,
-        Err(error) => return error.into(),
+        Err(error) => return refusal(error),
     };
     let mut act = Act::of(route.scope, &operator, peer, &head);
     let answered = match check_scope(&operator, route.scope) {
-        Ok(()) => carry_out(route, parameter, &head, body, context).await,
+        Ok(()) => carry_out(route, parameter, &operator, &head, body, context).await,
         Err(error) => Err(error),
     };
-    let reply = answered.unwrap_or_else(Reply::from);
+    let reply = answered.unwrap_or_else(refusal);
     if let Some(act) = &mut act {
         act.status = Some(reply.status());
     }
     reply
 }
 
+fn refusal(error: ApiError) -> Response<Body> {
+    whole(error.into())
+}
+
 async fn carry_out(
     route: &Route,
     parameter: &str,
+    operator: &Operator,
     head: &Request<()>,
     body: Incoming,
     context: &Arc<Context>,
-) -> Result<Reply, ApiError> {
+) -> Result<Response<Body>, ApiError> {
     let body = if route.takes_body {
         let max_bytes = context.client.settings.max_message + BESIDE_THE_MESSAGE_BYTES;
         let limits = BodyLimits { max_bytes, timeout: context.handshake_timeout };
-        body::check_json(head.headers())?;
-        body::read(body, limits, &context.client.timeouts, |_| {}).await?
+        check_json(head.headers())?;
+        read(body, limits, &context.client.timeouts, |_| {}).await?
     } else {
         Bytes::new()
     };
     let query = head.uri().query().unwrap_or_default();
-    route.answer(&Call { context, parameter, query, body: &body }).await
+    let headers = head.headers();
+    route.answer(&Call { context, operator, headers, parameter, query, body: &body }).await
 }
 
 /// The parts of the path. Guards and routes look at the same ones, so that no spelling gets around a guard.
@@ -174,7 +208,7 @@ fn segments<B>(request: &Request<B>) -> impl Iterator<Item = &str> {
 /// host name of its own that leads to this server. Programs send no Origin.
 ///
 /// Health says nothing worth hiding, and supervisors may ask for it by any name.
-fn check_browser<B>(request: &Request<B>, auth: &Auth) -> Result<(), ApiError> {
+fn check_browser<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<(), ApiError> {
     let headers = request.headers();
     let first = segments(request).next();
     let is_public = matches!(first, Some("healthz" | "readyz"));
@@ -185,14 +219,19 @@ fn check_browser<B>(request: &Request<B>, auth: &Auth) -> Result<(), ApiError> {
     let text = |name| headers.get(name).map(|value| value.to_str().unwrap_or_default());
     match (text(ORIGIN), text(HOST)) {
         (None, _) => Ok(()),
-        (Some(origin), host) if origin.strip_prefix("http://") == host => Ok(()),
+        (Some(origin), Some(host)) if is_own(origin, scheme, host) => Ok(()),
         (Some(_), _) => Err(ApiError::forbidden("requests from other origins are refused")),
     }
 }
 
+/// Whether a page of this origin was read from this listener, by this name.
+fn is_own(origin: &str, scheme: &str, host: &str) -> bool {
+    origin.split_once("://") == Some((scheme, host))
+}
+
 /// Who asks, if they may ask at all.
-fn admit<B>(request: &Request<B>, auth: &Auth) -> Result<Operator, ApiError> {
-    check_browser(request, auth)?;
+fn admit<B>(request: &Request<B>, auth: &Auth, scheme: &str) -> Result<Operator, ApiError> {
+    check_browser(request, auth, scheme)?;
     check_key(request, &auth.api_keys)
 }
 
@@ -232,7 +271,7 @@ mod tests {
         if let Some(origin) = origin {
             request = request.header(ORIGIN, origin);
         }
-        check_browser(&request.body(()).expect("a request"), &Auth::default()).is_ok()
+        check_browser(&request.body(()).expect("a request"), &Auth::default(), "http").is_ok()
     }
 
     #[test]
@@ -286,7 +325,7 @@ mod tests {
         let mut auth = Auth::default();
         auth.api_keys = keys();
         let request = Request::get("/metrics").header(HOST, "encke:8001").body(()).expect("a request");
-        assert!(check_browser(&request, &auth).is_ok());
+        assert!(check_browser(&request, &auth, "http").is_ok());
     }
 
     #[test]
@@ -312,6 +351,22 @@ mod tests {
         assert!(!check("", None));
         for origin in ["http://evil.example", "null", "http://127.0.0.1:80010", "https://127.0.0.1:8001"] {
             assert!(!check("127.0.0.1:8001", Some(origin)), "{origin}");
+        }
+    }
+
+    /// A page that came without TLS may be anyone's who is on the way.
+    #[test]
+    fn with_tls_only_pages_that_came_by_it_are_our_own() {
+        for (origin, allowed) in [
+            ("https://127.0.0.1:8001", true),
+            ("http://127.0.0.1:8001", false),
+            ("https://127.0.0.1", false),
+            ("https://evil.example", false),
+            ("null", false),
+        ] {
+            let request = Request::get("/api/sessions").header(HOST, "127.0.0.1:8001").header(ORIGIN, origin);
+            let request = request.body(()).expect("a request");
+            assert_eq!(check_browser(&request, &Auth::default(), "https").is_ok(), allowed, "{origin}");
         }
     }
 }

@@ -90,6 +90,11 @@ impl Handshakes {
         Arc::new(Self { limit, grace, open: Mutex::new(open), waiting: AtomicWaker::new() })
     }
 
+    /// How many there are.
+    pub(crate) fn open(&self) -> usize {
+        self.open.lock().sockets.len()
+    }
+
     /// Waits until another can begin without cutting one that may yet speak. One task at a time may wait.
     pub(crate) async fn room(&self, timeouts: &Arc<Timeouts>) {
         while let Some(until) = self.is_full_until(timeouts.clock().now()) {

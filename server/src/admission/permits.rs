@@ -30,7 +30,6 @@ impl Permits {
     }
 
     /// How many are taken.
-    #[cfg(any(test, feature = "simulation"))]
     pub(crate) fn taken(&self) -> usize {
         self.taken.load(Ordering::Relaxed)
     }

@@ -13,6 +13,7 @@ use crate::timeouts::Timeouts;
 
 /// Why a connection got no session. Its name is a label in metrics and a field in logs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, EnumCount, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::VariantArray))]
 #[strum(serialize_all = "snake_case")]
 pub(crate) enum RefusalReason {
     /// The request came by a name that is not listed, by none, or by two.

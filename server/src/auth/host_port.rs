@@ -19,6 +19,10 @@ impl<'a> HostPort<'a> {
         Some(Self { host, port })
     }
 
+    pub(crate) fn host(&self) -> &'a str {
+        self.host
+    }
+
     /// Whether it is the machine that asks.
     pub(crate) fn is_loopback(&self) -> bool {
         self.is_localhost() || self.address().is_some_and(|address| address.is_loopback())

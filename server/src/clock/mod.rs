@@ -131,6 +131,12 @@ pub fn monotonic_now() -> Duration {
     Duration::try_from(time).unwrap_or_default()
 }
 
+/// The time that the process has had on processors.
+pub(crate) fn processor_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::try_from(time).unwrap_or_default()
+}
+
 /// A duration in nanoseconds: 584 years of them fit.
 pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)

@@ -7,9 +7,9 @@ mod engine;
 mod error;
 mod issuer;
 mod layers;
+mod listen;
 mod memory;
 mod outbound;
-mod proxies;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use encke_core::session::SessionTimeouts;
 
+use crate::admin::PublicUrl;
 use crate::auth::Auth;
 use crate::backend::BackendSettings;
 use crate::events::WebhookSettings;
@@ -54,6 +55,8 @@ pub struct Config {
     pub backlog: i32,
     /// How long a start waits for an address that another process still has.
     pub listen_wait: Duration,
+    /// Where pages reach the public listener from outside, if that is known.
+    pub(crate) public_url: Option<PublicUrl>,
     /// What stands in front of the server.
     pub proxies: Proxies,
     /// The wheel and the workers.

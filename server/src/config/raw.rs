@@ -14,16 +14,14 @@ use super::backend::RawBackend;
 use super::channels::{RawChannel, RawNamespace};
 use super::engine::RawEngine;
 use super::layers::{Layers, Source};
+use super::listen::RawForwarded;
 use super::memory::sessions_that_fit;
-use super::proxies::RawForwarded;
 use super::units::{Size, Span, SpanOrOff, unless_zero};
 use super::webhook::RawWebhook;
 use super::{
-    BayeuxConfig, Config, ConfigError, EngineConfig, Limits, ListenerKind, LogConfig, LogFormat, Scheme,
-    TimersConfig,
+    BayeuxConfig, Config, ConfigError, EngineConfig, Limits, LogConfig, LogFormat, Scheme, TimersConfig,
 };
 use crate::auth::Auth;
-use crate::backend::BackendSettings;
 use crate::proxies::Proxies;
 use crate::snapshot::SnapshotSettings;
 use crate::timeouts::MOST_WORKERS;
@@ -50,10 +48,11 @@ struct Raw {
 
 #[derive(Deserialize)]
 pub(super) struct Listen {
-    public: SocketAddr,
-    admin: SocketAddr,
-    backlog: u16,
+    pub(super) public: SocketAddr,
+    pub(super) admin: SocketAddr,
+    pub(super) backlog: u16,
     wait: SpanOrOff,
+    public_url: String,
     hosts: Vec<String>,
     pub(super) trusted_proxies: Vec<String>,
     pub(super) forwarded: RawForwarded,
@@ -155,6 +154,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     let backend = checks.backend(&raw.backend, raw.limits.handshake_timeout.0)?;
     checks.listen(&raw.listen, &auth, backend.as_ref(), insecure)?;
     let proxies = checks.proxies(&raw.listen)?;
+    let public_url = checks.public_url(&raw.listen.public_url)?;
     checks.timers(&raw.timers)?;
     checks.session(&raw.session)?;
     checks.rest(&raw.rest)?;
@@ -167,7 +167,7 @@ pub(super) fn resolve(layers: &Layers, insecure: bool) -> Result<Config, ConfigE
     checks.namespaces(&raw.namespace, &raw.channel, raw.limits.max_message.0, &engine)?;
     let webhooks = checks.webhooks(&raw.webhook)?;
     let config = raw.into_config(engine, auth, tls, proxies, insecure);
-    let mut config = Config { webhooks, backend, issuer, ..config };
+    let mut config = Config { webhooks, backend, issuer, public_url, ..config };
     if checks.is_default(MAX_SESSIONS) {
         config.limits.max_sessions = config.limits.max_sessions.min(sessions_that_fit());
     }
@@ -256,6 +256,7 @@ impl Raw {
             webhooks: Vec::new(),
             backend: None,
             issuer: None,
+            public_url: None,
             log: LogConfig { level: self.log.level, format: self.log.format },
             insecure,
         }
@@ -286,25 +287,6 @@ impl Checks<'_> {
 
     fn is_default(&self, key: &str) -> bool {
         self.0.source(key) == Source::Default
-    }
-
-    fn listen(
-        &self,
-        listen: &Listen,
-        auth: &Auth,
-        backend: Option<&BackendSettings>,
-        insecure: bool,
-    ) -> Result<(), ConfigError> {
-        for (key, kind, address) in [
-            ("listen.public", ListenerKind::Public, listen.public),
-            ("listen.admin", ListenerKind::Admin, listen.admin),
-        ] {
-            let may = kind.may_listen(address, auth, backend, insecure);
-            may.or_else(|message| self.refuse(key, message))?;
-        }
-        let same = listen.public == listen.admin && listen.public.port() != 0;
-        self.require(!same, "listen.admin", "the same address as listen.public")?;
-        self.require(listen.backlog > 0, "listen.backlog", "must be at least 1")
     }
 
     /// Of an age, 0 is no limit that anyone wants: every snapshot is older.

@@ -84,6 +84,12 @@ fn errors_name_the_key_and_where_it_was_set() {
         (&["listen.admin=[::]:8001"], "refusing to listen beyond loopback"),
         (&["listen.admin=127.0.0.1:8000"], "the same address as listen.public"),
         (&["listen.public=here"], "`listen.public`"),
+        (
+            &["listen.public_url=wss://ws.example/ws"],
+            "`listen.public_url` (set by --set listen.public_url=wss://ws.example/ws): must have no path",
+        ),
+        (&["listen.public_url=ws.example"], "`listen.public_url`"),
+        (&["listen.public_url=wss://user@ws.example"], "must name no user"),
         (&["session.max_unacked=15"], "must be from 16 to 65536"),
         (&["channel.history_bytes=63KiB"], "must not be less than limits.max_message"),
         (&["channel.history_total_bytes=1023KiB"], "must not be less than channel.history_bytes"),

@@ -1,13 +1,15 @@
-//! HTTP for both listeners: accepting connections, reading bodies, making replies.
+//! HTTP for both listeners: accepting connections, reading bodies, making replies, files of the binary.
 
 mod accept;
 pub(crate) mod body;
+mod embedded;
 mod lent;
 pub(crate) mod reply;
 mod rewound;
 mod timed_writes;
 
 pub(crate) use accept::{Acceptor, Listener, SocketOptions};
+pub(crate) use embedded::Embedded;
 pub(crate) use lent::{Lent, Peer};
 pub(crate) use reply::{ApiError, Reply};
 pub(crate) use rewound::Rewound;

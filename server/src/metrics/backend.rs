@@ -42,6 +42,11 @@ impl BackendMetrics {
         self.in_flight.set(super::as_gauge(questions));
     }
 
+    /// How many are under way.
+    pub(crate) fn in_flight_now(&self) -> usize {
+        self.in_flight.get().try_into().unwrap_or_default()
+    }
+
     /// The circuit breaker has opened, or closed.
     pub(crate) fn opened(&self, ask: &'static str, open: bool) {
         self.open.get_or_create(&AskLabels { ask }).set(i64::from(open));

@@ -1,5 +1,6 @@
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
+use serde::Serialize;
 
 /// Channels, their logs, and the messages that pass through them.
 #[derive(Debug, Default)]
@@ -12,6 +13,14 @@ pub(crate) struct ChannelMetrics {
     pub(super) untold: Counter,
 }
 
+/// Messages as the dashboard shows them.
+#[derive(Serialize)]
+pub(crate) struct Messages {
+    pub(crate) published: u64,
+    pub(crate) delivered: u64,
+    pub(crate) gaps: u64,
+}
+
 impl ChannelMetrics {
     pub(crate) fn published(&self) {
         self.published.inc();
@@ -20,6 +29,10 @@ impl ChannelMetrics {
     /// The followers of a channel are not told of a join or a leave.
     pub(crate) fn untold(&self) {
         self.untold.inc();
+    }
+
+    pub(crate) fn messages(&self) -> Messages {
+        Messages { published: self.published.get(), delivered: self.delivered.get(), gaps: self.gaps.get() }
     }
 
     /// What one turn of one connection took from the logs.

@@ -3,6 +3,7 @@ use std::time::Duration;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use serde::Serialize;
 
 /// An engine that is elsewhere. With the memory engine all stay at zero.
 #[derive(Debug)]
@@ -18,6 +19,13 @@ pub(crate) struct EngineMetrics {
     pub(super) servers: Gauge,
 }
 
+/// Whether an engine that is elsewhere can be reached, and how many servers share channels by it.
+#[derive(Serialize)]
+pub(crate) struct EngineView {
+    pub(crate) up: bool,
+    pub(crate) servers: i64,
+}
+
 impl EngineMetrics {
     pub(super) fn new() -> Self {
         // From 50 microseconds to 1.6 seconds.
@@ -31,6 +39,11 @@ impl EngineMetrics {
             openings: Counter::default(),
             servers: Gauge::default(),
         }
+    }
+
+    /// What the dashboard shows of it.
+    pub(crate) fn view(&self) -> EngineView {
+        EngineView { up: self.up.get() == 1, servers: self.servers.get() }
     }
 
     pub(crate) fn connected(&self) {

@@ -6,7 +6,9 @@ mod backend;
 mod channels;
 mod connections;
 mod engine;
+mod histogram;
 mod issuer;
+mod labelled;
 mod reminders;
 mod sessions;
 mod timers;
@@ -25,12 +27,15 @@ use engine::EngineMetrics;
 use issuer::IssuerMetrics;
 use reminders::ReminderMetrics;
 use sessions::SessionMetrics;
-use timers::TimerMetrics;
 use webhooks::WebhookMetrics;
 
 pub(crate) use backend::BackendMetrics;
+pub(crate) use channels::Messages;
+pub(crate) use connections::ConnectionsView;
+pub(crate) use engine::EngineView;
 pub(crate) use reminders::ReminderOutcome;
-pub(crate) use timers::Lateness;
+pub(crate) use sessions::SessionsView;
+pub(crate) use timers::{Lateness, TimerMetrics};
 pub(crate) use webhooks::WebhookCounters;
 
 /// Every metric of the server.

@@ -5,21 +5,25 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::histogram::exponential_buckets;
+use serde::Serialize;
+
+use super::histogram::Durations;
+use super::labelled::{Count, Labelled};
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 pub(super) struct PhaseLabels {
     phase: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct EventLabels {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet, Serialize)]
+pub(crate) struct EventLabels {
     event: &'static str,
     reason: &'static str,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-pub(super) struct OutcomeLabels {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet, Serialize)]
+pub(crate) struct OutcomeLabels {
     outcome: &'static str,
 }
 
@@ -29,9 +33,25 @@ pub(crate) struct SessionMetrics {
     pub(super) by_phase: Family<PhaseLabels, Gauge>,
     attached: Gauge,
     suspended: Gauge,
-    pub(super) events: Family<EventLabels, Counter>,
-    pub(super) resumes: Family<OutcomeLabels, Counter>,
-    pub(super) ping_round_trip: Histogram,
+    pub(super) events: Labelled<EventLabels, Counter>,
+    pub(super) resumes: Labelled<OutcomeLabels, Counter>,
+    pub(super) ping_round_trip: Durations,
+}
+
+/// The same as the dashboard shows it.
+#[derive(Serialize)]
+pub(crate) struct SessionsView {
+    pub(crate) sessions: Phases,
+    pub(crate) events: Vec<Count<EventLabels>>,
+    pub(crate) resumes: Vec<Count<OutcomeLabels>>,
+    /// Milliseconds, nothing for any number, and how many pings were answered within that.
+    pub(crate) ping_rtt: Vec<(Option<f64>, u64)>,
+}
+
+#[derive(Serialize)]
+pub(crate) struct Phases {
+    attached: i64,
+    suspended: i64,
 }
 
 impl SessionMetrics {
@@ -42,23 +62,32 @@ impl SessionMetrics {
             attached: gauge("attached"),
             suspended: gauge("suspended"),
             by_phase,
-            events: Family::default(),
-            resumes: Family::default(),
-            ping_round_trip: Histogram::new(exponential_buckets(0.000_5, 2.0, 16)),
+            events: Labelled::default(),
+            resumes: Labelled::default(),
+            ping_round_trip: Durations::new(exponential_buckets(0.000_5, 2.0, 16)),
         }
     }
 
     pub(crate) fn ping_round_trip(&self, time: Duration) {
-        self.ping_round_trip.observe(time.as_secs_f64());
+        self.ping_round_trip.observe(time);
     }
 
     pub(crate) fn event(&self, event: &'static str, reason: &'static str) {
-        self.events.get_or_create(&EventLabels { event, reason }).inc();
+        self.events.inc(&EventLabels { event, reason });
     }
 
     pub(crate) fn resumed(&self, recovered: bool) {
         let outcome = if recovered { "recovered" } else { "new_session" };
-        self.resumes.get_or_create(&OutcomeLabels { outcome }).inc();
+        self.resumes.inc(&OutcomeLabels { outcome });
+    }
+
+    pub(crate) fn view(&self) -> SessionsView {
+        SessionsView {
+            sessions: Phases { attached: self.attached.get(), suspended: self.suspended.get() },
+            events: self.events.counts(),
+            resumes: self.resumes.counts(),
+            ping_rtt: self.ping_round_trip.cumulative(),
+        }
     }
 
     pub(crate) fn phase_changed(&self, before: Option<Phase>, after: Phase) {

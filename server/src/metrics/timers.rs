@@ -107,6 +107,18 @@ impl TimerMetrics {
         }
     }
 
+    /// How often each deadline has passed, by its name.
+    pub(crate) fn expiries(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let deadlines =
+            Deadline::ALL.iter().map(|which| (which.as_str(), &self.deadline_expiries[*which as usize]));
+        let others = [
+            ("sleep", &self.sleep_expiries),
+            ("log", &self.log_expiries),
+            ("reminder", &self.reminder_expiries),
+        ];
+        deadlines.chain(others).map(|(name, counter)| (name, counter.get()))
+    }
+
     pub(crate) fn batch_received(&self, delay: Duration) {
         self.dispatch_delay.observe(delay.as_secs_f64());
     }

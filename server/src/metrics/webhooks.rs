@@ -34,6 +34,12 @@ pub(crate) struct WebhookCounters {
 }
 
 impl WebhookMetrics {
+    /// How many events wait for this webhook or are on their way.
+    pub(crate) fn queued_now(&self, webhook: &str) -> usize {
+        let queued = self.queued.get_or_create(&WebhookLabels { webhook: webhook.to_owned() }).get();
+        queued.try_into().unwrap_or_default()
+    }
+
     /// All at zero.
     pub(crate) fn of(&self, webhook: &str) -> WebhookCounters {
         let counter = |family: &Family<OutcomeLabels, Counter>, outcome| {

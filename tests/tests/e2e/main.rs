@@ -52,6 +52,8 @@ mod late_requests;
 mod key_set;
 // As many connections and sessions as there may be.
 mod limits;
+// What the dashboard is told each second, and its files.
+mod live;
 // Log lines, and what must not be in them.
 mod logs;
 // What is free goes back to the kernel.

@@ -2,6 +2,7 @@
 
 mod channels;
 mod health;
+mod live;
 mod metrics;
 mod openapi;
 mod presence;
@@ -18,6 +19,8 @@ mod users;
 use std::time::Duration;
 
 use crate::http::ApiError;
+
+pub(super) use timers::Timers;
 
 /// How many entries a page has if nothing is said, and at most.
 const DEFAULT_LIMIT: usize = 100;

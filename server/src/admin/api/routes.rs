@@ -4,20 +4,23 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
-use hyper::Method;
+use hyper::{HeaderMap, Method, Response};
 
 use super::{
-    channels, health, metrics, openapi, presence, publish, reminders, send, sessions, subscribe, timers,
-    users,
+    channels, health, live, metrics, openapi, presence, publish, reminders, send, sessions, subscribe,
+    timers, users,
 };
-use crate::admin::Context;
-use crate::auth::Scope;
+use crate::admin::body::{Body, whole};
+use crate::admin::{Context, page};
+use crate::auth::{Operator, Scope};
 use crate::http::{ApiError, Reply};
 
 /// A request that has found its handler.
 pub(crate) struct Call<'a> {
     pub(crate) context: &'a Arc<Context>,
-    /// The part of the path for `{id}`, `{name}`, `{user}` or `{key}`, as the client wrote it.
+    pub(crate) operator: &'a Operator,
+    pub(crate) headers: &'a HeaderMap,
+    /// The part of the path for `{id}`, `{name}`, `{user}`, `{key}` or `{file}`, as the client wrote it.
     pub(crate) parameter: &'a str,
     pub(crate) query: &'a str,
     /// Empty, unless the route [takes one](Route::takes_body).
@@ -33,6 +36,8 @@ enum Handler {
     AtOnce(fn(&Call<'_>) -> Answer),
     /// After an engine has answered, or in turns with others.
     Later(fn(&Call<'_>) -> BoxFuture<'static, Answer>),
+    /// At once, and then by and by.
+    Live(fn(&Call<'_>) -> Result<Response<Body>, ApiError>),
 }
 
 /// One method of one path.
@@ -49,10 +54,13 @@ pub(crate) struct Route {
 
 #[rustfmt::skip]
 static ROUTES: &[Route] = &[
+    Route::get("/", |call| Ok(page::index(call.headers, call.context))),
+    Route::get("/dashboard/{file}", |call| page::file(call.parameter, call.headers, call.context)),
     Route::get("/healthz", |call| Ok(health::alive(call.context))),
     Route::get("/readyz", |call| Ok(health::ready(call.context))),
     Route::get("/metrics", |call| Ok(metrics::show(call.context))),
     Route::get("/api/openapi.json", |_| Ok(openapi::show())),
+    Route::live("/api/live", live::watch),
     Route::get("/api/timers", |call| Ok(timers::show(call.context))),
     Route::get("/api/sessions", sessions::list),
     Route::get("/api/sessions/{id}", sessions::show),
@@ -82,6 +90,16 @@ impl Route {
 
     const fn get(path: &'static str, answer: fn(&Call<'_>) -> Answer) -> Self {
         Self::new(Scope::Read, Method::GET, path, answer)
+    }
+
+    const fn live(path: &'static str, answer: fn(&Call<'_>) -> Result<Response<Body>, ApiError>) -> Self {
+        Self {
+            method: Method::GET,
+            path,
+            takes_body: false,
+            scope: Scope::Read,
+            handler: Handler::Live(answer),
+        }
     }
 
     const fn later(
@@ -115,10 +133,11 @@ impl Route {
     }
 
     /// Answers a request that was found to be for this route.
-    pub(crate) async fn answer(&self, call: &Call<'_>) -> Answer {
+    pub(crate) async fn answer(&self, call: &Call<'_>) -> Result<Response<Body>, ApiError> {
         match self.handler {
-            Handler::AtOnce(answer) => answer(call),
-            Handler::Later(answer) => answer(call).await,
+            Handler::AtOnce(answer) => answer(call).map(whole),
+            Handler::Later(answer) => answer(call).await.map(whole),
+            Handler::Live(answer) => answer(call),
         }
     }
 
@@ -182,7 +201,17 @@ mod tests {
         assert_eq!(found(Method::GET, "/api/channels/"), Some(("/api/channels/{name}", "")));
         let history = Some(("/api/channels/{name}/history", "history"));
         assert_eq!(found(Method::GET, "/api/channels/history/history"), history);
-        for path in ["/", "/api", "/api/", "/healthz/", "/api/channels/a/", "/api/channels/a/history/b"] {
+        assert_eq!(found(Method::GET, "/"), Some(("/", "")));
+        for path in [
+            "//",
+            "/dashboard",
+            "/dashboard/a/b",
+            "/api",
+            "/api/",
+            "/healthz/",
+            "/api/channels/a/",
+            "/api/channels/a/history/b",
+        ] {
             assert_eq!(found(Method::GET, path), None, "{path}");
         }
         assert_eq!(found(Method::HEAD, "/healthz"), Some(("/healthz", "")));

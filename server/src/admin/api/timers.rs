@@ -10,8 +10,9 @@ use crate::http::reply::json;
 use crate::metrics::Lateness;
 use crate::timeouts::{DISPATCH_BATCHES, Scheme};
 
+/// The wheel and the way of what expires, as `/api/timers` and the dashboard show it.
 #[derive(Serialize)]
-struct Timers {
+pub(crate) struct Timers {
     scheme: Scheme,
     tick_ms: f64,
     entries: usize,
@@ -39,25 +40,32 @@ struct Stalls {
     stolen_ms: f64,
 }
 
+impl Timers {
+    pub(crate) fn now(context: &Context) -> Self {
+        let timeouts = &context.client.timeouts;
+        let stats = &timeouts.stats;
+        Self {
+            scheme: context.timers.scheme,
+            tick_ms: millis(context.timers.tick),
+            entries: timeouts.entries(),
+            levels: stats.occupancy().iter().map(|level| level.load(Ordering::Relaxed)).collect(),
+            lateness: context.client.metrics.timers.lateness(),
+            dispatch: Dispatch {
+                depth: context.batches.len(),
+                capacity: DISPATCH_BATCHES,
+                workers: context.timers.workers,
+                age_ms: millis(timeouts.dispatch_age()),
+            },
+            stalls: Stalls {
+                count: stats.stalls.load(Ordering::Relaxed),
+                stolen_ms: millis(Duration::from_nanos(stats.stolen_nanos.load(Ordering::Relaxed))),
+            },
+            since_last_turn_ms: millis(timeouts.since_last_turn()),
+        }
+    }
+}
+
 /// `GET /api/timers`
-pub(crate) fn show(context: &Context) -> Reply {
-    let stats = &context.client.timeouts.stats;
-    json(&Timers {
-        scheme: context.timers.scheme,
-        tick_ms: millis(context.timers.tick),
-        entries: context.client.timeouts.entries(),
-        levels: stats.occupancy().iter().map(|level| level.load(Ordering::Relaxed)).collect(),
-        lateness: context.client.metrics.timers.lateness(),
-        dispatch: Dispatch {
-            depth: context.batches.len(),
-            capacity: DISPATCH_BATCHES,
-            workers: context.timers.workers,
-            age_ms: millis(context.client.timeouts.dispatch_age()),
-        },
-        stalls: Stalls {
-            count: stats.stalls.load(Ordering::Relaxed),
-            stolen_ms: millis(Duration::from_nanos(stats.stolen_nanos.load(Ordering::Relaxed))),
-        },
-        since_last_turn_ms: millis(context.client.timeouts.since_last_turn()),
-    })
+pub(super) fn show(context: &Context) -> Reply {
+    json(&Timers::now(context))
 }

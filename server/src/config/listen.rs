@@ -1,12 +1,15 @@
-//! Of `[listen]`: what stands in front of the server.
+//! Of `[listen]`: the addresses, and what stands in front of the server.
 
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net};
 use serde::Deserialize;
 
-use super::ConfigError;
 use super::raw::{Checks, Listen};
+use super::{ConfigError, ListenerKind};
+use crate::admin::PublicUrl;
+use crate::auth::Auth;
+use crate::backend::BackendSettings;
 use crate::proxies::{ForwardedHeader, Proxies};
 
 #[derive(Clone, Copy, Deserialize)]
@@ -20,6 +23,29 @@ pub(super) enum RawForwarded {
 const TRUSTED: &str = "listen.trusted_proxies";
 
 impl Checks<'_> {
+    pub(super) fn listen(
+        &self,
+        listen: &Listen,
+        auth: &Auth,
+        backend: Option<&BackendSettings>,
+        insecure: bool,
+    ) -> Result<(), ConfigError> {
+        for (key, kind, address) in [
+            ("listen.public", ListenerKind::Public, listen.public),
+            ("listen.admin", ListenerKind::Admin, listen.admin),
+        ] {
+            let may = kind.may_listen(address, auth, backend, insecure);
+            may.or_else(|message| self.refuse(key, message))?;
+        }
+        let same = listen.public == listen.admin && listen.public.port() != 0;
+        self.require(!same, "listen.admin", "the same address as listen.public")?;
+        self.require(listen.backlog > 0, "listen.backlog", "must be at least 1")
+    }
+
+    pub(super) fn public_url(&self, text: &str) -> Result<Option<PublicUrl>, ConfigError> {
+        (!text.is_empty()).then(|| self.sound("listen.public_url", PublicUrl::parse(text))).transpose()
+    }
+
     pub(super) fn proxies(&self, listen: &Listen) -> Result<Proxies, ConfigError> {
         let forwarded = match listen.forwarded {
             RawForwarded::Off => None,

@@ -1,0 +1,63 @@
+use serde::ser::{Serialize, Serializer};
+
+use super::limits::{Limit, limits};
+use super::process::Process;
+use crate::admin::Context;
+use crate::admin::api::Timers;
+use crate::metrics::{ConnectionsView, EngineView, Messages, Readings, SessionsView, TimerMetrics};
+
+/// The longest sample that is kept, in bytes: with all labels in use, and all numbers long.
+#[cfg(test)]
+pub(super) const SAMPLE_BYTES: usize = 8 * 1024;
+
+/// What the dashboard is told each second: what `/metrics` and `/api/timers` say, from the same counts.
+#[derive(serde::Serialize)]
+pub(super) struct Sample<'a> {
+    at_ms: u64,
+    uptime_ms: u64,
+    timers: Timers,
+    expiries: Expiries<'a>,
+    #[serde(flatten)]
+    sessions: SessionsView,
+    #[serde(flatten)]
+    connections: ConnectionsView,
+    messages: Messages,
+    channels: usize,
+    log_bytes: usize,
+    reminders: usize,
+    limits: Vec<Limit<'a>>,
+    engine: Option<EngineView>,
+    process: Process,
+}
+
+/// How often each deadline has passed.
+struct Expiries<'a>(&'a TimerMetrics);
+
+impl<'a> Sample<'a> {
+    pub(super) fn now(context: &'a Context) -> Self {
+        let client = &context.client;
+        let (clock, metrics) = (client.timeouts.clock(), &client.metrics);
+        let Readings { channels, log_bytes, reminders, .. } = context.readings();
+        Self {
+            at_ms: clock.unix_now().as_millis(),
+            uptime_ms: u64::try_from(clock.uptime().as_millis()).unwrap_or(u64::MAX),
+            timers: Timers::now(context),
+            expiries: Expiries(&metrics.timers),
+            sessions: metrics.sessions.view(),
+            connections: metrics.connections.view(),
+            messages: metrics.channels.messages(),
+            channels,
+            log_bytes,
+            reminders,
+            limits: limits(context),
+            engine: client.engine_health.is_some().then(|| metrics.engine.view()),
+            process: Process::now(),
+        }
+    }
+}
+
+impl Serialize for Expiries<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.expiries())
+    }
+}

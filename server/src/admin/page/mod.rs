@@ -1,0 +1,34 @@
+//! The dashboard's files, which are in the binary. They say nothing of anyone, so they need no key; what they show they read from the API.
+
+mod files;
+mod policy;
+
+use hyper::header::{
+    CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+};
+
+use super::Context;
+use crate::http::{ApiError, Embedded, Reply};
+
+const CROSS_ORIGIN_OPENER_POLICY: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+
+/// `GET /`
+pub(super) fn index(headers: &HeaderMap, context: &Context) -> Reply {
+    guarded(&files::INDEX, headers, context)
+}
+
+/// `GET /dashboard/{file}`
+pub(super) fn file(name: &str, headers: &HeaderMap, context: &Context) -> Result<Reply, ApiError> {
+    let file = files::find(name).ok_or_else(|| ApiError::not_found(format!("no such file: {name}")))?;
+    Ok(guarded(file, headers, context))
+}
+
+fn guarded(file: &Embedded, headers: &HeaderMap, context: &Context) -> Reply {
+    let mut reply = file.reply(headers);
+    let described = reply.headers_mut();
+    described.insert(CONTENT_SECURITY_POLICY, policy::of(headers, &context.public));
+    described.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    described.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    described.insert(CROSS_ORIGIN_OPENER_POLICY, HeaderValue::from_static("same-origin"));
+    reply
+}

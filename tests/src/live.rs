@@ -1,0 +1,141 @@
+//! A viewer of the admin listener's `/api/live`.
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+
+use serde_json::Value;
+
+use crate::raw::Dial;
+use crate::waiting::TIMEOUT;
+use crate::{Admin, Answer};
+
+/// A stream that was answered with 200, read as it comes.
+#[derive(Debug)]
+pub struct LiveStream {
+    stream: TcpStream,
+    /// The answer's head.
+    pub head: Answer,
+    /// As they came, in chunks.
+    received: Vec<u8>,
+    text: String,
+    lines: VecDeque<String>,
+}
+
+impl LiveStream {
+    /// Asks for it, and reads the head.
+    ///
+    /// # Panics
+    /// When the answer is not a stream.
+    #[must_use]
+    #[track_caller]
+    pub fn open(admin: Admin) -> Self {
+        let mut stream = ask(admin, Dial::default());
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).expect("the server answers");
+            head.push(byte[0]);
+        }
+        let head = Answer::parse(&String::from_utf8(head).expect("text"));
+        assert_eq!(head.status, 200, "{head:?}");
+        Self { stream, head, received: Vec::new(), text: String::new(), lines: VecDeque::new() }
+    }
+
+    /// The next event's name and data; nothing at the end of the stream.
+    ///
+    /// # Panics
+    /// When it is no event.
+    #[track_caller]
+    pub fn next(&mut self) -> Option<(String, Value)> {
+        let mut name = None;
+        loop {
+            let line = self.line()?;
+            if let Some(event) = line.strip_prefix("event: ") {
+                name = Some(event.to_owned());
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                let name = name.take().expect("each event has a name");
+                assert_eq!(self.line().as_deref(), Some(""), "an event has one line of data");
+                return Some((name, serde_json::from_str(data).expect("the server sends JSON")));
+            } else {
+                panic!("neither a name nor data: {line}");
+            }
+        }
+    }
+
+    /// The data of the next event, which has this name.
+    ///
+    /// # Panics
+    /// When it has another, or there is none.
+    #[track_caller]
+    pub fn event(&mut self, name: &str) -> Value {
+        let (found, data) = self.next().expect("the stream goes on");
+        assert_eq!(found, name, "{data}");
+        data
+    }
+
+    fn line(&mut self) -> Option<String> {
+        while self.lines.is_empty() {
+            if !self.read_chunk() {
+                return None;
+            }
+        }
+        self.lines.pop_front()
+    }
+
+    /// Reads a chunk (RFC 9112, section 7.1); the last one is empty.
+    fn read_chunk(&mut self) -> bool {
+        let chunk = loop {
+            match take_chunk(&mut self.received) {
+                Some(chunk) => break chunk,
+                None if self.read_more() => {}
+                None => return false,
+            }
+        };
+        self.text.push_str(&String::from_utf8(chunk.clone()).expect("text"));
+        while let Some(end) = self.text.find('\n') {
+            let line: String = self.text.drain(..=end).collect();
+            self.lines.push_back(line.trim_end_matches('\n').to_owned());
+        }
+        !chunk.is_empty()
+    }
+
+    fn read_more(&mut self) -> bool {
+        let mut bytes = [0; 16 * 1024];
+        match self.stream.read(&mut bytes) {
+            Ok(0) => false,
+            Ok(read) => {
+                self.received.extend_from_slice(&bytes[..read]);
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
+            Err(error) => panic!("nothing comes: {error}"),
+        }
+    }
+}
+
+/// Asks for it on a connection of this kind, and reads nothing.
+///
+/// # Panics
+/// When the server does not read.
+#[must_use]
+#[track_caller]
+pub fn ask(admin: Admin, dial: Dial) -> TcpStream {
+    let mut stream = dial.connect(admin.address());
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a socket takes a timeout");
+    let request = format!("GET /api/live HTTP/1.1\r\n{}\r\n", admin.headers());
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    stream
+}
+
+fn take_chunk(received: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let line = received.windows(2).position(|two| two == b"\r\n")?;
+    let length = usize::from_str_radix(std::str::from_utf8(&received[..line]).ok()?, 16).expect("a length");
+    let (from, to) = (line + 2, line + 2 + length);
+    if received.len() < to + 2 {
+        return None;
+    }
+    let chunk = received[from..to].to_vec();
+    received.drain(..to + 2);
+    Some(chunk)
+}

@@ -1,0 +1,406 @@
+use std::io::Read;
+use std::time::{Duration, Instant};
+
+use encke_tests::live::ask;
+use encke_tests::raw::Dial;
+use encke_tests::tls::VERSIONS;
+use encke_tests::waiting::{LATE, TIMEOUT, eventually, until};
+use encke_tests::{Certificate, Launch, LiveStream, Metrics, RunningServer, tls};
+use serde_json::{Value, json};
+
+const READER: &str = "reader-0123456789";
+const PUBLISHER: &str = "publisher-0123456789";
+
+fn numbers(samples: &[Value]) -> Vec<u64> {
+    samples.iter().map(|sample| sample["at_ms"].as_u64().expect("a number")).collect()
+}
+
+/// Reads its beginning: the samples of the history.
+fn history(stream: &mut LiveStream) -> Vec<Value> {
+    stream.event("server");
+    stream.event("history").as_array().expect("an array").clone()
+}
+
+/// The sample as it is in the history.
+fn without_rings(mut sample: Value) -> Value {
+    sample.as_object_mut().expect("an object").remove("rings").expect("each event has rings");
+    sample
+}
+
+#[test]
+fn all_who_watch_get_the_same_samples_without_a_hole_or_one_twice() {
+    let server = RunningServer::with(&[]);
+    let mut one = LiveStream::open(server.admin);
+    let mut seen = history(&mut one);
+    seen.extend((0..2).map(|_| without_rings(one.event("sample"))));
+    let mut other = LiveStream::open(server.admin);
+    let mut of_other = history(&mut other);
+    of_other.extend((0..2).map(|_| without_rings(other.event("sample"))));
+    while seen.len() < of_other.len() {
+        seen.push(without_rings(one.event("sample")));
+    }
+    assert_eq!(seen, of_other, "they are the same to the last field");
+    let at = numbers(&seen);
+    assert!(at.windows(2).all(|two| two[0] < two[1]), "{at:?}");
+    // One that began later has it all from its history.
+    let late = history(&mut LiveStream::open(server.admin));
+    assert_eq!(late[..seen.len().min(late.len())], seen[..seen.len().min(late.len())]);
+}
+
+#[test]
+fn the_first_event_says_what_the_server_is() {
+    let server = Launch::with(&["session.idle=1h", "listen.public_url=wss://ws.example/"]).start();
+    let about = LiveStream::open(server.admin).event("server");
+    let timeouts = json!({"ping_interval_ms": 25_000, "pong_timeout_ms": 10_000, "poll_hold_ms": 30_000, "poll_gap_ms": 10_000,
+        "reconnect_window_ms": 120_000, "idle_ms": 3_600_000, "lifetime_ms": 86_400_000});
+    assert_eq!(about["timeouts"], timeouts);
+    assert_eq!(about["public_url"], "wss://ws.example");
+    assert_eq!((&about["public_port"], &about["public_tls"]), (&json!(server.public.port()), &json!(false)));
+    assert_eq!(about["scopes"], json!(["read", "publish", "sessions"]));
+    assert_eq!(about["webhooks"], json!([]));
+}
+
+/// What `/metrics` says of what a sample does.
+fn as_metrics_say(sample: &Value, metrics: &Metrics) {
+    let labelled = |list: &str, name: &str, labels: &[&str], value: &str| {
+        for item in sample[list].as_array().expect("an array") {
+            let labels: Vec<_> = labels
+                .iter()
+                .map(|label| format!("{label}=\"{}\"", item[label].as_str().expect("text")))
+                .collect();
+            let series = format!("{name}{{{}}}", labels.join(","));
+            assert_eq!(item[value].as_f64(), Some(metrics.value(&series)), "{series}");
+        }
+        let all: f64 =
+            sample[list].as_array().into_iter().flatten().filter_map(|item| item[value].as_f64()).sum();
+        assert_eq!(all, metrics.total(name), "{name} has others");
+    };
+    labelled("events", "encke_session_events_total", &["event", "reason"], "count");
+    labelled("resumes", "encke_resumes_total", &["outcome"], "count");
+    labelled("refusals", "encke_refusals_total", &["reason"], "count");
+    labelled("connections", "encke_connections", &["transport", "dialect"], "open");
+    for (deadline, count) in sample["expiries"].as_object().expect("an object") {
+        // The samples themselves are made after a sleep.
+        if deadline != "sleep" {
+            let series = format!("encke_timer_expiries_total{{deadline=\"{deadline}\"}}");
+            assert_eq!(count.as_f64(), Some(metrics.value(&series)), "{series}");
+        }
+    }
+    for phase in ["attached", "suspended"] {
+        assert_eq!(sample["sessions"][phase].as_f64(), Some(metrics.sessions(phase)), "{phase}");
+    }
+    for (path, series) in [
+        ("/messages/published", "encke_messages_published_total"),
+        ("/messages/delivered", "encke_messages_delivered_total"),
+        ("/messages/gaps", "encke_gaps_total"),
+        ("/channels", "encke_channels"),
+        ("/log_bytes", "encke_log_bytes"),
+        ("/reminders", "encke_reminders"),
+    ] {
+        assert_eq!(sample.pointer(path).and_then(Value::as_f64), Some(metrics.value(series)), "{series}");
+    }
+    assert_eq!(sample["at_rest"].as_f64(), Some(metrics.total("encke_connections_at_rest")));
+    for bucket in sample["ping_rtt"].as_array().expect("an array") {
+        let end = bucket[0].as_f64().map_or("+Inf".to_owned(), |ms| format!("{:?}", ms / 1e3));
+        let series = format!("encke_ping_rtt_seconds_bucket{{le=\"{end}\"}}");
+        assert_eq!(bucket[1].as_f64(), Some(metrics.value(&series)), "{series}");
+    }
+}
+
+/// The fields of a sample that stand still when nothing happens.
+fn at_rest(sample: &Value) -> Value {
+    let fields = [
+        "events",
+        "resumes",
+        "refusals",
+        "connections",
+        "at_rest",
+        "sessions",
+        "messages",
+        "channels",
+        "log_bytes",
+    ];
+    fields
+        .iter()
+        .map(|field| ((*field).to_owned(), sample[field].clone()))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+#[test]
+fn a_sample_says_what_metrics_and_timers_say() {
+    let server = RunningServer::with(&[
+        "session.ping_interval=200ms",
+        "session.pong_timeout=200ms",
+        "timers.ping_slack=20ms",
+    ]);
+    let (mut client, mut other) = (server.client(), server.client());
+    client.subscribe("news");
+    server.admin.publish("news", "a message");
+    assert_eq!(client.object()["message"]["data"], "a message");
+    // Pings that are answered, and one session that is gone.
+    other.send(r#"{"close":{}}"#);
+    assert_eq!(other.close_code(), Some(1000));
+    let suspended = server.suspended_session();
+    assert!(server.resume("s_none.none").hello.session != suspended.session);
+    until("pings were answered", || {
+        _ = client.next_within(Duration::from_millis(50));
+        server.admin.metrics().value("encke_ping_rtt_seconds_count") >= 2.0
+    });
+    client.send(r#"{"close":{}}"#);
+    assert_eq!(client.close_code(), Some(1000));
+    server.admin.ask("GET", "/api/users/nobody");
+    let mut stream = LiveStream::open(server.admin);
+    history(&mut stream);
+    let mut before = stream.event("sample");
+    let (sample, metrics) = eventually("nothing happens from one sample to the next", || {
+        let metrics = server.admin.metrics();
+        let sample = stream.event("sample");
+        let is_still = at_rest(&before) == at_rest(&sample);
+        before = sample.clone();
+        is_still.then_some((sample, metrics))
+    });
+    as_metrics_say(&sample, &metrics);
+    assert!(
+        sample["ping_rtt"]
+            .as_array()
+            .and_then(|all| all.last())
+            .is_some_and(|last| last[1].as_u64() >= Some(2))
+    );
+    let timers = server.admin.get("/api/timers").json();
+    for field in ["scheme", "tick_ms", "lateness", "stalls"] {
+        assert_eq!(sample["timers"][field], timers[field], "{field}");
+    }
+    let keys = |value: &Value| value.as_object().expect("an object").keys().cloned().collect::<Vec<_>>();
+    assert_eq!(keys(&sample["timers"]), keys(&timers));
+    let sessions = server.admin.get("/api/sessions").json()["sessions"].as_array().map(Vec::len);
+    let limit = |key: &str| {
+        sample["limits"].as_array().into_iter().flatten().find(|limit| limit["key"] == key).cloned()
+    };
+    assert_eq!(
+        limit("limits.max_sessions").and_then(|limit| limit["used"].as_u64()),
+        sessions.map(|count| count as u64)
+    );
+    assert_eq!(
+        limit("limits.max_channels"),
+        Some(json!({"key": "limits.max_channels", "used": 1, "max": 100_000}))
+    );
+    assert_eq!(limit("limits.max_connections"), None, "it has no bound");
+    assert!(sample["process"]["resident_bytes"].as_u64() >= Some(1 << 20), "{sample}");
+}
+
+/// Holds JSON against a schema of the document: types, what must be there, and nothing that it does not name.
+fn hold_against(value: &Value, schema: &Value, document: &Value, at: &str) {
+    if let Some(reference) = schema["$ref"].as_str() {
+        let schema = document.pointer(reference.trim_start_matches('#')).expect("what it refers to");
+        return hold_against(value, schema, document, at);
+    }
+    let kind = match value {
+        Value::Null => "null",
+        Value::Bool(_) => "boolean",
+        Value::String(_) => "string",
+        Value::Array(_) => "array",
+        Value::Object(_) => "object",
+        Value::Number(number) if number.is_f64() => "number",
+        Value::Number(_) => "integer",
+    };
+    let allowed = schema["type"].as_array().cloned().unwrap_or_else(|| vec![schema["type"].clone()]);
+    let is_allowed = allowed.iter().any(|one| one == kind || (kind == "integer" && one == "number"));
+    assert!(is_allowed, "{at}: {kind}, not {allowed:?}");
+    for item in value.as_array().into_iter().flatten() {
+        if schema["items"].is_object() {
+            hold_against(item, &schema["items"], document, at);
+        }
+    }
+    let Some(fields) = value.as_object() else { return };
+    for name in schema["required"].as_array().into_iter().flatten() {
+        assert!(fields.contains_key(name.as_str().expect("a name")), "{at} lacks {name}");
+    }
+    for (name, field) in fields {
+        let named = &schema["properties"][name];
+        let schema = if named.is_null() { &schema["additionalProperties"] } else { named };
+        assert!(schema.is_object(), "{at}.{name} is not in the document");
+        hold_against(field, schema, document, &format!("{at}.{name}"));
+    }
+}
+
+#[test]
+fn the_events_are_as_the_document_says() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    client.subscribe("news");
+    let document = server.admin.get("/api/openapi.json").json();
+    let events = "/paths/~1api~1live/get/responses/200/content/text~1event-stream/x-events";
+    let events = document.pointer(events).expect("the events").clone();
+    let mut stream = LiveStream::open(server.admin);
+    for name in ["server", "history", "sample", "sample"] {
+        hold_against(&stream.event(name), &events[name], &document, name);
+    }
+}
+
+#[test]
+fn a_stream_says_that_it_is_one() {
+    let server = RunningServer::with(&[]);
+    let stream = LiveStream::open(server.admin);
+    assert_eq!(stream.head.header("content-type"), Some("text/event-stream"));
+    assert_eq!(stream.head.header("cache-control"), Some("no-store"));
+    let head = server.admin.ask("HEAD", "/api/live");
+    assert_eq!((head.status, &*head.body), (200, ""));
+    assert_eq!(head.header("content-type"), Some("text/event-stream"));
+    assert_eq!(server.admin.ask("POST", "/api/live").status, 405);
+}
+
+#[test]
+fn who_may_not_read_may_not_watch() {
+    let key = |name, key, scope| format!("{{name=\"{name}\",key=\"{key}\",scopes=[\"{scope}\"]}}");
+    let keys = [key("reader", READER, "read"), key("publisher", PUBLISHER, "publish")].join(",");
+    let server = Launch::default().set(&format!("auth.api_keys=[{keys}]")).start();
+    assert_eq!(server.admin.get("/api/live").status, 401);
+    let refused = server.admin.with_key(PUBLISHER).get("/api/live");
+    assert_eq!((refused.status, &*refused.error_code()), (403, "forbidden"));
+    let about = LiveStream::open(server.admin.with_key(READER)).event("server");
+    assert_eq!(about["scopes"], json!(["read"]));
+    // The page itself says nothing.
+    for path in ["/", "/dashboard/main.js"] {
+        assert_eq!(server.admin.get(path).status, 200, "{path}");
+    }
+}
+
+/// How many connections the admin listener has, as the newest sample says.
+fn watching(stream: &mut LiveStream) -> Option<u64> {
+    let sample = stream.event("sample");
+    let limits = sample["limits"].as_array().expect("an array");
+    limits.iter().find(|limit| limit["key"] == "limits.max_admin_connections")?["used"].as_u64()
+}
+
+#[test]
+fn one_that_does_not_read_is_cut_and_costs_no_memory() {
+    let server = RunningServer::with(&["session.write_timeout=1s", "limits.send_buffer=4KiB"]);
+    let mut stream = LiveStream::open(server.admin);
+    history(&mut stream);
+    until("nobody else asks", || watching(&mut stream) == Some(1));
+    let before = server.resident_bytes();
+    let dial = || Dial { receive_buffer: Some(4096), ..Dial::default() };
+    let mut idle: Vec<_> = (0..100).map(|_| ask(server.admin, dial())).collect();
+    until("they watch", || watching(&mut stream) == Some(101));
+    until("all are cut", || watching(&mut stream) == Some(1));
+    let after = server.resident_bytes();
+    assert!(after.saturating_sub(before) < 16 << 20, "{before} bytes, and then {after}");
+    // What was on the way can be read, and then the end, or that it was cut.
+    for stream in &mut idle {
+        _ = stream.read_to_end(&mut Vec::new());
+    }
+    watching(&mut stream);
+}
+
+#[test]
+fn streams_end_when_the_server_drains_and_delay_nothing() {
+    let mut server = RunningServer::with(&["shutdown.drain=15s"]);
+    let mut streams: Vec<_> = (0..3).map(|_| LiveStream::open(server.admin)).collect();
+    for stream in &mut streams {
+        history(stream);
+    }
+    let from = Instant::now();
+    server.terminate();
+    assert_eq!(server.await_exit(TIMEOUT).code(), Some(0));
+    assert!(from.elapsed() < LATE + Duration::from_secs(3), "{:?}", from.elapsed());
+    for mut stream in streams {
+        while stream.next().is_some() {}
+    }
+}
+
+#[test]
+fn a_draining_server_ends_streams_at_once_and_begins_none() {
+    let server = RunningServer::with(&["shutdown.drain=15s", "session.close_timeout=15s"]);
+    let (mut stays, _) = encke_tests::RawClient::greeted(server.public, "");
+    let mut stream = LiveStream::open(server.admin);
+    history(&mut stream);
+    server.terminate();
+    stays.object();
+    let mut samples = 0;
+    while stream.next().is_some() {
+        samples += 1;
+    }
+    assert!(samples <= 2, "{samples} samples came meanwhile");
+    let refused = server.admin.get("/api/live");
+    assert_eq!((refused.status, &*refused.error_code()), (503, "draining"));
+}
+
+#[test]
+fn the_page_may_do_no_more_than_it_must() {
+    let server = RunningServer::with(&[]);
+    for (path, kind) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/dashboard/main.js", "text/javascript; charset=utf-8"),
+        ("/dashboard/style.css", "text/css; charset=utf-8"),
+        ("/dashboard/icon.svg", "image/svg+xml"),
+    ] {
+        let answer = server.admin.get(path);
+        assert_eq!((answer.status, answer.header("content-type")), (200, Some(kind)), "{path}");
+        let public = server.public;
+        let policy = format!(
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
+             connect-src 'self' ws://{public} http://{public}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        );
+        assert_eq!(answer.header("content-security-policy"), Some(&*policy), "{path}");
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cross-origin-opener-policy", "same-origin"),
+            ("cache-control", "public, no-cache"),
+        ] {
+            assert_eq!(answer.header(name), Some(value), "{path}");
+        }
+        let tag = answer.header("etag").expect("a tag");
+        let host = format!("Host: {}\r\n", server.admin.address());
+        let again = server.admin.ask_with("GET", path, &format!("{host}If-None-Match: {tag}\r\n"));
+        assert_eq!((again.status, &*again.body), (304, ""), "{path}");
+        let foreign = server.admin.ask_with("GET", path, "Host: evil.example\r\n");
+        assert_eq!(foreign.status, 403, "{path}");
+    }
+    for path in [
+        "/dashboard/",
+        "/dashboard/nothing.js",
+        "/dashboard/index.html",
+        "/dashboard/..%2Fencke.js",
+        "/dashboard/a/b",
+    ] {
+        assert_eq!(server.admin.get(path).status, 404, "{path}");
+    }
+}
+
+/// `listen.public_url` says where the playground may connect.
+#[test]
+fn the_page_may_connect_to_where_clients_are() {
+    let server = RunningServer::with(&["listen.public_url=https://ws.example"]);
+    let policy = server.admin.get("/").header("content-security-policy").map(ToOwned::to_owned);
+    assert!(policy.is_some_and(|policy| policy.contains("connect-src 'self' wss://ws.example https://ws.example; ")));
+}
+
+/// Sends one request by TLS: the status.
+fn status_by_tls(server: &RunningServer, certificate: &Certificate, origin: &str) -> String {
+    use std::io::Write;
+    let mut stream = tls::handshake(server.admin.address(), certificate, VERSIONS[1])
+        .expect("a certificate that is trusted");
+    let request = format!(
+        "GET /api/timers HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).expect("the server reads");
+    let mut answer = [0; 12];
+    stream.read_exact(&mut answer).expect("the server answers");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[test]
+fn behind_tls_the_page_of_this_server_may_use_its_api() {
+    let (certificate, directory) = (Certificate::generate(), tempfile::tempdir().expect("a directory"));
+    let (chain, key) = certificate.write(directory.path());
+    let server = Launch::with(&["tls.admin=true"])
+        .set(&format!("tls.certificate={}", chain.display()))
+        .set(&format!("tls.key={}", key.display()))
+        .start();
+    assert_eq!(status_by_tls(&server, &certificate, "https://localhost"), "HTTP/1.1 200");
+    for origin in ["http://localhost", "https://localhost:8001", "https://evil.example", "null"] {
+        assert_eq!(status_by_tls(&server, &certificate, origin), "HTTP/1.1 403", "{origin}");
+    }
+}
