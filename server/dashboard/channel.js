@@ -3,6 +3,7 @@
 import { ApiError, get, poll, reasonOf } from "./api.js";
 import { card, el, heading, named, number, setText, table } from "./dom.js";
 import { ago, bytes, count, plural } from "./format.js";
+import { longText } from "./long_text.js";
 import { badge } from "./phase.js";
 import { publishForm } from "./publish_form.js";
 import { sessionLink } from "./route.js";
@@ -12,7 +13,6 @@ const FOLLOWERS_MS = 5000;
 const TAIL = 50;
 const FOLLOWERS = 50;
 const BEYOND_ALL = Number.MAX_SAFE_INTEGER;
-const LONGEST_DATA = 2000; // In characters, of a message.
 
 export function channel(root, { live, item: name, signal }) {
   const path = `/api/channels/${encodeURIComponent(name)}`;
@@ -88,9 +88,7 @@ function contentOf(message) {
     const { session, user } = message[kind];
     return el("span", null, `${kind}: `, el("a", { href: sessionLink(session) }, user ? named(user) : session));
   }
-  const text = JSON.stringify(message.data);
-  const more = text.length - LONGEST_DATA;
-  return el("code", { dir: "ltr" }, more > 0 ? `${text.slice(0, LONGEST_DATA)}… (${plural(more, "character")} more)` : text);
+  return longText(JSON.stringify(message.data));
 }
 
 function followers() {

@@ -2,6 +2,7 @@
 
 import { el, setText, table } from "./dom.js";
 import { plural, time } from "./format.js";
+import { longText } from "./long_text.js";
 
 const WAYS = { sent: ["→", "sent"], received: ["←", "received"], note: ["·", "note"] };
 
@@ -10,7 +11,7 @@ export function frameList(player, signal) {
   const rows = table("Frames, the newest first", [{ title: "Way" }, { title: "Time", wide: true }, { title: "Frame" }], ({ at_ms, way, text }) => {
     const [sign, word] = WAYS[way];
     const cell = el("span", { class: `way ${way}` }, el("span", { "aria-hidden": true }, `${sign} `), word);
-    return { cells: [cell, time(at_ms), el("code", { dir: "ltr", data: { way } }, text)] };
+    return { cells: [cell, time(at_ms), longText(text, { data: { way } })] };
   }, { hidden: true, more: "log" });
   let due = 0;
 

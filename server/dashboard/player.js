@@ -2,6 +2,12 @@
 
 const MOST_FRAMES = 500;
 
+const MORE = {
+  4000: " The session waits for you to come back.",
+  4007: " The session waits for you to come back.",
+  4102: ` It wants a token; or this page's origin, ${location.origin}, in auth.origins.`,
+};
+
 export class Player extends EventTarget {
   session = null; // { id, resume, seq }
   frames = []; // { number, at_ms, way, text }
@@ -63,7 +69,7 @@ export class Player extends EventTarget {
     socket.onclose = ({ code, reason }) => {
       this.#leave();
       this.#note("note", `closed: ${code}${reason && ` ${reason}`}`);
-      this.#become(`Closed by ${code === 1006 ? "a failure, or never open" : "the server"}: ${code}${reason && ` (${reason})`}.`);
+      this.#become(`Closed by ${code === 1006 ? "a failure, or never open" : "the server"}: ${code}${reason && ` (${reason})`}.${MORE[code] ?? ""}`);
     };
   }
 

@@ -34,8 +34,8 @@ export function playground(root, { live, signal }) {
   update();
 }
 
-const urlOf = ({ public_url, public_port }) => {
-  const base = public_url ?? `ws://${location.hostname}:${public_port}`;
+const urlOf = ({ public_url, public_port, public_tls }) => {
+  const base = public_url ?? `${public_tls ? "wss" : "ws"}://${location.hostname}:${public_port}`;
   return `${base.replace(/^http/, "ws").replace(/\/$/, "")}/ws`;
 };
 

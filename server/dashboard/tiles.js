@@ -38,6 +38,7 @@ export function tiles(live) {
     delivered(perSecond("delivered"), `${count(last.messages.delivered)} in all, ${plural(last.messages.gaps, "gap")}`);
     reminders(count(last.reminders), `engine: ${engine(last.engine, server.engine)}`);
     memory(bytes(last.process.resident_bytes), `${percent((last.process.cpu_ms - before.process.cpu_ms) / 1000 / seconds)} of a core`);
+    list.dataset.uptimeMs = last.uptime_ms;
     up(duration(last.uptime_ms), `version ${server.version}`);
   }
 }

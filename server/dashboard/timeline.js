@@ -8,7 +8,7 @@ const WIDTH = 1000;
 
 export function timeline() {
   const strip = el("div", { class: "strip" });
-  const list = el("ol", { class: "events" });
+  const list = el("ol", { class: "events", tabindex: 0, "aria-label": "Events, the newest first" });
   const note = el("p", { class: "note" });
   let told = "";
   return { element: el("div", null, strip, note, list), update };
