@@ -7,7 +7,7 @@ const SHORT = 600; // In characters.
 const LONGEST = 20_000;
 
 export function longText(text, attributes) {
-  if (text.length <= SHORT) return el("code", { dir: "ltr", ...attributes }, text);
+  if (text.length <= 1.5 * SHORT) return el("code", { dir: "ltr", ...attributes }, text);
   const rest = text.slice(SHORT, LONGEST);
   const kept = text.length > LONGEST ? `, of which ${count(rest.length)} are shown` : "";
   const summary = el("summary", null, `${count(text.length - SHORT)} more characters${kept}`);

@@ -24,6 +24,8 @@ mod commands;
 mod config;
 // A stream cut at any byte, resumed, and whole.
 mod cuts;
+// The dashboard, in Chromium.
+mod dashboard;
 // Running out of descriptors, and back.
 mod descriptors;
 // SIGTERM: goaway, close, exit.

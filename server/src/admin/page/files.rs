@@ -39,6 +39,7 @@ static FILES: LazyLock<Vec<Named>> = LazyLock::new(|| {
         "level_bars.js"
         "limits.js"
         "live.js"
+        "long_text.js"
         "main.js"
         "overview.js"
         "panels.js"

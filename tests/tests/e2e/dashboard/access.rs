@@ -1,0 +1,68 @@
+use encke_tests::waiting::until;
+use encke_tests::Dashboard;
+use serde_json::json;
+
+use super::{named, with_names};
+
+#[test]
+fn axe_finds_nothing_serious_on_any_page() {
+    let server = with_names(&["limits.max_channels=1"]);
+    let mut alice = named(&server, "alice");
+    alice.subscribe("news");
+    server.admin.publish("news", json!({"any": "json", "long": "x".repeat(1000)}));
+    let id = alice.hello.session.clone();
+    let _alice = alice.live();
+    let mut page = Dashboard::open(server.admin.address(), "#/");
+    let session = format!("#/sessions/{id}");
+    let places = [
+        ("#/", "canvas"),
+        ("#/sessions", ".list tbody th"),
+        (&session, ".events b"),
+        ("#/channels", "[data-sort='rate']"),
+        ("#/channels/news", ".log code"),
+        ("#/limits", ".word:text('full')"),
+        ("#/playground", "#token"),
+        ("#/nowhere", "h1"),
+    ];
+    for (place, seen) in places {
+        page.go(place);
+        until(format!("{place} is drawn"), || page.count(seen) > 0);
+        if place == session {
+            look(&mut page, place);
+            page.click("text=End session…");
+            look(&mut page, "the question");
+            page.press("Escape");
+            continue;
+        }
+        look(&mut page, place);
+    }
+}
+
+/// In every view.
+#[track_caller]
+fn look(page: &mut Dashboard, place: &str) {
+    for scheme in ["light", "dark"] {
+        for (width, height) in [(390, 844), (1280, 800)] {
+            page.tell("view", &json!([{ "width": width, "height": height, "colorScheme": scheme }]));
+            let view = format!("{place}, {scheme}, {width} wide");
+            assert_eq!(page.tell("axe", &json!([])), json!([]), "{view}");
+            let widths = page.tell("widths", &json!([]));
+            assert_eq!(widths[0], widths[1], "{view}: it scrolls sideways");
+        }
+    }
+}
+
+#[test]
+fn each_page_has_a_title_and_takes_the_focus() {
+    let server = with_names(&[]);
+    let mut page = Dashboard::open(server.admin.address(), "#/");
+    page.await_text("h1", "Overview");
+    for title in ["Sessions", "Channels", "Limits", "Playground", "Overview"] {
+        page.tab_to(title);
+        page.press("Enter");
+        page.await_text("h1", title);
+        until("its heading has the focus", || page.focused() == title);
+        assert_eq!(page.tell("title", &json!([])), format!("{title} · Encke"));
+        page.await_texts("nav [aria-current]", &[title]);
+    }
+}

@@ -1,0 +1,69 @@
+use encke_tests::waiting::until;
+use encke_tests::{Dashboard, RunningServer};
+
+use super::quoted;
+
+#[test]
+fn channels_are_ranked_by_what_they_are_asked_for() {
+    let server = RunningServer::with(&[]);
+    let mut clients = [server.client(), server.client()];
+    clients[0].subscribe("followed");
+    clients[1].subscribe("followed");
+    server.admin.publish("full", "x".repeat(5000));
+    for number in 0..30 {
+        server.admin.publish("busy", number);
+    }
+    let mut page = Dashboard::open(server.admin.address(), "#/channels");
+    for (title, first) in [("Busiest", "busy"), ("Fullest", "full"), ("Most followed", "followed")] {
+        page.await_text(&format!("section:has(> h2:text('{title}')) tbody th .name"), first);
+    }
+    page.await_text("[data-channel='followed'][data-sort='followers']", "2");
+    let bytes = server.admin.get("/api/channels/full").json()["bytes"].as_f64().expect("it is a number");
+    let shown = page.text("[data-channel='full'][data-sort='bytes']").expect("it is shown");
+    let kib: f64 = shown.strip_suffix(" KiB").expect("it is that long").parse().expect("it is a number");
+    assert!((kib - bytes / 1024.0).abs() < 0.01, "{shown} of {bytes}");
+}
+
+#[test]
+fn a_channel_has_its_log_its_followers_and_a_form() {
+    let server = RunningServer::with(&[]);
+    let mut client = server.client();
+    client.subscribe("news");
+    let session = client.hello.session.clone();
+    let client = client.live();
+    server.admin.publish("news", "first");
+    let mut page = Dashboard::open(server.admin.address(), "#/channels");
+    page.fill("#channel", "news");
+    page.press("Enter");
+    page.await_text("h1", "Channel");
+    page.await_texts(".log code", &["\"first\""]);
+    page.await_texts("section:has(> h2:text('Followers')) tbody th", &[&session]);
+
+    page.fill("#data", "{\"second\": ");
+    page.click("form .main");
+    until("it is said at the field", || {
+        page.text("#data-problem").is_some_and(|text| text.starts_with("This is no JSON: "))
+    });
+    let invalid = page.tell("attribute", &serde_json::json!(["#data", "aria-invalid"]));
+    assert_eq!((invalid, page.focused()), ("true".into(), "data".to_owned()));
+    page.fill("#data", "{\"second\": [2, \"ü\"]}");
+    page.click("form .main");
+    page.await_texts(".log code", &["{\"second\":[2,\"ü\"]}", "\"first\""]);
+    page.await_text("[data-name='last']", "2");
+    page.await_text("[data-name='followers']", "1");
+    let log = server.admin.get("/api/channels/news/history").json();
+    assert_eq!(log["messages"][1]["data"]["second"][0], 2);
+    drop(client);
+    page.await_text("section:has(> h2:text('Followers')) tbody .badge", "◐ suspended");
+}
+
+#[test]
+fn a_channel_that_is_not_there_comes_to_be() {
+    let server = RunningServer::with(&[]);
+    let mut page = Dashboard::open(server.admin.address(), "#/channels/later");
+    page.await_text(".notice", "There is no such channel now. It comes to be when someone follows it, or publishes to it.");
+    page.fill("#data", &quoted("now"));
+    page.click("form .main");
+    page.await_texts(".log code", &["\"now\""]);
+    assert!(page.texts(".notice").is_empty());
+}

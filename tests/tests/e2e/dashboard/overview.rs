@@ -1,0 +1,101 @@
+use encke_tests::process::Signal;
+use encke_tests::waiting::{TIMEOUT, until};
+use encke_tests::{Dashboard, EventStream, Launch, RunningServer};
+use serde_json::Value;
+
+/// Has something of everything, and is at rest.
+fn server_with_life() -> (RunningServer, Vec<encke_tests::client::Living>, EventStream) {
+    let server = RunningServer::with(&["limits.max_sessions=5", "session.ping_interval=1h"]);
+    let mut clients: Vec<_> = (0..3).map(|_| server.client()).collect();
+    for client in &mut clients {
+        client.subscribe("news");
+    }
+    for number in 0..7 {
+        server.admin.publish("news", number);
+    }
+    let stream = EventStream::open(server.public, "channels=news");
+    let _ = server.suspended_session();
+    (server, clients.into_iter().map(encke_tests::Client::live).collect(), stream)
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().expect("it is a number")
+}
+
+#[test]
+fn what_the_overview_shows_is_what_the_api_says() {
+    let (server, _clients, _stream) = server_with_life();
+    let mut page = Dashboard::open(server.admin.address(), "#/");
+    page.await_text("#stream b", "live");
+    assert_eq!(page.tell("title", &serde_json::json!([])), "Overview · Encke");
+
+    page.await_text("[data-name='sessions']", "5");
+    page.await_text("[data-name='sessions.note']", "4 attached, 1 suspended");
+    page.await_text("[data-panel='Sessions by phase'] [data-series='attached']", "4");
+    page.await_text("[data-panel='Sessions by phase'] [data-series='suspended']", "1");
+    let metrics = server.admin.metrics();
+    assert_eq!((metrics.connections(), metrics.value("encke_messages_published_total")), (4.0, 7.0));
+    page.await_text("[data-name='connections']", "4");
+    page.await_text("[data-panel='Connections'] [data-series='websocket json']", "3");
+    page.await_text("[data-panel='Connections'] [data-series='sse json']", "1");
+    page.await_text("[data-name='channels']", "1");
+    page.await_text("[data-name='published.note']", "7 in all");
+
+    until("the wheel is at rest, and shown as it is", || {
+        let timers = server.admin.get("/api/timers").json();
+        let levels = timers["levels"].as_array().expect("there are levels");
+        let shown = |page: &mut Dashboard, name: &str| page.number(name);
+        shown(&mut page, "timers.entries") == Some(number(&timers["entries"]))
+            && levels.iter().enumerate().all(|(level, held)| {
+                shown(&mut page, &format!("timers.levels.{level}")) == Some(number(held))
+            })
+    });
+    let label = page.tell("attribute", &serde_json::json!(["canvas", "aria-label"]));
+    assert!(label.as_str().is_some_and(|label| label.starts_with("The wheel holds ")), "{label}");
+}
+
+#[test]
+fn a_scheme_without_slots_has_bars() {
+    let server = RunningServer::with(&["timers.scheme=binary-heap"]);
+    let _clients = [server.client(), server.client()].map(encke_tests::Client::live);
+    let mut page = Dashboard::open(server.admin.address(), "#/");
+    page.await_seen(".level-bars li");
+    assert!(page.texts("canvas").is_empty(), "there is nothing to turn");
+    until("its timers are told", || {
+        let entries = number(&server.admin.get("/api/timers").json()["entries"]);
+        page.text(".no-slots .total")
+            .is_some_and(|text| text == format!("{entries} timers, kept by binary-heap without slots"))
+    });
+}
+
+#[test]
+fn what_is_near_its_bound_comes_first() {
+    let (server, clients, _stream) = server_with_life();
+    let mut page = Dashboard::open(server.admin.address(), "#/limits");
+    page.await_text(".limits tbody tr:first-child code", "limits.max_sessions");
+    page.await_text(".limits tbody tr:first-child .word", "full");
+    assert_eq!(page.number("limits.max_sessions.used"), Some(5));
+    assert_eq!(page.number("limits.max_sessions.max"), Some(5));
+    until("it is told in words", || {
+        page.text("[data-name='says']").is_some_and(|text| text.starts_with("1 of ") && text.ends_with(" is near the bound."))
+    });
+    let left = clients.into_iter().next().expect("there are clients").hello.session.clone();
+    assert_eq!(server.admin.kick(&left).status, 204);
+    page.await_text(".limits tbody tr:first-child .word", "near");
+}
+
+#[test]
+fn the_stream_comes_back_when_the_server_does() {
+    let mut server = RunningServer::with(&[]);
+    let (public, admin) = (server.public.to_string(), server.admin.address().to_string());
+    let mut page = Dashboard::open(server.admin.address(), "#/");
+    page.await_text("#stream b", "live");
+    page.await_text("[data-name='sessions']", "0");
+    server.signal(Signal::KILL);
+    server.await_exit(TIMEOUT);
+    page.await_text("#stream b", "reconnecting");
+    let server = Launch::listening_on_both(&public, &admin).start();
+    let _client = server.client().live();
+    page.await_text("#stream b", "live");
+    page.await_text("[data-name='sessions']", "1");
+}

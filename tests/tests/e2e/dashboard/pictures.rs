@@ -1,0 +1,142 @@
+use std::path::PathBuf;
+
+use encke_tests::client::Living;
+use encke_tests::crowd::{self, LONG};
+use encke_tests::tokens::{SECRET, sign};
+use encke_tests::waiting::{eventually_within, until};
+use encke_tests::{Client, Dashboard, EventStream, Hello, RunningServer};
+use serde_json::json;
+
+use super::{named, with_names};
+
+/// What a picture may take: the README shows them all.
+const MOST_BYTES: u64 = 150_000;
+
+/// How old the server is at least that is shown.
+const LIVED_MS: f64 = 25_000.0;
+
+const USERS: [&str; 8] = ["alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"];
+
+/// How often something is published: every so many rounds.
+const CHANNELS: [(&str, usize); 6] =
+    [("prices.eur", 1), ("prices.usd", 2), ("chat.lobby", 3), ("/games/7/moves", 4), ("news", 9), ("orders", 16)];
+
+/// Clients who come, and some who leave and come back, while messages are published.
+struct Life<'a> {
+    server: &'a RunningServer,
+    staying: Vec<Living>,
+    away: Vec<(&'static str, Hello)>,
+    round: usize,
+}
+
+impl Life<'_> {
+    fn go_on(&mut self) {
+        self.round += 1;
+        for (channel, _) in CHANNELS.iter().filter(|(_, every)| self.round.is_multiple_of(*every)) {
+            self.server.admin.publish(channel, json!({ "round": self.round, "from": "somewhere" }));
+        }
+        let user = USERS[self.round % USERS.len()];
+        if self.round.is_multiple_of(11) {
+            let mut client = named(self.server, user);
+            client.subscribe(CHANNELS[self.round % CHANNELS.len()].0);
+            if self.round.is_multiple_of(2) {
+                self.staying.push(client.live());
+            } else {
+                self.away.push((user, client.drop_connection()));
+            }
+        }
+        if self.round.is_multiple_of(37)
+            && let Some((user, hello)) = self.away.pop()
+        {
+            self.staying.push(come_back(self.server, user, &hello).live());
+        }
+    }
+}
+
+fn come_back(server: &RunningServer, user: &str, hello: &Hello) -> Client {
+    let token = sign(&json!({ "sub": user, "channels": { "*": ["subscribe"] } }), SECRET);
+    Client::connect(server.public, &format!("resume={}&token={token}", hello.resume))
+}
+
+/// Into `target/pictures`; with `ENCKE_PICTURES=1`, to where the README shows them.
+fn folder() -> PathBuf {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..");
+    let is_for_readme = std::env::var_os("ENCKE_PICTURES").is_some();
+    root.join(if is_for_readme { "server/dashboard/pictures" } else { "target/pictures" })
+}
+
+#[track_caller]
+fn take(page: &mut Dashboard, name: &str, height: u32) {
+    for (scheme, picture) in [("light", name.to_owned()), ("dark", format!("{name}-dark"))] {
+        if scheme == "dark" && name != "overview" {
+            continue;
+        }
+        page.tell("view", &json!([{ "width": 1280, "height": height, "colorScheme": scheme }]));
+        let path = folder().join(format!("{picture}.png"));
+        page.tell("picture", &json!([path]));
+        let bytes = std::fs::metadata(&path).expect("it was written").len();
+        assert!((5_000..MOST_BYTES).contains(&bytes), "{picture}: {bytes} bytes");
+    }
+    page.tell("view", &json!([{ "width": 1280, "height": 800, "colorScheme": "light" }]));
+}
+
+/// A session that was away, and is back.
+fn session_with_a_past(server: &RunningServer) -> Living {
+    let mut alice = named(server, "alice");
+    for channel in ["news", "chat.lobby", "/games/*/moves"] {
+        alice.subscribe(channel);
+    }
+    let hello = alice.drop_connection();
+    server.await_phase(&hello.session, "suspended");
+    come_back(server, "alice", &hello).live()
+}
+
+#[test]
+fn each_page_has_its_picture() {
+    let settings = ["session.ping_interval=4s", "session.pong_timeout=60s", "limits.max_sessions=400", "limits.max_channels=8"];
+    let server = with_names(&settings);
+    let alice = session_with_a_past(&server);
+    let token = |number: usize| sign(&json!({ "sub": USERS[number % USERS.len()], "channels": { "*": ["subscribe"] } }), SECRET);
+    let queries: Vec<_> = (0..300).map(|number| format!("token={}", token(number))).collect();
+    let _crowd = crowd::connect(&server, &queries);
+    let _stream = EventStream::open(server.public, &format!("channels=news&token={}", token(1)));
+    let mut life = Life { server: &server, staying: Vec::new(), away: Vec::new(), round: 0 };
+    let mut page = Dashboard::open(server.admin.address(), "#/");
+    eventually_within(LONG, "the server has lived a while", || {
+        life.go_on();
+        let uptime = page.tell("attribute", &json!(["[data-uptime-ms]", "data-uptime-ms"]));
+        uptime.as_str()?.parse::<f64>().ok().filter(|uptime_ms| *uptime_ms > LIVED_MS)
+    });
+    take(&mut page, "overview", 1060);
+
+    page.go("#/sessions");
+    until("the table is full", || page.texts(".list tbody th").len() == 50);
+    take(&mut page, "sessions", 800);
+
+    page.go(&format!("#/sessions/{}", alice.hello.session));
+    page.await_texts(".events b", &["resumed", "suspended", "opened"]);
+    take(&mut page, "session", 800);
+
+    page.go("#/channels");
+    page.await_seen("[data-channel='prices.eur'][data-sort='rate']");
+    take(&mut page, "channels", 700);
+
+    page.go("#/channels/chat.lobby");
+    until("its log is there", || page.texts(".log code").len() > 10);
+    page.await_seen("tbody .badge");
+    take(&mut page, "channel", 800);
+
+    page.go("#/limits");
+    page.await_seen(".limits tbody th");
+    take(&mut page, "limits", 620);
+
+    page.go("#/playground");
+    page.fill("#token", &token(0));
+    page.click("button:text-is('Connect')");
+    until("it is greeted", || page.texts("[data-way='received']").len() == 1);
+    page.click("button:text-is('Send')");
+    until("it is answered", || page.texts("[data-way='received']").len() > 1);
+    page.click("text=Cut the connection");
+    page.await_seen("[data-deadline='reconnect']");
+    take(&mut page, "playground", 980);
+}

@@ -1,0 +1,100 @@
+use encke_tests::waiting::{eventually, until};
+use encke_tests::{Dashboard, Launch, RunningServer};
+use serde_json::json;
+
+use super::with_names;
+
+const STATE: &str = "[data-name='player']";
+
+fn connected(server: &RunningServer) -> (Dashboard, String) {
+    let mut page = Dashboard::open(server.admin.address(), "#/playground");
+    page.await_text(STATE, "Not connected.");
+    page.click("button:text-is('Connect')");
+    page.await_text(STATE, "Connected, in a new session.");
+    let id = eventually("its session is told", || page.text("main a.id").filter(|id| id.starts_with("s_")));
+    (page, id)
+}
+
+/// Sends a template as it is.
+fn say(page: &mut Dashboard, template: &str) {
+    page.tell("choose", &json!(["#template", template]));
+    page.click("button:text-is('Send')");
+}
+
+/// A frame that begins so.
+fn await_frame(page: &mut Dashboard, way: &str, begins: &str) {
+    until(format!("{way}: {begins}"), || {
+        page.texts(&format!("[data-way='{way}']")).iter().any(|frame| frame.starts_with(begins))
+    });
+}
+
+#[test]
+fn a_client_in_the_page_is_cut_and_comes_back() {
+    let server = RunningServer::with(&[]);
+    let (mut page, id) = connected(&server);
+    assert!(page.sockets()[0].starts_with(&format!("ws://{}/ws?heartbeat=message", server.public)));
+    say(&mut page, "subscribe");
+    await_frame(&mut page, "sent", r#"{"id":1,"subscribe""#);
+    await_frame(&mut page, "received", r#"{"reply":{"id":1,"ok""#);
+    say(&mut page, "publish");
+    await_frame(&mut page, "received", r#"{"message":{"seq":1,"channel":"news""#);
+
+    page.click("text=Cut the connection");
+    server.await_phase(&id, "suspended");
+    page.await_text("main .badge", "◐ suspended");
+    until("its window runs down", || page.texts("[data-deadline='reconnect']").len() == 1);
+    server.admin.publish("news", 2);
+    page.click("button:text-is('Come back')");
+    page.await_text(STATE, "Recovered: it is the same session, and nothing was missed.");
+    await_frame(&mut page, "received", r#"{"message":{"seq":2,"channel":"news""#);
+    page.await_text("main .badge", "● attached");
+    assert_eq!(page.text("main a.id"), Some(id.clone()));
+
+    // Its session is looked at elsewhere, and it is still there.
+    page.click("main a.id");
+    page.await_text("h1", "Session");
+    page.await_text(".badge", "● attached");
+    page.go("#/playground");
+    page.await_text(STATE, "Recovered: it is the same session, and nothing was missed.");
+    say(&mut page, "close: end the session");
+    server.await_gone(&id);
+    page.await_text(STATE, "Closed by the server: 1000 (normal).");
+}
+
+#[test]
+fn a_client_that_falls_silent_is_found_out() {
+    let server = RunningServer::with(&["session.ping_interval=1s", "session.pong_timeout=500ms"]);
+    let (mut page, id) = connected(&server);
+    await_frame(&mut page, "received", r#"{"ping":"#);
+    await_frame(&mut page, "sent", r#"{"pong":"#);
+    page.click("text=Fall silent");
+    page.await_text(STATE, "Closed by the server: 4000 (pong_timeout). The session waits for you to come back.");
+    page.await_text("main .badge", "◐ suspended");
+    server.logs.await_lifecycle(&id, &[("opened", "connect"), ("suspended", "pong_timeout")]);
+    page.click("button:text-is('Come back')");
+    page.await_text(STATE, "Recovered: it is the same session, and nothing was missed.");
+}
+
+#[test]
+fn a_client_without_a_token_is_told_what_is_missing() {
+    let server = with_names(&[]);
+    let mut page = Dashboard::open(server.admin.address(), "#/playground");
+    page.click("button:text-is('Connect')");
+    until("it says why", || page.text(STATE).is_some_and(|text| text.contains("4102")));
+    let claims = json!({"sub": "alice", "channels": {"*": ["subscribe"]}});
+    page.fill("#token", &encke_tests::tokens::sign(&claims, encke_tests::tokens::SECRET));
+    page.click("button:text-is('Connect')");
+    page.await_text(STATE, "Connected, in a new session.");
+}
+
+#[test]
+fn the_page_connects_to_where_clients_are_told_to() {
+    let server = RunningServer::with(&[]);
+    let url = format!("listen.public_url=\"http://localhost:{}/\"", server.public.port());
+    let other = Launch::with(&[&url]).start();
+    let mut page = Dashboard::open(other.admin.address(), "#/playground");
+    page.click("button:text-is('Connect')");
+    page.await_text(STATE, "Connected, in a new session.");
+    assert_eq!(server.admin.metrics().connections(), 1.0);
+    assert!(page.sockets()[0].starts_with(&format!("ws://localhost:{}/ws?", server.public.port())));
+}

@@ -1,0 +1,131 @@
+use std::collections::BTreeSet;
+
+use encke_tests::waiting::until;
+use encke_tests::{Client, Dashboard, RunningServer};
+use serde_json::json;
+
+use super::{named, names, with_names};
+
+const ROWS: &str = ".list tbody th";
+
+/// The row of a session.
+fn link(id: &str) -> String {
+    format!(".list a[href='#/sessions/{id}']")
+}
+
+#[test]
+fn the_table_is_filtered_and_has_pages() {
+    let server = with_names(&["session.reconnect_window=10m"]);
+    let clients: Vec<_> = (0..60).map(|number| named(&server, &format!("user-{number}"))).collect();
+    let ids: BTreeSet<_> = clients.iter().map(|client| client.hello.session.clone()).collect();
+    let clients: Vec<_> = clients.into_iter().map(Client::live).collect();
+    let mut page = Dashboard::open(server.admin.address(), "#/sessions");
+    until("the first page is full", || page.texts(ROWS).len() == 50);
+    let first = page.texts(ROWS);
+    page.click("text=Next page");
+    until("the second page has the rest", || page.texts(ROWS).len() == 10);
+    let both = first.iter().cloned().chain(page.texts(ROWS));
+    assert_eq!(both.collect::<BTreeSet<_>>(), ids);
+    page.click("text=Previous page");
+    until("the first page is back", || page.texts(ROWS) == first);
+
+    page.fill("#user", "user-17");
+    page.press("Enter");
+    page.await_texts(ROWS, &[&clients[17].hello.session]);
+    page.await_texts(".list .name", &["user-17"]);
+
+    page.go("#/sessions");
+    page.tell("choose", &json!(["#phase", "suspended"]));
+    page.click("text=Filter");
+    page.await_text("[data-name='says']", "No session here");
+    drop(clients);
+    until("those who have left are there", || page.texts(ROWS).len() == 50);
+    assert_eq!(page.texts(".list .badge"), ["◐ suspended"; 50]);
+}
+
+#[test]
+fn a_session_is_shown_as_the_api_has_it() {
+    let server = with_names(&["session.reconnect_window=10m", "session.ping_interval=10m"]);
+    let mut alice = named(&server, "alice");
+    alice.subscribe("news");
+    alice.subscribe("chat");
+    server.admin.publish("news", 1);
+    server.admin.publish("news", 2);
+    let id = alice.hello.session.clone();
+    until("both have come", || server.admin.session(&id)["seq"] == 2);
+    let alice = alice.live();
+
+    let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
+    page.await_text("[data-name='seq']", "2");
+    let session = server.admin.session(&id);
+    page.await_text("[data-name='unacknowledged']", &session["unacked"].to_string());
+    page.await_text("[data-name='user']", "alice");
+    page.await_text("[data-name='connection']", "websocket, json");
+    let channels = page.texts("section:has(> h2:text('Subscriptions')) tbody th");
+    assert_eq!(channels, names(&session["subscriptions"], "channel"));
+    let deadlines = page.texts(".deadlines tbody th");
+    assert_eq!(deadlines, names(&session["deadlines"], "deadline"));
+    until("the next ping is shown", || page.text("[data-deadline='ping']").is_some_and(|text| text.starts_with("9 min")));
+    page.await_texts(".events b", &["opened"]);
+
+    drop(alice);
+    page.await_text(".badge", "◐ suspended");
+    page.await_texts(".events b", &["suspended", "opened"]);
+    until("its window runs", || page.texts(".deadlines tbody th").contains(&"reconnect".to_owned()));
+
+    assert_eq!(server.admin.kick(&id).status, 204);
+    page.await_text(".notice", "This session has ended: kicked.");
+    page.await_text(".badge", "○ closed");
+    page.await_text(".acts .note", "There is nothing left to disconnect or to end.");
+    until("its life is told to its end", || page.text(".events b").is_some_and(|last| last == "closed"));
+}
+
+#[test]
+fn nothing_is_known_of_a_session_that_never_was() {
+    let server = RunningServer::with(&[]);
+    let mut page = Dashboard::open(server.admin.address(), "#/sessions/s_fjuLroW4R2mZ1cY0pX9dTA");
+    page.await_text(".notice", "Nothing is known of this session: it ended long ago, or never was.");
+}
+
+#[test]
+fn a_session_is_ended_by_keyboard_after_a_question() {
+    let server = RunningServer::with(&[]);
+    let client = server.client();
+    let id = client.hello.session.clone();
+    let client = client.live();
+    let mut page = Dashboard::open(server.admin.address(), "#/sessions");
+    page.await_seen(&link(&id));
+    page.tab_to(&id);
+    page.press("Enter");
+    page.await_text("h1", "Session");
+    page.await_text(".badge", "● attached");
+    page.tab_to("End session…");
+    page.press("Enter");
+    page.await_text("dialog h2", "End this session?");
+    assert_eq!(page.focused(), "Cancel");
+    page.press("Escape");
+    until("the question is gone", || page.count("dialog") == 0);
+    assert_eq!(page.focused(), "End session…");
+    assert_eq!(server.admin.phase(&id).as_deref(), Some("attached"));
+
+    page.press("Enter");
+    page.tab_to("End it");
+    page.press("Enter");
+    assert_eq!(client.await_close(), 4101);
+    page.await_text(".badge", "○ closed");
+    server.await_gone(&id);
+}
+
+#[test]
+fn a_session_is_disconnected_after_a_question() {
+    let server = RunningServer::with(&[]);
+    let client = server.client();
+    let id = client.hello.session.clone();
+    let client = client.live();
+    let mut page = Dashboard::open(server.admin.address(), &format!("#/sessions/{id}"));
+    page.await_text(".badge", "● attached");
+    page.click("text=Disconnect…");
+    page.click("dialog .danger");
+    assert_eq!(client.await_close(), 4007);
+    page.await_text(".badge", "◐ suspended");
+}
