@@ -14,7 +14,7 @@ export const setKey = (text) => (key = text);
 
 export const hasKey = () => key !== null;
 
-// Told when a key is asked for that is not there, or is none.
+// Told when the key is no longer one.
 export const onUnauthorized = (listener) => (unauthorized = listener);
 
 export async function open(method, path, { body, signal } = {}) {
@@ -22,13 +22,17 @@ export async function open(method, path, { body, signal } = {}) {
   const response = await fetch(path, { method, headers, body, signal, cache: "no-store", credentials: "omit", redirect: "error" });
   if (response.ok) return response;
   const { error } = await response.json().catch(() => ({}));
-  if (response.status === 401) unauthorized();
   throw new ApiError(response.status, error?.code ?? "unknown", error?.message ?? `the server answered ${response.status}`);
 }
 
 export async function ask(method, path, options) {
-  const response = await open(method, path, options);
-  return response.status === 204 ? null : response.json();
+  try {
+    const response = await open(method, path, options);
+    return response.status === 204 ? null : await response.json();
+  } catch (error) {
+    if (error.status === 401) unauthorized();
+    throw error;
+  }
 }
 
 export const get = (path, signal) => ask("GET", path, { signal });

@@ -92,7 +92,7 @@ function contentOf(message) {
 }
 
 function followers() {
-  const note = el("p", { class: "note", role: "status" });
+  const note = el("p", { class: "note" });
   const rows = table("Followers", [{ title: "Session" }, { title: "User" }, { title: "Phase" }], ({ session, user }) => {
     const phase = el("span");
     const update = (present) => {

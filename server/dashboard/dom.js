@@ -58,6 +58,7 @@ export function table(caption, columns, make, { hidden = false, more = "" } = {}
   return { element, update };
 
   function update(items, keyOf) {
+    const focused = body.contains(document.activeElement) ? document.activeElement : null;
     const keys = new Set(items.map(keyOf));
     for (const [key, row] of rows) {
       if (keys.has(key)) continue;
@@ -71,6 +72,8 @@ export function table(caption, columns, make, { hidden = false, more = "" } = {}
       row.update?.(item);
       if (body.children[index] !== row.element) body.insertBefore(row.element, body.children[index] ?? null);
     });
+    // What is moved loses it.
+    if (focused !== document.activeElement) focused?.focus({ preventScroll: true });
   }
 
   function added(item) {

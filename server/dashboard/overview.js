@@ -17,10 +17,11 @@ export function overview(root, { live, signal }) {
   });
   root.append(heading("Overview"), numbers.element, wheel.element, el("div", { class: "panels" }, charts.map(({ element }) => element)));
 
+  let turned = null; // What the wheel shows already.
   const update = () => {
     if (!live.last || document.hidden) return;
     numbers.update();
-    if (live.last.rings) wheel.update(live.last, live.samples.at(-2));
+    if (live.last.rings && live.last !== turned) wheel.update((turned = live.last), live.samples.at(-2));
     const picked = pick(live.samples);
     charts.forEach((chart) => chart.update(picked));
   };

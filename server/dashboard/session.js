@@ -20,6 +20,9 @@ export function session(root, { live, item: id, signal }) {
   const acts = actions(id, live, say);
   const path = `/api/sessions/${encodeURIComponent(id)}`;
   let hasEnded = false;
+  let isTold = false; // There is nothing more to ask for.
+  let isUnread = false;
+  let wasThere = false;
   root.append(
     heading("Session", el("p", { class: "id" }, id)),
     says,
@@ -30,9 +33,11 @@ export function session(root, { live, item: id, signal }) {
   );
 
   async function look() {
+    if (isTold) return;
     const now = await orNothing(get(path, signal));
-    const story = hasEnded && life.element.dataset.whole ? null : await orNothing(get(`${path}/timeline`, signal));
+    const story = await orNothing(get(`${path}/timeline`, signal));
     if (signal.aborted) return;
+    wasThere ||= now !== null;
     if (now) {
       facts.update(now);
       deadlines.update(now.deadlines, live.server.timeouts);
@@ -41,6 +46,7 @@ export function session(root, { live, item: id, signal }) {
     const now_ms = live.last?.at_ms ?? Date.now();
     if (story) life.update(story, now && now_ms - now.age_ms, now_ms);
     if (!now || now.phase === "closed") ended(now, story);
+    isTold = !now;
   }
 
   // It may have ended before anyone looked, or while someone does.
@@ -49,11 +55,10 @@ export function session(root, { live, item: id, signal }) {
     hasEnded = true;
     const last = story?.events.at(-1);
     const reason = now?.close_reason ?? (last?.event === "closed" || last?.event === "expired" ? last.reason : null);
-    say(!now && !story ? "Nothing is known of this session: it ended long ago, or never was." : `This session has ended${reason ? `: ${words(reason)}` : ""}.`);
+    say(!wasThere && !story ? "Nothing is known of this session: it ended long ago, or never was." : `This session has ended${reason ? `: ${words(reason)}` : ""}.`);
     deadlines.update([], null);
     facts.end();
     acts.end();
-    if (story) life.element.dataset.whole = "true";
   }
 
   function say(text) {
@@ -61,7 +66,11 @@ export function session(root, { live, item: id, signal }) {
     setText(says, text);
   }
 
-  poll(REFRESH_MS, signal, look, (error) => error && say(`Not read: ${reasonOf(error)}`));
+  poll(REFRESH_MS, signal, look, (error) => {
+    if (error) say(`Not read: ${reasonOf(error)}`);
+    else if (isUnread) says.hidden = true;
+    isUnread = error !== null;
+  });
 }
 
 // What is not there is no failure.

@@ -78,7 +78,7 @@ function facts() {
       most(duration(lateness.max_ms));
       age(duration(dispatch.age_ms));
       depth(`${count(dispatch.depth)} of ${count(dispatch.capacity)}`);
-      stalls(stalled.count > 0 ? `${count(stalled.count)}, ${duration(stalled.stolen_ms)}` : "0");
+      stalls(stalled.count > 0 ? `${count(stalled.count)} (${duration(stalled.stolen_ms)})` : "0");
       turn(`${duration(since_last_turn_ms)} ago`);
     },
   };
