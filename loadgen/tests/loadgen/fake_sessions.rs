@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use crate::accept::accept;
 
 /// What the hello announces.
-pub(crate) const WINDOW: Duration = Duration::from_millis(600);
+pub(crate) const WINDOW: Duration = Duration::from_secs(2);
 
 /// How it treats its sessions.
 #[derive(Clone, Copy, Debug)]

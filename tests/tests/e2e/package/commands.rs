@@ -190,7 +190,7 @@ fn commands_that_wait_are_sent_when_there_is_a_connection() {
 #[test]
 fn what_was_asked_before_a_cut_is_repeated_or_its_outcome_is_unknown() {
     for kind in WITH_ONE_PAGE {
-        let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+        let server = RunningServer::with(&["session.reconnect_window=2s"]);
         let relay = Relay::new(server.public, || Fate::Whole);
         let (mut client, hello) = kind.follow(&server, relay.address, &["news"], &json!({"hello_ms": 1_000}));
         // It is sent, and nobody hears it.

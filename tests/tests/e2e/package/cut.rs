@@ -188,7 +188,7 @@ fn a_client_comes_back_to_a_server_that_was_stopped() {
 #[test]
 fn a_client_whose_session_is_gone_goes_on_where_it_was() {
     for kind in WITH_ONE_PAGE {
-        let server = RunningServer::with(&["session.reconnect_window=300ms"]);
+        let server = RunningServer::with(&["session.reconnect_window=2s"]);
         let (tell, fates) = mpsc::channel();
         // Once it is closed to all, it opens.
         let relay = Relay::new(server.public, move || fates.recv().unwrap_or(Fate::Whole));
@@ -218,7 +218,7 @@ fn a_client_whose_session_is_gone_goes_on_where_it_was() {
 #[test]
 fn a_client_is_told_what_it_missed_for_good() {
     for kind in WITH_ONE_PAGE {
-        let server = RunningServer::with(&["channel.history_messages=4", "session.reconnect_window=300ms"]);
+        let server = RunningServer::with(&["channel.history_messages=4", "session.reconnect_window=2s"]);
         let (client, hello) = kind.follow(&server, server.public, &["news"], &json!({}));
         publish(&server, [1, 2]);
         client.await_object("message", 2);
