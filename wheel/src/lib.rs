@@ -76,7 +76,7 @@
 //! count.
 //!
 //! Owners, and spilled lines, come in pages, of which the lowest with room is filled first; pages that run empty are given
-//! back, but for a few to spare. No timer is ever copied to grow. All in all it is 21 to 23 bytes a timer, its value, and 128 KiB for the
+//! back, but for a few to spare. No timer is ever copied to grow. All in all it is 21 to 23 bytes a timer, its value, and 136 KiB for the
 //! slots.
 //!
 //! # How to use it
@@ -128,6 +128,7 @@ mod key;
 mod keyed;
 mod queue;
 mod range;
+mod ring;
 #[cfg(feature = "schemes")]
 pub mod schemes;
 mod standing;
@@ -142,6 +143,7 @@ pub use key::TimerKey;
 #[cfg(any(feature = "std", test))]
 pub use keyed::Keyed;
 pub use queue::{BeyondHorizon, TimerQueue};
+pub use ring::Ring;
 pub use standing::StandingTimers;
 pub use tick::Tick;
 pub use wheel::{Due, LEVELS, Lent, OwnerMut, Owners, TimingWheel};

@@ -4,7 +4,7 @@ use core::error::Error;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::{Expire, Tick, TimerKey, Work, range};
+use crate::{Expire, Ring, Tick, TimerKey, Work, range};
 
 /// Timers that each carry a `T` and come out when they are due: the timer module of G. Varghese and A. Lauck, *Hashed and
 /// Hierarchical Timing Wheels* (1997), section II.
@@ -128,6 +128,15 @@ pub trait TimerQueue<T> {
     /// until they come across it.
     fn occupancy(&self, _level: usize) -> usize {
         self.len()
+    }
+
+    /// What ring number `ring` looks like, the finest being 0, and in `held` how many timers each of its slots holds, counted as
+    /// [`occupancy`](Self::occupancy) does; 1 where there are some, if they are [not counted](Ring::counted). `None` if there are no more
+    /// rings: no ring at all, if the scheme has no slots, or the more of them, the more timers there are.
+    ///
+    /// It takes as long for a million timers as for a hundred.
+    fn ring(&self, _ring: usize, _held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        None
     }
 
     /// What of a range can be scheduled; its start, if nothing can.

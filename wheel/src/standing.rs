@@ -2,7 +2,7 @@
 
 use core::ops::RangeInclusive;
 
-use crate::{BeyondHorizon, Expire, Tick, TimerKey, Work};
+use crate::{BeyondHorizon, Expire, Ring, Tick, TimerKey, Work};
 
 /// Timers that are registered once, and then armed, put off and disarmed as often as needed, until they are unregistered.
 ///
@@ -92,4 +92,9 @@ pub trait StandingTimers<T> {
 
     /// How many timers a part holds: see [`TimerQueue::occupancy`](crate::TimerQueue::occupancy).
     fn occupancy(&self, level: usize) -> usize;
+
+    /// What a ring of slots looks like, and what each of them holds: see [`TimerQueue::ring`](crate::TimerQueue::ring).
+    fn ring(&self, _ring: usize, _held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        None
+    }
 }

@@ -1,5 +1,6 @@
 //! The slow code that checks the fast code: what must hold in every scheme, by looking at all of it.
 
+use alloc::collections::BTreeSet;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -7,6 +8,7 @@ use super::arena::{NIL, RETIRED};
 use super::list::{List, ListNode};
 use super::slots::Slots;
 use super::timers::{Scheme, Timers};
+use crate::Ring;
 
 impl<S: Scheme, T> Timers<S, T> {
     /// Panics unless everything that must hold between two calls does.
@@ -30,6 +32,18 @@ impl<S: Scheme, T> Timers<S, T> {
             assert_eq!(occupancy + never, self.arena.len, "every timer is in some part");
         }
         self.check_free(&used);
+        self.check_rings();
+    }
+
+    /// Rings are no larger than they may be, and each has its hand in it.
+    fn check_rings(&self) {
+        let mut held = [u32::MAX; Ring::MOST_SLOTS];
+        for number in 0.. {
+            let Some(ring) = self.scheme.ring(self.now, number, &mut held) else { break };
+            assert!(ring.hand < ring.slots && ring.slots <= Ring::MOST_SLOTS, "{ring:?}");
+            assert!(held.iter().all(|held| *held <= 1), "slots are not counted");
+            assert!(held[ring.slots..].iter().all(|held| *held == 0), "there are no more slots");
+        }
     }
 
     /// The free list holds exactly the nodes that are not in use, except those that have run out of generations.
@@ -99,6 +113,18 @@ impl Slots {
             slots.push((slot, held));
         }
         assert_eq!(bits as usize, slots.len(), "no other bit is set");
+        self.check_ring(&slots);
         slots
+    }
+
+    /// As a ring, a slot that holds anything is seen, and no other is.
+    fn check_ring(&self, slots: &[(usize, Vec<u32>)]) {
+        let mut held = [u32::MAX; Ring::MOST_SLOTS];
+        let ring = self.ring(0, 0, 1, &mut held).expect("it is one");
+        let together = usize::try_from(ring.slot_ticks).expect("few slots");
+        let lit: BTreeSet<_> = slots.iter().map(|(slot, _)| slot / together).collect();
+        let shown = (0..held.len()).filter(|slot| held[*slot] == 1);
+        assert!(shown.eq(lit), "the slots that hold anything");
+        assert_eq!(ring.slots, self.lists.len().div_ceil(together));
     }
 }

@@ -32,7 +32,7 @@ use super::list::{Link, ListNode};
 use super::slots::Slots;
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use super::turn::Turn;
-use crate::{Tick, Work};
+use crate::{Ring, Tick, Work};
 
 /// Scheme 5: a wheel of one tick a slot, in which a timer of any later turn waits in the slot of its tick's low bits, each
 /// slot an [`OrderedList`](super::OrderedList). [The module](self) has its picture, source, costs and limits.
@@ -117,6 +117,10 @@ impl Scheme for HashedSorted {
 
     fn next_wakeup(&self, nodes: &[ListNode], now: Tick) -> Option<Tick> {
         if self.due_at(nodes, now).is_some() { Some(now) } else { self.next_slot(now) }
+    }
+
+    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.slots.ring(ring, self.slots.hash(now), 1, held)
     }
 
     #[cfg(test)]

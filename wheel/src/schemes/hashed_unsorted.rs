@@ -33,7 +33,7 @@ use super::list::{Link, ListNode, pass};
 use super::slots::Slots;
 use super::timers::{Scheme, Step, Timers, timer_queue};
 use super::turn::Turn;
-use crate::{Tick, Work};
+use crate::{Ring, Tick, Work};
 
 /// Scheme 6: a wheel of one tick a slot, in which a timer of any later turn waits in the slot of its tick's low bits, and is
 /// looked at once a turn. So are the callouts of BSD since A. Costello's redesign, and Netty's `HashedWheelTimer`.
@@ -113,6 +113,10 @@ impl Scheme for HashedUnsorted {
 
     fn next_wakeup(&self, _nodes: &[ListNode], now: Tick) -> Option<Tick> {
         if self.cursor != NIL { Some(now) } else { self.next_slot(now) }
+    }
+
+    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.slots.ring(ring, self.slots.hash(now), 1, held)
     }
 
     #[cfg(test)]

@@ -32,7 +32,7 @@
 use super::hierarchy::Hierarchy;
 use super::list::{Link, ListNode};
 use super::timers::{Scheme, Step, Timers, timer_queue};
-use crate::{Tick, Work};
+use crate::{Ring, Tick, Work};
 
 /// Scheme 7: 8 wheels of 256 slots, a slot of each as long as a turn of the one below. When the wheels come to the beginning of
 /// a slot, the timers in it that are not due move down. [The module](self) has its picture, source, costs and limits.
@@ -96,6 +96,10 @@ impl Scheme for Hierarchical {
 
     fn occupancy(&self, level: usize) -> Option<usize> {
         Some(self.wheels.lens[level])
+    }
+
+    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.wheels.ring(now, ring, held)
     }
 
     #[cfg(test)]

@@ -19,7 +19,7 @@
 use super::list::{List, ListNode};
 use super::slots::{Slots, next_bit};
 use super::timers::Step;
-use crate::{Tick, Work};
+use crate::{Ring, Tick, Work};
 
 /// `LEVELS` wheels of `2^SLOT_BITS` slots, those of each level `2^GRAIN_BITS` times as long as those of the level below.
 ///
@@ -129,6 +129,14 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
         Step::UpToDate
     }
 
+    /// A level as a ring.
+    pub(super) fn ring(&self, now: Tick, level: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        let number = u32::try_from(level).ok().filter(|_| level < LEVELS)?;
+        let words = &self.slots.occupied[level * Self::WORDS..][..Self::WORDS];
+        let hand = in_turn::<SLOT_BITS>(Self::number(number, now));
+        Some(Ring::of_bits(words, 1 << SLOT_BITS, 1 << (number * GRAIN_BITS), hand, held))
+    }
+
     /// Panics unless every timer is in a slot that begins now or ahead of it, less than a turn, at `begins` for its due
     /// tick. Returns the nodes.
     #[cfg(test)]
@@ -139,10 +147,12 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
         begins: impl Fn(Tick, Tick) -> bool,
     ) -> alloc::vec::Vec<u32> {
         let mut lens = [0; LEVELS];
+        let mut lit = [[0; Ring::MOST_SLOTS]; LEVELS];
         let mut all = alloc::vec::Vec::new();
         for (slot, held) in self.slots.check(nodes) {
             let level = u32::try_from(slot >> SLOT_BITS).expect("a level");
             lens[level as usize] += held.len();
+            lit[level as usize][slot % (1 << SLOT_BITS)] = 1;
             let current = Self::number(level, now);
             let ahead = (slot as u64).wrapping_sub(current) & (Self::SLOTS - 1);
             let begin = Self::begin(level, current.saturating_add(ahead));
@@ -154,7 +164,19 @@ impl<const SLOT_BITS: u32, const GRAIN_BITS: u32, const LEVELS: usize>
             all.extend(held);
         }
         assert_eq!(lens, self.lens);
+        self.check_rings(now, &lit);
         all
+    }
+
+    /// The slots that hold anything are seen, and no other is; the hand stands at that of the present tick.
+    #[cfg(test)]
+    fn check_rings(&self, now: Tick, lit: &[[u32; Ring::MOST_SLOTS]; LEVELS]) {
+        for (level, lit) in lit.iter().enumerate() {
+            let mut held = [u32::MAX; Ring::MOST_SLOTS];
+            let ring = self.ring(now, level, &mut held).expect("every level is a ring");
+            assert_eq!((&held, ring.slots), (lit, 1 << SLOT_BITS), "ring {level}");
+            assert_eq!(ring.hand as u64, now.0 / ring.slot_ticks % Self::SLOTS, "at {now}");
+        }
     }
 }
 

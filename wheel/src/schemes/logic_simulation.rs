@@ -26,7 +26,7 @@ use super::arena::NIL;
 use super::list::{Link, List, ListNode};
 use super::slots::Slots;
 use super::timers::{Scheme, Step, Timers, timer_queue};
-use crate::{Tick, Work};
+use crate::{Ring, Tick, Work};
 
 /// The timing wheel of logic simulation, from which the others grew: time goes in cycles; timers of the present cycle are in
 /// slots of one tick, all others in one overflow list, which is searched at the beginning of each cycle for those that it
@@ -185,6 +185,11 @@ impl Scheme for LogicSimulation {
     /// The slots, and the overflow list.
     fn occupancy(&self, level: usize) -> Option<usize> {
         Some([self.len - self.overflow_len, self.overflow_len][level])
+    }
+
+    /// The present cycle.
+    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.slots.ring(ring, self.slots.hash(now), 1, held)
     }
 
     #[cfg(test)]

@@ -34,7 +34,7 @@ use core::ops::RangeInclusive;
 use super::hierarchy::Hierarchy;
 use super::list::{Link, ListNode};
 use super::timers::{Scheme, Step, Timers, latest_or_first, timer_queue};
-use crate::{Tick, Work};
+use crate::{Ring, Tick, Work};
 
 /// Scheme 7 without migrations, as in Linux since 4.8: wheels of growing slots, in which a timer stays where it is put, and
 /// comes out when that slot begins. [The module](self) has its picture, source, costs and limits.
@@ -131,6 +131,10 @@ impl Scheme for NonCascading {
 
     fn occupancy(&self, level: usize) -> Option<usize> {
         Some(self.wheels.lens[level])
+    }
+
+    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.wheels.ring(now, ring, held)
     }
 
     #[cfg(test)]

@@ -32,7 +32,7 @@
 use super::hierarchical::{Wheels, place};
 use super::list::{Link, ListNode};
 use super::timers::{Scheme, Step, Timers, timer_queue};
-use crate::{Tick, Work};
+use crate::{Ring, Tick, Work};
 
 /// Scheme 7 with a single migration: the wheels of [`HierarchicalWheel`](super::HierarchicalWheel), in which a timer moves down
 /// once, and then comes out when the slot that it moved to begins. [The module](self) has its picture, source, costs and
@@ -104,6 +104,10 @@ impl Scheme for OneMigration {
 
     fn occupancy(&self, level: usize) -> Option<usize> {
         Some(self.wheels.lens[level])
+    }
+
+    fn ring(&self, now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.wheels.ring(now, ring, held)
     }
 
     #[cfg(test)]

@@ -31,7 +31,7 @@ use core::ops::RangeInclusive;
 use super::list::{Link, ListNode};
 use super::slots::Slots;
 use super::timers::{Scheme, Step, Timers, latest_or_first, timer_queue};
-use crate::{Tick, Work};
+use crate::{Ring, Tick, Work};
 
 /// Scheme 4, the timing wheel itself: a slot for every tick up to MaxInterval, around and around. [The module](self) has its
 /// picture, source, costs and limits.
@@ -186,6 +186,10 @@ impl Scheme for Simple {
             return Some(now);
         }
         self.next_slot().map(|(tick, _)| tick)
+    }
+
+    fn ring(&self, _now: Tick, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.slots.ring(ring, self.current, self.width, held)
     }
 
     #[cfg(test)]

@@ -19,7 +19,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 
 use super::list::{List, ListNode};
-use crate::Tick;
+use crate::{Ring, Tick};
 
 #[derive(Debug)]
 pub(super) struct Slots {
@@ -74,6 +74,17 @@ impl Slots {
     pub(super) fn hash(&self, tick: Tick) -> usize {
         let mask = self.lists.len() as u64 - 1;
         usize::try_from(tick.0 & mask).expect("less than the slots")
+    }
+
+    /// All slots, of `width` ticks each, as the only ring that a scheme has.
+    pub(super) fn ring(
+        &self,
+        ring: usize,
+        hand: usize,
+        width: u64,
+        held: &mut [u32; Ring::MOST_SLOTS],
+    ) -> Option<Ring> {
+        (ring == 0).then(|| Ring::of_bits(&self.occupied, self.lists.len(), width, hand, held))
     }
 
     /// The first slot with timers in it, going once around from `slot`, which counts as the nearest.

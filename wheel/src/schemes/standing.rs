@@ -1,7 +1,7 @@
 use core::ops::RangeInclusive;
 
 use super::arena::Arena;
-use crate::{BeyondHorizon, Expire, Expired, StandingTimers, Tick, TimerKey, TimerQueue, Work};
+use crate::{BeyondHorizon, Expire, Expired, Ring, StandingTimers, Tick, TimerKey, TimerQueue, Work};
 
 /// [Timers that stay](StandingTimers), by any scheme: whenever one is armed, it is scheduled anew.
 ///
@@ -155,5 +155,10 @@ impl<T, Q: TimerQueue<u32>> StandingTimers<T> for Standing<T, Q> {
     #[inline]
     fn occupancy(&self, level: usize) -> usize {
         self.queue.occupancy(level)
+    }
+
+    #[inline]
+    fn ring(&self, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.queue.ring(ring, held)
     }
 }

@@ -22,7 +22,7 @@ use core::fmt;
 use core::ops::RangeInclusive;
 
 use super::arena::{Arena, Node};
-use crate::{BeyondHorizon, Expire, Expired, Tick, TimerKey, Work, range};
+use crate::{BeyondHorizon, Expire, Expired, Ring, Tick, TimerKey, Work, range};
 
 /// One way to find the timers that are due. It sees the nodes of timers, never their values or keys.
 ///
@@ -72,6 +72,11 @@ pub(super) trait Scheme {
 
     /// How many timers a part holds, if there is more than one.
     fn occupancy(&self, _level: usize) -> Option<usize> {
+        None
+    }
+
+    /// See [`TimerQueue::ring`](crate::TimerQueue::ring).
+    fn ring(&self, _now: Tick, _ring: usize, _held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
         None
     }
 
@@ -290,6 +295,10 @@ macro_rules! timer_queue {
 
             fn occupancy(&self, level: usize) -> usize {
                 self.0.scheme.occupancy(level).unwrap_or(self.0.arena.len)
+            }
+
+            fn ring(&self, ring: usize, held: &mut [u32; crate::Ring::MOST_SLOTS]) -> Option<crate::Ring> {
+                self.0.scheme.ring(self.0.now, ring, held)
             }
         }
 

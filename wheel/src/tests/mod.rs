@@ -14,6 +14,7 @@ mod keyed;
 mod keys;
 mod owners;
 mod ranges;
+mod rings;
 mod seed;
 mod standing;
 mod timetable;

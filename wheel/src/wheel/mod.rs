@@ -18,7 +18,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::RangeInclusive;
 
-use crate::{Expire, Expired, Tick, TimerKey, Work};
+use crate::{Expire, Expired, Ring, Tick, TimerKey, Work};
 use engine::Wheel;
 use memory::Apart;
 pub use owner::{Due, Lent, OwnerMut};
@@ -31,7 +31,7 @@ use standing::IT;
 /// Each is for once: it comes out with its value, and its key is stale then. [`Owners`] has timers that stay, which this is made of.
 ///
 /// The wheel holds at most 2^30 timers at a time and panics when asked for one more. It takes 21 to 23 bytes a timer and the value,
-/// in pages of 256 timers, of which the lowest is filled first, and 128 KiB; empty pages are given back.
+/// in pages of 256 timers, of which the lowest is filled first, and 136 KiB; empty pages are given back.
 pub struct TimingWheel<T> {
     timers: Wheel<T, 1, Apart>,
 }
@@ -63,10 +63,16 @@ impl<T> TimingWheel<T> {
         self.len() == 0
     }
 
-    /// How many timers each level holds, the nearest level first. Some that were cancelled or moved are counted still. Looks at all slots.
+    /// How many timers each level holds, the nearest level first. Some that were cancelled or moved are counted still. Looks at all slots
+    /// that hold something.
     #[must_use]
     pub fn occupancy(&self) -> [usize; LEVELS] {
         core::array::from_fn(|level| self.timers.slots.len(level))
+    }
+
+    /// What a level looks like as a ring of slots, and what each of them holds: see [`TimerQueue::ring`](crate::TimerQueue::ring).
+    pub fn ring(&self, level: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.timers.slots.ring(level, held)
     }
 
     /// Schedules a timer that is due at `deadline`, in constant time.

@@ -6,7 +6,7 @@ use super::engine::Wheel;
 use super::memory::Beside;
 use super::owner::{Lent, OwnerMut};
 use super::place::LEVELS;
-use crate::{Tick, TimerKey, Work};
+use crate::{Ring, Tick, TimerKey, Work};
 
 /// Owners that each have a value and `K` timers of their own, under one key.
 ///
@@ -40,7 +40,7 @@ use crate::{Tick, TimerKey, Work};
 ///
 /// All that [`TimingWheel`](crate::TimingWheel) says of deadlines, order, budgets and wake-ups holds here. An owner takes 12 bytes a timer
 /// and 4, rounded up to a multiple of 8, and its value, in pages of 256 owners, of which the lowest is filled first and empty ones are
-/// given back, but for a few to spare; an armed timer takes 4 to 5 bytes more, and every wheel 128 KiB. There may be 2^30 timers, where
+/// given back, but for a few to spare; an armed timer takes 4 to 5 bytes more, and every wheel 136 KiB. There may be 2^30 timers, where
 /// the number that each owner has counts as the next power of two.
 pub struct Owners<T, const K: usize = 1> {
     pub(super) wheel: Wheel<T, K, Beside>,
@@ -75,10 +75,15 @@ impl<T, const K: usize> Owners<T, K> {
     }
 
     /// How many timers each level holds, the nearest level first. Some that were disarmed or moved, or whose owner is gone, are counted
-    /// still. Looks at all slots.
+    /// still. Looks at all slots that hold something.
     #[must_use]
     pub fn occupancy(&self) -> [usize; LEVELS] {
         core::array::from_fn(|level| self.wheel.slots.len(level))
+    }
+
+    /// What a level looks like as a ring of slots, and what each of them holds: see [`TimerQueue::ring`](crate::TimerQueue::ring).
+    pub fn ring(&self, level: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.wheel.slots.ring(level, held)
     }
 
     pub(super) fn occupancy_of(&self, level: usize) -> usize {

@@ -1,5 +1,5 @@
 use super::{LEVELS, TimingWheel};
-use crate::{BeyondHorizon, Expire, Tick, TimerKey, TimerQueue, Work};
+use crate::{BeyondHorizon, Expire, Ring, Tick, TimerKey, TimerQueue, Work};
 
 /// A wheel without a horizon refuses nothing.
 impl<T> TimerQueue<T> for TimingWheel<T> {
@@ -56,5 +56,10 @@ impl<T> TimerQueue<T> for TimingWheel<T> {
     #[inline]
     fn occupancy(&self, level: usize) -> usize {
         self.timers.slots.len(level)
+    }
+
+    #[inline]
+    fn ring(&self, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.ring(ring, held)
     }
 }

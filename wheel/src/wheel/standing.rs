@@ -1,7 +1,7 @@
 use core::ops::RangeInclusive;
 
 use super::{LEVELS, Lent, Owners};
-use crate::{BeyondHorizon, Expire, Expired, StandingTimers, Tick, TimerKey, Work};
+use crate::{BeyondHorizon, Expire, Expired, Ring, StandingTimers, Tick, TimerKey, Work};
 
 /// The only timer of its owner.
 pub(super) const IT: usize = 0;
@@ -78,5 +78,10 @@ impl<T> StandingTimers<T> for Owners<T> {
     #[inline]
     fn occupancy(&self, level: usize) -> usize {
         self.occupancy_of(level)
+    }
+
+    #[inline]
+    fn ring(&self, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.ring(ring, held)
     }
 }

@@ -4,7 +4,7 @@ use core::ops::RangeInclusive;
 
 use super::{Checked, LEVELS};
 use crate::schemes::Standing;
-use crate::{BeyondHorizon, Expire, Expired, Owners, StandingTimers, Tick, TimerKey, TimerQueue, Work};
+use crate::{BeyondHorizon, Expire, Expired, Owners, Ring, StandingTimers, Tick, TimerKey, TimerQueue, Work};
 
 /// Each timer is registered and armed when it is scheduled, and unregistered when it expires.
 pub(super) struct Once<S>(pub(super) S);
@@ -109,6 +109,10 @@ impl<S: StandingTimers<u64>> TimerQueue<u64> for Once<S> {
 
     fn occupancy(&self, level: usize) -> usize {
         self.0.occupancy(level)
+    }
+
+    fn ring(&self, ring: usize, held: &mut [u32; Ring::MOST_SLOTS]) -> Option<Ring> {
+        self.0.ring(ring, held)
     }
 }
 

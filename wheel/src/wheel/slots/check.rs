@@ -8,6 +8,7 @@ impl Slots {
         let mut used = BTreeSet::new();
         let mut found = Vec::new();
         let mut lens = [0; LEVELS];
+        let mut held = [0; PLACES];
         for (number, line) in self.lines.iter().enumerate() {
             let occupied = self.occupied[number / BITS] >> (number % BITS) & 1 == 1;
             if line.is_empty() && !occupied {
@@ -22,10 +23,24 @@ impl Slots {
             self.check_lines(place, line.next(), &mut used, &mut found);
             self.check_lines(place, self.sweep.rest_of(place), &mut used, &mut found);
             lens[usize::from(place.level())] += found.len() - before;
+            held[number] = found.len() - before;
         }
+        self.check_rings(&held);
         assert_eq!(lens, core::array::from_fn(|level| self.len(level)));
         self.spilled.check(|number| used.contains(&number));
         found
+    }
+
+    /// Each slot is shown with what it has, and the hand at the slot of the present tick.
+    fn check_rings(&self, expected: &[usize; PLACES]) {
+        for (level, expected) in expected.chunks(SLOTS).enumerate() {
+            let mut held = [u32::MAX; SLOTS];
+            let ring = self.ring(level, &mut held).expect("every level is a ring");
+            assert!(held.iter().map(|held| *held as usize).eq(expected.iter().copied()), "ring {level}");
+            assert!(ring.counted && ring.slots == SLOTS);
+            assert_eq!(ring.hand as u64, self.now.0 / ring.slot_ticks % SLOTS as u64, "at {}", self.now);
+        }
+        assert_eq!(self.ring(LEVELS, &mut [0; SLOTS]), None);
     }
 
     fn check_lines(

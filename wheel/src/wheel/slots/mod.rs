@@ -19,6 +19,7 @@ use crate::Tick;
 mod ahead;
 #[cfg(test)]
 mod check;
+mod held;
 mod sweep;
 mod turn;
 
@@ -36,8 +37,8 @@ pub(super) struct Slots {
     /// One bit a slot, set if it is not empty.
     occupied: [u64; WORDS],
     spilled: Pool<Lines>,
-    /// How many entries each level has in spilled lines.
-    spilled_len: [usize; LEVELS],
+    /// How many spilled lines each slot has. All of them are full, so this and what a slot begins with is what it holds.
+    spilled_lines: Box<[u32; PLACES]>,
     /// Entries that do not count.
     pub(super) holes: usize,
     /// How many of them arming has left since some were last looked for.
@@ -55,23 +56,18 @@ const BITS: usize = u64::BITS as usize;
 impl Slots {
     pub(super) fn new(now: Tick) -> Self {
         let lines = vec![Line::EMPTY; PLACES].into_boxed_slice();
+        let spilled_lines = vec![0; PLACES].into_boxed_slice();
         Slots {
             now,
             quiet_until: Tick::MAX,
             lines: lines.try_into().expect("as many as there are"),
             occupied: [0; WORDS],
             spilled: Pool::new(),
-            spilled_len: [0; LEVELS],
+            spilled_lines: spilled_lines.try_into().expect("as many as there are"),
             holes: 0,
             new_holes: 0,
             sweep: Sweep::default(),
         }
-    }
-
-    /// How many entries a level has.
-    pub(super) fn len(&self, level: usize) -> usize {
-        let lines = &self.lines[level * SLOTS..][..SLOTS];
-        self.spilled_len[level] + lines.iter().map(|line| line.len() as usize).sum::<usize>()
     }
 
     /// Adds an entry to its slot, which may be the next that the wheel comes to.
@@ -119,7 +115,7 @@ impl Slots {
         let (number, page, at) = self.spilled.take(LIMIT);
         let line = &mut self.lines[place.number()];
         *page.get_mut(at) = *line;
-        self.spilled_len[usize::from(place.level())] += line.len() as usize;
+        self.spilled_lines[place.number()] += 1;
         line.clear();
         line.set_next(Link::to(number));
     }
@@ -143,7 +139,7 @@ impl Slots {
     /// Takes a spilled line of this slot.
     fn bring(&mut self, place: Place, number: u32) -> Line {
         let line = self.spilled.give_back(number, |page, at| *page.get(at), |_| ());
-        self.spilled_len[usize::from(place.level())] -= line.len() as usize;
+        self.spilled_lines[place.number()] -= 1;
         line
     }
 

@@ -5,33 +5,33 @@ use crate::wheel::line::FULL;
 use crate::wheel::memory::prefetch;
 
 impl Slots {
-    /// Whether a slot of the second level has something, and with all of the first no more than `most` entries. Looks at no more lines of
-    /// it than so many take. `false` as well while it is being swept: some of its lines are elsewhere then.
+    /// Whether a slot of the second level has something, and with all of the first no more than `most` entries. `false` as well while it
+    /// is being swept: some of its lines are elsewhere then.
     #[inline(always)]
     pub(in crate::wheel) fn turn_has_at_most(&self, second: Place, most: u64) -> bool {
         let line = self.line(second);
         if line.is_empty() || self.sweep.is_at_work_in(second) {
             return false;
         }
-        let spilled = self.spilled_len[0] + self.spilled_len[1];
-        let at_most = spilled as u64 + 2 * SLOTS as u64 * u64::from(FULL);
-        at_most <= most || self.count_turn(line, most)
+        let spilled = self.spilled_of_first_level() + self.spilled_entries_of(second.number());
+        let at_most = spilled as u64 + (SLOTS as u64 + 1) * u64::from(FULL);
+        at_most <= most || self.count_turn(second, most)
+    }
+
+    /// How many entries all of the first level has in spilled lines.
+    #[inline(always)]
+    fn spilled_of_first_level(&self) -> usize {
+        // Mostly it is empty where a turn begins.
+        if self.occupied[..LEVEL_WORDS].iter().all(|word| *word == 0) {
+            return 0;
+        }
+        self.spilled_lines[..SLOTS].iter().sum::<u32>() as usize * FULL as usize
     }
 
     #[inline(never)]
-    fn count_turn(&self, second: &Line, most: u64) -> bool {
-        let mut count = self.spilled_len[0] as u64;
-        for (word, lines) in self.occupied[..LEVEL_WORDS].iter().zip(self.lines.chunks(BITS)) {
-            if *word != 0 {
-                count += lines.iter().map(|line| u64::from(line.len())).sum::<u64>();
-            }
-        }
-        let mut line = Some(second);
-        while let Some(this) = line.filter(|_| count <= most) {
-            count += u64::from(this.len());
-            line = self.spilled_line(this.next());
-        }
-        count <= most
+    fn count_turn(&self, second: Place, most: u64) -> bool {
+        let count = self.len(0) + self.entries_of(second.number());
+        count as u64 <= most
     }
 
     /// The first slot of the first level that is not empty.
