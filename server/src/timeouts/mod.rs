@@ -18,6 +18,8 @@ mod hyper_timer;
 mod own_timers;
 mod owners;
 mod parking;
+#[cfg_attr(not(test), allow(dead_code, reason = "of those who watch the wheel"))]
+mod ring_stats;
 mod scheme;
 mod sleep;
 mod slots;
@@ -56,6 +58,8 @@ use dispatch_watch::DispatchWatch;
 pub(crate) use dispatch_watch::MOST_WORKERS;
 pub(crate) use hyper_timer::WheelTimer;
 pub(crate) use owners::{OwnerKey, Owners, TimerOwner};
+#[cfg_attr(not(test), allow(unused_imports, reason = "of those who watch the wheel"))]
+pub(crate) use ring_stats::{RingView, RingWatch};
 pub use scheme::Scheme;
 pub(crate) use sleep::Sleep;
 #[cfg(any(test, feature = "simulation"))]
@@ -184,6 +188,13 @@ impl Timeouts {
         }
     }
 
+    /// Has the wheel thread say what its rings of slots hold, for as long as the watch is kept.
+    #[must_use]
+    #[cfg_attr(not(test), allow(dead_code, reason = "of those who watch the wheel"))]
+    pub(crate) fn watch_rings(self: &Arc<Self>) -> RingWatch {
+        RingWatch::new(Arc::clone(self))
+    }
+
     /// Timers in the wheel.
     #[must_use]
     pub(crate) fn entries(&self) -> usize {
@@ -206,6 +217,8 @@ impl Timeouts {
     }
 }
 
+#[cfg(test)]
+mod ring_tests;
 #[cfg(test)]
 mod stepped_tests;
 #[cfg(test)]

@@ -55,6 +55,7 @@ pub(super) enum Dispatch {
 impl<W: StandingTimers<Entry>> WheelLoop<W> {
     pub(super) fn new(parts: WheelParts, wheel: W) -> Self {
         parts.timeouts.stats.has_levels(wheel.levels());
+        parts.timeouts.stats.rings.has_rings(&wheel);
         Self {
             wheel,
             own: OwnTimers::default(),
@@ -274,6 +275,10 @@ impl<W: StandingTimers<Entry>> WheelLoop<W> {
     fn publish_levels(&self) {
         for (level, shown) in self.timeouts.stats.occupancy().iter().enumerate() {
             shown.store(self.wheel.occupancy(level), Ordering::Relaxed);
+        }
+        let rings = &self.timeouts.stats.rings;
+        if rings.is_watched() {
+            rings.write(&self.wheel);
         }
     }
 

@@ -1,13 +1,17 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize};
 
-/// Written by the wheel thread after every turn, but for the levels, which it counts now and then; read by metrics and the admin API.
+use super::ring_stats::RingStats;
+
+/// Written by the wheel thread after every turn, but for the levels and rings, which it looks at now and then; read by metrics and the admin API.
 #[derive(Debug, Default)]
 pub(crate) struct WheelStats {
     /// Timers in the wheel.
     pub(super) entries: AtomicUsize,
     /// Timers on each level, which may count some that were cancelled; set once there is a wheel.
     occupancy: OnceLock<Box<[AtomicUsize]>>,
+    /// What the slots hold.
+    pub(super) rings: RingStats,
     /// Turns that came later than planned by more than the threshold.
     pub(crate) stalls: AtomicU64,
     /// Nanoseconds taken out of the server's time by stalls.
