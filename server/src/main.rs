@@ -1,5 +1,7 @@
 //! The binary `encke`: flags, configuration, logs, signals, exit code.
 
+mod generate;
+mod healthcheck;
 #[cfg(feature = "jemalloc")]
 mod memory;
 mod token;
@@ -11,7 +13,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use encke_server::banner::banner;
 use encke_server::clock::{monotonic_now, unix_now};
 use encke_server::config::{self, Config, Settings};
@@ -25,7 +27,7 @@ use signal_hook::iterator::Signals;
 
 /// A session server for WebSocket and server-sent events, every timeout on one timing wheel.
 #[derive(Parser)]
-#[command(version, about, args_conflicts_with_subcommands = true)]
+#[command(name = "encke", version, args_conflicts_with_subcommands = true)]
 #[cfg_attr(
     not(feature = "schemes"),
     command(after_help = "This build has only `hierarchical` for timers.scheme.")
@@ -60,6 +62,11 @@ enum Command {
     /// Look at a snapshot.
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Ask a running server whether it is well.
+    Healthcheck(healthcheck::HealthcheckArgs),
+    /// Write man pages or shell completions.
+    #[command(subcommand)]
+    Generate(generate::GenerateCommand),
     /// Sign a token for a client, to try things out.
     Token(token::TokenArgs),
 }
@@ -118,6 +125,21 @@ fn main() -> ExitCode {
                 ExitCode::SUCCESS
             }
             Err(error) => wrong_usage(&error),
+        },
+        Args { command: Some(Command::Healthcheck(args)), .. } => match args.ask(environment()) {
+            Ok(answer) => {
+                print(&answer);
+                ExitCode::SUCCESS
+            }
+            // Also of wrong settings: container engines keep 2 for themselves.
+            Err(error) => failed(&error.to_string()),
+        },
+        Args { command: Some(Command::Generate(command)), .. } => match command.carry_out(&Args::command()) {
+            Ok(text) => {
+                print(&text);
+                ExitCode::SUCCESS
+            }
+            Err(error) => failed(&error.to_string()),
         },
         args => {
             // Before anything is opened, which could get the number of a socket that is said to be there and is not.

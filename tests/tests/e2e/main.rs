@@ -40,8 +40,12 @@ mod event_source;
 mod frames;
 // A connection that is gone without a word from the network.
 mod half_open;
+// Man pages and completions.
+mod generate;
 // Clients that do not finish their request.
 mod handshake;
+// A server that is asked whether it is well, by itself.
+mod healthcheck;
 // What loads the machine, one at a time.
 mod heavy;
 // Pings, pongs and their rhythm.

@@ -11,7 +11,7 @@ fn copy_units(to: &Path) -> Vec<String> {
     let copy = |name: &str| {
         let unit = fs::read_to_string(from.join(name)).expect("the unit is there");
         let path = to.join(name);
-        fs::write(&path, unit.replace("/usr/local/bin/encke", &binary)).expect("there is room for a file");
+        fs::write(&path, unit.replace("/usr/bin/encke", &binary)).expect("there is room for a file");
         path.display().to_string()
     };
     ["encke.service", "encke-public.socket", "encke-admin.socket"].map(copy).into()

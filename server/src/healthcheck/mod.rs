@@ -1,0 +1,93 @@
+//! `encke healthcheck`: asks a running server whether it is well, where there is nothing else to ask with, as in a container.
+
+mod any_certificate;
+mod exchange;
+mod within;
+
+use std::error::Error;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use encke_server::clock::monotonic_now;
+use encke_server::config::Settings;
+
+use within::Within;
+
+/// From the connection to the end of the answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+#[derive(Args)]
+pub(crate) struct HealthcheckArgs {
+    /// Ask whether it takes new clients (/readyz), not whether it is well (/healthz).
+    #[arg(long)]
+    ready: bool,
+    /// The server's configuration file. The environment counts, too.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where the server has its admin listener: the same as --set listen.admin=ADDR.
+    #[arg(long, value_name = "ADDR")]
+    admin: Option<String>,
+    /// Any key of the configuration.
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
+}
+
+impl HealthcheckArgs {
+    /// What the server says, if it says yes.
+    pub(crate) fn ask(self, environment: Vec<(String, String)>) -> Result<String, Box<dyn Error>> {
+        let admin = self.admin.map(|address| format!("listen.admin={address}"));
+        let flags = self.set.into_iter().chain(admin).collect();
+        // Nothing is listened on here.
+        let config = Settings { file: self.config, environment, flags, insecure: true }.resolve()?;
+        let address = reachable(config.admin);
+        let url_path = if self.ready { "/readyz" } else { "/healthz" };
+        let described = |error| format!("{address}{url_path}: {error}");
+        let is_tls = config.tls_for_admin && config.tls.is_some();
+        let answer = answer(address, url_path, is_tls).map_err(described)?;
+        if answer.status != 200 {
+            return Err(format!("{address}{url_path}: {} {}", answer.status, answer.body.trim_end()).into());
+        }
+        Ok(format!("{}\n", answer.body.trim_end()))
+    }
+}
+
+fn answer(address: SocketAddr, path: &str, is_tls: bool) -> std::io::Result<exchange::Answer> {
+    let until = monotonic_now() + ANSWER_WITHIN;
+    let socket = TcpStream::connect_timeout(&address, ANSWER_WITHIN)?;
+    let socket = Within::new(socket, until);
+    if is_tls {
+        exchange::ask(any_certificate::tls(socket, address.ip())?, address, path)
+    } else {
+        exchange::ask(socket, address, path)
+    }
+}
+
+/// A server that listens on every address is reached by loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_a_server_is_reached() {
+        for (listens, asked) in [
+            ("127.0.0.1:8001", "127.0.0.1:8001"),
+            ("0.0.0.0:8001", "127.0.0.1:8001"),
+            ("[::]:1", "[::1]:1"),
+            ("10.0.0.7:80", "10.0.0.7:80"),
+        ] {
+            let [listens, asked] = [listens, asked].map(|text| text.parse().expect("an address"));
+            assert_eq!(reachable(listens), asked);
+        }
+    }
+}

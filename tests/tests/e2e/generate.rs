@@ -1,0 +1,62 @@
+use std::fs;
+use std::path::Path;
+
+use encke_tests::server::run_to_end;
+
+/// The commands that the help of a command lists.
+fn below(command: &[&str]) -> Vec<String> {
+    let output = run_to_end(&[command, &["--help"]].concat(), &[]);
+    let help = String::from_utf8(output.stdout).expect("help is text");
+    let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let commands = commands.map_while(|line| line.split_whitespace().next()).filter(|name| *name != "help");
+    commands.map(ToOwned::to_owned).collect()
+}
+
+/// The names of the pages of all commands from this one down.
+fn pages(command: &[&str]) -> Vec<String> {
+    let own = format!("{}.1", [&["encke"], command].concat().join("-"));
+    let pages_below = below(command).into_iter().flat_map(|name| pages(&[command, &[&name]].concat()));
+    std::iter::once(own).chain(pages_below).collect()
+}
+
+fn files(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).expect("a folder");
+    let names = entries.map(|entry| entry.expect("an entry").file_name().into_string().expect("text"));
+    names.collect()
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = run_to_end(&["generate", "man", &folder.path().display().to_string()], &[]);
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    let (mut written, mut wanted) = (files(folder.path()), pages(&[]));
+    written.sort();
+    wanted.sort();
+    assert!(wanted.contains(&"encke-config-check.1".to_owned()), "{wanted:?}");
+    assert_eq!(written, wanted);
+    let page = fs::read_to_string(folder.path().join("encke.1")).expect("it was written");
+    for part in ["encke\\-token(1)", "SIGTERM", "ENCKE_SECTION__KEY", "EXIT STATUS", "\\-\\-insecure"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+}
+
+#[test]
+fn shells_complete_every_command() {
+    for shell in ["bash", "zsh", "fish"] {
+        let output = run_to_end(&["generate", "completions", shell], &[]);
+        assert!(output.status.success(), "{output:?}");
+        let script = String::from_utf8(output.stdout).expect("a script is text");
+        for command in below(&[]) {
+            assert!(script.contains(&command), "{shell} does not complete {command}");
+        }
+    }
+    assert_eq!(run_to_end(&["generate", "completions", "nosuch"], &[]).status.code(), Some(2));
+}
+
+#[test]
+fn what_cannot_be_written_is_said() {
+    let output = run_to_end(&["generate", "man", "/nowhere"], &[]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere"), "{output:?}");
+}
