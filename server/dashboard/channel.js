@@ -4,7 +4,7 @@ import { ApiError, get, poll, reasonOf } from "./api.js";
 import { card, el, heading, named, number, setText, table } from "./dom.js";
 import { ago, bytes, count, plural } from "./format.js";
 import { longText } from "./long_text.js";
-import { badge } from "./phase.js";
+import { phaseBadge } from "./phase.js";
 import { publishForm } from "./publish_form.js";
 import { sessionLink } from "./route.js";
 
@@ -94,12 +94,9 @@ function contentOf(message) {
 function followers() {
   const note = el("p", { class: "note" });
   const rows = table("Followers", [{ title: "Session" }, { title: "User" }, { title: "Phase" }], ({ session, user }) => {
-    const phase = el("span");
-    const update = (present) => {
-      if (phase.dataset.phase !== present.phase) phase.replaceChildren(badge(present.phase));
-      phase.dataset.phase = present.phase;
-    };
-    return { cells: [el("a", { href: sessionLink(session), class: "id" }, session), user === null ? "none" : named(user), phase], update };
+    const { element, become } = phaseBadge();
+    const cells = [el("a", { href: sessionLink(session), class: "id" }, session), user === null ? "none" : named(user), element];
+    return { cells, update: ({ phase }) => become(phase) };
   }, { hidden: true });
   return {
     note,

@@ -1,7 +1,17 @@
-// The phase of a session: a word and a sign.
+// The phase of a session: a word and a sign, rewritten when it changes.
 
-import { el } from "./dom.js";
+import { el, setText } from "./dom.js";
 
 const SIGNS = { attached: "●", suspended: "◐", closed: "○" };
 
-export const badge = (phase) => el("span", { class: `badge ${phase}` }, el("span", { "aria-hidden": true }, SIGNS[phase] ?? "•"), ` ${phase}`);
+export function phaseBadge() {
+  const sign = el("span", { "aria-hidden": true });
+  const word = el("span");
+  const element = el("span", { class: "badge" }, sign, " ", word);
+  const become = (phase) => {
+    element.className = `badge ${phase}`;
+    setText(sign, SIGNS[phase] ?? "•");
+    setText(word, phase);
+  };
+  return { element, become };
+}

@@ -5,7 +5,7 @@ import { deadlineTable } from "./deadlines.js";
 import { card, el, heading, setText } from "./dom.js";
 import { duration } from "./format.js";
 import { frameList } from "./frames.js";
-import { badge } from "./phase.js";
+import { phaseBadge } from "./phase.js";
 import { Player } from "./player.js";
 import { sessionLink } from "./route.js";
 import { commandForm } from "./command_form.js";
@@ -69,11 +69,11 @@ function controlForm(url) {
 
 // What the server knows of it.
 function sessionCard(live, signal) {
-  const phase = el("span");
+  const phase = phaseBadge();
   const link = el("a", { class: "id" });
   const says = el("p", { class: "note", role: "status" }, "There is no session yet.");
   const deadlines = deadlineTable(signal, "Deadlines of the playground");
-  const head = el("p", { hidden: true }, link, " ", phase);
+  const head = el("p", { hidden: true }, link, " ", phase.element);
   const element = card("Its session", null, head, says, deadlines.element);
 
   async function look() {
@@ -85,21 +85,15 @@ function sessionCard(live, signal) {
     link.href = sessionLink(session.id);
     try {
       const seen = await get(`/api/sessions/${encodeURIComponent(session.id)}`, signal);
-      show(seen);
+      phase.become(seen.phase);
       deadlines.update(seen.deadlines, live.server.timeouts);
       setText(says, seen.phase === "attached" ? `Last heard ${duration(seen.last_heard_ms)} ago` : `It waits for its client${seen.phase === "closed" ? " no more" : ""}.`);
     } catch (error) {
       if (error.status !== 404) throw error;
-      show({ phase: "closed" });
+      phase.become("closed");
       deadlines.update([], null);
       setText(says, "It is gone.");
     }
-  }
-
-  function show({ phase: now }) {
-    if (phase.dataset.phase === now) return;
-    phase.dataset.phase = now;
-    phase.replaceChildren(badge(now));
   }
 
   const again = poll(REFRESH_MS, signal, look, (error) => error && setText(says, `Not read: ${reasonOf(error)}`));

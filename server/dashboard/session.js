@@ -5,7 +5,7 @@ import { confirmed } from "./ask.js";
 import { deadlineTable } from "./deadlines.js";
 import { card, el, heading, named, number, setText, table } from "./dom.js";
 import { ago, count, duration, words } from "./format.js";
-import { badge } from "./phase.js";
+import { phaseBadge } from "./phase.js";
 import { channelLink } from "./route.js";
 import { timeline } from "./timeline.js";
 
@@ -81,22 +81,17 @@ const orNothing = (answer) =>
   });
 
 function sessionFacts() {
-  const phase = el("span", null, badge("unknown"));
+  const phase = phaseBadge();
   const user = el("span", { data: { name: "user" } }, "–");
   const names = ["connection", "age", "last heard", "seq", "unacknowledged"];
   const values = Object.fromEntries(names.map((name) => [name, number(name)]));
-  const rows = [["phase", phase], ["user", user], ...Object.entries(values)];
+  const rows = [["phase", phase.element], ["user", user], ...Object.entries(values)];
   const element = el("dl", { class: "facts card" }, rows.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))));
-  const become = (now) => {
-    if (phase.dataset.phase === now) return;
-    phase.dataset.phase = now;
-    phase.replaceChildren(badge(now));
-  };
   return {
     element,
-    end: () => become("closed"),
+    end: () => phase.become("closed"),
     update(session) {
-      become(session.phase);
+      phase.become(session.phase);
       user.replaceChildren(session.user === null ? "none" : named(session.user));
       setText(values.connection, `${session.transport}, ${session.dialect}`);
       setText(values.age, duration(session.age_ms));

@@ -3,7 +3,7 @@
 import { get, poll, reasonOf } from "./api.js";
 import { el, heading, named, setText, table } from "./dom.js";
 import { ago, duration, plural } from "./format.js";
-import { badge } from "./phase.js";
+import { phaseBadge } from "./phase.js";
 import { sessionLink } from "./route.js";
 
 const REFRESH_MS = 5000;
@@ -52,15 +52,15 @@ const COLUMNS = [{ title: "Session" }, { title: "User" }, { title: "Phase" }, { 
 function row({ id, user }) {
   const link = el("a", { href: sessionLink(id), class: "id" }, id);
   const who = user === null ? el("span", { class: "none" }, "none") : named(user);
-  const [phase, by, age, heard] = ["span", "span", "span", "span"].map((name) => el(name));
+  const phase = phaseBadge();
+  const [by, age, heard] = [el("span"), el("span"), el("span")];
   const update = (session) => {
-    if (phase.dataset.phase !== session.phase) phase.replaceChildren(badge(session.phase));
-    phase.dataset.phase = session.phase;
+    phase.become(session.phase);
     setText(by, `${session.transport}, ${session.dialect}`);
     setText(age, duration(session.age_ms));
     setText(heard, ago(session.last_heard_ms));
   };
-  return { cells: [link, who, phase, by, age, heard], update };
+  return { cells: [link, who, phase.element, by, age, heard], update };
 }
 
 // The filter is part of the address, so that the way back leads to it.

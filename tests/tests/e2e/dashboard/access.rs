@@ -1,5 +1,5 @@
-use encke_tests::waiting::until;
 use encke_tests::Dashboard;
+use encke_tests::waiting::until;
 use serde_json::json;
 
 use super::{named, with_names};

@@ -61,7 +61,10 @@ fn a_channel_has_its_log_its_followers_and_a_form() {
 fn a_channel_that_is_not_there_comes_to_be() {
     let server = RunningServer::with(&[]);
     let mut page = Dashboard::open(server.admin.address(), "#/channels/later");
-    page.await_text(".notice", "There is no such channel now. It comes to be when someone follows it, or publishes to it.");
+    page.await_text(
+        ".notice",
+        "There is no such channel now. It comes to be when someone follows it, or publishes to it.",
+    );
     page.fill("#data", &quoted("now"));
     page.click("form .main");
     page.await_texts(".log code", &["\"now\""]);

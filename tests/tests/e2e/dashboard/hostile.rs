@@ -1,5 +1,5 @@
-use encke_tests::waiting::until;
 use encke_tests::Dashboard;
+use encke_tests::waiting::until;
 use serde_json::json;
 
 use super::{named, quoted, with_names};
@@ -8,14 +8,27 @@ use super::{named, quoted, with_names};
 fn hostile_names() -> Vec<String> {
     let markup = "<img src=x onerror=alert(1)>";
     let long = format!("{markup}{}", "w".repeat(255 - markup.len()));
-    let short = [markup, "\"><script>alert(2)</script>", "'onfocus='alert(3)' autofocus='", "\u{202e}evil\u{2066}", "javascript:alert(4)", "../../api/sessions?x=#/"];
+    let short = [
+        markup,
+        "\"><script>alert(2)</script>",
+        "'onfocus='alert(3)' autofocus='",
+        "\u{202e}evil\u{2066}",
+        "javascript:alert(4)",
+        "../../api/sessions?x=#/",
+    ];
     short.into_iter().map(str::to_owned).chain([long]).collect()
 }
 
 /// No element that such a name could make is there, and no attribute.
 #[track_caller]
 fn assert_harmless(page: &mut Dashboard) {
-    for made in ["main img", "script:not([src='/dashboard/main.js'])", "[onerror]", "[onfocus]", "[href^='javascript:' i]"] {
+    for made in [
+        "main img",
+        "script:not([src='/dashboard/main.js'])",
+        "[onerror]",
+        "[onfocus]",
+        "[href^='javascript:' i]",
+    ] {
         assert_eq!(page.count(made), 0, "{made}");
     }
     let widths = page.tell("widths", &json!([]));

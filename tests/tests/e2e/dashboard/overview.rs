@@ -77,7 +77,8 @@ fn what_is_near_its_bound_comes_first() {
     assert_eq!(page.number("limits.max_sessions.used"), Some(5));
     assert_eq!(page.number("limits.max_sessions.max"), Some(5));
     until("it is told in words", || {
-        page.text("[data-name='says']").is_some_and(|text| text.starts_with("1 of ") && text.ends_with(" is near the bound."))
+        page.text("[data-name='says']")
+            .is_some_and(|text| text.starts_with("1 of ") && text.ends_with(" is near the bound."))
     });
     let left = clients.into_iter().next().expect("there are clients").hello.session.clone();
     assert_eq!(server.admin.kick(&left).status, 204);

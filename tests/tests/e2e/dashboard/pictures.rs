@@ -18,8 +18,14 @@ const LIVED_MS: f64 = 25_000.0;
 const USERS: [&str; 8] = ["alice", "bob", "carol", "dave", "erin", "frank", "grace", "heidi"];
 
 /// How often something is published: every so many rounds.
-const CHANNELS: [(&str, usize); 6] =
-    [("prices.eur", 1), ("prices.usd", 2), ("chat.lobby", 3), ("/games/7/moves", 4), ("news", 9), ("orders", 16)];
+const CHANNELS: [(&str, usize); 6] = [
+    ("prices.eur", 1),
+    ("prices.usd", 2),
+    ("chat.lobby", 3),
+    ("/games/7/moves", 4),
+    ("news", 9),
+    ("orders", 16),
+];
 
 /// Clients who come, and some who leave and come back, while messages are published.
 struct Life<'a> {
@@ -93,10 +99,17 @@ fn session_with_a_past(server: &RunningServer) -> Living {
 
 #[test]
 fn each_page_has_its_picture() {
-    let settings = ["session.ping_interval=4s", "session.pong_timeout=60s", "limits.max_sessions=400", "limits.max_channels=8"];
+    let settings = [
+        "session.ping_interval=4s",
+        "session.pong_timeout=60s",
+        "limits.max_sessions=400",
+        "limits.max_channels=8",
+    ];
     let server = with_names(&settings);
     let alice = session_with_a_past(&server);
-    let token = |number: usize| sign(&json!({ "sub": USERS[number % USERS.len()], "channels": { "*": ["subscribe"] } }), SECRET);
+    let token = |number: usize| {
+        sign(&json!({ "sub": USERS[number % USERS.len()], "channels": { "*": ["subscribe"] } }), SECRET)
+    };
     let queries: Vec<_> = (0..300).map(|number| format!("token={}", token(number))).collect();
     let _crowd = crowd::connect(&server, &queries);
     let _stream = EventStream::open(server.public, &format!("channels=news&token={}", token(1)));

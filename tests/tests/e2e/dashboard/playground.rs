@@ -68,7 +68,10 @@ fn a_client_that_falls_silent_is_found_out() {
     await_frame(&mut page, "received", r#"{"ping":"#);
     await_frame(&mut page, "sent", r#"{"pong":"#);
     page.click("text=Fall silent");
-    page.await_text(STATE, "Closed by the server: 4000 (pong_timeout). The session waits for you to come back.");
+    page.await_text(
+        STATE,
+        "Closed by the server: 4000 (pong_timeout). The session waits for you to come back.",
+    );
     page.await_text("main .badge", "◐ suspended");
     server.logs.await_lifecycle(&id, &[("opened", "connect"), ("suspended", "pong_timeout")]);
     page.click("button:text-is('Come back')");

@@ -65,7 +65,9 @@ fn a_session_is_shown_as_the_api_has_it() {
     assert_eq!(channels, names(&session["subscriptions"], "channel"));
     let deadlines = page.texts(".deadlines tbody th");
     assert_eq!(deadlines, names(&session["deadlines"], "deadline"));
-    until("the next ping is shown", || page.text("[data-deadline='ping']").is_some_and(|text| text.starts_with("9 min")));
+    until("the next ping is shown", || {
+        page.text("[data-deadline='ping']").is_some_and(|text| text.starts_with("9 min"))
+    });
     page.await_texts(".events b", &["opened"]);
 
     drop(alice);

@@ -8,7 +8,8 @@ const PUBLISH: &str = "publish-key-0123456789";
 
 fn server() -> RunningServer {
     let keys = [("all", ALL), ("read", READ), ("publish", PUBLISH)];
-    let keys = keys.map(|(scope, key)| format!("{{name = \"{scope}\", key = \"{key}\", scopes = [\"{scope}\"]}}"));
+    let keys =
+        keys.map(|(scope, key)| format!("{{name = \"{scope}\", key = \"{key}\", scopes = [\"{scope}\"]}}"));
     Launch::with(&[&format!("auth.api_keys=[{}]", keys.join(", "))]).start()
 }
 
