@@ -54,7 +54,7 @@ mod late_requests;
 mod key_set;
 // As many connections and sessions as there may be.
 mod limits;
-// What the dashboard is told each second, and its files.
+// What the dashboard is told each second.
 mod live;
 // Log lines, and what must not be in them.
 mod logs;
@@ -70,6 +70,8 @@ mod namespaces;
 mod patterns;
 // The client that people install: what is served of it, and what it does.
 mod package;
+// The dashboard's files, and what its page may do.
+mod page;
 // Long-polling.
 mod poll;
 // Proxies in front of the server: hand-made ones, and nginx and HAProxy by their recipes.
