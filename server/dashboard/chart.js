@@ -4,6 +4,7 @@ import { el, setAttribute, setText, svg } from "./dom.js";
 import { duration, words } from "./format.js";
 
 const HEIGHT = 112;
+const NOTHING = "nothing so far";
 const MARGIN = { top: 8, right: 4, bottom: 18, left: 50 };
 
 export function chart(title, format, signal) {
@@ -76,7 +77,8 @@ export function chart(title, format, signal) {
       const anchor = before_s === 0 ? "end" : before_s === window_s ? "start" : "middle";
       return svg("text", { x: x(to_ms - 1000 * before_s), y: HEIGHT - 3, "text-anchor": anchor }, text);
     });
-    return [...levels, ...times];
+    const nothing = shown.lines.length === 0 && svg("text", { x: x(to_ms - 500 * window_s), y: HEIGHT / 2 - 8, "text-anchor": "middle" }, NOTHING);
+    return [...levels, ...times, ...(nothing ? [nothing] : [])];
   }
 
   // Where nothing is known, the line has a hole.
@@ -131,7 +133,7 @@ export function chart(title, format, signal) {
     const at_ms = points[index]?.[0] ?? shown.to_ms;
     const when = shown.to_ms - at_ms < 1000 ? "now" : `${duration(shown.to_ms - at_ms)} ago`;
     const values = shown.lines.map(({ name, points }) => [words(name), points[index]?.[1]]);
-    const text = `${when}: ${values.map(([name, value]) => `${name} ${value === null || value === undefined ? "–" : format(value)}`).join(", ")}`;
+    const text = values.length === 0 ? NOTHING : `${when}: ${values.map(([name, value]) => `${name} ${value === null || value === undefined ? "–" : format(value)}`).join(", ")}`;
     // Told when it is asked for, not each second.
     if (point || !frame.hasAttribute("aria-valuetext")) setAttribute(frame, "aria-valuetext", text);
     setText(at, point ? text : "");

@@ -23,8 +23,12 @@ export function playground(root, { live, signal }) {
   root.append(
     heading("Playground"),
     el("p", { class: "lead" }, "A client of your own, in this page. Cut it, silence it, and see how its session waits for it."),
-    el("div", { class: "columns" }, el("div", null, controls.element, card("Say something", null, command.element)), el("div", null, observed)),
-    card("Frames", null, frames.note, frames.element),
+    el(
+      "div",
+      { class: "columns" },
+      el("div", null, controls.element, observed, card("Say something", null, command.element)),
+      card("Frames", null, frames.note, frames.element),
+    ),
   );
   const update = () => {
     controls.update();

@@ -19,9 +19,10 @@ export function timeline() {
     const isOver = PHASES[last?.event] === "closed";
     const now_ms = Math.max(seen_ms, last?.at_ms ?? 0);
     const to_ms = isOver ? last.at_ms : now_ms;
-    const from_ms = Math.min(began_ms ?? to_ms, events[0]?.at_ms ?? to_ms);
+    const first = events[0];
+    const from_ms = first?.event === "opened" ? first.at_ms : Math.min(began_ms ?? to_ms, first?.at_ms ?? to_ms);
     strip.replaceChildren(drawing(spans(events, to_ms), from_ms, to_ms, isOver));
-    note.textContent = events[0]?.event === "opened" ? "" : `The server remembers events since ${time(since_ms)}; what was before is forgotten.`;
+    note.textContent = first?.event === "opened" ? "" : `The server remembers events since ${time(since_ms)}; what was before is forgotten.`;
     note.hidden = note.textContent === "";
     const signature = `${events.length} ${last?.at_ms} ${last?.event}`;
     if (signature !== told) list.replaceChildren(...events.toReversed().map((event) => entry(event)));

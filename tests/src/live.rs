@@ -42,27 +42,6 @@ impl LiveStream {
         Self { stream, head, received: Vec::new(), text: String::new(), lines: VecDeque::new() }
     }
 
-    /// The next event's name and data; nothing at the end of the stream.
-    ///
-    /// # Panics
-    /// When it is no event.
-    #[track_caller]
-    pub fn next(&mut self) -> Option<(String, Value)> {
-        let mut name = None;
-        loop {
-            let line = self.line()?;
-            if let Some(event) = line.strip_prefix("event: ") {
-                name = Some(event.to_owned());
-            } else if let Some(data) = line.strip_prefix("data: ") {
-                let name = name.take().expect("each event has a name");
-                assert_eq!(self.line().as_deref(), Some(""), "an event has one line of data");
-                return Some((name, serde_json::from_str(data).expect("the server sends JSON")));
-            } else {
-                panic!("neither a name nor data: {line}");
-            }
-        }
-    }
-
     /// The data of the next event, which has this name.
     ///
     /// # Panics
@@ -110,6 +89,27 @@ impl LiveStream {
             }
             Err(error) if error.kind() == ErrorKind::ConnectionReset => false,
             Err(error) => panic!("nothing comes: {error}"),
+        }
+    }
+}
+
+impl Iterator for LiveStream {
+    type Item = (String, Value);
+
+    /// The next event's name and data; nothing at the end of the stream.
+    fn next(&mut self) -> Option<(String, Value)> {
+        let mut name = None;
+        loop {
+            let line = self.line()?;
+            if let Some(event) = line.strip_prefix("event: ") {
+                name = Some(event.to_owned());
+            } else if let Some(data) = line.strip_prefix("data: ") {
+                let name = name.take().expect("each event has a name");
+                assert_eq!(self.line().as_deref(), Some(""), "an event has one line of data");
+                return Some((name, serde_json::from_str(data).expect("the server sends JSON")));
+            } else {
+                panic!("neither a name nor data: {line}");
+            }
         }
     }
 }

@@ -18,7 +18,6 @@ mod hyper_timer;
 mod own_timers;
 mod owners;
 mod parking;
-#[cfg_attr(not(test), allow(dead_code, reason = "of those who watch the wheel"))]
 mod ring_stats;
 mod scheme;
 mod sleep;
@@ -58,7 +57,6 @@ use dispatch_watch::DispatchWatch;
 pub(crate) use dispatch_watch::MOST_WORKERS;
 pub(crate) use hyper_timer::WheelTimer;
 pub(crate) use owners::{OwnerKey, Owners, TimerOwner};
-#[cfg_attr(not(test), allow(unused_imports, reason = "of those who watch the wheel"))]
 pub(crate) use ring_stats::{RingView, RingWatch};
 pub use scheme::Scheme;
 pub(crate) use sleep::Sleep;
@@ -190,7 +188,6 @@ impl Timeouts {
 
     /// Has the wheel thread say what its rings of slots hold, for as long as the watch is kept.
     #[must_use]
-    #[cfg_attr(not(test), allow(dead_code, reason = "of those who watch the wheel"))]
     pub(crate) fn watch_rings(self: &Arc<Self>) -> RingWatch {
         RingWatch::new(Arc::clone(self))
     }

@@ -3,9 +3,8 @@ use std::time::{Duration, Instant};
 
 use encke_tests::live::ask;
 use encke_tests::raw::Dial;
-use encke_tests::tls::VERSIONS;
 use encke_tests::waiting::{LATE, TIMEOUT, eventually, until};
-use encke_tests::{Certificate, Launch, LiveStream, Metrics, RunningServer, tls};
+use encke_tests::{Launch, LiveStream, Metrics, RunningServer};
 use serde_json::{Value, json};
 
 const READER: &str = "reader-0123456789";
@@ -224,6 +223,44 @@ fn hold_against(value: &Value, schema: &Value, document: &Value, at: &str) {
     }
 }
 
+/// The wheel turns a few times a second, and says what it holds while anyone watches.
+#[test]
+fn the_wheel_is_seen_while_one_watches() {
+    let server = RunningServer::with(&[
+        "session.ping_interval=1h",
+        "session.reconnect_window=1h",
+        "session.lifetime=off",
+    ]);
+    let clients: Vec<_> = (0..3).map(|_| server.client()).collect();
+    let mut stream = LiveStream::open(server.admin);
+    history(&mut stream);
+    let sample = eventually("the wheel says what it holds", || {
+        let sample = stream.event("sample");
+        let held = |ring: &Value| -> u64 {
+            ring["lit"].as_array().into_iter().flatten().filter_map(|lit| lit[1].as_u64()).sum()
+        };
+        let rings: u64 = sample["rings"].as_array()?.iter().map(held).sum();
+        (rings >= clients.len() as u64).then_some(sample)
+    });
+    let rings = sample["rings"].as_array().expect("rings");
+    assert_eq!(rings.len(), sample["timers"]["levels"].as_array().expect("levels").len());
+    assert_eq!(
+        (&rings[0]["slots"], &rings[0]["slot_ticks"], &rings[0]["counted"]),
+        (&json!(256), &json!(1), &json!(true))
+    );
+}
+
+#[test]
+fn a_scheme_without_slots_has_no_rings() {
+    let server = RunningServer::with(&["timers.scheme=binary-heap"]);
+    let mut stream = LiveStream::open(server.admin);
+    history(&mut stream);
+    let rings = eventually("the wheel has turned", || {
+        Some(stream.event("sample")["rings"].clone()).filter(|rings| !rings.is_null())
+    });
+    assert_eq!(rings, json!([]));
+}
+
 #[test]
 fn the_events_are_as_the_document_says() {
     let server = RunningServer::with(&[]);
@@ -324,83 +361,4 @@ fn a_draining_server_ends_streams_at_once_and_begins_none() {
     assert!(samples <= 2, "{samples} samples came meanwhile");
     let refused = server.admin.get("/api/live");
     assert_eq!((refused.status, &*refused.error_code()), (503, "draining"));
-}
-
-#[test]
-fn the_page_may_do_no_more_than_it_must() {
-    let server = RunningServer::with(&[]);
-    for (path, kind) in [
-        ("/", "text/html; charset=utf-8"),
-        ("/dashboard/main.js", "text/javascript; charset=utf-8"),
-        ("/dashboard/style.css", "text/css; charset=utf-8"),
-        ("/dashboard/icon.svg", "image/svg+xml"),
-    ] {
-        let answer = server.admin.get(path);
-        assert_eq!((answer.status, answer.header("content-type")), (200, Some(kind)), "{path}");
-        let public = server.public;
-        let policy = format!(
-            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
-             connect-src 'self' ws://{public} http://{public}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        );
-        assert_eq!(answer.header("content-security-policy"), Some(&*policy), "{path}");
-        for (name, value) in [
-            ("x-content-type-options", "nosniff"),
-            ("referrer-policy", "no-referrer"),
-            ("cross-origin-opener-policy", "same-origin"),
-            ("cache-control", "public, no-cache"),
-        ] {
-            assert_eq!(answer.header(name), Some(value), "{path}");
-        }
-        let tag = answer.header("etag").expect("a tag");
-        let host = format!("Host: {}\r\n", server.admin.address());
-        let again = server.admin.ask_with("GET", path, &format!("{host}If-None-Match: {tag}\r\n"));
-        assert_eq!((again.status, &*again.body), (304, ""), "{path}");
-        let foreign = server.admin.ask_with("GET", path, "Host: evil.example\r\n");
-        assert_eq!(foreign.status, 403, "{path}");
-    }
-    for path in [
-        "/dashboard/",
-        "/dashboard/nothing.js",
-        "/dashboard/index.html",
-        "/dashboard/..%2Fencke.js",
-        "/dashboard/a/b",
-    ] {
-        assert_eq!(server.admin.get(path).status, 404, "{path}");
-    }
-}
-
-/// `listen.public_url` says where the playground may connect.
-#[test]
-fn the_page_may_connect_to_where_clients_are() {
-    let server = RunningServer::with(&["listen.public_url=https://ws.example"]);
-    let policy = server.admin.get("/").header("content-security-policy").map(ToOwned::to_owned);
-    assert!(policy.is_some_and(|policy| policy.contains("connect-src 'self' wss://ws.example https://ws.example; ")));
-}
-
-/// Sends one request by TLS: the status.
-fn status_by_tls(server: &RunningServer, certificate: &Certificate, origin: &str) -> String {
-    use std::io::Write;
-    let mut stream = tls::handshake(server.admin.address(), certificate, VERSIONS[1])
-        .expect("a certificate that is trusted");
-    let request = format!(
-        "GET /api/timers HTTP/1.1\r\nHost: localhost\r\nOrigin: {origin}\r\nConnection: close\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).expect("the server reads");
-    let mut answer = [0; 12];
-    stream.read_exact(&mut answer).expect("the server answers");
-    String::from_utf8_lossy(&answer).into_owned()
-}
-
-#[test]
-fn behind_tls_the_page_of_this_server_may_use_its_api() {
-    let (certificate, directory) = (Certificate::generate(), tempfile::tempdir().expect("a directory"));
-    let (chain, key) = certificate.write(directory.path());
-    let server = Launch::with(&["tls.admin=true"])
-        .set(&format!("tls.certificate={}", chain.display()))
-        .set(&format!("tls.key={}", key.display()))
-        .start();
-    assert_eq!(status_by_tls(&server, &certificate, "https://localhost"), "HTTP/1.1 200");
-    for origin in ["http://localhost", "https://localhost:8001", "https://evil.example", "null"] {
-        assert_eq!(status_by_tls(&server, &certificate, origin), "HTTP/1.1 403", "{origin}");
-    }
 }

@@ -58,7 +58,7 @@ mod late_requests;
 mod key_set;
 // As many connections and sessions as there may be.
 mod limits;
-// What the dashboard is told each second, and its files.
+// What the dashboard is told each second.
 mod live;
 // Log lines, and what must not be in them.
 mod logs;
@@ -74,6 +74,8 @@ mod namespaces;
 mod patterns;
 // The client that people install: what is served of it, and what it does.
 mod package;
+// The dashboard's files, and what its page may do.
+mod page;
 // Long-polling.
 mod poll;
 // What Prometheus makes of the metrics, the alarms and the panels; what the reference says of them.

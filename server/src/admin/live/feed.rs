@@ -7,6 +7,7 @@ use slab::Slab;
 
 use super::history::History;
 use super::viewer::Viewer;
+use crate::timeouts::{RingView, RingWatch, Timeouts};
 
 /// What all viewers share: the samples, and who waits for the next one.
 ///
@@ -22,6 +23,8 @@ struct State {
     newest: Bytes,
     /// Those who watch, each with its task if that waits.
     viewers: Slab<Option<Waker>>,
+    /// As long as there are any: the wheel says what its slots hold.
+    watch: Option<Arc<RingWatch>>,
     /// The server drains: there will be no more.
     is_over: bool,
 }
@@ -30,9 +33,15 @@ struct State {
 type Numbered = (Bytes, u64);
 
 impl Feed {
+    /// What the wheel's slots hold; nothing, while nobody watches or it has not said that yet.
+    pub(super) fn rings(&self) -> Option<Vec<RingView>> {
+        let watch = self.0.lock().watch.clone();
+        Some(watch?.rings()?.rings)
+    }
+
     #[cfg(test)]
     pub(super) fn is_watched(&self) -> bool {
-        !self.0.lock().viewers.is_empty()
+        self.0.lock().watch.is_some()
     }
 
     /// Adds a sample, as it is kept and as the event that all viewers get.
@@ -57,15 +66,23 @@ impl Feed {
     }
 
     /// One more viewer, who is told `about` first.
-    pub(super) fn view(self: &Arc<Self>, about: Bytes) -> Viewer {
-        let place = self.0.lock().viewers.insert(None);
+    pub(super) fn view(self: &Arc<Self>, about: Bytes, timeouts: &Arc<Timeouts>) -> Viewer {
+        let mut state = self.0.lock();
+        state.watch.get_or_insert_with(|| Arc::new(timeouts.watch_rings()));
+        let place = state.viewers.insert(None);
+        drop(state);
         Viewer::new(Arc::clone(self), place, about)
     }
 
     /// A viewer is gone.
     pub(super) fn leave(&self, place: usize) {
-        // Its task is dropped after the lock is released: it may own the viewer.
-        let waiting = self.0.lock().viewers.try_remove(place);
+        let mut state = self.0.lock();
+        let waiting = state.viewers.try_remove(place);
+        if state.viewers.is_empty() {
+            state.watch = None;
+        }
+        drop(state);
+        // Not under the lock: a task may own viewers.
         drop(waiting);
     }
 

@@ -59,7 +59,8 @@ impl Live {
 /// One more who watches; nothing, if the server drains.
 pub(super) fn view(operator: &Operator, context: &Context) -> Option<Viewer> {
     let feed = &context.live.feed;
-    (!context.stop.is_cancelled()).then(|| feed.view(encoding::about(&About::to(operator, context))))
+    let view = || feed.view(encoding::about(&About::to(operator, context)), &context.client.timeouts);
+    (!context.stop.is_cancelled()).then(view)
 }
 
 /// Takes a sample each second until the server drains; then all who watch are sent away.
@@ -81,6 +82,6 @@ pub(crate) async fn run(context: Arc<Context>) {
 fn take(context: &Context) {
     let feed = &context.live.feed;
     let kept = encoding::kept(&Sample::now(context));
-    let event = encoding::event(&kept, &[(); 0]);
+    let event = encoding::event(&kept, &feed.rings());
     feed.add(kept, event);
 }

@@ -9,8 +9,10 @@ use super::history::KEPT;
 use super::*;
 use crate::admission::RefusalReason;
 use crate::client::test_context::on_slow_engine;
+use crate::clock::Clock;
 use crate::config::Settings as Configured;
 use crate::context;
+use crate::timeouts::Timeouts;
 
 /// Counts how often it is woken.
 #[derive(Default)]
@@ -27,7 +29,8 @@ fn sample(feed: &Feed, number: usize) {
 }
 
 fn viewer(feed: &Arc<Feed>) -> Viewer {
-    feed.view(Bytes::from_static(b"about ["))
+    let (timeouts, _) = Timeouts::new(Arc::new(Clock::new(Duration::from_millis(500))), Duration::ZERO, 0);
+    feed.view(Bytes::from_static(b"about ["), &timeouts)
 }
 
 /// The next piece, if there is one already; nothing at the end.
@@ -119,12 +122,23 @@ fn those_who_wait_are_woken_once_a_sample_and_forgotten_when_they_leave() {
     assert_eq!(next_for(&mut one, &wakers[0]), None);
     sample(&feed, 1);
     assert_eq!(counts(), [2, 1], "who does not wait is not woken");
-    assert!(feed.is_watched());
     drop(one);
     sample(&feed, 2);
     assert_eq!(counts(), [2, 1]);
+}
+
+#[test]
+fn the_wheel_is_watched_while_anyone_watches() {
+    let feed: Arc<Feed> = Arc::default();
+    let is_watched = || feed.is_watched();
+    assert!(!is_watched());
+    let (one, other) = (viewer(&feed), viewer(&feed));
+    assert!(is_watched());
+    assert_eq!(feed.rings(), None, "the wheel has not turned since");
+    drop(one);
+    assert!(is_watched());
     drop(other);
-    assert!(!feed.is_watched());
+    assert!(!is_watched());
 }
 
 #[test]

@@ -34,7 +34,10 @@ fn what_the_overview_shows_is_what_the_api_says() {
     page.await_text("[data-panel='Sessions by phase'] [data-series='attached']", "4");
     page.await_text("[data-panel='Sessions by phase'] [data-series='suspended']", "1");
     let metrics = server.admin.metrics();
-    assert_eq!((metrics.connections(), metrics.value("encke_messages_published_total")), (4.0, 7.0));
+    assert_eq!(
+        (metrics.total("encke_connections"), metrics.value("encke_messages_published_total")),
+        (4.0, 7.0)
+    );
     page.await_text("[data-name='connections']", "4");
     page.await_text("[data-panel='Connections'] [data-series='websocket json']", "3");
     page.await_text("[data-panel='Connections'] [data-series='sse json']", "1");

@@ -1,7 +1,8 @@
 use std::path::PathBuf;
 
 use encke_tests::client::Living;
-use encke_tests::crowd::{self, LONG};
+use encke_tests::crowd::LONG;
+use encke_tests::loadgen::Running;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{eventually_within, until};
 use encke_tests::{Client, Dashboard, EventStream, Hello, RunningServer};
@@ -86,40 +87,47 @@ fn take(page: &mut Dashboard, name: &str, height: u32) {
     page.tell("view", &json!([{ "width": 1280, "height": 800, "colorScheme": "light" }]));
 }
 
-/// A session that was away, and is back.
-fn session_with_a_past(server: &RunningServer) -> Living {
-    let mut alice = named(server, "alice");
-    for channel in ["news", "chat.lobby", "/games/*/moves"] {
-        alice.subscribe(channel);
-    }
-    let hello = alice.drop_connection();
-    server.await_phase(&hello.session, "suspended");
-    come_back(server, "alice", &hello).live()
+/// Goes on until the server is as old as that, as its page says.
+#[track_caller]
+fn live_until(life: &mut Life<'_>, page: &mut Dashboard, age_ms: f64) {
+    eventually_within(LONG, "the server has lived a while", || {
+        life.go_on();
+        let uptime = page.tell("attribute", &json!(["[data-uptime-ms]", "data-uptime-ms"]));
+        uptime.as_str()?.parse::<f64>().ok().filter(|uptime_ms| *uptime_ms > age_ms)
+    });
+}
+
+/// Clients of this user that stay, and answer pings.
+fn crowd(server: &RunningServer, user: &str) -> Running {
+    let token = sign(&json!({ "sub": user }), SECRET);
+    let arguments = ["--connections", "90", "--rate", "50", "--duration", "5m", "--token", &token];
+    Running::start("hold", server, &arguments)
 }
 
 #[test]
 fn each_page_has_its_picture() {
-    let settings = [
-        "session.ping_interval=4s",
-        "session.pong_timeout=60s",
+    let server = with_names(&[
+        "session.ping_interval=5s",
+        "session.pong_timeout=3s",
         "limits.max_sessions=400",
         "limits.max_channels=8",
-    ];
-    let server = with_names(&settings);
-    let alice = session_with_a_past(&server);
-    let token = |number: usize| {
-        sign(&json!({ "sub": USERS[number % USERS.len()], "channels": { "*": ["subscribe"] } }), SECRET)
-    };
-    let queries: Vec<_> = (0..300).map(|number| format!("token={}", token(number))).collect();
-    let _crowd = crowd::connect(&server, &queries);
-    let _stream = EventStream::open(server.public, &format!("channels=news&token={}", token(1)));
+    ]);
+    let mut alice = named(&server, "alice");
+    for channel in ["news", "chat.lobby", "/games/**"] {
+        alice.subscribe(channel);
+    }
+    let alice = alice.live();
+    let _crowds = ["kiosk", "phone", "wall"].map(|user| crowd(&server, user));
+    let token = sign(&json!({ "sub": "alice", "channels": { "*": ["subscribe"] } }), SECRET);
+    let _stream = EventStream::open(server.public, &format!("channels=news&token={token}"));
     let mut life = Life { server: &server, staying: Vec::new(), away: Vec::new(), round: 0 };
     let mut page = Dashboard::open(server.admin.address(), "#/");
-    eventually_within(LONG, "the server has lived a while", || {
-        life.go_on();
-        let uptime = page.tell("attribute", &json!(["[data-uptime-ms]", "data-uptime-ms"]));
-        uptime.as_str()?.parse::<f64>().ok().filter(|uptime_ms| *uptime_ms > LIVED_MS)
-    });
+    live_until(&mut life, &mut page, 0.4 * LIVED_MS);
+    let hello = alice.hello.clone();
+    drop(alice);
+    live_until(&mut life, &mut page, 0.6 * LIVED_MS);
+    let alice = come_back(&server, "alice", &hello).live();
+    live_until(&mut life, &mut page, LIVED_MS);
     take(&mut page, "overview", 1060);
 
     page.go("#/sessions");
@@ -144,12 +152,13 @@ fn each_page_has_its_picture() {
     take(&mut page, "limits", 620);
 
     page.go("#/playground");
-    page.fill("#token", &token(0));
+    page.fill("#token", &token);
     page.click("button:text-is('Connect')");
     until("it is greeted", || page.texts("[data-way='received']").len() == 1);
+    page.fill("#token", "");
     page.click("button:text-is('Send')");
     until("it is answered", || page.texts("[data-way='received']").len() > 1);
     page.click("text=Cut the connection");
     page.await_seen("[data-deadline='reconnect']");
-    take(&mut page, "playground", 980);
+    take(&mut page, "playground", 920);
 }

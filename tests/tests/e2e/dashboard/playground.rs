@@ -93,7 +93,7 @@ fn a_client_without_a_token_is_told_what_is_missing() {
 #[test]
 fn the_page_connects_to_where_clients_are_told_to() {
     let server = RunningServer::with(&[]);
-    let url = format!("listen.public_url=\"http://localhost:{}/\"", server.public.port());
+    let url = format!("listen.public_url=http://localhost:{}/", server.public.port());
     let other = Launch::with(&[&url]).start();
     let mut page = Dashboard::open(other.admin.address(), "#/playground");
     page.click("button:text-is('Connect')");
