@@ -12,6 +12,7 @@ mod send;
 mod sessions;
 mod subscribe;
 mod task;
+mod timeline;
 mod timers;
 mod users;
 

@@ -7,8 +7,8 @@ use futures_util::future::BoxFuture;
 use hyper::Method;
 
 use super::{
-    channels, health, metrics, openapi, presence, publish, reminders, send, sessions, subscribe, timers,
-    users,
+    channels, health, metrics, openapi, presence, publish, reminders, send, sessions, subscribe, timeline,
+    timers, users,
 };
 use crate::admin::Context;
 use crate::auth::Scope;
@@ -56,6 +56,7 @@ static ROUTES: &[Route] = &[
     Route::get("/api/timers", |call| Ok(timers::show(call.context))),
     Route::get("/api/sessions", sessions::list),
     Route::get("/api/sessions/{id}", sessions::show),
+    Route::get("/api/sessions/{id}/timeline", timeline::show),
     Route::new(Scope::Sessions, Method::DELETE, "/api/sessions/{id}", sessions::end),
     Route::new(Scope::Sessions, Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
     Route::post(Scope::Publish, "/api/sessions/{id}/send", send::to_session),
