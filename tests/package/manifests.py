@@ -1,0 +1,170 @@
+"""Holds deploy/kubernetes and deploy/compose.yaml against the schemas of Kubernetes, against each other and against the server.
+
+manifests.py SERVER: the binary that must accept their configuration.
+"""
+
+import copy
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import kubernetes_validate
+import yaml
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+SECRETS = {"secret": "0123456789abcdef0123456789abcdef", "api-keys": '["0123456789abcdef"]'}
+FOR_COMPOSE = {"ENCKE_SECRET": SECRETS["secret"], "ENCKE_API_KEY": "0123456789abcdef"}
+
+
+class Wrong(Exception):
+    pass
+
+
+def check(holds, what):
+    if not holds:
+        raise Wrong(what)
+
+
+def seconds(text):
+    return float(re.fullmatch(r"(\d+)s", text)[1])
+
+
+def accepts(server, environment, file):
+    """The server takes this configuration, with keys for clients and for the admin API: it signs a token by it."""
+    with tempfile.NamedTemporaryFile("w", suffix=".toml") as written:
+        written.write(file)
+        written.flush()
+        command = [server, "token", "--sub", "alice", "--config", written.name]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    check(done.returncode == 0, f"the server does not accept it: {done.stderr}")
+
+
+def by_kind(manifests):
+    found = {}
+    for manifest in manifests:
+        found.setdefault(manifest["kind"], []).append(manifest)
+    return found
+
+
+def check_kubernetes(server, manifests):
+    for manifest in manifests:
+        kubernetes_validate.validate(manifest, "1.37", strict=True)
+    found = by_kind(manifests)
+    (deployment,), (configuration,), (budget,) = (found[kind] for kind in ("Deployment", "ConfigMap", "PodDisruptionBudget"))
+    pod = deployment["spec"]["template"]
+    labels, (container,) = pod["metadata"]["labels"], pod["spec"]["containers"]
+    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
+
+    # What is selected is there, and so is each port that something is sent to.
+    for selector in [deployment["spec"]["selector"]["matchLabels"], budget["spec"]["selector"]["matchLabels"]]:
+        check(selector == labels, f"{selector} selects no pod")
+    for service in found["Service"]:
+        check(service["spec"]["selector"] == labels, f"{service['metadata']['name']} has no pods")
+        for port in service["spec"]["ports"]:
+            check(port["targetPort"] in ports, f"no port {port['targetPort']}")
+    for probe, path in (("startup", "/healthz"), ("liveness", "/healthz"), ("readiness", "/readyz")):
+        asks = container[f"{probe}Probe"]["httpGet"]
+        check(ports.get(asks["port"]) == ports["admin"] and asks["path"] == path, f"the {probe} probe asks {asks}")
+    check(budget["spec"]["maxUnavailable"] < deployment["spec"]["replicas"], "all pods may be gone at once")
+
+    # A container listens where its ports say, by a file that is mounted where its arguments say.
+    (mount,), (volume,) = container["volumeMounts"], pod["spec"]["volumes"]
+    check(mount["name"] == volume["name"] and volume["configMap"]["name"] == configuration["metadata"]["name"], "no file")
+    file = configuration["data"][Path(container["args"][1]).name]
+    check(container["args"] == ["--config", f"{mount['mountPath']}/encke.toml"], "it reads another file")
+    environment = {one["name"]: SECRETS[one["valueFrom"]["secretKeyRef"]["key"]] for one in container["env"]}
+    accepts(server, environment, file)
+    for name, port in ports.items():
+        check(f'{name} = "0.0.0.0:{port}"' in file, f"it does not listen on {name}")
+
+    drain = seconds(re.search(r'^drain = "(.*)"$', file, re.MULTILINE)[1])
+    sleep = container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    check(pod["spec"]["terminationGracePeriodSeconds"] > drain + sleep, "the drain is cut short")
+    # One failed probe, and a node's proxy needs a moment.
+    check(sleep > container["readinessProbe"]["periodSeconds"], "the drain begins before the pod is out of the service")
+    check(pod["spec"]["enableServiceLinks"] is False, "services are variables that begin with ENCKE_")
+
+    # What the profile "restricted" of the Pod Security Standards asks.
+    own, of_pod = container["securityContext"], pod["spec"]["securityContext"]
+    check(own["allowPrivilegeEscalation"] is False and own["capabilities"]["drop"] == ["ALL"], "it may become more")
+    check(of_pod["runAsNonRoot"] is True and of_pod["seccompProfile"]["type"] == "RuntimeDefault", "it may be root")
+    check(f"USER {of_pod['runAsUser']}:{of_pod['runAsGroup']}" in (DEPLOY / "Containerfile").read_text(), "another user")
+    check(own["readOnlyRootFilesystem"] is True, "it may write")
+
+
+def check_compose(server, compose):
+    encke = compose["services"]["encke"]
+
+    def filled_in(text):
+        return re.sub(r"\$\{(\w+)(:\?[^}]*)?\}", lambda match: FOR_COMPOSE[match[1]], text)
+
+    environment = {name: filled_in(value) for name, value in encke["environment"].items()}
+    accepts(server, environment, "")
+    for listener, published in zip(("PUBLIC", "ADMIN"), encke["ports"], strict=True):
+        inside = environment[f"ENCKE_LISTEN__{listener}"].rsplit(":", 1)[1]
+        check(published.startswith("127.0.0.1:") and published.endswith(f":{inside}"), f"{published} is not {listener}")
+    check(seconds(encke["stop_grace_period"]) > seconds(environment["ENCKE_SHUTDOWN__DRAIN"]), "the drain is cut short")
+    (volume,) = encke["volumes"]
+    name, place = volume.split(":")
+    check(name in compose["volumes"] and environment["ENCKE_SHUTDOWN__SNAPSHOT"].startswith(f"{place}/"), "no snapshot")
+    for other in encke["depends_on"]:
+        check(f"//{other}:" in environment["ENCKE_ENGINE__URL"], f"its engine is not {other}")
+    context, of_build = (DEPLOY / encke["build"]["context"]), encke["build"]["dockerfile"]
+    check(Path(os.path.normpath(context / of_build)) == DEPLOY / "Containerfile", "it is built from something else")
+
+    scrape = yaml.safe_load(filled_in(compose["configs"]["prometheus"]["content"]))["scrape_configs"][0]
+    check(scrape["static_configs"][0]["targets"] == [f"encke:{inside}"], "Prometheus asks something else")
+    check(f'["{scrape["authorization"]["credentials"]}"]' == environment["ENCKE_AUTH__API_KEYS"], "by another key")
+
+
+def check_containerfile(server, text):
+    environment = dict(re.findall(r"^ENV (\w+)=(.*)$", text, re.MULTILINE))
+    accepts(server, environment | {"ENCKE_AUTH__SECRET": SECRETS["secret"]}, "")
+
+
+def must_fail(checked, right, change, what):
+    """The checks above can fail."""
+    wrong = copy.deepcopy(right)
+    change(wrong)
+    try:
+        checked(wrong)
+    except (Wrong, kubernetes_validate.ValidationError) as error:
+        check(what in str(error), f"{error}, not {what}")
+    else:
+        raise Wrong(f"not found: {what}")
+
+
+def main(server):
+    texts = [path.read_text() for path in sorted((DEPLOY / "kubernetes").glob("*.yaml"))]
+    manifests = [manifest for text in texts for manifest in yaml.safe_load_all(text)]
+    kubernetes = lambda manifests: check_kubernetes(server, manifests)  # noqa: E731
+    kubernetes(manifests)
+
+    def spec(manifests):
+        return by_kind(manifests)["Deployment"][0]["spec"]["template"]["spec"]
+
+    def file(manifests):
+        return by_kind(manifests)["ConfigMap"][0]["data"]
+
+    for change, what in (
+        (lambda all: spec(all).update(terminationGracePeriodSeconds=30), "cut short"),
+        (lambda all: spec(all).update(noSuchField=1), "noSuchField"),
+        (lambda all: spec(all)["containers"][0]["readinessProbe"]["httpGet"].update(port="metrics"), "readiness"),
+        (lambda all: spec(all)["containers"][0]["env"][0].update(name="ENCKE_AUTH__SECRETS"), "auth.secrets"),
+        (lambda all: file(all).update({"encke.toml": file(all)["encke.toml"] + "level = 1\nlevels = 2\n"}), "log.level"),
+    ):
+        must_fail(kubernetes, manifests, change, what)
+
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
+    check_compose(server, compose)
+    shorter = lambda compose: compose["services"]["encke"].update(stop_grace_period="5s")  # noqa: E731
+    must_fail(lambda compose: check_compose(server, compose), compose, shorter, "cut short")
+    check_containerfile(server, (DEPLOY / "Containerfile").read_text())
+    print("manifests: all passed")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
