@@ -21,6 +21,7 @@ mod snapshot;
 mod step;
 mod subscriptions;
 mod suspended;
+mod timeline;
 mod unclaimed;
 mod untold;
 mod users;

@@ -9,6 +9,7 @@ use super::cell::{Cells, SessionCell, SessionHandle, SessionRef};
 use super::join_leave::JoinLeave;
 use super::registry::Registry;
 use super::suspended::Suspended;
+use super::timeline::{SessionLife, Timeline};
 use super::unclaimed::Unclaimed;
 use super::untold::Untold;
 use super::users::Users;
@@ -74,6 +75,8 @@ pub(crate) struct Sessions {
     pub(super) revocations: Revocations,
     pub(super) suspended: Suspended,
     pub(super) untold: Untold,
+    /// What has happened to them lately.
+    pub(super) timeline: Timeline,
     pub(super) limits: SessionLimits,
     pub(super) timeouts: Arc<Timeouts>,
     pub(super) settings: SessionTimeouts,
@@ -121,6 +124,7 @@ impl Sessions {
             revocations,
             suspended: Suspended::default(),
             untold: Untold::default(),
+            timeline: Timeline::new(timeouts.clock().unix_now()),
             limits,
             timeouts,
             settings,
@@ -166,6 +170,14 @@ impl Sessions {
     #[cfg(feature = "simulation")]
     pub(crate) fn held(&self) -> usize {
         self.cells.len()
+    }
+
+    /// What is known of a session's life, even if it is over. `None` if there is no such session, and nothing of one is known any more.
+    pub(crate) fn life_of(&self, session: SessionId) -> Option<SessionLife> {
+        // Before its events: an end is noted before it leaves the registry.
+        let is_there = self.registry.get(session).is_some();
+        let life = self.timeline.of(session);
+        (is_there || !life.events.is_empty()).then_some(life)
     }
 
     /// Users whose tokens of before are refused.

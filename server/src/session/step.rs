@@ -189,6 +189,7 @@ impl Sessions {
     fn report(&self, session: &SessionCell, event: LifecycleEvent) {
         let (name, reason) = (event.transition.name(), event.transition.reason());
         let identity = session.identity();
+        self.timeline.note(session.id(), event, self.timeouts.clock().unix_now());
         if event.transition.is_end() {
             self.registry.remove(session);
             self.leave_user(session, &identity);

@@ -108,6 +108,8 @@ mod sse;
 mod take_over;
 // What systemd hands over, and wants to be told.
 mod systemd;
+// What has happened to a session.
+mod timeline;
 // TLS, and the exchange of certificates.
 mod tls;
 // Tokens for trying things out.

@@ -13,6 +13,7 @@ mod send;
 mod sessions;
 mod subscribe;
 mod task;
+mod timeline;
 mod timers;
 mod users;
 

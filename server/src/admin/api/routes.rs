@@ -8,7 +8,7 @@ use hyper::{HeaderMap, Method, Response};
 
 use super::{
     channels, health, live, metrics, openapi, presence, publish, reminders, send, sessions, subscribe,
-    timers, users,
+    timeline, timers, users,
 };
 use crate::admin::body::{Body, whole};
 use crate::admin::{Context, page};
@@ -64,6 +64,7 @@ static ROUTES: &[Route] = &[
     Route::get("/api/timers", |call| Ok(timers::show(call.context))),
     Route::get("/api/sessions", sessions::list),
     Route::get("/api/sessions/{id}", sessions::show),
+    Route::get("/api/sessions/{id}/timeline", timeline::show),
     Route::new(Scope::Sessions, Method::DELETE, "/api/sessions/{id}", sessions::end),
     Route::new(Scope::Sessions, Method::POST, "/api/sessions/{id}/disconnect", sessions::disconnect),
     Route::post(Scope::Publish, "/api/sessions/{id}/send", send::to_session),

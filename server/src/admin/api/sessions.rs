@@ -131,10 +131,14 @@ pub(super) fn moved() -> ApiError {
 pub(super) fn find(call: &Call<'_>) -> Result<SessionHandle, ApiError> {
     let id = parse_id(call.parameter)?;
     let session = call.context.client.sessions.registry().get(id);
-    session.ok_or_else(|| ApiError::not_found(format!("no such session: {id}")))
+    session.ok_or_else(|| unknown(id))
 }
 
-fn parse_id(id: &str) -> Result<SessionId, ApiError> {
+pub(super) fn unknown(id: SessionId) -> ApiError {
+    ApiError::not_found(format!("no such session: {id}"))
+}
+
+pub(super) fn parse_id(id: &str) -> Result<SessionId, ApiError> {
     id.parse().map_err(|error: BadSessionId| ApiError::bad_request(error.to_string()))
 }
 
