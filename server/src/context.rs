@@ -6,7 +6,7 @@ use crossbeam_channel::Receiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::admin::live::{Bounds, Live, Settings, WebhookBound};
-use crate::admin::{self, LogLinesDropped, PublicListener, TimersView};
+use crate::admin::{self, LatestBusiest, LogLinesDropped, PublicListener, TimersView};
 use crate::admission::{Handshakes, OpenConnections, Permits, Rates, Refusals, Unfinished};
 use crate::auth::Revocations;
 use crate::backend::Backend;
@@ -189,6 +189,7 @@ pub(crate) fn admin(
         handshake_timeout: config.limits.handshake_timeout,
         batches,
         log_lines_dropped,
+        busiest: LatestBusiest::default(),
         stop: public.stop.clone(),
     }
 }

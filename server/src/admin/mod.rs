@@ -3,6 +3,7 @@
 mod api;
 mod audit;
 mod body;
+mod busiest;
 pub(crate) mod live;
 mod page;
 mod public_url;
@@ -44,6 +45,7 @@ use body::{Body, whole};
 use live::Live;
 
 pub(crate) use api::HealthStatus;
+pub(crate) use busiest::LatestBusiest;
 pub(crate) use public_url::PublicUrl;
 
 /// What a body may contain beside the longest message: the names of a broadcast's channels, and fields.
@@ -67,6 +69,7 @@ pub(crate) struct Context {
     /// Expiries on their way to the workers.
     pub(crate) batches: Receiver<Batch>,
     pub(crate) log_lines_dropped: LogLinesDropped,
+    pub(crate) busiest: LatestBusiest,
     /// Set when the server drains.
     pub(crate) stop: CancellationToken,
 }

@@ -185,6 +185,11 @@ impl Log {
         self.keys.as_ref().map_or(0, |keys| keys.bytes())
     }
 
+    /// How many messages were published after that.
+    pub(super) fn published_after(&self, at: Timestamp) -> usize {
+        self.messages.len() - self.messages.partition_point(|stored| stored.at <= at)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.messages.len()
     }

@@ -10,6 +10,7 @@
 //! is appended.
 
 mod budget;
+mod busiest;
 mod channels;
 mod fan_out;
 mod feed;
@@ -32,6 +33,7 @@ mod subscribers;
 mod sweep;
 mod trim;
 
+pub(crate) use busiest::{Busiest, BusyChannel, Busyness, MOST_BUSIEST};
 pub use channels::LogLimits;
 pub(crate) use channels::{Channels, Hold, NotPublished, Published, TooManyChannels};
 pub(crate) use feed::Fed;
@@ -46,9 +48,11 @@ pub(crate) use presence::{Member, MemberPhase, Present};
 pub(crate) use record::LogRecord;
 pub(crate) use restored::Refill;
 pub(crate) use snapshot::{LogsWritten, RestoredLogs};
-pub(crate) use state::{Channel, HistoryMessage, HistoryPart, Life, Retired, new_epoch};
+pub(crate) use state::{Channel, ChannelView, HistoryMessage, HistoryPart, Life, Retired, new_epoch};
 pub(crate) use subscribers::{Subscriber, SubscriberKey};
 
+#[cfg(test)]
+mod busiest_tests;
 #[cfg(test)]
 mod fan_out_tests;
 #[cfg(test)]

@@ -132,7 +132,7 @@ impl<S: Subscriber> State<S> {
 pub(crate) struct Retired;
 
 /// What can be seen of a channel.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ChannelView {
     pub(crate) name: ChannelName,
     pub(crate) epoch: String,

@@ -289,3 +289,46 @@ fn the_api_describes_itself() {
     assert_eq!(document["openapi"], "3.1.0");
     assert!(document["paths"]["/api/publish"]["post"].is_object(), "{document}");
 }
+
+#[test]
+fn the_busiest_channels_come_first() {
+    let server = RunningServer::with(&[IN_MEMORY]);
+    let mut follower = server.client();
+    follower.subscribe("liked");
+    for _ in 0..5 {
+        server.admin.publish("often", 1);
+    }
+    server.admin.publish("fat", "x".repeat(2_000));
+    let busiest = |sort: &str, limit: usize| {
+        let page = get(&server, &format!("/api/channels?sort={sort}&limit={limit}"));
+        assert_eq!(page["next_cursor"], Value::Null);
+        page["channels"].as_array().cloned().expect("channels")
+    };
+    let rates = busiest("rate", 1);
+    let (bytes, followers) = (busiest("bytes", 100), busiest("followers", 100));
+    assert_eq!((rates.len(), &rates[0]["channel"], &rates[0]["messages"]), (1, &json!("often"), &json!(5)));
+    let rate = rates[0]["rate"].as_f64().expect("a rate");
+    assert!(rate > 0.08 && rate <= 5.0, "{rate}: 5 in a minute at least, and in a second at most");
+    let names = |channels: &[Value]| channels.iter().map(|one| one["channel"].clone()).collect::<Vec<_>>();
+    assert_eq!(names(&bytes), ["fat", "often", "liked"]);
+    assert_eq!(names(&followers), ["liked", "fat", "often"], "and by name, where as many follow");
+    assert_eq!(followers[0]["subscribers"], 1);
+    // But for the rate, it is as it is alone.
+    let mut fat = bytes[0].clone();
+    assert!(fat.as_object_mut().expect("an object").remove("rate").is_some());
+    assert_eq!(fat, get(&server, "/api/channels/fat"));
+
+    // What was found is told to all for some time.
+    server.admin.publish("fatter", "x".repeat(4_000));
+    until("it is looked for again", || busiest("bytes", 1)[0]["channel"] == "fatter");
+}
+
+#[test]
+fn what_is_asked_of_the_busiest_channels_is_checked() {
+    let server = RunningServer::with(&[]);
+    for query in ["sort=name", "sort=", "sort=rate&cursor=a", "sort=rate&limit=101", "sort=rate&limit=0"] {
+        assert_error(&server.admin.get(&format!("/api/channels?{query}")), 400, "bad_request");
+    }
+    assert_eq!(get(&server, "/api/channels?sort=rate&limit=100")["channels"], json!([]));
+    assert_eq!(get(&server, "/api/channels?limit=1000")["channels"], json!([]));
+}

@@ -9,7 +9,11 @@ use serde_json::value::RawValue;
 
 use super::routes::Call;
 use super::{DEFAULT_LIMIT, millis, parse_limit, unknown_parameter};
-use crate::channel::{BadChannelName, ChannelName, HistoryMessage, HistoryPart};
+use crate::admin::Context;
+use crate::channel::{
+    BadChannelName, BusyChannel, Busyness, ChannelName, ChannelView, HistoryMessage, HistoryPart,
+    MOST_BUSIEST,
+};
 use crate::http::reply::json;
 use crate::http::{ApiError, ApiErrorCode, Reply};
 use crate::session::Channel;
@@ -32,6 +36,21 @@ struct Summary {
     messages: usize,
     bytes: usize,
     subscribers: usize,
+}
+
+#[derive(Serialize)]
+struct BusyPage {
+    channels: Vec<BusySummary>,
+    /// There is no other page.
+    next_cursor: Option<String>,
+}
+
+#[derive(Serialize)]
+struct BusySummary {
+    #[serde(flatten)]
+    summary: Summary,
+    /// Messages a second, lately.
+    rate: f64,
 }
 
 #[derive(Serialize)]
@@ -63,28 +82,77 @@ struct Message {
     left: Option<Box<RawValue>>,
 }
 
-/// `GET /api/channels?limit=&cursor=`
-pub(super) fn list(call: &Call<'_>) -> Result<Reply, ApiError> {
-    let (mut limit, mut cursor) = (DEFAULT_LIMIT, None);
-    for (name, value) in form_urlencoded::parse(call.query.as_bytes()) {
-        match &*name {
-            "limit" => limit = parse_limit(&value)?,
-            "cursor" => cursor = Some(value),
-            _ => return Err(unknown_parameter(&name)),
+/// `GET /api/channels?sort=&limit=&cursor=`
+pub(super) fn list(call: &Call<'_>) -> BoxFuture<'static, Result<Reply, ApiError>> {
+    let context = Arc::clone(call.context);
+    let asked = ListQuery::parse(call.query);
+    async move {
+        match asked? {
+            ListQuery::ByName { limit, cursor } => Ok(by_name(&context, limit, cursor.as_deref())),
+            ListQuery::Busiest { by, limit } => {
+                let busiest = context.busiest.get(&context.client).await;
+                let channels = busiest.by(by).iter().take(limit).map(BusySummary::of).collect();
+                Ok(json(&BusyPage { channels, next_cursor: None }))
+            }
         }
     }
+    .boxed()
+}
+
+fn by_name(context: &Context, limit: usize, cursor: Option<&str>) -> Reply {
     // One more, to know whether there is more.
-    let mut channels = call.context.client.logs.channels.public_after(cursor.as_deref(), limit + 1);
+    let mut channels = context.client.logs.channels.public_after(cursor, limit + 1);
     let more = channels.len() > limit;
     channels.truncate(limit);
     let last = channels.last().filter(|_| more);
     let next_cursor = last.map(|channel| channel.name().as_str().to_owned());
-    Ok(json(&Page { channels: channels.iter().map(|channel| Summary::of(channel)).collect(), next_cursor }))
+    json(&Page {
+        channels: channels.iter().map(|channel| Summary::of(channel.view())).collect(),
+        next_cursor,
+    })
+}
+
+enum ListQuery {
+    ByName { limit: usize, cursor: Option<String> },
+    Busiest { by: Busyness, limit: usize },
+}
+
+impl ListQuery {
+    fn parse(query: &str) -> Result<Self, ApiError> {
+        let (mut limit, mut cursor, mut by) = (DEFAULT_LIMIT, None, None);
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*name {
+                "limit" => limit = parse_limit(&value)?,
+                "cursor" => cursor = Some(value.into_owned()),
+                "sort" => by = Some(parse_sort(&value)?),
+                _ => return Err(unknown_parameter(&name)),
+            }
+        }
+        match (by, cursor) {
+            (None, cursor) => Ok(Self::ByName { limit, cursor }),
+            (Some(_), Some(_)) => {
+                Err(ApiError::bad_request("cursor is for channels in the order of their names, without sort"))
+            }
+            (Some(_), None) if limit > MOST_BUSIEST => {
+                Err(ApiError::bad_request(format!("with sort, limit must be from 1 to {MOST_BUSIEST}")))
+            }
+            (Some(by), None) => Ok(Self::Busiest { by, limit }),
+        }
+    }
+}
+
+fn parse_sort(text: &str) -> Result<Busyness, ApiError> {
+    match text {
+        "rate" => Ok(Busyness::Rate),
+        "bytes" => Ok(Busyness::Bytes),
+        "followers" => Ok(Busyness::Followers),
+        _ => Err(ApiError::bad_request("sort must be rate, bytes or followers")),
+    }
 }
 
 /// `GET /api/channels/{name}`
 pub(super) fn show(call: &Call<'_>) -> Result<Reply, ApiError> {
-    Ok(json(&Summary::of(&*find(call)?)))
+    Ok(json(&Summary::of(find(call)?.view())))
 }
 
 /// `GET /api/channels/{name}/history?since=&before=&limit=`
@@ -165,8 +233,7 @@ impl From<BadChannelName> for ApiError {
 }
 
 impl Summary {
-    fn of(channel: &Channel) -> Self {
-        let view = channel.view();
+    fn of(view: ChannelView) -> Self {
         Self {
             pattern: view.name.is_pattern(),
             channel: view.name.to_string(),
@@ -177,6 +244,13 @@ impl Summary {
             bytes: view.bytes,
             subscribers: view.subscribers,
         }
+    }
+}
+
+impl BusySummary {
+    #[expect(clippy::cast_precision_loss, reason = "a log has far fewer messages than 2^53")]
+    fn of(busy: &BusyChannel) -> Self {
+        Self { summary: Summary::of(busy.view.clone()), rate: busy.millirate as f64 / 1e3 }
     }
 }
 

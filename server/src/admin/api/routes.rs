@@ -75,7 +75,7 @@ static ROUTES: &[Route] = &[
     Route::post(Scope::Publish, "/api/users/{user}/send", send::to_user),
     Route::post(Scope::Publish, "/api/publish", publish::publish),
     Route::post(Scope::Publish, "/api/broadcast", publish::broadcast),
-    Route::get("/api/channels", channels::list),
+    Route::get_later("/api/channels", channels::list),
     Route::get("/api/channels/{name}", channels::show),
     Route::get_later("/api/channels/{name}/history", channels::history),
     Route::get_later("/api/channels/{name}/presence", presence::show),
