@@ -226,6 +226,11 @@ impl<S: Subscriber> Channels<S> {
         self.table.read().channels.len()
     }
 
+    /// How many there are that count to the limit.
+    pub(crate) fn counted(&self) -> usize {
+        self.len().saturating_sub(self.direct.load(Ordering::Relaxed))
+    }
+
     /// What an engine counts.
     pub(crate) fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics

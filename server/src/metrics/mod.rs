@@ -9,6 +9,7 @@ mod engine;
 mod histogram;
 mod issuer;
 mod labelled;
+mod limits;
 mod reminders;
 mod sessions;
 mod timers;
@@ -25,6 +26,7 @@ use channels::ChannelMetrics;
 use connections::ConnectionMetrics;
 use engine::EngineMetrics;
 use issuer::IssuerMetrics;
+use limits::LimitMetrics;
 use reminders::ReminderMetrics;
 use sessions::SessionMetrics;
 use webhooks::WebhookMetrics;
@@ -33,6 +35,7 @@ pub(crate) use backend::BackendMetrics;
 pub(crate) use channels::Messages;
 pub(crate) use connections::ConnectionsView;
 pub(crate) use engine::EngineView;
+pub(crate) use limits::Limit;
 pub(crate) use reminders::ReminderOutcome;
 pub(crate) use sessions::SessionsView;
 pub(crate) use timers::{Lateness, TimerMetrics};
@@ -52,6 +55,7 @@ pub(crate) struct Metrics {
     pub(crate) reminders: ReminderMetrics,
     pub(crate) backend: Arc<BackendMetrics>,
     pub(crate) issuer: IssuerMetrics,
+    limits: LimitMetrics,
     log_lines_dropped: Counter,
 }
 
@@ -93,6 +97,7 @@ impl Metrics {
             reminders: ReminderMetrics::new(),
             backend: Arc::default(),
             issuer: IssuerMetrics::default(),
+            limits: LimitMetrics::default(),
             log_lines_dropped: Counter::default(),
         };
         metrics.register();
@@ -111,6 +116,7 @@ impl Metrics {
             reminders,
             backend,
             issuer,
+            limits,
             log_lines_dropped,
         } = self;
         let mut add = Add(registry);
@@ -183,11 +189,14 @@ impl Metrics {
         add.metric("issuer_keys", "The issuer's keys that tokens may be signed with", &issuer.keys);
         let help = "When the issuer's keys were read, in seconds since 1970";
         add.metric("issuer_read_timestamp_seconds", help, &issuer.read_at);
+        add.metric("limit_used", "How much of what a limit allows is in use", &limits.used);
+        add.metric("limit_max", "How much a limit allows, by the setting that says so", &limits.max);
     }
 
     /// The metrics in the OpenMetrics text format, which Prometheus reads.
     #[must_use]
-    pub(crate) fn encode(&self, readings: &Readings) -> String {
+    pub(crate) fn encode(&self, readings: &Readings, limits: &[Limit<'_>]) -> String {
+        self.limits.set(limits);
         self.timers.entries.set(as_gauge(readings.timer_entries));
         self.timers.dispatch_depth.set(as_gauge(readings.dispatch_depth));
         self.timers.dispatch_age.set(readings.dispatch_age.as_secs_f64());

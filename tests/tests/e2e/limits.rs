@@ -1,8 +1,10 @@
 use std::sync::Barrier;
 use std::time::Instant;
 
+use encke_tests::backend::Backend;
 use encke_tests::events::ask_events;
 use encke_tests::raw::Dial;
+use encke_tests::server::IN_MEMORY;
 use encke_tests::tokens::{SECRET, sign};
 use encke_tests::waiting::{eventually, until};
 use encke_tests::{Client, EventStream, Hello, Launch, RawClient, RunningServer};
@@ -224,4 +226,53 @@ fn one_address_opens_only_so_many_sessions_a_second() {
     for _ in 0..10 {
         assert!(server.resume(&resume).hello.recovered);
     }
+}
+
+/// What an alarm reads before a limit turns anyone away.
+#[test]
+fn the_metrics_tell_how_near_each_limit_is() {
+    let backend = Backend::start();
+    backend.answer_status(500);
+    let webhook = format!(
+        r#"webhook=[{{ url = "{}", events = ["session.opened"], secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", name = "crm", max_queued = 9 }}]"#,
+        backend.url("/")
+    );
+    let server = Launch::with(&[
+        IN_MEMORY,
+        "limits.max_connections=10",
+        "limits.max_sessions=20",
+        "limits.max_handshakes=30",
+        "limits.max_channels=40",
+        "limits.max_reminders=0",
+        "limits.max_admin_connections=60",
+        "limits.receive_total=1MiB",
+        "channel.history_total_bytes=2MiB",
+        &format!("backend.call={}", backend.url("/call")),
+        "backend.max_in_flight=70",
+        &webhook,
+    ])
+    .start();
+    let mut client = server.client();
+    let _suspended = server.suspended_session();
+    drop(client.ask(r#"{"id":1,"subscribe":{"channel":"news"}}"#));
+    server.admin.publish("news", "x".repeat(1000));
+    until("one connection is left", || server.admin.metrics().connections() == 1.0);
+    let metrics = server.admin.metrics();
+    let limit = |kind: &str, key: &str| metrics.value(&format!("encke_limit_{kind}{{limit=\"{key}\"}}"));
+    for (key, used, max) in [
+        ("limits.max_connections", 1.0..=1.0, 10.0),
+        ("limits.max_sessions", 2.0..=2.0, 20.0),
+        ("limits.max_handshakes", 0.0..=1.0, 30.0),
+        // The client's own channel, `$session`, is not counted.
+        ("limits.max_channels", 1.0..=1.0, 40.0),
+        ("limits.max_admin_connections", 1.0..=3.0, 60.0),
+        ("limits.receive_total", 0.0..=0.0, 1_048_576.0),
+        ("channel.history_total_bytes", 1000.0..=4000.0, 2_097_152.0),
+        ("backend.max_in_flight", 0.0..=0.0, 70.0),
+        ("webhook[0].max_queued", 2.0..=2.0, 9.0),
+    ] {
+        assert!(used.contains(&limit("used", key)), "{key}: {}", limit("used", key));
+        assert_eq!(limit("max", key), max, "{key}");
+    }
+    assert!(!metrics.text().contains("max_reminders"), "what has no limit is not near one");
 }

@@ -1,16 +1,7 @@
 use std::sync::Arc;
 
-use serde::Serialize;
-
 use crate::admin::Context;
-
-/// What has a bound and can be counted without looking at every session.
-#[derive(Debug, Serialize)]
-pub(super) struct Limit<'a> {
-    key: &'a str,
-    used: usize,
-    max: usize,
-}
+use crate::metrics::Limit;
 
 /// The bounds of the configuration; [`usize::MAX`] is none.
 #[derive(Debug)]
@@ -36,15 +27,16 @@ pub(crate) struct WebhookBound {
     pub(crate) max_queued: usize,
 }
 
-/// Those that there are, with what of each is used.
-pub(super) fn limits(context: &Context) -> Vec<Limit<'_>> {
+/// Every limit of the whole server that is set and can be counted without looking at every session: for the dashboard and for the metrics. Those of
+/// one session, one user or one address are not here.
+pub(crate) fn limits(context: &Context) -> Vec<Limit<'_>> {
     let (client, bounds) = (&context.client, &context.live.settings.bounds);
     let metrics = &client.metrics;
     let limits = [
         ("limits.max_connections", client.permits.taken(), bounds.max_connections),
         ("limits.max_handshakes", context.handshakes.open(), bounds.max_handshakes),
         ("limits.max_sessions", client.sessions.registry().len(), bounds.max_sessions),
-        ("limits.max_channels", client.logs.channels.len(), bounds.max_channels),
+        ("limits.max_channels", client.logs.channels.counted(), bounds.max_channels),
         ("limits.max_reminders", client.reminders.len(), bounds.max_reminders),
         ("limits.max_admin_connections", context.sockets.open(), bounds.max_admin_connections),
         ("limits.receive_total", client.unfinished.bytes(), bounds.receive_total),

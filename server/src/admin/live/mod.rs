@@ -28,7 +28,7 @@ use about::About;
 use feed::Feed;
 use sample::Sample;
 
-pub(crate) use limits::{Bounds, WebhookBound};
+pub(crate) use limits::{Bounds, WebhookBound, limits};
 pub(crate) use viewer::Viewer;
 
 /// From one sample to the next.

@@ -1,10 +1,10 @@
 use serde::ser::{Serialize, Serializer};
 
-use super::limits::{Limit, limits};
+use super::limits::limits;
 use super::process::Process;
 use crate::admin::Context;
 use crate::admin::api::Timers;
-use crate::metrics::{ConnectionsView, EngineView, Messages, Readings, SessionsView, TimerMetrics};
+use crate::metrics::{ConnectionsView, EngineView, Limit, Messages, Readings, SessionsView, TimerMetrics};
 
 /// The longest sample that is kept, in bytes: with all labels in use, and all numbers long.
 #[cfg(test)]

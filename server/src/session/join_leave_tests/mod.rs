@@ -160,7 +160,7 @@ impl World {
     }
 
     fn untold(&self) -> u64 {
-        let text = self.context.metrics.encode(&crate::metrics::Readings::default());
+        let text = self.context.metrics.encode(&crate::metrics::Readings::default(), &[]);
         let line = text.lines().find_map(|line| line.strip_prefix("encke_join_leave_lost_total "));
         line.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("{text}"))
     }
